@@ -2,7 +2,7 @@
 """The result of tools/demo, from the JSON of `npudiff compare` and `npudiff explain`: one table, models by chipsets, then one
 sentence for each model.
 
-    demo_table.py FOLDER MODEL ...      FOLDER/MODEL/compare.json and explain.json
+    demo_table.py FOLDER MODEL ...      FOLDER/MODEL/compare.json and explain.json, and align.json where there is one
 """
 import json
 import pathlib
@@ -62,6 +62,14 @@ def sentence(model, compared, explained):
     return f"{model}: {fault}; {matters}; {len({d['group'] for d in compared['devices']})} different results."
 
 
+def alignment(model, aligned):
+    """What became of the chips' differences, and what it cost."""
+    counts, price, seen = aligned["counts"], aligned["price"], aligned["verification"]
+    which = "every tensor" if seen["tensors_equal"] == seen["tensors"] else f"{seen['tensors_equal']} of {seen['tensors']} tensors"
+    return (f"{model}, aligned: {seen['groups']}, {which}; {counts['proven']} of {counts['layers']} layers are proven; "
+            f"{price['right_after']} of {price['labelled']} right, {price['right_before']} before.")
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     titles = ("model", "Snapdragon 8", "outputs that differ", "top-1", "cause")
@@ -70,6 +78,8 @@ def main():
         compared, explained = (json.loads((folder / model / f"{name}.json").read_text()) for name in ("compare", "explain"))
         table += rows_of(model, compared, explained)
         sentences.append(sentence(model, compared, explained))
+        if (folder / model / "align.json").exists():
+            sentences.append(alignment(model, json.loads((folder / model / "align.json").read_text())))
     widths = [max(len(row[i]) for row in table) for i in range(len(titles))]
     for row in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())

@@ -121,6 +121,14 @@ def unary(op_type, low, high):
     g.write(f"{op_type.lower()}.u16")
 
 
+def reciprocal(scale=2.0**-12):
+    """Every second code of uint16, with a step of 2^-20, 256 times less than the scale."""
+    g = Graph(16)
+    g.nodes.append(h.make_node("Reciprocal", [g.input("x", (1, 1, 128, 256), scale, 0)], ["y_made"], name="function"))
+    g.output("y", (1, 1, 128, 256), 2, 0)
+    g.write("reciprocal.u16")
+
+
 def cast():
     """An image of bytes on its way into a network of floats."""
     g = Graph(8)
@@ -147,6 +155,41 @@ def four_bits(name, kind, zero_point):
     g.write(name)
 
 
+def concat(name="concat.u8", channels=4, pools="ab", scale=1 / 32, zero_point=50):
+    """The model's input beside other tensors, in the encoding that fits all, and a convolution."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    x = g.input("x", (1, channels, 8, 8), 1 / 64, 100)
+    for pool in pools:
+        g.nodes.append(h.make_node("MaxPool", [x], [pool], name=f"{pool}_pool", kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
+    g.nodes.append(h.make_node("Concat", [*(g.quantised(p, 1 / 64, 100) for p in pools), x], ["joined"], name="join", axis=1))
+    w = g.weight("w", rng.uniform(-1, 1, (4, channels * (len(pools) + 1), 1, 1)).astype(np.float32))
+    g.nodes.append(h.make_node("Conv", [g.quantised("joined", scale, zero_point), w], ["y_made"], name="conv"))
+    g.output("y", (1, 4, 8, 8), 1 / 8, 128)
+    g.write(name)
+
+
+def number(g, name, value):
+    """A constant as quantisers write it: the code 255 of its own scale."""
+    names = [g.constant(f"{name}_codes", np.uint8(255)), g.constant(f"{name}_scale", np.float32(value / 255)), g.constant(f"{name}_zero_point", np.uint8(0))]
+    g.nodes.append(h.make_node("DequantizeLinear", names, [f"{name}_dequantised"], name=f"{name}_dequantise"))
+    return f"{name}_dequantised"
+
+
+def hard_swish():
+    """x clip(x + 3, 0, 6) / 6 of what a MatMul makes, in single operators."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    w = g.weight("w", rng.normal(0, 0.4, (16, 16)).astype(np.float32))
+    g.nodes.append(h.make_node("MatMul", [g.input("x", (1, 32, 16), 1 / 64, 128), w], ["made"], name="product"))
+    made = g.quantised("made", 3 / 32, 108)
+    g.nodes.append(h.make_node("Add", [made, number(g, "three", 3)], ["sum"], name="sum"))
+    bounds = [g.constant("low", np.float32(0)), g.constant("high", np.float32(6))]
+    g.nodes.append(h.make_node("Clip", [g.quantised("sum", 3 / 32, 76), *bounds], ["gate"], name="clip"))
+    g.nodes.append(h.make_node("Mul", [made, g.quantised("gate", 6 / 255, 0)], ["gated"], name="gate"))
+    g.nodes.append(h.make_node("Mul", [g.quantised("gated", 1 / 3, 7), number(g, "sixth", 1 / 6)], ["y_made"], name="sixth"))
+    g.output("y", (1, 32, 16), 1 / 18, 7)
+    g.write("hard-swish.u8")
+
+
 if __name__ == "__main__":
     FOUND.mkdir(exist_ok=True)
     batch_norm()
@@ -154,6 +197,9 @@ if __name__ == "__main__":
     lstm()
     unary("Tanh", -1.25, 1.25)
     unary("Sigmoid", -0.25, 1.25)
+    reciprocal()
     cast()
+    concat()
+    hard_swish()
     four_bits("matmul.int4-blocks.u16", T.INT4, 0)
     four_bits("matmul.uint4-blocks.u16", T.UINT4, 8)

@@ -12,6 +12,7 @@ import tempfile
 
 import numpy as np
 import onnx
+from onnx import helper
 
 import make_htp_oracle
 from make_htp_oracle import Case, capture
@@ -30,6 +31,29 @@ def unary(name, op, scale, zero, out, out_zero, constants=(), **attributes):
 def pair(name, op, a, b, y):
     return (Case(name, op, n_samples=1).input("a", T, [1, N_CODES], *a).input("b", T, [1, N_CODES], *b)
             .output(T, [1, N_CODES], *y))
+
+
+def strided(name, scale, zero, out, out_zero, has_channels):
+    """A Conv of one channel each by steps of two, with a bias; weights of 9 bits, or a scale for each channel."""
+    rng, sw = make_htp_oracle.rng, np.float32(0.0131)
+    case = Case(name, "Conv", n_samples=1, group=6, strides=[2, 2], pads=[1, 1, 1, 1]).input("x", T, [1, 6, 16, 16], scale, zero)
+    if has_channels:
+        scales = np.float32(sw * rng.uniform(0.3, 1, 6))
+        case.constant("w", make_htp_oracle.weights([6, 1, 3, 3], "int8", -127), scales, 0, 0)
+        case.constant("b", make_htp_oracle.biases(6, 2000000), np.float32(scale) * scales, 0, 0)
+    else:
+        case.constant("w", make_htp_oracle.weights([6, 1, 3, 3]), sw, 117)
+        case.constant("b", make_htp_oracle.biases(6, 2000000), [np.float32(scale) * sw], [0])
+    return case.output(T, [1, 6, 8, 8], out, out_zero)
+
+
+def gated(name, op, x, y, **attributes):
+    """x times Sigmoid(x) or HardSigmoid(x)."""
+    case = Case(name, "Mul", n_samples=1).input("x", T, [1, N_CODES], *x)
+    case.nodes.append(helper.make_node(op, ["x_real"], ["gate_made"], name="gate", **attributes))
+    case.nodes.append(helper.make_node("QuantizeLinear", ["gate_made", "gate_scale", "gate_zero"], ["gate"], name="gate_q"))
+    case.dequantise("gate", np.uint16, 2.0 ** -16, 0)
+    return case.output(T, [1, N_CODES], *y)
 
 
 def cases():
@@ -65,6 +89,16 @@ def cases():
     # Rows with an odd index are not rounded as the others are.
     yield (Case("abs16-rows", "Abs", n_samples=1).input("x", T, [40, 15], 0.00017, 20011)
            .output(T, [40, 15], 0.00015, 77))
+    yield gated("silu16-0", "Sigmoid", (0.000151, 30011), (0.000093, 3019))
+    yield gated("silu16-1", "Sigmoid", (0.0000431, 11), (0.000119, 17))
+    yield gated("silu16-2", "Sigmoid", (0.000371, 39019), (0.000091, 41011))
+    # This is no operation of its own.
+    yield gated("hardgate16", "HardSigmoid", (0.000137, 30011), (0.000087, 4507), alpha=1 / 6, beta=0.5)
+    yield unary("gelu16", "Gelu", 0.000151, 30011, 0.000093, 3019)
+    yield unary("gelu16-wide", "Gelu", 0.000071, 41003, 0.000391, 17011)
+    yield unary("gelu16-narrow", "Gelu", 0.000023, 20011, 0.0000037, 7019)
+    yield strided("strided16", 0.00013, 30011, 0.00071, 33001, False)
+    yield strided("strided16-channels", 0.000091, 27011, 0.00041, 30011, True)
 
 
 def main():

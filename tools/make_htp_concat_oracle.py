@@ -9,6 +9,7 @@ Needs what make_htp_oracle.py needs. A group has GROUP.onnx with several such ne
 the codes of its inputs behind each other, in their order, and GROUP.v69.bin (gen1) and GROUP.v73.bin (gen3) with those of
 its outputs: what makes the inputs of each Concat, and the Concat."""
 import argparse
+import fnmatch
 import os
 import tempfile
 import types
@@ -135,14 +136,18 @@ MAKERS = {
     16: {"Add": pair("Add"), "Sub": pair("Sub"), "Mul": pair("Mul"), "Relu": function("Relu"), "Conv": conv,
          "Slice": part, "given": given},
 }
+# What keeps its encoding and is rescaled in the layout of a Conv.
+IN_LAYOUT = {"rectified": rectified, "Relu of Conv": relu_of_conv, "Conv": conv, "given": given}
+LAYOUT_PAIRS = [("rectified", "given"), ("rectified", "rectified"), ("Conv", "rectified"), ("Relu of Conv", "given"),
+                ("Relu of Conv", "rectified"), ("given", "Relu of Conv")]
 
 
-def group_of(bits, seed, pairs):
+def group_of(name, bits, seed, makers, pairs):
     """Each maker beside another one."""
-    group = Group("joined-%d" % bits, bits, np.random.default_rng([seed, bits]))
+    group = Group(name, bits, np.random.default_rng([seed, bits]))
     for first, second in pairs:
         reach = float(np.exp(group.rng.uniform(np.log(1), np.log(8))))
-        parts = [MAKERS[bits][first](group, reach), MAKERS[bits][second](group, reach)]
+        parts = [makers[first](group, reach), makers[second](group, reach)]
         group.add("Concat", parts, [1, 8, *SHAPE[2:]], group.encoding(reach), axis=1)
     return group
 
@@ -154,24 +159,34 @@ def capture(npudiff, group, device, folder):
     return b"".join(outputs[y.name].astype(group.type).tobytes() for y in group.outputs)
 
 
+def write(npudiff, group, output):
+    """The files of a group in the folder `output`."""
+    stem = os.path.join(output, group.name)
+    for arch, device in [("v69", "htp-sim:gen1"), ("v73", "htp-sim:gen3")]:
+        with tempfile.TemporaryDirectory() as folder, open("%s.%s.bin" % (stem, arch), "wb") as file:
+            file.write(capture(npudiff, group, device, folder))
+    onnx.save(group.model(), stem + ".onnx")
+    with open(stem + ".in.bin", "wb") as file:
+        file.write(b"".join(codes.tobytes() for codes in group.codes.values()))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--npudiff", required=True)
     parser.add_argument("-o", "--output", required=True)
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--only", default="*", help="glob of the groups to make")
     options = parser.parse_args()
     os.makedirs(options.output, exist_ok=True)
+    groups = []
     for bits, makers in MAKERS.items():
         names = list(makers)
         pairs = [(name, names[(i + 1) % len(names)]) for i, name in enumerate(names)]
-        group = group_of(bits, options.seed, pairs)
-        stem = os.path.join(options.output, group.name)
-        for arch, device in [("v69", "htp-sim:gen1"), ("v73", "htp-sim:gen3")]:
-            with tempfile.TemporaryDirectory() as folder, open("%s.%s.bin" % (stem, arch), "wb") as file:
-                file.write(capture(options.npudiff, group, device, folder))
-        onnx.save(group.model(), stem + ".onnx")
-        with open(stem + ".in.bin", "wb") as file:
-            file.write(b"".join(codes.tobytes() for codes in group.codes.values()))
+        groups.append(group_of("joined-%d" % bits, bits, options.seed, makers, pairs))
+    groups.append(group_of("joined-16-layout", 16, options.seed, IN_LAYOUT, LAYOUT_PAIRS))
+    for group in groups:
+        if fnmatch.fnmatch(group.name, options.only):
+            write(options.npudiff, group, options.output)
 
 
 if __name__ == "__main__":

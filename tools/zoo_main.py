@@ -164,7 +164,9 @@ def answer(row):
     if not npu:
         return (row["explain"]["why"] or row["capture"]["why"] or "no float reference")[:160]
     worst = max(npu, key=lambda d: d["noise_figure_db"] or 0)
-    said, where = f"quantisation {worst['sqnr_db']:.1f} dB", row.get("quantisation")
+    where = row.get("quantisation")
+    # What explain says first: with several outputs the mean of their ratios, where a device's is that of all values together.
+    said = f"quantisation {(where or worst)['sqnr_db']:.1f} dB"
     if where:
         said += f": {layer_name(where['layer'], where['op_type'], where['share'])}, {where['cause']}"
     said += f"; NPU {worst['noise_figure_db']:+.1f} dB on {worst['uri'].split(':')[1].split('@')[0]}"

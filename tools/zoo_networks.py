@@ -10,6 +10,9 @@ import numpy as np
 # EfficientNet-Lite0: the times a block is repeated, kernel, stride of the first, expansion, channels.
 BLOCKS = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192), (1, 3, 1, 6, 320))
 
+# ISNet is made for pictures of 1024 × 1024, on which the simulator computes for hours.
+ISNET_SIDE = 128
+
 
 class _Weights(pickle.Unpickler):
     """Reads a state of PyTorch in its old file format: names and tensors, and no code is run."""
@@ -100,8 +103,20 @@ def efficientnet_lite0(path):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
 
 
+def _resize_from(model, old_side, side):
+    """The sides that upsampling gives are constants, written for inputs of `old_side` pixels. They become those for `side`."""
+    from onnx import numpy_helper
+
+    made_by = {name: node for node in model.graph.node for name in node.output}
+    sizes = {made_by[node.input[3]].input[-1] for node in model.graph.node if node.op_type == "Resize"}
+    for name in sizes:
+        value = made_by[name].attribute[0].t
+        value.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(value) * side // old_side))
+
+
 def isnet(path):
-    """The pieces of the package's middle model, joined. Its values of half precision become floats, as before a quantisation."""
+    """The pieces of the package's middle model, joined, and for small pictures. Its values of half precision become floats, as
+    before a quantisation."""
     import onnx
     from onnx import TensorProto, numpy_helper
 
@@ -116,4 +131,5 @@ def isnet(path):
                 a.i = TensorProto.FLOAT
             if a.HasField("t") and a.t.data_type == TensorProto.FLOAT16:
                 a.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(a.t).astype(np.float32)))
+    _resize_from(model, 1024, ISNET_SIDE)
     return model

@@ -57,12 +57,16 @@ struct nd_align_options {
     size_t n_devices;
     const char *agent; /* as nd_capture_options.agent */
     size_t n_threads;  /* 0: as many as the process may use */
-    /* Told what is done: "curve", "plan", "prove", "price", "capture"; of n_total parts n_done are finished.
-     * NULL: nobody. */
+    /* Told what is done: "observe", "curve", "plan", "prove", "price", "capture"; of n_total parts n_done are
+     * finished. NULL: nobody. */
     void (*progress)(void *context, const char *stage, size_t n_done, size_t n_total);
     void *progress_context;
     bool (*is_cancelled)(void *context); /* asked now and then; true stops (ND_E_CANCELLED). NULL: never */
     void *cancel_context;
+    /* Inputs that weights are rounded for: up to 8 samples, so that the outputs of layers have the least error.
+     * NULL: those of the first probe; without probes each weight is rounded to the nearest. */
+    const struct nd_probe *const *fit;
+    size_t n_fit;
 };
 
 /* All samples, no budget. */
@@ -170,6 +174,7 @@ struct nd_alignment {
     size_t
         n_refuted; /* layers that are proven and differ on devices although what they read is equal: then their
                       arithmetic is not the one that the proof is about. Their state is ND_ALIGN_DIFFERS */
+    size_t n_fit_samples; /* that weights were rounded for; 0: none */
 };
 
 /* Plans, writes, proves, and as the options say weighs and runs it. The caller destroys *out.

@@ -92,9 +92,13 @@ struct nd_capture_probe {
 };
 
 /* ND_ERR_IO: cannot be read; ND_ERR_FORMAT: not HDF5, not a capture, truncated, or against the schema (the
- * message says which object, what was found and what was expected); ND_ERR_UNSUPPORTED: a newer format. The
- * caller closes *out. */
+ * message says which object, what was found and what was expected), or damaged (ND_E_CAPTURE_DIGEST, see
+ * nd_capture_check_content); ND_ERR_UNSUPPORTED: a newer format. The caller closes *out. */
 ND_PUBLIC enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct nd_error *err);
+/* Like nd_capture_open, but without nd_capture_check_content: for nd_capture_verify, and for those who look at
+ * damage. */
+ND_PUBLIC enum nd_status nd_capture_open_unchecked(const char *path, struct nd_capture **out,
+                                                   struct nd_error *err);
 ND_PUBLIC void nd_capture_close(struct nd_capture **capture);
 
 ND_PUBLIC const char *nd_capture_path(const struct nd_capture *capture);
@@ -155,9 +159,10 @@ struct nd_capture_tensor {
     size_t edge;
 };
 
-/* Reads samples [first, first + n) of the first repeat into buf, n times the edge's sample size, in C order.
- * ND_ERR_NOT_FOUND when only digests are stored or the range is outside; ND_ERR_FORMAT for chunks that cannot
- * be decoded; ND_ERR_IO when the file cannot be read. */
+/* Reads samples [first, first + n) of the first repeat into buf, n times the edge's sample size, in C order,
+ * and holds them against no digest (nd_capture_read_verified does). ND_ERR_NOT_FOUND when only digests are
+ * stored or the range is outside; ND_ERR_FORMAT for chunks that cannot be decoded; ND_ERR_IO when the file
+ * cannot be read. */
 ND_PUBLIC enum nd_status nd_capture_read_outputs(const struct nd_capture_tensor *tensor, size_t first, size_t n,
                                                  void *buf, struct nd_error *err);
 
@@ -166,8 +171,8 @@ ND_PUBLIC enum nd_status nd_capture_read_outputs(const struct nd_capture_tensor 
 ND_PUBLIC enum nd_status nd_capture_read_repeat(const struct nd_capture_tensor *tensor, size_t sample,
                                                 size_t repeat, void *buf, struct nd_error *err);
 
-/* Switches checks off: from now on nd_capture_read_verified, nd_capture_read_repeat_verified and
- * nd_capture_check_content do not check this capture. */
+/* Switches checks off: from now on nd_capture_read_verified, nd_capture_read_repeat_verified,
+ * nd_capture_read_inputs and nd_capture_check_content do not check this capture. */
 ND_PUBLIC void nd_capture_trust(struct nd_capture *capture);
 /* Like nd_capture_read_outputs and nd_capture_read_repeat, but every sample is checked: one that does not have
  * the digest that the capture states is ND_ERR_FORMAT (ND_E_CAPTURE_DIGEST). */
@@ -176,7 +181,7 @@ ND_PUBLIC enum nd_status nd_capture_read_verified(const struct nd_capture_tensor
 ND_PUBLIC enum nd_status nd_capture_read_repeat_verified(const struct nd_capture_tensor *tensor, size_t sample,
                                                          size_t repeat, void *buf, struct nd_error *err);
 
-/* Like nd_capture_read_outputs for an input of a probe: input->edge indexes nd_capture_probe.inputs, and
+/* Like nd_capture_read_verified for an input of a probe: input->edge indexes nd_capture_probe.inputs, and
  * first + n may be up to n_samples_expected. */
 ND_PUBLIC enum nd_status nd_capture_read_inputs(const struct nd_capture_tensor *input, size_t first, size_t n,
                                                 void *buf, struct nd_error *err);
@@ -194,7 +199,7 @@ ND_PUBLIC const struct nd_capture_object *nd_capture_object(const struct nd_capt
                                                             size_t i); /* sorted by path */
 
 /* Holds everything but the tensors against the content digest: names, shapes, types, attributes, tables,
- * labels, and the digests of the tensors, which stand for them. Costs about as much as opening. ND_ERR_FORMAT
+ * labels, and the digests of the tensors, which stand for them. nd_capture_open does it. ND_ERR_FORMAT
  * (ND_E_CAPTURE_DIGEST) when it is not what was written; ND_ERR_IO; ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_capture_check_content(const struct nd_capture *capture, struct nd_error *err);
 

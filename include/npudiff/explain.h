@@ -63,8 +63,9 @@ struct nd_explain_options {
     const struct nd_capture *const *untouched;
     size_t n_untouched;
     size_t n_threads;    /* 0: as many as the process may use; the result does not depend on it */
-    size_t memory_bytes; /* threads, and samples at a time, are as many as fit; one sample is always held. 0: 1
-                            GiB. The result does not depend on it */
+    size_t memory_bytes; /* threads, samples at a time and constants of the models are as many as fit; one
+                            sample, and the constants of one layer for each thread, are always held. 0: 1 GiB.
+                            The result does not depend on it */
     /* Asked after every sample, by any thread: true ends the work with ND_E_CANCELLED. NULL: never. */
     bool (*is_cancelled)(void *context);
     void *cancel_context;

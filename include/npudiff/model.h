@@ -131,6 +131,8 @@ ND_PUBLIC const struct nd_model_node *nd_model_edge_operator(const struct nd_mod
  * unit are edges, quantised or not. The QuantizeLinear of a graph input is not a unit. */
 ND_PUBLIC size_t nd_model_n_units(const struct nd_model *model);
 ND_PUBLIC const struct nd_model_unit *nd_model_unit(const struct nd_model *model, size_t i);
+/* The unit that makes the edge, or NULL. edge < nd_model_n_edges (asserted). */
+ND_PUBLIC const struct nd_model_unit *nd_model_unit_of_edge(const struct nd_model *model, size_t edge);
 
 /* Sets the dynamic dimension `name` of the inputs to n, everywhere in the model. A dimension without a name is
  * called "<input>:<axis>" ("image:0"). Changes the shapes of inputs, outputs and edges; not

@@ -58,8 +58,11 @@ enum nd_remedy_kind {
     ND_REMEDY_WEIGHT_16_BITS,  /* 16-bit weights, scales as they are: per tensor or channel */
     ND_REMEDY_BIAS,            /* 32-bit bias whose scale is that of the products */
     ND_REMEDY_BIAS_SHIFT,      /* biases that take back what the rounding of the weights adds on average */
+    ND_REMEDY_EQUALISE, /* channels scaled against the layer before or after it, or both, so that one scale
+                           fits the weights of all (cross-layer equalisation) */
 };
-/* "range", "16-bits", "weight-channels", "weight-16-bits", "bias", "bias-shift". Static storage. */
+/* "range", "16-bits", "weight-channels", "weight-16-bits", "bias", "bias-shift", "equalise". Static
+ * storage. */
 ND_PUBLIC const char *nd_remedy_kind_name(enum nd_remedy_kind kind);
 
 /* A change of one layer's quantisation. Its gains were computed with the change made, not estimated. */
@@ -68,14 +71,15 @@ struct nd_remedy {
     const char *method; /* of a range: "min-max", "percentile 99.9", "percentile 99.99", "entropy", "mse",
                            "without the mask"; else NULL. Static */
     char *text;         /* "clip its range to [-4.1, 5.2]" */
-    double low, high;   /* of the output's range; NaN where it is not changed */
-    double
-        own_gain_db; /* by how much the error that the change is about shrinks: of the tensor, of the weights */
+    size_t n_partners, partners[2]; /* of ND_REMEDY_EQUALISE: the layers that are changed with it */
+    double low, high;               /* of the output's range; NaN where it is not changed */
+    double own_gain_db;    /* by how much the error that the change is about shrinks: of the tensor, of the
+                              weights; of ND_REMEDY_EQUALISE: of what the last one of the layers makes */
     double output_gain_db; /* by how much the error at the model's outputs shrinks */
 };
 
 /* One kind of remedy in all layers that it concerns, together: ND_REMEDY_RANGE (mask constants taken out of
- * ranges), ND_REMEDY_16_BITS or ND_REMEDY_WEIGHT_CHANNELS. */
+ * ranges), ND_REMEDY_16_BITS, ND_REMEDY_WEIGHT_CHANNELS or ND_REMEDY_EQUALISE. */
 struct nd_whole_remedy {
     enum nd_remedy_kind kind;
     const char *text; /* static */

@@ -27,6 +27,7 @@
 #include "npudiff/evidence.h"
 #include "npudiff/explain.h"
 #include "npudiff/judge.h"
+#include "npudiff/lint.h"
 #include "npudiff/logs.h"
 #include "npudiff/reduce.h"
 
@@ -330,6 +331,21 @@ ND_PUBLIC enum nd_status nd_report_certificate_json(const struct nd_certificate_
                                                     struct nd_error *err);
 ND_PUBLIC enum nd_status nd_report_certificate_brief(const struct nd_certificate_check *check, size_t width,
                                                      char **out, struct nd_error *err);
+
+/* ---- faults found by lint ----
+ *
+ * The caller frees *out. ND_ERR_MEMORY. brief: one screen; width 0: 80 columns. sarif: the Static Analysis
+ * Results Interchange Format 2.1.0. */
+
+ND_PUBLIC enum nd_status nd_report_lint_json(const struct nd_lint *lint, char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_lint_sarif(const struct nd_lint *lint, char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_lint_brief(const struct nd_lint *lint, size_t width, char **out,
+                                              struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_lint_text(const struct nd_lint *lint, size_t width, char **out,
+                                             struct nd_error *err);
+/* The rules themselves. */
+ND_PUBLIC enum nd_status nd_report_lint_rules_json(char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_lint_rules_text(size_t width, char **out, struct nd_error *err);
 
 /* ---- the golden store and triage ----
  *

@@ -22,7 +22,7 @@ static void record_log(void *context, int severity, const char *location, const 
     nd_fields_add_u64(&fields, "severity", (uint64_t)severity);
     nd_fields_add(&fields, "location", location);
     nd_fields_add(&fields, "message", message);
-    /* A log line that cannot be written is no reason to stop: the next record will meet the same disk. */
+    /* What cannot be written here fails the next append, which is told. */
     nd_fields_append(agent->writer, ND_RECORD_LOG, NULL, 0, &fields, NULL);
 }
 

@@ -112,7 +112,8 @@ static enum nd_status try_first(struct curve *c, size_t n, size_t n_samples, str
                                  .float_model = options.float_model,
                                  .programs = trial.programs,
                                  .n_programs = trial.n_programs,
-                                 .is_chosen = c->is_chosen};
+                                 .is_chosen = c->is_chosen,
+                                 .observed = trial.observed};
     options.n_samples = n_samples;
     options.progress = NULL; /* the points are counted */
     trial.options = &options;

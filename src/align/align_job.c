@@ -160,7 +160,7 @@ enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_mo
 
 bool nd_align_is_product(const char *op_types)
 {
-    static const char *const products[] = {"Conv", "Gemm", "MatMul"};
+    static const char *const products[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
     for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
         size_t n = strlen(products[i]);
         if (strncmp(op_types, products[i], n) == 0 && (op_types[n] == '\0' || op_types[n] == '+'))

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "align/observed.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -174,7 +175,8 @@ static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chos
                                  .float_model = job->options->float_model,
                                  .programs = job->programs,
                                  .n_programs = job->n_programs,
-                                 .is_chosen = is_chosen};
+                                 .is_chosen = is_chosen,
+                                 .observed = job->observed};
     enum nd_status status = nd_align_tell(job, "plan", 0, 1, err);
     if (status == ND_OK)
         status = nd_align_plan_make(&plan, err);
@@ -195,6 +197,8 @@ static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
         nd_align_find_programs(job, job->options->arithmetics, job->options->n_arithmetics, err);
     if (status == ND_OK)
         status = nd_align_make_layers(job, job->model, err);
+    if (status == ND_OK)
+        status = nd_align_observe(job, &job->observed, err);
     if (status == ND_OK)
         status = choose_layers(job, &is_chosen, err);
     if (status == ND_OK && job->result->end != ND_ALIGN_END_OVER_BUDGET)
@@ -221,6 +225,7 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
     job.result->struct_size = sizeof *job.result;
     job.result->budget_db = own.budget_db;
     status = align(&job, err);
+    nd_observed_destroy(&job.observed);
     nd_model_destroy(&job.read_again);
     if (job.folder != NULL)
         nd_dir_remove(job.folder);

@@ -6,6 +6,7 @@
 
 #include "align/align_stages.h"
 #include "align/layer.h"
+#include "align/observed.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/scales.h"
@@ -185,6 +186,12 @@ static void centre_second_operand(const struct nd_exact_unit *unit, struct nd_qu
         nd_quantiser_centre(w);
 }
 
+static const struct nd_observed_layer *seen_of(const struct nd_align_plan *plan, size_t edge)
+{
+    bool is_seen = plan->observed != NULL && plan->observed->layers[edge].n_rows > 0;
+    return is_seen ? &plan->observed->layers[edge] : NULL;
+}
+
 static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exact_unit *unit,
                                  const struct place *place, struct nd_error *err)
 {
@@ -217,7 +224,8 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
                                      .zero_y = y->quant.zero_point[0],
                                      .is_y_settled = y->is_settled,
                                      .float_weights = weights,
-                                     .float_bias = bias};
+                                     .float_bias = bias,
+                                     .seen = seen_of(plan, unit->edge)};
     if (status == ND_OK)
         status = nd_align_layer_init(&layer, unit, &now, &step->obstacle, err);
     if (status == ND_OK && step->obstacle == NULL)
@@ -235,7 +243,8 @@ static enum nd_status visit(void *context, const struct nd_exact_unit *unit, str
     struct nd_align_plan *plan = context;
     (void)codes;
     *is_made = false;
-    if (unit->call->node == NULL || !nd_unit_is_product(unit) || plan->steps[unit->edge].is_planned)
+    if (unit->call->node == NULL || !nd_align_is_product(nd_onnx_text(unit->call->node->op_type)) ||
+        plan->steps[unit->edge].is_planned)
         return ND_OK;
     if (plan->is_chosen != NULL && !plan->is_chosen[unit->edge]) {
         plan->steps[unit->edge].obstacle = "it was not chosen";

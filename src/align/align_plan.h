@@ -6,6 +6,8 @@
 #include "arith/htp.h"
 #include "model/parts.h"
 
+struct nd_observed;
+
 /* What is planned for one Conv, Gemm or MatMul. */
 struct nd_align_step {
     bool is_planned;      /* else obstacle says why not */
@@ -23,6 +25,7 @@ struct nd_align_plan {
     size_t n_programs;
     const bool *is_chosen; /* [n_edges] layers that may get new scales; all that a different one reads and makes
                               stays as it is. NULL: all may. Borrowed */
+    const struct nd_observed *observed; /* NULL: nothing was. Borrowed */
     struct nd_quantisers quantisers;
     struct nd_align_step *steps; /* [n_edges], by the edge that the layer makes */
     /* For nd_model_write_recoded. What the entries point to is owned, but for the quantisers' quants. */

@@ -16,8 +16,9 @@ struct nd_align_job {
     const struct nd_unit_program *programs[ND_ALIGN_MOST_PROGRAMS];
     size_t n_programs;
     struct nd_alignment *result;
-    size_t *layer_of_edge; /* [n_edges], SIZE_MAX where no layer makes the edge */
-    char *folder;          /* for what nobody keeps */
+    size_t *layer_of_edge;        /* [n_edges], SIZE_MAX where no layer makes the edge */
+    struct nd_observed *observed; /* NULL: no inputs */
+    char *folder;                 /* for what nobody keeps */
 };
 
 /* align_job.c. names NULL and n 0: the usual two. The layers are those of the model, without a state. */
@@ -31,7 +32,7 @@ enum nd_status nd_align_set_dim(struct nd_model *model, size_t input, int axis, 
 /* Counts the states of the layers, and sets the end by them. */
 void nd_align_count_states(struct nd_alignment *result);
 
-/* Conv, Gemm or MatMul, with what follows. */
+/* Conv, ConvTranspose, Gemm or MatMul, with what follows. */
 bool nd_align_is_product(const char *op_types);
 /* Writes what is planned into the job's folder and reads it again. */
 enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_plan *plan, struct nd_error *err);

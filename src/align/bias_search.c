@@ -98,7 +98,7 @@ static void set_candidate(const struct search *s, const struct candidate *candid
 /* Other codes for the channels that differ, all at once. */
 static enum nd_status try_neighbours(const struct search *s, size_t *n_left, struct nd_error *err)
 {
-    enum { MOST_STEPS = 8 }; /* chosen */
+    enum { MOST_STEPS = 32 }; /* chosen */
     double *codes = s->layer->codes[B].x;
     enum nd_status status = look(s, n_left, err);
     memcpy(s->codes, codes, s->n * sizeof *codes);

@@ -1,7 +1,6 @@
 /* Certificates as files, and the digests in them. */
 #include "align/certificate.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +17,6 @@ void nd_certificate_print_digest(struct nd_digest digest, char digits[static ND_
 {
     snprintf(digits, ND_CERTIFICATE_DIGEST_BYTES, "%016llx%016llx", (unsigned long long)digest.high,
              (unsigned long long)digest.low);
-}
-
-json_t *nd_certificate_real(double value)
-{
-    if (isfinite(value))
-        return json_real(value);
-    return isnan(value) ? json_null() : json_string(value > 0 ? "Infinity" : "-Infinity");
 }
 
 enum nd_status nd_certificate_digest(const json_t *root, char hex[static ND_SHA256_HEX_BYTES],

@@ -32,7 +32,4 @@ enum nd_status nd_certificate_probe_digest(const struct nd_probe *probe,
 
 void nd_certificate_print_digest(struct nd_digest digest, char digits[static ND_CERTIFICATE_DIGEST_BYTES]);
 
-/* A number; null where it is not known, and a text where JSON has none. */
-json_t *nd_certificate_real(double value);
-
 #endif

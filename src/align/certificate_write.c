@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "align/certificate.h"
+#include "align/outputs_json.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_out.h"
@@ -105,16 +106,9 @@ static json_t *price_json(const struct nd_alignment *result)
 {
     if (result->n_outputs == 0)
         return json_null();
-    json_t *outputs = json_array();
-    for (size_t i = 0; i < result->n_outputs; i++) {
-        const struct nd_alignment_output *output = &result->outputs[i];
-        json_array_append_new(outputs, json_pack("{s:o, s:o, s:o, s:o}", "tensor", nd_json_string(output->name),
-                                                 "sqnr_before_db", nd_certificate_real(output->sqnr_before_db),
-                                                 "sqnr_after_db", nd_certificate_real(output->sqnr_after_db),
-                                                 "loss_db", nd_certificate_real(output->loss_db)));
-    }
     return json_pack("{s:s, s:o, s:o, s:o}", "reference", result->float_model != NULL ? "float" : "quantised",
-                     "samples", count(result->n_samples), "outputs", outputs, "answers", answers_json(result));
+                     "samples", count(result->n_samples), "outputs", nd_alignment_outputs_json(result),
+                     "answers", answers_json(result));
 }
 
 static enum nd_status probes_json(const struct nd_align_job *job, json_t *out, struct nd_error *err)

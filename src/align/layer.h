@@ -7,6 +7,8 @@
 #include "arith/htp.h"
 #include "eval/linear_unit.h"
 
+struct nd_observed_layer;
+
 enum { ND_ALIGN_OPERANDS = 3 }; /* x, weights, bias */
 
 struct nd_align_layer {
@@ -33,6 +35,7 @@ struct nd_align_now {
     int64_t zero_x, zero_w, zero_y;
     bool is_y_settled;
     const double *float_weights, *float_bias;
+    const struct nd_observed_layer *seen; /* NULL: weights are rounded to the nearest, each for itself */
 };
 enum nd_status nd_align_layer_init(struct nd_align_layer *layer, const struct nd_exact_unit *unit,
                                    const struct nd_align_now *now, const char **obstacle, struct nd_error *err);
@@ -42,6 +45,14 @@ void nd_align_layer_deinit(struct nd_align_layer *layer);
  * far as they can be found. *n_left channels remain in which they do not. */
 enum nd_status nd_align_find_bias(struct nd_align_layer *layer, const struct nd_unit_program *const *programs,
                                   size_t n_programs, size_t *n_left, struct nd_error *err);
+
+/* round_weights.c: rounds the layer's weights anew so that its output has the least error on what was seen, and
+ * corrects the bias by what they add on average. reals are the weights before they were quantised.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_align_round(struct nd_align_layer *layer, const double *reals,
+                              const struct nd_observed_layer *seen, struct nd_error *err);
+/* The root of the mean square of what was seen; with a bias around the mean of each term. */
+double nd_align_rms(const struct nd_observed_layer *seen, bool has_bias);
 
 /* Codes of real numbers, half to even and clipped; by channel where quant has several scales. */
 void nd_align_quantise(const double *reals, const struct nd_quant *quant, struct nd_array *codes);

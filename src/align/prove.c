@@ -12,6 +12,7 @@ static const char no_arithmetic[] = "its arithmetic is not known";
 static const char near_arithmetic[] = "its arithmetic is known only approximately";
 static const char no_operand[] = "it is not known how the device reads its second operand";
 static const char moved_operand[] = "the device rescales its second operand, which depends on the values";
+static const char merged_layer[] = "the devices merge it with the ConvTranspose before it";
 static const char has_counterexample[] = "for some sums the arithmetics give different values";
 static const char other_arithmetic[] = "the arithmetics differ for this operator";
 static const char not_reached[] = "npudiff cannot evaluate an operator before it";
@@ -94,6 +95,9 @@ static enum nd_status prove_unit(void *context, const struct nd_exact_unit *unit
     struct nd_alignment_layer *layer = &p->job->result->layers[index];
     layer->state = ND_ALIGN_UNKNOWN;
     layer->reason = !*is_made ? no_arithmetic : doubt >= 1 ? no_operand : doubt > 0 ? near_arithmetic : NULL;
+    if (layer->reason == NULL &&
+        nd_quantisers_are_merged(p->job->aligned, nd_model_unit(p->job->aligned, index)))
+        layer->reason = merged_layer;
     if (layer->reason == NULL && nd_unit_rescales_operand(unit, p->memory))
         layer->reason = moved_operand;
     if (layer->reason != NULL)

@@ -32,8 +32,7 @@ static bool has_one_scale(const struct nd_edge *edge)
 
 static bool is_same(const struct nd_edge *a, const struct nd_edge *b)
 {
-    return has_one_scale(a) && has_one_scale(b) && a->dtype == b->dtype &&
-           a->quant.scale[0] == b->quant.scale[0] && a->quant.zero_point[0] == b->quant.zero_point[0];
+    return a->dtype == b->dtype && nd_quant_is_same(&a->quant, &b->quant);
 }
 
 struct nd_quantiser *nd_quantiser_of(const struct nd_quantisers *q, size_t edge)
@@ -81,12 +80,6 @@ static size_t edge_of_node(const struct nd_model *model, size_t n)
     return tensor != ND_NO_INDEX ? model->tensor_edge[tensor] : ND_NO_INDEX;
 }
 
-static bool is_quant_of(const struct nd_node_quant *quant, const struct nd_edge *edge)
-{
-    return quant->quant.n == 1 && has_one_scale(edge) && quant->quant.scale[0] == edge->quant.scale[0] &&
-           quant->quant.zero_point[0] == edge->quant.zero_point[0];
-}
-
 /* Codes that leave the model or enter it, and codes that are read as integers. */
 static bool are_bound(const struct nd_model *model, size_t edge)
 {
@@ -129,14 +122,14 @@ static enum nd_status settle(struct nd_quantisers *q, const struct nd_model *mod
         enum nd_status status = nd_node_quant_read(&model->graph, n, model->path, &quant, err);
         if (status != ND_OK)
             return status;
-        if (!is_quant_of(&quant, &model->edges[edge]))
+        if (!nd_quant_is_same(&quant.quant, &model->edges[edge].quant))
             nd_quantiser_of(q, edge)->is_settled = true;
         nd_quant_deinit(&quant.quant);
     }
     return ND_OK;
 }
 
-/* ---- common scales ---- */
+/* ---- what may have one scale ---- */
 
 /* Operators that only move values, or choose the greatest: the range of what they read is enough for what they
  * make. The devices move codes only where all scales are equal. */
@@ -149,6 +142,20 @@ static bool can_have_one_scale(const char *op_type)
     for (size_t i = 0; i < sizeof moving / sizeof moving[0]; i++)
         if (strcmp(op_type, moving[i]) == 0)
             return true;
+    return false;
+}
+
+/* An Add of a constant that the devices merge with the ConvTranspose before it: its multiplier is that of the
+ * ConvTranspose, with the scale of the Add's output. With one scale for both one power of two does for both. */
+bool nd_quantisers_are_merged(const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    static const char before[] = "ConvTranspose";
+    if (unit->n_inputs != 1 || strncmp(unit->op_types, "Add", 3) != 0 ||
+        (unit->op_types[3] != '\0' && unit->op_types[3] != '+'))
+        return false;
+    for (size_t u = 0; u < model->n_units; u++)
+        if (model->units[u].edge == unit->inputs[0])
+            return strcmp(model->units[u].op_types, before) == 0;
     return false;
 }
 
@@ -192,6 +199,63 @@ static void cover(const struct range *range, float *scale, int64_t *zero_point)
 /* Chosen: beyond it what has the finest scale would lose more than two bits, and stays as it is. */
 static const double most_coarser = 4;
 
+/* ---- scales that are powers of two apart ---- */
+
+/* The scale of an operand, from `scale` on, that is a power of two of the output's. */
+static double related(double out_scale, double scale)
+{
+    static const double slack = 1e-6; /* float32 scales */
+    return ldexp(out_scale, -(int)floor(log2(out_scale / scale) + slack));
+}
+
+/* How much coarser the scales of a Concat become with that scale of its output, squared; HUGE_VAL: one that is
+ * settled would have to change. */
+static double relation_cost(const struct nd_quantisers *q, const struct nd_model_unit *unit, double out_scale)
+{
+    static const double slack = 1e-6;
+    double out = out_scale / (double)nd_quantiser_of(q, unit->edge)->quant.scale[0], cost = out * out;
+    for (size_t i = 0; i < unit->n_inputs; i++) {
+        const struct nd_quantiser *x = nd_quantiser_of(q, unit->inputs[i]);
+        double factor = related(out_scale, (double)x->quant.scale[0]) / (double)x->quant.scale[0];
+        if (x->is_settled && fabs(factor - 1) > slack)
+            return HUGE_VAL;
+        cost += factor * factor;
+    }
+    return cost;
+}
+
+/* The devices do not make the codes of such an operand in its own encoding: what makes it multiplies by the
+ * scale of the Concat at once. If the two are a power of two apart, that is a power of two again. */
+static void relate(struct nd_quantisers *q, const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    struct nd_quantiser *y = nd_quantiser_of(q, unit->edge);
+    double old = (double)y->quant.scale[0], best = 0, least = HUGE_VAL;
+    if (strcmp(unit->op_types, "Concat") != 0 || y->is_settled)
+        return;
+    for (size_t i = 0; i < unit->n_inputs; i++)
+        if (nd_quantiser_of(q, unit->inputs[i])->quant.n != 1 ||
+            model->edges[unit->inputs[i]].dtype != model->edges[unit->edge].dtype)
+            return;
+    for (size_t i = 0; i <= unit->n_inputs; i++) { /* one of the operands keeps its scale, or the output does */
+        double from = i < unit->n_inputs ? (double)nd_quantiser_of(q, unit->inputs[i])->quant.scale[0] : old;
+        double scale = ldexp(from, (int)ceil(log2(old / from) - 1e-6)), cost = relation_cost(q, unit, scale);
+        best = cost < least ? scale : best;
+        least = fmin(cost, least);
+    }
+    if (!(least < HUGE_VAL))
+        return;
+    y->quant.scale[0] = (float)best;
+    y->is_settled = true;
+    for (size_t i = 0; i < unit->n_inputs; i++) {
+        struct nd_quantiser *x = nd_quantiser_of(q, unit->inputs[i]);
+        if (!x->is_settled)
+            x->quant.scale[0] = (float)related((double)y->quant.scale[0], (double)x->quant.scale[0]);
+        x->is_settled = true;
+    }
+}
+
+/* ---- common scales ---- */
+
 static void make_common(struct nd_quantisers *q, const struct nd_model *model)
 {
     for (size_t u = 0; u < model->n_units; u++) {
@@ -199,9 +263,10 @@ static void make_common(struct nd_quantisers *q, const struct nd_model *model)
         struct range range = {
             .dtype = model->edges[unit->edge].dtype, .finest_scale = HUGE_VAL, .is_possible = true};
         bool is_same = true;
-        float scale;
-        int64_t zero;
-        if (!can_have_one_scale(unit->op_types) || !has_one_scale(&model->edges[unit->edge]))
+        float scale = 0;
+        int64_t zero = 0;
+        if (!(can_have_one_scale(unit->op_types) || nd_quantisers_are_merged(model, unit)) ||
+            !has_one_scale(&model->edges[unit->edge]))
             continue;
         nd_code_range(range.dtype, &range.low, &range.high);
         widen(&range, q, model, unit->edge);
@@ -209,11 +274,15 @@ static void make_common(struct nd_quantisers *q, const struct nd_model *model)
             widen(&range, q, model, unit->inputs[i]);
             is_same = is_same && nd_quantiser_of(q, unit->inputs[i]) == nd_quantiser_of(q, unit->edge);
         }
-        if (is_same || !range.is_possible || (range.n_from_0 > 0 && range.n_from_0 < range.n))
+        if (is_same)
             continue;
-        cover(&range, &scale, &zero);
-        if ((double)scale > most_coarser * range.finest_scale)
+        bool has_one = range.is_possible && (range.n_from_0 == 0 || range.n_from_0 == range.n);
+        if (has_one)
+            cover(&range, &scale, &zero);
+        if (!has_one || (double)scale > most_coarser * range.finest_scale) {
+            relate(q, model, unit);
             continue;
+        }
         for (size_t i = 0; i < unit->n_inputs; i++)
             join(q, unit->inputs[i], unit->edge);
         nd_quantiser_of(q, unit->edge)->quant.scale[0] = scale;

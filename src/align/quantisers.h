@@ -32,6 +32,11 @@ void nd_quantisers_deinit(struct nd_quantisers *q);
  * range. */
 void nd_quantiser_centre(struct nd_quantiser *quantiser);
 
+/* Whether the devices make one layer of the unit, an Add of a constant, and the ConvTranspose before it: what
+ * the Add gives then does not follow from the codes of the ConvTranspose. Seen on gen1 and gen3 with
+ * QAIRT 2.51.0; Conv and MatMul are not merged so, nor are Sub and Mul. */
+bool nd_quantisers_are_merged(const struct nd_model *model, const struct nd_model_unit *unit);
+
 struct nd_quantiser *nd_quantiser_of(const struct nd_quantisers *q, size_t edge);
 
 #endif

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/scales.h"
 #include "eval/linear_families.h"
 
 static const struct nd_array *read_of(const struct nd_exact_unit *unit, size_t i)
@@ -75,6 +76,12 @@ static bool is_softmax_of_equals(const struct nd_model *model, const struct nd_e
     return false;
 }
 
+static bool is_norm_that_loses_a_sign(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    return nd_unit_loses_sign_of_bias(unit);
+}
+
 static bool is_concat_of_saturated(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
     (void)model;
@@ -91,6 +98,32 @@ static bool is_concat_of_saturated(const struct nd_model *model, const struct nd
     return false;
 }
 
+static bool is_concat_with_input(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    const struct nd_quant *to = unit->call->out_quant;
+    for (size_t k = 0; model != NULL && unit->call->n_inputs > 2 && k < unit->call->n_inputs; k++) {
+        const struct nd_quant *from = unit->call->inputs[k].quant;
+        size_t edge = unit->input_edges[k];
+        if (edge == SIZE_MAX || strcmp(nd_model_edge(model, edge)->op_types, "input") != 0)
+            continue;
+        if (from != NULL && from->n == 1 && to != NULL && to->n == 1 && !nd_quant_is_same(from, to))
+            return true;
+    }
+    return false;
+}
+
+double nd_reciprocal_least_scale(enum nd_dtype dtype)
+{
+    return nd_dtype_size_bytes(dtype) == 2 ? 0x1p-16 : 0x1p-8;
+}
+
+static bool is_reciprocal_of_fine(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    const struct nd_quant *quant = unit->call->inputs[0].quant;
+    return quant != NULL && quant->n == 1 && (double)quant->scale[0] < nd_reciprocal_least_scale(unit->dtype);
+}
+
 bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
                 enum nd_unit_condition condition)
 {
@@ -102,7 +135,10 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
         [ND_UNIT_RESIZE_TO_FLOOR] = {{"Resize", NULL}, is_resize_to_floor},
         [ND_UNIT_MEAN_OF_PADDED] = {{"GlobalAveragePool", "ReduceMean"}, is_mean_of_padded},
         [ND_UNIT_SOFTMAX_OF_EQUALS] = {{"Softmax", NULL}, is_softmax_of_equals},
+        [ND_UNIT_BIAS_WITHOUT_SIGN] = {{"BatchNormalization", NULL}, is_norm_that_loses_a_sign},
         [ND_UNIT_CONCAT_OF_CLIPPED] = {{"Concat", NULL}, is_concat_of_saturated},
+        [ND_UNIT_CONCAT_WITH_INPUT] = {{"Concat", NULL}, is_concat_with_input},
+        [ND_UNIT_RECIPROCAL_OF_FINE] = {{"Reciprocal", NULL}, is_reciprocal_of_fine},
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
     for (size_t k = 0; k < 2 && rows[condition].op_types[k] != NULL; k++)

@@ -23,6 +23,7 @@ static const struct named_family families_of_words[] = {
     {"Abs", nd_htp_abs16},       {"LeakyRelu", nd_htp_leaky16}, {"HardSigmoid", nd_htp_hard_sigmoid16},
     {"Sigmoid", nd_htp_curve16}, {"Tanh", nd_htp_curve16},      {"Concat", nd_htp_move16},
     {"Slice", nd_htp_move16},    {"Mul", nd_htp_mul16},         {"Sub", nd_htp_add},
+    {"Gelu", nd_htp_gelu16},     {"Conv", nd_htp_depthwise16},
 };
 
 static const struct named_family families[] = {
@@ -63,6 +64,7 @@ static const struct named_family families[] = {
     {"Softplus", nd_htp_table},
     {"Sqrt", nd_htp_table},
     {"Tanh", nd_htp_table},
+    {"PRelu", nd_htp_prelu},
     {"Concat", nd_htp_move},
     {"DepthToSpace", nd_htp_move},
     {"Expand", nd_htp_move},

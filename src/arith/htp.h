@@ -37,6 +37,8 @@ const struct nd_unit_program *nd_unit_program_from_name(const char *name);
  * (docs/science/htp-arithmetic.md#operands-that-are-calculated). One for each run at a time. */
 struct nd_unit_memory;
 enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out, struct nd_error *err);
+/* Weights that it keeps from sample to sample take so many bytes at most; the others are made again. */
+void nd_unit_memory_limit(struct nd_unit_memory *memory, size_t limit_bytes);
 void nd_unit_memory_destroy(struct nd_unit_memory **memory);
 void nd_unit_memory_forget(struct nd_unit_memory *memory); /* before the next sample */
 /* The codes that the edge has are not those that a program made: then nothing else is known of it, either. */
@@ -64,6 +66,10 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
 
 /* Whether the unit reads a calculated second operand that the device makes fit 8 signed bits, by its values. */
 bool nd_unit_rescales_operand(const struct nd_exact_unit *unit, const struct nd_unit_memory *memory);
+
+/* Whether the provider makes of its greatest bias a code that does not fit 32 bits: a BatchNormalization, the
+ * device has that bias with the wrong sign (docs/results/found.md#batch-norm). */
+bool nd_unit_loses_sign_of_bias(const struct nd_exact_unit *unit);
 
 /* What is known of two programs on everything that a unit can read: the given inputs show only its shapes. */
 enum nd_unit_proof_end {

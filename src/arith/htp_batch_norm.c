@@ -21,7 +21,8 @@ struct norm {
     const struct nd_htp_job *job;
     struct nd_array weights, biases; /* codes less zero point */
     double scale_w, scale_b;
-    double m; /* the multiplier, a float32 */
+    double m;       /* the multiplier, a float32 */
+    bool overflows; /* the greatest bias does not fit its 32 bits: the device has it with the wrong sign */
 };
 
 /* Real numbers or codes with one encoding, constant, one for each channel. */
@@ -40,9 +41,6 @@ static bool is_known_constant(const struct nd_htp_job *job, size_t i, size_t n)
 static bool is_known(const struct nd_htp_job *job)
 {
     const struct nd_linear_call *call = job->call;
-    if (job->program->arch == ND_HTP_V69 && job->unit->dtype == ND_DTYPE_U8 &&
-        job->unit->origins[0] == ND_EXACT_FROM_UNIT)
-        return false; /* behind a Conv it seems to be done in another way */
     if (call->n_inputs != N_INPUTS || !nd_htp_all_are(job, 1, job->unit->dtype) || call->low > -HUGE_VAL ||
         call->high < HUGE_VAL || call->inputs[0].values->n == 0 || call->inputs[0].values->shape.rank != RANK)
         return false;
@@ -77,15 +75,15 @@ static double encode_bytes(struct nd_array *values)
     return scale;
 }
 
-/* Values become 32-bit codes. *fit false: the greatest does not, and gets the wrong sign. */
-static double encode_words(struct nd_array *values, bool *fit)
+/* Values become 32-bit codes; *overflows: the greatest does not fit. */
+static double encode_words(struct nd_array *values, bool *overflows)
 {
     float low, high;
     find_range(values, &low, &high);
     double scale = (double)(float)((double)fmaxf(-low, high) / INT32_MAX);
     for (size_t i = 0; i < values->n; i++) {
         values->x[i] = round(values->x[i] / scale);
-        *fit = *fit && values->x[i] <= INT32_MAX;
+        *overflows = *overflows || values->x[i] > INT32_MAX;
     }
     return scale;
 }
@@ -125,7 +123,7 @@ static enum nd_status fuse(struct norm *norm, bool *are_known, struct nd_error *
     if (*are_known) {
         bool is_byte = call->inputs[BIAS].quant != NULL && call->inputs[BIAS].values->dtype == ND_DTYPE_U8;
         norm->scale_w = encode_bytes(&norm->weights);
-        norm->scale_b = is_byte ? encode_bytes(&norm->biases) : encode_words(&norm->biases, are_known);
+        norm->scale_b = is_byte ? encode_bytes(&norm->biases) : encode_words(&norm->biases, &norm->overflows);
     }
     nd_array_deinit(&mean);
     nd_array_deinit(&variance);
@@ -186,7 +184,7 @@ enum nd_status nd_htp_batch_norm(const struct nd_htp_job *job, struct nd_error *
         return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values;
     enum nd_status status = fuse(&norm, &are_known, err);
-    bool is_covered = status == ND_OK && are_known && find_multiplier(&norm);
+    bool is_covered = status == ND_OK && are_known && !norm.overflows && find_multiplier(&norm);
     if (is_covered)
         status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
     bool is_product = job->program->arch == ND_HTP_V73 && job->unit->dtype == ND_DTYPE_U8;
@@ -198,4 +196,16 @@ enum nd_status nd_htp_batch_norm(const struct nd_htp_job *job, struct nd_error *
     nd_array_deinit(&norm.weights);
     nd_array_deinit(&norm.biases);
     return status;
+}
+
+bool nd_unit_loses_sign_of_bias(const struct nd_exact_unit *unit)
+{
+    const struct nd_htp_job job = {.unit = unit, .call = unit->call};
+    struct norm norm = {.job = &job};
+    bool are_known = false;
+    if (is_known(&job))
+        (void)fuse(&norm, &are_known, NULL); /* without memory nothing is known */
+    nd_array_deinit(&norm.weights);
+    nd_array_deinit(&norm.biases);
+    return are_known && norm.overflows;
 }

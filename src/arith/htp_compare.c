@@ -10,6 +10,8 @@ enum aspect {
     BYTE_PRODUCTS,
     WORD_PRODUCTS,
     BYTE_MUL,
+    BYTE_NORMS,  /* BatchNormalization */
+    BYTE_SLOPES, /* LeakyRelu */
 };
 
 static bool begins_with(const char *op_types, const char *op_type)
@@ -28,7 +30,11 @@ static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
 {
     if (is_product(op_type))
         return dtype == ND_DTYPE_U8 ? BYTE_PRODUCTS : WORD_PRODUCTS;
-    return begins_with(op_type, "Mul") && dtype == ND_DTYPE_U8 ? BYTE_MUL : NOTHING;
+    if (dtype == ND_DTYPE_U8 && begins_with(op_type, "Mul"))
+        return BYTE_MUL;
+    if (dtype == ND_DTYPE_U8 && begins_with(op_type, "LeakyRelu"))
+        return BYTE_SLOPES;
+    return dtype == ND_DTYPE_U8 && begins_with(op_type, "BatchNormalization") ? BYTE_NORMS : NOTHING;
 }
 
 static const char *op_type_of(const struct nd_exact_unit *unit)
@@ -47,7 +53,9 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
     switch (aspect_of(op_type_of(unit), unit->dtype)) {
     case BYTE_PRODUCTS:
     case WORD_PRODUCTS:
-        return a->arch == b->arch;
+    case BYTE_NORMS:
+    case BYTE_SLOPES:
+        return a->arch == b->arch || nd_htp_is_strided_depthwise(unit);
     case BYTE_MUL:
         return a->rounds_products == b->rounds_products;
     case NOTHING:
@@ -56,9 +64,9 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
     return true;
 }
 
-/* A depthwise Conv that skips places: the HTP does not sum it as it sums others, and how it does is not known.
- */
-static bool is_depthwise_with_stride(const struct nd_exact_unit *unit)
+/* A depthwise Conv of uint16 that skips places: the HTP does not sum it as it sums others, and how it does is
+ * not known. */
+static bool is_wide_depthwise_with_stride(const struct nd_exact_unit *unit)
 {
     const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
     const struct nd_array *x = unit->call->inputs[0].values;
@@ -67,8 +75,8 @@ static bool is_depthwise_with_stride(const struct nd_exact_unit *unit)
     bool is_skipping = false;
     for (size_t i = 0; i < n; i++)
         is_skipping = is_skipping || strides[i] > 1;
-    return is_skipping && x != NULL && x->shape.rank > 1 && x->shape.dims[1] > 1 &&
-           nd_op_i(&call, "group", 1) == x->shape.dims[1];
+    return unit->dtype == ND_DTYPE_U16 && is_skipping && x != NULL && x->shape.rank > 1 &&
+           x->shape.dims[1] > 1 && nd_op_i(&call, "group", 1) == x->shape.dims[1];
 }
 
 double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
@@ -82,7 +90,7 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
         return of_norms;
     if (is_wide && (strcmp(op_type, "GlobalAveragePool") == 0 || strcmp(op_type, "ReduceMean") == 0))
         return of_wide_means;
-    if (strcmp(op_type, "Conv") == 0 && is_depthwise_with_stride(unit))
+    if (strcmp(op_type, "Conv") == 0 && is_wide_depthwise_with_stride(unit))
         return 1;
     if (unit->dtype == ND_DTYPE_U8 && !is_product(op_type))
         return nd_htp_layout_doubt(unit);
@@ -121,6 +129,10 @@ static const struct {
     {BYTE_PRODUCTS,
      "bias",
      {"rounds the bias together with the zero point", "cuts the bias to a whole number in float32"}},
+    {BYTE_NORMS,
+     "zero-point",
+     {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},
+    {BYTE_NORMS, "multiplier-bits", {"keeps 14 bits of the multiplier", "keeps 11 bits of the multiplier"}},
     {WORD_PRODUCTS,
      "zero-point",
      {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},

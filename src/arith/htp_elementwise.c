@@ -132,14 +132,20 @@ static enum nd_status add_as_bytes(const struct nd_htp_job *job, struct fixed_po
     return status == ND_OK ? make_codes(job, f, add_bytes, err) : status;
 }
 
+static bool is_number_at_an_end(const struct nd_array *codes)
+{
+    return codes->n == 1 && (codes->x[0] == 0 || codes->x[0] == UINT16_MAX);
+}
+
 /* And Sub: an Add with the second multiplier below 0. uint16 with its first operand broadcast: not looked at.
- */
+ * Less one number at an end of its codes, as quantisers write it: not known. */
 enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
 {
     bool is_word = job->unit->dtype == ND_DTYPE_U16, subtracts = job->call->node->op_type[0] == 'S';
     if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, job->unit->dtype))
         return ND_OK;
-    if (is_word && subtracts && job->call->inputs[0].values->n < job->call->inputs[1].values->n)
+    const struct nd_array *first = job->call->inputs[0].values, *second = job->call->inputs[1].values;
+    if (is_word && subtracts && (first->n < second->n || is_number_at_an_end(second)))
         return ND_OK;
     if (!is_word && has_number(job))
         return nd_htp_table(job, err);
@@ -224,20 +230,14 @@ static int64_t multiply_words(const struct fixed_point *f, int64_t a, int64_t b)
     return (((product >> f->shift) + f->offset + (1 << (WORD_CODE_BITS - 1))) >> WORD_CODE_BITS) + f->zero;
 }
 
-/* What a Sigmoid or HardSigmoid writes with. x Sigmoid(x) is one operation on the device, in which the gate is
- * read with 15 bits: what it makes of them is not known, and from the codes such a Mul looks like any other. */
-static bool is_gate(const struct nd_quant *quant)
-{
-    return (double)quant->scale[0] == ND_HTP_GATE_SCALE && quant->zero_point[0] == 0;
-}
-
+/* Where it is x Sigmoid(x), the device makes one operation of it: nd_unit_run_gated. */
 enum nd_status nd_htp_mul16(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U16))
         return ND_OK;
     const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
     float m = a->scale[0] * b->scale[0] / y->scale[0];
-    if (is_gate(a) || is_gate(b) || !((double)m >= least_of_words && (double)m <= most_of_words))
+    if (!((double)m >= least_of_words && (double)m <= most_of_words))
         return ND_OK;
     struct fixed_point f = {.z1 = a->zero_point[0], .z2 = b->zero_point[0], .zero = y->zero_point[0]};
     f.shift = WORD_BITS - WORD_CODE_BITS;

@@ -58,7 +58,7 @@ bool nd_htp_has_words(const struct nd_htp_job *job)
            are_codes(job->call->inputs[0].values);
 }
 
-static bool is_unbounded(const struct nd_htp_job *job)
+bool nd_htp_is_unbounded(const struct nd_htp_job *job)
 {
     return job->call->low <= -HUGE_VAL && job->call->high >= HUGE_VAL;
 }
@@ -97,7 +97,7 @@ enum nd_status nd_htp_narrow16(const struct nd_htp_job *job, struct nd_error *er
 enum nd_status nd_htp_neg16(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct rescaling r;
-    if (!nd_htp_has_words(job) || !is_unbounded(job) ||
+    if (!nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
         !make_rescaling(job->call->inputs[0].quant, job->call->out_quant, true, &r))
         return ND_OK;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
@@ -119,7 +119,8 @@ enum nd_status nd_htp_abs16(const struct nd_htp_job *job, struct nd_error *err)
      */
     enum { N_AXES = 2 };
     struct rescaling r;
-    if (!nd_htp_has_words(job) || !is_unbounded(job) || job->call->inputs[0].values->shape.rank != N_AXES ||
+    if (!nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
+        job->call->inputs[0].values->shape.rank != N_AXES ||
         !make_rescaling(job->call->inputs[0].quant, job->call->out_quant, false, &r) ||
         job->call->inputs[0].quant->scale[0] >= most_of_abs * job->call->out_quant->scale[0])
         return ND_OK;
@@ -158,7 +159,7 @@ static int64_t leak(const void *parameters, int64_t x)
 enum nd_status nd_htp_leaky16(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !is_unbounded(job))
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job))
         return ND_OK;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
     float above = x->scale[0] / y->scale[0], below = above * (float)nd_op_f(&op_call, "alpha", 0.01);
@@ -189,7 +190,7 @@ static int64_t follow_line(const void *parameters, int64_t x)
 enum nd_status nd_htp_hard_sigmoid16(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !is_unbounded(job) ||
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
         !nd_htp_writes(job, ND_HTP_GATE_SCALE, 0))
         return ND_OK;
     const struct nd_quant *x = job->call->inputs[0].quant;
@@ -239,7 +240,8 @@ static bool is_rescaled(const struct nd_linear_call *call)
 enum nd_status nd_htp_move16(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_linear_call *call = job->call;
-    if (nd_htp_plain_output(job) == NULL || call->n_inputs == 0 || !is_unbounded(job) || !is_rescaled(call))
+    if (nd_htp_plain_output(job) == NULL || call->n_inputs == 0 || !nd_htp_is_unbounded(job) ||
+        !is_rescaled(call))
         return ND_OK;
     struct nd_array *rescaled = nd_calloc(call->n_inputs, sizeof *rescaled), moved = {0};
     const struct nd_array **inputs = nd_calloc(call->n_inputs, sizeof *inputs);

@@ -17,22 +17,26 @@ struct nd_htp_job {
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
-nd_htp_family nd_htp_linear;     /* htp_linear.c: Conv, Gemm, MatMul */
-nd_htp_family nd_htp_add;        /* htp_elementwise.c: Add, and uint8 Sub */
-nd_htp_family nd_htp_mul;        /* htp_elementwise.c: uint8 */
-nd_htp_family nd_htp_choose;     /* htp_elementwise.c: uint8 Min and Max */
-nd_htp_family nd_htp_negate;     /* htp_rescale.c: uint8 Neg */
-nd_htp_family nd_htp_div;        /* htp_rescale.c: uint8, by a constant number */
-nd_htp_family nd_htp_mul16;      /* htp_elementwise.c: uint16 */
-nd_htp_family nd_htp_mean;       /* htp_pool.c: GlobalAveragePool, ReduceMean */
-nd_htp_family nd_htp_pool;       /* htp_pool.c: uint8 AveragePool */
-nd_htp_family nd_htp_norm;       /* htp_norm.c: LayerNormalization */
-nd_htp_family nd_htp_batch_norm; /* htp_batch_norm.c */
-nd_htp_family nd_htp_table;      /* htp_table.c: uint8 functions of one input, the others being constants */
-nd_htp_family nd_htp_move;       /* htp_move.c: what moves codes or takes the greatest */
+nd_htp_family nd_htp_linear;      /* htp_linear.c: Conv, Gemm, MatMul */
+nd_htp_family nd_htp_depthwise16; /* htp_depthwise16.c */
+nd_htp_family nd_htp_add;         /* htp_elementwise.c: Add, and uint8 Sub */
+nd_htp_family nd_htp_mul;         /* htp_elementwise.c: uint8 */
+nd_htp_family nd_htp_choose;      /* htp_elementwise.c: uint8 Min and Max */
+nd_htp_family nd_htp_negate;      /* htp_rescale.c: uint8 Neg */
+nd_htp_family nd_htp_div;         /* htp_rescale.c: uint8, by a constant number */
+nd_htp_family nd_htp_mul16;       /* htp_elementwise.c: uint16 */
+nd_htp_family nd_htp_mean;        /* htp_pool.c: GlobalAveragePool, ReduceMean */
+nd_htp_family nd_htp_pool;        /* htp_pool.c: uint8 AveragePool */
+nd_htp_family nd_htp_norm;        /* htp_norm.c: LayerNormalization */
+nd_htp_family nd_htp_batch_norm;  /* htp_batch_norm.c */
+nd_htp_family nd_htp_table;       /* htp_table.c: uint8 functions of one input, the others being constants */
+nd_htp_family nd_htp_prelu;       /* htp_prelu.c: uint8 */
+nd_htp_family nd_htp_move;        /* htp_move.c: what moves codes or takes the greatest */
 /* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat and Slice with another scale */
 nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_hard_sigmoid16, nd_htp_move16;
 nd_htp_family nd_htp_curve16; /* htp_table16.c: Tanh, Sigmoid */
+nd_htp_family nd_htp_gelu16;  /* htp_gelu16.c */
+nd_htp_family nd_htp_silu16;  /* htp_table16.c: x Sigmoid(x), of which the unit has x alone */
 
 /* ---- htp.c ---- */
 
@@ -65,6 +69,21 @@ typedef int64_t nd_htp_word(const void *parameters, int64_t x);
 /* Makes the codes of the unit from input 0. */
 enum nd_status nd_htp_make_words(const struct nd_htp_job *job, nd_htp_word *function, const void *parameters,
                                  const struct nd_htp_bounds *bounds, struct nd_error *err);
+
+/* Whether neither a Relu nor a Clip is inside of the unit. */
+bool nd_htp_is_unbounded(const struct nd_htp_job *job);
+
+/* ---- htp_gelu16.c ---- */
+
+/* A signed number of steps times a multiplier of 15 bits, cut towards zero; rounded where the ratio is below a
+ * half. */
+struct nd_htp_cutting {
+    int64_t m, zero;
+    int shift;
+};
+/* False: no ratio of which it is known. */
+bool nd_htp_cutting_init(struct nd_htp_cutting *c, float ratio, int64_t zero);
+int64_t nd_htp_cut(const struct nd_htp_cutting *c, int64_t value);
 
 /* ---- htp_rescale.c ---- */
 
@@ -112,6 +131,8 @@ const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, s
  * column by column; and noting what is so of the edge that a unit makes. */
 bool nd_htp_is_plain_edge(const struct nd_unit_memory *memory, size_t edge);
 void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit *unit);
+/* Whether input i is what a Gemm or MatMul made; false without a memory. */
+bool nd_htp_reads_matrix(const struct nd_htp_job *job, size_t i);
 /* The weights of the unit, if they are constant and were kept; and keeping them, which takes them over and
  * gives where they are now. */
 const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job);
@@ -169,6 +190,9 @@ struct nd_htp_phases {
     size_t stride[2], padding[2]; /* by rows and columns; strides of 1 for everything but a ConvTranspose */
 };
 struct nd_htp_phases nd_htp_phases_of(const struct nd_htp_job *job);
+/* Whether it is a depthwise Conv of uint8 that steps by 2 x 2 places, its kernel 3 x 3 or larger: the HTP makes
+ * it in a way of its own, in which weights need not fit 8 bits. */
+bool nd_htp_is_strided_depthwise(const struct nd_exact_unit *unit);
 /* Of an element of the output. */
 size_t nd_htp_phase(const struct nd_htp_phases *phases, size_t row, size_t column);
 /* Whether attributes and weights of a ConvTranspose are such as there is evidence of. */
@@ -209,9 +233,20 @@ struct nd_htp_column {
 };
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
 struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *column);
+/* Of nd_htp_is_strided_depthwise: bias and zero point go into the sum, each rounded by itself. */
+struct nd_htp_scaling nd_htp_scaling_strided(const struct nd_htp_column *column);
 
-/* Whether operands, scales and attributes of the product are such as the programs speak of. */
+/* Of a sum that keeps all its bits, and weights that were not divided. */
+struct nd_htp_scaling nd_htp_scaling_whole16(const struct nd_htp_column *column);
+
+/* Whether operands, scales and attributes of the product are such as the programs speak of; and whether it is
+ * none of htp_depthwise16.c, either. */
+bool nd_htp_is_product(const struct nd_htp_job *job);
 bool nd_htp_is_known_product(const struct nd_htp_job *job);
+bool nd_htp_is_known_bias(const struct nd_htp_job *job, size_t n_columns);
+/* htp_depthwise16.c: a uint16 Conv of one channel each that moves by two, of the chipsets on which that is an
+ * exception. The job is a product. */
+bool nd_htp_is_strided_depthwise16(const struct nd_htp_job *job);
 
 /* The scalings of all columns of a product with these weights, without the sums: *out[weights->n_columns] is
  * freed by the caller. *job->is_covered false: the program does not say it, and *out is left as it was. */

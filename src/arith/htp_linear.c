@@ -71,7 +71,7 @@ static bool are_known_operands(const struct nd_htp_job *job)
     return w->values->dtype == ND_DTYPE_U8 || (w->values->dtype == ND_DTYPE_I8 && is_constant);
 }
 
-static bool is_known_bias(const struct nd_htp_job *job, size_t n_columns)
+bool nd_htp_is_known_bias(const struct nd_htp_job *job, size_t n_columns)
 {
     if (!nd_linear_has(job->call, 2))
         return true;
@@ -88,7 +88,7 @@ static bool is_known_bias(const struct nd_htp_job *job, size_t n_columns)
     return is_known;
 }
 
-bool nd_htp_is_known_product(const struct nd_htp_job *job)
+bool nd_htp_is_product(const struct nd_htp_job *job)
 {
     size_t n_inputs = job->call->n_inputs;
     if (n_inputs < 2 || n_inputs > 3 || !are_known_operands(job) || !has_known_scales(job))
@@ -99,6 +99,11 @@ bool nd_htp_is_known_product(const struct nd_htp_job *job)
     if (nd_htp_is_transposed(job))
         return nd_htp_is_known_transposed(job);
     return is_op(job, "Conv") ? rank >= 3 : rank >= 2 && job->call->inputs[0].values->shape.rank >= 2;
+}
+
+bool nd_htp_is_known_product(const struct nd_htp_job *job)
+{
+    return nd_htp_is_product(job) && !nd_htp_is_strided_depthwise16(job);
 }
 
 /* The operator's attributes mean the same for weights and for what they were made of. */
@@ -173,6 +178,8 @@ static struct nd_htp_scaling scaling_of(const struct product *p, size_t c)
     column.bias = nd_htp_bias(&p->biases, channel, &column.bias_scale);
     enum nd_htp_arch arch = p->job->program->arch;
     bool is_word = p->job->unit->dtype != ND_DTYPE_U8;
+    if (nd_htp_is_strided_depthwise(p->job->unit))
+        return nd_htp_scaling_strided(&column);
     return is_word ? nd_htp_scaling16(arch, &column) : nd_htp_scaling8(arch, &column);
 }
 
@@ -311,7 +318,7 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
     if (status == ND_OK)
         status = add_up(&p, err);
     bool is_covered = status == ND_OK && has_a_column_each(&p) &&
-                      is_known_bias(job, p.weights->n_columns / p.weights->n_phases) && find_common(&p);
+                      nd_htp_is_known_bias(job, p.weights->n_columns / p.weights->n_phases) && find_common(&p);
     if (is_covered)
         status = nd_array_make(job->codes, job->unit->dtype, &p.sums->shape, err);
     if (is_covered && status == ND_OK)
@@ -328,7 +335,7 @@ enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct
 {
     struct product p = {.job = job, .weights = weights};
     *job->is_covered = false;
-    if (!nd_htp_is_known_product(job) || !is_known_bias(job, weights->n_columns / weights->n_phases) ||
+    if (!nd_htp_is_known_product(job) || !nd_htp_is_known_bias(job, weights->n_columns / weights->n_phases) ||
         !find_common(&p))
         return ND_OK;
     struct nd_htp_scaling *scalings = nd_calloc(weights->n_columns, sizeof *scalings);

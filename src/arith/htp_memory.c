@@ -8,9 +8,11 @@
 struct nd_unit_memory {
     size_t n_edges;
     struct nd_array *bytes; /* [n_edges], without elements where nothing is known */
+    bool *is_matrix;        /* [n_edges] made by a Gemm or MatMul */
     bool *is_plain;         /* [n_edges] a product reads the codes of the edge, as it reads those of an input */
     struct nd_htp_weights
         *weights; /* [n_edges] constant ones of the unit that makes the edge, for all samples */
+    size_t limit_bytes, kept_bytes; /* of weights */
 };
 
 enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out, struct nd_error *err)
@@ -20,8 +22,11 @@ enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out
         return nd_fail_memory(err);
     memory->bytes = nd_calloc(n_edges, sizeof *memory->bytes);
     memory->weights = nd_calloc(n_edges, sizeof *memory->weights);
+    memory->is_matrix = nd_calloc(n_edges, sizeof *memory->is_matrix);
     memory->is_plain = nd_calloc(n_edges, sizeof *memory->is_plain);
-    if (memory->bytes == NULL || memory->weights == NULL || memory->is_plain == NULL) {
+    if (memory->bytes == NULL || memory->weights == NULL || memory->is_matrix == NULL ||
+        memory->is_plain == NULL) {
+        free(memory->is_matrix);
         free(memory->is_plain);
         free(memory->bytes);
         free(memory->weights);
@@ -29,8 +34,14 @@ enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out
         return nd_fail_memory(err);
     }
     memory->n_edges = n_edges;
+    memory->limit_bytes = SIZE_MAX;
     *out = memory;
     return ND_OK;
+}
+
+void nd_unit_memory_limit(struct nd_unit_memory *memory, size_t limit_bytes)
+{
+    memory->limit_bytes = limit_bytes;
 }
 
 void nd_unit_memory_forget(struct nd_unit_memory *memory)
@@ -53,6 +64,7 @@ void nd_unit_memory_destroy(struct nd_unit_memory **memory)
     for (size_t e = 0; e < (*memory)->n_edges; e++)
         nd_htp_weights_deinit(&(*memory)->weights[e]);
     free((*memory)->bytes);
+    free((*memory)->is_matrix);
     free((*memory)->is_plain);
     free((*memory)->weights);
     free(*memory);
@@ -74,6 +86,12 @@ const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
 bool nd_htp_is_plain_edge(const struct nd_unit_memory *memory, size_t edge)
 {
     return memory != NULL && edge < memory->n_edges && memory->is_plain[edge];
+}
+
+bool nd_htp_reads_matrix(const struct nd_htp_job *job, size_t i)
+{
+    size_t edge = job->unit->input_edges[i];
+    return job->memory != NULL && edge < job->memory->n_edges && job->memory->is_matrix[edge];
 }
 
 /* What was seen to hand on its codes. An Add does not. */
@@ -101,6 +119,7 @@ void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit 
     if (memory == NULL || unit->edge >= memory->n_edges || unit->call->n_inputs == 0)
         return;
     const char *op_type = nd_onnx_text(unit->call->node->op_type);
+    memory->is_matrix[unit->edge] = strcmp(op_type, "Gemm") == 0 || strcmp(op_type, "MatMul") == 0;
     memory->is_plain[unit->edge] =
         hands_on_codes(op_type) || (moves_codes(op_type) && nd_htp_is_plain_edge(memory, unit->input_edges[0]));
 }
@@ -113,15 +132,27 @@ static struct nd_htp_weights *place_of(const struct nd_htp_job *job)
 
 const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job)
 {
-    const struct nd_htp_weights *place = place_of(job);
-    return place != NULL && place->from == job->call->inputs[1].wholes ? place : NULL;
+    struct nd_htp_weights *place = place_of(job);
+    if (place == NULL || place->from != job->call->inputs[1].wholes)
+        return NULL;
+    if (place->w8.n == 0)
+        place->view = *place->from; /* its values may have been read again */
+    return place;
+}
+
+static size_t memory_left(const struct nd_unit_memory *memory)
+{
+    return memory->limit_bytes > memory->kept_bytes ? memory->limit_bytes - memory->kept_bytes : 0;
 }
 
 const struct nd_htp_weights *nd_htp_keep_weights(const struct nd_htp_job *job, struct nd_htp_weights *weights)
 {
     struct nd_htp_weights *place = weights->from != NULL ? place_of(job) : NULL;
-    if (place == NULL)
+    size_t bytes = weights->w8.n * sizeof *weights->w8.x;
+    if (place == NULL || bytes > memory_left(job->memory))
         return weights;
+    job->memory->kept_bytes += bytes;
+    job->memory->kept_bytes -= place->w8.n * sizeof *place->w8.x;
     nd_htp_weights_deinit(place);
     *place = *weights;
     *weights = (struct nd_htp_weights){0};

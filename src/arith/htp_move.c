@@ -6,11 +6,7 @@
 
 #include "arith/htp_internal.h"
 #include "base/memory.h"
-
-static bool mean_the_same(const struct nd_quant *a, const struct nd_quant *b)
-{
-    return a->n == 1 && b->n == 1 && a->scale[0] == b->scale[0] && a->zero_point[0] == b->zero_point[0];
-}
+#include "base/scales.h"
 
 /* Whether only the first input has codes. */
 static bool has_one_source(const struct nd_htp_job *job)
@@ -132,7 +128,7 @@ static bool find_inputs(const struct nd_htp_job *job, const struct nd_array **in
             continue;
         }
         is_known = inputs[i]->dtype == job->unit->dtype;
-        *is_rescaled |= !mean_the_same(call->inputs[i].quant, call->out_quant);
+        *is_rescaled |= !nd_quant_is_same(call->inputs[i].quant, call->out_quant);
     }
     return is_known && call->n_inputs > 0 &&
            (!*is_rescaled || (job->unit->dtype == ND_DTYPE_U8 && has_one_source(job)));

@@ -1,5 +1,6 @@
-/* ConvTranspose with strides: the device makes a Conv of each phase, that is, of the outputs that are the same
- * distance behind a whole number of strides. docs/science/htp-arithmetic.md#convtranspose. */
+/* Strides: a depthwise Conv of its own kind; and ConvTranspose: the device makes a Conv of each phase, that is,
+ * of the outputs that are the same distance behind a whole number of strides.
+ * docs/science/htp-arithmetic.md#convtranspose. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,22 @@ struct nd_htp_phases nd_htp_phases_of(const struct nd_htp_job *job)
         phases.padding[i] = (size_t)number_at(&call, "pads", i, 0);
     }
     return phases;
+}
+
+bool nd_htp_is_strided_depthwise(const struct nd_exact_unit *unit)
+{
+    enum { STRIDE = 2, LEAST_KERNEL = 3 };
+    const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
+    if (unit->dtype != ND_DTYPE_U8 || call.node == NULL || unit->call->n_inputs < 2 ||
+        strcmp(nd_onnx_text(call.node->op_type), "Conv") != 0 || unit->call->inputs[1].values == NULL)
+        return false;
+    const struct nd_shape *w = &unit->call->inputs[1].values->shape;
+    if (w->rank != 4 || w->dims[0] < 2 || w->dims[1] != 1 || nd_op_i(&call, "group", 1) != w->dims[0])
+        return false;
+    for (size_t i = 0; i < 2; i++)
+        if (number_at(&call, "strides", i, 1) != STRIDE || w->dims[2 + i] < LEAST_KERNEL)
+            return false;
+    return true;
 }
 
 static bool has_attribute(const Onnx__NodeProto *node, const char *name)

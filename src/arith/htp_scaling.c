@@ -45,6 +45,16 @@ static double bias_and_zero_of(const struct nd_htp_column *c, float multiplier)
     return trunc((double)(both + copysignf(0.5F, both)));
 }
 
+struct nd_htp_scaling nd_htp_scaling_strided(const struct nd_htp_column *c)
+{
+    float m = multiplier_of(c), bias = (float)c->bias, zero = (float)c->zero_y / m;
+    if (!c->is_per_channel && c->bias_scale > 0)
+        bias = bias * (float)c->bias_scale * (1 / ((float)c->scale_x * (float)c->scale_w));
+    return (struct nd_htp_scaling){.beta = (double)rintf(bias) + (double)floorf(zero + 0.5F),
+                                   .c = nd_multiplier_round((double)m, 14, ND_ROUND_HALF_UP),
+                                   .step = 1};
+}
+
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *c)
 {
     float m = multiplier_of(c);
@@ -73,4 +83,14 @@ struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_ht
                                    .step = ldexp(1, nd_multiplier_log(m) - 7),
                                    .half = 0.5,
                                    .zero = c->zero_y};
+}
+
+struct nd_htp_scaling nd_htp_scaling_whole16(const struct nd_htp_column *c)
+{
+    float multiplier = multiplier_of(c), zero = (float)c->zero_y / multiplier + 0.5F;
+    float unit = (float)c->scale_x * (float)(c->is_per_channel ? c->largest_scale_w : c->scale_w);
+    float real = (float)c->bias * unit; /* through real numbers, which moves large ones by one */
+    return (struct nd_htp_scaling){.beta = rint((double)(real * (1 / unit))) + floor((double)zero),
+                                   .c = nd_multiplier_round((double)multiplier, 14, ND_ROUND_HALF_UP),
+                                   .step = 1};
 }

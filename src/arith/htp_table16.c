@@ -1,4 +1,5 @@
-/* uint16 Tanh and Sigmoid: one curve of 16 cubic pieces. docs/science/htp-arithmetic.md#tables. */
+/* uint16 Tanh and Sigmoid, and x Sigmoid(x) as one operation: one curve of 16 cubic pieces.
+ * docs/science/htp-arithmetic.md#tables. */
 #include <math.h>
 
 #include "arith/htp_internal.h"
@@ -35,6 +36,7 @@ struct input {
     bool is_gate; /* Sigmoid: (1 + tanh(x / 2)) / 2 */
 };
 
+/* tanh of x, or of x / 2 for the gate, in steps of 1/32768 from 32768. */
 static int64_t bend(const void *parameters, int64_t x)
 {
     const struct input *in = parameters;
@@ -43,26 +45,72 @@ static int64_t bend(const void *parameters, int64_t x)
     return 32768 + (in->is_gate ? y - (y & 1) : y);
 }
 
-enum nd_status nd_htp_curve16(const struct nd_htp_job *job, struct nd_error *err)
+/* False: scales above 1, and multipliers of 32768, which may be cut to 15 bits, were not seen. */
+static bool make_input(const struct nd_quant *x, bool is_gate, struct input *out)
 {
     /* What tanh reads is in steps of 1/12288, 32768 of them to 8/3: a half less for the gate. */
     static const double steps = 12288;
-    struct input in = {.is_gate = job->call->node->op_type[0] == 'S'};
-    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || job->call->low > -HUGE_VAL ||
-        job->call->high < HUGE_VAL ||
-        !nd_htp_writes(job, in.is_gate ? ND_HTP_GATE_SCALE : ND_HTP_TANH_SCALE, in.is_gate ? 0 : 32768))
-        return ND_OK;
-    const struct nd_quant *x = job->call->inputs[0].quant;
-    double factor = (double)x->scale[0] * steps / (in.is_gate ? 2 : 1);
+    double factor = (double)x->scale[0] * steps / (is_gate ? 2 : 1);
     int exponent; /* factor < 2^exponent */
     frexp(factor, &exponent);
-    in.shift = 15 - (exponent > 0 ? exponent : 0);
-    if (in.shift < 0) /* scales above 1: not seen */
-        return ND_OK;
-    in.m = llrint(ldexp(factor, in.shift));
-    in.zero = x->zero_point[0];
-    if (in.m > INT16_MAX) /* whether a multiplier of 32768 is cut to 15 bits is not known */
+    out->is_gate = is_gate;
+    out->shift = 15 - (exponent > 0 ? exponent : 0);
+    out->zero = x->zero_point[0];
+    if (out->shift < 0)
+        return false;
+    out->m = llrint(ldexp(factor, out->shift));
+    return out->m <= INT16_MAX;
+}
+
+enum nd_status nd_htp_curve16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct input in;
+    bool is_gate = job->call->node->op_type[0] == 'S';
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
+        !nd_htp_writes(job, is_gate ? ND_HTP_GATE_SCALE : ND_HTP_TANH_SCALE, is_gate ? 0 : 32768) ||
+        !make_input(job->call->inputs[0].quant, is_gate, &in))
         return ND_OK;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     return nd_htp_make_words(job, bend, &in, &bounds, err);
+}
+
+/* ---- x Sigmoid(x) ---- */
+
+enum {
+    SILU_BITS = 33,     /* of the multiplier, after the point */
+    SILU_CODE_BITS = 3, /* of the product, after the point */
+};
+
+struct silu {
+    struct input gate;
+    int64_t m, middle, offset, zero; /* middle: of all products, which are seen from there */
+};
+
+static int64_t gate_itself(const void *parameters, int64_t x)
+{
+    enum { SHIFT = SILU_BITS - SILU_CODE_BITS };
+    const struct silu *s = parameters;
+    int64_t product = (x - s->gate.zero) * (bend(&s->gate, x) >> 1) - s->middle;
+    int64_t sum = ((product * s->m + ((int64_t)1 << (SHIFT - 1))) >> SHIFT) + s->offset;
+    return ((sum + (1 << (SILU_CODE_BITS - 1))) >> SILU_CODE_BITS) + s->zero;
+}
+
+enum nd_status nd_htp_silu16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    /* Quotients of scales that the formula was held against, over 32768. */
+    static const float least = 0x1p-18F, most = 0x1p-12F;
+    struct silu s;
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) ||
+        !make_input(job->call->inputs[0].quant, true, &s.gate))
+        return ND_OK;
+    const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
+    float m = x->scale[0] * 0x1p-15F / y->scale[0];
+    if (!(m >= least && m <= most))
+        return ND_OK;
+    s.m = llrint(ldexp((double)m, SILU_BITS));
+    s.zero = y->zero_point[0];
+    s.middle = (int64_t)(float)((double)((UINT16_MAX - 2 * s.gate.zero) * UINT16_MAX) / 4);
+    s.offset = llrint(ldexp((double)(s.middle * s.m), SILU_CODE_BITS - SILU_BITS));
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, gate_itself, &s, &bounds, err);
 }

@@ -100,8 +100,8 @@ double nd_htp_fit_weight(double w, double *r)
     return *r == 1 ? w : divide_weight(w, *r);
 }
 
-/* Makes the weights of one column fit, which its own data decide, not its encoding. */
-static void fit_column(struct nd_htp_weights *weights, size_t column)
+/* Makes the weights of one column fit, which its own data decide, not its encoding. is_wide: they need not. */
+static void fit_column(struct nd_htp_weights *weights, size_t column, bool is_wide)
 {
     double most = 0, least = 0, sum = 0;
     size_t n_rows = nd_htp_n_rows(weights, column);
@@ -111,7 +111,7 @@ static void fit_column(struct nd_htp_weights *weights, size_t column)
         most = w > most ? w : most;
         least = w < least ? w : least;
     }
-    double r = divisor_of(most, least);
+    double r = is_wide ? 1 : divisor_of(most, least);
     for (size_t row = 0; r != 1 && row < n_rows; row++) {
         double *w = &x[nd_htp_place(weights, column, row)];
         *w = divide_weight(*w, r);
@@ -137,8 +137,9 @@ enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct 
     weights->sums = nd_calloc(weights->n_columns, sizeof *weights->sums);
     if (weights->r == NULL || weights->sums == NULL)
         return nd_fail_memory(err);
+    bool is_wide = nd_htp_is_strided_depthwise(job->unit);
     for (size_t c = 0; c < weights->n_columns; c++)
-        fit_column(weights, c);
+        fit_column(weights, c, is_wide);
     return ND_OK;
 }
 

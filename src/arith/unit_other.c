@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "arith/htp_internal.h"
+#include "base/scales.h"
 
 size_t nd_unit_n_inputs(const struct nd_exact_unit *unit)
 {
@@ -12,9 +13,7 @@ size_t nd_unit_n_inputs(const struct nd_exact_unit *unit)
 
 bool nd_unit_keeps_encoding(const struct nd_exact_unit *unit, size_t i)
 {
-    const struct nd_quant *a = unit->call->inputs[i].quant, *b = unit->call->out_quant;
-    return a != NULL && a->n == 1 && b->n == 1 && a->scale[0] == b->scale[0] &&
-           a->zero_point[0] == b->zero_point[0];
+    return nd_quant_is_same(unit->call->inputs[i].quant, unit->call->out_quant);
 }
 
 enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
@@ -45,7 +44,7 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
     return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
 }
 
-/* A Concat of input i alone. */
+/* The unit with input i alone. */
 static struct nd_exact_unit unit_of_input(const struct nd_exact_unit *unit, size_t i,
                                           struct nd_linear_call *call)
 {
@@ -65,7 +64,8 @@ static enum nd_status rescale_alone(const struct nd_exact_unit *alone, enum nd_h
 {
     const struct nd_htp_job job = {
         .unit = alone, .call = alone->call, .codes = codes, .is_covered = is_covered};
-    return nd_htp_all_are(&job, 1, ND_DTYPE_U8) ? nd_htp_rescale_input(&job, way, err) : ND_OK;
+    bool is_known = alone->dtype == ND_DTYPE_U8 || (alone->dtype == ND_DTYPE_U16 && way == ND_HTP_LAYOUT);
+    return is_known && nd_htp_all_are(&job, 1, alone->dtype) ? nd_htp_rescale_input(&job, way, err) : ND_OK;
 }
 
 enum nd_status nd_unit_bring_input(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
@@ -131,6 +131,12 @@ enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, size_t i, boo
 {
     const struct nd_linear_input *input = &unit->call->inputs[i];
     *is_covered = false;
+    if (unit->dtype == ND_DTYPE_U16 && !is_hard) {
+        struct nd_linear_call call;
+        const struct nd_exact_unit alone = unit_of_input(unit, i, &call);
+        const struct nd_htp_job job = {.unit = &alone, .call = &call, .codes = codes, .is_covered = is_covered};
+        return nd_htp_silu16(&job, err);
+    }
     if (input->values == NULL || input->quant == NULL || input->quant->n != 1 ||
         unit->call->out_quant->n != 1 || input->values->dtype != ND_DTYPE_U8 || unit->dtype != ND_DTYPE_U8)
         return ND_OK;

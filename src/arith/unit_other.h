@@ -30,8 +30,8 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
 enum nd_status nd_unit_bring_input(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                                    size_t i, struct nd_array *codes, bool *is_covered, struct nd_error *err);
 
-/* The same of an input that a unit made, which lies in the layout of a Conv. uint8 only: else *is_covered is
- * false. */
+/* The same of an input that a unit made, which lies in the layout of a Conv. uint8 and uint16 only: else
+ * *is_covered is false. */
 enum nd_status nd_unit_bring_made(const struct nd_exact_unit *unit, size_t i, struct nd_array *codes,
                                   bool *is_covered, struct nd_error *err);
 
@@ -39,7 +39,8 @@ enum nd_status nd_unit_bring_made(const struct nd_exact_unit *unit, size_t i, st
 void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes);
 
 /* x times Sigmoid(x), or where is_hard HardSigmoid(x) with alpha 1/6 and beta 1/2, as one function of input i
- * of the unit (docs/science/htp-arithmetic.md#tables). uint8 only: else *is_covered is false. ND_ERR_MEMORY. */
+ * of the unit (docs/science/htp-arithmetic.md#tables). Not where it is hard and of uint16: that is no operation
+ * of its own. ND_ERR_MEMORY. */
 enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, size_t i, bool is_hard,
                                  struct nd_array *codes, bool *is_covered, struct nd_error *err);
 

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,21 +24,30 @@ static enum nd_status fail_large(const char *path, size_t max_bytes, struct nd_e
                    max_bytes);
 }
 
-/* read of a descriptor that does not block: waits for whoever writes a pipe. */
+/* read of a descriptor that does not block: waits for whoever writes a pipe, until a signal is handled, which
+ * would else be answered when the writer is done. */
 static ssize_t read_some(int fd, void *to, size_t n)
 {
     struct pollfd polled = {.fd = fd, .events = POLLIN};
     ssize_t got;
     while ((got = read(fd, to, n)) < 0 && (errno == EINTR || errno == EAGAIN))
-        if (errno == EAGAIN)
-            poll(&polled, 1, -1);
+        if (errno == EAGAIN && poll(&polled, 1, -1) < 0)
+            break;
     return got;
 }
 
-static bool is_silent(int fd)
+static enum nd_status fail_read(const char *path, struct nd_error *err)
+{
+    if (errno == EINTR)
+        return nd_fail(err, ND_E_CANCELLED, path, "reading '%s' was stopped on request", path);
+    return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
+}
+
+/* As poll: 0 when nobody writes the pipe, -1 when a signal came. */
+static int wait_for_writer(int fd)
 {
     struct pollfd polled = {.fd = fd, .events = POLLIN};
-    return poll(&polled, 1, PIPE_WAIT_MS) == 0;
+    return poll(&polled, 1, PIPE_WAIT_MS);
 }
 
 static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes, void **data,
@@ -53,7 +61,10 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
     if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > max_bytes)
         return fail_large(path, max_bytes, err);
     /* A pipe has no size: then read until it ends, growing, and never more than one byte over the limit. */
-    bool has_no_writer = S_ISFIFO(info.st_mode) && is_silent(fd); /* unless reading has to wait for one */
+    int waited = S_ISFIFO(info.st_mode) ? wait_for_writer(fd) : 1;
+    if (waited < 0)
+        return fail_read(path, err);
+    bool has_no_writer = waited == 0; /* unless reading has to wait for one */
     size_t capacity = info.st_size > 0 ? (size_t)info.st_size + 1 : 65536;
     size_t n = 0;
     char *buffer = nd_calloc(capacity, 1);
@@ -63,10 +74,12 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
         size_t room = capacity - n - 1;
         ssize_t got = read_some(fd, buffer + n, room - 1 < max_bytes - n ? room : max_bytes - n + 1);
         if (got < 0 || (got == 0 && n == 0 && has_no_writer)) {
+            enum nd_status status = got < 0
+                                        ? fail_read(path, err)
+                                        : nd_fail(err, ND_E_FILE_TIME, path,
+                                                  "cannot read '%s': it is a pipe that nobody writes", path);
             free(buffer);
-            return got < 0 ? nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno))
-                           : nd_fail(err, ND_E_FILE_TIME, path,
-                                     "cannot read '%s': it is a pipe that nobody writes", path);
+            return status;
         }
         n += (size_t)got;
         if (n > max_bytes) {
@@ -174,22 +187,6 @@ enum nd_status nd_dir_publish(const char *temporary, const char *final_path, str
                    strerror(errno));
 }
 
-enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err)
-{
-    const char *base = getenv("TMPDIR");
-    char *made = nd_path_join(base != NULL && base[0] != '\0' ? base : "/tmp", "npudiff-XXXXXX");
-    if (made == NULL)
-        return nd_fail_memory(err);
-    if (mkdtemp(made) == NULL) {
-        enum nd_status status = nd_fail(err, ND_E_FILE_WRITE, made, "cannot create a temporary folder '%s': %s",
-                                        made, strerror(errno));
-        free(made);
-        return status;
-    }
-    *path = made;
-    return ND_OK;
-}
-
 enum nd_status nd_dir_make(const char *path, struct nd_error *err)
 {
     char *partial = nd_strdup(path);
@@ -211,20 +208,6 @@ enum nd_status nd_dir_make(const char *path, struct nd_error *err)
     }
     free(partial);
     return status;
-}
-
-static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk)
-{
-    (void)info;
-    (void)type;
-    (void)walk;
-    remove(path);
-    return 0;
-}
-
-void nd_dir_remove(const char *path)
-{
-    nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 char *nd_path_join(const char *dir, const char *name)

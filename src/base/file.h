@@ -24,8 +24,9 @@ enum nd_status nd_file_copy(int in, const char *from, int out, const char *to, s
  * around it. */
 enum nd_status nd_dir_publish(const char *temporary, const char *final_path, struct nd_error *err);
 
-/* A new empty folder under $TMPDIR (default /tmp) for one run. The caller frees the path, and removes the
- * folder with nd_dir_remove. */
+/* A new folder under $TMPDIR (default /tmp) for one run; it holds nothing but a lock. The caller frees the
+ * path, and removes the folder with nd_dir_remove. Folders of processes that were killed are removed on the
+ * way. */
 enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err);
 
 /* Creates path and its missing parents. */

@@ -258,3 +258,15 @@ json_t *nd_json_string(const char *text)
     free(clean);
     return value;
 }
+
+json_t *nd_json_number(double value)
+{
+    if (isfinite(value))
+        return json_real(value);
+    return json_string(isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
+}
+
+json_t *nd_json_known(double value)
+{
+    return isnan(value) ? json_null() : nd_json_number(value);
+}

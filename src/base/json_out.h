@@ -69,4 +69,10 @@ char *nd_json_dump(const json_t *tree, size_t indent);
  * without memory. */
 json_t *nd_json_string(const char *text);
 
+/* A number of a tree; what JSON has no number for is "NaN", "Infinity" or "-Infinity". */
+json_t *nd_json_number(double value);
+
+/* The same where NaN stands for what is not known: null. */
+json_t *nd_json_known(double value);
+
 #endif

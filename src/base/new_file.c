@@ -35,22 +35,19 @@ bool nd_path_is_stream(const char *path)
 
 /* Locks of an open file description: a lock goes with the process that holds it, however it ends. flock() would
  * get into the way of libhdf5, which may lock the file so. */
-static bool lock(int fd)
+bool nd_file_lock(int fd)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int rc = fcntl(fd, F_OFD_SETLK, &whole);
     return rc == 0 || errno == EINVAL || errno == ENOLCK || errno == EOPNOTSUPP;
 }
 
-enum writer { WRITER_GONE, WRITER_LIVES, WRITER_UNKNOWN };
-
-/* Whether somebody has locked the file. A file system without locks leaves the answer open. */
-static enum writer find_writer(int fd)
+enum nd_writer nd_file_writer(int fd)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_OFD_SETLK, &whole) == 0)
-        return WRITER_GONE;
-    return errno == EAGAIN || errno == EACCES ? WRITER_LIVES : WRITER_UNKNOWN;
+        return ND_WRITER_GONE;
+    return errno == EAGAIN || errno == EACCES ? ND_WRITER_LIVES : ND_WRITER_UNKNOWN;
 }
 
 static bool is_temporary_of(const char *name, const char *base)
@@ -77,9 +74,9 @@ static bool remove_abandoned(int folder, const char *base)
         struct stat info;
         int fd = openat(folder, entry->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
         bool is_file = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-        enum writer writer = is_file ? find_writer(fd) : WRITER_UNKNOWN;
-        is_busy |= writer == WRITER_LIVES;
-        if (writer == WRITER_GONE)
+        enum nd_writer writer = is_file ? nd_file_writer(fd) : ND_WRITER_UNKNOWN;
+        is_busy |= writer == ND_WRITER_LIVES;
+        if (writer == ND_WRITER_GONE)
             unlinkat(folder, entry->d_name, 0);
         if (fd >= 0)
             close(fd);
@@ -89,8 +86,7 @@ static bool remove_abandoned(int folder, const char *base)
     return is_busy;
 }
 
-/* Whether the name still leads to fd. It does not when a cleaner came between creating and locking. */
-static bool is_still_there(int folder, const char *name, int fd)
+bool nd_file_is_at(int folder, const char *name, int fd)
 {
     struct stat named, opened;
     return fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &opened) == 0 &&
@@ -129,7 +125,7 @@ static enum nd_status create_locked(struct nd_new_file *file, struct nd_error *e
         file->fd = openat(file->folder, base, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (file->fd < 0 && errno != EEXIST)
             break;
-        if (file->fd >= 0 && lock(file->fd) && is_still_there(file->folder, base, file->fd)) {
+        if (file->fd >= 0 && nd_file_lock(file->fd) && nd_file_is_at(file->folder, base, file->fd)) {
             file->is_ours = true;
             return ND_OK;
         }

@@ -12,6 +12,12 @@ void nd_quant_deinit(struct nd_quant *quant)
     *quant = (struct nd_quant){.axis = -1};
 }
 
+bool nd_quant_is_same(const struct nd_quant *a, const struct nd_quant *b)
+{
+    return a != NULL && b != NULL && a->n == 1 && b->n == 1 && a->scale[0] == b->scale[0] &&
+           a->zero_point[0] == b->zero_point[0];
+}
+
 enum nd_status nd_quant_copy(const struct nd_quant *from, struct nd_quant *to, struct nd_error *err)
 {
     struct nd_quant copy = {.n = from->n,

@@ -11,6 +11,9 @@ void nd_quant_deinit(struct nd_quant *quant);
 /* *to, which holds nothing yet, gets arrays of its own. ND_ERR_MEMORY: *to is as it was. */
 enum nd_status nd_quant_copy(const struct nd_quant *from, struct nd_quant *to, struct nd_error *err);
 
+/* Whether both have one scale, and scale and zero point are equal. NULL has none. */
+bool nd_quant_is_same(const struct nd_quant *a, const struct nd_quant *b);
+
 /* How many elements that follow each other share a scale: element i has scale i / inner % quant->n. At least 1.
  */
 size_t nd_quant_inner(const struct nd_quant *quant, const struct nd_shape *shape);

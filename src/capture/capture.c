@@ -31,7 +31,7 @@ static enum nd_status list_objects(struct nd_capture *capture, struct nd_error *
     return ND_OK;
 }
 
-enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct nd_error *err)
+enum nd_status nd_capture_open_unchecked(const char *path, struct nd_capture **out, struct nd_error *err)
 {
     struct nd_capture *capture = nd_calloc(1, sizeof *capture);
     if (capture == NULL)
@@ -63,6 +63,21 @@ enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct
     nd_error_context(err, "'%s'", path);
     nd_capture_close(&capture);
     return status;
+}
+
+enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct nd_error *err)
+{
+    struct nd_capture *capture = NULL;
+    enum nd_status status = nd_capture_open_unchecked(path, &capture, err);
+    if (status == ND_OK)
+        status = nd_capture_check_content(capture, err);
+    if (status != ND_OK) {
+        nd_capture_close(&capture);
+        return status;
+    }
+    capture->is_checked = true;
+    *out = capture;
+    return ND_OK;
 }
 
 static void close_tables(struct nd_capture *capture)

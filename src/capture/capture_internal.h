@@ -54,6 +54,7 @@ struct nd_capture {
     struct nd_index *index;
     enum nd_capture_status state;
     bool is_trusted; /* nothing is held against digests */
+    bool is_checked; /* opening has seen that the content digest is right */
     size_t n_attrs, n_edges, n_nodes, n_probes, n_logs, n_objects;
     struct nd_attr *attrs;
     struct nd_edge *edges;

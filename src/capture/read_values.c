@@ -64,6 +64,17 @@ enum nd_status nd_capture_read_repeat(const struct nd_capture_tensor *tensor, si
     return read_rows(capture, (struct rows){part->repeats, part->n_repeat_rows, row->row, 1}, buf, err);
 }
 
+/* kind: "edge" or "input". Of `where` only capture and probe count. */
+static enum nd_status fail_damaged(const struct nd_capture_tensor *where, const char *kind, const char *name,
+                                   size_t sample, struct nd_error *err)
+{
+    const struct nd_capture *capture = where->capture;
+    return nd_fail(err, ND_E_CAPTURE_DIGEST, capture->path,
+                   "'%s' is damaged: %s '%s', probe '%s', sample %zu is not what its digest was made of; "
+                   "'npudiff verify' looks at everything",
+                   capture->path, kind, name, capture->probes[where->probe].probe.name, sample);
+}
+
 enum nd_status nd_capture_read_inputs(const struct nd_capture_tensor *input, size_t first, size_t n, void *buf,
                                       struct nd_error *err)
 {
@@ -72,7 +83,14 @@ enum nd_status nd_capture_read_inputs(const struct nd_capture_tensor *input, siz
     const struct nd_probe_data *data = &capture->probes[input->probe];
     assert(input->edge < data->probe.n_inputs);
     const struct rows rows = {data->inputs[input->edge].object, data->probe.n_samples_expected, first, n};
-    return read_rows(capture, rows, buf, err);
+    enum nd_status status = read_rows(capture, rows, buf, err);
+    size_t sample_bytes = rows.n_rows > 0 ? rows.object->n_bytes / rows.n_rows : 0;
+    for (size_t i = 0; status == ND_OK && !capture->is_trusted && i < n; i++)
+        if (!nd_digest_equal(nd_digest_bytes((const unsigned char *)buf + i * sample_bytes, sample_bytes),
+                             data->inputs[input->edge].digests[first + i]))
+            status = fail_damaged(&(struct nd_capture_tensor){capture, input->probe, 0}, "input",
+                                  data->probe.inputs[input->edge].name, first + i, err);
+    return status;
 }
 
 /* ---- held against digests ---- */
@@ -103,11 +121,8 @@ static enum nd_status check_sample(const struct nd_capture_tensor *tensor, size_
 enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t edge,
                                        size_t sample, struct nd_error *err)
 {
-    return nd_fail(
-        err, ND_E_CAPTURE_DIGEST, capture->path,
-        "'%s' is damaged: edge '%s', probe '%s', sample %zu is not what its digest was made of; 'npudiff "
-        "verify' looks at everything",
-        capture->path, capture->edges[edge].name, capture->probes[probe].probe.name, sample);
+    return fail_damaged(&(struct nd_capture_tensor){capture, probe, edge}, "edge", capture->edges[edge].name,
+                        sample, err);
 }
 
 enum nd_status nd_capture_read_verified(const struct nd_capture_tensor *tensor, size_t first, size_t n,

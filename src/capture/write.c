@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,24 +20,31 @@
  * is. */
 static const char no_digest[] = "00000000000000000000000000000000";
 
-/* No lock: the file is the writer's own, and a child that another thread has just forked would hold it for a
- * moment. */
-static hid_t make_access(void)
+static hid_t make_access(struct nd_capture_writer *writer)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    if (access >= 0 && (H5Pset_fapl_sec2(access) < 0 || H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0 ||
-                        H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST) < 0 ||
-                        H5Pset_file_locking(access, false, true) < 0)) {
+    if (access >= 0 && (nd_write_driver_set(access, &writer->target) < 0 ||
+                        H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0 ||
+                        H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST) < 0)) {
         H5Pclose(access);
         return H5I_INVALID_HID;
     }
     return access;
 }
 
+/* libhdf5 does not hear of writes that fail. */
+static enum nd_status check_written(const struct nd_capture_writer *writer, struct nd_error *err)
+{
+    if (writer->target.error == 0)
+        return ND_OK;
+    return nd_fail(err, ND_E_FILE_WRITE, writer->place.temporary, "cannot write '%s': %s",
+                   writer->place.temporary, strerror(writer->target.error));
+}
+
 static enum nd_status create_file(struct nd_capture_writer *writer, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    hid_t access = make_access();
+    hid_t access = make_access(writer);
     hid_t creation = H5Pcreate(H5P_FILE_CREATE);
     /* We made the file a moment ago under a name that nobody could guess; only that one is ever truncated. */
     if (access >= 0 && creation >= 0 && H5Pset_obj_track_times(creation, false) >= 0)
@@ -52,9 +58,6 @@ static enum nd_status create_file(struct nd_capture_writer *writer, struct nd_er
     status = nd_writer_reserve(writer, 0, err);
     if (status != ND_OK)
         goto out;
-    int *fd;
-    if (H5Fget_vfd_handle(writer->file, access, (void **)&fd) >= 0)
-        fcntl(*fd, F_SETFD, FD_CLOEXEC); /* agents started meanwhile must not inherit it */
     status = nd_writer_put_i64(writer->file, "/", "npudiff_format", ND_CAPTURE_FORMAT, err);
     if (status == ND_OK)
         status = nd_writer_put_text(writer->file, "/", "npudiff_version", nd_version(), err);
@@ -89,6 +92,9 @@ static int reserve_range(int fd, uint64_t from, uint64_t to)
 enum nd_status nd_writer_reserve(struct nd_capture_writer *writer, size_t n_bytes, struct nd_error *err)
 {
     hsize_t used = 0;
+    enum nd_status written = check_written(writer, err);
+    if (written != ND_OK)
+        return written;
     if (writer->file >= 0 && H5Fget_filesize(writer->file, &used) < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary, "cannot tell the size of '%s'",
                             writer->place.temporary);
@@ -120,6 +126,7 @@ enum nd_status nd_capture_writer_create(const char *final_path, bool replace, st
         return nd_fail_memory(err);
     *writer = (struct nd_capture_writer){.file = H5I_INVALID_HID};
     enum nd_status status = nd_new_file_create(final_path, replace, &writer->place, err);
+    nd_write_target_init(&writer->target, writer->place.fd);
     if (status == ND_OK) {
         nd_hdf5_lock();
         status = nd_writer_reserve(writer, 0, err);
@@ -134,27 +141,6 @@ enum nd_status nd_capture_writer_create(const char *final_path, bool replace, st
     return status;
 }
 
-/* After a failed write libhdf5 keeps what it could not store, tries again, and brings the process down when
- * that fails at its end (1.10.8 loops or crashes). nd_writer_reserve sees to it that writes do not fail; where
- * the file system cannot reserve, what is to be thrown away goes into memory, where it has room. */
-static void close_abandoned(struct nd_capture_writer *writer)
-{
-    int *fd = NULL;
-    hid_t access = H5Fget_access_plist(writer->file);
-    if (H5Fflush(writer->file, H5F_SCOPE_LOCAL) < 0 && access >= 0 &&
-        H5Fget_vfd_handle(writer->file, access, (void **)&fd) >= 0) {
-        int memory = memfd_create("npudiff-abandoned", MFD_CLOEXEC);
-        if (memory >= 0) {
-            dup3(memory, *fd, O_CLOEXEC);
-            close(memory);
-        }
-    }
-    H5Pclose(access);
-    H5Fclose(writer->file);
-    H5Eclear2(H5E_DEFAULT);
-    writer->file = H5I_INVALID_HID;
-}
-
 void nd_capture_writer_level(struct nd_capture_writer *writer, int level)
 {
     writer->level = level;
@@ -167,9 +153,11 @@ void nd_capture_writer_destroy(struct nd_capture_writer **writer_at)
         return;
     if (writer->file >= 0) {
         nd_hdf5_lock();
-        close_abandoned(writer);
+        H5Fclose(writer->file);
+        H5Eclear2(H5E_DEFAULT);
         nd_hdf5_unlock();
     }
+    nd_write_target_deinit(&writer->target);
     nd_new_file_discard(&writer->place);
     free(writer);
     *writer_at = NULL;
@@ -220,10 +208,12 @@ static enum nd_status close_checked(struct nd_capture_writer *writer, struct nd_
     if (rc < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary, "cannot close '%s'",
                             writer->place.temporary);
-    if (ftruncate(writer->place.fd, (off_t)n_bytes) != 0) /* gives back what was reserved and not used */
-        return nd_fail(err, ND_E_FILE_WRITE, writer->place.temporary, "cannot write '%s': %s",
-                       writer->place.temporary, strerror(errno));
-    return ND_OK;
+    enum nd_status status = check_written(writer, err);
+    if (status == ND_OK &&
+        ftruncate(writer->place.fd, (off_t)n_bytes) != 0) /* gives back what was reserved and not used */
+        status = nd_fail(err, ND_E_FILE_WRITE, writer->place.temporary, "cannot write '%s': %s",
+                         writer->place.temporary, strerror(errno));
+    return status;
 }
 
 static enum nd_status finish_content(struct nd_capture_writer *writer, enum nd_capture_status state,
@@ -243,7 +233,7 @@ static enum nd_status store_digest(struct nd_capture_writer *writer, const char 
 {
     enum nd_status status = ND_OK;
     hid_t attr = H5I_INVALID_HID, type = nd_hdf5_text_make(sizeof no_digest - 1);
-    hid_t access = make_access();
+    hid_t access = make_access(writer);
     if (access >= 0)
         writer->file = H5Fopen(writer->place.temporary, H5F_ACC_RDWR, access);
     if (writer->file >= 0)
@@ -268,7 +258,7 @@ enum nd_status nd_capture_writer_commit(struct nd_capture_writer *writer, enum n
     /* Read back by the very code that will read it later: a capture that breaks the schema is never published.
      */
     if (status == ND_OK)
-        status = nd_capture_open(writer->place.temporary, &capture, err);
+        status = nd_capture_open_unchecked(writer->place.temporary, &capture, err);
     if (status == ND_OK)
         status = nd_content_digest(capture->index, digest, err);
     nd_capture_close(&capture);

@@ -7,9 +7,11 @@
 #include "capture/schema.h"
 #include "capture/write.h"
 #include "hdf5/libhdf5.h"
+#include "hdf5/write_driver.h"
 
 struct nd_capture_writer {
     struct nd_new_file place;
+    struct nd_write_target target; /* writes into it */
     hid_t file;
     int level;               /* of deflate; 0: contiguous */
     uint64_t reserved_bytes; /* of the file, from its start */
@@ -18,8 +20,8 @@ struct nd_capture_writer {
     bool has_nodes;
 };
 
-/* Sees to it that the file can grow by n_bytes of data and some metadata: libhdf5 does not survive a failed
- * write, so a full disk has to be noticed before it writes. ND_ERR_IO when there is no room. */
+/* Sees to it that the file can grow by n_bytes of data and some metadata, so that a full disk is noticed before
+ * much is written. ND_ERR_IO when there is no room, or an earlier write has failed. */
 enum nd_status nd_writer_reserve(struct nd_capture_writer *writer, size_t n_bytes, struct nd_error *err);
 
 /* Makes the group and its missing parents. */

@@ -11,6 +11,7 @@
 #include "cli/signals.h"
 #include "cli/stopped.h"
 #include "cli/terminal.h"
+#include "cli/workload.h"
 #include "npudiff/align.h"
 #include "npudiff/encodings.h"
 #include "npudiff/report.h"
@@ -26,6 +27,7 @@ struct values {
     const char *layers;
     struct cli_list devices;
     struct cli_list probes;
+    struct cli_list fit;
     struct cli_list dims;
     const char *agent;
     double budget_db;
@@ -44,10 +46,8 @@ struct work {
     const char **chipsets; /* [n_chipsets], into it */
     size_t n_chipsets;
     struct nd_model *model, *float_model;
-    struct nd_probe **probes;
-    struct nd_device *devices;
-    const struct nd_device **pointers;
-    size_t n_devices;
+    struct cli_probes probes, fit;
+    struct cli_devices devices;
     struct nd_alignment *alignment;
 };
 
@@ -117,35 +117,22 @@ static enum nd_status open_models(const struct values *values, const char *path,
 
 static enum nd_status open_rest(const struct values *values, struct work *work, struct nd_error *err)
 {
-    work->probes = calloc(values->probes.n + 1, sizeof *work->probes);
-    work->devices = calloc(values->devices.n + 1, sizeof *work->devices);
-    work->pointers = calloc(values->devices.n + 1, sizeof *work->pointers);
-    if (work->probes == NULL || work->devices == NULL || work->pointers == NULL)
-        return cli_memory_error(err);
-    enum nd_status status = ND_OK;
-    for (size_t d = 0; d < values->devices.n && status == ND_OK; d++) {
-        status = nd_device_parse(values->devices.items[d], &work->devices[d], err);
-        work->pointers[d] = &work->devices[d];
-        work->n_devices = d + 1;
-    }
-    if (status == ND_OK && values->probes.n > 0)
-        status = (values->allow_nonfinite ? nd_probes_for_model_any : nd_probes_for_model)(
-            work->model, values->probes.items, values->probes.n, work->probes, err);
-    return status;
+    enum nd_status status = cli_devices_parse(&values->devices, &work->devices, err);
+    if (status == ND_OK)
+        status = cli_probes_make(work->model, &values->probes, values->allow_nonfinite, &work->probes, err);
+    return status == ND_OK && values->fit.n > 0
+               ? cli_probes_make(work->model, &values->fit, values->allow_nonfinite, &work->fit, err)
+               : status;
 }
 
-static void close_all(const struct values *values, struct work *work)
+static void close_all(struct work *work)
 {
     nd_alignment_destroy(&work->alignment);
-    for (size_t i = 0; work->probes != NULL && i < values->probes.n; i++)
-        nd_probe_destroy(&work->probes[i]);
-    for (size_t d = 0; d < work->n_devices; d++)
-        nd_device_deinit(&work->devices[d]);
+    cli_probes_deinit(&work->probes);
+    cli_probes_deinit(&work->fit);
+    cli_devices_deinit(&work->devices);
     free(work->chipsets);
     free(work->chipset_names);
-    free(work->probes);
-    free(work->devices);
-    free(work->pointers);
     nd_model_destroy(&work->float_model);
     nd_model_destroy(&work->model);
 }
@@ -164,13 +151,15 @@ static void fill_options(const struct values *values, const struct work *work, s
     options->chipsets = work->chipsets;
     options->n_chipsets = work->n_chipsets;
     options->layers = values->layers;
-    options->probes = (const struct nd_probe *const *)work->probes;
-    options->n_probes = values->probes.n;
+    options->probes = (const struct nd_probe *const *)work->probes.items;
+    options->n_probes = work->probes.n;
+    options->fit = (const struct nd_probe *const *)work->fit.items;
+    options->n_fit = work->fit.n;
     options->n_samples = values->n_samples;
     if (values->budget_db > 0)
         options->budget_db = values->budget_db;
-    options->devices = work->pointers;
-    options->n_devices = work->n_devices;
+    options->devices = work->devices.items;
+    options->n_devices = work->devices.n;
     options->agent = values->agent;
     options->n_threads = values->n_threads;
     options->is_cancelled = cli_signals_came;
@@ -262,7 +251,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (status == ND_OK)
         status = open_rest(values, &work, &err);
     int exit_code = status == ND_OK ? align(values, &work) : (usage != 0 ? usage : cli_report_error(&err));
-    close_all(values, &work);
+    close_all(&work);
     cli_signals_end_if_came(); /* only now that everything is cleaned up */
     return exit_code;
 }
@@ -295,6 +284,10 @@ static const struct cli_option options[] = {
         "them; may be repeated"),
     OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
              "inputs for the price and for --verify; see 'npudiff probes'; may be repeated"),
+    OPT_LIST(
+        0, "fit", struct values, fit, CLI_A_PROBE,
+        "inputs that weights are rounded for, up to 8 samples: they should be none of those that measure the "
+        "price; may be repeated (the first --probe)"),
     OPT_ALLOW_NONFINITE(struct values),
     OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, 1e9,
                "measure the price on the first N samples (all)"),
@@ -331,9 +324,10 @@ const struct cli_command cmd_align = {
         "weights "
         "fit 8 signed bits, all known chips give the same result. 'align' chooses such scales: either the "
         "weights "
-        "or the output of a layer become coarser, by at most 2. Weights and biases are rounded anew. Tensors "
-        "that "
-        "share a scale today continue to share it.\n"
+        "or the output of a layer become coarser, by at most 2. Weights and biases are rounded anew, "
+        "up or down so that errors cancel on inputs like those of --fit. Tensors that share a scale today "
+        "continue "
+        "to share it.\n"
         "Then 'align' reads the new model and checks each layer. proven: the known arithmetics give the same "
         "values "
         "for every sum that the layer can have. as tested: not proven, but equal on all devices of --verify. "

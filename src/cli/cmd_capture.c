@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/resume_folders.h"
 #include "cli/signals.h"
+#include "cli/workload.h"
 #include "npudiff/device.h"
 #include "npudiff/evidence.h"
 
@@ -110,17 +111,13 @@ static void fill_options(const struct values *values, struct nd_capture_options 
 
 /* ---- the command ---- */
 
-static int capture_model(const struct values *values, struct nd_model *model, struct nd_probe **probes,
-                         const struct nd_htp_config *htp)
+static int capture_model(const struct values *values, struct nd_model *model, const struct nd_htp_config *htp)
 {
     struct nd_error err = {0};
     int exit_code = ND_EXIT_TROUBLE;
-    static const char *default_probes[] = {"zeros", "ones", "ramp", "uniform"};
-    const struct cli_list specs =
-        values->probes.n > 0 ? values->probes : (struct cli_list){.items = default_probes, .n = 4};
+    const struct cli_list specs = cli_probes_or_default(&values->probes);
+    struct cli_probes probes = {0};
     struct cli_fleet fleet = {.model = model,
-                              .probes = (const struct nd_probe *const *)probes,
-                              .n_probes = specs.n,
                               .n_threads = values->jobs,
                               .is_quiet = values->quiet,
                               .is_json = values->json,
@@ -139,8 +136,9 @@ static int capture_model(const struct values *values, struct nd_model *model, st
     if (status == ND_OK && (usage = check_outputs(values, &fleet)) != 0)
         status = ND_ERR_IO; /* it is reported already */
     if (status == ND_OK)
-        status = (values->allow_nonfinite ? nd_probes_for_model_any
-                                          : nd_probes_for_model)(model, specs.items, specs.n, probes, &err);
+        status = cli_probes_make(model, &specs, values->allow_nonfinite, &probes, &err);
+    fleet.probes = (const struct nd_probe *const *)probes.items;
+    fleet.n_probes = probes.n;
     if (status == ND_OK && values->resume)
         status = cli_resume(&fleet, &err);
     if (status != ND_OK) {
@@ -152,6 +150,7 @@ static int capture_model(const struct values *values, struct nd_model *model, st
         cli_remove_empty_folder(values->output, n_old);
     }
     cli_fleet_deinit(&fleet);
+    cli_probes_deinit(&probes);
     return exit_code;
 }
 
@@ -179,11 +178,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         nd_htp_config_deinit(&htp);
         return cli_report_error(&err);
     }
-    struct nd_probe **probes = calloc(values->probes.n + 4, sizeof *probes);
-    int exit_code = probes != NULL ? capture_model(values, model, probes, &htp) : cli_fail_memory();
-    for (size_t i = 0; probes != NULL && i < values->probes.n + 4; i++)
-        nd_probe_destroy(&probes[i]);
-    free(probes);
+    int exit_code = capture_model(values, model, &htp);
     nd_htp_config_deinit(&htp);
     nd_model_destroy(&model);
     cli_signals_end_if_came(); /* only now that everything is cleaned up */

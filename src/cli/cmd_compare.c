@@ -14,12 +14,16 @@
 #include "npudiff/evidence.h"
 #include "npudiff/explain.h"
 
-static enum nd_status open_all(const char *const *paths, size_t n, struct nd_capture **captures,
-                               struct nd_error *err)
+static enum nd_status open_all(const char *const *paths, size_t n, bool are_trusted,
+                               struct nd_capture **captures, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        status = nd_capture_open(paths[i], &captures[i], err);
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        status = are_trusted ? nd_capture_open_unchecked(paths[i], &captures[i], err)
+                             : nd_capture_open(paths[i], &captures[i], err);
+        if (status == ND_OK && are_trusted)
+            nd_capture_trust(captures[i]);
+    }
     return status;
 }
 
@@ -140,9 +144,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_fail_memory();
     enum nd_status status = compare_setup_init(values, &setup, &err);
     if (status == ND_OK)
-        status = open_all(operands, n_operands, captures, &err);
-    for (size_t i = 0; status == ND_OK && values->trust_digests && i < n_operands; i++)
-        nd_capture_trust(captures[i]);
+        status = open_all(operands, n_operands, values->trust_digests, captures, &err);
     if (status == ND_OK)
         status =
             compare(values, &setup, (const struct nd_capture *const *)captures, n_operands, &comparison, &err);

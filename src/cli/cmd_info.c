@@ -24,8 +24,8 @@ static json_t *attr_value(const struct nd_attr *attr)
         return cli_text(attr->string);
     case ND_ATTR_I64:
         return json_integer(attr->i64);
-    case ND_ATTR_F64:
-        return json_real(attr->f64);
+    case ND_ATTR_F64: /* JSON has finite numbers only */
+        return isfinite(attr->f64) ? json_real(attr->f64) : json_null();
     }
     return json_null();
 }
@@ -53,11 +53,13 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of the recorded latencies, or null when none was recorded. */
+/* The median of the recorded latencies, or null when none was recorded, or the median is infinite. */
 static json_t *median_latency(const struct nd_capture_probe *probe)
 {
     size_t n = 0;
     double *known = calloc(probe->n_samples * probe->n_repeats + 1, sizeof *known);
+    if (known == NULL)
+        cli_errors_lost_memory();
     for (size_t i = 0; known != NULL && i < probe->n_samples * probe->n_repeats; i++)
         if (probe->latency_us[i] == probe->latency_us[i]) /* not NaN */
             known[n++] = probe->latency_us[i];
@@ -65,7 +67,9 @@ static json_t *median_latency(const struct nd_capture_probe *probe)
     if (n > 0) {
         qsort(known, n, sizeof *known, compare_doubles);
         double exact = n % 2 == 1 ? known[n / 2] : 0.5 * (known[n / 2 - 1] + known[n / 2]);
-        median = json_real(round(exact * 10) / 10); /* the clock means no more than that */
+        double rounded = round(exact * 10) / 10; /* the clock means no more than that */
+        if (isfinite(rounded))
+            median = json_real(rounded);
     }
     free(known);
     return median;
@@ -148,8 +152,10 @@ static void print_group(const char *group, const json_t *members)
             printf("  %-*s %s\n", width, key, json_string_value(value));
         else if (json_is_integer(value))
             printf("  %-*s %" JSON_INTEGER_FORMAT "\n", width, key, json_integer_value(value));
-        else
+        else if (json_is_real(value))
             printf("  %-*s %g\n", width, key, json_real_value(value));
+        else
+            printf("  %-*s not finite\n", width, key);
     }
 }
 

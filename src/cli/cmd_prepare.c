@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
+#include "cli/workload.h"
 #include "npudiff/prepare.h"
 
 struct values {
@@ -65,12 +66,10 @@ static void report(const struct values *values, const struct nd_device *device,
     }
 }
 
-static enum nd_status prepare(const struct values *values, const struct nd_model *model,
-                              struct nd_probe **probes, struct nd_error *err)
+static enum nd_status prepare(const struct values *values, const struct nd_model *model, struct nd_error *err)
 {
-    static const char *default_probes[] = {"zeros", "ones", "ramp", "uniform"};
-    const struct cli_list specs =
-        values->probes.n > 0 ? values->probes : (struct cli_list){.items = default_probes, .n = 4};
+    const struct cli_list specs = cli_probes_or_default(&values->probes);
+    struct cli_probes probes = {0};
     struct nd_prepare_options options;
     struct nd_prepared_summary summary;
     struct nd_device device = {0};
@@ -87,16 +86,16 @@ static enum nd_status prepare(const struct values *values, const struct nd_model
     if (status == ND_OK)
         status = nd_model_check_static(model, err);
     if (status == ND_OK)
-        status = (values->allow_nonfinite ? nd_probes_for_model_any
-                                          : nd_probes_for_model)(model, specs.items, specs.n, probes, err);
+        status = cli_probes_make(model, &specs, values->allow_nonfinite, &probes, err);
     if (status == ND_OK) {
         cli_signals_catch();
-        status =
-            nd_prepare(&(struct nd_workload){model, &device, (const struct nd_probe *const *)probes, specs.n},
-                       values->output, &options, &summary, err);
+        status = nd_prepare(
+            &(struct nd_workload){model, &device, (const struct nd_probe *const *)probes.items, probes.n},
+            values->output, &options, &summary, err);
     }
     if (status == ND_OK)
         report(values, &device, &summary);
+    cli_probes_deinit(&probes);
     nd_device_deinit(&device);
     free(uri);
     return status;
@@ -114,15 +113,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                values->chipset == NULL ? "--chipset NAME" : "-o DIR");
     if (cli_check_output_folder(values->output, values->force, "--force overwrites a prepared folder") != 0)
         return ND_EXIT_TROUBLE;
-    struct nd_probe **probes = calloc(values->probes.n + 4, sizeof *probes);
-    enum nd_status status = probes != NULL ? nd_model_load(operands[0], &model, &err) : cli_memory_error(&err);
+    enum nd_status status = nd_model_load(operands[0], &model, &err);
     if (status == ND_OK)
         status = cli_set_dims("prepare", model, &values->dims, &usage, &err);
     if (status == ND_OK)
-        status = prepare(values, model, probes, &err);
-    for (size_t i = 0; probes != NULL && i < values->probes.n + 4; i++)
-        nd_probe_destroy(&probes[i]);
-    free(probes);
+        status = prepare(values, model, &err);
     nd_model_destroy(&model);
     cli_signals_end_if_came();
     if (status == ND_OK)

@@ -11,6 +11,7 @@
 #include "cli/signals.h"
 #include "cli/stopped.h"
 #include "cli/terminal.h"
+#include "cli/workload.h"
 #include "npudiff/parse.h"
 #include "npudiff/reduce.h"
 #include "npudiff/report.h"
@@ -102,26 +103,23 @@ static int reduce(const struct values *values, const struct nd_model *model, str
     struct nd_reduction *reduction = NULL;
     struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
     int exit_code = ND_EXIT_TROUBLE;
-    struct nd_probe **probes = calloc(values->probes.n + 1, sizeof *probes);
-    enum nd_status status = probes != NULL ? ND_OK : cli_memory_error(&err);
-    if (status == ND_OK)
-        status = nd_device_parse(values->device, &device, &err);
+    struct cli_probes probes = {0};
+    enum nd_status status = nd_device_parse(values->device, &device, &err);
     if (status == ND_OK && values->against != NULL) {
         status = nd_device_parse(values->against, &against, &err);
         options->against = against.kind != ND_DEVICE_EXACT ? &against : NULL;
     }
     if (status == ND_OK)
         status = nd_model_check_static(model, &err);
-    if (status == ND_OK && values->probes.n > 0)
-        status = (values->allow_nonfinite ? nd_probes_for_model_any : nd_probes_for_model)(
-            model, values->probes.items, values->probes.n, probes, &err);
+    if (status == ND_OK)
+        status = cli_probes_make(model, &values->probes, values->allow_nonfinite, &probes, &err);
     options->progress = show_progress;
     options->progress_context = progress;
     options->is_cancelled = cli_signals_came;
     cli_signals_catch();
     if (status == ND_OK)
         status = nd_reduce(
-            &(struct nd_workload){model, &device, (const struct nd_probe *const *)probes, values->probes.n},
+            &(struct nd_workload){model, &device, (const struct nd_probe *const *)probes.items, probes.n},
             options, &reduction, &err);
     cli_progress_destroy(progress);
     if (cli_signals_came(NULL))
@@ -129,9 +127,7 @@ static int reduce(const struct values *values, const struct nd_model *model, str
     else
         exit_code = status == ND_OK ? report(values, reduction) : cli_report_error(&err);
     nd_reduction_destroy(&reduction);
-    for (size_t i = 0; probes != NULL && i < values->probes.n; i++)
-        nd_probe_destroy(&probes[i]);
-    free(probes);
+    cli_probes_deinit(&probes);
     nd_device_deinit(&against);
     nd_device_deinit(&device);
     return exit_code;

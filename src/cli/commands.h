@@ -19,6 +19,7 @@ extern const struct cli_command cmd_import;
 extern const struct cli_command cmd_info;
 extern const struct cli_command cmd_init;
 extern const struct cli_command cmd_latency;
+extern const struct cli_command cmd_lint;
 extern const struct cli_command cmd_logs;
 extern const struct cli_command cmd_ls;
 extern const struct cli_command cmd_placement;

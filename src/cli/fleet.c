@@ -199,6 +199,8 @@ static int cell_exit_code(const struct cli_cell *cell)
 {
     if (cell->status != ND_OK)
         return (int)nd_status_exit_code(cell->status);
+    if (cell->outcome.is_partial && cell->outcome.failure.status == ND_ERR_IO)
+        return ND_EXIT_TROUBLE; /* the disk of this machine is full: no device's failure */
     return cell->outcome.has_failed ? ND_EXIT_DEVICE_FAILED : ND_EXIT_SAME;
 }
 

@@ -12,6 +12,7 @@
 #include "cli/rows.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
+#include "cli/workload.h"
 #include "npudiff/compare.h"
 #include "npudiff/device.h"
 #include "npudiff/report.h"
@@ -21,7 +22,7 @@ struct regression {
     const char *store_path;
     const struct nd_golden *store;
     struct nd_model *model;
-    struct nd_probe **probes; /* [values->probes.n] */
+    struct cli_probes probes;
     struct nd_golden_plan plan;
     char **paths; /* [plan.n], of the captures; NULL until one is made */
 };
@@ -30,11 +31,10 @@ struct regression {
 
 static enum nd_status make_probes(struct regression *regression, struct nd_error *err)
 {
-    const struct cli_list *specs = &regression->values->probes;
+    const struct cli_list specs = cli_probes_or_default(&regression->values->probes);
     enum nd_status status = nd_model_check_static(regression->model, err);
-    return status == ND_OK
-               ? nd_probes_for_model(regression->model, specs->items, specs->n, regression->probes, err)
-               : status;
+    return status == ND_OK ? cli_probes_make(regression->model, &specs, false, &regression->probes, err)
+                           : status;
 }
 
 /* "KIND:CHIPSET@OLD?options" with another runtime, in new memory. What is before the last '/' says where it is:
@@ -91,8 +91,8 @@ static int capture_alike(struct regression *regression, size_t first)
     const struct nd_golden_plan *plan = &regression->plan;
     const struct nd_golden_entry *like = &plan->entries[first];
     struct cli_fleet fleet = {.model = regression->model,
-                              .probes = (const struct nd_probe *const *)regression->probes,
-                              .n_probes = values->probes.n,
+                              .probes = (const struct nd_probe *const *)regression->probes.items,
+                              .n_probes = regression->probes.n,
                               .cells = calloc(plan->n, sizeof *fleet.cells),
                               .n_threads = values->jobs,
                               .is_quiet = values->quiet || isatty(STDERR_FILENO) != 1,
@@ -244,18 +244,11 @@ int golden_check_runtime(const struct golden_values *values, const char *store_p
                          const struct nd_golden *store)
 {
     struct nd_error err = {0};
-    static const char *default_probes[] = {"zeros", "ones", "ramp", "uniform"};
-    struct golden_values with_probes = *values;
-    if (values->probes.n == 0)
-        with_probes.probes = (struct cli_list){.items = default_probes, .n = 4};
-    struct regression regression = {.values = &with_probes, .store_path = store_path, .store = store};
+    struct regression regression = {.values = values, .store_path = store_path, .store = store};
     if (nd_model_load(values->model, &regression.model, &err) != ND_OK)
         return cli_report_error(&err);
-    regression.probes = calloc(with_probes.probes.n, sizeof *regression.probes);
-    int exit_code = regression.probes != NULL ? run_regression(&regression) : cli_fail_memory();
-    for (size_t i = 0; regression.probes != NULL && i < with_probes.probes.n; i++)
-        nd_probe_destroy(&regression.probes[i]);
-    free(regression.probes);
+    int exit_code = run_regression(&regression);
+    cli_probes_deinit(&regression.probes);
     for (size_t i = 0; regression.paths != NULL && i < regression.plan.n; i++)
         free(regression.paths[i]);
     free(regression.paths);

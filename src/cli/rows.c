@@ -15,6 +15,8 @@ json_t *cli_text(const char *text)
     if (value != NULL)
         return value;
     char *clean = strdup(text);
+    if (clean == NULL)
+        cli_errors_lost_memory();
     for (char *at = clean; at != NULL && *at != '\0'; at++)
         if ((unsigned char)*at >= 0x80)
             *at = '?';

@@ -9,15 +9,14 @@
 #include "cli/signals.h"
 #include "cli/stopped.h"
 #include "cli/terminal.h"
+#include "cli/workload.h"
 #include "npudiff/report.h"
 
 struct work {
     struct nd_certificate *certificate;
     struct nd_model *aligned, *model, *float_model;
-    struct nd_probe **probes;
-    struct nd_device *devices;
-    const struct nd_device **pointers;
-    size_t n_devices;
+    struct cli_probes probes;
+    struct cli_devices devices;
     struct nd_certificate_check *check;
 };
 
@@ -49,11 +48,6 @@ static enum nd_status open_model(const struct work *work, const char *path, stru
 
 static enum nd_status open_all(const struct cli_certificate *given, struct work *work, struct nd_error *err)
 {
-    work->probes = calloc(given->probes.n + 1, sizeof *work->probes);
-    work->devices = calloc(given->devices.n + 1, sizeof *work->devices);
-    work->pointers = calloc(given->devices.n + 1, sizeof *work->pointers);
-    if (work->probes == NULL || work->devices == NULL || work->pointers == NULL)
-        return cli_memory_error(err);
     enum nd_status status = nd_certificate_read(given->path, &work->certificate, err);
     if (status == ND_OK)
         status = open_model(work, given->aligned, &work->aligned, err);
@@ -61,27 +55,18 @@ static enum nd_status open_all(const struct cli_certificate *given, struct work 
         status = open_model(work, given->model, &work->model, err);
     if (status == ND_OK)
         status = open_model(work, given->float_model, &work->float_model, err);
-    for (size_t d = 0; d < given->devices.n && status == ND_OK; d++) {
-        status = nd_device_parse(given->devices.items[d], &work->devices[d], err);
-        work->pointers[d] = &work->devices[d];
-        work->n_devices = d + 1;
-    }
-    if (status == ND_OK && given->probes.n > 0)
-        status = (given->allow_nonfinite ? nd_probes_for_model_any : nd_probes_for_model)(
-            work->aligned, given->probes.items, given->probes.n, work->probes, err);
+    if (status == ND_OK)
+        status = cli_devices_parse(&given->devices, &work->devices, err);
+    if (status == ND_OK)
+        status = cli_probes_make(work->aligned, &given->probes, given->allow_nonfinite, &work->probes, err);
     return status;
 }
 
-static void close_all(const struct cli_certificate *given, struct work *work)
+static void close_all(struct work *work)
 {
     nd_certificate_check_destroy(&work->check);
-    for (size_t i = 0; work->probes != NULL && i < given->probes.n; i++)
-        nd_probe_destroy(&work->probes[i]);
-    for (size_t d = 0; d < work->n_devices; d++)
-        nd_device_deinit(&work->devices[d]);
-    free(work->probes);
-    free(work->devices);
-    free(work->pointers);
+    cli_probes_deinit(&work->probes);
+    cli_devices_deinit(&work->devices);
     nd_model_destroy(&work->float_model);
     nd_model_destroy(&work->model);
     nd_model_destroy(&work->aligned);
@@ -110,10 +95,10 @@ static int check(const struct cli_certificate *given, struct work *work)
     struct cli_progress *progress = cli_progress_create(1, 1, given->quiet);
     options.model = work->model;
     options.float_model = work->float_model;
-    options.probes = (const struct nd_probe *const *)work->probes;
-    options.n_probes = given->probes.n;
-    options.devices = work->pointers;
-    options.n_devices = work->n_devices;
+    options.probes = (const struct nd_probe *const *)work->probes.items;
+    options.n_probes = work->probes.n;
+    options.devices = work->devices.items;
+    options.n_devices = work->devices.n;
     options.agent = given->agent;
     options.n_threads = given->n_threads;
     options.progress = show_progress;
@@ -136,7 +121,7 @@ int cli_verify_certificate(const struct cli_certificate *given)
     struct work work = {0};
     enum nd_status status = open_all(given, &work, &err);
     int exit_code = status == ND_OK ? check(given, &work) : cli_report_error(&err);
-    close_all(given, &work);
+    close_all(&work);
     cli_signals_end_if_came();
     return exit_code;
 }

@@ -38,8 +38,8 @@ static enum nd_status read_classes(const struct look *look, struct side *side, s
     enum nd_status status = block != NULL && side->classes != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t at = 0; status == ND_OK && at < side->n_samples; at += n_block) {
         size_t n = side->n_samples - at < n_block ? side->n_samples - at : n_block;
-        status = nd_capture_read_outputs(&(struct nd_capture_tensor){side->capture, side->probe, side->edge},
-                                         at, n, block, err);
+        status = nd_capture_read_verified(&(struct nd_capture_tensor){side->capture, side->probe, side->edge},
+                                          at, n, block, err);
         for (size_t i = 0; status == ND_OK && i < n; i++) {
             struct nd_best best = {.index = -1};
             nd_best_offer(&best, &side->layout, look->kernels, block + i * bytes, 0, side->layout.n_elems);
@@ -122,7 +122,7 @@ static enum nd_status read_values(const struct look *look, size_t device, struct
     unsigned char *bytes = nd_calloc(1, side->layout.sample_bytes + ND_BLOCK * 8);
     if (bytes == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_capture_read_outputs(
+    enum nd_status status = nd_capture_read_verified(
         &(struct nd_capture_tensor){side->capture, side->probe, side->edge}, kept->sample, 1, bytes, err);
     for (size_t i = 0; status == ND_OK && i < kept->n_shown; i++)
         values[i] = value_at(look, side, bytes, (size_t)kept->shown[i]);

@@ -97,16 +97,22 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
         nd_watch_describe_death(start->label, WEXITSTATUS(wait_status),
                                 WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0, &ended.error);
     ended.elapsed_s = nd_watch_elapsed_s(&watch);
+    ended.can_resume = limits == ND_OK && WIFEXITED(wait_status) &&
+                       WEXITSTATUS(wait_status) == EXIT_CANNOT_STORE && nd_watch_has_samples(&watch);
     nd_watch_end(&watch);
     free(spool);
     /* An interrupt from the terminal reaches the agent too, which may be faster than the look at is_cancelled.
      */
     if (ended.error.id == ND_E_CANCELLED || (wait_status != 0 && nd_watch_is_cancelled(&watch)))
         return nd_fail(err, ND_E_CANCELLED, start->label, "device '%s' was stopped on request", start->label);
-    if (limits == ND_OK && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_CANNOT_STORE)
-        return nd_fail(err, ND_E_FILE_WRITE, start->folder,
-                       "the agent of device '%s' cannot store its results in '%s': is the disk full?",
-                       start->label, start->folder);
+    if (limits == ND_OK && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_CANNOT_STORE) {
+        nd_fail(ended.can_resume ? &ended.error : err, ND_E_FILE_WRITE, start->folder,
+                "the agent of device '%s' cannot store its results in '%s': is the disk full?%s", start->label,
+                start->folder,
+                ended.can_resume ? " The samples before are kept; '--resume' runs the device again" : "");
+        if (!ended.can_resume)
+            return ND_ERR_IO;
+    }
     if (limits == ND_OK && is_unknown)
         return nd_fail(err, ND_E_PROCESS_END, start->label,
                        "how the agent of device '%s' ended cannot be told, since this process ignores the "

@@ -6,19 +6,6 @@
 #include "encodings/building.h"
 #include "model/loaded.h"
 
-/* Operators whose output holds values of their first input only: their codes can only be the same. */
-static const char *const movers[] = {"DepthToSpace", "Expand",    "Flatten", "Gather",   "Identity",
-                                     "MaxPool",      "Reshape",   "Slice",   "Split",    "SpaceToDepth",
-                                     "Squeeze",      "Transpose", "Tile",    "Unsqueeze"};
-
-static bool is_mover(const Onnx__NodeProto *node)
-{
-    for (size_t i = 0; i < sizeof movers / sizeof movers[0]; i++)
-        if (strcmp(nd_onnx_text(node->op_type), movers[i]) == 0 && nd_onnx_domain(node->domain)[0] == '\0')
-            return true;
-    return false;
-}
-
 /* The handled encoding of the node's input i, or NULL. */
 static const struct nd_encoding *input_encoding(const struct nd_encodings *encodings,
                                                 const Onnx__NodeProto *node, size_t i)
@@ -108,7 +95,7 @@ enum nd_status nd_encodings_complete(struct nd_encodings *encodings, const struc
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < graph->n_nodes && status == ND_OK; i++) {
         const struct nd_graph_node *node = &graph->nodes[i];
-        if (is_mover(node->proto))
+        if (nd_onnx_is_mover(node->proto))
             status = add_moved(encodings, graph, node, err);
         else if (adds_a_bias(node->proto))
             status = add_bias(encodings, graph, node, err);

@@ -5,27 +5,6 @@
 #include "base/memory.h"
 #include "base/scales.h"
 #include "eval/graph_internal.h"
-#include "model/external.h"
-
-static enum nd_status decode(const struct nd_model *model, const Onnx__TensorProto *tensor,
-                             struct nd_array *out, struct nd_error *err)
-{
-    if (!nd_external_is(tensor))
-        return nd_op_tensor(tensor, out, err);
-    void *data;
-    size_t size_bytes;
-    enum nd_status status = nd_external_read(tensor, model->path, &data, &size_bytes, err);
-    if (status != ND_OK)
-        return status;
-    Onnx__TensorProto inside = *tensor; /* as if the bytes lay in the model */
-    inside.has_data_location = false;
-    inside.n_external_data = 0;
-    inside.has_raw_data = true;
-    inside.raw_data = (ProtobufCBinaryData){.len = size_bytes, .data = data};
-    status = nd_op_tensor(&inside, out, err);
-    free(data);
-    return status;
-}
 
 static enum nd_status load_constants(struct nd_exact_graph *g, struct nd_error *err)
 {
@@ -35,9 +14,9 @@ static enum nd_status load_constants(struct nd_exact_graph *g, struct nd_error *
         if (graph->tensors[t].initializer == NULL)
             continue;
         struct nd_array values = {0};
-        status = decode(g->model, graph->tensors[t].initializer, &values, err);
+        status = nd_exact_read_constant(g, t, &values, err);
         if (status == ND_OK)
-            g->constants[t] = values;
+            nd_exact_store_put(g, t, &values);
         else if (status == ND_ERR_UNSUPPORTED)
             status = ND_OK; /* strings and the like matter to who reads them */
     }
@@ -49,33 +28,24 @@ static enum nd_status load_constants(struct nd_exact_graph *g, struct nd_error *
 static enum nd_status fold_constants(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
-    struct nd_exact_run run = {.g = g, .graph = graph};
-    run.values = nd_calloc(graph->n_tensors, sizeof *run.values);
-    if (run.values == NULL)
-        return nd_fail_memory(err);
-    for (size_t t = 0; t < graph->n_tensors; t++)
-        run.values[t] = nd_exact_none();
-    enum nd_status status = ND_OK;
+    struct nd_exact_run run;
+    enum nd_status status = nd_exact_run_init(&run, g, err);
     for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
         if (!graph->nodes[n].is_constant || !graph->nodes[n].is_alive)
             continue;
         status = nd_exact_run_node(&run, n, err);
+        nd_exact_run_release(&run);
         if (status == ND_ERR_UNSUPPORTED) {
             status = ND_OK;
             continue;
         }
         for (size_t i = 0; i < graph->nodes[n].n_made && status == ND_OK; i++) {
             size_t t = nd_exact_made(graph, n, i);
-            if (t != ND_NO_INDEX && g->constants[t].shape.rank < 0 && run.values[t].shape.rank >= 0) {
-                g->constants[t] = run.values[t];
-                run.values[t] = nd_exact_none();
-            }
+            if (t != ND_NO_INDEX && g->constants[t].shape.rank < 0 && run.values[t].shape.rank >= 0)
+                nd_exact_store_put(g, t, &run.values[t]);
         }
     }
-    for (size_t t = 0; t < graph->n_tensors; t++)
-        if (run.values[t].shape.rank >= 0)
-            nd_array_deinit(&run.values[t]);
-    free(run.values);
+    nd_exact_run_deinit(&run);
     return status;
 }
 
@@ -192,13 +162,19 @@ static enum nd_status read_nibble_quant(const struct nd_exact_graph *g, size_t n
     quant->zero_point = nd_calloc(scale->n, sizeof *quant->zero_point);
     if (quant->scale == NULL || quant->zero_point == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < scale->n; i++) {
+    const struct nd_array *const both[] = {scale, zero};
+    enum nd_status status[] = {nd_exact_hold(g, both[0], err), nd_exact_hold(g, both[1], err)};
+    bool has_both = status[0] == ND_OK && status[1] == ND_OK;
+    for (size_t i = 0; i < scale->n && has_both; i++) {
         quant->scale[i] = (float)scale->x[i];
         quant->zero_point[i] = (int64_t)zero->x[i];
     }
     quant->n = scale->n;
     quant->axis = scale->n > 1 ? (int)nd_onnx_attribute_i(proto, "axis", 1) : -1;
-    return ND_OK;
+    for (size_t i = 0; i < 2; i++)
+        if (status[i] == ND_OK)
+            nd_exact_release(g, both[i]);
+    return status[0] != ND_OK ? status[0] : status[1];
 }
 
 static enum nd_status read_nibble_quants(struct nd_exact_graph *g, struct nd_error *err)
@@ -213,6 +189,12 @@ static enum nd_status read_nibble_quants(struct nd_exact_graph *g, struct nd_err
 
 enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exact_graph **out,
                                      struct nd_error *err)
+{
+    return nd_exact_graph_create_within(model, SIZE_MAX, out, err);
+}
+
+enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t limit_bytes,
+                                            struct nd_exact_graph **out, struct nd_error *err)
 {
     enum nd_status status = nd_model_check_static(model, err);
     if (status != ND_OK)
@@ -233,6 +215,8 @@ enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exa
         status = nd_fail_memory(err);
     for (size_t t = 0; g->constants != NULL && t < graph->n_tensors; t++)
         g->constants[t] = nd_exact_none();
+    if (status == ND_OK)
+        status = nd_exact_store_init(g, limit_bytes, err);
     if (status == ND_OK)
         status = nd_units_assign(graph, &g->unit_of_node, err);
     if (status == ND_OK)
@@ -264,13 +248,19 @@ void nd_exact_graph_destroy(struct nd_exact_graph **graph)
     if (g == NULL)
         return;
     const struct nd_graph *shape = &g->model->graph;
-    nd_exact_forget_wholes(g);
-    for (size_t t = 0; g->constants != NULL && t < shape->n_tensors; t++)
-        if (g->constants[t].shape.rank >= 0)
-            nd_array_deinit(&g->constants[t]);
+    for (size_t t = 0; g->constants != NULL && g->wholes != NULL && g->shorts != NULL && t < shape->n_tensors;
+         t++) {
+        nd_exact_forget_wholes(g, t);
+        free(g->shorts[t]);
+        nd_array_deinit(&g->constants[t]);
+    }
     for (size_t n = 0; g->quants != NULL && n < shape->n_nodes; n++)
         nd_quant_deinit(&g->quants[n].quant);
+    nd_exact_store_deinit(g);
     free(g->constants);
+    free(g->wholes);
+    free(g->largest);
+    free(g->shorts);
     free(g->quants);
     free(g->last_use);
     free(g->first_done);

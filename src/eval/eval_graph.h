@@ -105,7 +105,20 @@ struct nd_exact_options {
  * dimensions are open. */
 enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exact_graph **out,
                                      struct nd_error *err);
+/* The same, but large constants are kept only up to limit_bytes; the others are read from the model again when
+ * they are needed, and held as long: the largest of them, for each thread, comes on top. The results are the
+ * same. */
+enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t limit_bytes,
+                                            struct nd_exact_graph **out, struct nd_error *err);
+size_t nd_exact_graph_kept_bytes(const struct nd_exact_graph *graph);
 void nd_exact_graph_destroy(struct nd_exact_graph **graph);
+
+/* The values of a constant that this graph has told of (nd_exact_constant, nd_float_node) are there from hold
+ * to release only; its shape and type always are. NULL: nothing is done. Several threads may call. ND_ERR_IO,
+ * ND_ERR_MEMORY: it is not held. */
+enum nd_status nd_exact_hold(const struct nd_exact_graph *graph, const struct nd_array *constant,
+                             struct nd_error *err);
+void nd_exact_release(const struct nd_exact_graph *graph, const struct nd_array *constant);
 
 /* Whether all that is computed from the inputs is units and their quantisers: no floats lie between units. */
 bool nd_exact_graph_is_pure(const struct nd_exact_graph *graph);
@@ -118,7 +131,7 @@ enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *graph, si
                                           size_t *n, struct nd_error *err);
 
 /* A constant that an operator of a unit reads: floats, or codes after their DequantizeLinear. Borrowed from the
- * graph. */
+ * graph: nd_exact_hold before values are read. */
 struct nd_exact_constant {
     size_t tensor;                /* that the operator reads: its place in nd_exact_options.replaced */
     const char *name;             /* of that tensor */
@@ -140,9 +153,16 @@ size_t nd_exact_input_behind(const struct nd_exact_graph *graph, size_t edge);
 size_t nd_exact_unit_constants(const struct nd_exact_graph *graph, size_t edge, struct nd_exact_constant *out,
                                size_t capacity);
 /* The constant that `constant` was before it was quantised, in the graph of the float model: the one of the
- * same name, or the same input of the node of the same name. NULL: there is none of that shape. Borrowed. */
+ * same name, or the same input of the node of the same name. NULL: there is none of that shape. Borrowed, as
+ * above.
+ */
 const struct nd_array *nd_exact_constant_before(const struct nd_exact_graph *float_graph,
                                                 const struct nd_exact_constant *constant);
+/* The same as a tensor of that graph; ND_NO_INDEX: none. */
+size_t nd_exact_tensor_before(const struct nd_exact_graph *float_graph,
+                              const struct nd_exact_constant *constant);
+/* The values of a tensor that is constant, codes after their DequantizeLinear; NULL: it is not. Borrowed. */
+const struct nd_array *nd_exact_constant_values(const struct nd_exact_graph *graph, size_t tensor);
 
 /* Evaluates one sample. inputs[nd_model_n_inputs]: arrays of the inputs' shapes (codes where an input is of
  * codes). For every edge that is computed, in graph order of the nodes that make them, found(context, edge,

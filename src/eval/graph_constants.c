@@ -77,35 +77,42 @@ size_t nd_exact_unit_constants(const struct nd_exact_graph *g, size_t edge, stru
     return n_found;
 }
 
-/* The tensor of the first n bytes of that name. */
-static const struct nd_array *named(const struct nd_exact_graph *g, const char *name, size_t n)
+const struct nd_array *nd_exact_constant_values(const struct nd_exact_graph *g, size_t tensor)
+{
+    return tensor != ND_NO_INDEX && g->constants[tensor].shape.rank >= 0 ? &g->constants[tensor] : NULL;
+}
+
+/* The constant of the first n bytes of that name. */
+static size_t named(const struct nd_exact_graph *g, const char *name, size_t n)
 {
     const struct nd_graph *graph = &g->model->graph;
     for (size_t t = 0; t < graph->n_tensors; t++)
         if (strncmp(graph->tensors[t].name, name, n) == 0 && graph->tensors[t].name[n] == '\0' &&
-            g->constants[t].shape.rank >= 0)
-            return &g->constants[t];
-    return NULL;
+            nd_exact_constant_values(g, t) != NULL)
+            return t;
+    return ND_NO_INDEX;
 }
 
 /* The same input of the node of that name and operator. */
-static const struct nd_array *input_of_node(const struct nd_exact_graph *g,
-                                            const struct nd_exact_constant *like)
+static size_t input_of_node(const struct nd_exact_graph *g, const struct nd_exact_constant *like)
 {
     const struct nd_graph *graph = &g->model->graph;
     for (size_t n = 0; n < graph->n_nodes; n++) {
         const Onnx__NodeProto *node = graph->nodes[n].proto;
-        if (strcmp(nd_graph_node_name(node), like->node) != 0 || !is_op(node, like->op_type))
-            continue;
-        size_t tensor = nd_exact_used(graph, n, like->input);
-        bool is_constant = tensor != ND_NO_INDEX && g->constants[tensor].shape.rank >= 0;
-        return is_constant ? &g->constants[tensor] : NULL;
+        if (strcmp(nd_graph_node_name(node), like->node) == 0 && is_op(node, like->op_type))
+            return nd_exact_used(graph, n, like->input);
     }
-    return NULL;
+    return ND_NO_INDEX;
 }
 
-const struct nd_array *nd_exact_constant_before(const struct nd_exact_graph *float_graph,
-                                                const struct nd_exact_constant *constant)
+static bool has_shape(const struct nd_exact_graph *g, size_t tensor, const struct nd_shape *shape)
+{
+    const struct nd_array *values = nd_exact_constant_values(g, tensor);
+    return values != NULL && nd_shape_equal(&values->shape, shape);
+}
+
+size_t nd_exact_tensor_before(const struct nd_exact_graph *float_graph,
+                              const struct nd_exact_constant *constant)
 {
     /* As ONNX Runtime's quantiser and AIMET's export call what a DequantizeLinear makes. */
     static const char *const suffixes[] = {"_DequantizeLinear_Output", "_qdq", ""};
@@ -114,12 +121,18 @@ const struct nd_array *nd_exact_constant_before(const struct nd_exact_graph *flo
         size_t n_suffix = strlen(suffixes[i]);
         if (n <= n_suffix || strcmp(constant->name + n - n_suffix, suffixes[i]) != 0)
             continue;
-        const struct nd_array *found = named(float_graph, constant->name, n - n_suffix);
-        if (found != NULL && nd_shape_equal(&found->shape, &constant->real->shape))
+        size_t found = named(float_graph, constant->name, n - n_suffix);
+        if (has_shape(float_graph, found, &constant->real->shape))
             return found;
     }
-    const struct nd_array *same = input_of_node(float_graph, constant);
-    return same != NULL && nd_shape_equal(&same->shape, &constant->real->shape) ? same : NULL;
+    size_t same = input_of_node(float_graph, constant);
+    return has_shape(float_graph, same, &constant->real->shape) ? same : ND_NO_INDEX;
+}
+
+const struct nd_array *nd_exact_constant_before(const struct nd_exact_graph *float_graph,
+                                                const struct nd_exact_constant *constant)
+{
+    return nd_exact_constant_values(float_graph, nd_exact_tensor_before(float_graph, constant));
 }
 
 /* ---- inputs ---- */

@@ -1,24 +1,44 @@
-/* What the files of the evaluation share: graph.c prepares a model, graph_run.c takes a sample through it,
- * graph_unit.c works out one unit. */
+/* What the files of the evaluation share: eval_graph.c prepares a model, graph_store.c keeps its constants,
+ * graph_run.c takes a sample through it, graph_unit.c works out one unit. */
 #ifndef ND_EVAL_GRAPH_INTERNAL_H
 #define ND_EVAL_GRAPH_INTERNAL_H
+
+#include <pthread.h>
 
 #include "eval/eval_graph.h"
 #include "model/loaded.h"
 #include "model/quant.h"
 #include "operators/ops_shared.h"
 
+/* Which constants are in memory. */
+struct nd_exact_store {
+    pthread_mutex_t lock;
+    size_t
+        limit_bytes; /* of what is kept, beside constants that somebody holds: half of it doubles, and shorts */
+    size_t kept_bytes;
+    size_t *n_holders;   /* [n_tensors] */
+    size_t *dequantiser; /* [n_tensors]: of constants with wholes the node that reads them, or ND_NO_INDEX */
+};
+
 struct nd_exact_graph {
     const struct nd_model *model;
-    size_t *unit_of_node;         /* the QuantizeLinear into whose unit a node falls, or ND_NO_INDEX */
-    struct nd_array *constants;   /* [n_tensors]: rank < 0 where a tensor is none */
-    struct nd_array *wholes;      /* [n_tensors]: of constants that products read: codes less zero point */
-    double *largest;              /* [n_tensors]: of their magnitudes */
-    int16_t **shorts;             /* [n_tensors]: wholes for nd_op_shorts; NULL where they do not fit */
+    size_t *unit_of_node;       /* the QuantizeLinear into whose unit a node falls, or ND_NO_INDEX */
+    struct nd_array *constants; /* [n_tensors]: rank < 0 where a tensor is none; x = NULL while it is let go */
+    struct nd_array *wholes;    /* [n_tensors]: of constants that products read: codes less zero point */
+    double *largest;            /* [n_tensors]: of their magnitudes */
+    int16_t **shorts;           /* [n_tensors]: wholes for nd_op_shorts; NULL where they do not fit */
+    struct nd_exact_store *store;
     struct nd_node_quant *quants; /* [n_nodes]: of Q and DQ nodes */
     size_t *last_use;             /* [n_tensors]: the node after which nobody reads the tensor */
     size_t *first_done; /* [n_nodes]: the first tensor that nobody reads after it; ND_NO_INDEX: none */
     size_t *next_done;  /* [n_tensors]: and the one after that */
+};
+
+/* Constants that a run holds for the node at hand, and why one could not be read. */
+struct nd_exact_holding {
+    size_t *tensors, n, capacity;
+    enum nd_status status;
+    struct nd_error error;
 };
 
 /* One sample on its way. */
@@ -29,6 +49,7 @@ struct nd_exact_run {
     struct nd_array *values; /* [n_tensors]: rank < 0 while not computed */
     bool *is_missed;         /* [n_tensors]: edges that could not be evaluated, and are not given; NULL: none */
     bool is_ended;           /* a callback returned an error: no unit's own fault */
+    struct nd_exact_holding *held;
     nd_exact_found *found;
     void *context;
 };
@@ -48,12 +69,37 @@ const struct nd_array *nd_exact_replaced(const struct nd_exact_run *run, size_t 
 /* Whether the tensor, an edge or what stands for one, has real values in the place of codes. */
 bool nd_exact_is_real(const struct nd_exact_run *run, size_t tensor);
 
-/* The tensor's values, computed or constant; NULL while there are none. */
+/* The tensor's values, computed or constant; NULL while there are none, and where a constant cannot be read:
+ * then run->held->status is not ND_OK. A constant is held until nd_exact_run_release. */
 const struct nd_array *nd_exact_value(const struct nd_exact_run *run, size_t tensor);
 
-/* graph_wholes.c: fills `wholes` and `largest`, which share the constants' values where zero points are 0. */
+/* graph_wholes.c: finds the constants that have `wholes`, and makes them; they share the constants' values
+ * where zero points are 0. The same of one constant, nothing if it has none; the constant and its wholes from
+ * their shorts; and letting go of wholes, but not of shorts. */
 enum nd_status nd_exact_prepare_wholes(struct nd_exact_graph *g, struct nd_error *err);
-void nd_exact_forget_wholes(struct nd_exact_graph *g);
+enum nd_status nd_exact_make_wholes(const struct nd_exact_graph *g, size_t tensor, struct nd_error *err);
+enum nd_status nd_exact_widen_shorts(const struct nd_exact_graph *g, size_t tensor, struct nd_error *err);
+void nd_exact_forget_wholes(const struct nd_exact_graph *g, size_t tensor);
+
+/* ---- graph_store.c ---- */
+
+enum nd_status nd_exact_store_init(struct nd_exact_graph *g, size_t limit_bytes, struct nd_error *err);
+void nd_exact_store_deinit(struct nd_exact_graph *g);
+/* The values of a constant, from the model's initializer or the node that makes it. */
+enum nd_status nd_exact_read_constant(const struct nd_exact_graph *g, size_t tensor, struct nd_array *out,
+                                      struct nd_error *err);
+/* Takes a constant over. */
+void nd_exact_store_put(struct nd_exact_graph *g, size_t tensor, struct nd_array *values);
+/* Makes the wholes of a constant that is there and has some. */
+enum nd_status nd_exact_store_make_wholes(struct nd_exact_graph *g, size_t tensor, struct nd_error *err);
+
+/* A run without options. Deinit in any case. */
+enum nd_status nd_exact_run_init(struct nd_exact_run *run, const struct nd_exact_graph *g,
+                                 struct nd_error *err);
+void nd_exact_run_deinit(struct nd_exact_run *run);
+/* Holds a constant for the run; false: it cannot be read. And releases all. */
+bool nd_exact_run_holds(const struct nd_exact_run *run, size_t tensor);
+void nd_exact_run_release(struct nd_exact_run *run);
 
 /* Runs one node, and before it what its inputs need; a unit's inner operators are run only when the unit is not
  * linear. */

@@ -35,7 +35,7 @@ const struct nd_array *nd_exact_value(const struct nd_exact_run *run, size_t ten
     if (nd_exact_replaced(run, tensor) != NULL)
         return nd_exact_replaced(run, tensor);
     if (run->g->constants[tensor].shape.rank >= 0)
-        return &run->g->constants[tensor];
+        return nd_exact_run_holds(run, tensor) ? &run->g->constants[tensor] : NULL;
     return run->values[tensor].shape.rank >= 0 ? &run->values[tensor] : NULL;
 }
 
@@ -67,6 +67,11 @@ enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct n
         return ND_OK;
     const struct nd_graph_tensor *t = &run->graph->tensors[tensor];
     size_t producer = t->producer;
+    if (run->held->status != ND_OK) {
+        if (err != NULL)
+            *err = run->held->error;
+        return run->held->status;
+    }
     if (run->is_missed != NULL && run->is_missed[tensor]) {
         const char *name = run->g->model->edges[run->g->model->tensor_edge[tensor]].name;
         return nd_fail(err, ND_E_EXACT_UNKNOWN, name, "what it reads, '%s', is not known", name);
@@ -278,7 +283,8 @@ static enum nd_status run_or_miss(struct nd_exact_run *run, size_t node, struct 
     enum nd_status status = run_in_order(run, node, &why);
     if (status == ND_OK)
         return ND_OK;
-    if (run->is_ended || (status != ND_ERR_UNSUPPORTED && status != ND_ERR_FORMAT)) {
+    bool is_broken = run->is_ended || run->held->status != ND_OK;
+    if (is_broken || (status != ND_ERR_UNSUPPORTED && status != ND_ERR_FORMAT)) {
         if (err != NULL)
             *err = why;
         return status;
@@ -319,31 +325,18 @@ enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const stru
                                   const struct nd_exact_options *options, nd_exact_found *found, void *context,
                                   struct nd_error *err)
 {
-    static const struct nd_exact_options defaults = {.struct_size = sizeof defaults};
-    struct nd_exact_run run = {.g = graph,
-                               .graph = &graph->model->graph,
-                               .options = options != NULL ? options : &defaults,
-                               .found = found,
-                               .context = context};
-    size_t n_tensors = run.graph->n_tensors;
-    run.values = nd_calloc(n_tensors, sizeof *run.values);
-    run.is_missed = nd_calloc(n_tensors, sizeof *run.is_missed);
-    if (run.values == NULL || run.is_missed == NULL) {
-        free(run.values);
-        free(run.is_missed);
-        return nd_fail_memory(err);
-    }
-    for (size_t t = 0; t < n_tensors; t++)
-        run.values[t] = nd_exact_none();
-    enum nd_status status = feed(&run, inputs, err);
+    struct nd_exact_run run;
+    enum nd_status status = nd_exact_run_init(&run, graph, err);
+    run.options = options != NULL ? options : run.options;
+    run.found = found;
+    run.context = context;
+    if (status == ND_OK)
+        status = feed(&run, inputs, err);
     for (size_t n = 0; n < run.graph->n_nodes && status == ND_OK; n++) {
         status = run_or_miss(&run, n, err);
+        nd_exact_run_release(&run);
         drop_read(&run, n);
     }
-    for (size_t t = 0; t < n_tensors; t++)
-        if (run.values[t].shape.rank >= 0)
-            nd_array_deinit(&run.values[t]);
-    free(run.values);
-    free(run.is_missed);
+    nd_exact_run_deinit(&run);
     return status;
 }

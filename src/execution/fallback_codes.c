@@ -147,8 +147,8 @@ static bool follows_otherwise(const struct nd_explained_unit *unit)
 enum { FEWEST_AGAINST = 20 };
 
 /* A layer with codes that neither the device's program nor floats give: the program may be incomplete there, as
- * it is for a depthwise Conv of stride 2. A CPU gives no code that is far from a tie, so the layer is no
- * witness against the NPU. */
+ * it is for a depthwise Conv of uint16 and stride 2. A CPU gives no code that is far from a tie, so the layer
+ * is no witness against the NPU. */
 static bool is_neither(const struct nd_fallback *f, size_t device, size_t step)
 {
     return f->out->devices[device].units[step].state == ND_LAYER_UNEXPLAINED &&

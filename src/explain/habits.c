@@ -184,6 +184,17 @@ static size_t program_of_type(const struct group *group, size_t device)
     return is_unlike && !group->is_exact ? SIZE_MAX : device;
 }
 
+/* The first unit of i's operator type that is held to a program of its type; its program is that of all of
+ * them. */
+static size_t first_of_type(const struct nd_habit *habits, size_t i)
+{
+    size_t first = 0;
+    while (first < i && (!habits[first].is_counted || habits[first].is_apart ||
+                         strcmp(habits[first].op_types, habits[i].op_types) != 0))
+        first++;
+    return first;
+}
+
 void nd_find_habits(struct nd_habit *habits, size_t n, size_t *device_program)
 {
     struct group all = {.habits = habits, .n = n, .is_exact = true};
@@ -197,7 +208,10 @@ void nd_find_habits(struct nd_habit *habits, size_t n, size_t *device_program)
     for (size_t i = 0; i < n; i++) {
         struct group type = all;
         type.op_types = habits[i].op_types;
-        habits[i].program = habits[i].is_counted ? program_of_type(&type, device) : SIZE_MAX;
+        size_t first = habits[i].is_counted ? first_of_type(habits, i) : i;
+        habits[i].program = !habits[i].is_counted ? SIZE_MAX
+                            : first < i           ? habits[first].program
+                                                  : program_of_type(&type, device);
         habits[i].is_exact = all.is_exact;
         habits[i].follows =
             habits[i].program == SIZE_MAX || fits(&habits[i], habits[i].program, habits[i].is_exact);

@@ -144,6 +144,9 @@ const json_t *nd_doc_get(const json_t *object, const char *key);
 /* "" when there is none. */
 const char *nd_doc_text(const json_t *object, const char *key);
 
+/* The first object of a list whose text at the key is this one; NULL when there is none. */
+const json_t *nd_doc_find(const json_t *list, const char *key, const char *text);
+
 /* NaN when it is not known. */
 double nd_doc_number(const json_t *object, const char *key);
 double nd_doc_value(const json_t *value);

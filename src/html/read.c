@@ -17,6 +17,18 @@ const char *nd_doc_text(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
+const json_t *nd_doc_find(const json_t *list, const char *key, const char *text)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(list, i, one)
+    {
+        if (strcmp(nd_doc_text(one, key), text) == 0)
+            return one;
+    }
+    return NULL;
+}
+
 double nd_doc_value(const json_t *value)
 {
     const char *word = json_string_value(value);

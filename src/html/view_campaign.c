@@ -87,18 +87,6 @@ static void put_cell(struct nd_page *page, const json_t *campaign, const char *m
     nd_html_puts(page, "</td>");
 }
 
-static const json_t *device_named(const json_t *devices, const char *name)
-{
-    const json_t *device;
-    size_t d;
-    json_array_foreach(devices, d, device)
-    {
-        if (strcmp(nd_doc_text(device, ND_KEY_DEVICE), name) == 0)
-            return device;
-    }
-    return NULL;
-}
-
 static void put_matrix(struct nd_page *page, const json_t *campaign)
 {
     const json_t *models = nd_doc_get(campaign, ND_KEY_MODELS), *model, *device;
@@ -120,9 +108,9 @@ static void put_matrix(struct nd_page *page, const json_t *campaign)
         nd_html_puts(page, "<tr><th scope=\"row\">");
         nd_html_name(page, name);
         nd_html_puts(page, "</th>");
-        json_array_foreach(heads, d, device)
-            put_cell(page, campaign, name,
-                     device_named(nd_doc_get(model, ND_KEY_DEVICES), nd_doc_text(device, ND_KEY_DEVICE)));
+        json_array_foreach(heads, d, device) put_cell(
+            page, campaign, name,
+            nd_doc_find(nd_doc_get(model, ND_KEY_DEVICES), ND_KEY_DEVICE, nd_doc_text(device, ND_KEY_DEVICE)));
         nd_html_puts(page, "</tr>\n");
     }
     nd_html_puts(page, "</tbody></table></div>\n");

@@ -37,18 +37,6 @@ static void put_remedies(struct nd_page *page, const json_t *remedies)
     nd_html_puts(page, "</td>");
 }
 
-static const json_t *find_layer(const json_t *layers, const char *name)
-{
-    const json_t *layer;
-    size_t i;
-    json_array_foreach(layers, i, layer)
-    {
-        if (strcmp(nd_doc_text(layer, ND_KEY_NAME), name) == 0)
-            return layer;
-    }
-    return NULL;
-}
-
 static void put_layer(struct nd_page *page, const json_t *layer)
 {
     char buf[ND_HTML_TEXT_BYTES];
@@ -85,7 +73,8 @@ void nd_view_quantisation(struct nd_page *page, const struct nd_page_part *part)
                         "Why|What would help");
     json_array_foreach(ranked, i, name)
     {
-        const json_t *layer = json_is_string(name) ? find_layer(layers, json_string_value(name)) : NULL;
+        const json_t *layer =
+            json_is_string(name) ? nd_doc_find(layers, ND_KEY_NAME, json_string_value(name)) : NULL;
         if (i < MAX_LAYERS && layer != NULL)
             put_layer(page, layer);
     }

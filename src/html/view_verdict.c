@@ -12,14 +12,8 @@ enum { MAX_FINDINGS = 12 };
 /* The same device in the explanation: the one with this capture. */
 static const json_t *explained(const struct nd_page_part *part, const json_t *device)
 {
-    const json_t *list = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], ND_KEY_DEVICES), *one;
-    size_t i;
-    json_array_foreach(list, i, one)
-    {
-        if (strcmp(nd_doc_text(one, ND_KEY_CAPTURE), nd_doc_text(device, ND_KEY_CAPTURE)) == 0)
-            return one;
-    }
-    return NULL;
+    return nd_doc_find(nd_doc_get(part->documents[ND_PAGE_EXPLANATION], ND_KEY_DEVICES), ND_KEY_CAPTURE,
+                       nd_doc_text(device, ND_KEY_CAPTURE));
 }
 
 static size_t n_differing(const json_t *tensors, size_t device, const char **first, const char **op)
@@ -336,14 +330,8 @@ static void put_explanation_words(struct nd_page *page, const struct nd_page_par
 /* The first device that has the verdict of all. */
 static const json_t *suspect_of(const json_t *explanation)
 {
-    const json_t *device;
-    size_t d;
-    json_array_foreach(nd_doc_get(explanation, ND_KEY_DEVICES), d, device)
-    {
-        if (strcmp(nd_doc_text(device, ND_KEY_VERDICT), nd_doc_text(explanation, ND_KEY_VERDICT)) == 0)
-            return device;
-    }
-    return NULL;
+    return nd_doc_find(nd_doc_get(explanation, ND_KEY_DEVICES), ND_KEY_VERDICT,
+                       nd_doc_text(explanation, ND_KEY_VERDICT));
 }
 
 static void put_reduce(struct nd_page *page, const json_t *explanation)

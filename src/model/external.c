@@ -279,7 +279,7 @@ enum nd_status nd_external_read(const Onnx__TensorProto *tensor, const char *mod
     status = open_place(&place, nd_onnx_text(tensor->name), path, &fd, err);
     if (status != ND_OK)
         goto out;
-    buffer = nd_calloc((size_t)place.length, 1);
+    buffer = nd_tensor_room((size_t)place.length);
     status = buffer != NULL ? read_fully(fd, &place, path, buffer, err) : nd_fail_memory(err);
     if (status == ND_OK) {
         *data = buffer;

@@ -135,6 +135,7 @@ void nd_model_destroy(struct nd_model **handle)
     for (size_t i = 0; i < model->n_edges; i++)
         nd_edge_deinit(&model->edges[i]);
     free(model->units);
+    free(model->unit_of_edge);
     free(model->edges);
     free(model->edge_types);
     free(model->tensor_edge);

@@ -28,7 +28,8 @@ struct nd_model {
 
     struct nd_model_unit *units;
     size_t n_units;
-    bool has_set_dims; /* nd_model_set_dim has changed it */
+    size_t *unit_of_edge; /* [n_edges]: index of the unit that makes it, or ND_NO_INDEX */
+    bool has_set_dims;    /* nd_model_set_dim has changed it */
 };
 
 /* The QuantizeLinear node into whose unit each node falls (ND_NO_INDEX: none). A node falls into a unit when

@@ -90,6 +90,13 @@ const struct nd_model_node *nd_model_edge_operator(const struct nd_model *model,
     return last != ND_NO_INDEX ? &model->nodes[last] : NULL;
 }
 
+const struct nd_model_unit *nd_model_unit_of_edge(const struct nd_model *model, size_t edge)
+{
+    assert(edge < model->n_edges);
+    size_t unit = model->unit_of_edge[edge];
+    return unit != ND_NO_INDEX ? &model->units[unit] : NULL;
+}
+
 size_t nd_model_n_units(const struct nd_model *model)
 {
     return model->n_units;

@@ -139,3 +139,14 @@ const char *nd_onnx_domain(const char *domain)
     const char *text = nd_onnx_text(domain);
     return strcmp(text, "ai.onnx") == 0 ? "" : text;
 }
+
+bool nd_onnx_is_mover(const Onnx__NodeProto *node)
+{
+    static const char *const movers[] = {"DepthToSpace", "Expand",    "Flatten", "Gather",   "Identity",
+                                         "MaxPool",      "Reshape",   "Slice",   "Split",    "SpaceToDepth",
+                                         "Squeeze",      "Transpose", "Tile",    "Unsqueeze"};
+    for (size_t i = 0; i < sizeof movers / sizeof movers[0]; i++)
+        if (strcmp(nd_onnx_text(node->op_type), movers[i]) == 0 && nd_onnx_domain(node->domain)[0] == '\0')
+            return true;
+    return false;
+}

@@ -195,6 +195,16 @@ static enum nd_status read_constant(const struct nd_graph *graph, size_t tensor,
     return read_tensor(graph->tensors[tensor].initializer, model_path, out, err);
 }
 
+enum nd_status nd_constant_numbers(const struct nd_graph *graph, size_t tensor, const char *model_path,
+                                   double **values, size_t *n, struct nd_error *err)
+{
+    struct numbers numbers;
+    enum nd_status status = read_constant(graph, tensor, model_path, &numbers, err);
+    *values = status == ND_OK ? numbers.values : NULL;
+    *n = status == ND_OK ? numbers.n : 0;
+    return status;
+}
+
 static enum nd_status combine(const struct nd_graph_node *node, const struct numbers *scale,
                               const struct numbers *zero_point, bool has_zero_point, struct nd_quant *out,
                               struct nd_error *err)

@@ -18,4 +18,10 @@ struct nd_node_quant {
 enum nd_status nd_node_quant_read(const struct nd_graph *graph, size_t node, const char *model_path,
                                   struct nd_node_quant *out, struct nd_error *err);
 
+/* The numbers of a constant: an initializer, what a Constant node gives, or an Identity of these. *n is 0, and
+ * *values NULL, for every other tensor and for types that are not read (4 bits, 64 bits). The caller frees
+ * *values. Fails as nd_node_quant_read. */
+enum nd_status nd_constant_numbers(const struct nd_graph *graph, size_t tensor, const char *model_path,
+                                   double **values, size_t *n, struct nd_error *err);
+
 #endif

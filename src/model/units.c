@@ -175,6 +175,8 @@ static enum nd_status add_unit(struct unit_builder *builder, size_t quantize, co
     }
     free(model->edges[edge].op_types);
     model->edges[edge].op_types = op_types;
+    if (model->unit_of_edge[edge] == ND_NO_INDEX)
+        model->unit_of_edge[edge] = model->n_units;
     model->units[model->n_units++] = (struct nd_model_unit){.name = model->edges[edge].name,
                                                             .op_types = op_types,
                                                             .edge = edge,
@@ -196,8 +198,11 @@ enum nd_status nd_units_find(struct nd_model *model, const size_t *unit_of_node,
     for (size_t n = 0; n < graph->n_nodes; n++)
         n_units += unit_of_node[n] == n;
     model->units = nd_calloc(n_units, sizeof *model->units);
-    if (status == ND_OK && (builder.seen_in == NULL || model->units == NULL))
+    model->unit_of_edge = nd_calloc(model->n_edges, sizeof *model->unit_of_edge);
+    if (status == ND_OK && (builder.seen_in == NULL || model->units == NULL || model->unit_of_edge == NULL))
         status = nd_fail_memory(err);
+    for (size_t e = 0; status == ND_OK && e < model->n_edges; e++)
+        model->unit_of_edge[e] = ND_NO_INDEX;
     for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++)
         if (unit_of_node[n] == n)
             status = add_unit(&builder, n, &members, err);

@@ -148,12 +148,17 @@ static double load_small(enum nd_dtype dtype, const unsigned char *from, size_t 
     return small_load(small_float_of(dtype), bits);
 }
 
-/* The codes that captures mostly hold. False: another type. */
+/* The codes that captures and weights mostly hold. False: another type. */
 static bool load_codes(enum nd_dtype dtype, const unsigned char *from, size_t n, double *restrict x)
 {
     if (dtype == ND_DTYPE_U8) {
         for (size_t i = 0; i < n; i++)
             x[i] = (double)from[i];
+        return true;
+    }
+    if (dtype == ND_DTYPE_I8) {
+        for (size_t i = 0; i < n; i++)
+            x[i] = (double)(int8_t)from[i];
         return true;
     }
     for (size_t i = 0; i < n && dtype == ND_DTYPE_U16; i++) {

@@ -251,6 +251,12 @@ enum nd_status nd_op_make(const struct nd_op_call *call, size_t i, enum nd_dtype
     return nd_array_make(call->outputs[i], dtype, shape, err);
 }
 
+enum nd_status nd_op_make_room(const struct nd_op_call *call, size_t i, enum nd_dtype dtype,
+                               const struct nd_shape *shape, struct nd_error *err)
+{
+    return nd_array_make_room(call->outputs[i], dtype, shape, err);
+}
+
 /* Attributes. */
 
 double nd_op_f(const struct nd_op_call *call, const char *name, double otherwise)

@@ -124,7 +124,7 @@ enum nd_status nd_op_binary(const struct nd_op_call *call, struct nd_error *err)
     struct nd_shape shape = a->shape;
     enum nd_status status = nd_op_broadcast(call, &b->shape, &shape, err);
     if (status == ND_OK)
-        status = nd_op_make(call, 0, binary->is_test ? ND_DTYPE_BOOL : a->dtype, &shape, err);
+        status = nd_op_make_room(call, 0, binary->is_test ? ND_DTYPE_BOOL : a->dtype, &shape, err);
     if (status != ND_OK)
         return status;
     apply(choose_row(call, binary), a, b, call->outputs[0]);
@@ -141,7 +141,7 @@ enum nd_status nd_op_variadic(const struct nd_op_call *call, struct nd_error *er
         status = nd_op_in(call, i) == NULL ? nd_op_misfit(call, err, "input %zu is missing", i)
                                            : nd_op_broadcast(call, &call->inputs[i]->shape, &shape, err);
     if (status == ND_OK)
-        status = nd_op_make(call, 0, call->inputs[0]->dtype, &shape, err);
+        status = nd_op_make_room(call, 0, call->inputs[0]->dtype, &shape, err);
     if (status != ND_OK)
         return status;
     struct nd_array zero = {.n = 1, .x = &(double){-0.0}}; /* -0 + x is x, -0 included */
@@ -163,7 +163,7 @@ enum nd_status nd_op_where(const struct nd_op_call *call, struct nd_error *err)
     if (status == ND_OK)
         status = nd_op_broadcast(call, &b->shape, &shape, err);
     if (status == ND_OK)
-        status = nd_op_make(call, 0, a->dtype, &shape, err);
+        status = nd_op_make_room(call, 0, a->dtype, &shape, err);
     if (status != ND_OK)
         return status;
     struct nd_walk walk = {0};

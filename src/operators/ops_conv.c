@@ -107,6 +107,7 @@ static void add_taps(const struct nd_op_call *call, const struct nd_window *wind
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
     int64_t n_out = weight->shape.dims[0], n_in = weight->shape.dims[1];
     struct nd_window w = *window;
+    memset(y->x, 0, y->n * sizeof *y->x);
     merge_pointwise(&w);
     for (int64_t n = 0; n < x->shape.dims[0]; n++)
         for (int64_t m = 0; m < n_out; m++) {
@@ -142,6 +143,8 @@ static enum nd_status add_groups(const struct nd_op_call *call, const struct nd_
                                             .short_weight =
                                                 call->shorts != NULL ? call->shorts->weights + first : NULL,
                                             .range = range};
+        memset(group.out, 0,
+               (size_t)(n_out * w->n_out) * sizeof *group.out); /* near in time: it stays in the caches */
         if (is_by_planes)
             nd_conv_planes_run(&planes, &group);
         else
@@ -180,7 +183,8 @@ enum nd_status nd_op_conv(const struct nd_op_call *call, struct nd_error *err)
                             (long long)n_in);
     struct nd_shape shape = nd_window_shape(&w, x->shape.dims[0], n_out);
     struct nd_array *y = call->outputs[0];
-    status = nd_op_make(call, 0, x->dtype, &shape, err);
+    status =
+        x->n > 0 ? nd_op_make_room(call, 0, x->dtype, &shape, err) : nd_op_make(call, 0, x->dtype, &shape, err);
     if (status != ND_OK || y->n == 0 || x->n == 0)
         return status;
     if (call->shorts != NULL || is_finite(weight)) {

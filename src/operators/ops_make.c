@@ -118,7 +118,7 @@ enum nd_status nd_op_tensor(const Onnx__TensorProto *tensor, struct nd_array *ou
         return nd_fail(err, ND_E_EXACT_SHAPE, name, "constant '%s' has %zu elements, its shape says %zu", name,
                        held, n);
     if (status == ND_OK)
-        status = nd_array_make(out, dtype, &shape, err);
+        status = nd_array_make_room(out, dtype, &shape, err);
     if (status == ND_OK)
         decode(tensor, dtype, is_raw, n, out->x);
     return status;

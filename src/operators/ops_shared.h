@@ -19,6 +19,9 @@ bool nd_op_is(const struct nd_op_call *call, const char *op_type);
 /* An output of that type and shape; the elements are 0. */
 enum nd_status nd_op_make(const struct nd_op_call *call, size_t i, enum nd_dtype dtype,
                           const struct nd_shape *shape, struct nd_error *err);
+/* The same with anything in it, for who writes every element. */
+enum nd_status nd_op_make_room(const struct nd_op_call *call, size_t i, enum nd_dtype dtype,
+                               const struct nd_shape *shape, struct nd_error *err);
 
 /* An axis counted from the end counted from the front: 0..rank - 1. */
 enum nd_status nd_op_axis(const struct nd_op_call *call, int64_t axis, int rank, int *out,

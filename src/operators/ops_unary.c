@@ -177,7 +177,7 @@ enum nd_status nd_op_unary(const struct nd_op_call *call, struct nd_error *err)
     for (int i = 0; i < MAX_ATTRIBUTES && unary->attributes[i].name != NULL; i++)
         a[i] = number_attribute(call, unary->attributes[i].name, unary->attributes[i].otherwise);
     bool is_test = nd_op_is(call, "IsInf") || nd_op_is(call, "IsNaN") || nd_op_is(call, "Not");
-    enum nd_status status = nd_op_make(call, 0, is_test ? ND_DTYPE_BOOL : x->dtype, &x->shape, err);
+    enum nd_status status = nd_op_make_room(call, 0, is_test ? ND_DTYPE_BOOL : x->dtype, &x->shape, err);
     if (status != ND_OK)
         return status;
     bool is_of_floats = takes_float32(call);
@@ -205,7 +205,7 @@ enum nd_status nd_op_clip(const struct nd_op_call *call, struct nd_error *err)
     if (status == ND_OK)
         status = clip_bound(call, 2, "max", &high, err);
     if (status == ND_OK)
-        status = nd_op_make(call, 0, x->dtype, &x->shape, err);
+        status = nd_op_make_room(call, 0, x->dtype, &x->shape, err);
     for (size_t i = 0; i < x->n && status == ND_OK; i++)
         call->outputs[0]->x[i] = below(above(x->x[i], low), high);
     return status;
@@ -219,7 +219,7 @@ enum nd_status nd_op_gelu(const struct nd_op_call *call, struct nd_error *err)
     if (!is_tanh && approximate[0] != '\0' && strcmp(approximate, "none") != 0)
         return nd_op_unsupported(call, err, "approximate '%s'", approximate);
     const struct nd_array *x = call->inputs[0];
-    enum nd_status status = nd_op_make(call, 0, x->dtype, &x->shape, err);
+    enum nd_status status = nd_op_make_room(call, 0, x->dtype, &x->shape, err);
     for (size_t i = 0; i < x->n && status == ND_OK; i++)
         call->outputs[0]->x[i] = is_tanh ? gelu_tanh(x->x[i]) : gelu(x->x[i]);
     return status;
@@ -233,7 +233,7 @@ enum nd_status nd_op_bias_gelu(const struct nd_op_call *call, struct nd_error *e
     if (bias != NULL && (x->shape.rank == 0 || (int64_t)n != x->shape.dims[x->shape.rank - 1]))
         return nd_op_misfit(call, err, "a bias of %zu elements", n);
     bool is_fast = nd_op_is(call, "FastGelu");
-    enum nd_status status = nd_op_make(call, 0, x->dtype, &x->shape, err);
+    enum nd_status status = nd_op_make_room(call, 0, x->dtype, &x->shape, err);
     for (size_t i = 0; i < x->n && status == ND_OK; i++) {
         double sum = bias != NULL ? x->x[i] + bias->x[i % n] : x->x[i];
         call->outputs[0]->x[i] = is_fast ? gelu_tanh(sum) : gelu(sum);

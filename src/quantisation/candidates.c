@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/scales.h"
 #include "base/strbuf.h"
 #include "quantisation/candidates.h"
 
@@ -15,12 +16,24 @@ static const double least_part = 0.1, least_own_gain = 0.5;
 /* Values that a range may give up: at the tensor their error is great, at the outputs it may be nothing. */
 static const double outer_share = 1e-3;
 
-static struct nd_candidate *add(struct nd_search *search, size_t step, enum nd_remedy_kind kind)
+struct nd_candidate *nd_add_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind)
 {
     struct nd_candidate *c = &search->candidates[search->n];
-    *c = (struct nd_candidate){.step = step, .remedy = {.kind = kind, .low = NAN, .high = NAN}};
+    *c = (struct nd_candidate){
+        .step = step, .remedy = {.kind = kind, .low = NAN, .high = NAN}, .watched = SIZE_MAX};
     search->n++; /* there are ND_MOST_CANDIDATES for each layer, more than any has */
     return c;
+}
+
+void nd_search_deinit(struct nd_search *search)
+{
+    for (size_t i = 0; search->candidates != NULL && i < search->n; i++) {
+        free(search->candidates[i].remedy.text);
+        for (size_t k = 0; k < ND_LOSS_CONSTANTS; k++)
+            nd_array_deinit(&search->candidates[i].values[k]);
+        nd_equalised_deinit(&search->candidates[i].equalised);
+    }
+    free(search->candidates);
 }
 
 /* ---- ranges ---- */
@@ -39,8 +52,7 @@ static bool only_moves(const char *op_types)
 
 static bool has_same_quantiser(const struct nd_study *study, size_t a, size_t b)
 {
-    const struct nd_quant *x = &nd_plan_edge(study->plan, a)->quant, *y = &nd_plan_edge(study->plan, b)->quant;
-    return x->n == 1 && y->n == 1 && x->scale[0] == y->scale[0] && x->zero_point[0] == y->zero_point[0];
+    return nd_quant_is_same(&nd_plan_edge(study->plan, a)->quant, &nd_plan_edge(study->plan, b)->quant);
 }
 
 /* The step, and what moves its codes on: they share a quantiser, and get the new one together. */
@@ -114,7 +126,7 @@ static enum nd_status try_range(struct nd_search *search, size_t step, const str
         gain_db(nd_fit_error(&old, facts->sorted + tail, n), nd_fit_error(fit, facts->sorted + tail, n));
     if ((own < least_own_gain && inner < least_own_gain) || (!is_wide && is_tried(search, step, fit)))
         return ND_OK;
-    struct nd_candidate *c = add(search, step, is_wide ? ND_REMEDY_16_BITS : ND_REMEDY_RANGE);
+    struct nd_candidate *c = nd_add_candidate(search, step, is_wide ? ND_REMEDY_16_BITS : ND_REMEDY_RANGE);
     c->remedy.method = is_wide ? NULL : method;
     c->remedy.own_gain_db = own;
     change_range(search->study, c, fit);
@@ -231,7 +243,7 @@ static enum nd_status try_constants(struct nd_search *search, size_t step, enum 
     struct nd_exact_constant all[ND_LOSS_CONSTANTS];
     size_t n =
         nd_exact_unit_constants(study->plan->graph, study->plan->steps[step].edge, all, ND_LOSS_CONSTANTS);
-    struct nd_candidate *c = add(search, step, kind);
+    struct nd_candidate *c = nd_add_candidate(search, step, kind);
     double before_energy = 0, after_energy = 0;
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < n && status == ND_OK; i++) {
@@ -240,12 +252,16 @@ static enum nd_status try_constants(struct nd_search *search, size_t step, enum 
         if (before == NULL)
             continue;
         struct nd_array *values = &c->values[c->n_changes];
-        status = make_values(study, c, &all[i], before, values, err);
+        status = nd_pair_hold(study->plan, &all[i], before, err);
         if (status != ND_OK)
             break;
-        before_energy += nd_mean_square_between(all[i].real, before) * (double)before->n;
-        after_energy += nd_mean_square_between(values, before) * (double)before->n;
-        change_constant(c, &all[i]);
+        status = make_values(study, c, &all[i], before, values, err);
+        if (status == ND_OK) {
+            before_energy += nd_mean_square_between(all[i].real, before) * (double)before->n;
+            after_energy += nd_mean_square_between(values, before) * (double)before->n;
+            change_constant(c, &all[i]);
+        }
+        nd_pair_release(study->plan, &all[i], before);
     }
     c->remedy.own_gain_db = gain_db(before_energy, after_energy);
     c->remedy.text = status == ND_OK ? nd_strdup(texts[kind]) : NULL;
@@ -300,8 +316,12 @@ static enum nd_status try_shift(struct nd_search *search, size_t step, struct nd
     double own = gain_db(constants, fmax(constants - mean_square, 0));
     if (own < least_own_gain)
         return ND_OK;
-    struct nd_candidate *candidate = add(search, step, ND_REMEDY_BIAS_SHIFT);
-    enum nd_status status = nd_array_copy(all[bias].real, &candidate->values[0], err);
+    struct nd_candidate *candidate = nd_add_candidate(search, step, ND_REMEDY_BIAS_SHIFT);
+    enum nd_status status = nd_pair_hold(study->plan, &all[bias], NULL, err);
+    if (status != ND_OK)
+        return status;
+    status = nd_array_copy(all[bias].real, &candidate->values[0], err);
+    nd_pair_release(study->plan, &all[bias], NULL);
     for (size_t c = 0; c < channels->n && status == ND_OK; c++)
         candidate->values[0].x[c] -= shift_of(study, step, c);
     if (status != ND_OK)
@@ -322,6 +342,8 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
             status = try_constants(search, step, (enum nd_remedy_kind)kind, err);
     if (status == ND_OK && layer->constants >= least_part * parts)
         status = try_shift(search, step, err);
+    if (status == ND_OK) /* which is about weights, and about the tensor between the layers */
+        status = nd_try_equalising(search, step, err);
     if (status != ND_OK || layer->rounding + layer->clipping < least_part * parts ||
         !nd_has_range(search->study, step))
         return status;

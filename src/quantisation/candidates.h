@@ -2,10 +2,11 @@
 #ifndef ND_QUANTISATION_CANDIDATES_H
 #define ND_QUANTISATION_CANDIDATES_H
 
+#include "quantisation/equalise.h"
 #include "quantisation/study.h"
 
 enum {
-    ND_MOST_CANDIDATES = 12, /* of one layer: chosen, each is a run of the model */
+    ND_MOST_CANDIDATES = 16, /* of one layer: chosen, each is a run of the model */
     ND_MOST_TIED = 16,       /* tensors that only move the values of another one on */
 };
 
@@ -15,7 +16,10 @@ struct nd_candidate {
     struct nd_remedy remedy;
     struct nd_change changes[ND_MOST_TIED];
     struct nd_array values[ND_LOSS_CONSTANTS]; /* of changed constants */
+    struct nd_equalised equalised;             /* of ND_REMEDY_EQUALISE: what the changes borrow */
     size_t n_changes;                          /* 0: it does not help */
+    size_t watched; /* the step whose error own_gain_db is about, measured with the outputs; SIZE_MAX: it is
+                       known already */
 };
 
 struct nd_search {
@@ -24,6 +28,11 @@ struct nd_search {
     size_t n;
 };
 
+void nd_search_deinit(struct nd_search *search);
+
+/* A new one without changes; there is room for all that a layer has. */
+struct nd_candidate *nd_add_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind);
+
 /* Adds what could help the layer: remedies with own_gain_db, not measured at the outputs. ND_ERR_MEMORY. */
 enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err);
 
@@ -31,5 +40,10 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
  * ND_REMEDY_16_BITS, or ND_REMEDY_RANGE, which takes a mask constant out of the range. */
 enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind,
                                  struct nd_error *err);
+
+/* equalise_candidates.c: adds the equalisations of the layer with the one before it, with the one after it, and
+ * with both.
+ */
+enum nd_status nd_try_equalising(struct nd_search *search, size_t step, struct nd_error *err);
 
 #endif

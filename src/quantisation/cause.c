@@ -71,6 +71,23 @@ static bool has_finite_scales(const struct nd_exact_constant *constant)
     return true;
 }
 
+/* Both are held. */
+static enum nd_status look_at_weights(const struct nd_exact_constant *constant, const struct nd_array *before,
+                                      struct constants *found, struct nd_quantised_layer *layer,
+                                      struct nd_error *err)
+{
+    double ratio;
+    int axis = constant->channel_axis;
+    found->signal += nd_mean_square(before) * (double)before->n;
+    found->noise += nd_mean_square_between(constant->real, before) * (double)before->n;
+    if (constant->quant == NULL || constant->quant->n != 1 || axis < 0)
+        return ND_OK;
+    if (nd_channels_ratio(before, axis, &ratio, err) != ND_OK)
+        return ND_ERR_MEMORY;
+    layer->weight_ratio = isnan(layer->weight_ratio) ? ratio : fmax(layer->weight_ratio, ratio);
+    return ND_OK;
+}
+
 static enum nd_status look_at_constants(const struct nd_study *study, size_t step, struct constants *found,
                                         struct nd_error *err)
 {
@@ -78,8 +95,9 @@ static enum nd_status look_at_constants(const struct nd_study *study, size_t ste
     struct nd_exact_constant all[ND_LOSS_CONSTANTS];
     size_t n =
         nd_exact_unit_constants(study->plan->graph, study->plan->steps[step].edge, all, ND_LOSS_CONSTANTS);
+    enum nd_status status = ND_OK;
     *found = (struct constants){0};
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && status == ND_OK; i++) {
         if (!has_finite_scales(&all[i])) {
             found->not_finite = all[i].name;
             continue;
@@ -87,23 +105,18 @@ static enum nd_status look_at_constants(const struct nd_study *study, size_t ste
         const struct nd_array *before = nd_exact_constant_before(study->plan->float_graph, &all[i]);
         if (before == NULL)
             continue;
-        if (all[i].is_bias) {
+        status = nd_pair_hold(study->plan, &all[i], before, err);
+        if (status != ND_OK)
+            break;
+        if (all[i].is_bias)
             look_at_bias(&all[i], before, found, layer);
-            continue;
-        }
-        found->signal += nd_mean_square(before) * (double)before->n;
-        found->noise += nd_mean_square_between(all[i].real, before) * (double)before->n;
-        int axis = all[i].channel_axis;
-        if (all[i].quant == NULL || all[i].quant->n != 1 || axis < 0)
-            continue;
-        double ratio;
-        if (nd_channels_ratio(before, axis, &ratio, err) != ND_OK)
-            return ND_ERR_MEMORY;
-        layer->weight_ratio = isnan(layer->weight_ratio) ? ratio : fmax(layer->weight_ratio, ratio);
+        else
+            status = look_at_weights(&all[i], before, found, layer, err);
+        nd_pair_release(study->plan, &all[i], before);
     }
     if (found->signal > 0)
         layer->weight_sqnr_db = 10 * log10(found->signal / found->noise);
-    return ND_OK;
+    return status;
 }
 
 static enum nd_loss_cause constant_cause(const struct nd_quantised_layer *layer)

@@ -89,4 +89,5 @@ void nd_add_losses(const struct nd_loss_run *run, size_t step, const struct nd_a
         add_element(&sums, values[i], real[i], layer->x[i]);
     run->sums[step] = add_parts(run, step, layer->x, sums);
     keep_values(run, step, layer);
+    nd_pairs_take(run->study, step, run->sample, &run->values[step]);
 }

@@ -2,6 +2,7 @@
  * (candidates.c) and then at the outputs. What does not help is not told of. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -13,6 +14,9 @@ enum { MOST_LAYERS = 6 }; /* for which remedies are looked for: chosen */
 static const double least_share = 0.03, least_gain = 0.5, accused_share = 0.1, accused_gain = 1;
 /* The least share of the samples that a remedy has to make better: chosen. */
 static const double least_better = 0.75;
+/* The gain at the last of the changed layers, fed alone, without which a gain at the outputs is luck; in dB, as
+ * that of remedies whose gain there is known before. Chosen. */
+static const double least_watched_gain = 0.5;
 
 const char *nd_remedy_kind_name(enum nd_remedy_kind kind)
 {
@@ -21,17 +25,24 @@ const char *nd_remedy_kind_name(enum nd_remedy_kind kind)
                                         [ND_REMEDY_WEIGHT_CHANNELS] = "weight-channels",
                                         [ND_REMEDY_WEIGHT_16_BITS] = "weight-16-bits",
                                         [ND_REMEDY_BIAS] = "bias",
-                                        [ND_REMEDY_BIAS_SHIFT] = "bias-shift"};
+                                        [ND_REMEDY_BIAS_SHIFT] = "bias-shift",
+                                        [ND_REMEDY_EQUALISE] = "equalise"};
     return names[kind];
 }
 
-/* Of ranges the one that helps most; of the rest what helps. */
+/* Kinds of which several are tried for a layer. */
+static bool has_rivals(enum nd_remedy_kind kind)
+{
+    return kind == ND_REMEDY_RANGE || kind == ND_REMEDY_EQUALISE;
+}
+
+/* Of those the one that helps most; of the rest what helps. */
 static bool is_told(const struct nd_search *search, size_t i)
 {
     const struct nd_candidate *c = &search->candidates[i];
     if (c->n_changes == 0 || !(c->remedy.output_gain_db >= least_gain))
         return false;
-    for (size_t k = 0; k < search->n && c->remedy.kind == ND_REMEDY_RANGE; k++) {
+    for (size_t k = 0; k < search->n && has_rivals(c->remedy.kind); k++) {
         const struct nd_candidate *other = &search->candidates[k];
         bool is_rival = k != i && other->step == c->step && other->remedy.kind == c->remedy.kind;
         double gain = other->remedy.output_gain_db;
@@ -69,16 +80,48 @@ static enum nd_status try_candidates(struct nd_search *search, struct nd_error *
         return nd_fail_memory(err);
     for (size_t i = 0; i < search->n; i++)
         trials[i] = (struct nd_trial){.changes = search->candidates[i].changes,
-                                      .n_changes = search->candidates[i].n_changes};
+                                      .n_changes = search->candidates[i].n_changes,
+                                      .watched = search->candidates[i].watched};
     enum nd_status status = nd_run_trials(search->study, trials, search->n, err);
     for (size_t i = 0; i < search->n; i++) {
         double n_better = (double)trials[i].n_better;
         search->candidates[i].remedy.output_gain_db = trials[i].sqnr_db - out->output_sqnr_db;
-        if (n_better < least_better * (double)search->study->n_effect_samples) /* one sample's luck */
+        bool is_luck = n_better < least_better * (double)search->study->n_effect_samples; /* one sample's */
+        if (trials[i].watched != SIZE_MAX) {
+            search->candidates[i].remedy.own_gain_db = trials[i].watched_gain_db;
+            is_luck = is_luck || !(trials[i].watched_gain_db >= least_watched_gain);
+        }
+        if (is_luck)
             search->candidates[i].n_changes = 0;
     }
     free(trials);
     return status;
+}
+
+/* Whether one of the changes is about a tensor that one of the others changes. */
+static bool overlaps(const struct nd_trial *trial, const struct nd_candidate *c)
+{
+    for (size_t i = 0; i < trial->n_changes; i++)
+        for (size_t k = 0; k < c->n_changes; k++) {
+            const struct nd_change *a = &trial->changes[i], *b = &c->changes[k];
+            if (a->is_range == b->is_range && (a->is_range ? a->step == b->step : a->tensor == b->tensor))
+                return true;
+        }
+    return false;
+}
+
+/* The candidate with the greatest gain of those whose layers have none, and that does not undo others. */
+static const struct nd_candidate *next_best(const struct nd_search *search, const bool *is_mended,
+                                            const struct nd_trial *trial)
+{
+    const struct nd_candidate *best = NULL;
+    for (size_t i = 0; i < search->n; i++) {
+        const struct nd_candidate *c = &search->candidates[i];
+        if (is_told(search, i) && !is_mended[c->step] && !overlaps(trial, c) &&
+            (best == NULL || c->remedy.output_gain_db > best->remedy.output_gain_db))
+            best = c;
+    }
+    return best;
 }
 
 /* The best remedy of each layer, all at once. */
@@ -86,17 +129,16 @@ static enum nd_status try_together(struct nd_search *search, struct nd_error *er
 {
     struct nd_quantisation *out = search->study->out;
     struct nd_change changes[MOST_LAYERS * ND_MOST_TIED];
-    struct nd_trial trial = {.changes = changes};
-    for (size_t i = 0; i < search->n; i++) {
-        const struct nd_candidate *c = &search->candidates[i];
-        bool is_best = is_told(search, i);
-        for (size_t k = 0; k < search->n && is_best; k++)
-            is_best = k == i || search->candidates[k].step != c->step || !is_told(search, k) ||
-                      search->candidates[k].remedy.output_gain_db < c->remedy.output_gain_db ||
-                      (search->candidates[k].remedy.output_gain_db == c->remedy.output_gain_db && k > i);
-        for (size_t k = 0; k < c->n_changes && is_best; k++)
-            changes[trial.n_changes++] = c->changes[k];
+    struct nd_trial trial = {.changes = changes, .watched = SIZE_MAX};
+    bool *is_mended = nd_calloc(out->n_layers, sizeof *is_mended);
+    if (is_mended == NULL)
+        return nd_fail_memory(err);
+    for (const struct nd_candidate *c; (c = next_best(search, is_mended, &trial)) != NULL;) {
+        is_mended[c->step] = true;
+        memcpy(changes + trial.n_changes, c->changes, c->n_changes * sizeof *changes);
+        trial.n_changes += c->n_changes;
     }
+    free(is_mended);
     if (trial.n_changes == 0)
         return ND_OK;
     enum nd_status status = nd_run_trials(search->study, &trial, 1, err);
@@ -138,11 +180,6 @@ enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err)
         status = try_together(&search, err);
     if (status == ND_OK)
         status = conclude(&search, err);
-    for (size_t i = 0; i < search.n; i++) {
-        free(search.candidates[i].remedy.text);
-        for (size_t k = 0; k < ND_LOSS_CONSTANTS; k++)
-            nd_array_deinit(&search.candidates[i].values[k]);
-    }
-    free(search.candidates);
+    nd_search_deinit(&search);
     return status;
 }

@@ -181,6 +181,8 @@ static enum nd_status study_init(struct nd_study *study, const struct nd_plan *p
     enum nd_status status = make_values(study, err);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
         status = nd_is_matched(study, s) ? make_channels(study, s, err) : ND_OK;
+    if (status == ND_OK)
+        status = nd_find_pairs(study, err);
     for (size_t k = 0; k < study->n_samples; k++)
         for (size_t i = 0; i < study->n_inputs && status == ND_OK; i++)
             status = read_input(study, k, i, err);
@@ -203,6 +205,7 @@ static void study_deinit(struct nd_study *study)
     for (size_t s = 0; study->channels != NULL && s < study->plan->n_steps; s++)
         free(study->channels[s].shift);
     free(study->channels);
+    nd_pairs_deinit(study);
     free(study->values);
     nd_quantisation_destroy(&study->out);
 }

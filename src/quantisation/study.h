@@ -7,12 +7,14 @@
  *     cause.c     why a layer introduces its error, from the numbers
  *     effects.c   what each layer's error does to the outputs;  trials.c  what a changed model would give there
  *     remedies.c  what helps, and how much;  candidates.c  changes that could;  whole.c  in all layers
- *     ranges.c    quantisers of one scale; weights.c  those of constants; cut.c  which part of a graph to run
+ *     equalise.c  layers scaled against each other: channel_pairs.c finds them, equalise_candidates.c tries
+ * them ranges.c    quantisers of one scale; weights.c  those of constants; cut.c  which part of a graph to run
  */
 #ifndef ND_QUANTISATION_STUDY_H
 #define ND_QUANTISATION_STUDY_H
 
 #include "npudiff/quantisation.h"
+#include "quantisation/channel_pairs.h"
 #include "quantisation/ranges.h"
 #include "quantisation/weights.h"
 #include "replay/packed.h"
@@ -71,6 +73,8 @@ struct nd_study {
     struct nd_loss_sums *sums;         /* [n_samples][n_steps] */
     struct nd_loss_values *values;     /* [n_steps] */
     struct nd_loss_channels *channels; /* [n_steps] */
+    struct nd_pair *pairs;             /* [n_pairs] layers that could be equalised */
+    size_t n_pairs;
     struct nd_quantisation *out;
 };
 
@@ -176,8 +180,11 @@ struct nd_change {
 struct nd_trial {
     const struct nd_change *changes;
     size_t n_changes;
+    size_t watched; /* a step whose error is measured, too, as the changed layers alone make it of the float
+                       model's values; SIZE_MAX: none */
     double sqnr_db;
-    size_t n_better; /* samples in which the outputs are nearer to the float model's than without them */
+    double watched_gain_db; /* by how much its error shrinks; NaN: not measured */
+    size_t n_better;        /* samples in which the outputs are nearer to the float model's than without them */
 };
 enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, size_t n_trials,
                              struct nd_error *err);

@@ -2,7 +2,7 @@
 #ifndef ND_QUANTISATION_WEIGHTS_H
 #define ND_QUANTISATION_WEIGHTS_H
 
-#include "eval/eval_graph.h"
+#include "replay/plan.h"
 
 /* Largest over lower quartile of the channels' largest magnitudes, 1 for one channel; channels of zeros are
  * left out. *ratio is NaN where no channel has a value. ND_ERR_MEMORY. */
@@ -16,5 +16,12 @@ double nd_mean_square(const struct nd_array *a);
  * all where axis is -1. ND_ERR_MEMORY. */
 enum nd_status nd_weights_quantised(const struct nd_array *real, int axis, int bits, struct nd_array *out,
                                     struct nd_error *err);
+
+/* A constant of the quantised model, and what it was in the float model: real, codes of biases, and before are
+ * there from hold to release. ND_ERR_IO, ND_ERR_MEMORY: nothing is held. */
+enum nd_status nd_pair_hold(const struct nd_plan *plan, const struct nd_exact_constant *constant,
+                            const struct nd_array *before, struct nd_error *err);
+void nd_pair_release(const struct nd_plan *plan, const struct nd_exact_constant *constant,
+                     const struct nd_array *before);
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/digest_stream.h"
 #include "base/memory.h"
 #include "hdf5/chunk_decode.h"
 #include "spool/job_file.h"
@@ -67,7 +68,16 @@ struct chunk_source {
     const struct nd_chunk_layout *layout; /* the same cut for those that are complete */
     unsigned char *raw;                   /* chunk_bytes */
     unsigned char *encoded;
+    struct nd_chunk_decoder *decoder;
 };
+
+static enum nd_status decode_piece(const struct chunk_source *source, const struct nd_spool_piece *piece,
+                                   struct nd_error *err)
+{
+    const struct nd_stored_chunk stored = {piece->payload, piece->payload_bytes, source->layout->elem_bytes,
+                                           true, true};
+    return nd_chunk_decode(source->decoder, &stored, source->raw, source->layout->chunk_bytes, err);
+}
 
 /* Fills raw with a chunk of which the agent stored only fragments, or more samples than are complete. */
 static enum nd_status gather_chunk(const struct chunk_source *source, const struct nd_chunk_span *span,
@@ -75,15 +85,8 @@ static enum nd_status gather_chunk(const struct chunk_source *source, const stru
 {
     const struct nd_output_source *output = source->output;
     size_t sample_bytes = source->layout->sample_bytes;
-    if (whole != NULL && output->deflate_level > 0) {
-        struct nd_chunk_decoder decoder = {0}; /* one chunk of an edge at most comes here */
-        const struct nd_stored_chunk stored = {whole->payload, whole->payload_bytes, source->layout->elem_bytes,
-                                               true, true};
-        enum nd_status status =
-            nd_chunk_decode(&decoder, &stored, source->raw, source->layout->chunk_bytes, err);
-        nd_chunk_decoder_deinit(&decoder);
-        return status;
-    }
+    if (whole != NULL && output->deflate_level > 0)
+        return decode_piece(source, whole, err);
     if (whole != NULL && whole->payload_bytes >= span->n_bytes) {
         memcpy(source->raw, whole->payload, span->n_bytes);
         return ND_OK;
@@ -122,25 +125,89 @@ static enum nd_status rebuild_chunk(const struct chunk_source *source, size_t ch
                            : status;
 }
 
+/* ---- held against digests ---- */
+
+static enum nd_status check_bytes(const struct nd_output_source *source, const struct nd_edge *edge,
+                                  const size_t sample_repeat[2], struct nd_digest digest, struct nd_error *err)
+{
+    struct nd_digest said;
+    if (nd_spool_digest(source->index, source->probe, source->edge, sample_repeat, &said) &&
+        nd_digest_equal(said, digest))
+        return ND_OK;
+    return nd_fail(err, ND_E_SPOOL_FORMAT, edge->name,
+                   "the spool is damaged: sample %zu, run %zu of edge '%s' is not what its digest was made of",
+                   sample_repeat[0], sample_repeat[1], edge->name);
+}
+
+/* Raw bytes of one chunk. Chunks come in C order: parts of a sample are added to *stream until it is whole. */
+static enum nd_status check_chunk(const struct chunk_source *source, size_t chunk, const unsigned char *bytes,
+                                  struct nd_digest_stream **stream, struct nd_error *err)
+{
+    const struct nd_chunk_layout *layout = source->layout;
+    enum nd_status status = ND_OK;
+    struct nd_chunk_span span;
+    nd_chunk_span(layout, chunk, &span);
+    if (layout->chunks_per_sample > 1) {
+        if (*stream == NULL && (*stream = nd_digest_stream_create()) == NULL)
+            return nd_fail_memory(err);
+        nd_digest_stream_add(*stream, bytes, span.n_bytes);
+        if ((chunk + 1) % layout->chunks_per_sample == 0) {
+            status = check_bytes(source->output, source->edge, (size_t[]){span.first_sample, 0},
+                                 nd_digest_stream_value(*stream), err);
+            nd_digest_stream_destroy(stream);
+        }
+        return status;
+    }
+    for (size_t i = 0; status == ND_OK && i < span.n_samples; i++)
+        status = check_bytes(source->output, source->edge, (size_t[]){span.first_sample + i, 0},
+                             nd_digest_bytes(bytes + i * layout->sample_bytes, layout->sample_bytes), err);
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* *bytes: the raw values of the chunk. */
+static enum nd_status write_chunk(const struct chunk_source *source, size_t chunk,
+                                  const struct nd_spool_piece *piece, struct nd_capture_dataset *dataset,
+                                  const unsigned char **bytes, struct nd_error *err)
+{
+    struct nd_chunk_span span, asked;
+    nd_chunk_span(source->layout, chunk, &span);
+    nd_chunk_span(source->asked, chunk, &asked);
+    *bytes = source->raw;
+    if (piece == NULL || span.n_bytes != asked.n_bytes)
+        return rebuild_chunk(source, chunk, &span, piece, dataset, err);
+    enum nd_status status = nd_capture_writer_chunk(dataset, chunk, piece->payload, piece->payload_bytes, err);
+    if (status == ND_OK && source->output->deflate_level > 0)
+        return decode_piece(source, piece, err);
+    if (status == ND_OK && piece->payload_bytes < span.n_bytes)
+        return fail_missing(source->edge, span.first_sample, err);
+    *bytes = (const unsigned char *)piece->payload;
+    return status;
+}
+
 static enum nd_status write_chunks(const struct chunk_source *source, struct nd_capture_dataset *dataset,
                                    struct nd_error *err)
 {
     const struct nd_output_source *output = source->output;
+    struct nd_digest_stream *stream = NULL;
     enum nd_status status = ND_OK;
     for (size_t chunk = 0; status == ND_OK && chunk < source->layout->n_chunks; chunk++) {
         const struct nd_spool_piece *piece =
             nd_spool_find(&output->index->chunks, output->probe, output->edge, chunk);
-        struct nd_chunk_span span, asked;
-        nd_chunk_span(source->layout, chunk, &span);
-        nd_chunk_span(source->asked, chunk, &asked);
-        bool is_as_asked = span.n_bytes == asked.n_bytes;
-        if (piece != NULL && is_as_asked)
-            status = nd_capture_writer_chunk(dataset, chunk, piece->payload, piece->payload_bytes, err);
-        else
-            status = rebuild_chunk(source, chunk, &span, piece, dataset, err);
+        const unsigned char *bytes = NULL;
+        status = write_chunk(source, chunk, piece, dataset, &bytes, err);
+        if (status == ND_OK)
+            status = check_chunk(source, chunk, bytes, &stream, err);
         if (piece != NULL)
             nd_spool_drop(&output->index->reader, piece->payload, piece->payload_bytes);
     }
+    /* A tensor without elements has digests, but no chunk. */
+    for (size_t sample = 0;
+         status == ND_OK && source->layout->n_chunks == 0 && sample < (size_t)source->layout->dataset.dims[0];
+         sample++)
+        status = check_bytes(output, source->edge, (size_t[]){sample, 0}, nd_digest_bytes("", 0), err);
+    nd_digest_stream_destroy(&stream);
     return status;
 }
 
@@ -165,6 +232,8 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
         }
         data = grown;
         memcpy(data + total_bytes, piece->payload, sample_bytes);
+        status = check_bytes(source, edge, (size_t[]){piece->first, piece->second},
+                             nd_digest_bytes(piece->payload, sample_bytes), err);
         nd_spool_drop(&source->index->reader, piece->payload, piece->payload_bytes);
         total_bytes += sample_bytes;
         rows[n][0] = piece->first;
@@ -184,6 +253,7 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
 {
     struct nd_chunk_layout asked, layout;
     struct nd_capture_dataset *dataset = NULL;
+    struct nd_chunk_decoder decoder = {0};
     enum nd_status status =
         nd_chunk_layout_make(&edge->shape, edge->dtype, probe->n_samples_expected, &asked, err);
     if (status == ND_OK)
@@ -195,7 +265,8 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
                                         .asked = &asked,
                                         .layout = &layout,
                                         .raw = nd_tensor_alloc(layout.chunk_bytes),
-                                        .encoded = malloc(nd_chunk_bound(layout.chunk_bytes))};
+                                        .encoded = malloc(nd_chunk_bound(layout.chunk_bytes)),
+                                        .decoder = &decoder};
     if (chunks.raw == NULL || chunks.encoded == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
@@ -206,6 +277,7 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
     if (status == ND_OK)
         status = nd_capture_writer_outputs_end(&dataset, err);
     nd_capture_dataset_destroy(&dataset);
+    nd_chunk_decoder_deinit(&decoder);
     if (status == ND_OK && source->index->n_most > 1)
         status = write_repeats(writer, probe, edge, layout.sample_bytes, source, err);
     free(chunks.raw);

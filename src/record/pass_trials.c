@@ -233,7 +233,7 @@ static enum nd_status run_trial(struct nd_tries *trials, const struct nd_job *jo
     bool is_of_session;
     enum nd_status status = nd_job_run(capture, job, folder, &limits, &exit, err);
     /* A trial that never came to run tells nothing. */
-    if (status == ND_OK && capture->remote != NULL && (exit.stage != NULL || exit.can_resume))
+    if (status == ND_OK && (exit.can_resume || (capture->remote != NULL && exit.stage != NULL)))
         status = nd_fail(err, (enum nd_error_id)exit.error.id, exit.error.object, "%s", exit.error.message);
     return status == ND_OK ? nd_tried_read(job, folder, &exit, out, &is_of_session, err) : status;
 }

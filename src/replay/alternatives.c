@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/scales.h"
 #include "replay/plan.h"
 
 const char *nd_alternative_name(enum nd_alternative alternative)
@@ -23,6 +24,14 @@ static const struct nd_forced forced_encodings[] = {
     {"HardSigmoid", ND_DTYPE_U16, {1, -1, &gate_scale, &gate_zero}, "1/65536 with zero point 0"},
     {"Tanh", ND_DTYPE_U16, {1, -1, &tanh_scale, &tanh_zero}, "1/32768 with zero point 32768"},
 };
+
+const struct nd_forced *nd_forced_find(const char *op_type, enum nd_dtype dtype)
+{
+    for (size_t i = 0; i < sizeof forced_encodings / sizeof *forced_encodings; i++)
+        if (strcmp(op_type, forced_encodings[i].op_type) == 0 && dtype == forced_encodings[i].dtype)
+            return &forced_encodings[i];
+    return NULL;
+}
 
 /* ---- which edges have any ---- */
 
@@ -50,14 +59,10 @@ static bool narrows(const char *op_types)
 static const struct nd_forced *forced_of(const struct nd_model *model, size_t edge)
 {
     enum { LONGEST = 16 }; /* moves one after the other */
-    const struct nd_model_unit *maker = nd_unit_of_edge(model, edge);
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
     for (size_t i = 0; i < LONGEST && maker != NULL && maker->n_inputs == 1 && moves(maker->op_types); i++)
-        maker = nd_unit_of_edge(model, maker->inputs[0]);
-    for (size_t i = 0; maker != NULL && i < sizeof forced_encodings / sizeof *forced_encodings; i++)
-        if (strcmp(maker->op_types, forced_encodings[i].op_type) == 0 &&
-            nd_model_edge(model, edge)->dtype == forced_encodings[i].dtype)
-            return &forced_encodings[i];
-    return NULL;
+        maker = nd_model_unit_of_edge(model, maker->inputs[0]);
+    return maker != NULL ? nd_forced_find(maker->op_types, nd_model_edge(model, edge)->dtype) : NULL;
 }
 
 /* Mul of x and of Sigmoid or HardSigmoid of the same x. */
@@ -66,7 +71,7 @@ static void find_gate(struct nd_alternatives *a, const struct nd_model *model, c
     if (strcmp(unit->op_types, "Mul") != 0 || unit->n_inputs != 2)
         return;
     for (size_t i = 0; i < 2; i++) {
-        const struct nd_model_unit *gate = nd_unit_of_edge(model, unit->inputs[i]);
+        const struct nd_model_unit *gate = nd_model_unit_of_edge(model, unit->inputs[i]);
         bool is_gate = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == unit->inputs[1 - i];
         bool is_hard = is_gate && strcmp(gate->op_types, "HardSigmoid") == 0;
         if (!is_hard && !(is_gate && strcmp(gate->op_types, "Sigmoid") == 0))
@@ -76,11 +81,6 @@ static void find_gate(struct nd_alternatives *a, const struct nd_model *model, c
     }
 }
 
-static bool mean_the_same(const struct nd_quant *a, const struct nd_quant *b)
-{
-    return a->n == 1 && b->n == 1 && a->scale[0] == b->scale[0] && a->zero_point[0] == b->zero_point[0];
-}
-
 static bool is_conv(const struct nd_model_unit *unit)
 {
     return unit != NULL && (strcmp(unit->op_types, "Conv") == 0 || strcmp(unit->op_types, "Conv+Relu") == 0);
@@ -88,14 +88,14 @@ static bool is_conv(const struct nd_model_unit *unit)
 
 bool nd_is_rescaled_in_layout(const struct nd_model *model, size_t edge)
 {
-    const struct nd_model_unit *maker = nd_unit_of_edge(model, edge);
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
     const struct nd_quant *quant = &nd_model_edge(model, edge)->quant;
     if (maker == NULL || quant->n != 1)
         return false;
     if (strcmp(maker->op_types, "MaxPool") == 0)
-        return maker->n_inputs == 1 && mean_the_same(&nd_model_edge(model, maker->inputs[0])->quant, quant);
+        return maker->n_inputs == 1 && nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant, quant);
     bool is_relu = strcmp(maker->op_types, "Relu") == 0 && maker->n_inputs == 1 &&
-                   is_conv(nd_unit_of_edge(model, maker->inputs[0]));
+                   is_conv(nd_model_unit_of_edge(model, maker->inputs[0]));
     return quant->zero_point[0] == 0 && (is_relu || is_conv(maker));
 }
 
@@ -103,7 +103,7 @@ bool nd_is_rescaled_in_layout(const struct nd_model *model, size_t edge)
  * codes of an input of the graph, other than Slice and Split, does not. */
 static bool is_maker(const struct nd_model *model, size_t edge)
 {
-    const struct nd_model_unit *maker = nd_unit_of_edge(model, edge);
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
     static const char *const others[] = {"DepthToSpace", "Expand", "Flatten",   "Gather",   "Identity",
                                          "MaxPool",      "Pad",    "Reshape",   "Resize",   "Squeeze",
                                          "SpaceToDepth", "Tile",   "Transpose", "Unsqueeze"};
@@ -121,7 +121,8 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
                        const struct nd_model_unit *unit)
 {
     const struct nd_edge *to = nd_model_edge(model, unit->edge);
-    if (narrows(unit->op_types) && unit->n_inputs == 1 && nd_unit_of_edge(model, unit->inputs[0]) != NULL) {
+    if (narrows(unit->op_types) && unit->n_inputs == 1 &&
+        nd_model_unit_of_edge(model, unit->inputs[0]) != NULL) {
         a->fused_from[unit->edge] = unit->inputs[0];
         add_part(a, unit->inputs[0], unit->edge);
     }
@@ -130,7 +131,7 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     for (size_t i = 0; i < unit->n_inputs; i++) {
         size_t from = unit->inputs[i];
         const struct nd_edge *edge = nd_model_edge(model, from);
-        if (edge->dtype != to->dtype || mean_the_same(&edge->quant, &to->quant))
+        if (edge->dtype != to->dtype || nd_quant_is_same(&edge->quant, &to->quant))
             continue;
         a->is_joined[unit->edge] = true;
         if (is_maker(model, from) && nd_fused_part_of(a, from, unit->edge) == SIZE_MAX)
@@ -173,7 +174,7 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
     for (size_t e = 0; e < n; e++) {
         a->fused_from[e] = a->first_part[e] = a->gated[e] = SIZE_MAX;
         a->forced[e] = forced_of(model, e);
-        const struct nd_model_unit *maker = nd_unit_of_edge(model, e);
+        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, e);
         a->is_forced_here[e] =
             a->forced[e] != NULL && maker != NULL && strcmp(maker->op_types, a->forced[e]->op_type) == 0;
     }

@@ -29,6 +29,9 @@ struct nd_forced {
     const char *text; /* "1/65536 with zero point 0" */
 };
 
+/* That of the operator for outputs of this type; NULL: none. Static storage. */
+const struct nd_forced *nd_forced_find(const char *op_type, enum nd_dtype dtype);
+
 /* The maker of one edge may make another edge, too, or its part of that. */
 struct nd_fused_part {
     size_t from, to; /* edges */

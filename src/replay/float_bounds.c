@@ -126,7 +126,9 @@ static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct
     if ((*out)->shape.rank < 0)
         return nd_fail(err, ND_E_EXACT_UNKNOWN, NULL, "what it reads is not known");
     bool are_codes = node->inputs[i].source == ND_FLOAT_CODES;
-    bool is_kept = node->inputs[i].source == ND_FLOAT_CONSTANT && reading == ND_FLOAT_ROUNDED;
+    const struct nd_array *kept = &c->evaluation->constants[c->step * ND_FLOAT_OPERANDS + i];
+    bool is_kept = node->inputs[i].source == ND_FLOAT_CONSTANT && reading == ND_FLOAT_ROUNDED &&
+                   (*out == kept || c->digits != ND_HALF_DIGITS);
     bool is_read = !is_kept && is_changed(node, i, *out, reading);
     if (!are_codes && !is_read)
         return ND_OK;
@@ -147,12 +149,18 @@ enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_reading
     struct nd_array own[ND_FLOAT_OPERANDS] = {0};
     enum nd_status status = ND_OK;
     struct way way = {reading, (uint64_t)c->step * 1000 + seed};
+    const struct nd_exact_graph *graph = c->evaluation->plan->graph;
+    size_t n_held = 0;
+    for (; n_held < node->n_inputs && status == ND_OK; n_held += status == ND_OK)
+        status = nd_exact_hold(graph, node->inputs[n_held].constant, err);
     for (size_t i = 0; i < node->n_inputs && status == ND_OK; i++)
         status = read_input(c, i, &way, &own[i], &inputs[i], err);
     if (status == ND_OK)
         status = nd_float_node_run(node, inputs, out, err);
     for (size_t i = 0; i < node->n_inputs; i++)
         nd_array_deinit(&own[i]);
+    while (n_held > 0)
+        nd_exact_release(graph, node->inputs[--n_held].constant);
     return status;
 }
 
@@ -208,11 +216,17 @@ static enum nd_status add_inside(const struct nd_float_case *c, const struct nd_
     const struct nd_array *x = NULL;
     if (inside == ND_FLOAT_NOTHING_INSIDE)
         return ND_OK;
-    enum nd_status status = read_input(c, 0, &way, &own, &x, err);
+    const struct nd_exact_graph *graph = c->evaluation->plan->graph;
+    const struct nd_array *constant = c->evaluation->nodes[c->step].inputs[0].constant;
+    enum nd_status status = nd_exact_hold(graph, constant, err);
+    if (status != ND_OK)
+        return status;
+    status = read_input(c, 0, &way, &own, &x, err);
     bool has_input = status == ND_OK && inside == ND_FLOAT_INPUT_INSIDE && x != NULL && x->n == exact->n;
     for (size_t i = 0; i < exact->n && status == ND_OK; i++)
         bound[i] +=
             inside_roundings * ldexp(1, -c->digits) * (has_input && isfinite(x->x[i]) ? fabs(x->x[i]) : 1);
+    nd_exact_release(graph, constant);
     nd_array_deinit(&own);
     return status;
 }

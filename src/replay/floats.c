@@ -354,7 +354,9 @@ static bool has_half_precision(const struct nd_float_evaluation *e, size_t s)
     return false;
 }
 
-static enum nd_status round_constants(struct nd_float_evaluation *e, size_t s, struct nd_error *err)
+/* Those past *room_bytes are rounded whenever they are read. */
+static enum nd_status round_constants(struct nd_float_evaluation *e, size_t s, double *room_bytes,
+                                      struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < e->nodes[s].n_inputs && status == ND_OK; i++) {
@@ -362,8 +364,16 @@ static enum nd_status round_constants(struct nd_float_evaluation *e, size_t s, s
         struct nd_array *to = &e->constants[s * ND_FLOAT_OPERANDS + i];
         if (e->nodes[s].inputs[i].source != ND_FLOAT_CONSTANT || !nd_dtype_is_float(from->dtype))
             continue;
+        double bytes = (double)(from->n * sizeof *from->x);
+        if (bytes > *room_bytes)
+            continue;
+        *room_bytes -= bytes;
         *to = (struct nd_array){0};
+        status = nd_exact_hold(e->plan->graph, from, err);
+        if (status != ND_OK)
+            break;
         status = nd_array_copy(from, to, err);
+        nd_exact_release(e->plan->graph, from);
         for (size_t k = 0; status == ND_OK && k < to->n; k++)
             to->x[k] = nd_float_round(to->x[k], ND_HALF_DIGITS);
     }
@@ -388,10 +398,11 @@ static enum nd_status prepare(struct nd_float_evaluation *e, struct nd_error *er
         e->constants[k] = nd_no_array();
     for (size_t s = 0; s < plan->n_steps; s++)
         e->is_known[s] = nd_float_node_find(plan->graph, plan->steps[s].edge, &e->nodes[s]);
+    double room_bytes = plan->memory_bytes / 8; /* chosen */
     enum nd_status status = find_digits(e, err);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
         if (e->is_known[s] && has_half_precision(e, s))
-            status = round_constants(e, s, err);
+            status = round_constants(e, s, &room_bytes, err);
     return status;
 }
 

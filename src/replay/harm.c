@@ -15,7 +15,7 @@ bool nd_is_harm_sample(const struct nd_plan *plan, size_t sample)
 
 static bool depends_on(const struct nd_plan *plan, const bool *is_below, size_t step)
 {
-    const struct nd_model_unit *unit = nd_unit_of_edge(plan->model, plan->steps[step].edge);
+    const struct nd_model_unit *unit = nd_model_unit_of_edge(plan->model, plan->steps[step].edge);
     for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
         size_t input = plan->step_of_edge[unit->inputs[i]];
         if (input != SIZE_MAX && is_below[unit->inputs[i]])
@@ -37,7 +37,7 @@ static void ignore_unread(struct nd_evaluator *w)
     for (size_t s = 0; s < plan->n_steps; s++)
         is_ignored[plan->steps[s].edge] = w->reader.is_skipped[plan->steps[s].edge];
     for (size_t s = 0; s < plan->n_steps; s++) {
-        const struct nd_model_unit *unit = nd_unit_of_edge(plan->model, plan->steps[s].edge);
+        const struct nd_model_unit *unit = nd_model_unit_of_edge(plan->model, plan->steps[s].edge);
         for (size_t i = 0; unit != NULL && w->is_below[plan->steps[s].edge] && i < unit->n_inputs; i++)
             is_ignored[unit->inputs[i]] = false;
     }

@@ -149,13 +149,16 @@ static enum nd_status match_float_inputs(struct nd_plan *plan, struct nd_error *
 
 static enum nd_status plan_graphs(struct nd_plan *plan, struct nd_error *err)
 {
+    enum { OF_CONSTANTS = 2, OF_FLOAT_CONSTANTS = 4 }; /* chosen: a half and a quarter of all memory */
     enum nd_status status = nd_model_check_static(plan->model, err);
     if (status == ND_OK && plan->float_model != NULL)
         status = nd_model_check_static(plan->float_model, err);
     if (status == ND_OK)
-        status = nd_exact_graph_create(plan->model, &plan->graph, err);
+        status =
+            nd_exact_graph_create_within(plan->model, nd_plan_share(plan, OF_CONSTANTS), &plan->graph, err);
     if (status == ND_OK && plan->float_model != NULL)
-        status = nd_exact_graph_create(plan->float_model, &plan->float_graph, err);
+        status = nd_exact_graph_create_within(plan->float_model, nd_plan_share(plan, OF_FLOAT_CONSTANTS),
+                                              &plan->float_graph, err);
     if (status == ND_OK)
         status = match_inputs(plan, err);
     if (status == ND_OK && plan->float_model != NULL)
@@ -215,6 +218,7 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
     }
     if (status != ND_OK || plan->leader == SIZE_MAX)
         return status; /* all failed: nothing to explain */
+    nd_plan_take_memory(plan, options);
     status = choose_probe(plan, options, err);
     for (size_t d = plan->leader + 1; d < plan->n_devices && status == ND_OK; d++)
         if (!plan->sources[d].is_failed)
@@ -274,17 +278,9 @@ void nd_plan_deinit(struct nd_plan *plan)
 
 /* ---- what is asked of a plan ---- */
 
-const struct nd_model_unit *nd_unit_of_edge(const struct nd_model *model, size_t edge)
-{
-    for (size_t u = 0; u < nd_model_n_units(model); u++)
-        if (nd_model_unit(model, u)->edge == edge)
-            return nd_model_unit(model, u);
-    return NULL;
-}
-
 const struct nd_model_unit *nd_plan_unit(const struct nd_plan *plan, size_t step)
 {
-    return nd_unit_of_edge(plan->model, plan->steps[step].edge);
+    return nd_model_unit_of_edge(plan->model, plan->steps[step].edge);
 }
 
 const struct nd_edge *nd_plan_edge(const struct nd_plan *plan, size_t step)

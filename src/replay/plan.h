@@ -68,9 +68,7 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
                             const struct nd_explain_options *options, struct nd_error *err);
 void nd_plan_deinit(struct nd_plan *plan);
 
-/* The unit that makes the edge, or NULL. */
-const struct nd_model_unit *nd_unit_of_edge(const struct nd_model *model, size_t edge);
-/* The same of a step. */
+/* The unit that makes the step's edge, or NULL. */
 const struct nd_model_unit *nd_plan_unit(const struct nd_plan *plan, size_t step);
 const struct nd_edge *nd_plan_edge(const struct nd_plan *plan, size_t step);
 /* Whether any capture has codes that can be worked out. None: a float model, or outputs in floats only. */
@@ -97,6 +95,9 @@ enum nd_status nd_plan_take_over(struct nd_plan *plan, struct nd_error *err);
 /* Fills has_total of every device's steps: after nd_plan_take_over. */
 void nd_plan_find_totals(struct nd_plan *plan);
 /* Fills block and n_threads: as many threads as are asked for, as far as they fit. */
+void nd_plan_take_memory(struct nd_plan *plan, const struct nd_explain_options *options);
+/* One part of n of the memory. */
+size_t nd_plan_share(const struct nd_plan *plan, size_t n);
 void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options);
 /* Fills `observer` of the devices. */
 enum nd_status nd_plan_observe(struct nd_plan *plan, const struct nd_capture *const *witnesses,

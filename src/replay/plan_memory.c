@@ -43,10 +43,25 @@ static size_t most_of(const struct need *need)
     return most < ND_READER_BLOCK ? ND_READER_BLOCK : most > ND_READER_MOST ? ND_READER_MOST : (size_t)most;
 }
 
-void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options)
+void nd_plan_take_memory(struct nd_plan *plan, const struct nd_explain_options *options)
 {
     const size_t default_bytes = (size_t)1 << 30;
-    double limit = (double)(options->memory_bytes > 0 ? options->memory_bytes : default_bytes);
+    plan->memory_bytes = (double)(options->memory_bytes > 0 ? options->memory_bytes : default_bytes);
+}
+
+size_t nd_plan_share(const struct nd_plan *plan, size_t n)
+{
+    return (size_t)(plan->memory_bytes / (double)n);
+}
+
+static double kept_bytes(const struct nd_exact_graph *graph)
+{
+    return graph != NULL ? (double)nd_exact_graph_kept_bytes(graph) : 0;
+}
+
+void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options)
+{
+    double limit = plan->memory_bytes - kept_bytes(plan->graph) - kept_bytes(plan->float_graph);
     size_t n = options->n_threads > 0 ? options->n_threads : nd_parallel_n_threads();
     const struct need need = need_of(plan);
     n = n > plan->n_samples ? plan->n_samples : n;
@@ -60,5 +75,4 @@ void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options)
         block--;
     plan->block = block;
     plan->n_threads = n;
-    plan->memory_bytes = limit;
 }

@@ -96,7 +96,7 @@ static enum nd_status find_inputs(struct nd_plan *plan, struct nd_error *err)
 {
     for (size_t s = 0; s < plan->n_steps; s++) {
         struct nd_explained_step *step = &plan->steps[s];
-        const struct nd_model_unit *unit = nd_unit_of_edge(plan->model, step->edge);
+        const struct nd_model_unit *unit = nd_model_unit_of_edge(plan->model, step->edge);
         if (unit == NULL)
             continue;
         step->inputs = nd_calloc(unit->n_inputs + 1, sizeof *step->inputs);
@@ -131,7 +131,7 @@ static enum nd_status add_step(struct nd_plan *plan, const struct finding *findi
     *step = (struct nd_explained_step){.name = nd_strdup(edge->name),
                                        .op_types = nd_strdup(edge->op_types),
                                        .edge = e,
-                                       .is_unit = nd_unit_of_edge(plan->model, e) != NULL,
+                                       .is_unit = nd_model_unit_of_edge(plan->model, e) != NULL,
                                        .is_model_output = edge->is_model_output,
                                        .unreached_from = SIZE_MAX,
                                        .taken_from = SIZE_MAX};

@@ -23,7 +23,7 @@ enum nd_status nd_read_tensor(const struct nd_capture_tensor *place, size_t samp
     if (status == ND_OK)
         status = nd_capture_read_verified(place, sample, 1, bytes, err);
     if (status == ND_OK)
-        status = nd_array_make(out, dtype, shape, err);
+        status = nd_array_make_room(out, dtype, shape, err);
     if (status == ND_OK)
         nd_array_load(dtype, bytes, out->n, out->x);
     free(bytes);

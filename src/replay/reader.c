@@ -60,6 +60,9 @@ static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
     return status;
 }
 
+/* Weights as programs of units take them: this part of the memory, of all threads together; chosen. */
+enum { OF_WEIGHTS = 8 };
+
 enum nd_status nd_reader_init(struct nd_reader *r, const struct nd_plan *plan, struct nd_error *err)
 {
     size_t n_inputs = nd_model_n_inputs(plan->model), n_edges = nd_model_n_edges(plan->model);
@@ -78,6 +81,8 @@ enum nd_status nd_reader_init(struct nd_reader *r, const struct nd_plan *plan, s
     for (size_t e = 0; e < n_edges; e++)
         r->given[e] = nd_no_array();
     enum nd_status status = nd_unit_trial_init(&r->trial, plan->model, &plan->alternatives, err);
+    if (status == ND_OK)
+        nd_unit_memory_limit(r->trial.memory, nd_plan_share(plan, OF_WEIGHTS * plan->n_threads));
     return status == ND_OK ? make_blocks(r, err) : status;
 }
 

@@ -1,4 +1,5 @@
 /* What `npudiff align` made, as JSON. */
+#include "align/outputs_json.h"
 #include "base/json_out.h"
 #include "report/tree.h"
 
@@ -25,9 +26,9 @@ static json_t *counterexample_json(const struct nd_alignment *alignment, const s
     if (layer->n_unequal == 0)
         return json_null();
     return json_pack("{s:o, s:o, s:[{s:s, s:o}, {s:s, s:o}]}", "channel", count(layer->channel), "sum",
-                     nd_tree_real(layer->sum), "values", "arithmetic", alignment->arithmetics[0], "value",
-                     nd_tree_real(layer->values[0]), "arithmetic", alignment->arithmetics[layer->against],
-                     "value", nd_tree_real(layer->values[1]));
+                     nd_json_number(layer->sum), "values", "arithmetic", alignment->arithmetics[0], "value",
+                     nd_json_number(layer->values[0]), "arithmetic", alignment->arithmetics[layer->against],
+                     "value", nd_json_number(layer->values[1]));
 }
 
 static json_t *scaling_json(const struct nd_alignment_layer *layer)
@@ -39,8 +40,8 @@ static json_t *scaling_json(const struct nd_alignment_layer *layer)
                      text_or_null(layer->obstacle), "exponent",
                      is_planned ? json_integer(layer->exponent) : json_null(), "same_exponent",
                      is_planned ? json_boolean(!layer->has_exponents) : json_null(), "weights_coarser",
-                     is_planned ? nd_tree_real(layer->weight_factor) : json_null(), "output_coarser",
-                     is_planned ? nd_tree_real(layer->output_factor) : json_null(), "weights_from_float",
+                     is_planned ? nd_json_number(layer->weight_factor) : json_null(), "output_coarser",
+                     is_planned ? nd_json_number(layer->output_factor) : json_null(), "weights_from_float",
                      (int)layer->is_from_float);
 }
 
@@ -52,7 +53,7 @@ static json_t *layer_json(const struct nd_alignment *alignment, const struct nd_
                      nd_align_state_name(layer->state), "reason", text_or_null(layer->reason), "scaling",
                      scaling_json(layer), "channels", is_covered ? count(layer->n_channels) : json_null(),
                      "channels_unequal", is_covered ? count(layer->n_unequal) : json_null(), "sums",
-                     is_covered ? nd_tree_real(layer->n_sums) : json_null(), "counterexample",
+                     is_covered ? nd_json_number(layer->n_sums) : json_null(), "counterexample",
                      counterexample_json(alignment, layer), "groups",
                      layer->n_groups > 0 ? count(layer->n_groups) : json_null());
 }
@@ -61,20 +62,13 @@ static json_t *price_json(const struct nd_alignment *alignment)
 {
     if (alignment->n_outputs == 0)
         return json_null();
-    json_t *outputs = json_array();
-    for (size_t i = 0; i < alignment->n_outputs; i++) {
-        const struct nd_alignment_output *output = &alignment->outputs[i];
-        json_array_append_new(outputs, json_pack("{s:o, s:o, s:o, s:o}", "tensor", nd_json_string(output->name),
-                                                 "sqnr_before_db", nd_tree_known(output->sqnr_before_db),
-                                                 "sqnr_after_db", nd_tree_known(output->sqnr_after_db),
-                                                 "loss_db", nd_tree_known(output->loss_db)));
-    }
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "reference",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "reference",
                      alignment->float_model != NULL ? "float" : "quantised", "samples",
-                     count(alignment->n_samples), "outputs", outputs, "budget_db",
-                     nd_tree_known(alignment->budget_db), "labelled", count(alignment->n_labelled),
-                     "right_before", count(alignment->n_right_before), "right_after",
-                     count(alignment->n_right_after), "classes_changed", count(alignment->n_changed));
+                     count(alignment->n_samples), "fit_samples", count(alignment->n_fit_samples), "outputs",
+                     nd_alignment_outputs_json(alignment), "budget_db", nd_json_known(alignment->budget_db),
+                     "labelled", count(alignment->n_labelled), "right_before", count(alignment->n_right_before),
+                     "right_after", count(alignment->n_right_after), "classes_changed",
+                     count(alignment->n_changed));
 }
 
 static json_t *curve_json(const struct nd_alignment *alignment)
@@ -87,8 +81,8 @@ static json_t *curve_json(const struct nd_alignment *alignment)
         json_array_append_new(
             points,
             json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers", count(point->n_layers), "last",
-                      text_or_null(point->layer), "effect_db", nd_tree_known(point->effect_db), "sqnr_db",
-                      nd_tree_known(point->sqnr_db), "loss_db", nd_tree_known(point->loss_db), "values",
+                      text_or_null(point->layer), "effect_db", nd_json_known(point->effect_db), "sqnr_db",
+                      nd_json_known(point->sqnr_db), "loss_db", nd_json_known(point->loss_db), "values",
                       count(point->n_values), "different", count(point->n_different), "tensors",
                       count(point->n_tensors), "tensors_different", count(point->n_tensors_different)));
     }

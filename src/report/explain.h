@@ -14,6 +14,8 @@ void nd_explain_put_headline(struct nd_strbuf *out, const struct nd_explanation 
 enum { EXPLAIN_SENTENCE_BYTES = 1024 };
 void nd_explain_say_health(const struct nd_explanation *explanation, const struct nd_explained_device *device,
                            char out[static EXPLAIN_SENTENCE_BYTES]);
+/* What the first line of all says where some layers are unexplained and none is faulty. */
+const char *nd_explain_say_unexplained(const struct nd_explanation *explanation);
 /* "HEALTHY", ... */
 const char *nd_explain_health_word(enum nd_health health);
 

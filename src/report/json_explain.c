@@ -7,28 +7,28 @@
 
 static json_t *interval(const struct nd_interval *interval)
 {
-    return json_pack("[o, o]", nd_tree_real(interval->low), nd_tree_real(interval->high));
+    return json_pack("[o, o]", nd_json_number(interval->low), nd_json_number(interval->high));
 }
 
 static json_t *part(const struct nd_explained_part *part)
 {
     return json_pack("{s:I, s:o, s:o, s:o}", "differing", (json_int_t)part->n_differing, "max",
-                     nd_tree_real(part->max), "mean", nd_tree_real(part->mean), "mean_squared_error",
-                     nd_tree_real(part->energy));
+                     nd_json_number(part->max), "mean", nd_json_number(part->mean), "mean_squared_error",
+                     nd_json_number(part->energy));
 }
 
 static json_t *decomposition(const struct nd_decomposition *d)
 {
     if (d->n_codes == 0)
         return json_null();
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "values",
-                     (json_int_t)d->n_codes, "signal", nd_tree_real(d->signal), "quantisation",
-                     nd_tree_real(d->quantisation), "divergence", nd_tree_real(d->divergence), "interaction",
-                     nd_tree_real(d->interaction), "correlation", nd_tree_real(d->correlation), "bias",
-                     nd_tree_real(d->bias), "sqnr_db", nd_tree_real(d->sqnr_db), "noise_figure_db",
-                     nd_tree_real(d->noise_figure_db), "clipped", (json_int_t)d->n_clipped,
-                     "clipped_quantisation", nd_tree_real(d->clipped_quantisation), "clipped_divergence",
-                     nd_tree_real(d->clipped_divergence));
+    return json_pack(
+        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "values", (json_int_t)d->n_codes,
+        "signal", nd_json_number(d->signal), "quantisation", nd_json_number(d->quantisation), "divergence",
+        nd_json_number(d->divergence), "interaction", nd_json_number(d->interaction), "correlation",
+        nd_json_number(d->correlation), "bias", nd_json_number(d->bias), "sqnr_db", nd_json_number(d->sqnr_db),
+        "noise_figure_db", nd_json_number(d->noise_figure_db), "clipped", (json_int_t)d->n_clipped,
+        "clipped_quantisation", nd_json_number(d->clipped_quantisation), "clipped_divergence",
+        nd_json_number(d->clipped_divergence));
 }
 
 static json_t *share(uint64_t n, uint64_t total, bool is_known)
@@ -70,13 +70,13 @@ static json_t *floats_json(const struct nd_explained_floats *f)
                   (json_int_t)f->n_lost, "out_of_range", (json_int_t)f->n_overflown);
     if (row == NULL)
         return NULL;
-    json_object_set_new(row, "largest_ulp", nd_tree_known(f->max_ulp));
-    json_object_set_new(row, "mean_ulp", nd_tree_known(f->mean_ulp));
-    json_object_set_new(row, "largest_of_bound", nd_tree_known(f->worst));
-    json_object_set_new(row, "introduced", nd_tree_known(f->introduced));
-    json_object_set_new(row, "passed_on", nd_tree_known(f->passed_on));
-    json_object_set_new(row, "total", nd_tree_known(f->total));
-    json_object_set_new(row, "effect", nd_tree_known(f->effect));
+    json_object_set_new(row, "largest_ulp", nd_json_known(f->max_ulp));
+    json_object_set_new(row, "mean_ulp", nd_json_known(f->mean_ulp));
+    json_object_set_new(row, "largest_of_bound", nd_json_known(f->worst));
+    json_object_set_new(row, "introduced", nd_json_known(f->introduced));
+    json_object_set_new(row, "passed_on", nd_json_known(f->passed_on));
+    json_object_set_new(row, "total", nd_json_known(f->total));
+    json_object_set_new(row, "effect", nd_json_known(f->effect));
     return row;
 }
 
@@ -98,7 +98,7 @@ static json_t *unit_json(const struct nd_explanation *e, const struct nd_explain
                   is_examined, "why_not", is_examined ? json_null() : nd_json_string(unit->why_not), "way", way,
                   "values", (json_int_t)n, "introduced_mismatch", share(unit->local.n_differing, n, has_codes),
                   "passed_on_mismatch", share(unit->inherited.n_differing, n, is_examined && unit->has_total),
-                  "explained_fraction", has_codes ? nd_tree_known(unit->explained_fraction) : json_null(),
+                  "explained_fraction", has_codes ? nd_json_known(unit->explained_fraction) : json_null(),
                   "possible_arithmetic", programs(unit), "is_layer", step->is_unit, "is_source",
                   unit->is_source, "within_one_step_of_double", unit->is_within_step);
     if (row == NULL)
@@ -126,10 +126,10 @@ static json_t *unit_json(const struct nd_explanation *e, const struct nd_explain
                         is_examined && unit->has_total ? part(&unit->inherited) : json_null());
     json_object_set_new(row, "total", unit->has_total ? part(&unit->total) : json_null());
     json_object_set_new(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
-    json_object_set_new(row, "amplification", nd_tree_known(unit->gain));
-    json_object_set_new(row, "effect", nd_tree_known(unit->floats.n > 0 ? (double)NAN : unit->harm));
-    json_object_set_new(row, "effect_share", nd_tree_known(nd_explain_effect_share(e, device, s)));
-    json_object_set_new(row, "affected_share", nd_tree_known(unit->harmed_share));
+    json_object_set_new(row, "amplification", nd_json_known(unit->gain));
+    json_object_set_new(row, "effect", nd_json_known(unit->floats.n > 0 ? (double)NAN : unit->harm));
+    json_object_set_new(row, "effect_share", nd_json_known(nd_explain_effect_share(e, device, s)));
+    json_object_set_new(row, "affected_share", nd_json_known(unit->harmed_share));
     json_object_set_new(row, "quality", decomposition(&unit->quality));
     json_object_set_new(row, "no_reference_from", text_or_null(unreached));
     json_object_set_new(row, "lacks_float", json_boolean(step->lacks_float));
@@ -142,7 +142,7 @@ static json_t *energy(const struct nd_explained_device *device)
     if (device->output.n_codes == 0)
         return json_null();
     json_t *energy = decomposition(&device->output);
-    json_object_set_new(energy, "own_share", nd_tree_known(device->own_share));
+    json_object_set_new(energy, "own_share", nd_json_known(device->own_share));
     json_object_set_new(energy, "own_share_interval", interval(&device->own_share_interval));
     json_object_set_new(energy, "quantisation_interval", interval(&device->quantisation_interval));
     json_object_set_new(energy, "divergence_interval", interval(&device->divergence_interval));
@@ -155,8 +155,8 @@ static void add_fault(json_t *row, const struct nd_explained_fault *fault)
     json_object_set_new(row, "text", nd_json_string(fault->text));
     json_object_set_new(row, "channel",
                         fault->channel != SIZE_MAX ? json_integer((json_int_t)fault->channel) : json_null());
-    json_object_set_new(row, "amount", nd_tree_known(fault->amount));
-    json_object_set_new(row, "explained_fraction", nd_tree_known(fault->explained));
+    json_object_set_new(row, "amount", nd_json_known(fault->amount));
+    json_object_set_new(row, "explained_fraction", nd_json_known(fault->explained));
     json_object_set_new(row, "rival", text_or_null(fault->rival));
 }
 
@@ -175,7 +175,7 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
     json_object_set_new(row, "known_defect", text_or_null(unit->known_defect));
     json_object_set_new(row, "remedy", text_or_null(unit->remedy));
     json_object_set_new(row, "differing_share", share(unit->n_unexplained, unit->n_codes, unit->is_examined));
-    json_object_set_new(row, "effect", nd_tree_known(unit->harm));
+    json_object_set_new(row, "effect", nd_json_known(unit->harm));
     if (fault->kind != NULL)
         add_fault(row, fault);
     return row;
@@ -234,8 +234,8 @@ static json_t *vote_json(const struct nd_explained_vote *vote)
 {
     return json_pack("{s:b, s:o, s:I, s:o, s:o, s:o}", "known", vote->is_known, "why_not",
                      text_or_null(vote->why_not), "groups", (json_int_t)vote->n_lineages, "split_share",
-                     nd_tree_known(vote->split_share), "margin", nd_tree_known(vote->margin),
-                     "common_divergence", nd_tree_known(vote->common_divergence));
+                     nd_json_known(vote->split_share), "margin", nd_json_known(vote->margin),
+                     "common_divergence", nd_json_known(vote->common_divergence));
 }
 
 static json_t *explanation_json(const struct nd_explanation *e)

@@ -43,11 +43,11 @@ static json_t *index_or_null(size_t i)
 
 static json_t *share_json(const struct nd_npu_share *share)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "nodes", nd_tree_known(share->nodes),
-                     "flops", nd_tree_known(share->flops), "time", nd_tree_known(share->time), "n_npu",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "nodes", nd_json_known(share->nodes),
+                     "flops", nd_json_known(share->flops), "time", nd_json_known(share->time), "n_npu",
                      count(share->n_npu), "n_off", count(share->n_off), "n_unknown", count(share->n_unknown),
                      "n_unsized", count(share->n_unsized), "n_runs", count(share->n_runs), "npu_us",
-                     nd_tree_known(share->npu_us), "all_us", nd_tree_known(share->all_us));
+                     nd_json_known(share->npu_us), "all_us", nd_json_known(share->all_us));
 }
 
 static json_t *node_json(const struct nd_placed_node *node)
@@ -59,7 +59,7 @@ static json_t *node_json(const struct nd_placed_node *node)
                      "io_quantisation", node->is_io_quantisation, "constant", node->is_constant, "added",
                      node->model_node == SIZE_MAX, "inferred", node->is_inferred, "contradicted",
                      node->is_contradicted, "profile_provider", nd_json_string(node->profile_provider),
-                     "profile_us", nd_tree_known(node->profile_us), "flops", nd_tree_known(node->flops),
+                     "profile_us", nd_json_known(node->profile_us), "flops", nd_json_known(node->flops),
                      "piece", index_or_null(node->piece));
 }
 
@@ -69,22 +69,22 @@ static json_t *piece_json(const struct nd_placed_piece *piece)
                      nd_json_string(piece->provider), "where", nd_where_name(piece->where), "io_quantisation",
                      piece->is_io_quantisation, "n_nodes", count(piece->n_nodes), "first_node",
                      nd_json_string(piece->first_node), "last_node", nd_json_string(piece->last_node), "flops",
-                     nd_tree_known(piece->flops), "us", nd_tree_known(piece->us), "bytes_in",
-                     nd_tree_known(piece->bytes_in), "bytes_out", nd_tree_known(piece->bytes_out));
+                     nd_json_known(piece->flops), "us", nd_json_known(piece->us), "bytes_in",
+                     nd_json_known(piece->bytes_in), "bytes_out", nd_json_known(piece->bytes_out));
 }
 
 static json_t *cut_json(const struct nd_placed_cut *cut)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "from", count(cut->from), "to", count(cut->to),
                      "n_tensors", count(cut->n_tensors), "n_unsized", count(cut->n_unsized), "bytes",
-                     nd_tree_known(cut->bytes), "tensor", nd_json_string(cut->tensor));
+                     nd_json_known(cut->bytes), "tensor", nd_json_string(cut->tensor));
 }
 
 static json_t *event_json(const struct nd_provider_event *event)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "message", nd_json_string(event->message), "identifier",
                      nd_json_string(event->identifier), "unit", nd_json_string(event->unit), "n",
-                     count(event->n), "total", nd_tree_known(event->total));
+                     count(event->n), "total", nd_json_known(event->total));
 }
 
 static json_t *device_json(const struct nd_placed_device *device)

@@ -5,20 +5,23 @@
 #include "report/explain.h"
 #include "report/tree.h"
 
-static json_t *remedy_json(const struct nd_remedy *remedy)
+static json_t *remedy_json(const struct nd_explanation *e, const struct nd_remedy *remedy)
 {
-    return json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o}", "kind", nd_remedy_kind_name(remedy->kind), "method",
-                     remedy->method, "text", nd_json_string(remedy->text), "range",
-                     isnan(remedy->low)
-                         ? json_null()
-                         : json_pack("[o, o]", nd_tree_real(remedy->low), nd_tree_real(remedy->high)),
-                     "own_gain_db", nd_tree_real(remedy->own_gain_db), "output_gain_db",
-                     nd_tree_known(remedy->output_gain_db));
+    json_t *partners = json_array();
+    for (size_t i = 0; i < remedy->n_partners; i++)
+        json_array_append_new(partners, nd_json_string(e->steps[remedy->partners[i]].name));
+    return json_pack(
+        "{s:s, s:s?, s:o, s:o, s:o, s:o, s:o}", "kind", nd_remedy_kind_name(remedy->kind), "method",
+        remedy->method, "partners", partners, "text", nd_json_string(remedy->text), "range",
+        isnan(remedy->low) ? json_null()
+                           : json_pack("[o, o]", nd_json_number(remedy->low), nd_json_number(remedy->high)),
+        "own_gain_db", nd_json_number(remedy->own_gain_db), "output_gain_db",
+        nd_json_known(remedy->output_gain_db));
 }
 
 static json_t *pair(double low, double high)
 {
-    return isnan(low) ? json_null() : json_pack("[o, o]", nd_tree_real(low), nd_tree_real(high));
+    return isnan(low) ? json_null() : json_pack("[o, o]", nd_json_number(low), nd_json_number(high));
 }
 
 static json_t *evidence_json(const struct nd_quantised_layer *layer)
@@ -27,11 +30,11 @@ static json_t *evidence_json(const struct nd_quantised_layer *layer)
                      pair(layer->range_low, layer->range_high), "values",
                      pair(layer->value_low, layer->value_high), "central_values",
                      pair(layer->central_low, layer->central_high), "used_share",
-                     nd_tree_known(layer->used_share), "clipped_share", nd_tree_known(layer->clipped_share),
-                     "mask", nd_tree_known(layer->mask), "mask_share",
-                     isnan(layer->mask) ? json_null() : nd_tree_known(layer->mask_share), "weight_ratio",
-                     nd_tree_known(layer->weight_ratio), "weight_sqnr_db", nd_tree_known(layer->weight_sqnr_db),
-                     "bias_error", nd_tree_known(layer->bias_error));
+                     nd_json_known(layer->used_share), "clipped_share", nd_json_known(layer->clipped_share),
+                     "mask", nd_json_known(layer->mask), "mask_share",
+                     isnan(layer->mask) ? json_null() : nd_json_known(layer->mask_share), "weight_ratio",
+                     nd_json_known(layer->weight_ratio), "weight_sqnr_db", nd_json_known(layer->weight_sqnr_db),
+                     "bias_error", nd_json_known(layer->bias_error));
 }
 
 static json_t *layer_json(const struct nd_explanation *e, size_t s)
@@ -39,7 +42,7 @@ static json_t *layer_json(const struct nd_explanation *e, size_t s)
     const struct nd_quantised_layer *layer = &e->quantisation->layers[s];
     json_t *remedies = json_array();
     for (size_t i = 0; i < layer->n_remedies; i++)
-        json_array_append_new(remedies, remedy_json(&layer->remedies[i]));
+        json_array_append_new(remedies, remedy_json(e, &layer->remedies[i]));
     json_t *row = json_pack("{s:o, s:o, s:b, s:s, s:o, s:b, s:o, s:o}", "name",
                             nd_json_string(e->steps[s].name), "op_type", nd_json_string(e->steps[s].op_types),
                             "known", layer->is_known, "cause", nd_loss_cause_name(layer->cause), "text",
@@ -62,7 +65,7 @@ static json_t *layer_json(const struct nd_explanation *e, size_t s)
                    {"effect_share", layer->effect_share}};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && row != NULL; i++)
         json_object_set_new(row, numbers[i].name,
-                            layer->is_known ? nd_tree_known(numbers[i].value) : json_null());
+                            layer->is_known ? nd_json_known(numbers[i].value) : json_null());
     return row;
 }
 
@@ -73,7 +76,7 @@ static json_t *whole_json(const struct nd_quantisation *q)
         json_array_append_new(list,
                               json_pack("{s:s, s:s, s:I, s:o}", "kind", nd_remedy_kind_name(q->whole[i].kind),
                                         "text", q->whole[i].text, "layers", (json_int_t)q->whole[i].n_layers,
-                                        "output_gain_db", nd_tree_real(q->whole[i].output_gain_db)));
+                                        "output_gain_db", nd_json_number(q->whole[i].output_gain_db)));
     return list;
 }
 
@@ -89,6 +92,6 @@ json_t *nd_explain_quantisation_json(const struct nd_explanation *e)
         json_array_append_new(ranked, nd_json_string(e->steps[q->ranked[i]].name));
     return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "samples", (json_int_t)q->n_samples,
                      "effect_samples", (json_int_t)q->n_effect_samples, "output_sqnr_db",
-                     nd_tree_known(q->output_sqnr_db), "mended_sqnr_db", nd_tree_known(q->mended_sqnr_db),
+                     nd_json_known(q->output_sqnr_db), "mended_sqnr_db", nd_json_known(q->mended_sqnr_db),
                      "model_remedies", whole_json(q), "ranked", ranked, "layers", layers);
 }

@@ -15,7 +15,7 @@ struct shown {
 static json_t *difference_json(const struct nd_reduction_difference *difference)
 {
     return json_pack("{s:o, s:o, s:f}", "tensor", nd_json_string(difference->edge), "max_lsb",
-                     nd_tree_real(difference->max_lsb), "fraction", difference->fraction);
+                     nd_json_number(difference->max_lsb), "fraction", difference->fraction);
 }
 
 static const char *end_word(enum nd_reduction_end end)

@@ -160,8 +160,8 @@ static json_t *difference_row(const struct nd_encoding_difference *item)
                   "test_type", item->test != NULL ? type_of(item->test) : json_null(), "ref",
                   item->ref != NULL ? quantisation_text(item->ref) : json_null(), "test",
                   item->test != NULL ? quantisation_text(item->test) : json_null(), "ratio", ratio_text(item));
-    json_object_set_new(row, "scale_ratio_least", nd_tree_real(item->least_ratio));
-    json_object_set_new(row, "scale_ratio_largest", nd_tree_real(item->largest_ratio));
+    json_object_set_new(row, "scale_ratio_least", nd_json_number(item->least_ratio));
+    json_object_set_new(row, "scale_ratio_largest", nd_json_number(item->largest_ratio));
     json_object_set_new(row, "zero_point_difference",
                         item->is_comparable ? json_integer(item->zero_point_difference) : json_null());
     return row;
@@ -258,11 +258,11 @@ static json_t *use_row(const struct nd_encoding_use *use, const struct nd_captur
     json_t *row = json_pack("{s:o, s:s, s:o, s:I, s:I}", "tensor", nd_json_string(use->encoding->name),
                             "verdict", use_verdict(use, capture), "encoding", quantisation_text(use->encoding),
                             "elements", (json_int_t)use->n_elements, "nan", (json_int_t)use->n_nan);
-    json_object_set_new(row, "lowest", has ? nd_tree_real(use->lowest) : json_null());
-    json_object_set_new(row, "highest", has ? nd_tree_real(use->highest) : json_null());
-    json_object_set_new(row, "low_share", has ? nd_tree_real(use->low_share) : json_null());
-    json_object_set_new(row, "high_share", has ? nd_tree_real(use->high_share) : json_null());
-    json_object_set_new(row, "used_range", has ? nd_tree_real(use->used_range) : json_null());
+    json_object_set_new(row, "lowest", has ? nd_json_number(use->lowest) : json_null());
+    json_object_set_new(row, "highest", has ? nd_json_number(use->highest) : json_null());
+    json_object_set_new(row, "low_share", has ? nd_json_number(use->low_share) : json_null());
+    json_object_set_new(row, "high_share", has ? nd_json_number(use->high_share) : json_null());
+    json_object_set_new(row, "used_range", has ? nd_json_number(use->used_range) : json_null());
     json_object_set_new(row, "low", has ? percent(use->low_share) : json_null());
     json_object_set_new(row, "high", has ? percent(use->high_share) : json_null());
     json_object_set_new(row, "used", has ? percent(use->used_range) : json_null());

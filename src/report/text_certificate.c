@@ -23,7 +23,7 @@ enum nd_status nd_report_certificate_json(const struct nd_certificate_check *che
                                "proven", count(check->n_proven), "proven_again", count(check->n_proven_again),
                                "tested", count(check->n_tested), "tested_again", count(check->n_tested_again),
                                "unknown", count(check->n_unknown), "differ", count(check->n_differ), "sums",
-                               nd_tree_real(check->n_sums));
+                               nd_json_number(check->n_sums));
     return nd_tree_end(ND_DOCUMENT_CERTIFICATE_CHECK,
                        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o}", "verdict",
                                  nd_certificate_end_name(check->end), "certificate",

@@ -119,10 +119,11 @@ static void put_arithmetic(struct nd_strbuf *out, const struct nd_explanation *e
                            const struct nd_explained_device *device, size_t width)
 {
     size_t n_known = 0, n_units = 0;
-    for (size_t s = 0; s < e->n_steps; s++)
-        n_units += e->steps[s].is_unit && device->units[s].is_examined;
-    for (size_t s = 0; s < e->n_steps; s++)
-        n_known += device->units[s].program != NULL && !device->units[s].is_faulty;
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_unit *unit = &device->units[s];
+        n_units += unit->is_examined;
+        n_known += unit->is_examined && unit->program != NULL && !unit->is_faulty;
+    }
     if (device->n_programs > 0)
         nd_explain_put_program(out, e, device, width);
     else if (device->program == NULL && n_known == 0)

@@ -110,7 +110,7 @@ static void put_headline(const struct brief *b)
         [ND_HEALTH_HEALTHY] = "no device has a fault",
         [ND_HEALTH_INCONCLUSIVE] =
             "not every layer could be examined, and no layer that was examined is faulty",
-        [ND_HEALTH_UNEXPLAINED] = "some layers follow no known arithmetic, and nothing shows a fault",
+        [ND_HEALTH_UNEXPLAINED] = NULL, /* nd_explain_say_unexplained */
         [ND_HEALTH_FAULTY] = "a layer has a fault",
         [ND_HEALTH_FAILED] = "no values, since the device did not finish",
     };
@@ -120,8 +120,9 @@ static void put_headline(const struct brief *b)
     if (e->n_devices > 1 && e->health != ND_HEALTH_HEALTHY)
         snprintf(count, sizeof count, "%zu of %zu devices: ", n, e->n_devices);
     nd_summary_put(b->out, b->width, 0, 2, "%s: %s%s", nd_explain_health_word(e->health), count,
-                   e->health == ND_HEALTH_HEALTHY && e->n_devices == 1 ? "the device has no fault"
-                                                                       : what[e->health]);
+                   e->health == ND_HEALTH_UNEXPLAINED                    ? nd_explain_say_unexplained(e)
+                   : e->health == ND_HEALTH_HEALTHY && e->n_devices == 1 ? "the device has no fault"
+                                                                         : what[e->health]);
     nd_summary_put(b->out, b->width, 0, 2, "%s: %zu layers, %zu sample%s of '%s', %zu capture%s%s%s",
                    nd_path_base(e->model), e->n_steps, e->n_samples, e->n_samples == 1 ? "" : "s",
                    e->probe != NULL ? e->probe : "", e->n_devices, e->n_devices == 1 ? "" : "s",

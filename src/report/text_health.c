@@ -11,6 +11,7 @@
 struct layers {
     size_t n, n_follow, n_unexplained,
         n_not_examined;       /* operators with their quantisers, and inputs' quantisers */
+    size_t n_defects;         /* of those that are unexplained: with a known defect of the SDK */
     uint64_t n_values, n_off; /* of those that are unexplained */
     bool has_tie_rule;        /* a layer rounds ties by a rule of its own */
 };
@@ -26,6 +27,7 @@ static struct layers count(const struct nd_explanation *e, const struct nd_expla
         if (unit->state != ND_LAYER_UNEXPLAINED)
             continue;
         x.n_unexplained++;
+        x.n_defects += unit->known_defect != NULL;
         x.n_values += unit->n_codes;
         x.n_off += unit->n_unexplained;
     }
@@ -76,10 +78,13 @@ static void say_inconclusive(const struct nd_explained_device *device, const str
 
 static void say_unexplained(const struct layers *layers, const char *arithmetic, char *out, size_t size)
 {
-    char share[32];
-    snprintf(
-        out, size, "%zu of %zu layers do not follow %s arithmetic in %s of their values; nothing shows a fault",
-        layers->n_unexplained, layers->n, arithmetic, nd_explain_share(layers->n_off, layers->n_values, share));
+    char share[32], defects[64] = "nothing shows a fault";
+    if (layers->n_defects > 0)
+        snprintf(defects, sizeof defects, "%zu of them ha%s a known defect of the SDK", layers->n_defects,
+                 layers->n_defects > 1 ? "ve" : "s");
+    snprintf(out, size, "%zu of %zu layers do not follow %s arithmetic in %s of their values; %s",
+             layers->n_unexplained, layers->n, arithmetic,
+             nd_explain_share(layers->n_off, layers->n_values, share), defects);
 }
 
 static void say_faulty(const struct nd_explanation *e, const struct nd_explained_device *device, char *out,
@@ -92,6 +97,22 @@ static void say_faulty(const struct nd_explanation *e, const struct nd_explained
     if (device->n_faulty > 1 && n >= 0 && (size_t)n < size)
         snprintf(out + n, size - (size_t)n, "; %zu more layer%s faulty", device->n_faulty - 1,
                  device->n_faulty > 2 ? "s are" : " is");
+}
+
+/* Parts of an error that cancel out add up to less than either. From this on it is said: half of the
+ * quantisation's error is gone. In dB; chosen. */
+static const double cancels_db = -3;
+
+static void say_parts(const struct nd_explained_device *device, const char *common, double own, char *out,
+                      size_t size)
+{
+    char together[80] = "";
+    if (device->output.noise_figure_db < cancels_db) /* not NaN */
+        snprintf(together, sizeof together,
+                 ", which cancel out: together they are %.3g dB below the quantisation alone",
+                 -device->output.noise_figure_db);
+    snprintf(out, size, ". The output's error against the float model is %.3g%% %s, %.3g%% the chip's%s",
+             100 - own, common, own, together);
 }
 
 /* Which part of the error at the outputs is whose. */
@@ -112,14 +133,13 @@ static void say_shares(const struct nd_explanation *e, const struct nd_explained
         snprintf(out, size, ". The output's error against the float model is %s; under 0.1%% is the chip's",
                  common);
     else
-        snprintf(out, size, ". The output's error against the float model is %.3g%% %s, %.3g%% the chip's",
-                 100 - own, common, own);
+        say_parts(device, common, own, out, size);
 }
 
 void nd_explain_say_health(const struct nd_explanation *e, const struct nd_explained_device *device,
                            char out[static EXPLAIN_SENTENCE_BYTES])
 {
-    char what[800] = "", shares[160] = "", arithmetic[64];
+    char what[800] = "", shares[256] = "", arithmetic[64];
     const struct layers layers = device->failure == NULL ? count(e, device) : (struct layers){.n = 0};
     name_arithmetic(e, device, arithmetic, sizeof arithmetic);
     switch (device->health) {
@@ -142,6 +162,21 @@ void nd_explain_say_health(const struct nd_explanation *e, const struct nd_expla
     if (device->failure == NULL)
         say_shares(e, device, shares, sizeof shares);
     snprintf(out, EXPLAIN_SENTENCE_BYTES, "%s%s", what, shares);
+}
+
+static bool has_known_defect(const struct nd_explanation *e)
+{
+    for (size_t d = 0; d < e->n_devices; d++)
+        for (size_t i = 0; i < e->devices[d].n_unexplained; i++)
+            if (e->devices[d].units[e->devices[d].unexplained[i]].known_defect != NULL)
+                return true;
+    return false;
+}
+
+const char *nd_explain_say_unexplained(const struct nd_explanation *e)
+{
+    return has_known_defect(e) ? "some layers follow no known arithmetic, and the SDK has a known defect there"
+                               : "some layers follow no known arithmetic, and nothing shows a fault";
 }
 
 const char *nd_explain_health_word(enum nd_health health)

@@ -36,6 +36,17 @@ static size_t main_layer(const struct nd_quantisation *q)
     return q->ranked[0];
 }
 
+/* A layer with more than this share of all effects stands out, whatever its cause; chosen. */
+static const double stands_out = 0.5;
+
+/* An accused layer with a small part of the error is not where most of it is made. */
+static const char *place_of(const struct nd_quantisation *q, size_t s)
+{
+    if (!q->layers[s].is_accused)
+        return q->layers[s].effect_share > stands_out ? "Mostly in" : "No layer stands out; most in";
+    return s == q->ranked[0] ? "Mainly in" : "A cause to mend is in";
+}
+
 static void put_remedies(struct nd_strbuf *out, const struct nd_quantised_layer *layer, size_t most)
 {
     for (size_t i = 0; i < layer->n_remedies && i < most; i++) {
@@ -63,11 +74,11 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
     char part[64] = "";
     if (layer->cause != ND_LOSS_NOT_FINITE) /* which no number says */
         snprintf(part, sizeof part, ", %.3g%% of the effects of all layers", 100 * layer->effect_share);
-    nd_summary_put(
-        out, width, 0, 2, "Quantisation alone: %s at the outputs (SQNR). %s '%s' (%s)%s: %s.%s%s%s",
-        decibel(q->output_sqnr_db, sqnr), layer->is_accused ? "Mainly in" : "No layer stands out; most in",
-        e->steps[s].name, e->steps[s].op_types, part, layer->cause_text != NULL ? layer->cause_text : "",
-        has_remedies ? " What would help: " : "", has_remedies ? remedies.text : "", has_remedies ? "." : "");
+    nd_summary_put(out, width, 0, 2, "Quantisation alone: %s at the outputs (SQNR). %s '%s' (%s)%s: %s.%s%s%s",
+                   decibel(q->output_sqnr_db, sqnr), place_of(q, s), e->steps[s].name, e->steps[s].op_types,
+                   part, layer->cause_text != NULL ? layer->cause_text : "",
+                   has_remedies ? " What would help: " : "", has_remedies ? remedies.text : "",
+                   has_remedies ? "." : "");
     out->failed = out->failed || remedies.failed;
     nd_strbuf_deinit(&remedies);
 }

@@ -1,6 +1,5 @@
 #include "report/tree.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,18 +10,6 @@
 #include "npudiff/parse.h"
 
 enum { MAX_COLUMNS = 12 };
-
-json_t *nd_tree_real(double value)
-{
-    if (isfinite(value))
-        return json_real(value);
-    return json_string(isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
-}
-
-json_t *nd_tree_known(double value)
-{
-    return isnan(value) ? json_null() : nd_tree_real(value);
-}
 
 enum nd_status nd_tree_end(enum nd_document kind, json_t *members, char **out, struct nd_error *err)
 {

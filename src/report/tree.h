@@ -8,12 +8,6 @@
 #include "base/strbuf.h"
 #include "npudiff/report.h"
 
-/* A number; what JSON has no number for is "NaN", "Infinity" or "-Infinity". */
-json_t *nd_tree_real(double value);
-
-/* The same where NaN stands for what is not known: null. */
-json_t *nd_tree_known(double value);
-
 /* Appends rows (an array of objects with texts, numbers, booleans or null) as a table with these columns. */
 void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_report_column *columns);
 

@@ -82,7 +82,7 @@ static enum nd_status read_capture(const char *path, struct nd_runtime_trial_res
     if (edge == SIZE_MAX || nd_capture_edge(capture, edge)->dtype != ND_DTYPE_U8)
         nd_fail(&out->failure, ND_E_DEVICE_OUTPUT, "c", "it did not give the sum of two tensors");
     else
-        status = nd_capture_read_outputs(&(struct nd_capture_tensor){capture, 0, edge}, 0, 1, codes, err);
+        status = nd_capture_read_verified(&(struct nd_capture_tensor){capture, 0, edge}, 0, 1, codes, err);
     for (size_t i = 0; status == ND_OK && out->failure.id == 0 && i < N_ELEMENTS; i++)
         if (codes[i] != CODE_OF_SUM)
             nd_fail(&out->failure, ND_E_DEVICE_OUTPUT, "c", "the sum of ones is code %d, not %d", codes[i],

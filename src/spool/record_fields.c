@@ -31,7 +31,9 @@ enum nd_status nd_fields_append(struct nd_spool_writer *writer, enum nd_record_k
     struct nd_record record = {.kind = kind, .payload = payload->text, .payload_bytes = payload->len};
     for (size_t i = 0; i < n_index; i++)
         record.index[i] = index[i];
-    enum nd_status status = payload->failed ? nd_fail_memory(err) : nd_spool_append(writer, &record, err);
+    if (payload->failed)
+        nd_spool_lose(writer, ND_ERR_MEMORY);
+    enum nd_status status = nd_spool_append(writer, &record, err);
     nd_strbuf_deinit(payload);
     return status;
 }

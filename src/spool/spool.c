@@ -80,7 +80,7 @@ enum nd_status nd_spool_writer_cut(struct nd_spool_writer *writer, uint64_t size
     return ND_OK;
 }
 
-/* A reader stops at the first record that is not whole, so half a record must not stay in front of others. */
+/* A reader stops at the first record that is not whole, so half a record does not stay. */
 static enum nd_status append_locked(struct nd_spool_writer *writer, const struct header *header,
                                     const void *payload, struct nd_error *err)
 {
@@ -89,9 +89,24 @@ static enum nd_status append_locked(struct nd_spool_writer *writer, const struct
         status = nd_file_write_all(writer->fd, payload, (size_t)header->payload_bytes, writer->path, err);
     if (status == ND_OK)
         writer->size_bytes += sizeof *header + header->payload_bytes;
-    else
-        writer->is_broken = ftruncate(writer->fd, (off_t)writer->size_bytes) != 0;
+    else if (ftruncate(writer->fd, (off_t)writer->size_bytes) != 0)
+        nd_error_context(err, "half a record stays");
     return status;
+}
+
+static enum nd_status fail_lost(const struct nd_spool_writer *writer, struct nd_error *err)
+{
+    return writer->lost == ND_ERR_MEMORY
+               ? nd_fail_memory(err)
+               : nd_fail(err, ND_E_FILE_WRITE, writer->path, "spool '%s' lacks a record", writer->path);
+}
+
+void nd_spool_lose(struct nd_spool_writer *writer, enum nd_status why)
+{
+    pthread_mutex_lock(&writer->lock);
+    if (writer->lost == ND_OK)
+        writer->lost = why;
+    pthread_mutex_unlock(&writer->lock);
 }
 
 enum nd_status nd_spool_append(struct nd_spool_writer *writer, const struct nd_record *record,
@@ -101,11 +116,12 @@ enum nd_status nd_spool_append(struct nd_spool_writer *writer, const struct nd_r
     memcpy(header.index, record->index, sizeof header.index);
     header.checksum = checksum_of(&header, record->payload);
     pthread_mutex_lock(&writer->lock);
-    enum nd_status status = writer->is_broken ? nd_fail(err, ND_E_FILE_WRITE, writer->path,
-                                                        "spool '%s' ends in half a record", writer->path)
-                                              : ND_OK;
-    if (status == ND_OK)
-        status = append_locked(writer, &header, record->payload, err);
+    bool can_append =
+        writer->lost == ND_OK || (writer->lost == ND_ERR_MEMORY && record->kind == ND_RECORD_FAILURE);
+    enum nd_status status =
+        can_append ? append_locked(writer, &header, record->payload, err) : fail_lost(writer, err);
+    if (writer->lost == ND_OK)
+        writer->lost = status;
     pthread_mutex_unlock(&writer->lock);
     return status;
 }

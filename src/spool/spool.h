@@ -65,7 +65,7 @@ struct nd_spool_writer {
     int fd; /* -1 when closed */
     char *path;
     uint64_t size_bytes;  /* of all whole records */
-    bool is_broken;       /* a half-written record could not be taken back: nothing behind it would be found */
+    enum nd_status lost;  /* why a record is missing; nothing is appended behind it, least of all an end */
     pthread_mutex_t lock; /* keeps a record in one piece */
 };
 
@@ -77,10 +77,13 @@ enum nd_status nd_spool_writer_open(struct nd_spool_writer *writer, const char *
 enum nd_status nd_spool_writer_reopen(struct nd_spool_writer *writer, const char *path, struct nd_error *err);
 /* Takes away everything behind the first size_bytes, for good (synced). */
 enum nd_status nd_spool_writer_cut(struct nd_spool_writer *writer, uint64_t size_bytes, struct nd_error *err);
-/* Appends one record; any thread may. ND_E_FILE_WRITE (a full disk) leaves no part of it, so that later records
- * still count. */
+/* Appends one record; any thread may. ND_E_FILE_WRITE (a full disk) leaves no part of it. After a record that
+ * could not be appended every later one fails, so that a spool with an end lacks nothing. */
 enum nd_status nd_spool_append(struct nd_spool_writer *writer, const struct nd_record *record,
                                struct nd_error *err);
+/* A record could not even be made: as if appending it had failed with `why`. A failure for lack of memory can
+ * still be appended. */
+void nd_spool_lose(struct nd_spool_writer *writer, enum nd_status why);
 /* Waits until everything appended survives a crash of the machine (fdatasync). */
 enum nd_status nd_spool_sync(struct nd_spool_writer *writer, struct nd_error *err);
 /* Closes, and reports what close reports. Accepts the closed. */

@@ -58,6 +58,11 @@ double nd_watch_elapsed_s(const struct nd_watch *watch)
     return seconds_since(watch->started_ns);
 }
 
+bool nd_watch_has_samples(const struct nd_watch *watch)
+{
+    return watch->samples_before + watch->samples_probe > 0;
+}
+
 bool nd_watch_is_cancelled(const struct nd_watch *watch)
 {
     const struct nd_capture_options *options = watch->options;

@@ -45,6 +45,8 @@ void nd_watch_report(const struct nd_watch *watch);
  * ND_E_CANCELLED. resident_bytes: 0 when not known. */
 enum nd_status nd_watch_check(const struct nd_watch *watch, size_t resident_bytes, struct nd_error *err);
 
+/* Whether any sample was acknowledged. */
+bool nd_watch_has_samples(const struct nd_watch *watch);
 bool nd_watch_is_cancelled(const struct nd_watch *watch);
 double nd_watch_elapsed_s(const struct nd_watch *watch);
 

@@ -57,7 +57,7 @@ enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_
     if (range->repeat == 0)
         status = nd_capture_read_verified(&tensor, range->first, range->n, bytes, err);
     else
-        status = nd_capture_read_repeat(&tensor, range->first, range->repeat, bytes, err);
+        status = nd_capture_read_repeat_verified(&tensor, range->first, range->repeat, bytes, err);
     if (status == ND_OK)
         load(e, dtype, n_elems * range->n, bytes, x);
     free(bytes);

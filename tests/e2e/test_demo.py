@@ -24,6 +24,11 @@ class Demo(Scratch):
         self.assertEqual(len(rows), 3, text)
         self.assertIn("(the reference)", rows[0])
         self.assertEqual([row.endswith("a fault") and not row.endswith("no fault") for row in rows].count(True), 1, text)
+        chips = [word for chip in ("htp-v69", "htp-v73") for word in ("--verify", f"emu:{chip}")]
+        (folder / "align.json").write_text(npudiff("align", MODELS / "cnn.w8a8.onnx", "-p", DIGITS, *chips, "--samples", 40, "--json"))
+        text = subprocess.run([sys.executable, TABLE, self.folder, "cnn.w8a8"], check=True, capture_output=True, text=True).stdout
+        self.assertRegex(text.splitlines()[-1], r"^cnn\.w8a8, aligned: emu:htp-v69 = emu:htp-v73, every tensor; 9 of 9 layers are proven; "
+                                                r"\d+ of 40 right, \d+ before\.$")  # fmt: skip
         self.assertRegex(sentence, r"^cnn\.w8a8: a device has a fault; at most \d+ predicted classes change; 3 different results\.$")
 
 

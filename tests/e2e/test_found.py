@@ -53,6 +53,15 @@ class Found(Scratch):
             self.assertLessEqual(np.abs(codes["htp-sim:gen3"]["y"] - own).max(), 4, model)
             self.assertGreater(np.abs(codes["htp-sim:gen3"]["y"] - codes["cpu"]["y"]).max(), 5000, model)
 
+    def test_a_reciprocal_takes_a_small_step_for_a_larger_one(self):
+        npu = ["htp-sim:gen1", "htp-sim:gen3", "htp-sim:gen5"]
+        codes = self.codes("reciprocal.u16.onnx", ["cpu", *npu], "ramp")
+        x = codes["cpu"]["x"]
+        rest = x >= 2048  # below, the model's output is clipped
+        self.assertLessEqual(np.abs(codes["cpu"]["y"] - 2**27 / np.maximum(x, 1))[rest].max(), 1)
+        for device in npu:  # as if the input's step were 2^-16, where the model says 2^-20
+            self.assertLessEqual(np.abs(codes[device]["y"] - 2**23 / np.maximum(x, 1))[rest].max(), 24, device)
+
     def test_cast_of_bytes_gives_ones(self):
         codes = self.codes("cast.u8.onnx", ["cpu", "htp-sim:gen1", "htp-sim:gen3"], "ramp")
         self.assertEqual(codes["cpu"]["y"].ravel().tolist(), list(range(256)))
@@ -61,6 +70,30 @@ class Found(Scratch):
             done = npudiff("explain", "--float", FOUND / "cast.u8.onnx", self.folder / "cast.u8.onnx" / f"{device[8:]}.h5", "--json", expect=1)
             (fault,) = json.loads(done)["devices"][0]["faulty"]
             self.assertEqual((fault["layer"], fault["kind"]), ("y", "saturation"))
+
+    def test_an_input_reaches_a_concat_with_its_own_codes(self):
+        devices = ["htp-sim:gen1", f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}", "htp-sim:gen5"]
+        codes = self.codes("concat.u8.onnx", ["cpu", *devices], "uniform:2")
+        x = codes["cpu"]["x"]
+        rescaled = np.clip(np.rint((x - 100) / 2) + 50, 0, 255)
+        self.assertLessEqual(np.abs(codes["cpu"]["joined"][..., 8:, :, :] - rescaled).max(), 1)
+        for device in devices:
+            self.assertEqual(codes[device]["joined"][..., 8:, :, :].tolist(), x.tolist(), device)
+            self.assertLessEqual(np.abs(codes[device]["joined"][..., :8, :, :] - codes["cpu"]["joined"][..., :8, :, :]).max(), 1, device)
+            done = npudiff("explain", "--quantised", FOUND / "concat.u8.onnx", self.folder / "concat.u8.onnx" / f"{device[8:]}.h5", "--json", expect=1)
+            (layer,) = [row for row in json.loads(done)["devices"][0]["layers"] if row["name"] == "joined"]
+            self.assertIn("without rescaling them", layer["known_defect"])
+            self.assertNotIn("not measured", layer["known_defect"])
+
+    def test_hard_swish_behind_a_matmul_adds_3_in_one_column(self):
+        devices = ["htp-sim:gen1", f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}"]
+        codes = self.codes("hard-swish.u8.onnx", ["cpu", *devices], "uniform:2")
+        for device in devices:
+            x = (codes[device]["made"] - 108) * 3 / 32
+            right, without = (np.clip(np.rint(x * np.clip(x + c, 0, 6) / 6 * 18) + 7, 0, 255) for c in (3, 0))
+            self.assertGreater(np.abs(right - without)[..., 1:].max(), 20)
+            self.assertLessEqual(np.abs(codes[device]["y"] - right)[..., 0].max(), 1, device)
+            self.assertLessEqual(np.abs(codes[device]["y"] - without)[..., 1:].max(), 1, device)
 
     def test_a_zero_point_of_blocks_is_added(self):
         """Weights of uint4 in blocks: scale times (code + zero point). With int4 around 0 nothing is wrong."""

@@ -6,6 +6,7 @@ import shutil
 import h5py
 import numpy as np
 from support import CASES, GOLDEN, MODELS, Scratch, capture, compare, main, npudiff
+from write_capture import seal
 
 NPU, CPU = "QNNExecutionProvider", "CPUExecutionProvider"
 
@@ -18,6 +19,7 @@ def replace_log(path, name, text):
     with h5py.File(path, "r+") as file:
         del file[f"logs/{name}"]
         file[f"logs/{name}"] = np.frombuffer(text, np.uint8)
+        seal(file, changed=())
 
 
 class Placement(Scratch):

@@ -52,6 +52,16 @@ def tensor(name, array):
             piece(9, np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()))
 
 
+def external_tensor(name, array, path):
+    """The same with its values at the end of the file `path`, beside the model."""
+    array = np.asarray(array)
+    with open(path, "ab") as data:
+        place = {"location": path.name, "offset": data.tell(), "length": array.nbytes}
+        data.write(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes())
+    return (b"".join(number(1, d) for d in array.shape) + number(2, onnx_type(array.dtype)) + piece(8, name) +
+            b"".join(piece(13, piece(1, k) + piece(2, str(v))) for k, v in place.items()) + number(14, 1))
+
+
 def value_info(name, kind, shape):
     """shape: None where the output's shape is left open; a text among the dimensions is a name."""
     dims = b"".join(piece(1, piece(2, d) if isinstance(d, str) else number(1, d) if d is not None else b"") for d in shape or ())
@@ -60,8 +70,9 @@ def value_info(name, kind, shape):
 
 def model(nodes, inputs, outputs, constants, opset=21):
     """nodes: of node(); inputs and outputs: of value_info(); constants: {name: array}."""
+    """constants: arrays, or what tensor() and external_tensor() made."""
     graph = (b"".join(piece(1, n) for n in nodes) + piece(2, "graph") +
-             b"".join(piece(5, tensor(k, v)) for k, v in constants.items()) +
+             b"".join(piece(5, v if isinstance(v, bytes) else tensor(k, v)) for k, v in constants.items()) +
              b"".join(piece(11, i) for i in inputs) + b"".join(piece(12, o) for o in outputs))
     return (number(1, 10) + piece(2, "npudiff-test") + piece(7, graph) + piece(8, number(2, opset)) +
             piece(8, piece(1, "com.microsoft") + number(2, 1)))

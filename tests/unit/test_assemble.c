@@ -513,6 +513,7 @@ static void acknowledged_sample_without_its_data_is_refused(void **state)
         struct nd_record record;
         unsigned char *data = nd_tensor_alloc(fake_bytes(edge));
         assert_non_null(data);
+        fake_output(0, edge, 0, 0, data);
         unlink(cut_path);
         assert_int_equal(nd_spool_reader_open(&reader, spools[0], NULL), ND_OK);
         assert_int_equal(nd_spool_writer_open(&writer, cut_path, NULL), ND_OK);
@@ -543,6 +544,56 @@ static void acknowledged_sample_without_its_data_is_refused(void **state)
         free(request);
         free(data);
     }
+}
+
+/* The spool of `config` with one byte changed in the n-th record of this kind, whose checksum is right; false
+ * when there are not so many. */
+static bool put_changed(size_t config, enum nd_record_kind kind, size_t n)
+{
+    struct nd_spool_reader reader;
+    struct nd_spool_writer writer;
+    struct nd_record record;
+    bool is_changed = false;
+    unlink(cut_path);
+    assert_int_equal(nd_spool_reader_open(&reader, spools[config], NULL), ND_OK);
+    assert_int_equal(nd_spool_writer_open(&writer, cut_path, NULL), ND_OK);
+    while (nd_spool_next(&reader, &record)) {
+        unsigned char *payload = malloc(record.payload_bytes + 1);
+        assert_non_null(payload);
+        memcpy(payload, record.payload, record.payload_bytes);
+        if (record.kind == kind && record.payload_bytes > 0 && n-- == 0) {
+            payload[record.payload_bytes / 2] ^= 1;
+            is_changed = true;
+        }
+        record.payload = (const char *)payload;
+        assert_int_equal(nd_spool_append(&writer, &record, NULL), ND_OK);
+        free(payload);
+    }
+    nd_spool_reader_close(&reader);
+    assert_int_equal(nd_spool_writer_close(&writer, NULL), ND_OK);
+    return is_changed;
+}
+
+/* A capture of it would be one that verify calls damaged. */
+static void data_that_is_not_its_digest_is_refused(void **state)
+{
+    (void)state;
+    static const enum nd_record_kind kinds[] = {ND_RECORD_CHUNK, ND_RECORD_REPEAT, ND_RECORD_SAMPLE};
+    size_t n_of[3] = {0};
+    for (size_t config = 0; config < 2; config++)
+        for (size_t k = 0; k < 3; k++)
+            for (size_t n = 0; put_changed(config, kinds[k], n); n++) {
+                struct nd_error err = {0};
+                struct nd_assembled assembled;
+                struct request *request = make_request(config, cut_path);
+                unlink(capture_path);
+                if (nd_capture_assemble(&request->assembly, &assembled, &err) != ND_ERR_FORMAT)
+                    fail_msg("config %zu, kind %d, record %zu: '%s'", config, (int)kinds[k], n, err.message);
+                assert_false(nd_path_exists(capture_path));
+                n_of[k]++;
+                free(request);
+            }
+    assert_true(n_of[0] > 10 && n_of[1] > 0 && n_of[2] > 5);
 }
 
 /* Going on with a capture that a later run does not even reach. */
@@ -722,6 +773,7 @@ int main(void)
         cmocka_unit_test(end_without_all_samples_is_a_failure),
         cmocka_unit_test(record_out_of_range_ends_the_spool),
         cmocka_unit_test(acknowledged_sample_without_its_data_is_refused),
+        cmocka_unit_test(data_that_is_not_its_digest_is_refused),
         cmocka_unit_test(a_capture_with_more_samples_is_not_replaced),
         cmocka_unit_test(existing_capture_is_kept_unless_replaced),
         cmocka_unit_test(spool_cut_behind_any_record_keeps_complete_samples),

@@ -116,6 +116,24 @@ static void resize_to_floor_is_known(void **state)
     }
 }
 
+static void reciprocals_of_fine_steps_are_known(void **state)
+{
+    (void)state;
+    static const struct {
+        enum nd_dtype dtype;
+        float scale;
+        bool is_known;
+    } rows[] = {{ND_DTYPE_U8, 0x1p-8f, false},    {ND_DTYPE_U8, 0x1.fp-9f, true},
+                {ND_DTYPE_U8, 0x1p-20f, true},    {ND_DTYPE_U16, 0x1p-16f, false},
+                {ND_DTYPE_U16, 0x1.fp-17f, true}, {ND_DTYPE_U16, 0x1p-8f, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct layer l;
+        begin(&l, "Reciprocal", rows[i].dtype, &image, &none);
+        l.scale = rows[i].scale;
+        assert_int_equal(is(&l, ND_UNIT_RECIPROCAL_OF_FINE), rows[i].is_known);
+    }
+}
+
 /* Codes from 1000 to 1063 of 0.001 each, in rows of 4. */
 static void softmax_of_nearly_equal_values_is_known(void **state)
 {
@@ -142,6 +160,36 @@ static void concat_of_clipped_values_is_known(void **state)
     begin(&l, "Concat", ND_DTYPE_U8, &image, &none);
     l.x[63] = 255;
     assert_false(is(&l, ND_UNIT_CONCAT_OF_CLIPPED));
+}
+
+/* Two pools of the model's input, and the input itself. */
+static void concat_with_an_input_of_another_encoding_is_known(void **state)
+{
+    (void)state;
+    struct nd_model *model = load("../found/concat.u8");
+    struct layer l;
+    float to_scale = 0.002f;
+    struct nd_quant to = {.n = 1, .axis = -1, .scale = &to_scale, .zero_point = &l.zero};
+    for (size_t n = 2; n <= 3; n++)
+        for (size_t input = 0; input < n; input++) { /* edge 0 is the input, the next two are the pools */
+            begin(&l, "Concat", ND_DTYPE_U8, &image, &none);
+            struct nd_linear_input parts[3] = {l.inputs[0], l.inputs[0], l.inputs[0]};
+            size_t edges[3] = {1, 2, 1};
+            edges[input] = 0;
+            l.call.inputs = parts;
+            l.call.n_inputs = n;
+            l.call.out_quant = &to;
+            l.unit.input_edges = edges;
+            bool is_known = n > 2;
+            assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_CONCAT_WITH_INPUT), is_known);
+            assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_CONCAT_WITH_INPUT));
+            l.call.out_quant = &l.quant; /* nothing to rescale */
+            assert_false(nd_unit_is(model, &l.unit, ND_UNIT_CONCAT_WITH_INPUT));
+            l.call.out_quant = &to;
+            l.unit.dtype = ND_DTYPE_U16;
+            assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_CONCAT_WITH_INPUT), is_known);
+        }
+    nd_model_destroy(&model);
 }
 
 /* ---- captures ---- */
@@ -300,8 +348,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(depthwise_convolutions_of_1x1_are_known),
         cmocka_unit_test(resize_to_floor_is_known),
+        cmocka_unit_test(reciprocals_of_fine_steps_are_known),
         cmocka_unit_test(softmax_of_nearly_equal_values_is_known),
         cmocka_unit_test(concat_of_clipped_values_is_known),
+        cmocka_unit_test(concat_with_an_input_of_another_encoding_is_known),
         cmocka_unit_test_setup_teardown(layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so,
                                         make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(what_the_defect_does_not_look_like_is_not_put_down_to_it, make_folder,

@@ -147,6 +147,33 @@ static void run_on_its_own_codes_has_no_local_error(void **state)
     close_model(&m);
 }
 
+/* Constants that are let go and read again are the same: nothing is kept, or little. */
+static void constants_within_a_limit_change_no_value(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"vit.w8a8", "vit.w8a16", "vit.float"};
+    static const size_t limits[] = {0, (size_t)256 << 10};
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        struct model all;
+        open_model(&all, names[k], 5);
+        run(&all, NULL);
+        for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+            struct model m;
+            struct nd_error err = {0};
+            open_model(&m, names[k], 5);
+            nd_exact_graph_destroy(&m.graph);
+            if (nd_exact_graph_create_within(m.model, limits[i], &m.graph, &err) != ND_OK)
+                fail_msg("%s", err.message);
+            run(&m, NULL);
+            assert_true(nd_exact_graph_kept_bytes(m.graph) < nd_exact_graph_kept_bytes(all.graph));
+            for (size_t e = 0; e < nd_model_n_edges(m.model); e++)
+                assert_true(is_same(&all.edges[e], &m.edges[e]) && all.ways[e] == m.ways[e]);
+            close_model(&m);
+        }
+        close_model(&all);
+    }
+}
+
 /* A code that a device got wrong is wrong there only: the unit's inputs are right, and the units behind it are
  * computed from the wrong code. */
 static void given_code_is_local_to_its_unit(void **state)
@@ -339,6 +366,7 @@ int main(void)
         cmocka_unit_test(model_every_edge_is_told_of_once),
         cmocka_unit_test(model_linear_units_are_quotients),
         cmocka_unit_test(run_on_its_own_codes_has_no_local_error),
+        cmocka_unit_test(constants_within_a_limit_change_no_value),
         cmocka_unit_test(given_code_is_local_to_its_unit),
         cmocka_unit_test(float_reference_is_near_the_quantised_one),
         cmocka_unit_test(uncovered_operator_ends_a_run_without_missed),

@@ -245,6 +245,20 @@ static void healthy_captures_have_no_findings(void **state)
     }
 }
 
+/* Behind a layer that is clamped three tensors are zero throughout. They are what their inputs give. */
+static void codes_that_pile_up_behind_a_fault_are_no_finding(void **state)
+{
+    (void)state;
+    struct fixture f = {.model = load("cnn.w8a8")};
+    add_device(&f, &(struct mc_device){.emulated = "round=htp-v73,clamp@residual/conv=0:10"});
+    explain_ok(&f);
+    assert_int_equal(unit_of(&f, "residual/conv")->state, ND_LAYER_FAULTY);
+    assert_int_equal(f.e->devices[0].n_faulty, 1);
+    for (size_t i = 0; i < f.e->devices[0].n_findings; i++)
+        assert_string_equal(f.e->steps[f.e->devices[0].findings[i].step].name, "residual/conv");
+    close_fixture(&f);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
@@ -258,6 +272,7 @@ int main(void)
         cmocka_unit_test(pairs_are_floats_of_the_same_codes),
         cmocka_unit_test(floats_are_kept_evenly_and_in_bounds),
         TEST(healthy_captures_have_no_findings),
+        TEST(codes_that_pile_up_behind_a_fault_are_no_finding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

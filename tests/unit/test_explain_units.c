@@ -147,6 +147,43 @@ static void rounding_once_is_no_program_of_units(void **state)
     }
 }
 
+/* Every tenth value of a Conv is off by `moved` LSB, up and down in turn, as no fault with a name makes it. */
+static double moved;
+
+static void move_some(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes)
+{
+    for (size_t i = run->sample % 10; i < codes->n && strcmp(edge->name, "residual/conv") == 0; i += 10)
+        codes->x[i] += (i / 10 % 2 == 0) == (codes->x[i] >= moved) && codes->x[i] <= 255 - moved ? moved
+                       : codes->x[i] >= moved                                                    ? -moved
+                                                                                                 : 0;
+}
+
+static void product_by_constants_that_is_far_off_is_faulty(void **state)
+{
+    (void)state;
+    static const struct {
+        double moved;
+        enum nd_layer_state state;
+    } rows[] = {{5, ND_LAYER_FAULTY}, {4, ND_LAYER_UNEXPLAINED}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct fixture f = {.model = load("cnn.w8a8")};
+        moved = rows[i].moved;
+        add_device(
+            &f,
+            &(struct mc_device){
+                .emulated = "htp-v73", .import = "npu", .arch = "v75", .sdk = "2.51.0", .change = move_some});
+        explain_ok(&f);
+        const struct nd_explained_unit *unit = unit_of(&f, "residual/conv");
+        assert_int_equal(unit->state, rows[i].state);
+        assert_null(unit->fault.kind);
+        if (unit->state == ND_LAYER_FAULTY) {
+            assert_int_equal(unit->certainty, ND_CERTAINTY_LIKELY);
+            assert_non_null(strstr(unit->evidence, "are off by more than 4 LSB"));
+        }
+        close_fixture(&f);
+    }
+}
+
 static void program_that_costs_much_is_told(void **state)
 {
     (void)state;
@@ -306,6 +343,7 @@ int main(void)
         cmocka_unit_test(fault_over_a_program_of_units_is_found),
         cmocka_unit_test(exact_values_of_a_small_layer_are_no_fallback),
         cmocka_unit_test(rounding_once_is_no_program_of_units),
+        cmocka_unit_test(product_by_constants_that_is_far_off_is_faulty),
         cmocka_unit_test(program_that_costs_much_is_told),
         cmocka_unit_test(program_says_which_unit_an_npu_computed),
         cmocka_unit_test(two_programs_say_why_devices_differ),

@@ -372,6 +372,30 @@ static void real_agent_killed_keeps_what_it_acknowledged(void **state)
     bench_close(&bench);
 }
 
+/* A disk that is full when samples have been acknowledged: they are in the capture, which is partial. */
+static void what_was_acknowledged_before_the_disk_was_full_is_kept(void **state)
+{
+    (void)state;
+    char script[1024];
+    struct bench bench;
+    struct nd_capture_outcome outcome = {0};
+    snprintf(script, sizeof script, "'%s' \"$@\"\ntruncate -s -56 spool.nds # its end\nexit 3",
+             getenv("NPUDIFF_AGENT"));
+    bench_open(&bench, script);
+    char *path = nd_path_join(bench.folder, "out.h5");
+    if (capture(&bench, "cpu", path, &outcome) != ND_OK)
+        fail_msg("%s", bench.err.message);
+    assert_true(outcome.is_partial && outcome.samples_done > 0);
+    assert_int_equal(outcome.failure.id, ND_E_FILE_WRITE);
+    assert_non_null(strstr(outcome.failure.message, "is the disk full? The samples before are kept"));
+    struct nd_capture *kept = NULL;
+    assert_int_equal(nd_capture_open(path, &kept, NULL), ND_OK);
+    assert_int_equal(nd_capture_state(kept), ND_CAPTURE_PARTIAL);
+    nd_capture_close(&kept);
+    free(path);
+    bench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -385,6 +409,7 @@ int main(void)
         cmocka_unit_test(agent_is_taken_from_the_option_then_the_environment),
         cmocka_unit_test(agent_that_dies_at_once_gives_a_failed_capture),
         cmocka_unit_test(full_disk_of_the_real_agent_is_an_error),
+        cmocka_unit_test(what_was_acknowledged_before_the_disk_was_full_is_kept),
         cmocka_unit_test(real_agent_killed_keeps_what_it_acknowledged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

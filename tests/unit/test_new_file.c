@@ -198,6 +198,66 @@ static void a_folder_without_the_right_says_so(void **state)
     free(path);
 }
 
+/* A process that makes a folder with a file in it, tells its path, and waits to be killed. */
+static pid_t start_holder(char path[static 4200])
+{
+    int pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    pid_t holder = fork();
+    if (holder == 0) {
+        char *made = NULL, *file = NULL;
+        if (nd_dir_make_temporary(&made, NULL) == ND_OK && (file = nd_path_join(made, "spool.nds")) != NULL &&
+            nd_file_put(file, "x", 1, NULL) == ND_OK && write(pipes[1], made, strlen(made) + 1) > 0)
+            for (;;)
+                pause();
+        _exit(1);
+    }
+    close(pipes[1]);
+    assert_true(holder > 0 && read(pipes[0], path, 4200) > 0);
+    close(pipes[0]);
+    return holder;
+}
+
+/* Folders of hosts that were killed go when the next run makes one; those of living hosts stay, as does what is
+ * no folder of ours. */
+static void folders_of_killed_processes_go(void **state)
+{
+    const struct bench *bench = *state;
+    char killed[4200], living[4200], *made = NULL;
+    char *plain = nd_path_join(bench->dir, "npudiff-abcdef"),
+         *other = nd_path_join(bench->dir, "npudiff-abcde");
+    const char *before = getenv("TMPDIR");
+    char *kept = before != NULL ? strdup(before) : NULL;
+    assert_int_equal(setenv("TMPDIR", bench->dir, 1), 0);
+    assert_int_equal(mkdir(plain, 0700), 0);
+    assert_int_equal(mkdir(other, 0700), 0);
+    pid_t holders[2] = {start_holder(killed), start_holder(living)};
+    assert_int_equal(kill(holders[0], SIGKILL), 0);
+    assert_int_equal(waitpid(holders[0], NULL, 0), holders[0]);
+    assert_true(nd_path_exists(killed) && nd_path_exists(living));
+    assert_int_equal(nd_dir_make_temporary(&made, NULL), ND_OK);
+    assert_false(nd_path_exists(killed));
+    assert_true(nd_path_exists(living) && nd_path_exists(plain) && nd_path_exists(other));
+    /* Our own is held as long as it is there. */
+    char *second = NULL;
+    assert_int_equal(nd_dir_make_temporary(&second, NULL), ND_OK);
+    assert_true(nd_path_exists(made));
+    nd_dir_remove(made);
+    nd_dir_remove(second);
+    assert_false(nd_path_exists(made) || nd_path_exists(second));
+    assert_int_equal(kill(holders[1], SIGKILL), 0);
+    assert_int_equal(waitpid(holders[1], NULL, 0), holders[1]);
+    if (kept != NULL)
+        setenv("TMPDIR", kept, 1);
+    else
+        unsetenv("TMPDIR");
+    free(kept);
+    free(made);
+    free(second);
+    free(plain);
+    free(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +268,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_planted_link_is_not_followed, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(leftovers_of_killed_writers_go, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(a_folder_without_the_right_says_so, make_bench, remove_bench),
+        cmocka_unit_test_setup_teardown(folders_of_killed_processes_go, make_bench, remove_bench),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

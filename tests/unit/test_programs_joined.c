@@ -26,7 +26,7 @@ struct trial {
 
 static const char *maker_of(const struct trial *t, size_t edge)
 {
-    const struct nd_model_unit *unit = edge != SIZE_MAX ? nd_unit_of_edge(t->model, edge) : NULL;
+    const struct nd_model_unit *unit = edge != SIZE_MAX ? nd_model_unit_of_edge(t->model, edge) : NULL;
     return unit != NULL ? unit->op_types : "input";
 }
 
@@ -180,6 +180,8 @@ static void words_are_made_with_the_encoding_of_the_concat(void **state)
     (void)state;
     expect_group("16", "v69", "htp-v69");
     expect_group("16", "v73", "htp-v73");
+    expect_group("16-layout", "v69", "htp-v69");
+    expect_group("16-layout", "v73", "htp-v73");
 }
 
 int main(void)

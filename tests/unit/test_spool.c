@@ -1,9 +1,11 @@
 #include "support/main.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -427,6 +429,39 @@ static void quantiser_that_was_moved_to_an_end_may_be_on_the_cpu(void **state)
         assert_int_equal(is_fallen[i], i >= 2);
 }
 
+/* A full disk at a record that nobody waits for, such as a library: no end may follow, or nobody would miss it.
+ */
+static void spool_that_lacks_a_record_gets_no_end(void **state)
+{
+    const struct place *place = *state;
+    struct nd_error err = {0};
+    struct nd_spool_writer writer;
+    struct rlimit before, limit;
+    static const unsigned char big[4096];
+    const char *path = place->path;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = (struct rlimit){1024, before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(nd_spool_writer_open(&writer, path, NULL), ND_OK);
+    const struct nd_record stage = {.kind = ND_RECORD_STAGE},
+                           library = {.kind = ND_RECORD_LIBRARY, .payload = big, .payload_bytes = sizeof big},
+                           end = {.kind = ND_RECORD_END}, failure = {.kind = ND_RECORD_FAILURE};
+    assert_int_equal(nd_spool_append(&writer, &stage, NULL), ND_OK);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(nd_spool_append(&writer, &library, NULL), ND_ERR_IO);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(nd_spool_append(&writer, &end, &err), ND_ERR_IO);
+    assert_int_equal(err.id, ND_E_FILE_WRITE);
+    assert_int_equal(writer.size_bytes, 56); /* the stage */
+    assert_int_equal(nd_spool_writer_close(&writer, NULL), ND_OK);
+    /* The same where memory was out, which the agent may say. */
+    assert_int_equal(nd_spool_writer_reopen(&writer, path, NULL), ND_OK);
+    nd_spool_lose(&writer, ND_ERR_MEMORY);
+    assert_int_equal(nd_spool_append(&writer, &end, NULL), ND_ERR_MEMORY);
+    assert_int_equal(nd_spool_append(&writer, &failure, NULL), ND_OK);
+    assert_int_equal(nd_spool_writer_close(&writer, NULL), ND_OK);
+}
+
 int main(void)
 {
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
@@ -444,6 +479,7 @@ int main(void)
         cmocka_unit_test(dims_parse_what_shapes_print),
         cmocka_unit_test(quantiser_that_took_the_place_of_one_may_be_on_the_cpu),
         cmocka_unit_test(quantiser_that_was_moved_to_an_end_may_be_on_the_cpu),
+        cmocka_unit_test_setup_teardown(spool_that_lacks_a_record_gets_no_end, make_place, remove_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,7 +136,7 @@ static struct nd_capture *open_ok(const char *path)
 {
     struct nd_error err;
     struct nd_capture *capture = NULL;
-    expect_ok(nd_capture_open(path, &capture, &err), &err);
+    expect_ok(nd_capture_open_unchecked(path, &capture, &err), &err);
     return capture;
 }
 

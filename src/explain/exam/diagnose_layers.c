@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "base/strbuf.h"
 #include "diagnosis/diagnosis.h"
 #include "explain/exam/exam.h"
@@ -30,6 +31,7 @@ static struct nd_explain_error_size measure(const struct nd_exam *exam)
         size.n++;
         size.n_wrong += off > 0;
         size.n_beyond += off > allowance;
+        size.n_far += off > ND_EXPLAIN_FAR * allowance;
         size.max = fmax(size.max, off);
         energy += off * off;
         sums[0] += expected;
@@ -308,34 +310,65 @@ static size_t next_worst(const struct nd_explain_job *job, size_t d, size_t last
     return best;
 }
 
-static enum nd_status diagnose_device(const struct nd_explain_job *job, struct nd_reader *reader, size_t d,
-                                      struct nd_error *err)
+/* ---- all of them ---- */
+
+struct task {
+    size_t device, step;
+};
+
+/* Each task writes what is said of its own layer, and reads nothing that another writes. */
+struct team {
+    const struct nd_explain_job *job;
+    struct task *tasks;
+    size_t n_tasks;
+    struct nd_reader *readers; /* [n_threads] of the plan */
+};
+
+static void list_device(struct team *team, size_t d)
 {
-    enum nd_status status = ND_OK;
-    size_t step = SIZE_MAX, *order = nd_calloc(MOST_UNITS, sizeof *order), n = 0;
-    if (order == NULL)
-        return nd_fail_memory(err);
-    while (n < MOST_UNITS && (step = next_worst(job, d, step)) != SIZE_MAX)
-        order[n++] = step;
-    /* Those of inputs are few, and cheap. */
-    for (size_t s = 0; s < job->plan->n_steps && status == ND_OK; s++)
+    const struct nd_explain_job *job = team->job;
+    for (size_t s = 0; s < job->plan->n_steps; s++) /* those of inputs are few, and cheap */
         if (nd_explain_needs_exam(job, d, s) && nd_explain_is_input_quantiser(job->plan, s))
-            status = diagnose_input(job, reader, d, s, err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
-        status = diagnose_unit(job, reader, d, order[i], err);
-    free(order);
-    return status;
+            team->tasks[team->n_tasks++] = (struct task){d, s};
+    size_t step = SIZE_MAX, n = 0;
+    while (n++ < MOST_UNITS && (step = next_worst(job, d, step)) != SIZE_MAX)
+        team->tasks[team->n_tasks++] = (struct task){d, step};
+}
+
+static enum nd_status run_task(void *context, size_t worker, size_t i, struct nd_error *err)
+{
+    struct team *team = context;
+    const struct nd_explain_job *job = team->job;
+    const struct task *task = &team->tasks[i];
+    struct nd_reader *reader = &team->readers[worker];
+    enum nd_status status = reader->plan == NULL ? nd_reader_init(reader, job->plan, err) : ND_OK;
+    if (status != ND_OK)
+        return status;
+    return nd_explain_is_input_quantiser(job->plan, task->step)
+               ? diagnose_input(job, reader, task->device, task->step, err)
+               : diagnose_unit(job, reader, task->device, task->step, err);
 }
 
 enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_error *err)
 {
-    struct nd_reader reader = {0};
-    enum nd_status status = nd_reader_init(&reader, job->plan, err);
+    const struct nd_plan *plan = job->plan;
+    struct team team = {.job = job,
+                        .tasks = nd_calloc(plan->n_devices * plan->n_steps, sizeof *team.tasks),
+                        .readers = nd_calloc(plan->n_threads, sizeof *team.readers)};
+    struct nd_error local = {0};
+    enum nd_status status = team.tasks != NULL && team.readers != NULL ? ND_OK : nd_fail_memory(&local);
     if (status == ND_OK)
-        status = nd_explain_settle_layers(job, err);
-    for (size_t d = 0; d < job->plan->n_devices && status == ND_OK; d++)
-        if (!job->plan->sources[d].is_failed)
-            status = diagnose_device(job, &reader, d, err);
-    nd_reader_deinit(&reader);
+        status = nd_explain_settle_layers(job, &local);
+    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
+        if (!plan->sources[d].is_failed)
+            list_device(&team, d);
+    if (status == ND_OK)
+        status = nd_parallel_for(plan->n_threads, team.n_tasks, run_task, &team, &local);
+    if (status != ND_OK && err != NULL)
+        *err = local;
+    for (size_t i = 0; team.readers != NULL && i < plan->n_threads; i++)
+        nd_reader_deinit(&team.readers[i]);
+    free(team.tasks);
+    free(team.readers);
     return status;
 }

@@ -105,7 +105,7 @@ bool nd_exam_is_helper(const struct nd_exam *exam, size_t edge)
 static void want(struct nd_exam *exam, size_t edge)
 {
     const struct nd_plan *plan = exam->job->plan;
-    const struct nd_model_unit *unit = nd_unit_of_edge(plan->model, edge);
+    const struct nd_model_unit *unit = nd_model_unit_of_edge(plan->model, edge);
     if (edge != SIZE_MAX && plan->step_of_edge[edge] != SIZE_MAX)
         exam->is_wanted[plan->step_of_edge[edge]] = true;
     for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)

@@ -74,6 +74,19 @@ static enum nd_status look_at(const struct nd_examination *x, size_t device, siz
     return status;
 }
 
+/* What was seen of a device that has the same codes is seen of this one, too. */
+static bool take_over_look(const struct nd_examination *x, size_t device, size_t step)
+{
+    const struct nd_plan_source *source = &x->plan->sources[device], *same = &x->plan->sources[source->same_as];
+    struct nd_look *look = nd_look_of(x, device, step);
+    const struct nd_look *other = nd_look_of(x, source->same_as, step);
+    bool is_same = source->same_as != device && look->kind == other->kind && look->kind != ND_LOOK_AS_FLOATS &&
+                   look->place.edge == source->edges[step] && other->place.edge == same->edges[step];
+    if (is_same)
+        look->codes = other->codes;
+    return is_same;
+}
+
 static enum nd_status found(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
                             struct nd_error *err)
 {
@@ -84,7 +97,8 @@ static enum nd_status found(void *context, size_t edge, const struct nd_array *v
     enum nd_status status = ND_OK;
     for (size_t d = 0; d < x->plan->n_devices && step != SIZE_MAX && status == ND_OK; d++) {
         is_float = is_float || nd_look_of(x, d, step)->kind == ND_LOOK_AS_FLOATS;
-        status = look_at(x, d, step, values, err);
+        if (!take_over_look(x, d, step))
+            status = look_at(x, d, step, values, err);
     }
     if (status == ND_OK && is_float)
         status = nd_look_keep_floats(&x->floats[step], values->x, values->n, x->n_samples, err);

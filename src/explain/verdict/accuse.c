@@ -10,71 +10,6 @@
 #include "explain/exam/input_quantiser.h"
 #include "explain/verdict/health.h"
 
-/* ---- how far unknown arithmetic may go ---- */
-
-/* LSB of 8 bits; chosen. What a program covers it is wrong about by a bias or a multiplier that is rounded
- * otherwise, which moves a value of 8 bits by one. Operators without a program are off by two: two roundings,
- * each away. */
-static const double of_covered = 1, of_uncovered = 2;
-/* The same in LSB of 16 bits; chosen. The HTP brings second operands of products to 8 bits and takes some
- * functions from tables of 8 bits (docs/science/htp-arithmetic.md): an operator that nobody knows may do so,
- * and is then off by two steps of 8 bits. */
-static const double of_covered_wide = 16, of_uncovered_wide = 512;
-
-/* Layers that read an operand in an encoding that the provider forces, and products of two operands that are
- * calculated: what the provider does there is known in part only (docs/science/htp-arithmetic.md). */
-static bool reads_forced(const struct nd_explain_job *job, size_t device, size_t step)
-{
-    const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
-    bool is_forced = false;
-    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
-        is_forced = is_forced || job->plan->alternatives.forced[unit->inputs[i]] != NULL;
-    return is_forced && job->habits->unit_program[device] != SIZE_MAX;
-}
-
-static bool is_known_in_part(const struct nd_explain_job *job, size_t device, size_t step)
-{
-    const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
-    size_t n_calculated = 0;
-    if (job->habits->unit_program[device] == SIZE_MAX || unit == NULL)
-        return false;
-    for (size_t i = 0; i < unit->n_inputs; i++)
-        n_calculated += nd_unit_of_edge(job->plan->model, unit->inputs[i]) != NULL;
-    bool is_product = strncmp(unit->op_types, "MatMul", strlen("MatMul")) == 0;
-    return reads_forced(job, device, step) || (is_product && n_calculated > 1);
-}
-
-/* Whether the device's arithmetic says what every value of the layer is. */
-static bool is_known(const struct nd_explain_job *job, size_t device, size_t step)
-{
-    const struct nd_habit *habit = nd_habit_of(job, device, step);
-    size_t program = job->habits->unit_program[device];
-    if (nd_explain_is_input_quantiser(job->plan, step))
-        return true; /* ONNX says it, and input_quantiser.c has what devices do besides */
-    if (program == SIZE_MAX)
-        return habit->program != SIZE_MAX;
-    return job->out->devices[device].units[step].is_covered && habit->units->doubt[program] < 1 &&
-           !is_known_in_part(job, device, step);
-}
-
-double nd_explain_allowance(const struct nd_explain_job *job, size_t device, size_t step)
-{
-    const struct nd_plan_source *source = &job->plan->sources[device];
-    const struct nd_habit *habit = nd_habit_of(job, device, step);
-    bool is_wide = nd_plan_is_wide(job->plan, step);
-    bool is_input = nd_explain_is_input_quantiser(job->plan, step),
-         is_htp = job->habits->unit_program[device] != SIZE_MAX;
-    if (!is_htp && source->expectation == ND_EXPECT_ANY && (is_input || habit->program != SIZE_MAX))
-        return 0; /* rounding of a known kind, and nothing else: complete */
-    if (!is_htp && source->expectation == ND_EXPECT_FLOAT && is_input)
-        return 0;
-    if (habit->tally->n_open == 0 && is_known(job, device, step) && !is_input)
-        return 0; /* it only moves codes: there is nothing to round */
-    if (is_known(job, device, step) || source->expectation == ND_EXPECT_FLOAT)
-        return is_wide ? of_covered_wide : of_covered;
-    return is_wide ? of_uncovered_wide : of_uncovered;
-}
-
 /* ---- positive diagnoses ---- */
 
 /* Values further off than the allowance that a fault takes; chosen: fewer are predicted by chance. */
@@ -156,7 +91,7 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
                                         */
         return is_complete && size->n_wrong >= fewest;
     case ND_FAULT_FALLBACK:
-        return is_known(job, device, step) && !is_placed_on_npu(job, device, step) &&
+        return nd_explain_is_known(job, device, step) && !is_placed_on_npu(job, device, step) &&
                nd_can_fall_back(job->plan->sources[device].capture) &&
                size->n_wrong >= (is_complete && nd_is_emulated(job->plan->sources[device].capture)
                                      ? FEWEST_OF_COMPLETE
@@ -166,10 +101,10 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
     case ND_FAULT_CHANNEL_SCALE:
     case ND_FAULT_ZERO_POINT:
     case ND_FAULT_CHANNEL_ZERO_POINT:
-        return is_known(job, device, step) && size->n_beyond >= fewest;
+        return nd_explain_is_known(job, device, step) && size->n_beyond >= fewest;
     default:
         return size->n_beyond >= fewest &&
-               (is_known(job, device, step) || diagnosis->best.explained >= nearly_all);
+               (nd_explain_is_known(job, device, step) || diagnosis->best.explained >= nearly_all);
     }
 }
 
@@ -184,7 +119,7 @@ static const double gross = 8, gross_wide = 2048, follows_signal = 0.5;
 static bool is_gross(const struct nd_explain_job *job, size_t device, size_t step,
                      const struct nd_explain_error_size *size)
 {
-    if (reads_forced(job, device, step))
+    if (nd_explain_reads_forced(job, device, step))
         return false;
     bool is_wide = nd_plan_is_wide(job->plan, step);
     return size->n >= ND_EXPLAIN_FEWEST_GROSS && size->energy >= size->signal &&
@@ -199,7 +134,7 @@ static bool is_common(const struct nd_explain_error_size *size, size_t n)
 bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
                             const struct nd_explain_error_size *size)
 {
-    return is_known(job, device, step) && is_common(size, size->n_beyond);
+    return nd_explain_is_known(job, device, step) && is_common(size, size->n_beyond);
 }
 
 /* Another device with the same arithmetic does not make the error of this layer: its energy is a hundredth, its
@@ -211,8 +146,7 @@ static const struct nd_explained_device *find_better_sibling(const struct nd_exp
     /* Chosen (docs/reference/verdicts.md#a-layer-is-faulty). */
     static const double energies = 100, largest = 4;
     const struct nd_explained_part *own = &job->out->devices[device].units[step].local;
-    bool is_wide = nd_plan_is_wide(job->plan, step);
-    double least = is_wide ? of_covered_wide : of_covered;
+    double least = nd_explain_known_allowance(nd_plan_is_wide(job->plan, step));
     for (size_t d = 0; d < job->plan->n_devices && is_common(size, size->n_beyond); d++) {
         const struct nd_explained_unit *other = &job->out->devices[d].units[step];
         bool is_sibling = d != device && !job->plan->sources[d].is_failed &&
@@ -300,6 +234,20 @@ static enum nd_status accuse_of_reach(struct nd_explained_unit *unit, const stru
     return keep_evidence(unit, &text, err);
 }
 
+/* Of a product by constants. */
+static enum nd_status accuse_of_distance(struct nd_explained_unit *unit, double allowance,
+                                         const struct nd_explain_error_size *size, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    put_size(size, &text);
+    nd_strbuf_printf(&text,
+                     "; %.3g%% are off by more than %g LSB: no rounding of a product by constants makes that",
+                     100 * (double)size->n_far / (double)size->n, ND_EXPLAIN_FAR * allowance);
+    unit->state = ND_LAYER_FAULTY;
+    unit->certainty = ND_CERTAINTY_LIKELY;
+    return keep_evidence(unit, &text, err);
+}
+
 static enum nd_status accuse_beside(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
                                     const struct nd_explained_device *sibling, size_t step,
                                     struct nd_error *err)
@@ -343,13 +291,17 @@ static enum nd_status decide(const struct nd_explain_job *job, size_t device, si
     if (is_own_rounding(job, device, step, kind))
         return nd_explain_follow(unit, "arithmetic", diagnosis->best.text, err);
     /* Where the arithmetic is known a layer that rounds otherwise does not follow it. */
-    bool is_simple = (kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING) && !is_known(job, device, step);
+    bool is_simple =
+        (kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING) && !nd_explain_is_known(job, device, step);
     if (is_simple && size->n_wrong >= FEWEST_FALLBACK && job->habits->unit_program[device] != SIZE_MAX)
         return nd_explain_follow(unit, "arithmetic", diagnosis->best.text, err);
     if (is_gross(job, device, step, size))
         return accuse_of_size(unit, size, err);
     if (is_common(size, size->n_past))
         return accuse_of_reach(unit, size, err);
+    if (nd_explain_is_product_by_constants(job, device, step) && nd_explain_is_known(job, device, step) &&
+        is_common(size, size->n_far))
+        return accuse_of_distance(unit, nd_explain_allowance(job, device, step), size, err);
     const struct nd_explained_device *sibling = find_better_sibling(job, device, step, size);
     if (sibling != NULL)
         return accuse_beside(unit, size, sibling, step, err);

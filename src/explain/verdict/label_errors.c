@@ -73,10 +73,33 @@ static enum nd_status accuse(struct nd_explained_unit *unit, const struct nd_exp
     return ND_OK;
 }
 
+/* Codes that pile up are held against the whole model's reference. Where the layer follows its arithmetic, they
+ * are what its own inputs give: the cause lies before it. */
+static bool is_inherited(const struct nd_explained_unit *unit, const struct nd_explained_finding *finding)
+{
+    return unit->state == ND_LAYER_FOLLOWS &&
+           (is_kind(finding, ND_FAULT_SATURATION) || is_kind(finding, ND_FAULT_ALL_ZERO) ||
+            is_kind(finding, ND_FAULT_CONSTANT));
+}
+
+static void drop_inherited(struct nd_explained_device *device)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < device->n_findings; i++) {
+        struct nd_explained_finding *finding = &device->findings[i];
+        if (is_inherited(&device->units[finding->step], finding))
+            free(finding->fault.text);
+        else
+            device->findings[n++] = *finding;
+    }
+    device->n_findings = n;
+}
+
 enum nd_status nd_explain_accuse_labels(const struct nd_explain_job *job, size_t device, struct nd_error *err)
 {
     struct nd_explained_device *out = &job->out->devices[device];
     enum nd_status status = ND_OK;
+    drop_inherited(out);
     for (size_t i = 0; i < out->n_findings && status == ND_OK; i++) {
         struct nd_explained_unit *unit = &out->units[out->findings[i].step];
         const char *proof = prove(job->plan, unit, &out->findings[i]);

@@ -1,6 +1,7 @@
 # Files that are no captures, or break the format: refused with what was found, by every command that reads.
 run info missing.h5
 run info .
+capture cnn.w8a8 -d cpu -p zeros -o good.h5
 for file in "$GOLDEN"/bad/captures/*.h5; do
     case $file in */valid.h5) continue ;; esac
     run info "$file"
@@ -10,10 +11,9 @@ for file in "$GOLDEN"/bad/captures/*.h5; do
         [ $code = 2 ] || echo "$command: exit $code"
     done
     code=0
-    "$NPUDIFF" compare "$GOLDEN/bad/captures/valid.h5" "$file" >/dev/null 2>&1 || code=$?
+    "$NPUDIFF" compare good.h5 "$file" >/dev/null 2>&1 || code=$?
     [ $code = 2 ] || echo "compare: exit $code"
 done
-code_of info "$GOLDEN/bad/captures/valid.h5"
-capture cnn.w8a8 -d cpu -p zeros -o good.h5
+code_of verify "$GOLDEN/bad/captures/valid.h5" # readable, but without true digests
 cp "$GOLDEN/bad/captures/text.h5" . # the table must not depend on where the project lies
 run verify good.h5 text.h5 missing.h5

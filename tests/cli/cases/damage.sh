@@ -30,3 +30,16 @@ cp floor.h5 bad.h5
 python damage.py bad.h5 probes/ramp/outputs/logits
 code_of compare cpu.h5 bad.h5 --trust-digests
 run compare cpu.h5 bad.h5 --trust-digests --verify-digests
+# Commands that state what a table, an attribute or an input says check it, too.
+for what in nodes/provider probes/ramp/latency_us probes/ramp/input_digests/image probes/ramp/inputs/image; do
+    echo "--- $what"
+    cp cpu.h5 bad.h5
+    python damage.py bad.h5 $what
+    code_of placement "$GOLDEN/models/cnn.w8a8.onnx" bad.h5
+    code_of latency bad.h5
+    code_of bundle bad.h5 -o bundle.json
+    code_of info bad.h5
+    code_of export aihub bad.h5 -p ramp --inputs -o inputs.h5
+    rm -f bundle.json inputs.h5
+done
+run export aihub bad.h5 -p ramp --inputs -o inputs.h5

@@ -1,0 +1,84 @@
+/* How far the values of a layer may be off before anything is said of it: what is known of its arithmetic. */
+#include <string.h>
+
+#include "explain/exam/input_quantiser.h"
+#include "explain/verdict/health.h"
+
+/* LSB of 8 bits; chosen. What a program covers it is wrong about by a bias or a multiplier that is rounded
+ * otherwise, which moves a value of 8 bits by one. Operators without a program are off by two: two roundings,
+ * each away. */
+static const double of_covered = 1, of_uncovered = 2;
+/* The same in LSB of 16 bits; chosen. The HTP brings second operands of products to 8 bits and takes some
+ * functions from tables of 8 bits (docs/science/htp-arithmetic.md): an operator that nobody knows may do so,
+ * and is then off by two steps of 8 bits. */
+static const double of_covered_wide = 16, of_uncovered_wide = 512;
+
+double nd_explain_known_allowance(bool is_wide)
+{
+    return is_wide ? of_covered_wide : of_covered;
+}
+
+bool nd_explain_reads_forced(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
+    bool is_forced = false;
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
+        is_forced = is_forced || job->plan->alternatives.forced[unit->inputs[i]] != NULL;
+    return is_forced && job->habits->unit_program[device] != SIZE_MAX;
+}
+
+/* Layers that read an operand in an encoding that the provider forces, and products of two operands that are
+ * calculated (docs/science/htp-arithmetic.md). */
+static bool is_known_in_part(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
+    size_t n_calculated = 0;
+    if (job->habits->unit_program[device] == SIZE_MAX || unit == NULL)
+        return false;
+    for (size_t i = 0; i < unit->n_inputs; i++)
+        n_calculated += nd_model_unit_of_edge(job->plan->model, unit->inputs[i]) != NULL;
+    bool is_product = strncmp(unit->op_types, "MatMul", strlen("MatMul")) == 0;
+    return nd_explain_reads_forced(job, device, step) || (is_product && n_calculated > 1);
+}
+
+bool nd_explain_is_known(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_habit *habit = nd_habit_of(job, device, step);
+    size_t program = job->habits->unit_program[device];
+    if (nd_explain_is_input_quantiser(job->plan, step))
+        return true; /* ONNX says it, and input_quantiser.c has what devices do besides */
+    if (program == SIZE_MAX)
+        return habit->program != SIZE_MAX;
+    return job->out->devices[device].units[step].is_covered && habit->units->doubt[program] < 1 &&
+           !is_known_in_part(job, device, step);
+}
+
+double nd_explain_allowance(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_plan_source *source = &job->plan->sources[device];
+    const struct nd_habit *habit = nd_habit_of(job, device, step);
+    bool is_wide = nd_plan_is_wide(job->plan, step);
+    bool is_input = nd_explain_is_input_quantiser(job->plan, step),
+         is_htp = job->habits->unit_program[device] != SIZE_MAX;
+    if (!is_htp && source->expectation == ND_EXPECT_ANY && (is_input || habit->program != SIZE_MAX))
+        return 0; /* rounding of a known kind, and nothing else: complete */
+    if (!is_htp && source->expectation == ND_EXPECT_FLOAT && is_input)
+        return 0;
+    if (habit->tally->n_open == 0 && nd_explain_is_known(job, device, step) && !is_input)
+        return 0; /* it only moves codes: there is nothing to round */
+    if (nd_explain_is_known(job, device, step) || source->expectation == ND_EXPECT_FLOAT)
+        return nd_explain_known_allowance(is_wide);
+    return is_wide ? of_uncovered_wide : of_uncovered;
+}
+
+bool nd_explain_is_product_by_constants(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    static const char *const products[] = {"Conv", "Gemm", "MatMul"}; /* and ConvTranspose, Conv+Relu */
+    const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
+    if (unit == NULL || unit->n_inputs != 1 || job->habits->unit_program[device] == SIZE_MAX)
+        return false;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+        if (strncmp(unit->op_types, products[i], strlen(products[i])) == 0)
+            return true;
+    return false;
+}

@@ -1,0 +1,111 @@
+/* Programs of units of words (uint16), held against what the simulator of the HTP makes of random codes
+ * (golden/programs). */
+#include "support/main.h"
+
+#include "support/asked_unit.h"
+#include "support/gated_trial.h"
+
+static void products_of_words_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "conv16", "conv16-relu", "depthwise16", "conv16-channels", "gemm16", "matmul16");
+    size_t n_exact;
+    assert_int_equal(count_wrong("matmul16-inputs", "v73", "htp-v73", &n_exact), 0);
+    assert_true(n_exact > 600);
+}
+
+/* docs/science/htp-arithmetic.md#open: where the folded zero point is just below a whole number. */
+static void products_of_calculated_words_are_nearly_exact_on_v69(void **state)
+{
+    (void)state;
+    size_t n_exact, n_wrong = count_wrong("matmul16-inputs", "v69", "htp-v69", &n_exact);
+    assert_true(n_wrong <= 9 && n_exact > 600);
+}
+
+/* tools/make_htp16_oracle.py: no formula was fitted to these. */
+static void functions_of_words_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "relu16", "clip16", "neg16", "abs16", "abs16-rows", "leakyrelu16", "leakyrelu16-wraps",
+               "sigmoid16", "sigmoid16-narrow", "tanh16", "tanh16-wide", "concat16", "slice16", "sub16-0",
+               "sub16-1", "gelu16", "gelu16-wide", "gelu16-narrow", "mul16-0", "mul16-1", "mul16-2",
+               "mul16-scalar");
+    EXPECT_ALL(false, "relu16-zero", "hardsigmoid16", "sub16-scalar");
+}
+
+/* Of one channel each, by steps of two: nothing is cut from the sums. */
+static void strided_depthwise_products_of_words_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "strided16", "strided16-channels");
+}
+
+/* One operation where x is the gate's, too; with HardSigmoid two. */
+static void gated_words_are_bit_exact(void **state)
+{
+    (void)state;
+    expect_gated("silu16-0");
+    expect_gated("silu16-1");
+    expect_gated("silu16-2");
+    EXPECT_ALL(true, "hardgate16");
+}
+
+static void ask_word(struct asked *a, const char *op_type, float scale_x, float scale_y, int64_t zero_y)
+{
+    ask(a, op_type, ND_DTYPE_U16);
+    a->call.n_inputs = 1;
+    a->scales[0] = scale_x;
+    a->scales[2] = scale_y;
+    a->zeros[2] = zero_y;
+}
+
+static void functions_of_words_without_evidence_are_not_covered(void **state)
+{
+    (void)state;
+    struct asked a;
+    ask_word(&a, "Tanh", 0.001F, 0x1p-15F, 32768);
+    assert_true(is_covered(&a));
+    ask_word(&a, "Tanh", 0.001F, 0x1p-15F, 32767); /* the provider writes with another encoding */
+    assert_false(is_covered(&a));
+    ask_word(&a, "Sigmoid", 0.001F, 0x1p-15F, 32768);
+    assert_false(is_covered(&a));
+    ask_word(&a, "Sigmoid", 0.001F, 0x1p-16F, 0);
+    a.values[0].x[2] = 65536; /* no code */
+    assert_false(is_covered(&a));
+    ask_word(&a, "HardSigmoid", 0.001F, 0.001F, 0);
+    assert_false(is_covered(&a));
+    ask_word(&a, "Gelu", 0.001F, 0.001F, 0);
+    assert_true(is_covered(&a));
+    ask_word(&a, "Gelu", 0.01F, 0.01F, 0); /* steps of x that were not looked at */
+    assert_false(is_covered(&a));
+    ask_word(&a, "LeakyRelu", 0.001F, 0.001F, 0);
+    assert_true(is_covered(&a));
+    ask_word(&a, "LeakyRelu", 0.001F, 0.001F, 0);
+    a.call.low = 0; /* a Relu behind it */
+    assert_false(is_covered(&a));
+    static const char *const lines[] = {"Relu", "Neg", "Abs"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        ask_word(&a, lines[i], 0.001F, 0.002F, 100);
+        assert_true(is_covered(&a));
+        ask_word(&a, lines[i], 0.1F, 0.001F, 100); /* quotients that were not looked at */
+        assert_false(is_covered(&a));
+    }
+    ask_word(&a, "Abs", 0.001F, 0.002F, 100); /* which rows are odd depends on the layout */
+    a.values[0].shape = (struct nd_shape){.rank = 3, .dims = {1, 2, 2}};
+    assert_false(is_covered(&a));
+    ask_word(&a, "Reshape", 0.001F, 0.002F, 0); /* not rescaled like this */
+    assert_false(is_covered(&a));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_of_words_are_bit_exact),
+        cmocka_unit_test(products_of_calculated_words_are_nearly_exact_on_v69),
+        cmocka_unit_test(functions_of_words_are_bit_exact),
+        cmocka_unit_test(strided_depthwise_products_of_words_are_bit_exact),
+        cmocka_unit_test(gated_words_are_bit_exact),
+        cmocka_unit_test(functions_of_words_without_evidence_are_not_covered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

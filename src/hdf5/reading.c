@@ -19,6 +19,11 @@
 static const double usual_base_limit_s = 5, limit_bytes_per_s = 10 * 1024 * 1024;
 /* Chosen: a slow disk, or four processes that share a processor. */
 static const double clock_per_cpu = 4;
+/* Chosen. A child of a process with several threads has the allocator as it was in that moment. glibc's is
+ * sound then; others (AddressSanitizer's of gcc 12) may be locked by a thread that the child does not have, and
+ * the child waits for ever. One that uses no processor time for so long is replaced, at most so many times. */
+static const double stuck_s = 2;
+enum { MAX_RESTARTS = 3 };
 /* Deflate cannot do better: no file gives more bytes than this many times its own. */
 static const double max_expansion = 1032;
 
@@ -82,7 +87,7 @@ enum nd_status nd_reading_send_record(struct nd_reading_child *child, struct nd_
 }
 
 /* Never returns. */
-static void run_child(const struct nd_reading *reading, int pipe_fd, nd_reading_work *work, void *context)
+static void run_child(const struct nd_reading *reading, int pipe_fd)
 {
     struct nd_error err = {0};
     struct nd_reading_child child = {
@@ -91,7 +96,7 @@ static void run_child(const struct nd_reading *reading, int pipe_fd, nd_reading_
         .buffer = reading->buffer, /* the child's own copy */
         /* The kernel's limit is for a parent that is stopped: it must hold for every sound file. */
         .max_cpu_s = 1 + (uint64_t)cpu_limit_s(reading, (1 + max_expansion) * (double)reading->file_bytes)};
-    enum nd_status status = work(context, &child, &err);
+    enum nd_status status = reading->work(reading->context, &child, &err);
     send_mark(&child, status == ND_OK ? MARK_END : MARK_ERROR, NULL);
     if (status != ND_OK)
         nd_reading_send(&child, &err, sizeof err, NULL);
@@ -101,41 +106,60 @@ static void run_child(const struct nd_reading *reading, int pipe_fd, nd_reading_
 
 /* ---- the parent ---- */
 
-enum nd_status nd_reading_begin(struct nd_reading *reading, nd_reading_work *work, void *context,
-                                struct nd_error *err)
+static enum nd_status start_child(struct nd_reading *reading, struct nd_error *err)
 {
     int ends[2];
-    unsigned char *buffer = nd_calloc(BUFFER_BYTES, 1);
-    if (buffer == NULL)
-        return nd_fail_memory(err);
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        int problem = errno;
-        free(buffer);
+    if (pipe2(ends, O_CLOEXEC) != 0)
         return nd_fail(err, ND_E_FILE_READ, reading->path, "cannot read '%s': %s", reading->path,
-                       strerror(problem));
-    }
-    reading->buffer = buffer;
-    reading->buffer_at = reading->n_buffered = 0;
+                       strerror(errno));
     nd_hdf5_lock(); /* so that no other thread is in libhdf5 when the child begins */
     pid_t child = fork();
     int problem = errno;
     if (child == 0) {
         close(ends[0]);
-        run_child(reading, ends[1], work, context);
+        run_child(reading, ends[1]);
     }
     nd_hdf5_unlock();
     close(ends[1]);
     if (child < 0) {
         close(ends[0]);
-        free(buffer);
         return nd_fail(err, ND_E_FILE_READ, reading->path, "cannot start a process to read '%s': %s",
                        reading->path, strerror(problem));
     }
     reading->child = child;
     reading->pipe = ends[0];
-    reading->n_received = reading->waited_ns = 0;
+    reading->cpu_s = 0;
     reading->is_over = false;
     return ND_OK;
+}
+
+static void stop_child(struct nd_reading *reading)
+{
+    if (reading->pipe < 0)
+        return;
+    close(reading->pipe);
+    if (!reading->is_over)
+        kill(reading->child, SIGKILL); /* it may still have much to send */
+    while (waitpid(reading->child, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+enum nd_status nd_reading_begin(struct nd_reading *reading, nd_reading_work *work, void *context,
+                                struct nd_error *err)
+{
+    unsigned char *buffer = nd_calloc(BUFFER_BYTES, 1);
+    if (buffer == NULL)
+        return nd_fail_memory(err);
+    reading->work = work;
+    reading->context = context;
+    reading->buffer = buffer;
+    reading->buffer_at = reading->n_buffered = 0;
+    reading->n_received = reading->waited_ns = reading->busy_ns = 0;
+    reading->n_restarts = 0;
+    enum nd_status status = start_child(reading, err);
+    if (status != ND_OK)
+        free(buffer);
+    return status;
 }
 
 enum nd_status nd_reading_fail(const struct nd_reading *reading, struct nd_error *err)
@@ -165,6 +189,29 @@ static enum nd_status check_time(const struct nd_reading *reading, struct nd_err
                    is_busy ? " of processor time" : "", (unsigned long long)reading->file_bytes);
 }
 
+/* Once the child has sent something it goes on, as nothing that was received can be taken back. */
+static bool is_stuck(struct nd_reading *reading)
+{
+    double cpu_s = cpu_of(reading->child);
+    if (cpu_s > reading->cpu_s) {
+        reading->cpu_s = cpu_s;
+        reading->busy_ns = reading->waited_ns;
+    }
+    return reading->n_received == 0 && reading->n_restarts < MAX_RESTARTS &&
+           (double)(reading->waited_ns - reading->busy_ns) * 1e-9 > stuck_s;
+}
+
+static enum nd_status restart(struct nd_reading *reading, struct nd_error *err)
+{
+    reading->n_restarts++;
+    reading->busy_ns = reading->waited_ns;
+    stop_child(reading);
+    enum nd_status status = start_child(reading, err);
+    if (status != ND_OK)
+        reading->pipe = -1; /* there is no child */
+    return status;
+}
+
 /* Until the pipe has something, or the other end of it is closed. */
 static enum nd_status wait_for_bytes(struct nd_reading *reading, struct nd_error *err)
 {
@@ -176,6 +223,8 @@ static enum nd_status wait_for_bytes(struct nd_reading *reading, struct nd_error
         if (n > 0)
             return ND_OK;
         enum nd_status status = check_time(reading, err);
+        if (status == ND_OK && is_stuck(reading))
+            status = restart(reading, err);
         if (status != ND_OK)
             return status;
     }
@@ -272,10 +321,6 @@ enum nd_status nd_reading_next(struct nd_reading *reading, bool *has_record, str
 
 void nd_reading_end(struct nd_reading *reading)
 {
-    close(reading->pipe);
+    stop_child(reading);
     free(reading->buffer);
-    if (!reading->is_over)
-        kill(reading->child, SIGKILL); /* it may still have much to send */
-    while (waitpid(reading->child, NULL, 0) < 0 && errno == EINTR)
-        ;
 }

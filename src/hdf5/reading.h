@@ -1,6 +1,9 @@
 /* Reading a stranger's file by a library that may crash or never return: a confined child reads (confine.h)
  * and sends what it found through a pipe, and its parent stops it at a limit of time.
  *
+ * A child that stands still before it has sent anything is replaced by a new one: it may hang in a lock that
+ * another thread held when it was made.
+ *
  * The child may use LIMIT = 5 s + 1 s for each 10 MiB of the file and of what it sent, of processor time.
  * The parent waits for it at most four times LIMIT by the clock; time in which the parent does other things
  * does not count. */
@@ -33,10 +36,15 @@ struct nd_reading {
     enum nd_error_id damaged; /* the error when the child dies */
     double base_limit_s;      /* instead of the 5 s; 0: 5 s */
     /* Private. */
+    nd_reading_work *work;
+    void *context;
     pid_t child;
     int pipe;
     uint64_t n_received;
     uint64_t waited_ns;
+    double cpu_s;     /* what the child had used when it was last seen to work, */
+    uint64_t busy_ns; /* and waited_ns then */
+    int n_restarts;
     unsigned char *buffer; /* bytes [buffer_at, n_buffered) were received and not taken */
     size_t buffer_at, n_buffered;
     bool is_over; /* the child has ended, or will by itself */

@@ -203,7 +203,7 @@ static void disk_full_is_an_error_and_leaves_nothing(void **state)
 static void *write_and_read(void *argument)
 {
     const char *path = argument;
-    struct nd_error err;
+    struct nd_error err = {0};
     size_t n_bad = 0;
     for (int round = 0; round < 5; round++) {
         struct nd_capture_writer *writer = NULL;
@@ -216,6 +216,8 @@ static void *write_and_read(void *argument)
                        nd_capture_open(path, &capture, &err) == ND_OK &&
                        nd_capture_n_edges(capture) == FIX_EDGES &&
                        nd_capture_verify(capture, &found, &err) == ND_OK && found.content_matches;
+        if (!is_good)
+            print_message("# %s, round %d: %s\n", path, round, err.message);
         n_bad += !is_good;
         nd_capture_close(&capture);
         nd_capture_writer_destroy(&writer);

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,12 +13,13 @@
 #include "hdf5/reading.h"
 
 /* What is asked of the child. */
-enum deed { SEND, FAIL, DIE, SPIN, SLEEP, SPEAK_NONSENSE };
+enum deed { SEND, FAIL, DIE, SPIN, SLEEP, SPEAK_NONSENSE, HANG_FIRST };
 enum { N_RECORDS = 5, RECORD_BYTES = 100000 };
 
 struct task {
     enum deed deed;
-    int after; /* records */
+    int after;       /* records */
+    int *n_children; /* in memory that they share; HANG_FIRST: the first of them hangs */
 };
 
 static void spin(void)
@@ -30,7 +32,10 @@ static enum nd_status act(void *context, struct nd_reading_child *child, struct 
 {
     const struct task *task = context;
     static unsigned char bytes[RECORD_BYTES];
-    int n = task->deed == SEND ? N_RECORDS : task->after;
+    int n = task->deed == SEND || task->deed == HANG_FIRST ? N_RECORDS : task->after;
+    if (task->deed == HANG_FIRST && ++*task->n_children == 1)
+        for (;;)
+            pause();
     for (int i = 0; i < n; i++) {
         memset(bytes, i, sizeof bytes);
         if (nd_reading_send_record(child, err) != ND_OK || nd_reading_send(child, &i, sizeof i, err) != ND_OK ||
@@ -53,6 +58,7 @@ static enum nd_status act(void *context, struct nd_reading_child *child, struct 
         nd_reading_send(child, "nonsense", 8, err);
         break;
     case SEND:
+    case HANG_FIRST:
         break;
     }
     return ND_OK;
@@ -103,7 +109,7 @@ static void an_error_of_the_child_is_the_parents(void **state)
     (void)state;
     struct nd_error err = {0};
     int n;
-    assert_int_equal(receive(&(struct task){FAIL, 1}, 0, &n, &err), ND_ERR_FORMAT);
+    assert_int_equal(receive(&(struct task){.deed = FAIL, .after = 1}, 0, &n, &err), ND_ERR_FORMAT);
     assert_int_equal(err.id, ND_E_CAPTURE_SCHEMA);
     assert_string_equal(err.message, "it is wrong");
     assert_int_equal(n, 1);
@@ -116,7 +122,7 @@ static void a_child_that_dies_or_speaks_nonsense_means_a_damaged_file(void **sta
     for (size_t i = 0; i < 2; i++) {
         struct nd_error err = {0};
         int n;
-        assert_int_equal(receive(&(struct task){deeds[i], 2}, 0, &n, &err), ND_ERR_FORMAT);
+        assert_int_equal(receive(&(struct task){.deed = deeds[i], .after = 2}, 0, &n, &err), ND_ERR_FORMAT);
         assert_int_equal(err.id, ND_E_IMPORT_FORMAT);
         assert_non_null(strstr(err.message, "'x.h5' is damaged"));
     }
@@ -131,7 +137,7 @@ static void a_child_that_never_returns_is_stopped_at_the_limit(void **state)
         struct nd_error err = {0};
         int n;
         uint64_t begun_ns = nd_clock_ns();
-        assert_int_equal(receive(&(struct task){deeds[i], 1}, 0.1, &n, &err), ND_ERR_IO);
+        assert_int_equal(receive(&(struct task){.deed = deeds[i], .after = 1}, 0.1, &n, &err), ND_ERR_IO);
         assert_int_equal(err.id, ND_E_FILE_TIME);
         assert_non_null(strstr(err.message, "'x.h5'"));
         assert_non_null(strstr(err.message, "stopped at the limit of 0."));
@@ -154,6 +160,20 @@ static void it_ends_where_children_are_not_waited_for(void **state)
     assert_int_equal(n, N_RECORDS);
 }
 
+/* As where another thread held a lock of the allocator when the child was made. */
+static void a_child_that_stands_still_from_the_start_is_replaced(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    int n;
+    int *n_children = mmap(NULL, sizeof *n_children, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(n_children, MAP_FAILED);
+    assert_int_equal(receive(&(struct task){.deed = HANG_FIRST, .n_children = n_children}, 0, &n, &err), ND_OK);
+    assert_int_equal(n, N_RECORDS);
+    assert_int_equal(*n_children, 2);
+    munmap(n_children, sizeof *n_children);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +182,7 @@ int main(void)
         cmocka_unit_test(a_child_that_dies_or_speaks_nonsense_means_a_damaged_file),
         cmocka_unit_test(a_child_that_never_returns_is_stopped_at_the_limit),
         cmocka_unit_test(it_ends_where_children_are_not_waited_for),
+        cmocka_unit_test(a_child_that_stands_still_from_the_start_is_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

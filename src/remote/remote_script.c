@@ -133,6 +133,7 @@ char *nd_script_look(const char *folder, uint64_t spool_offset, size_t max_spool
                    "[ \"$b\" = \"$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)\" ] || e=restarted; "
                    "if [ $e != running ] && [ -f exit ]; then read e < exit; fi; fi; "
                    "m=0; [ -r /proc/$a/statm ] && read x m y < /proc/$a/statm; "
+                   "m=${m:-0}; " /* it may be gone before it is read */
                    "n=0; [ -f spool.nds ] && set -- $(wc -c < spool.nds) && n=$1; "
                    "o=0; [ -f stdout.txt ] && set -- $(wc -c < stdout.txt) && o=$1; ");
     add_piece(&text, 'k', 'n', spool_offset, max_spool);

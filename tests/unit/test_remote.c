@@ -306,6 +306,38 @@ static void cleaning_waits_for_the_others(void **state)
     free(old);
 }
 
+/* The caller frees what is in *end, which *look points into. */
+static void look_at(const char *run, uint64_t spool_offset, struct nd_process_end *end,
+                    struct nd_run_look *look)
+{
+    char *text = nd_script_look(run, spool_offset, 100, 0, 100);
+    const char *const argv[] = {"sh", "-c", text, NULL};
+    struct nd_error err = {0};
+    expect_ok(nd_process_run(&(struct nd_process){.argv = argv}, end, &err), &err);
+    assert_true(nd_run_look_parse(end->out, end->out_bytes, look));
+    free(text);
+}
+
+/* A process that is waited for between opening its statm and reading it: the file is empty, and no number of
+ * the answer may be missing. */
+static void an_agent_that_ends_while_it_is_looked_at_is_understood(void **state)
+{
+    (void)state;
+    char pid[1024];
+    struct nd_process_end end = {0};
+    struct nd_run_look look;
+    snprintf(pid, sizeof pid, "../%s/ended", folder);
+    char *run = in_folder("ending"), *statm = write_file("ended/statm", "", 0600),
+         *agent = write_file("ending/agent.pid", pid, 0600);
+    look_at(run, 0, &end, &look);
+    assert_int_equal(look.state, ND_RUN_MADE);
+    assert_int_equal(look.resident_pages, 0);
+    nd_process_end_deinit(&end);
+    free(run);
+    free(statm);
+    free(agent);
+}
+
 /* Offsets around what 32 bits and the halves of the reckoning hold, of files with holes. */
 static void pieces_of_large_spools_are_found(void **state)
 {
@@ -320,18 +352,13 @@ static void pieces_of_large_spools_are_found(void **state)
                                     1000000};
         for (size_t k = 0; k < sizeof offsets / sizeof offsets[0]; k++) {
             uint64_t left = sizes[i] > offsets[k] ? sizes[i] - offsets[k] : 0;
-            char *text = nd_script_look(run, offsets[k], 100, 0, 100);
-            const char *const argv[] = {"sh", "-c", text, NULL};
             struct nd_process_end end = {0};
             struct nd_run_look look;
-            struct nd_error err = {0};
-            expect_ok(nd_process_run(&(struct nd_process){.argv = argv}, &end, &err), &err);
-            assert_true(nd_run_look_parse(end.out, end.out_bytes, &look));
+            look_at(run, offsets[k], &end, &look);
             assert_int_equal(look.spool_bytes, sizes[i]);
             assert_int_equal(look.n_spool, left < 100 ? left : 100);
             assert_int_equal(end.out_bytes - (size_t)(look.bytes - end.out), look.n_spool);
             nd_process_end_deinit(&end);
-            free(text);
         }
     }
     /* No number of the reckoning is beyond 31 bits, which are all that mksh has. */
@@ -469,6 +496,7 @@ int main(void)
         IN_FOLDER(what_a_dead_machine_lost_stays_here),
         IN_FOLDER(a_run_that_failed_alone_is_gone_on_with),
         IN_FOLDER(cleaning_waits_for_the_others),
+        IN_FOLDER(an_agent_that_ends_while_it_is_looked_at_is_understood),
         IN_FOLDER(pieces_of_large_spools_are_found),
         IN_FOLDER(a_push_that_was_interrupted_goes_on_by_the_file),
         IN_FOLDER(a_device_without_space_says_how_much_is_needed),

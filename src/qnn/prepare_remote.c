@@ -88,10 +88,10 @@ static enum nd_status send(struct nd_remote *remote, const struct nd_prepared_ru
         status = nd_prepared_pack(run->folder, run->scratch, &remote->model, err);
     if (status == ND_OK && run->sdk != NULL)
         status = collect_sdk(&remote->runtime, run->sdk, err);
-    if (status == ND_OK && run->sdk != NULL)
-        status = nd_bundle_place(&remote->runtime, remote->transport, remote->root, &remote->free_bytes, err);
+    struct nd_bundle *const bundles[] = {&remote->model, &remote->runtime};
     if (status == ND_OK)
-        status = nd_bundle_place(&remote->model, remote->transport, remote->root, &remote->free_bytes, err);
+        status = nd_bundles_place(bundles, run->sdk != NULL ? 2 : 1, remote->transport, remote->root,
+                                  &remote->free_bytes, err);
     return status == ND_OK ? expand(remote, err) : status;
 }
 

@@ -68,6 +68,8 @@ static enum nd_status collect_provenance(const struct nd_capture_job *capture, c
                                                   capture->job.n_passes, out, err);
     if (status == ND_OK && capture->remote != NULL)
         status = nd_provenance_add_identity(out, &capture->remote->identity, err);
+    if (status == ND_OK && capture->remote != NULL)
+        status = nd_provenance_add_measured(out, capture->remote, err);
     if (status == ND_OK && capture->moved != NULL)
         status = nd_provenance_add_moved(out, capture->moved, err);
     if (status == ND_OK)

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "base/utc.h"
-#include "remote/identity.h"
+#include "remote/remote.h"
 #include "remote/remote_uri.h"
 
 static bool add_time(struct nd_attr_list *provenance)
@@ -152,6 +152,24 @@ enum nd_status nd_provenance_add_identity(struct nd_attr_list *provenance, const
             else
                 is_whole = nd_attr_list_add_real(provenance, attr->group, attr->key, attr->f64);
         }
+    return is_whole ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_provenance_add_measured(struct nd_attr_list *provenance, const struct nd_remote *remote,
+                                          struct nd_error *err)
+{
+    enum { MAX_TEXT = 60000 }; /* a text that is stored with a file has at most 64 KiB */
+    const struct nd_bundle *const bundles[] = {&remote->agent, &remote->model};
+    struct nd_strbuf text = {0};
+    for (size_t b = 0; b < 2; b++)
+        for (size_t i = 0; bundles[b]->folder != NULL && i < bundles[b]->n && text.len < MAX_TEXT; i++)
+            nd_strbuf_printf(&text, "%s%s %s", text.len > 0 ? "\n" : "", bundles[b]->files[i].sha256,
+                             bundles[b]->files[i].name);
+    if (text.len == 0 && !text.failed)
+        return ND_OK;
+    char *measured = nd_strbuf_take(&text);
+    bool is_whole = measured != NULL && nd_attr_list_add_text(provenance, "device", "measured", measured);
+    free(measured);
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 

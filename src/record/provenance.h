@@ -7,6 +7,8 @@
 
 struct nd_identity; /* remote/identity.h */
 
+struct nd_remote;
+
 /* n_passes: over how many sessions the edges are spread. The caller frees *out with nd_attr_list_deinit. */
 enum nd_status nd_provenance_collect(const struct nd_device *device, const struct nd_model *model,
                                      const struct nd_capture_options *options, size_t n_passes,
@@ -14,6 +16,9 @@ enum nd_status nd_provenance_collect(const struct nd_device *device, const struc
 /* What another machine said of itself; battery and temperatures only where what differs between two equal runs
  * may be stored. */
 enum nd_status nd_provenance_add_identity(struct nd_attr_list *provenance, const struct nd_identity *identity,
+                                          struct nd_error *err);
+/* Agent and models that ran there, by the digests that the machine measured before the run. */
+enum nd_status nd_provenance_add_measured(struct nd_attr_list *provenance, const struct nd_remote *remote,
                                           struct nd_error *err);
 /* The edge whose session failed, in a capture of prefixes. */
 enum nd_status nd_provenance_add_failed_edge(struct nd_attr_list *provenance, const char *edge,

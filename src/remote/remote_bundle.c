@@ -7,7 +7,6 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "npudiff/parse.h"
 
 static const double least_limit_s = 30;
 static const double slowest_read_bytes_s = 5e6;
@@ -65,89 +64,95 @@ static enum nd_status name_folder(struct nd_bundle *bundle, const char *root, st
 
 /* ---- what is there ---- */
 
-/* Makes the folders, and prints "complete" or "partial", then a line for each file: of a complete bundle its
- * size, of a partial one its digest; "-" for none. */
-static char *question(const struct nd_bundle *bundle)
+/* Makes the folder, and prints "complete" or "partial", then for each file the digest that the machine measures
+ * now; "-" for none. Sizes and times prove nothing: what runs there is what was measured. */
+static void add_question(struct nd_strbuf *text, const struct nd_bundle *bundle)
+{
+    nd_strbuf_puts(text, "mkdir -p ");
+    nd_shell_quote(text, bundle->folder);
+    nd_strbuf_puts(text, " && cd ");
+    nd_shell_quote(text, bundle->folder);
+    nd_strbuf_puts(
+        text, " || exit 1; c=partial; [ -f .complete ] && c=complete && touch .complete; echo $c; for f in");
+    for (size_t i = 0; i < bundle->n; i++) {
+        nd_strbuf_puts(text, " ");
+        nd_shell_quote(text, bundle->files[i].name);
+    }
+    nd_strbuf_puts(text, "; do d=${f%/*}; [ \"$d\" = \"$f\" ] || mkdir -p \"$d\" || exit 1; "
+                         "[ -f \"$f\" ] && sha256sum < \"$f\" || echo -; done; ");
+}
+
+/* One question for all bundles: a login costs more than the words. */
+static char *question(struct nd_bundle *const *bundles, size_t n)
 {
     struct nd_strbuf text = {0};
-    nd_strbuf_puts(&text, "mkdir -p ");
-    nd_shell_quote(&text, bundle->folder);
-    nd_strbuf_puts(&text, " && cd ");
-    nd_shell_quote(&text, bundle->folder);
-    nd_strbuf_puts(
-        &text, " || exit 1; c=partial; [ -f .complete ] && c=complete && touch .complete; echo $c; for f in");
-    for (size_t i = 0; i < bundle->n; i++) {
-        nd_strbuf_puts(&text, " ");
-        nd_shell_quote(&text, bundle->files[i].name);
-    }
-    nd_strbuf_puts(&text,
-                   "; do d=${f%/*}; [ \"$d\" = \"$f\" ] || mkdir -p \"$d\" || exit 1; "
-                   "if [ ! -f \"$f\" ]; then echo -; elif [ $c = complete ]; then echo $(wc -c < \"$f\"); "
-                   "else sha256sum < \"$f\"; fi; done");
+    for (size_t b = 0; b < n; b++)
+        add_question(&text, bundles[b]);
     return nd_strbuf_take(&text);
 }
 
-/* The machine may have to read all that it has of the bundle. */
-static enum nd_status ask(const struct nd_bundle *bundle, struct nd_transport *transport, const char *text,
+/* The machine has to read all that it has of the bundles. */
+static enum nd_status ask(struct nd_bundle *const *bundles, size_t n, struct nd_transport *transport,
                           struct nd_remote_reply *reply, struct nd_error *err)
 {
     uint64_t size_bytes = 0;
-    for (size_t i = 0; i < bundle->n; i++)
-        size_bytes += bundle->files[i].size_bytes;
+    for (size_t b = 0; b < n; b++)
+        for (size_t i = 0; i < bundles[b]->n; i++)
+            size_bytes += bundles[b]->files[i].size_bytes;
+    char *text = question(bundles, n);
+    if (text == NULL)
+        return nd_fail_memory(err);
     const struct nd_remote_command command = {
         .text = text, .time_limit_s = least_limit_s + (double)size_bytes / slowest_read_bytes_s};
     enum nd_status status = nd_transport_run(transport, &command, reply, err);
+    free(text);
     if (status != ND_OK || reply->exit_code == 0)
         return status;
     char line[300];
     nd_transport_last_line(reply->errors, line, sizeof line);
-    return nd_fail(err, ND_E_DEVICE_PUSH, bundle->folder, "cannot make a folder on the device '%s': %s",
+    return nd_fail(err, ND_E_DEVICE_PUSH, bundles[0]->folder, "cannot make a folder on the device '%s': %s",
                    transport->address, line);
 }
 
-/* Marks in `missing` what has to be sent. *is_complete: nothing, and the machine knows it. */
-static void read_answer(const struct nd_bundle *bundle, char *answer, bool *missing, bool *is_complete)
+/* Marks what has to be sent. was_there: nothing, and the machine knows it. */
+static void read_answer(struct nd_bundle *bundle, char **rest)
 {
-    char *rest = answer;
-    const char *line = strsep(&rest, "\n");
+    const char *line = *rest != NULL ? strsep(rest, "\n") : NULL;
     bool is_marked = line != NULL && strcmp(line, "complete") == 0;
-    *is_complete = is_marked;
+    bundle->was_there = is_marked;
+    bundle->was_damaged = false;
     for (size_t i = 0; i < bundle->n; i++) {
-        const struct nd_bundle_file *file = &bundle->files[i];
-        uint64_t size;
-        line = rest != NULL ? strsep(&rest, "\n") : NULL;
-        if (line == NULL)
-            missing[i] = true;
-        else if (is_marked)
-            missing[i] = !nd_parse_u64(line, &size) || size != file->size_bytes;
-        else
-            missing[i] = strncmp(line, file->sha256, strlen(file->sha256)) != 0;
-        *is_complete = *is_complete && !missing[i];
+        struct nd_bundle_file *file = &bundle->files[i];
+        line = *rest != NULL ? strsep(rest, "\n") : NULL;
+        file->is_missing = line == NULL || strncmp(line, file->sha256, strlen(file->sha256)) != 0;
+        bundle->was_there = bundle->was_there && !file->is_missing;
+        bundle->was_damaged = bundle->was_damaged || (is_marked && file->is_missing);
     }
 }
 
 /* ---- sending ---- */
 
-static enum nd_status check_space(const struct nd_bundle *bundle, const bool *missing, uint64_t free_bytes,
+static enum nd_status check_space(struct nd_bundle *const *bundles, size_t n, uint64_t free_bytes,
                                   const struct nd_transport *transport, struct nd_error *err)
 {
     uint64_t needed = 0;
-    for (size_t i = 0; i < bundle->n; i++)
-        needed += missing[i] ? bundle->files[i].size_bytes : 0;
+    for (size_t b = 0; b < n; b++)
+        for (size_t i = 0; i < bundles[b]->n; i++)
+            needed += bundles[b]->files[i].is_missing ? bundles[b]->files[i].size_bytes : 0;
     if (needed <= free_bytes)
         return ND_OK;
-    return nd_fail(err, ND_E_DEVICE_PUSH, bundle->folder,
+    return nd_fail(err, ND_E_DEVICE_PUSH, bundles[0]->folder,
                    "no space on the device '%s': needs %llu MiB, has %llu MiB", transport->address,
                    (unsigned long long)(needed >> 20) + 1, (unsigned long long)(free_bytes >> 20));
 }
 
-static enum nd_status send_missing(const struct nd_bundle *bundle, const bool *missing,
-                                   struct nd_transport *transport, uint64_t *free_bytes, struct nd_error *err)
+static enum nd_status send_missing(const struct nd_bundle *bundle, struct nd_transport *transport,
+                                   uint64_t *free_bytes, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < bundle->n && status == ND_OK; i++) {
         const struct nd_bundle_file *file = &bundle->files[i];
-        if (!missing[i])
+        if (!file->is_missing)
             continue;
         char *there = nd_path_join(bundle->folder, file->name);
         status = there != NULL
@@ -159,13 +164,14 @@ static enum nd_status send_missing(const struct nd_bundle *bundle, const bool *m
     return status;
 }
 
+/* The mark is on the disk after what it marks. */
 static enum nd_status mark_complete(const struct nd_bundle *bundle, struct nd_transport *transport,
                                     struct nd_error *err)
 {
     struct nd_strbuf text = {0};
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, bundle->folder);
-    nd_strbuf_puts(&text, " && touch .complete");
+    nd_strbuf_puts(&text, " && sync && touch .complete");
     char *command = nd_strbuf_take(&text);
     enum nd_status status =
         command != NULL ? nd_transport_shell(transport, command, NULL, err) : nd_fail_memory(err);
@@ -173,34 +179,31 @@ static enum nd_status mark_complete(const struct nd_bundle *bundle, struct nd_tr
     return status;
 }
 
-enum nd_status nd_bundle_place(struct nd_bundle *bundle, struct nd_transport *transport, const char *root,
-                               uint64_t *free_bytes, struct nd_error *err)
+enum nd_status nd_bundles_place(struct nd_bundle *const *bundles, size_t n, struct nd_transport *transport,
+                                const char *root, uint64_t *free_bytes, struct nd_error *err)
 {
     struct nd_remote_reply reply = {0};
-    bool is_complete = false;
-    char *text = NULL;
-    bool *missing = nd_calloc(bundle->n, sizeof *missing);
-    enum nd_status status = missing != NULL ? name_folder(bundle, root, err) : nd_fail_memory(err);
-    if (status == ND_OK && (text = question(bundle)) == NULL)
-        status = nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    for (size_t b = 0; b < n && status == ND_OK; b++)
+        status = name_folder(bundles[b], root, err);
     if (status == ND_OK)
-        status = ask(bundle, transport, text, &reply, err);
+        status = ask(bundles, n, transport, &reply, err);
     if (status == ND_OK) {
-        read_answer(bundle, reply.out, missing, &is_complete);
-        status = check_space(bundle, missing, *free_bytes, transport, err);
+        char *rest = reply.out;
+        for (size_t b = 0; b < n; b++)
+            read_answer(bundles[b], &rest);
+        status = check_space(bundles, n, *free_bytes, transport, err);
     }
-    if (status == ND_OK)
-        status = send_missing(bundle, missing, transport, free_bytes, err);
-    if (status == ND_OK && !is_complete)
-        status = mark_complete(bundle, transport, err);
-    bundle->was_there = is_complete;
-    if (status != ND_OK) {
-        free(bundle->folder);
-        bundle->folder = NULL;
+    for (size_t b = 0; b < n && status == ND_OK; b++) {
+        status = send_missing(bundles[b], transport, free_bytes, err);
+        if (status == ND_OK && !bundles[b]->was_there)
+            status = mark_complete(bundles[b], transport, err);
+    }
+    for (size_t b = 0; b < n && status != ND_OK; b++) {
+        free(bundles[b]->folder);
+        bundles[b]->folder = NULL;
     }
     nd_remote_reply_deinit(&reply);
-    free(text);
-    free(missing);
     return status;
 }
 

@@ -69,9 +69,11 @@ static enum nd_status collect_agent(struct nd_remote *remote, const struct nd_re
     return status;
 }
 
-/* Agent and runtime are those of all runs on the machine. */
+/* Agent and runtime are those of all runs on the machine, and measured again before each of them; a trial, of
+ * which there may be many, believes what was measured on this connection. */
 static enum nd_status send_all(struct nd_remote *remote, const struct nd_remote_run *run, struct nd_error *err)
 {
+    struct nd_bundle *bundles[] = {&remote->model, &remote->agent, &remote->runtime};
     enum nd_status status = ND_OK;
     if (remote->agent.n == 0)
         status = collect_agent(remote, run, err);
@@ -80,11 +82,10 @@ static enum nd_status send_all(struct nd_remote *remote, const struct nd_remote_
     nd_bundle_deinit(&remote->model);
     if (status == ND_OK)
         status = collect_models(&remote->model, run, err);
-    struct nd_bundle *const bundles[] = {&remote->agent, &remote->runtime, &remote->model};
-    for (size_t i = 0; i < 3 && status == ND_OK; i++)
-        if (bundles[i]->folder == NULL)
-            status = nd_bundle_place(bundles[i], remote->transport, remote->root, &remote->free_bytes, err);
-    return status;
+    bool is_known = run->is_trial && remote->agent.folder != NULL && remote->runtime.folder != NULL;
+    return status == ND_OK ? nd_bundles_place(bundles, is_known ? 1 : 3, remote->transport, remote->root,
+                                              &remote->free_bytes, err)
+                           : status;
 }
 
 /* ---- how it is called there ---- */

@@ -116,9 +116,13 @@ static enum nd_status begin_anew(struct nd_remote_session *session, struct nd_er
 }
 
 /* A run of that id that was left behind: it still runs, or is over, or was interrupted, or has failed, behind
- * whose last acknowledgement another agent tries again. */
+ * whose last acknowledgement another agent tries again. What ran from a store that was damaged is not believed.
+ */
 static enum nd_status go_on(struct nd_remote_session *session, struct nd_error *err)
 {
+    const struct nd_remote *remote = session->remote;
+    if (remote->agent.was_damaged || remote->runtime.was_damaged || remote->model.was_damaged)
+        return begin_anew(session, err);
     session->is_holding = true; /* only its state, first */
     enum nd_status status = nd_remote_look(session, err);
     enum nd_run_state state = session->look.state;

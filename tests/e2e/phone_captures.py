@@ -42,3 +42,17 @@ def by_address(folder):
         uri = device_facts(path)["uri"]
         found[uri.split(":", 1)[1].split("/")[0]] = path
     return found
+
+
+def change_in_store(store):
+    """Changes agent, a library and the models in a device's store, each at equal size and with its times; the paths."""
+    changed = []
+    for path in sorted(p for p in pathlib.Path(store).rglob("*") if p.is_file() and p.name != ".complete"):
+        if path.name not in ("npudiff-agent", "libonnxruntime.so") and ".so" in path.name:
+            continue
+        before, data = path.stat(), bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        changed.append(path)
+    return changed

@@ -375,7 +375,7 @@ static void a_push_that_was_interrupted_goes_on_by_the_file(void **state)
     (void)state;
     struct bench bench;
     uint64_t free_bytes = 1 << 20;
-    struct nd_bundle bundle = {0};
+    struct nd_bundle bundle = {0}, *const bundles[] = {&bundle};
     static const char *const names[] = {"a", "sub folder/it's b", "\346\224\266"};
     bench_open(&bench, "exit 0");
     for (size_t i = 0; i < 3; i++) {
@@ -384,7 +384,7 @@ static void a_push_that_was_interrupted_goes_on_by_the_file(void **state)
         free(path);
     }
     struct nd_transport *sh = bench.remote.transport;
-    expect_ok(nd_bundle_place(&bundle, sh, bench.root, &free_bytes, &bench.err), &bench.err);
+    expect_ok(nd_bundles_place(bundles, 1, sh, bench.root, &free_bytes, &bench.err), &bench.err);
     uint64_t whole = sh->traffic.bytes_sent;
     assert_false(bundle.was_there);
     assert_int_equal(free_bytes, (1 << 20) - whole);
@@ -397,7 +397,7 @@ static void a_push_that_was_interrupted_goes_on_by_the_file(void **state)
         free(there);
         free(found);
     }
-    expect_ok(nd_bundle_place(&bundle, sh, bench.root, &free_bytes, &bench.err), &bench.err);
+    expect_ok(nd_bundles_place(bundles, 1, sh, bench.root, &free_bytes, &bench.err), &bench.err);
     assert_true(bundle.was_there);
     assert_int_equal(sh->traffic.bytes_sent, whole);
     /* One file is damaged, another lost, and the mark is not there yet: these two are sent. */
@@ -406,18 +406,86 @@ static void a_push_that_was_interrupted_goes_on_by_the_file(void **state)
     unlink(mark);
     unlink(second);
     assert_int_equal(nd_file_put(first, "b", 1, NULL), ND_OK);
-    expect_ok(nd_bundle_place(&bundle, sh, bench.root, &free_bytes, &bench.err), &bench.err);
+    expect_ok(nd_bundles_place(bundles, 1, sh, bench.root, &free_bytes, &bench.err), &bench.err);
     assert_int_equal(sh->traffic.bytes_sent, whole + strlen(names[0]) + strlen(names[1]));
     check_same(first, bundle.files[0].path);
     check_same(second, bundle.files[1].path);
-    /* Of a complete one a file that is cut. */
+    assert_false(bundle.was_damaged);
+    /* Of a complete one a file that is another of the same size, and one that is cut. */
+    assert_int_equal(nd_file_put(first, "b", 1, NULL), ND_OK);
+    expect_ok(nd_bundles_place(bundles, 1, sh, bench.root, &free_bytes, &bench.err), &bench.err);
+    assert_true(bundle.was_damaged);
+    assert_false(bundle.was_there);
+    check_same(first, bundle.files[0].path);
     assert_int_equal(nd_file_put(second, "", 0, NULL), ND_OK);
-    expect_ok(nd_bundle_place(&bundle, sh, bench.root, &free_bytes, &bench.err), &bench.err);
+    expect_ok(nd_bundles_place(bundles, 1, sh, bench.root, &free_bytes, &bench.err), &bench.err);
     check_same(second, bundle.files[1].path);
     free(mark);
     free(first);
     free(second);
     nd_bundle_deinit(&bundle);
+    bench_close(&bench);
+}
+
+/* What became another in the store, at equal size, is neither run nor believed; what is there is measured
+ * before each run, also of one connection. */
+static void what_changed_in_the_store_is_not_run(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench, "echo run >> \"$here/calls\"; exit 0");
+    expect_ok(bench_run(&bench), &bench.err);
+    char *calls = in_folder("calls"), *bad = in_folder("bad");
+    char *agent = nd_path_join(bench.remote.agent.folder, "npudiff-agent");
+    char *model = nd_path_join(bench.remote.model.folder, "model.onnx");
+    char *library = nd_path_join(bench.remote.runtime.folder, "libort.so");
+    void *text = NULL, *forged = NULL;
+    size_t n = 0;
+    assert_int_equal(nd_file_read(agent, 10000, &forged, &n, NULL), ND_OK);
+    memcpy(forged, "#!/bin/sh\n>\"$PWD/../../../bad\"\nexit 1;exit 1;", 43);
+    assert_int_equal(nd_file_put(agent, forged, n, NULL), ND_OK);
+    assert_int_equal(nd_file_put(model, "b model", 7, NULL), ND_OK);
+    assert_int_equal(nd_file_put(library, "b library", 9, NULL), ND_OK);
+    expect_ok(bench_run(&bench), &bench.err);
+    assert_int_equal(bench.exit.error.id, 0);
+    assert_int_not_equal(access(bad, F_OK), 0);
+    check_same(agent, bench.agent);
+    check_same(model, bench.model);
+    check_same(library, bench.device.runtime.ort_library);
+    free(text);
+    assert_int_equal(nd_file_read(calls, 1000, &text, &n, NULL), ND_OK);
+    assert_string_equal(text, "run\nrun\n");
+    free(text);
+    free(forged);
+    free(calls);
+    free(bad);
+    free(agent);
+    free(model);
+    free(library);
+    bench_close(&bench);
+}
+
+/* A run that was left there by an agent from a damaged store. */
+static void what_ran_from_a_damaged_store_is_not_gone_on_with(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench, "echo \"$*\" >> \"$here/calls\"; [ $(wc -l < \"$here/calls\") -gt 1 ] && exit 0; "
+                       "echo x > spool.nds; kill -9 -$(cut -d' ' -f1 pid); sleep 60");
+    expect_ok(bench_run(&bench), &bench.err);
+    assert_true(bench.exit.can_resume);
+    char *model = nd_path_join(bench.remote.model.folder, "model.onnx"), *calls = in_folder("calls");
+    assert_int_equal(nd_file_put(model, "b model", 7, NULL), ND_OK);
+    bench.options.resume = true;
+    expect_ok(bench_run(&bench), &bench.err);
+    void *text = NULL;
+    size_t n = 0;
+    assert_int_equal(nd_file_read(calls, 1000, &text, &n, NULL), ND_OK);
+    assert_string_equal(text, "job.nds spool.nds\njob.nds spool.nds\n");
+    check_same(model, bench.model);
+    free(text);
+    free(model);
+    free(calls);
     bench_close(&bench);
 }
 
@@ -499,6 +567,8 @@ int main(void)
         IN_FOLDER(an_agent_that_ends_while_it_is_looked_at_is_understood),
         IN_FOLDER(pieces_of_large_spools_are_found),
         IN_FOLDER(a_push_that_was_interrupted_goes_on_by_the_file),
+        IN_FOLDER(what_changed_in_the_store_is_not_run),
+        IN_FOLDER(what_ran_from_a_damaged_store_is_not_gone_on_with),
         IN_FOLDER(a_device_without_space_says_how_much_is_needed),
         IN_FOLDER(a_missing_agent_says_how_it_is_built),
         cmocka_unit_test(answers_that_are_cut_or_wrong_are_refused),

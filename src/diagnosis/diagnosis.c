@@ -53,6 +53,7 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_TIES] = "ties",
     [ND_FAULT_MAGNITUDE] = "magnitude",
     [ND_FAULT_REUSED_BUFFER] = "reused-buffer",
+    [ND_FAULT_WRONG_RECORD] = "wrong-record",
     [ND_FAULT_UNCLAMPED] = "activation-left-out",
     [ND_FAULT_STEP] = "step",
     [ND_FAULT_COMMON_STEP] = "common-step",

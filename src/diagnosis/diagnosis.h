@@ -71,6 +71,8 @@ enum nd_fault_kind {
     ND_FAULT_MAGNITUDE,      /* a hypothesis of the caller: the sign of the value is dropped; amount 0 */
     ND_FAULT_REUSED_BUFFER, /* of the caller: the capture shows what a later layer wrote into the buffer; amount
                                0 */
+    ND_FAULT_WRONG_RECORD,  /* of the caller: the captured values are not what readers read; amount: their share
+                             */
     ND_FAULT_UNCLAMPED,     /* values go on where the reference stops; amount: the reference's value there */
     ND_FAULT_STEP,          /* a step function amplifies a small difference; amount: the largest of these */
     ND_FAULT_COMMON_STEP, /* floats of both sides are multiples of one step; amount: the largest difference, in

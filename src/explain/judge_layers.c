@@ -140,29 +140,11 @@ static enum nd_status tell_of_nan(size_t s, const struct nd_explained_unit *unit
 {
     double share = (double)unit->n_nan / (double)unit->n_codes;
     struct nd_strbuf text = {0};
-    struct nd_explained_finding *findings = nd_calloc(device->n_findings + 1, sizeof *findings),
-                                *old = device->findings;
     nd_strbuf_printf(&text,
                      "%.3g %% of its exact values are not numbers (0 / 0, or the root, logarithm or power of a "
                      "negative number). ONNX does not say which code they have, so npudiff does not judge them",
                      100 * share);
-    char *taken = nd_strbuf_take(&text);
-    if (findings == NULL || taken == NULL) {
-        free(findings);
-        free(taken);
-        return nd_fail_memory(err);
-    }
-    if (device->n_findings > 0)
-        memcpy(findings, old, device->n_findings * sizeof *findings);
-    free(old);
-    findings[device->n_findings++] = (struct nd_explained_finding){.step = s,
-                                                                   .fault = {.kind = "not-a-number",
-                                                                             .text = taken,
-                                                                             .channel = SIZE_MAX,
-                                                                             .amount = share,
-                                                                             .explained = (double)NAN}};
-    device->findings = findings;
-    return ND_OK;
+    return nd_explain_add_finding(device, s, "not-a-number", share, nd_strbuf_take(&text), err);
 }
 
 /* What is asked of each step of the device. */

@@ -37,6 +37,11 @@ static inline const struct nd_habit *nd_habit_of(const struct nd_explain_job *jo
 enum nd_status nd_explanation_begin(const struct nd_plan *plan, struct nd_explanation *out,
                                     struct nd_error *err);
 
+/* Adds a finding on a tensor of the device: kind is static; text is taken over, NULL means that there was no
+ * memory for it. ND_ERR_MEMORY. */
+enum nd_status nd_explain_add_finding(struct nd_explained_device *device, size_t step, const char *kind,
+                                      double amount, char *text, struct nd_error *err);
+
 /* ---- attribute ---- */
 
 /* settle.c: what could not be evaluated in some sample is not examined, or has no reference, in any.

@@ -215,6 +215,8 @@ static enum nd_status diagnose(struct nd_exam *exam, struct nd_error *err)
     struct nd_explain_error_size size = measure(exam);
     if (status == ND_OK && exam->is_forced)
         status = say_forced(exam, err);
+    size_t doubtful = nd_exam_find_doubtful(exam, &size.doubtful_max);
+    size.doubtful = doubtful != SIZE_MAX ? nd_model_edge(job->plan->model, doubtful)->name : NULL;
     if (status == ND_OK && !exam->is_forced && nd_explain_needs_reach(job, exam->device, exam->step, &size))
         status = find_past(exam, &size, err);
     return status == ND_OK ? nd_explain_accuse(job, exam->device, exam->step, &size, &diagnosis, err) : status;
@@ -229,22 +231,44 @@ static enum nd_status follow_rounding(const struct nd_exam *exam, const char *te
     return nd_explain_follow(unit, "rounded-twice", text, err);
 }
 
-static enum nd_status diagnose_unit(const struct nd_explain_job *job, struct nd_reader *reader, size_t device,
-                                    size_t step, struct nd_error *err)
+/* Whether what was recorded of an input is wrong, and not the layer. */
+static enum nd_status try_records(struct nd_exam *exam, struct nd_explain_record *record, struct nd_error *err)
 {
-    struct nd_exam exam = {.job = job, .reader = reader, .device = device, .step = step};
-    enum nd_status status = nd_exam_make(&exam, err);
+    const struct nd_explain_job *job = exam->job;
+    struct nd_exam_innocence innocence;
+    enum nd_status status =
+        nd_exam_try_remade(exam, nd_explain_allowance(job, exam->device, exam->step), &innocence, err);
+    if (status != ND_OK || innocence.input == NULL)
+        return status;
+    *record = (struct nd_explain_record){.device = exam->device,
+                                         .step = job->plan->step_of_edge[innocence.input->edge],
+                                         .reader = exam->step,
+                                         .n_wrong = innocence.input->n_wrong,
+                                         .n = innocence.input->n,
+                                         .n_mended = innocence.n_mended,
+                                         .is_exact = innocence.is_exact};
+    return nd_explain_acquit_reader(job, record, err);
+}
+
+/* The exam is given job, reader, device, step and is_open. record: what it shows, or as it was. */
+static enum nd_status diagnose_unit(struct nd_exam *exam, struct nd_explain_record *record,
+                                    struct nd_error *err)
+{
+    enum nd_status status = nd_exam_make(exam, err);
     if (status == ND_OK)
-        status = nd_exam_collect(&exam, err);
+        status = nd_exam_collect(exam, err);
     char text[ND_ROUNDED_TWICE_TEXT_BYTES];
-    bool rounds_twice = status == ND_OK && nd_explain_rounds_twice(&exam, text);
+    bool rounds_twice = status == ND_OK && nd_explain_rounds_twice(exam, text);
     if (rounds_twice)
-        status = follow_rounding(&exam, text, err);
-    if (status == ND_OK && !rounds_twice)
-        status = try_forced(&exam, err);
-    if (status == ND_OK && !rounds_twice)
-        status = diagnose(&exam, err);
-    nd_exam_deinit(&exam);
+        status = follow_rounding(exam, text, err);
+    else if (status == ND_OK)
+        status = try_records(exam, record, err);
+    bool is_settled = rounds_twice || record->step != SIZE_MAX;
+    if (status == ND_OK && !is_settled)
+        status = try_forced(exam, err);
+    if (status == ND_OK && !is_settled)
+        status = diagnose(exam, err);
+    nd_exam_deinit(exam);
     return status;
 }
 
@@ -314,6 +338,7 @@ static size_t next_worst(const struct nd_explain_job *job, size_t d, size_t last
 
 struct task {
     size_t device, step;
+    struct nd_explain_record record; /* what it shows of one */
 };
 
 /* Each task writes what is said of its own layer, and reads nothing that another writes. */
@@ -321,32 +346,47 @@ struct team {
     const struct nd_explain_job *job;
     struct task *tasks;
     size_t n_tasks;
+    bool *is_open;             /* [n_devices * n_steps] layers that nothing explained before */
     struct nd_reader *readers; /* [n_threads] of the plan */
 };
+
+static void add_task(struct team *team, size_t device, size_t step)
+{
+    team->tasks[team->n_tasks++] = (struct task){device, step, {.step = SIZE_MAX}};
+}
 
 static void list_device(struct team *team, size_t d)
 {
     const struct nd_explain_job *job = team->job;
-    for (size_t s = 0; s < job->plan->n_steps; s++) /* those of inputs are few, and cheap */
+    bool *is_open = &team->is_open[d * job->plan->n_steps];
+    for (size_t s = 0; s < job->plan->n_steps; s++) {
+        enum nd_layer_state state = job->out->devices[d].units[s].state;
+        is_open[s] = state == ND_LAYER_UNEXPLAINED || state == ND_LAYER_FAULTY;
         if (nd_explain_needs_exam(job, d, s) && nd_explain_is_input_quantiser(job->plan, s))
-            team->tasks[team->n_tasks++] = (struct task){d, s};
+            add_task(team, d, s); /* these are few, and cheap */
+    }
     size_t step = SIZE_MAX, n = 0;
     while (n++ < MOST_UNITS && (step = next_worst(job, d, step)) != SIZE_MAX)
-        team->tasks[team->n_tasks++] = (struct task){d, step};
+        add_task(team, d, step);
 }
 
 static enum nd_status run_task(void *context, size_t worker, size_t i, struct nd_error *err)
 {
     struct team *team = context;
     const struct nd_explain_job *job = team->job;
-    const struct task *task = &team->tasks[i];
+    struct task *task = &team->tasks[i];
     struct nd_reader *reader = &team->readers[worker];
     enum nd_status status = reader->plan == NULL ? nd_reader_init(reader, job->plan, err) : ND_OK;
     if (status != ND_OK)
         return status;
-    return nd_explain_is_input_quantiser(job->plan, task->step)
-               ? diagnose_input(job, reader, task->device, task->step, err)
-               : diagnose_unit(job, reader, task->device, task->step, err);
+    if (nd_explain_is_input_quantiser(job->plan, task->step))
+        return diagnose_input(job, reader, task->device, task->step, err);
+    struct nd_exam exam = {.job = job,
+                           .reader = reader,
+                           .device = task->device,
+                           .step = task->step,
+                           .is_open = &team->is_open[task->device * job->plan->n_steps]};
+    return diagnose_unit(&exam, &task->record, err);
 }
 
 enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_error *err)
@@ -354,9 +394,11 @@ enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_e
     const struct nd_plan *plan = job->plan;
     struct team team = {.job = job,
                         .tasks = nd_calloc(plan->n_devices * plan->n_steps, sizeof *team.tasks),
+                        .is_open = nd_calloc(plan->n_devices * plan->n_steps, sizeof *team.is_open),
                         .readers = nd_calloc(plan->n_threads, sizeof *team.readers)};
     struct nd_error local = {0};
-    enum nd_status status = team.tasks != NULL && team.readers != NULL ? ND_OK : nd_fail_memory(&local);
+    enum nd_status status =
+        team.tasks != NULL && team.is_open != NULL && team.readers != NULL ? ND_OK : nd_fail_memory(&local);
     if (status == ND_OK)
         status = nd_explain_settle_layers(job, &local);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
@@ -364,11 +406,15 @@ enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_e
             list_device(&team, d);
     if (status == ND_OK)
         status = nd_parallel_for(plan->n_threads, team.n_tasks, run_task, &team, &local);
+    for (size_t i = 0; i < team.n_tasks && status == ND_OK; i++)
+        if (team.tasks[i].record.step != SIZE_MAX)
+            status = nd_explain_blame_record(job, &team.tasks[i].record, &local);
     if (status != ND_OK && err != NULL)
         *err = local;
     for (size_t i = 0; team.readers != NULL && i < plan->n_threads; i++)
         nd_reader_deinit(&team.readers[i]);
     free(team.tasks);
+    free(team.is_open);
     free(team.readers);
     return status;
 }

@@ -128,6 +128,8 @@ static enum nd_status choose_steps(struct nd_exam *exam, struct nd_error *err)
             want(exam, e);
     for (size_t k = 0; k < exam->n_fusions; k++)
         want(exam, exam->fused[k]);
+    for (size_t k = 0; k < exam->n_remade; k++)
+        want(exam, exam->remade[k].edge);
     for (size_t e = 0; e < nd_model_n_edges(plan->model); e++)
         exam->reader->is_ignored[e] =
             plan->step_of_edge[e] == SIZE_MAX || !exam->is_wanted[plan->step_of_edge[e]];
@@ -155,6 +157,7 @@ enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err)
     choose_programs(exam);
     choose_fusions(exam);
     choose_operands(exam);
+    nd_exam_choose_remade(exam);
     status = choose_steps(exam, err);
     if (status != ND_OK)
         return status;

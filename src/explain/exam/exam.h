@@ -10,6 +10,15 @@
 enum {
     ND_EXAM_FUSIONS = 6,  /* inputs of a unit that it may be fused with */
     ND_EXAM_OPERANDS = 4, /* inputs of a unit that may be the previous sample's */
+    ND_EXAM_REMADE = 6,   /* inputs of a unit whose makers do not follow known arithmetic */
+};
+
+/* An input whose record is not what known arithmetic makes of its maker's own inputs. */
+struct nd_exam_remade {
+    size_t edge;
+    bool is_made; /* in the run at hand the unit reads what should have been made, not the record */
+    size_t n_wrong,
+        n; /* of the record's values over the samples of the last such run, those that are not that */
 };
 
 /* One unit of one device under examination. */
@@ -38,6 +47,10 @@ struct nd_exam {
     double *other_scales; /* made with the scales of the weights along other_axis and not own_axis; NULL: no
                              axis is as long */
     int own_axis, other_axis;
+    const bool
+        *is_open; /* [n_steps] layers of the device that do not follow known arithmetic; NULL: not known */
+    size_t n_remade;
+    struct nd_exam_remade remade[ND_EXAM_REMADE];
     struct nd_explain_pairs pairs; /* made with sums of pairs in 16 bits */
     bool *is_wanted;               /* [n_steps] of the plan: what runs read; NULL: everything */
     double *steps;                 /* of the accumulator, in steps of the output; NULL for other operators */
@@ -72,6 +85,29 @@ enum nd_status nd_exam_run(struct nd_exam *exam, size_t fusing, double *to, stru
 
 /* Fills codes, values, expected, others, fusions, stale, transposed and other_scales. */
 enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err);
+
+/* exam_remade.c: fills remade from is_open. */
+void nd_exam_choose_remade(struct nd_exam *exam);
+/* The input with that edge which the run at hand makes anew, or NULL. */
+struct nd_exam_remade *nd_exam_remade_of(struct nd_exam *exam, size_t edge);
+/* What the maker of such an input should have made: *is_made false where no program of units says it. */
+enum nd_status nd_exam_make_input(struct nd_exam *exam, const struct nd_exact_unit *unit,
+                                  struct nd_array *codes, bool *is_made, struct nd_error *err);
+/* The program of values that rounds what the maker of the edge makes. */
+const struct nd_program *nd_exam_program_of(const struct nd_exam *exam, size_t edge);
+
+/* What the unit gives where it did not read what was recorded of an input. */
+struct nd_exam_innocence {
+    const struct nd_exam_remade *input; /* the one whose record is wrong; NULL: no input explains the values */
+    bool is_exact;   /* every value is what the unit makes of it; else within the allowance */
+    size_t n_mended; /* values beyond the allowance by the record, that are right so */
+};
+/* Tries the inputs one by one. allowance: LSB. */
+enum nd_status nd_exam_try_remade(struct nd_exam *exam, double allowance, struct nd_exam_innocence *out,
+                                  struct nd_error *err);
+/* An input whose maker is off by more than its allowance, and of which nobody can say what it should be: the
+ * edge, or SIZE_MAX. *max: by how many LSB. */
+size_t nd_exam_find_doubtful(const struct nd_exam *exam, double *max);
 
 /* How far each value of the unit moves when what it reads is moved within what rounding, and clipping, may have
  * taken from it: reach[n_samples * n], in LSB. */

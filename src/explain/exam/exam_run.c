@@ -74,6 +74,15 @@ static void keep_values(struct nd_exam *exam, const struct nd_exact_values *valu
         force_values(exam, values->dtype);
 }
 
+/* Of an input that is made anew: what was recorded of it, beside what should be. */
+static void count_record(struct nd_exam *exam, struct nd_exam_remade *input, const struct nd_array *codes)
+{
+    const struct nd_array *given = &exam->reader->given[input->edge];
+    for (size_t i = 0; given->n == codes->n && i < codes->n; i++)
+        input->n_wrong += given->x[i] != codes->x[i];
+    input->n += codes->n;
+}
+
 static enum nd_status round_exam(void *context, const struct nd_exact_values *values, struct nd_array *codes,
                                  struct nd_error *err)
 {
@@ -81,12 +90,16 @@ static enum nd_status round_exam(void *context, const struct nd_exact_values *va
     struct nd_exam *exam = context;
     double low, high;
     nd_code_range(values->dtype, &low, &high);
+    struct nd_exam_remade *remade = nd_exam_remade_of(exam, values->edge);
+    const struct nd_program *usual = remade != NULL ? nd_exam_program_of(exam, values->edge) : &exam->usual;
     for (size_t i = 0; i < values->n; i++)
         codes->x[i] = values->edge == exam->fusing ? fmin(fmax(unrounded(values, i), low), high)
-                                                   : code_by(&exam->usual, values, i);
+                                                   : code_by(usual, values, i);
+    if (remade != NULL)
+        count_record(exam, remade, codes);
     if (values->edge != exam->edge || values->n != exam->n)
         return ND_OK;
-    bool is_made = exam->late > 0 && exam->made.n == values->n;
+    bool is_made = exam->fusing == SIZE_MAX && exam->made.n == values->n;
     if (exam->to == NULL)
         keep_values(exam, values, codes);
     for (size_t i = 0; i < values->n && exam->to != NULL; i++)
@@ -155,10 +168,20 @@ static enum nd_status keep_pairs(struct nd_exam *exam, const struct nd_exact_uni
 static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
                                       bool *is_made, struct nd_error *err)
 {
-    (void)codes;
     struct nd_exam *exam = context;
+    struct nd_exam_remade *remade = nd_exam_remade_of(exam, unit->edge);
     bool is_covered;
     *is_made = false;
+    if (remade != NULL) {
+        enum nd_status status = ND_OK;
+        if (exam->is_other && nd_exam_is_helper(exam, unit->edge))
+            status = make_other(exam, unit, err);
+        if (status == ND_OK)
+            status = nd_exam_make_input(exam, unit, codes, is_made, err);
+        if (status == ND_OK && *is_made)
+            count_record(exam, remade, codes);
+        return status;
+    }
     if (unit->edge == exam->edge && exam->to == NULL && !exam->is_forced) {
         enum nd_status status = keep_misread(exam, unit, err);
         if (status == ND_OK)
@@ -207,7 +230,7 @@ enum nd_status nd_exam_run(struct nd_exam *exam, size_t fusing, double *to, stru
                                              .is_ignored = exam->is_wanted != NULL ? r->is_ignored : NULL,
                                              .missed = nd_exact_let_go};
     for (size_t e = 0; e < nd_model_n_edges(job->plan->model); e++) {
-        bool is_computed = e == exam->edge || e == fusing;
+        bool is_computed = e == exam->edge || e == fusing || nd_exam_remade_of(exam, e) != NULL;
         r->chain[e] = is_computed ? nd_no_array() : r->given[e];
         r->is_skipped[e] = !is_computed && !nd_exam_is_helper(exam, e);
     }

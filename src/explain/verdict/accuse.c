@@ -276,6 +276,46 @@ static enum nd_status accuse_of_size(struct nd_explained_unit *unit, const struc
     return keep_evidence(unit, &text, err);
 }
 
+/* What it read of an input need not be what was recorded of that. */
+static enum nd_status leave_in_doubt(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
+                                     struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    put_size(size, &text);
+    nd_strbuf_printf(
+        &text,
+        "; it reads '%s', which is itself unexplained, by up to %g LSB: the layer need not have read "
+        "the values that were recorded",
+        size->doubtful, size->doubtful_max);
+    unit->certainty = ND_CERTAINTY_UNKNOWN;
+    return keep_evidence(unit, &text, err);
+}
+
+/* Of the size of the error alone; *is_accused. Where an input is in doubt, that is the evidence of a layer that
+ * is not. */
+static enum nd_status accuse_by_size(const struct nd_explain_job *job, size_t device, size_t step,
+                                     const struct nd_explain_error_size *size, bool *is_accused,
+                                     struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_explained_device *sibling = find_better_sibling(job, device, step, size);
+    bool is_size = is_gross(job, device, step, size), is_reach = is_common(size, size->n_past);
+    bool is_distance = nd_explain_is_product_by_constants(job, device, step) &&
+                       nd_explain_is_known(job, device, step) && is_common(size, size->n_far);
+    *is_accused = is_size || is_reach || is_distance || sibling != NULL;
+    if (*is_accused && size->doubtful != NULL) {
+        *is_accused = false;
+        return leave_in_doubt(unit, size, err);
+    }
+    if (is_size)
+        return accuse_of_size(unit, size, err);
+    if (is_reach)
+        return accuse_of_reach(unit, size, err);
+    if (is_distance)
+        return accuse_of_distance(unit, nd_explain_allowance(job, device, step), size, err);
+    return sibling != NULL ? accuse_beside(unit, size, sibling, step, err) : ND_OK;
+}
+
 static enum nd_status decide(const struct nd_explain_job *job, size_t device, size_t step,
                              const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
                              struct nd_error *err)
@@ -295,16 +335,10 @@ static enum nd_status decide(const struct nd_explain_job *job, size_t device, si
         (kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING) && !nd_explain_is_known(job, device, step);
     if (is_simple && size->n_wrong >= FEWEST_FALLBACK && job->habits->unit_program[device] != SIZE_MAX)
         return nd_explain_follow(unit, "arithmetic", diagnosis->best.text, err);
-    if (is_gross(job, device, step, size))
-        return accuse_of_size(unit, size, err);
-    if (is_common(size, size->n_past))
-        return accuse_of_reach(unit, size, err);
-    if (nd_explain_is_product_by_constants(job, device, step) && nd_explain_is_known(job, device, step) &&
-        is_common(size, size->n_far))
-        return accuse_of_distance(unit, nd_explain_allowance(job, device, step), size, err);
-    const struct nd_explained_device *sibling = find_better_sibling(job, device, step, size);
-    if (sibling != NULL)
-        return accuse_beside(unit, size, sibling, step, err);
+    bool is_accused = false;
+    enum nd_status status = accuse_by_size(job, device, step, size, &is_accused, err);
+    if (status != ND_OK || is_accused || unit->evidence != NULL)
+        return status;
     if (unit->follows_text != NULL && size->max <= 1) { /* single steps, in the encoding that is forced */
         unit->state = ND_LAYER_FOLLOWS;
         unit->why_follows = "forced-encoding";

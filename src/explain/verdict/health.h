@@ -34,8 +34,11 @@ struct nd_explain_error_size {
     double max;    /* LSB */
     double energy; /* variance of the error, LSB^2 */
     double signal; /* variance of what is expected, LSB^2 */
-    double correlation; /* of the values and what is expected, about their means; 0 where one of them is
-                           constant */
+    const char *doubtful; /* an input that the layer need not have read as it was recorded, as its maker is
+                             unexplained: then size says nothing. NULL: none */
+    double doubtful_max;  /* LSB by which its maker is off */
+    double correlation;   /* of the values and what is expected, about their means; 0 where one of them is
+                             constant */
 };
 
 /* By how many LSB arithmetic that nobody knows may move a value of the layer: 0 where the arithmetic of the
@@ -83,6 +86,26 @@ void nd_explain_find_tie_rule(const struct nd_code_tally *tally, struct nd_expla
 enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,
                                  const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
                                  struct nd_error *err);
+
+/* What a layer shows of the record of an input: it computed from other values than those. */
+struct nd_explain_record {
+    size_t device, step; /* step: the tensor; SIZE_MAX: nothing is shown */
+    size_t reader;       /* the layer, as a step */
+    size_t n_wrong, n;   /* of the tensor's values in the samples that were looked at, those that its own
+                            inputs do not give */
+    size_t n_mended;     /* values of the reader that are beyond its allowance by the record, and right by
+                            what the record should be */
+    bool is_exact;       /* so is every other value of the reader, to the bit */
+};
+
+/* record.c: the reader follows, or is left unexplained where is_exact is false. Writes to the reader's unit
+ * only. ND_ERR_MEMORY. */
+enum nd_status nd_explain_acquit_reader(const struct nd_explain_job *job,
+                                        const struct nd_explain_record *record, struct nd_error *err);
+/* record.c: says of the tensor that its record is wrong, once all layers have been looked at, and blames it.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const struct nd_explain_record *record,
+                                       struct nd_error *err);
 
 /* label_errors.c: accuses the tensors of which the capture says something that is wrong: type, scale, zero
  * point; and those that cannot be examined and are one code throughout. Drops what is said of codes that pile

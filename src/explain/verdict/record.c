@@ -1,0 +1,104 @@
+/* Records that are not what their readers read. A runtime that makes a tensor visible writes a copy of it, and
+ * the copy may be wrong where the layers behind read the right values. A reader whose values are what known
+ * arithmetic makes of what the tensor should be proves that. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "explain/verdict/health.h"
+
+static const char made_inputs[] = "made-inputs";
+
+enum nd_status nd_explain_acquit_reader(const struct nd_explain_job *job,
+                                        const struct nd_explain_record *record, struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[record->device].units[record->reader];
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text,
+                     "it did not read what was recorded of '%s': from the values that '%s' should have, %s",
+                     job->out->steps[record->step].name, job->out->steps[record->step].name,
+                     record->is_exact ? "known arithmetic gives all of its values"
+                                      : "its values are within what known arithmetic may be off by");
+    if (!record->is_exact) {
+        unit->certainty = ND_CERTAINTY_UNKNOWN;
+        unit->evidence = nd_strbuf_take(&text);
+        return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    char *taken = nd_strbuf_take(&text);
+    enum nd_status status =
+        taken != NULL ? nd_explain_follow(unit, made_inputs, taken, err) : nd_fail_memory(err);
+    free(taken);
+    unit->n_unexplained = 0;
+    unit->explained_fraction = 1;
+    unit->harm = unit->harmed_share = (double)NAN; /* its difference from the record did nothing */
+    return status;
+}
+
+/* A layer that follows by what was recorded of the tensor has read that. */
+static bool was_read_as_recorded(const struct nd_explain_job *job, const struct nd_explain_record *record)
+{
+    size_t edge = job->plan->steps[record->step].edge;
+    for (size_t s = record->step + 1; s < job->plan->n_steps; s++) {
+        const struct nd_explained_unit *unit = &job->out->devices[record->device].units[s];
+        const struct nd_model_unit *model_unit = nd_plan_unit(job->plan, s);
+        bool follows = unit->state == ND_LAYER_FOLLOWS && unit->why_follows != made_inputs;
+        for (size_t i = 0; follows && model_unit != NULL && i < model_unit->n_inputs; i++)
+            if (model_unit->inputs[i] == edge)
+                return true;
+    }
+    return false;
+}
+
+static enum nd_status blame(const struct nd_explain_job *job, const struct nd_explain_record *record,
+                            struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[record->device].units[record->step];
+    struct nd_strbuf text = {0}, evidence = {0};
+    nd_strbuf_puts(&text, "its record is wrong: the layers that read the tensor read other, right values");
+    nd_strbuf_printf(
+        &evidence,
+        "%zu of %zu recorded values are not what the inputs of this layer give; '%s' computed from "
+        "the values that they do give; the network itself may be right",
+        record->n_wrong, record->n, job->out->steps[record->reader].name);
+    free(unit->fault.text);
+    free(unit->evidence);
+    unit->state = ND_LAYER_FAULTY;
+    unit->certainty = ND_CERTAINTY_PROVEN;
+    unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_WRONG_RECORD),
+                                              .text = nd_strbuf_take(&text),
+                                              .channel = SIZE_MAX,
+                                              .amount = (double)record->n_wrong / (double)record->n,
+                                              .explained = 1};
+    unit->evidence = nd_strbuf_take(&evidence);
+    unit->harm = unit->harmed_share = (double)NAN; /* nothing read it */
+    return unit->fault.text != NULL && unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const struct nd_explain_record *record,
+                                       struct nd_error *err)
+{
+    struct nd_explained_device *device = &job->out->devices[record->device];
+    const struct nd_explained_unit *unit = &device->units[record->step];
+    const char *wrong_record = nd_fault_name(ND_FAULT_WRONG_RECORD);
+    struct nd_strbuf text = {0};
+    if (unit->state == ND_LAYER_FOLLOWS) /* its exam has found an arithmetic that gives the record */
+        return ND_OK;
+    for (size_t i = 0; i < device->n_findings; i++) /* one reader is enough */
+        if (device->findings[i].step == record->step && device->findings[i].fault.kind == wrong_record)
+            return ND_OK;
+    nd_strbuf_printf(&text,
+                     "the record of this tensor is not what its readers read: %zu of %zu values are wrong, and "
+                     "'%s' computed from the right ones",
+                     record->n_wrong, record->n, job->out->steps[record->reader].name);
+    enum nd_status status =
+        nd_explain_add_finding(device, record->step, wrong_record, (double)record->n_wrong / (double)record->n,
+                               nd_strbuf_take(&text), err);
+    /* A reader whose arithmetic is known, and many values: then nothing but the record can be wrong. */
+    bool is_proof = record->is_exact && record->n_mended >= ND_EXPLAIN_FEWEST_GROSS &&
+                    nd_explain_is_known(job, record->device, record->reader) &&
+                    !was_read_as_recorded(job, record);
+    bool has_name = unit->state == ND_LAYER_FAULTY && unit->fault.kind != NULL;
+    return status == ND_OK && is_proof && !has_name ? blame(job, record, err) : status;
+}

@@ -14,6 +14,9 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_FUSION] = "fusion",
     [ND_FAULT_TRANSPOSED_WEIGHTS] = "transposed-weights",
     [ND_FAULT_SCALES_AXIS] = "scales-of-other-axis",
+    [ND_FAULT_BIAS] = "bias",
+    [ND_FAULT_WEIGHTS_SCALE] = "weights-scale",
+    [ND_FAULT_WEIGHTS_ZERO_POINT] = "weights-zero-point",
     [ND_FAULT_PAIR_SATURATION] = "pair-saturation",
     [ND_FAULT_PAIR_WRAP] = "pair-wrap",
     [ND_FAULT_STOCHASTIC_ROUNDING] = "stochastic-rounding",
@@ -180,19 +183,25 @@ static size_t count_left(const struct nd_look *look, const struct nd_hypothesis 
     return n;
 }
 
+/* A scale of the output looks like one of the weights, and a zero point like a bias. */
+static bool is_last_resort(enum nd_fault_kind kind)
+{
+    return kind == ND_FAULT_BIAS || kind == ND_FAULT_WEIGHTS_SCALE || kind == ND_FAULT_WEIGHTS_ZERO_POINT;
+}
+
 /* Those that leave the fewest wrong codes. */
-static void try_hypotheses(const struct nd_look *look)
+static void try_hypotheses(const struct nd_look *look, bool is_last)
 {
     size_t least = SIZE_MAX;
     for (size_t h = 0; h < look->e->n_hypotheses; h++) {
         size_t n_left = count_left(look, &look->e->hypotheses[h]);
-        least = n_left < least ? n_left : least;
+        least = n_left < least && is_last_resort(look->e->hypotheses[h].kind) == is_last ? n_left : least;
     }
     for (size_t h = 0; h < look->e->n_hypotheses; h++) {
         const struct nd_hypothesis *hypothesis = &look->e->hypotheses[h];
         struct nd_fault f = nd_fault_of(hypothesis->kind, 0, predict_hypothesis);
         f.data = hypothesis->codes;
-        if (count_left(look, hypothesis) == least)
+        if (is_last_resort(hypothesis->kind) == is_last && count_left(look, hypothesis) == least)
             nd_try(look, &f, "%s", hypothesis->text);
     }
 }
@@ -293,9 +302,11 @@ static enum nd_status examine_exact(const struct nd_evidence *e, struct nd_findi
     if (e->repeats_differ && e->inputs_repeat_same)
         nd_try_flips(&look);
     if (look.n_wrong > 0 && !nd_is_found(&look)) {
-        try_hypotheses(&look);
+        try_hypotheses(&look, false);
         if (is_hard(&look))
             run_exact(&look, EXACT);
+        if (!nd_is_found(&look))
+            try_hypotheses(&look, true);
         if (!nd_is_found(&look))
             status = examine_codes_whole(e, out, err);
         try_unexplained(&look);
@@ -312,6 +323,8 @@ static enum nd_status examine_over_noise(const struct nd_evidence *e, struct nd_
     enum nd_status status = nd_look_open(e, e->noise, &over_noise, &look, err);
     if (status == ND_OK && is_hard(&look))
         run_exact(&look, NOISY);
+    if (status == ND_OK && !nd_is_found(&look)) /* constants are known to the bit, and the rest is arithmetic */
+        try_hypotheses(&look, true);
     nd_look_close(&look);
     if (over_noise.n > 0)
         *out = over_noise;

@@ -29,6 +29,9 @@ enum nd_fault_kind {
     ND_FAULT_FUSION,              /* the same */
     ND_FAULT_TRANSPOSED_WEIGHTS,  /* the same */
     ND_FAULT_SCALES_AXIS,         /* the same */
+    ND_FAULT_BIAS,                /* the same: of all channels or of one it is lost, or has the other sign */
+    ND_FAULT_WEIGHTS_SCALE,       /* the same: of all weights or of one channel's */
+    ND_FAULT_WEIGHTS_ZERO_POINT,  /* the same */
     ND_FAULT_PAIR_SATURATION,     /* the same: two products are added in 16 bits (arith/pairs.h) */
     ND_FAULT_PAIR_WRAP,           /* the same */
     ND_FAULT_STOCHASTIC_ROUNDING, /* up with the probability of the fraction; amount: chi-square per bin */
@@ -89,7 +92,9 @@ bool nd_fault_is_note(enum nd_fault_kind kind);
 /* Something else that the device may have computed, worked out by the caller. Put the simplest first. */
 struct nd_hypothesis {
     enum nd_fault_kind kind; /* ND_FAULT_ROUNDING, _FALLBACK, _FUSION, _STALE_OPERAND, _MAGNITUDE,
-                                _SCALES_AXIS, _TRANSPOSED_WEIGHTS, _PAIR_SATURATION or _PAIR_WRAP */
+                                _SCALES_AXIS, _TRANSPOSED_WEIGHTS, _PAIR_SATURATION or _PAIR_WRAP; asked only
+                                where no fault of the table fits exactly: _BIAS, _WEIGHTS_SCALE,
+                                _WEIGHTS_ZERO_POINT */
     const char *text;        /* "fused with 'x'", "in float32", "rounded by floor" */
     const double *codes;     /* [n_samples][n]; NaN where it says nothing */
 };

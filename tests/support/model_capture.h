@@ -27,7 +27,8 @@ struct mc_device {
     const char *arch, *sdk; /* that the capture states; NULL: nothing */
     const char
         *emulated; /* what emulator/emulate.h reads, in the place of rounding and wrong_edge; NULL: none */
-    const struct nd_shape *shape; /* of tensors of which the model declares none */
+    const struct nd_model *stated; /* that the capture says it is of; NULL: its own */
+    const struct nd_shape *shape;  /* of tensors of which the model declares none */
 };
 
 struct mc_run {
@@ -127,7 +128,8 @@ static void mc_write(const struct mc_run *run, const char *path, const float *in
         indices[n++] = e;
     }
     expect_ok(nd_capture_writer_create(path, true, &writer, &err), &err);
-    mc_text(writer, "model", "sha256", nd_model_sha256(run->model));
+    const struct nd_model *stated = run->device->stated != NULL ? run->device->stated : run->model;
+    mc_text(writer, "model", "sha256", nd_model_sha256(stated));
     mc_text(writer, "device", "uri", "test");
     if (run->device->import != NULL || run->device->emulated != NULL)
         mc_text(writer, "device", "kind", run->device->import != NULL ? run->device->import : "emu");

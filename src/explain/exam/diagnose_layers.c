@@ -1,8 +1,6 @@
 #include "explain/exam/diagnose_layers.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -11,6 +9,7 @@
 #include "base/strbuf.h"
 #include "diagnosis/diagnosis.h"
 #include "explain/exam/exam.h"
+#include "explain/exam/hypotheses.h"
 #include "explain/exam/input_quantiser.h"
 #include "explain/exam/rounded_twice.h"
 #include "explain/verdict/health.h"
@@ -116,70 +115,6 @@ static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
     return nd_exam_collect(exam, err);
 }
 
-enum { MOST_HYPOTHESES = 3 + ND_EXAM_FUSIONS + ND_EXAM_OPERANDS };
-
-struct hypotheses {
-    size_t n;
-    struct nd_hypothesis items[MOST_HYPOTHESES];
-    char texts[MOST_HYPOTHESES][160];
-};
-
-static void ND_PRINTF(4, 5)
-    add_hypothesis(struct hypotheses *h, enum nd_fault_kind kind, const double *codes, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(h->texts[h->n], sizeof h->texts[h->n], fmt, args);
-    va_end(args);
-    h->items[h->n] = (struct nd_hypothesis){kind, h->texts[h->n], codes};
-    h->n++;
-}
-
-static void add_pairs(const struct nd_exam *exam, struct hypotheses *h)
-{
-    char text[ND_PAIR_SUM_TEXT_BYTES];
-    bool is_wrapping = nd_pair_sums()[exam->pairs.chosen].is_wrapping;
-    nd_explain_pairs_text(&exam->pairs, text);
-    add_hypothesis(h, is_wrapping ? ND_FAULT_PAIR_WRAP : ND_FAULT_PAIR_SATURATION, exam->pairs.codes, "%s",
-                   text);
-}
-
-static void make_hypotheses(const struct nd_exam *exam, struct hypotheses *h)
-{
-    const struct nd_model *model = exam->job->plan->model;
-    char name[ND_PROGRAM_NAME_BYTES], usual[ND_PROGRAM_NAME_BYTES];
-    bool is_float = exam->other.kind == ND_PROGRAM_FLOAT32 ||
-                    (exam->other.kind == ND_PROGRAM_SINGLE && exam->other.rounding <= ND_ROUND_HALF_DOWN);
-    /* Two rules for ties alone: what differs lies on ties. */
-    bool is_tie = exam->unit_program == NULL && exam->usual.kind == ND_PROGRAM_SINGLE &&
-                  exam->other.kind == ND_PROGRAM_SINGLE && exam->usual.rounding <= ND_ROUND_HALF_DOWN &&
-                  exam->other.rounding <= ND_ROUND_HALF_DOWN;
-    h->n = 0;
-    if (exam->has_other && is_tie)
-        add_hypothesis(h, ND_FAULT_FALLBACK, exam->others, "ties are rounded %s, not %s, as floats may be",
-                       nd_program_name(&exam->other, name), nd_program_name(&exam->usual, usual));
-    else if (exam->has_other)
-        add_hypothesis(h, is_float ? ND_FAULT_FALLBACK : ND_FAULT_ROUNDING, exam->others,
-                       is_float ? "rounded %s, as floats are" : "rounded by %s",
-                       nd_program_name(&exam->other, name));
-    for (size_t k = 0; k < exam->n_fusions; k++)
-        add_hypothesis(h, ND_FAULT_FUSION, exam->fusions[k], "fused with '%.120s'",
-                       nd_model_edge(model, exam->fused[k])->name);
-    for (size_t k = 0; k < exam->n_operands && !exam->is_forced; k++)
-        add_hypothesis(h, ND_FAULT_STALE_OPERAND, exam->stale[k],
-                       "computed with '%.100s' of the previous sample",
-                       nd_model_edge(model, exam->operands[k])->name);
-    if (exam->transposed != NULL && !exam->is_forced)
-        add_hypothesis(h, ND_FAULT_TRANSPOSED_WEIGHTS, exam->transposed, "%s",
-                       "its weights are transposed: their bytes are read in the other order");
-    if (exam->other_scales != NULL && !exam->is_forced)
-        add_hypothesis(h, ND_FAULT_SCALES_AXIS, exam->other_scales,
-                       "the scales of its weights are taken along axis %d; they belong to axis %d",
-                       exam->other_axis, exam->own_axis);
-    if (exam->pairs.codes != NULL && !exam->is_forced)
-        add_pairs(exam, h);
-}
-
 /* The evidence of a layer and of an input's quantiser alike; the rest is 0. */
 static struct nd_evidence evidence_of(const struct nd_exam *exam)
 {
@@ -204,15 +139,20 @@ static struct nd_evidence evidence_of(const struct nd_exam *exam)
 static enum nd_status diagnose(struct nd_exam *exam, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->job;
-    struct hypotheses hypotheses;
-    make_hypotheses(exam, &hypotheses);
+    struct nd_exam_hypotheses hypotheses;
+    struct nd_explain_error_size size = measure(exam);
+    enum nd_status status = ND_OK;
+    if (size.n_beyond > 0 && !exam->is_forced && nd_explain_multiplies_constants(job, exam->step))
+        status = nd_exam_find_constants(exam, nd_explain_allowance(job, exam->device, exam->step), err);
+    if (status != ND_OK)
+        return status;
+    nd_exam_make_hypotheses(exam, &hypotheses);
     struct nd_evidence evidence = evidence_of(exam);
     evidence.inputs_repeat_same = nd_plan_inputs_repeat(job->plan, exam->device, exam->step);
     evidence.hypotheses = hypotheses.items;
     evidence.n_hypotheses = hypotheses.n;
     struct nd_diagnosis diagnosis;
-    enum nd_status status = nd_diagnose(&evidence, &diagnosis, err);
-    struct nd_explain_error_size size = measure(exam);
+    status = nd_diagnose(&evidence, &diagnosis, err);
     if (status == ND_OK && exam->is_forced)
         status = say_forced(exam, err);
     size_t doubtful = nd_exam_find_doubtful(exam, &size.doubtful_max);

@@ -154,6 +154,7 @@ enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err)
     if (status != ND_OK)
         return status;
     nd_explain_pairs_init(&exam->pairs);
+    exam->constants.chosen = SIZE_MAX;
     choose_programs(exam);
     choose_fusions(exam);
     choose_operands(exam);
@@ -187,6 +188,7 @@ void nd_exam_deinit(struct nd_exam *exam)
     free(exam->transposed);
     free(exam->other_scales);
     nd_explain_pairs_deinit(&exam->pairs);
+    nd_explain_constants_deinit(&exam->constants);
     for (size_t k = 0; k < ND_EXAM_FUSIONS; k++)
         free(exam->fusions[k]);
     for (size_t k = 0; k < ND_EXAM_OPERANDS; k++) {

@@ -3,6 +3,7 @@
 #ifndef ND_EXPLAIN_EXAM_H
 #define ND_EXPLAIN_EXAM_H
 
+#include "explain/exam/constants.h"
 #include "explain/exam/pair_sums.h"
 #include "explain/stages.h"
 #include "replay/reader.h"
@@ -51,6 +52,7 @@ struct nd_exam {
         *is_open; /* [n_steps] layers of the device that do not follow known arithmetic; NULL: not known */
     size_t n_remade;
     struct nd_exam_remade remade[ND_EXAM_REMADE];
+    struct nd_explain_constants constants;
     struct nd_explain_pairs pairs; /* made with sums of pairs in 16 bits */
     bool *is_wanted;               /* [n_steps] of the plan: what runs read; NULL: everything */
     double *steps;                 /* of the accumulator, in steps of the output; NULL for other operators */

@@ -182,7 +182,13 @@ static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit 
             count_record(exam, remade, codes);
         return status;
     }
-    if (unit->edge == exam->edge && exam->to == NULL && !exam->is_forced) {
+    bool is_of_constants = exam->constants.stage != ND_CONSTANTS_IDLE;
+    if (unit->edge == exam->edge && is_of_constants) {
+        enum nd_status status = nd_exam_look_at_constants(exam, unit, err);
+        if (status != ND_OK)
+            return status;
+    }
+    if (unit->edge == exam->edge && exam->to == NULL && !exam->is_forced && !is_of_constants) {
         enum nd_status status = keep_misread(exam, unit, err);
         if (status == ND_OK)
             status = keep_pairs(exam, unit, err);

@@ -101,6 +101,9 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
     case ND_FAULT_CHANNEL_SCALE:
     case ND_FAULT_ZERO_POINT:
     case ND_FAULT_CHANNEL_ZERO_POINT:
+    case ND_FAULT_BIAS:
+    case ND_FAULT_WEIGHTS_SCALE:
+    case ND_FAULT_WEIGHTS_ZERO_POINT:
         return nd_explain_is_known(job, device, step) && size->n_beyond >= fewest;
     default:
         return size->n_beyond >= fewest &&

@@ -71,14 +71,17 @@ double nd_explain_allowance(const struct nd_explain_job *job, size_t device, siz
     return is_wide ? of_uncovered_wide : of_uncovered;
 }
 
-bool nd_explain_is_product_by_constants(const struct nd_explain_job *job, size_t device, size_t step)
+bool nd_explain_multiplies_constants(const struct nd_explain_job *job, size_t step)
 {
     static const char *const products[] = {"Conv", "Gemm", "MatMul"}; /* and ConvTranspose, Conv+Relu */
     const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
-    if (unit == NULL || unit->n_inputs != 1 || job->habits->unit_program[device] == SIZE_MAX)
-        return false;
-    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+    for (size_t i = 0; unit != NULL && unit->n_inputs == 1 && i < sizeof products / sizeof *products; i++)
         if (strncmp(unit->op_types, products[i], strlen(products[i])) == 0)
             return true;
     return false;
+}
+
+bool nd_explain_is_product_by_constants(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    return job->habits->unit_program[device] != SIZE_MAX && nd_explain_multiplies_constants(job, step);
 }

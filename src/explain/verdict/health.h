@@ -55,7 +55,10 @@ bool nd_explain_is_known(const struct nd_explain_job *job, size_t device, size_t
  * known in part only. */
 bool nd_explain_reads_forced(const struct nd_explain_job *job, size_t device, size_t step);
 
-/* Whether the layer is a product of one tensor by constants on an HTP, such as a Conv: it is computed from the
+/* Whether the layer is a product of one tensor by constants. */
+bool nd_explain_multiplies_constants(const struct nd_explain_job *job, size_t step);
+
+/* The same on an HTP, such as a Conv: it is computed from the
  * codes that are recorded, and nothing before it can make them finer. */
 bool nd_explain_is_product_by_constants(const struct nd_explain_job *job, size_t device, size_t step);
 

@@ -36,8 +36,8 @@ enum nd_status nd_explain_acquit_reader(const struct nd_explain_job *job,
     return status;
 }
 
-/* A layer that follows by what was recorded of the tensor has read that. */
-static bool was_read_as_recorded(const struct nd_explain_job *job, const struct nd_explain_record *record)
+/* The first layer that follows by what was recorded of the tensor, and so has read that; SIZE_MAX: none. */
+static size_t find_reader_of_record(const struct nd_explain_job *job, const struct nd_explain_record *record)
 {
     size_t edge = job->plan->steps[record->step].edge;
     for (size_t s = record->step + 1; s < job->plan->n_steps; s++) {
@@ -46,9 +46,9 @@ static bool was_read_as_recorded(const struct nd_explain_job *job, const struct 
         bool follows = unit->state == ND_LAYER_FOLLOWS && unit->why_follows != made_inputs;
         for (size_t i = 0; follows && model_unit != NULL && i < model_unit->n_inputs; i++)
             if (model_unit->inputs[i] == edge)
-                return true;
+                return s;
     }
-    return false;
+    return SIZE_MAX;
 }
 
 static enum nd_status blame(const struct nd_explain_job *job, const struct nd_explain_record *record,
@@ -56,12 +56,18 @@ static enum nd_status blame(const struct nd_explain_job *job, const struct nd_ex
 {
     struct nd_explained_unit *unit = &job->out->devices[record->device].units[record->step];
     struct nd_strbuf text = {0}, evidence = {0};
-    nd_strbuf_puts(&text, "its record is wrong: the layers that read the tensor read other, right values");
+    size_t other = find_reader_of_record(job, record);
+    nd_strbuf_printf(&text, "its record is wrong: '%s' computed from the right values",
+                     job->out->steps[record->reader].name);
     nd_strbuf_printf(
         &evidence,
         "%zu of %zu recorded values are not what the inputs of this layer give; '%s' computed from "
-        "the values that they do give; the network itself may be right",
+        "the values that they do give",
         record->n_wrong, record->n, job->out->steps[record->reader].name);
+    if (other != SIZE_MAX)
+        nd_strbuf_printf(&evidence, "; '%s' read the recorded ones", job->out->steps[other].name);
+    else
+        nd_strbuf_puts(&evidence, "; the network itself may be right");
     free(unit->fault.text);
     free(unit->evidence);
     unit->state = ND_LAYER_FAULTY;
@@ -72,7 +78,8 @@ static enum nd_status blame(const struct nd_explain_job *job, const struct nd_ex
                                               .amount = (double)record->n_wrong / (double)record->n,
                                               .explained = 1};
     unit->evidence = nd_strbuf_take(&evidence);
-    unit->harm = unit->harmed_share = (double)NAN; /* nothing read it */
+    if (other == SIZE_MAX) /* nothing read it */
+        unit->harm = unit->harmed_share = (double)NAN;
     return unit->fault.text != NULL && unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
 }
 
@@ -89,16 +96,15 @@ enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const s
         if (device->findings[i].step == record->step && device->findings[i].fault.kind == wrong_record)
             return ND_OK;
     nd_strbuf_printf(&text,
-                     "the record of this tensor is not what its readers read: %zu of %zu values are wrong, and "
-                     "'%s' computed from the right ones",
-                     record->n_wrong, record->n, job->out->steps[record->reader].name);
+                     "the record of this tensor is not what '%s' read: %zu of %zu values are wrong, and that "
+                     "layer computed from the right ones",
+                     job->out->steps[record->reader].name, record->n_wrong, record->n);
     enum nd_status status =
         nd_explain_add_finding(device, record->step, wrong_record, (double)record->n_wrong / (double)record->n,
                                nd_strbuf_take(&text), err);
     /* A reader whose arithmetic is known, and many values: then nothing but the record can be wrong. */
     bool is_proof = record->is_exact && record->n_mended >= ND_EXPLAIN_FEWEST_GROSS &&
-                    nd_explain_is_known(job, record->device, record->reader) &&
-                    !was_read_as_recorded(job, record);
+                    nd_explain_is_known(job, record->device, record->reader);
     bool has_name = unit->state == ND_LAYER_FAULTY && unit->fault.kind != NULL;
     return status == ND_OK && is_proof && !has_name ? blame(job, record, err) : status;
 }

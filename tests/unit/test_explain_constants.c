@@ -1,0 +1,206 @@
+/* Products that a device computes with other constants than the model's: it runs a changed model, and is
+ * explained against the model. */
+#include "support/main.h"
+#include "support/scratch.h"
+
+#include "support/explain_fixture.h"
+
+#include <math.h>
+
+#include "base/file.h"
+#include "base/new_file.h"
+#include "onnx.pb-c.h"
+
+static const char conv[] = "residual/conv", weights[] = "residual.weight_quantized",
+                  bias[] = "residual.bias_quantized";
+enum { N_WEIGHTS = 48 * 48 * 9, OF_CHANNEL = 48 * 9, ZERO_POINT = 130, CHANNEL = 7 };
+
+static Onnx__TensorProto *tensor_of(Onnx__ModelProto *proto, const char *name)
+{
+    for (size_t i = 0; i < proto->graph->n_initializer; i++)
+        if (strcmp(proto->graph->initializer[i]->name, name) == 0)
+            return proto->graph->initializer[i];
+    fail_msg("no '%s'", name);
+    return NULL;
+}
+
+static double clip(double code)
+{
+    return code < 0 ? 0 : code > 255 ? 255 : code;
+}
+
+/* Weights are uint8 with zero point 130, [48][48][3][3]; biases are int32, [48]. */
+static void lose_bias(Onnx__ModelProto *proto)
+{
+    memset(tensor_of(proto, bias)->raw_data.data, 0, 48 * 4);
+}
+
+static void lose_bias_but_one(Onnx__ModelProto *proto)
+{
+    int32_t kept;
+    uint8_t *bytes = tensor_of(proto, bias)->raw_data.data;
+    memcpy(&kept, bytes + 4 * CHANNEL, 4);
+    lose_bias(proto);
+    memcpy(bytes + 4 * CHANNEL, &kept, 4);
+}
+
+static void scale_weights(Onnx__ModelProto *proto)
+{
+    Onnx__TensorProto *scale = tensor_of(proto, "residual.weight_scale");
+    scale->float_data[0] *= 1.5F;
+}
+
+static void halve_channel(Onnx__ModelProto *proto)
+{
+    uint8_t *w = tensor_of(proto, weights)->raw_data.data + CHANNEL * OF_CHANNEL;
+    for (size_t i = 0; i < OF_CHANNEL; i++)
+        w[i] = (uint8_t)rint(ZERO_POINT + 0.5 * (w[i] - ZERO_POINT));
+}
+
+static void move_channel(Onnx__ModelProto *proto)
+{
+    uint8_t *w = tensor_of(proto, weights)->raw_data.data + CHANNEL * OF_CHANNEL;
+    for (size_t i = 0; i < OF_CHANNEL; i++)
+        w[i] = (uint8_t)clip(w[i] + 5);
+}
+
+static void move_half_a_channel(Onnx__ModelProto *proto)
+{
+    uint8_t *w = tensor_of(proto, weights)->raw_data.data + CHANNEL * OF_CHANNEL;
+    for (size_t i = 0; i < OF_CHANNEL; i += 2)
+        w[i] = (uint8_t)clip(w[i] + 5);
+}
+
+static void move_zero_point(Onnx__ModelProto *proto)
+{
+    tensor_of(proto, "residual.weight_zero_point")->int32_data[0] -= 3;
+}
+
+static void turn_kernels(Onnx__ModelProto *proto)
+{
+    uint8_t *w = tensor_of(proto, weights)->raw_data.data;
+    for (size_t k = 0; k < N_WEIGHTS; k += 9)
+        for (size_t i = 0; i < 4; i++) {
+            uint8_t kept = w[k + i];
+            w[k + i] = w[k + 8 - i];
+            w[k + 8 - i] = kept;
+        }
+}
+
+static void transpose_kernels(Onnx__ModelProto *proto)
+{
+    uint8_t *w = tensor_of(proto, weights)->raw_data.data;
+    for (size_t k = 0; k < N_WEIGHTS; k += 9)
+        for (size_t row = 0; row < 3; row++)
+            for (size_t column = 0; column < row; column++) {
+                uint8_t kept = w[k + 3 * row + column];
+                w[k + 3 * row + column] = w[k + 3 * column + row];
+                w[k + 3 * column + row] = kept;
+            }
+}
+
+static void mix_kernels(Onnx__ModelProto *proto)
+{
+    uint8_t *w = tensor_of(proto, weights)->raw_data.data;
+    for (size_t i = 0; i + 3 < N_WEIGHTS; i += 3) {
+        uint8_t kept = w[i];
+        w[i] = w[i + 3];
+        w[i + 3] = kept;
+    }
+}
+
+static struct nd_model *load_changed(void (*change)(Onnx__ModelProto *proto))
+{
+    char *from = nd_path_join(getenv("GOLDEN"), "models/cnn.w8a8.onnx"), *to = in_folder("changed.onnx");
+    void *bytes = NULL;
+    size_t n;
+    struct nd_model *model = NULL;
+    struct nd_error err = {0};
+    expect_ok(nd_file_read(from, 1 << 24, &bytes, &n, &err), &err);
+    Onnx__ModelProto *proto = onnx__model_proto__unpack(NULL, n, bytes);
+    assert_non_null(proto);
+    free(bytes);
+    change(proto);
+    n = onnx__model_proto__get_packed_size(proto);
+    bytes = malloc(n);
+    onnx__model_proto__pack(proto, bytes);
+    expect_ok(nd_file_put(to, bytes, n, &err), &err);
+    onnx__model_proto__free_unpacked(proto, NULL);
+    expect_ok(nd_model_load(to, &model, &err), &err);
+    free(bytes);
+    free(from);
+    free(to);
+    return model;
+}
+
+/* The changed model on such a device, as if it were the model. */
+static void explain_changed(struct fixture *f, const char *emulated, void (*change)(Onnx__ModelProto *proto))
+{
+    struct nd_model *model = load("cnn.w8a8");
+    *f = (struct fixture){.model = load_changed(change)};
+    add_device(f, &(struct mc_device){.emulated = emulated, .stated = model});
+    nd_model_destroy(&f->model);
+    f->model = model;
+    explain_ok(f);
+}
+
+static const char *const devices[] = {"half-even", "double:8", "htp-v69", "htp-v73"};
+
+static void constants_that_were_changed_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*change)(Onnx__ModelProto *proto);
+        const char *kind, *text;
+    } rows[] = {
+        {lose_bias, "bias", "its bias is lost"},
+        {scale_weights, "weights-scale", "the scale of its weights is 1.5 times as large"},
+        {halve_channel, "weights-scale", "its weights of channel 7 are 0.5 times as large"},
+        {move_channel, "weights-zero-point", "of channel 7"},
+        {move_zero_point, "weights-zero-point", "the zero point of its weights is off by -3"},
+        {turn_kernels, "transposed-weights", "turned by 180 degrees"},
+        {transpose_kernels, "transposed-weights", "its kernels are transposed"},
+    };
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+            struct fixture f;
+            explain_changed(&f, devices[d], rows[i].change);
+            const struct nd_explained_unit *unit = unit_of(&f, conv);
+            assert_int_equal(f.e->devices[0].n_faulty, 1);
+            assert_int_equal(unit->state, ND_LAYER_FAULTY);
+            if (unit->fault.kind == NULL || strcmp(unit->fault.kind, rows[i].kind) != 0 ||
+                strstr(unit->fault.text, rows[i].text) == NULL)
+                fail_msg("%s, row %zu: %s: %s", devices[d], i, unit->fault.kind, unit->fault.text);
+            close_fixture(&f);
+        }
+}
+
+/* Of these no change of that list gives all values. */
+static void near_misses_are_not_named(void **state)
+{
+    (void)state;
+    static void (*const changes[])(Onnx__ModelProto * proto) = {lose_bias_but_one, move_half_a_channel,
+                                                                mix_kernels};
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; d++)
+        for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+            struct fixture f;
+            explain_changed(&f, devices[d], changes[i]);
+            const char *kind = unit_of(&f, conv)->fault.kind;
+            assert_int_not_equal(unit_of(&f, conv)->state, ND_LAYER_FOLLOWS);
+            if (kind != NULL && (strcmp(kind, "bias") == 0 || strncmp(kind, "weights-", 8) == 0 ||
+                                 strcmp(kind, "transposed-weights") == 0))
+                fail_msg("%s, row %zu: %s", devices[d], i, unit_of(&f, conv)->fault.text);
+            close_fixture(&f);
+        }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(constants_that_were_changed_are_named),
+        TEST(near_misses_are_not_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

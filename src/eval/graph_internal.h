@@ -18,6 +18,8 @@ struct nd_exact_store {
     size_t kept_bytes;
     size_t *n_holders;   /* [n_tensors] */
     size_t *dequantiser; /* [n_tensors]: of constants with wholes the node that reads them, or ND_NO_INDEX */
+    struct nd_array *tables; /* [n_nodes]: values by code, of graph_table.c; n = 0: none yet */
+    size_t table_bytes;
 };
 
 struct nd_exact_graph {
@@ -105,6 +107,11 @@ void nd_exact_run_release(struct nd_exact_run *run);
  * linear. */
 enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct nd_error *err);
 enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct nd_error *err);
+
+/* graph_table.c: what an operator of one operand makes of codes, by its table. *is_made false: it has none, and
+ * is to be run. Tables belong to the store. ND_ERR_MEMORY, and what nd_exact_ensure gives. */
+enum nd_status nd_exact_look_up(struct nd_exact_run *run, size_t node, bool *is_made, struct nd_error *err);
+void nd_exact_tables_deinit(struct nd_exact_graph *g);
 
 /* Whether the edge that the tensor is, or stands for, is given and need not be computed; and its codes. */
 bool nd_exact_is_skipped(const struct nd_exact_run *run, size_t tensor);

@@ -95,6 +95,10 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
         return nd_fail(err, ND_E_EXACT_OPERATOR, n->proto->name,
                        "node '%s' (%s) has a subgraph or too many inputs", nd_graph_node_name(n->proto),
                        n->proto->op_type);
+    bool is_made;
+    enum nd_status found = nd_exact_look_up(run, node, &is_made, err);
+    if (found != ND_OK || is_made)
+        return found;
     for (size_t i = 0; i < n->n_inputs; i++) {
         enum nd_status status = nd_exact_ensure(run, nd_exact_used(run->graph, node, i), err);
         if (status != ND_OK)

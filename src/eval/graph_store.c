@@ -125,16 +125,18 @@ enum nd_status nd_exact_store_init(struct nd_exact_graph *g, size_t limit_bytes,
     pthread_mutexattr_t attributes;
     struct nd_exact_store *store = nd_calloc(1, sizeof *store);
     size_t *n_holders = nd_calloc(n, sizeof *n_holders), *dequantiser = nd_calloc(n, sizeof *dequantiser);
-    if (store == NULL || n_holders == NULL || dequantiser == NULL) {
+    struct nd_array *tables = nd_calloc(g->model->graph.n_nodes, sizeof *tables);
+    if (store == NULL || n_holders == NULL || dequantiser == NULL || tables == NULL) {
         free(store);
+        free(tables);
         free(n_holders);
         free(dequantiser);
         return nd_fail_memory(err);
     }
     for (size_t t = 0; t < n; t++)
         dequantiser[t] = ND_NO_INDEX;
-    *store =
-        (struct nd_exact_store){.limit_bytes = limit_bytes, .n_holders = n_holders, .dequantiser = dequantiser};
+    *store = (struct nd_exact_store){
+        .limit_bytes = limit_bytes, .n_holders = n_holders, .dequantiser = dequantiser, .tables = tables};
     pthread_mutexattr_init(&attributes); /* what is computed reads other constants */
     pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&store->lock, &attributes);
@@ -147,7 +149,9 @@ void nd_exact_store_deinit(struct nd_exact_graph *g)
 {
     if (g->store == NULL)
         return;
+    nd_exact_tables_deinit(g);
     pthread_mutex_destroy(&g->store->lock);
+    free(g->store->tables);
     free(g->store->n_holders);
     free(g->store->dequantiser);
     free(g->store);

@@ -163,27 +163,23 @@ enum nd_status nd_linear_sum(const struct nd_linear_call *call, struct nd_linear
     return status;
 }
 
-/* Of what is left of a slope. */
-static struct nd_ratio product_of(double a, double b)
+/* A product with the slope left of 0, and with 1 elsewhere. Arrays go over to the result. */
+static enum nd_status follow_slopes(struct nd_linear_result *result, struct nd_array *x,
+                                    struct nd_array *slopes, const struct nd_shape *shape, struct nd_error *err)
 {
-    return (struct nd_ratio){nd_wide_product(a, b), nd_wide_from(1)};
-}
-
-static struct nd_ratio prelu_of(double x, double slope)
-{
-    return x < 0 ? product_of(x, slope) : nd_ratio_of(x, 1);
-}
-
-static void follow_slopes(const struct nd_array *a, const struct nd_array *b, struct nd_linear_result *result)
-{
-    struct nd_walk walk = {0};
-    for (int axis = 0; axis < result->shape.rank; axis++)
-        nd_walk_axis(&walk, result->shape.dims[axis], nd_broadcast_stride(a, &result->shape, axis),
-                     nd_broadcast_stride(b, &result->shape, axis), 0);
-    struct nd_ratio *v = result->v;
-    for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
-        for (ptrdiff_t i = 0; i < walk.n; i++)
-            *v++ = prelu_of(a->x[walk.at[0] + i * walk.step[0]], b->x[walk.at[1] + i * walk.step[1]]);
+    enum nd_status status = expand(x, shape, err);
+    if (status == ND_OK)
+        status = expand(slopes, shape, err);
+    if (status == ND_OK)
+        status = nd_linear_make_quick(result, shape, ND_QUICK_PRODUCT, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; i < x->n; i++)
+        slopes->x[i] = x->x[i] < 0 ? slopes->x[i] : 1;
+    result->quick->x = result->quick->own_x = x->x;
+    result->quick->y = result->quick->own_y = slopes->x;
+    *x = *slopes = (struct nd_array){0};
+    return ND_OK;
 }
 
 enum nd_status nd_linear_pair(const struct nd_linear_call *call, struct nd_linear_result *result,
@@ -199,9 +195,7 @@ enum nd_status nd_linear_pair(const struct nd_linear_call *call, struct nd_linea
     if (status == ND_OK)
         status = nd_linear_reals(call, 1, &b, err);
     if (status == ND_OK && is_op(call, "PRelu")) {
-        status = nd_linear_make(result, &shape, err);
-        if (status == ND_OK)
-            follow_slopes(&a, &b, result);
+        status = follow_slopes(result, &a, &b, &shape, err);
     } else if (status == ND_OK) {
         status =
             make_pair(result, is_op(call, "Mul") ? ND_QUICK_PRODUCT : ND_QUICK_QUOTIENT, &a, &b, &shape, err);
@@ -209,13 +203,6 @@ enum nd_status nd_linear_pair(const struct nd_linear_call *call, struct nd_linea
     nd_array_deinit(&a);
     nd_array_deinit(&b);
     return status;
-}
-
-static struct nd_wide clamped(struct nd_wide x, double low, double high)
-{
-    if (nd_wide_compare(x, nd_wide_from(low)) < 0)
-        return nd_wide_from(low);
-    return nd_wide_compare(x, nd_wide_from(high)) > 0 ? nd_wide_from(high) : x;
 }
 
 /* x (x + 3) / 6 between -3 and 3: the 1/6 of the specification as the number that it is. */
@@ -273,28 +260,61 @@ static enum nd_status look_up(const struct nd_linear_call *call, struct nd_linea
     return status;
 }
 
+/* alpha x left of 0. */
+static enum nd_status leaky_relu(struct nd_linear_result *result, struct nd_array *x, double alpha,
+                                 struct nd_error *err)
+{
+    const struct nd_shape shape = x->shape;
+    struct nd_array slopes = {0};
+    enum nd_status status = nd_array_make_room(&slopes, ND_DTYPE_F32, &shape, err);
+    for (size_t i = 0; i < slopes.n && status == ND_OK; i++)
+        slopes.x[i] = alpha;
+    if (status == ND_OK)
+        status = follow_slopes(result, x, &slopes, &shape, err);
+    nd_array_deinit(&slopes);
+    return status;
+}
+
+/* alpha x + beta between 0 and 1. */
+static enum nd_status hard_sigmoid(struct nd_linear_result *result, struct nd_array *x, double alpha,
+                                   double beta, struct nd_error *err)
+{
+    enum nd_status status = nd_linear_make_line(result, x, alpha, err);
+    if (status != ND_OK)
+        return status;
+    result->quick->lines[0].bias = nd_wide_from(beta);
+    result->quick->low = 0;
+    result->quick->high = 1;
+    return ND_OK;
+}
+
+static enum nd_status hard_swish(struct nd_linear_result *result, const struct nd_array *x,
+                                 struct nd_error *err)
+{
+    enum nd_status status = nd_linear_make(result, &x->shape, err);
+    for (size_t i = 0; status == ND_OK && i < x->n; i++)
+        result->v[i] = hard_swish_of(x->x[i]);
+    return status;
+}
+
 enum nd_status nd_linear_unary(const struct nd_linear_call *call, struct nd_linear_result *result,
                                struct nd_error *err)
 {
     const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
     bool is_sigmoid = is_op(call, "HardSigmoid"), is_swish = is_op(call, "HardSwish");
     double alpha = nd_op_f(&op_call, "alpha", (double)(is_sigmoid ? 0.2f : 0.01f));
-    double beta = nd_op_f(&op_call, "beta", 0.5);
     struct nd_array x = {0};
     const struct nd_linear_input *input = &call->inputs[0];
-    if (call->n_inputs == 1 && input->quant != NULL && input->quant->n == 1 && has_entries(input->values))
+    if (is_swish && call->n_inputs == 1 && input->quant != NULL && input->quant->n == 1 &&
+        has_entries(input->values))
         return look_up(call, result, err);
     enum nd_status status = nd_linear_reals(call, 0, &x, err);
-    if (status == ND_OK)
-        status = nd_linear_make(result, &x.shape, err);
-    for (size_t i = 0; status == ND_OK && i < x.n; i++)
-        if (is_swish)
-            result->v[i] = hard_swish_of(x.x[i]);
-        else if (is_sigmoid)
-            result->v[i].numerator =
-                clamped(nd_wide_add(nd_wide_product(alpha, x.x[i]), nd_wide_from(beta)), 0, 1);
-        else
-            result->v[i] = prelu_of(x.x[i], alpha);
+    if (status == ND_OK && is_sigmoid)
+        status = hard_sigmoid(result, &x, alpha, nd_op_f(&op_call, "beta", 0.5), err);
+    else if (status == ND_OK && is_swish)
+        status = hard_swish(result, &x, err);
+    else if (status == ND_OK)
+        status = leaky_relu(result, &x, alpha, err);
     nd_array_deinit(&x);
     return status;
 }

@@ -88,7 +88,13 @@ enum nd_status nd_linear_make_quick(struct nd_linear_result *result, const struc
     struct nd_quick *quick = nd_calloc(1, sizeof *quick);
     if (quick == NULL)
         return nd_fail_memory(err);
-    *quick = (struct nd_quick){.kind = kind, .n = n, .n_inner = n > 0 ? n : 1, .sign = 1, .divisor = 1};
+    *quick = (struct nd_quick){.kind = kind,
+                               .n = n,
+                               .n_inner = n > 0 ? n : 1,
+                               .sign = 1,
+                               .divisor = 1,
+                               .low = -HUGE_VAL,
+                               .high = HUGE_VAL};
     *result = (struct nd_linear_result){.shape = *shape, .n = n, .quick = quick};
     return ND_OK;
 }
@@ -166,6 +172,11 @@ static enum nd_status check_call(const struct nd_linear_call *call, struct nd_er
     return nd_linear_has(call, 0) ? ND_OK : nd_linear_unsupported(call, err, "no first input");
 }
 
+static double clip(double x, double low, double high)
+{
+    return fmin(fmax(x, low), high);
+}
+
 /* Bounds, which are compared as real values, exactly; then steps of the output. */
 static void finish(const struct nd_linear_call *call, struct nd_ratio *v, double scale)
 {
@@ -181,11 +192,12 @@ static void finish(const struct nd_linear_call *call, struct nd_ratio *v, double
     v->denominator = nd_wide_product(divisor, scale);
 }
 
-/* Without bounds and scale: those of each channel come behind. */
-static enum nd_status spread_reals(struct nd_linear_result *result, struct nd_error *err)
+/* Without the scale and the bounds of the call: those of each channel come behind. */
+static enum nd_status spread_reals(struct nd_linear_result *result, const double own_bounds[2],
+                                   struct nd_error *err)
 {
-    result->quick->low = -HUGE_VAL;
-    result->quick->high = HUGE_VAL;
+    result->quick->low = own_bounds[0];
+    result->quick->high = own_bounds[1];
     result->quick->scale = 1;
     return spread(result, err);
 }
@@ -200,14 +212,15 @@ static enum nd_status finish_all(const struct nd_linear_call *call, struct nd_li
     if (status != ND_OK)
         return status;
     if (result->quick != NULL) {
-        result->quick->low = call->low;
-        result->quick->high = call->high;
+        const double own_bounds[] = {result->quick->low, result->quick->high};
+        result->quick->low = clip(own_bounds[0], call->low, call->high);
+        result->quick->high = clip(own_bounds[1], call->low, call->high);
         result->quick->scale = (double)quant->scale[0];
         for (size_t i = 0; quant->n == 1 && i < result->quick->n_table; i++)
             finish(call, &result->quick->table[i], (double)quant->scale[0]);
         if (quant->n == 1 && nd_quick_finish(result->quick))
             return ND_OK;
-        status = spread_reals(result, err);
+        status = spread_reals(result, own_bounds, err);
         if (status != ND_OK)
             return status;
     }
@@ -266,11 +279,6 @@ static bool read_bound(const Onnx__NodeProto *node, const char *name, const stru
     double code = input->values->x[0];
     *bound = quant != NULL ? (code - (double)quant->zero_point[0]) * (double)quant->scale[0] : code;
     return !isnan(*bound);
-}
-
-static double clip(double x, double low, double high)
-{
-    return fmin(fmax(x, low), high);
 }
 
 bool nd_linear_fold(const Onnx__NodeProto *node, size_t n_inputs, const struct nd_linear_input *inputs,

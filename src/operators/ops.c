@@ -188,6 +188,12 @@ const struct nd_op *nd_op_find(const char *domain, const char *op_type)
     return NULL;
 }
 
+bool nd_op_is_function(const Onnx__NodeProto *node)
+{
+    const struct nd_op *op = nd_op_find(node->domain, nd_onnx_text(node->op_type));
+    return op != NULL && node->n_input == 1 && (op->run == nd_op_unary || op->run == nd_op_gelu);
+}
+
 static enum nd_status run(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_op *op = nd_op_find(call->node->domain, nd_onnx_text(call->node->op_type));

@@ -31,6 +31,9 @@ struct nd_op {
 /* The operator, or NULL when it is none that is known here. */
 const struct nd_op *nd_op_find(const char *domain, const char *op_type);
 
+/* Whether each element of the only output is a function of that element of the only input. */
+bool nd_op_is_function(const Onnx__NodeProto *node);
+
 /* Runs one node: checks that required inputs are there. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): an operator,
  * attribute or opset behaviour that is not covered, an omitted first output, or an integer over 2^53 that would
  * be made; the message names node, operator and what. ND_ERR_FORMAT (ND_E_EXACT_SHAPE, or that of a bad shape):

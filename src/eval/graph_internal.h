@@ -68,6 +68,10 @@ size_t nd_exact_made(const struct nd_graph *graph, size_t node, size_t i);
 /* What options.replaced has for the tensor, or NULL. */
 const struct nd_array *nd_exact_replaced(const struct nd_exact_run *run, size_t tensor);
 
+/* Whether the node falls into no unit since it is the operator of several: all that it makes is read by their
+ * QuantizeLinears alone, as of a Split. */
+bool nd_exact_feeds_units(const struct nd_exact_graph *g, size_t node);
+
 /* Whether the tensor, an edge or what stands for one, has real values in the place of codes. */
 bool nd_exact_is_real(const struct nd_exact_run *run, size_t tensor);
 

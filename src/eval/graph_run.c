@@ -257,8 +257,8 @@ static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct
         return ND_OK;
     if (n->kind == ND_NODE_QUANTIZE)
         return nd_exact_run_quantize(run, node, err);
-    if (run->g->unit_of_node[node] != ND_NO_INDEX)
-        return ND_OK; /* its unit decides */
+    if (run->g->unit_of_node[node] != ND_NO_INDEX || nd_exact_feeds_units(run->g, node))
+        return ND_OK; /* its unit decides, or its units do */
     /* Units look at the codes before it; who wants its numbers asks for them. */
     if (n->kind == ND_NODE_DEQUANTIZE && n->n_made == 1 &&
         edge_of(run, nd_exact_made(run->graph, node, 0)) == ND_NO_INDEX)

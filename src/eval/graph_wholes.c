@@ -8,12 +8,33 @@
 #include "eval/graph_internal.h"
 #include "eval/linear_families.h"
 
+bool nd_exact_feeds_units(const struct nd_exact_graph *g, size_t node)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    const struct nd_graph_node *n = &graph->nodes[node];
+    bool feeds = n->n_made > 0;
+    for (size_t i = 0; i < n->n_made && feeds; i++) {
+        size_t made = nd_exact_made(graph, node, i), edge;
+        if (made == ND_NO_INDEX)
+            continue;
+        const struct nd_graph_tensor *tensor = &graph->tensors[made];
+        edge = g->model->tensor_edge[made];
+        feeds = tensor->output == ND_NO_INDEX &&
+                (edge == ND_NO_INDEX || strcmp(g->model->edges[edge].onnx_name, tensor->name) != 0);
+        for (size_t r = 0; r < tensor->n_readers && feeds; r++) {
+            size_t reader = graph->readers[tensor->first_reader + r];
+            feeds = graph->nodes[reader].kind == ND_NODE_QUANTIZE && g->unit_of_node[reader] == reader;
+        }
+    }
+    return feeds;
+}
+
 bool nd_exact_graph_is_pure(const struct nd_exact_graph *g)
 {
     const struct nd_graph *graph = &g->model->graph;
     for (size_t n = 0; n < graph->n_nodes; n++)
         if (graph->nodes[n].is_alive && !graph->nodes[n].is_constant && graph->nodes[n].kind == ND_NODE_OTHER &&
-            g->unit_of_node[n] == ND_NO_INDEX)
+            g->unit_of_node[n] == ND_NO_INDEX && !nd_exact_feeds_units(g, n))
             return false;
     return true;
 }

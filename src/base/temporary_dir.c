@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -17,6 +18,8 @@
 
 static const char template[] = "npudiff-XXXXXX";
 static const char lock_name[] = ".npudiff-lock";
+static const char purpose_name[] = ".npudiff-for"; /* holds the purpose */
+enum { MAX_PURPOSE = 4096 };
 
 /* A folder of this process, which may be known by several paths. */
 struct held {
@@ -50,30 +53,86 @@ static bool is_temporary(const char *name)
                strlen(template) - n_begin;
 }
 
+/* What is looked for among the folders of killed processes. */
+struct search {
+    const char *base;
+    const char *purpose; /* NULL: none */
+    bool takes_over;     /* one of this purpose is not removed but taken */
+    char *taken;         /* its path */
+};
+
+/* A folder of another purpose may be asked for yet; for so long. Chosen. */
+static const double kept_s = 24 * 3600;
+
+/* Whether the folder has a purpose; *is_same: the one that is looked for; *is_young: it may be asked for yet.
+ */
+static bool has_purpose(int folder, const char *purpose, bool *is_same, bool *is_young)
+{
+    char text[MAX_PURPOSE];
+    struct stat info;
+    int fd = openat(folder, purpose_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    ssize_t n = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) ? read(fd, text, sizeof text) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return false;
+    *is_same = purpose != NULL && strlen(purpose) == (size_t)n && memcmp(purpose, text, (size_t)n) == 0;
+    *is_young = difftime(time(NULL), info.st_mtime) < kept_s;
+    return true;
+}
+
+static bool remember(const struct stat *folder, int fd)
+{
+    struct held *held = nd_calloc(1, sizeof *held);
+    if (held == NULL)
+        return false;
+    *held = (struct held){.device = folder->st_dev, .inode = folder->st_ino, .fd = fd};
+    pthread_mutex_lock(&held_lock);
+    held->next = all_held;
+    all_held = held;
+    pthread_mutex_unlock(&held_lock);
+    return true;
+}
+
+/* Nobody else holds fd, the lock of the folder: takes it over, removes it or leaves it. True: fd is kept. */
+static bool settle(struct search *search, int folder, int fd, const char *path)
+{
+    struct stat info;
+    bool is_same = false, is_young = false;
+    bool is_for_something = has_purpose(folder, search->purpose, &is_same, &is_young);
+    if (is_same && search->takes_over && search->taken == NULL && fstat(folder, &info) == 0) {
+        search->taken = nd_strdup(path);
+        return search->taken != NULL && remember(&info, fd);
+    }
+    if (!is_for_something || is_same || !is_young)
+        remove_tree(path);
+    return false;
+}
+
 /* Only what is ours and has a lock that nobody holds. A folder without one is just being made, or was left
  * there on purpose. */
-static void remove_if_abandoned(int parent, const char *base, const char *name)
+static void look_if_abandoned(struct search *search, int parent, const char *name)
 {
     struct stat info;
     int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     bool is_ours = folder >= 0 && fstat(folder, &info) == 0 && info.st_uid == geteuid();
     int fd = is_ours ? openat(folder, lock_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
-    char *path = fd >= 0 ? nd_path_join(base, name) : NULL;
-    if (path != NULL && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && nd_file_writer(fd) == ND_WRITER_GONE)
-        remove_tree(path);
-    free(path);
-    if (fd >= 0)
+    char *path = fd >= 0 ? nd_path_join(search->base, name) : NULL;
+    bool is_abandoned =
+        path != NULL && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && nd_file_writer(fd) == ND_WRITER_GONE;
+    if ((!is_abandoned || !settle(search, folder, fd, path)) && fd >= 0)
         close(fd);
+    free(path);
     if (folder >= 0)
         close(folder);
 }
 
-static void remove_abandoned(const char *base)
+static void look_for_abandoned(struct search *search)
 {
-    DIR *dir = opendir(base);
+    DIR *dir = opendir(search->base);
     for (struct dirent *entry = NULL; dir != NULL && (entry = readdir(dir)) != NULL;)
         if (is_temporary(entry->d_name))
-            remove_if_abandoned(dirfd(dir), base, entry->d_name);
+            look_if_abandoned(search, dirfd(dir), entry->d_name);
     if (dir != NULL)
         closedir(dir);
 }
@@ -83,26 +142,16 @@ static void remove_abandoned(const char *base)
 static bool hold(const char *path)
 {
     struct stat info;
-    struct held *held = nd_calloc(1, sizeof *held);
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int fd = held != NULL && folder >= 0 && fstat(folder, &info) == 0
+    int fd = folder >= 0 && fstat(folder, &info) == 0
                  ? openat(folder, lock_name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
                  : -1;
     bool is_there = fd < 0 || (nd_file_lock(fd) && nd_file_is_at(folder, lock_name, fd));
     if (folder >= 0)
         close(folder);
-    if (fd < 0 || !is_there) {
-        if (fd >= 0)
-            close(fd);
-        free(held);
-        return is_there;
-    }
-    *held = (struct held){.device = info.st_dev, .inode = info.st_ino, .fd = fd};
-    pthread_mutex_lock(&held_lock);
-    held->next = all_held;
-    all_held = held;
-    pthread_mutex_unlock(&held_lock);
-    return true;
+    if (fd >= 0 && (!is_there || !remember(&info, fd)))
+        close(fd);
+    return is_there;
 }
 
 static void release(const struct stat *info)
@@ -123,12 +172,21 @@ static void release(const struct stat *info)
     free(found);
 }
 
-enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err)
+/* What cannot be written down is not asked for again. */
+static void write_purpose(const char *path, const char *purpose)
+{
+    char *name = nd_path_join(path, purpose_name);
+    int fd = name != NULL ? open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0 && nd_file_write_all(fd, purpose, strlen(purpose), name, NULL) != ND_OK)
+        unlink(name);
+    if (fd >= 0)
+        close(fd);
+    free(name);
+}
+
+static enum nd_status make(const char *base, char **path, struct nd_error *err)
 {
     enum { MAX_ATTEMPTS = 16 };
-    const char *base = getenv("TMPDIR");
-    base = base != NULL && base[0] != '\0' ? base : "/tmp";
-    remove_abandoned(base);
     for (int i = 0; i < MAX_ATTEMPTS; i++) {
         char *made = nd_path_join(base, template);
         if (made == NULL)
@@ -146,6 +204,34 @@ enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err)
         free(made);
     }
     return nd_fail(err, ND_E_FILE_WRITE, base, "temporary folders in '%s' disappear while they are made", base);
+}
+
+enum nd_status nd_dir_make_for(const char *purpose, bool takes_over, char **path, struct nd_error *err)
+{
+    const char *base = getenv("TMPDIR");
+    struct search search = {
+        .base = base != NULL && base[0] != '\0' ? base : "/tmp", .purpose = purpose, .takes_over = takes_over};
+    look_for_abandoned(&search);
+    if (search.taken != NULL) {
+        *path = search.taken;
+        return ND_OK;
+    }
+    enum nd_status status = make(search.base, path, err);
+    if (status == ND_OK && purpose != NULL && strlen(purpose) <= MAX_PURPOSE)
+        write_purpose(*path, purpose);
+    return status;
+}
+
+enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err)
+{
+    return nd_dir_make_for(NULL, false, path, err);
+}
+
+void nd_dir_leave(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0)
+        release(&info);
 }
 
 void nd_dir_remove(const char *path)

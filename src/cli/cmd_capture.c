@@ -225,8 +225,8 @@ static const struct cli_option options[] = {
     OPT_ALLOW_NONFINITE(struct values),
     OPT_FORCE(struct values, "overwrite existing captures"),
     OPT_FLAG(0, "resume", struct values, resume,
-             "keep complete captures and make the missing ones; an interrupted run on a phone or board "
-             "continues where it stopped"),
+             "keep complete captures and make the missing ones; an interrupted run continues "
+             "where it stopped"),
     OPT_FLAG(
         0, "clean", struct values, clean,
         "remove everything from phones and boards afterwards, also the libraries that the next run would need"),

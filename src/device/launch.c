@@ -14,7 +14,7 @@
 #include "device/launch.h"
 #include "spool/watch.h"
 
-enum { EXIT_CANNOT_STORE = 3 }; /* of npudiff-agent */
+enum { EXIT_CANNOT_STORE = 3, EXIT_CANNOT_RESUME = 4 }; /* of npudiff-agent */
 static const long watch_interval_ns = 50L * 1000 * 1000;
 
 static enum nd_status fail_start(const struct nd_agent_start *start, int problem, struct nd_error *err)
@@ -26,7 +26,8 @@ static enum nd_status fail_start(const struct nd_agent_start *start, int problem
 /* What the agent prints goes into stdout.txt. */
 static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid, struct nd_error *err)
 {
-    static const char *const argv[] = {"npudiff-agent", "job.nds", "spool.nds", NULL};
+    static const char *const fresh[] = {"npudiff-agent", "job.nds", "spool.nds", NULL};
+    static const char *const resuming[] = {"npudiff-agent", "--resume", "job.nds", "spool.nds", NULL};
     char *log_path = nd_path_join(start->folder, "stdout.txt");
     if (log_path == NULL)
         return nd_fail_memory(err);
@@ -34,7 +35,7 @@ static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid
     int null_fd = log_fd >= 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
     int problem = null_fd < 0 ? errno : 0;
     const struct nd_child agent = {.program = start->agent,
-                                   .argv = argv,
+                                   .argv = start->is_resuming ? resuming : fresh,
                                    .folder = start->folder,
                                    .in = null_fd,
                                    .out = log_fd,
@@ -99,6 +100,8 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
     ended.elapsed_s = nd_watch_elapsed_s(&watch);
     ended.can_resume = limits == ND_OK && WIFEXITED(wait_status) &&
                        WEXITSTATUS(wait_status) == EXIT_CANNOT_STORE && nd_watch_has_samples(&watch);
+    ended.cannot_resume = start->is_resuming && limits == ND_OK && WIFEXITED(wait_status) &&
+                          WEXITSTATUS(wait_status) == EXIT_CANNOT_RESUME;
     nd_watch_end(&watch);
     free(spool);
     /* An interrupt from the terminal reaches the agent too, which may be faster than the look at is_cancelled.
@@ -109,7 +112,9 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
         nd_fail(ended.can_resume ? &ended.error : err, ND_E_FILE_WRITE, start->folder,
                 "the agent of device '%s' cannot store its results in '%s': is the disk full?%s", start->label,
                 start->folder,
-                ended.can_resume ? " The samples before are kept; '--resume' runs the device again" : "");
+                ended.can_resume
+                    ? " The samples before are kept; '--resume' continues after them when there is room"
+                    : "");
         if (!ended.can_resume)
             return ND_ERR_IO;
     }

@@ -10,6 +10,7 @@ struct nd_agent_start {
     const char *folder; /* its working folder: job.nds is there, spool.nds, stdout.txt come there */
     const struct nd_capture_options *options;
     const char *label;
+    bool is_resuming; /* spool.nds is there: the agent goes on with it */
     size_t samples_total;
     uint64_t begun_ns; /* the time limit counts from here, over all agents of a capture; 0: from the start */
 };

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "record/job_run.h"
 #include "record/pass_trials.h"
 #include "remote/remote.h"
 

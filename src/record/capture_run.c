@@ -194,11 +194,18 @@ static enum nd_status check_request(const struct nd_workload *workload, const ch
     return status == ND_OK ? nd_model_check_static(workload->model, err) : status;
 }
 
-/* A temporary folder by its full path: the agent works in another folder than the host. */
-static enum nd_status make_folder(char **out, struct nd_error *err)
+/* A temporary folder by its full path: the agent works in another folder than the host. One that an earlier run
+ * for the same capture left, when it was killed or out of room, is taken over with resume: its spools are. On
+ * another machine they are there. */
+static enum nd_status make_folder(const char *path, bool resume, char **out, struct nd_error *err)
 {
-    char *folder = NULL;
-    enum nd_status status = nd_dir_make_temporary(&folder, err);
+    char *folder = NULL, *dir = nd_path_dir(path);
+    char *full = dir != NULL ? realpath(dir, NULL) : NULL;
+    char *purpose = full != NULL ? nd_path_join(full, nd_path_base(path)) : NULL;
+    enum nd_status status = nd_dir_make_for(purpose, resume, &folder, err);
+    free(dir);
+    free(full);
+    free(purpose);
     if (status != ND_OK)
         return status;
     *out = realpath(folder, NULL);
@@ -208,6 +215,16 @@ static enum nd_status make_folder(char **out, struct nd_error *err)
     }
     free(folder);
     return status;
+}
+
+/* Whether something is acknowledged that no capture has: there was no room for it, say. */
+static bool has_samples(const char *run_folder)
+{
+    struct nd_spool_kept kept = {0};
+    char *spool = run_folder != NULL ? nd_path_join(run_folder, "spool.nds") : NULL;
+    bool has = spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0;
+    free(spool);
+    return has;
 }
 
 /* ---- on another machine ---- */
@@ -291,7 +308,7 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     char *folder = NULL, *run_folder = NULL;
     status = check_request(workload, path, options, err);
     if (status == ND_OK)
-        status = make_folder(&folder, err);
+        status = make_folder(path, options->resume, &folder, err);
     capture.folder = folder;
     if (status == ND_OK)
         status = reach(&capture, &remote, &resolved, &exit, err);
@@ -308,7 +325,10 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     nd_capture_job_deinit(&capture);
     nd_remote_close(&remote);
     nd_device_deinit(&resolved);
-    if (folder != NULL)
+    if (folder != NULL && workload->device->transport == ND_TRANSPORT_NONE &&
+        (exit.can_resume || (status == ND_ERR_IO && has_samples(run_folder))))
+        nd_dir_leave(folder);
+    else if (folder != NULL)
         nd_dir_remove(folder);
     free(folder);
     free(run_folder);

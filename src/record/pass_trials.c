@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "device/device_options.h"
-#include "remote/remote.h"
+#include "record/job_run.h"
 #include "spool/record_fields.h"
 
 /* A session is given up as stuck that takes this many times as long as that of the outputs alone. Chosen. */
@@ -24,59 +24,6 @@ void nd_tries_deinit(struct nd_tries *trials)
     nd_fallen_deinit(&trials->own);
     free(trials->outputs);
     trials->outputs = NULL;
-}
-
-/* ---- one run of the agent ---- */
-
-static size_t samples_of(const struct nd_capture_job *capture, const struct nd_job *job)
-{
-    return job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0;
-}
-
-static enum nd_status run_here(const struct nd_capture_job *capture, const struct nd_job *job,
-                               const char *folder, const struct nd_capture_options *options,
-                               struct nd_agent_exit *exit, struct nd_error *err)
-{
-    char *agent = NULL;
-    char *job_path = nd_path_join(folder, "job.nds");
-    enum nd_status status = job_path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_job_write(job, job_path, err);
-    if (status == ND_OK)
-        status = nd_agent_find(options->agent, nd_device_is_evaluated(capture->device->kind), &agent, err);
-    if (status == ND_OK) {
-        const struct nd_agent_start start = {
-            .agent = agent,
-            .folder = folder,
-            .options = options,
-            .label = capture->device->label,
-            .begun_ns = capture->begun_ns,
-            .samples_total = samples_of(capture, job),
-        };
-        status = nd_agent_launch(&start, exit, err);
-    }
-    free(agent);
-    free(job_path);
-    return status;
-}
-
-enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_job *job, const char *folder,
-                          const struct nd_capture_options *options, struct nd_agent_exit *exit,
-                          struct nd_error *err)
-{
-    if (capture->remote == NULL)
-        return run_here(capture, job, folder, options, exit, err);
-    const struct nd_remote_run run = {
-        .job = job,
-        .device = capture->device,
-        .model = capture->model,
-        .folder = folder,
-        .options = options,
-        .begun_ns = capture->begun_ns,
-        .samples_total = samples_of(capture, job),
-        .is_trial = job != &capture->job,
-    };
-    return nd_remote_run(capture->remote, &run, exit, err);
 }
 
 /* ---- what a run did ---- */

@@ -6,11 +6,6 @@
 #include "device/launch.h"
 #include "record/pass_plan.h"
 
-/* One run of an agent, here or on the capture's machine. As nd_agent_launch. */
-enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_job *job, const char *folder,
-                          const struct nd_capture_options *options, struct nd_agent_exit *exit,
-                          struct nd_error *err);
-
 /* What the session of a run in `folder` did: its last, from its spool. trial->reason is empty where nodes fell.
  * *is_of_session: it held, or it did not for a reason of the session itself, which another set of tensors may
  * not have; false: it failed before or behind that. Freed by nd_tried_deinit. */

@@ -12,7 +12,8 @@ struct nd_agent_exit {
         error; /* id 0 unless it was killed by a signal or one of the host's limits, or left with an error */
     double elapsed_s;
     const char *stage; /* of an agent elsewhere that never wrote a record: "connect", "push", "start"; static */
-    bool can_resume;   /* what it had done until then is safe, and a next run can go on from there */
+    bool cannot_resume; /* the spool that was to be gone on with is of another job, or damaged */
+    bool can_resume;    /* what it had done until then is safe, and a next run can go on from there */
 };
 
 struct nd_watch {

@@ -4,11 +4,13 @@ a damaged file. The random trials print their seed and take it from ND_SEED."""
 import math
 import os
 import random
+import shlex
 import signal
+import subprocess
 import time
 
-from support import (Capture, Running, Scratch, bits_equal, capture, capture_command, compare, info, is_alive, main, npudiff,
-                     wait_until)
+from support import (NPUDIFF, Capture, Running, Scratch, acknowledged, bits_equal, capture, capture_command, compare, info,
+                     is_alive, main, npudiff, wait_until)
 
 MODEL = "cnn.w8a8.onnx"
 N_SAMPLES = 6000
@@ -179,6 +181,75 @@ class Death(Scratch):
         self.assertEqual(code, -signal.SIGKILL)
         self.end_of(agent)
         self.assertEqual(list(out.iterdir()), [])
+
+    def check_resumed(self, path):
+        """A whole capture of two agents, bit-equal to that of one."""
+        with Capture(path) as opened:
+            self.assertEqual(opened.status, "complete")
+            self.assertEqual(int(opened.file["runtime"].attrs["resumed"]), 1)
+        self.assertEqual(self.check_stored(path), N_SAMPLES)
+        npudiff("verify", "-q", path)
+
+    def test_a_killed_host_is_resumed(self):
+        """kill -9 of npudiff itself: --resume goes on behind what was acknowledged; another capture meanwhile leaves it alone."""
+        running, out, temporary = self.start(stop="acknowledged 1000")
+        agent = running.stopped_agent()
+        running.process.kill()
+        running.finish()
+        self.end_of(agent)
+        self.assertEqual(acknowledged(temporary), 1000)
+        capture(MODEL, ["cpu"], ["ramp"], out / "other.h5", env=dict(os.environ, TMPDIR=str(temporary)))
+        self.assertEqual(acknowledged(temporary), 1000)
+        capture(MODEL, ["cpu"], [PROBE], out / "x.h5", "--resume", env=dict(os.environ, TMPDIR=str(temporary)))
+        self.check_resumed(out / "x.h5")
+        self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_without_resume_a_killed_host_leaves_nothing(self):
+        """The same output is made from the beginning; other samples are not gone on with either."""
+        for number, arguments in enumerate((["-f"], ["--resume"])):
+            running, out, temporary = self.start(number, stop="acknowledged 1000")
+            agent = running.stopped_agent()
+            running.process.kill()
+            running.finish()
+            self.end_of(agent)
+            capture(MODEL, ["cpu"], ["uniform:7" if number else PROBE], out / "x.h5", *arguments,
+                    env=dict(os.environ, TMPDIR=str(temporary)))
+            with Capture(out / "x.h5") as opened:
+                self.assertNotIn("resumed", opened.file["runtime"].attrs)
+                self.assertEqual(opened.n_samples("uniform"), 7 if number else N_SAMPLES)
+            self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_a_full_disk_is_resumed(self):
+        """TMPDIR is full (a small tmpfs): a partial capture, which --resume completes when there is room."""
+        out, disk = self.folder / "x.h5", self.folder / "disk"
+        disk.mkdir()
+        command = shlex.join(map(str, [NPUDIFF, *capture_command(MODEL, ["cpu"], [PROBE], out)]))
+        script = (f"mount -t tmpfs -o size=6m none {disk} || exit 77; export TMPDIR={disk}; {command}; echo code $?; "
+                  f"cp {out} {out}.partial; mount -o remount,size=300m none {disk}; {command} --resume; echo code $?; ls -A {disk}")
+        done = subprocess.run([*(["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]), "sh", "-c", script],
+                              capture_output=True, text=True, timeout=300)
+        if done.returncode == 77 or "unshare" in done.stderr:
+            self.skipTest(f"no small disk here: {done.stderr}")
+        self.assertEqual(done.stdout, "code 2\ncode 0\n", done.stderr)
+        self.assertIn("is the disk full? The samples before are kept; '--resume' continues after them", done.stderr)
+        n = self.check_stored(f"{out}.partial")
+        self.assertGreater(n, 0)
+        self.check_resumed(out)
+
+    def test_a_capture_that_cannot_be_written_is_resumed(self):
+        """The disk of the output is full: what was acknowledged stays in the TMPDIR, and --resume writes it."""
+        disk, temporary = self.folder / "disk", self.folder / "tmp"
+        disk.mkdir(), temporary.mkdir()
+        command = shlex.join(map(str, [NPUDIFF, *capture_command(MODEL, ["cpu"], [PROBE], disk / "x.h5")]))
+        script = (f"mount -t tmpfs -o size=1m none {disk} || exit 77; export TMPDIR={temporary}; {command}; echo code $?; ls -A {disk}; "
+                  f"mount -o remount,size=300m none {disk}; {command} --resume; echo code $?; cp {disk}/x.h5 {self.folder}")
+        done = subprocess.run([*(["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]), "sh", "-c", script],
+                              capture_output=True, text=True, timeout=300)
+        if done.returncode == 77 or "unshare" in done.stderr:
+            self.skipTest(f"no small disk here: {done.stderr}")
+        self.assertEqual(done.stdout, "code 2\ncode 0\n", done.stderr)
+        self.assertEqual(self.check_stored(self.folder / "x.h5"), N_SAMPLES)
+        self.assertEqual(list(temporary.iterdir()), [])
 
     def interrupt(self, number):
         """A signal that asks npudiff to end: its agent ends too, and the output folder stays empty. The TMPDIR."""

@@ -1,0 +1,88 @@
+#include "record/job_run.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "device/device_options.h"
+#include "remote/remote.h"
+#include "spool/spool.h"
+
+static size_t samples_of(const struct nd_capture_job *capture, const struct nd_job *job)
+{
+    return job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0;
+}
+
+/* Whether the folder has acknowledged samples of an earlier run, which was killed or out of room. What was not
+ * acknowledged is cut off here, too, so that whoever follows the spool reads no byte twice. */
+static bool has_beginning(const char *folder)
+{
+    struct nd_spool_kept kept = {0};
+    char *spool = nd_path_join(folder, "spool.nds");
+    bool has = spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0 &&
+               truncate(spool, (off_t)kept.size_bytes) == 0;
+    free(spool);
+    return has;
+}
+
+static enum nd_status write_job(const struct nd_job *job, const char *folder, struct nd_error *err)
+{
+    char *path = nd_path_join(folder, "job.nds");
+    enum nd_status status = path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        unlink(path);
+    if (status == ND_OK)
+        status = nd_job_write(job, path, err);
+    free(path);
+    return status;
+}
+
+static enum nd_status run_here(const struct nd_capture_job *capture, const struct nd_job *job,
+                               const char *folder, const struct nd_capture_options *options,
+                               struct nd_agent_exit *exit, struct nd_error *err)
+{
+    char *agent = NULL;
+    bool is_resuming = options->resume && job == &capture->job && has_beginning(folder);
+    enum nd_status status =
+        nd_agent_find(options->agent, nd_device_is_evaluated(capture->device->kind), &agent, err);
+    for (bool again = true; status == ND_OK && again;) {
+        if (!is_resuming)
+            nd_dir_remove(folder);
+        status = write_job(job, folder, err);
+        if (status != ND_OK)
+            break;
+        const struct nd_agent_start start = {
+            .agent = agent,
+            .folder = folder,
+            .options = options,
+            .label = capture->device->label,
+            .is_resuming = is_resuming,
+            .begun_ns = capture->begun_ns,
+            .samples_total = samples_of(capture, job),
+        };
+        status = nd_agent_launch(&start, exit, err);
+        again = status == ND_OK && exit->cannot_resume;
+        is_resuming = false;
+    }
+    free(agent);
+    return status;
+}
+
+enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_job *job, const char *folder,
+                          const struct nd_capture_options *options, struct nd_agent_exit *exit,
+                          struct nd_error *err)
+{
+    if (capture->remote == NULL)
+        return run_here(capture, job, folder, options, exit, err);
+    const struct nd_remote_run run = {
+        .job = job,
+        .device = capture->device,
+        .model = capture->model,
+        .folder = folder,
+        .options = options,
+        .begun_ns = capture->begun_ns,
+        .samples_total = samples_of(capture, job),
+        .is_trial = job != &capture->job,
+    };
+    return nd_remote_run(capture->remote, &run, exit, err);
+}

@@ -1,14 +1,21 @@
-#define XXH_INLINE_ALL
 #include <stdlib.h>
-#include <xxhash.h>
 
+#include "base/digest_internal.h"
 #include "base/digest_stream.h"
 #include "base/memory.h"
 
+static const struct nd_digest_functions *functions(void)
+{
+#if defined __x86_64__
+    if (__builtin_cpu_supports("avx2"))
+        return &nd_digest_avx2;
+#endif
+    return &nd_digest_plain;
+}
+
 struct nd_digest nd_digest_bytes(const void *data, size_t size_bytes)
 {
-    XXH128_hash_t hash = XXH3_128bits(data, size_bytes);
-    return (struct nd_digest){.low = hash.low64, .high = hash.high64};
+    return functions()->of_bytes(data, size_bytes);
 }
 
 bool nd_digest_equal(struct nd_digest a, struct nd_digest b)
@@ -17,30 +24,38 @@ bool nd_digest_equal(struct nd_digest a, struct nd_digest b)
 }
 
 struct nd_digest_stream {
-    XXH3_state_t state; /* aligned to 64 bytes, which is why nd_tensor_alloc makes it */
+    const struct nd_digest_functions *functions;
+    void *state; /* aligned to 64 bytes, which is why nd_tensor_alloc makes it */
 };
 
 struct nd_digest_stream *nd_digest_stream_create(void)
 {
-    struct nd_digest_stream *stream = nd_tensor_alloc(sizeof *stream);
-    if (stream != NULL)
-        XXH3_128bits_reset(&stream->state);
+    struct nd_digest_stream *stream = nd_calloc(1, sizeof *stream);
+    if (stream == NULL)
+        return NULL;
+    stream->functions = functions();
+    stream->state = nd_tensor_alloc(stream->functions->state_bytes);
+    if (stream->state == NULL)
+        nd_digest_stream_destroy(&stream);
+    else
+        stream->functions->reset(stream->state);
     return stream;
 }
 
 void nd_digest_stream_destroy(struct nd_digest_stream **stream)
 {
+    if (*stream != NULL)
+        free((*stream)->state);
     free(*stream);
     *stream = NULL;
 }
 
 void nd_digest_stream_add(struct nd_digest_stream *stream, const void *data, size_t size_bytes)
 {
-    XXH3_128bits_update(&stream->state, data, size_bytes);
+    stream->functions->add(stream->state, data, size_bytes);
 }
 
 struct nd_digest nd_digest_stream_value(const struct nd_digest_stream *stream)
 {
-    XXH128_hash_t hash = XXH3_128bits_digest(&stream->state);
-    return (struct nd_digest){.low = hash.low64, .high = hash.high64};
+    return stream->functions->value(stream->state);
 }

@@ -12,6 +12,11 @@
  * sample does not depend on how the file is laid out. */
 enum { UNIT_BYTES = 2 << 20 };
 
+/* Of a sample that is split and lies in the file as it is, each piece is read twice, for its digest and for the
+ * comparison: both tensors stay in a second cache of 1 MiB (chosen; measured on one processor,
+ * docs/results/speed.md). */
+enum { CACHED_BYTES = 256 << 10 };
+
 /* Counting pairs of codes costs as much as some hundred thousand elements, and a MiB for each pair and thread
  * (chosen). */
 enum { JOINT_ELEMS = 1 << 20, JOINT_PAIRS = 4 };
@@ -165,8 +170,8 @@ static void cut_units(struct nd_job *job)
     } else {
         size_t elem_bytes = sample_bytes / job->n_elems, wanted = UNIT_BYTES / elem_bytes;
         size_t step = chunk_elems % ND_BLOCK == 0 && chunk_elems > 0 ? chunk_elems : ND_BLOCK;
-        if (chunk_elems == 0) /* contiguous: only the overhead of a unit counts */
-            wanted *= 2;
+        if (chunk_elems == 0) /* contiguous */
+            wanted = CACHED_BYTES / elem_bytes;
         else if (step == chunk_elems) /* the fewer chunks, the likelier are all of them stored alike */
             wanted /= 2;
         else if (step == ND_BLOCK && wanted < 4 * chunk_elems)

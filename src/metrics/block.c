@@ -184,24 +184,12 @@ const uint16_t *nd_pair_block_measured(const struct nd_pair_block *block)
     return block->is_clean ? nd_pair_block_differing(block) : block->scratch->measured;
 }
 
-static void gather_bits(const uint8_t *mask, size_t n, uint64_t *bits)
-{
-    size_t i = 0;
-    memset(bits, 0, ND_BLOCK_WORDS * sizeof *bits);
-    for (; i + 8 <= n; i += 8) {
-        uint64_t bytes;
-        memcpy(&bytes, mask + i, sizeof bytes);
-        bits[i / 64] |= (bytes * 0x0102040810204080u >> 56) << i % 64; /* the lowest bits of eight bytes */
-    }
-    for (; i < n; i++)
-        bits[i / 64] |= (uint64_t)mask[i] << i % 64;
-}
-
 /* Where the elements are that differ; there is at least one. */
-static void find_ends(struct nd_block_scratch *scratch, struct nd_pair_block *block)
+static void find_ends(const struct nd_kernels *kernels, struct nd_block_scratch *scratch,
+                      struct nd_pair_block *block)
 {
     size_t first = 0, last = ND_BLOCK_WORDS - 1;
-    gather_bits(scratch->mask, block->n, scratch->bits);
+    kernels->bits(scratch->mask, block->n, scratch->bits);
     block->bits = scratch->bits;
     while (scratch->bits[first] == 0)
         first++;
@@ -211,14 +199,15 @@ static void find_ends(struct nd_block_scratch *scratch, struct nd_pair_block *bl
     block->last_differing = (uint16_t)(64 * last + 63 - (size_t)__builtin_clzll(scratch->bits[last]));
 }
 
-static void list_elements(struct nd_block_scratch *scratch, struct nd_pair_block *block, size_t n_differing)
+static void list_elements(const struct nd_kernels *kernels, struct nd_block_scratch *scratch,
+                          struct nd_pair_block *block, size_t n_differing)
 {
     size_t n_measured = 0, n_unmeasured = 0;
     scratch->is_listed = false;
     block->scratch = scratch;
     block->n_differing = block->n_measured = n_differing;
     block->unmeasured = scratch->unmeasured;
-    find_ends(scratch, block);
+    find_ends(kernels, scratch, block);
     if (block->is_clean)
         return;
     const uint16_t *differing = nd_pair_block_differing(block);
@@ -301,7 +290,7 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
     const struct nd_side_block *ref = block->ref.block, *test = block->test.block;
     block->is_clean = ref->n_nan + ref->n_inf + test->n_nan + test->n_inf == 0;
     block->n_unmeasured = block->n_test_only = 0;
-    list_elements(scratch, block, n_differing);
+    list_elements(context->kernels, scratch, block, n_differing);
     if (!block->is_clean)
         clean_sides(context, scratch, block);
     if (block->dequantised.n > 0)

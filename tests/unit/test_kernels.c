@@ -216,6 +216,24 @@ static void mask_finds_one_bit_at_its_place(void **state)
             }
 }
 
+static void bits_are_those_of_the_mask(void **state)
+{
+    (void)state;
+    const struct nd_kernels *const *kernels;
+    size_t n_kernels = nd_kernels_available(&kernels);
+    uint8_t mask[ND_BLOCK];
+    for (size_t i = 0; i < ND_BLOCK; i++)
+        mask[i] = i * i % 7 < 3;
+    for (size_t k = 0; k < n_kernels; k++)
+        for (size_t n = 0; n <= ND_BLOCK; n++) {
+            uint64_t bits[ND_BLOCK / 64];
+            memset(bits, 0xff, sizeof bits);
+            kernels[k]->bits(mask, n, bits);
+            for (size_t i = 0; i < ND_BLOCK; i++)
+                assert_int_equal(bits[i / 64] >> i % 64 & 1, i < n ? mask[i] : 0);
+        }
+}
+
 static const struct nd_kernels *chosen(const char *cap)
 {
     const struct nd_kernels *kernels = NULL;
@@ -283,6 +301,7 @@ int main(void)
         cmocka_unit_test(steps_are_sign_exponent_and_first_bit),
         cmocka_unit_test(values_of_small_floats_are_those_of_their_papers),
         cmocka_unit_test(mask_finds_one_bit_at_its_place),
+        cmocka_unit_test(bits_are_those_of_the_mask),
         cmocka_unit_test(choice_is_the_best_below_the_cap),
         cmocka_unit_test(choice_of_an_unknown_name_is_refused),
         cmocka_unit_test(kinds_have_the_size_of_their_type),

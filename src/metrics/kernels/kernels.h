@@ -87,6 +87,8 @@ struct nd_kernels {
     void (*load[ND_N_ELEM_KINDS])(const void *elems, size_t n, double zero, double *out);
     /* mask[i] = 1 where the bits of elements of 1 << log2_bytes bytes differ, else 0; returns how many do. */
     size_t (*mask[4])(const void *ref, const void *test, size_t n, uint8_t *mask);
+    /* Bit i % 64 of bits[i / 64] = mask[i], which is 0 or 1; the rest of the ND_BLOCK bits is 0. */
+    void (*bits)(const uint8_t *mask, size_t n, uint64_t *bits);
     /* Integers: |test - ref|, exact. Floats: how many floats of that type apart, as
      * docs/reference/metrics.md#ulp has it
      * (+0 and -0 are 0 apart; infinities are the neighbours of the largest finite values; of NaNs any number).

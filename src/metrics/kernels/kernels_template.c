@@ -29,6 +29,7 @@ const struct nd_kernels JOIN(nd_kernels_, ND_KERNELS_ISA) = {
              [ND_ELEM_F32] = load_f32,
              [ND_ELEM_F64] = load_f64},
     .mask = {mask_uint8_t, mask_uint16_t, mask_uint32_t, mask_uint64_t},
+    .bits = find_bits,
     .distance = {[ND_ELEM_U8] = distance_u8,
                  [ND_ELEM_I8] = distance_i8,
                  [ND_ELEM_U16] = distance_u16,

@@ -4,6 +4,9 @@
 
 #include <assert.h>
 #include <string.h>
+#if defined __AVX__
+#include <immintrin.h>
+#endif
 
 #include "metrics/kernels/template_elements.h"
 
@@ -37,6 +40,39 @@ MASK(uint8_t)
 MASK(uint16_t)
 MASK(uint32_t)
 MASK(uint64_t)
+
+/* Eight bytes of 0 and 1 at a time: their lowest bits. */
+static void bits_of_bytes(const uint8_t *mask, size_t from, size_t n, uint64_t *bits)
+{
+    size_t i = from;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t bytes;
+        memcpy(&bytes, mask + i, sizeof bytes);
+        bits[i / 64] |= (bytes * 0x0102040810204080u >> 56) << i % 64;
+    }
+    for (; i < n; i++)
+        bits[i / 64] |= (uint64_t)mask[i] << i % 64;
+}
+
+static void find_bits(const uint8_t *mask, size_t n, uint64_t *bits)
+{
+    assert(n <= ND_BLOCK);
+    size_t i = 0;
+    memset(bits, 0, ND_BLOCK / 64 * sizeof *bits);
+#if defined __AVX512BW__
+    for (; i + 64 <= n; i += 64) {
+        __m512i bytes = _mm512_loadu_si512(mask + i);
+        bits[i / 64] = _mm512_test_epi8_mask(bytes, bytes);
+    }
+#elif defined __AVX2__
+    for (; i + 32 <= n; i += 32) {
+        __m256i bytes = _mm256_loadu_si256((const __m256i_u *)(const void *)(mask + i));
+        uint32_t signs = (uint32_t)_mm256_movemask_epi8(_mm256_slli_epi16(bytes, 7));
+        bits[i / 64] |= (uint64_t)signs << i % 64;
+    }
+#endif
+    bits_of_bytes(mask, i, n, bits);
+}
 
 /* Distances. `wide` holds every distance of the type: what is wrapped in it on the way does not matter. */
 

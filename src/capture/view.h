@@ -1,4 +1,4 @@
-/* Looking at stored tensors where they lie: the file is mapped, and nothing is copied that needs no decoding.
+/* Looking at stored tensors where they lie: the file is mapped, and little is copied that needs no decoding.
  *
  * Why a map is safe here: the file is opened and mapped read-only; every offset and size in the index was
  * checked against the size of the file before it was believed, so that no view reaches beyond the map; and
@@ -34,7 +34,8 @@ struct nd_view_scratch {
 void nd_view_scratch_deinit(struct nd_view_scratch *scratch);
 
 /* Bytes [first_byte, first_byte + n_bytes) of the outputs (of the first repeat) of all samples in C order:
- * sample s starts at s times the sample's size. *out points into the map where the data is contiguous, or the
+ * sample s starts at s times the sample's size. *out points into the map where the data is contiguous and the
+ * range small or large (from 32 KiB to 1 MiB reading is cheaper), or the
  * range lies in one chunk that is neither shuffled nor deflated; else into scratch. It is valid until the next
  * call with that scratch (and as long as the capture is open); of a range in one chunk, the decoded chunk is
  * kept, so that the next range in it costs nothing. *out need not be aligned to anything, and is not NULL when

@@ -148,7 +148,7 @@ static void add_all_slots(uint32_t (*counts)[ND_LOG_WAYS], const uint32_t *slot,
 {
     size_t i = 0;
     for (; i + ND_LOG_WAYS <= n; i += ND_LOG_WAYS)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (size_t way = 0; way < ND_LOG_WAYS; way++)
             counts[slot[i + way]][way]++;
     for (; i < n; i++)

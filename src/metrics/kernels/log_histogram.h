@@ -13,7 +13,7 @@
 
 #include "metrics/kernels/kernels.h"
 
-enum { ND_LOG_FOLDERS = 128, ND_LOG_WAYS = 4 };
+enum { ND_LOG_FOLDERS = 128, ND_LOG_WAYS = 8 };
 
 /* The bins of 16 exponents. */
 struct nd_log_folder {

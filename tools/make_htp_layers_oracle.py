@@ -108,7 +108,26 @@ def fused(g):
     g.add("LeakyRelu", [x], [8, 8], g.encoding(3), alpha=0.1)
 
 
-GROUPS = [strided, norms, slopes, fused]
+WINDOWS = [  # size, stride, padding, whether that counts
+    (3, 1, 0, 0), (3, 1, 1, 1), (5, 1, 2, 1), (5, 1, 0, 0), (3, 2, 0, 0), (3, 2, 1, 1), (5, 2, 0, 0), (3, 1, 1, 0), (3, 2, 1, 0)]
+
+
+def averages(g):
+    """Windows that overlap, or reach beyond the plane."""
+    for size, stride, pad, counts in WINDOWS:
+        for ratio in (1, g.rng.uniform(1, 3.5), g.rng.uniform(0.25, 1)):
+            x = g.encoding(4)
+            y = x if ratio == 1 else (np.float32(x[0] / ratio), int(g.rng.integers(0, 256)))
+            n, rows, columns = int(g.rng.integers(2, 9)), int(g.rng.integers(7, 13)), int(g.rng.integers(7, 13))
+            real = g.input([1, n, rows, columns], x)
+            near = g.rng.integers(0, 256, [1, n, 1, 1]) + g.rng.integers(-60, 61, [1, n, rows, columns])
+            g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(near, 0, 255).astype(g.type)
+            out = [(side + 2 * pad - size) // stride + 1 for side in (rows, columns)]
+            g.add("AveragePool", [real], [1, n, *out], y, kernel_shape=[size] * 2, strides=[stride] * 2, pads=[pad] * 4,
+                  count_include_pad=counts)
+
+
+GROUPS = [strided, norms, slopes, fused, averages]
 
 
 def main():

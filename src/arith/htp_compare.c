@@ -10,8 +10,9 @@ enum aspect {
     BYTE_PRODUCTS,
     WORD_PRODUCTS,
     BYTE_MUL,
-    BYTE_NORMS,  /* BatchNormalization */
-    BYTE_SLOPES, /* LeakyRelu */
+    BYTE_NORMS,    /* BatchNormalization */
+    BYTE_SLOPES,   /* LeakyRelu */
+    BYTE_AVERAGES, /* AveragePool */
 };
 
 static bool begins_with(const char *op_types, const char *op_type)
@@ -34,6 +35,8 @@ static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
         return BYTE_MUL;
     if (dtype == ND_DTYPE_U8 && begins_with(op_type, "LeakyRelu"))
         return BYTE_SLOPES;
+    if (dtype == ND_DTYPE_U8 && begins_with(op_type, "AveragePool"))
+        return BYTE_AVERAGES;
     return dtype == ND_DTYPE_U8 && begins_with(op_type, "BatchNormalization") ? BYTE_NORMS : NOTHING;
 }
 
@@ -56,6 +59,8 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
     case BYTE_NORMS:
     case BYTE_SLOPES:
         return a->arch == b->arch || nd_htp_is_strided_depthwise(unit);
+    case BYTE_AVERAGES:
+        return a->arch == b->arch || !nd_htp_averages_as_product(unit->call);
     case BYTE_MUL:
         return a->rounds_products == b->rounds_products;
     case NOTHING:
@@ -133,6 +138,13 @@ static const struct {
      "zero-point",
      {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},
     {BYTE_NORMS, "multiplier-bits", {"keeps 14 bits of the multiplier", "keeps 11 bits of the multiplier"}},
+    {BYTE_AVERAGES,
+     "zero-point",
+     {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},
+    {BYTE_AVERAGES, "multiplier-bits", {"keeps 10 bits of the multiplier", "keeps 11 bits of the multiplier"}},
+    {BYTE_AVERAGES,
+     "half-granule",
+     {"multiplies what the first shift leaves", "adds half a granule to what the first shift leaves"}},
     {WORD_PRODUCTS,
      "zero-point",
      {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},

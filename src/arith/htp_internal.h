@@ -119,6 +119,11 @@ enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bo
  * not known: the share of codes that may be off by one (nd_unit_program_doubt), else 0. */
 double nd_htp_layout_doubt(const struct nd_exact_unit *unit);
 
+/* ---- htp_pool.c ---- */
+
+/* Whether it is an AveragePool that is made as a Conv is. */
+bool nd_htp_averages_as_product(const struct nd_linear_call *call);
+
 /* ---- htp_memory.c ---- */
 
 struct nd_htp_weights;

@@ -39,44 +39,168 @@ enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
     return status;
 }
 
-/* Of AveragePool with windows that neither overlap nor reach beyond the plane: 2 x 2 and 3 x 3. 0: another. */
-static int window_of(const struct nd_htp_job *job)
+/* uint8 AveragePool: how the device makes it. */
+enum way {
+    UNKNOWN,
+    APART, /* windows of 2 x 2 or 3 x 3 that neither overlap nor reach beyond the plane: a sum and a multiplier
+            */
+    PRODUCT, /* steps of one place: a Conv whose weights are all alike */
+    STRIDED, /* steps of two: the same as a depthwise Conv of uint8 by steps of two */
+    COUNTED, /* windows that reach beyond the plane, whose places there are not counted */
+};
+
+struct windows {
+    int64_t size, stride, pad; /* the same along both axes, pad at all four sides */
+    bool counts_padding;
+    enum way way;
+};
+
+enum {
+    MULTIPLIER_BITS = 14, /* behind the leading one */
+    AVERAGE_WEIGHT = 32,  /* of each place, as 8-bit weights have it: fitted for 3 x 3 with steps of two */
+    COUNTED_BITS = 16, /* of a multiplier divided by a count, from the leading bit of the ratio of scales on */
+    LEAST_HALF_LOG = -8, /* of what 2 x 2 windows and COUNTED add beside the half */
+    GREATEST_WINDOW = 5, /* that was seen to follow */
+};
+
+static enum way way_of(const struct windows *w, int64_t n_channels)
 {
-    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    const int64_t *kernel, *strides, *pads, *dilations;
-    char auto_pad[16];
-    size_t n_pads = nd_op_ints(&op_call, "pads", &pads);
-    nd_op_text(&op_call, "auto_pad", auto_pad, sizeof auto_pad);
-    if (nd_op_ints(&op_call, "kernel_shape", &kernel) != 2 || nd_op_ints(&op_call, "strides", &strides) != 2 ||
-        (auto_pad[0] != '\0' && strcmp(auto_pad, "NOTSET") != 0) || nd_op_i(&op_call, "ceil_mode", 0) != 0)
-        return 0;
-    for (size_t i = 0; i < n_pads; i++)
-        if (pads[i] != 0)
-            return 0;
-    for (size_t i = 0, n = nd_op_ints(&op_call, "dilations", &dilations); i < n; i++)
-        if (dilations[i] != 1)
-            return 0;
-    bool is_square = kernel[0] == kernel[1] && strides[0] == kernel[0] && strides[1] == kernel[0];
-    return is_square && (kernel[0] == 2 || kernel[0] == 3) ? (int)kernel[0] : 0;
+    bool is_odd = w->size % 2 == 1 && w->size >= 3, is_whole = w->pad == 0 || w->counts_padding;
+    if (w->pad == 0 && w->stride == w->size && (w->size == 2 || w->size == 3))
+        return APART;
+    if (!is_odd || w->size > GREATEST_WINDOW || w->pad > w->size / 2)
+        return UNKNOWN;
+    if (is_whole && w->stride == 1)
+        return PRODUCT;
+    if (is_whole && w->stride == 2 && n_channels > 1)
+        return STRIDED;
+    bool is_counted = !is_whole && w->size == 3 && w->stride <= 2 && n_channels > 1;
+    return is_counted ? COUNTED : UNKNOWN;
 }
 
-/* What 2 x 2 windows add beside the half; 3 x 3 ones nothing. */
-static double more_of(int window, double m)
+static bool are_all(const int64_t *values, size_t n, int64_t value)
 {
-    enum { LEAST_LOG = -8 };
-    if (window != 2 || m >= 0.5)
-        return 0;
+    for (size_t i = 0; i < n; i++)
+        if (values[i] != value)
+            return false;
+    return true;
+}
+
+static struct windows windows_of(const struct nd_linear_call *call)
+{
+    const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
+    const struct nd_shape *x = &call->inputs[0].values->shape;
+    const int64_t *kernel, *strides = NULL, *pads = NULL, *dilations = NULL;
+    char auto_pad[16];
+    struct windows w = {.stride = 1, .counts_padding = nd_op_i(&op_call, "count_include_pad", 0) != 0};
+    size_t n_strides = nd_op_ints(&op_call, "strides", &strides), n_pads = nd_op_ints(&op_call, "pads", &pads),
+           n_dilations = nd_op_ints(&op_call, "dilations", &dilations);
+    nd_op_text(&op_call, "auto_pad", auto_pad, sizeof auto_pad);
+    if (x->rank != 4 || nd_op_ints(&op_call, "kernel_shape", &kernel) != 2 || kernel[0] != kernel[1] ||
+        (auto_pad[0] != '\0' && strcmp(auto_pad, "NOTSET") != 0) || nd_op_i(&op_call, "ceil_mode", 0) != 0 ||
+        !are_all(dilations, n_dilations, 1))
+        return w;
+    w.size = kernel[0];
+    w.stride = n_strides > 0 ? strides[0] : 1;
+    w.pad = n_pads > 0 ? pads[0] : 0;
+    if (are_all(strides, n_strides, w.stride) && are_all(pads, n_pads, w.pad))
+        w.way = way_of(&w, x->dims[1]);
+    return w;
+}
+
+bool nd_htp_averages_as_product(const struct nd_linear_call *call)
+{
+    return call->n_inputs == 1 && nd_linear_has(call, 0) && windows_of(call).way == PRODUCT;
+}
+
+/* How many places along one axis a window has inside of the plane. */
+static int64_t n_inside(const struct windows *w, int64_t i, int64_t length)
+{
+    int64_t first = i * w->stride - w->pad, end = first + w->size;
+    return (end < length ? end : length) - (first > 0 ? first : 0);
+}
+
+/* Beside the half: a step that is lost on the way, of the ratio of the two scales. */
+static double more_of(double ratio)
+{
     int exponent;
-    frexp(m, &exponent);
-    return ldexp(1, exponent - 4 > LEAST_LOG ? exponent - 4 : LEAST_LOG);
+    frexp(ratio, &exponent);
+    return ratio >= 2 ? 0 : ldexp(1, exponent - 6 > LEAST_HALF_LOG ? exponent - 6 : LEAST_HALF_LOG);
+}
+
+/* What makes codes of sums, by the number of places that were summed. */
+struct averaging {
+    const struct nd_htp_job *job;
+    struct windows windows;
+    struct nd_htp_bounds bounds;
+    double weight, more; /* of each place; beside the half */
+    struct nd_htp_scaling scalings[GREATEST_WINDOW * GREATEST_WINDOW + 1];
+};
+
+static struct nd_htp_scaling scaling_of(const struct nd_htp_job *job, enum way way, double count)
+{
+    const struct nd_quant *x = nd_htp_plain(job, 0), *y = nd_htp_plain_output(job);
+    struct nd_htp_column column = {.scale_x = (double)x->scale[0],
+                                   .scale_y = (double)y->scale[0],
+                                   .zero_x = (double)x->zero_point[0],
+                                   .zero_y = (double)y->zero_point[0],
+                                   .scale_w = (double)(float)(1 / (count * AVERAGE_WEIGHT)),
+                                   .r = 1};
+    if (way == STRIDED)
+        return nd_htp_scaling_strided(&column);
+    if (way == PRODUCT)
+        return nd_htp_scaling8(job->program->arch, &column);
+    double ratio = column.scale_x / column.scale_y;
+    struct nd_htp_scaling scaling = {.step = 1, .zero = column.zero_y};
+    scaling.c = nd_multiplier_round(ratio / count, MULTIPLIER_BITS, ND_ROUND_HALF_UP);
+    if (way == COUNTED) {
+        int exponent;
+        frexp(ratio, &exponent);
+        int bits = COUNTED_BITS + 1 - exponent;
+        double c = nd_multiplier_round(ratio, MULTIPLIER_BITS, ND_ROUND_HALF_UP);
+        scaling.c = ldexp(floor(ldexp(c / count, bits) + 0.5), -bits);
+    }
+    return scaling;
+}
+
+static struct averaging averaging_of(const struct nd_htp_job *job)
+{
+    struct averaging a = {
+        .job = job, .windows = windows_of(job->call), .bounds = nd_htp_bounds_of(job), .weight = 1};
+    bool is_product = a.windows.way == PRODUCT || a.windows.way == STRIDED;
+    int64_t most = a.windows.size * a.windows.size;
+    if (is_product)
+        a.weight = AVERAGE_WEIGHT;
+    else if (a.windows.way == COUNTED || a.windows.size == 2)
+        a.more = more_of((double)nd_htp_plain(job, 0)->scale[0] / (double)nd_htp_plain_output(job)->scale[0]);
+    for (int64_t n = a.windows.way == COUNTED ? 1 : most; a.windows.way != UNKNOWN && n <= most; n++)
+        a.scalings[n] = scaling_of(job, a.windows.way, (double)n);
+    return a;
+}
+
+/* Element i of the output, of which the mean is known. */
+static double code_of(const struct averaging *a, size_t i, double mean)
+{
+    const struct nd_shape *from = &a->job->call->inputs[0].values->shape, *to = &a->job->codes->shape;
+    int64_t column = (int64_t)i % to->dims[3], row = (int64_t)i / to->dims[3] % to->dims[2];
+    int64_t n = a->windows.size * a->windows.size;
+    if (a->windows.way == COUNTED)
+        n = n_inside(&a->windows, row, from->dims[2]) * n_inside(&a->windows, column, from->dims[3]);
+    const struct nd_htp_scaling *scaling = &a->scalings[n];
+    double sum = rint(mean * (double)n) * a->weight;
+    if (a->more == 0)
+        return nd_htp_scale(scaling, sum, &a->bounds);
+    return fmin(fmax(floor(sum * scaling->c + 0.5 + a->more) + scaling->zero, a->bounds.low), a->bounds.high);
 }
 
 enum nd_status nd_htp_pool(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array x = {0};
     double largest;
-    int window = job->call->n_inputs == 1 && nd_htp_all_are(job, 1, ND_DTYPE_U8) ? window_of(job) : 0;
-    if (window == 0)
+    if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8))
+        return ND_OK;
+    struct averaging averaging = averaging_of(job);
+    if (averaging.windows.way == UNKNOWN)
         return ND_OK;
     const struct nd_array *inputs[] = {&x};
     enum nd_status status = nd_linear_wholes(job->call, 0, &x, &largest, err);
@@ -85,15 +209,8 @@ enum nd_status nd_htp_pool(const struct nd_htp_job *job, struct nd_error *err)
     nd_array_deinit(&x);
     if (status != ND_OK)
         return status;
-    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    const struct nd_quant *y = job->call->out_quant;
-    double n = (double)window * window;
-    double m = (double)job->call->inputs[0].quant->scale[0] / ((double)y->scale[0] * n);
-    double c = nd_multiplier_round(m, 14, ND_ROUND_HALF_UP), more = more_of(window, m);
-    for (size_t i = 0; i < job->codes->n; i++) {
-        double code = floor(rint(job->codes->x[i] * n) * c + 0.5 + more) + (double)y->zero_point[0];
-        job->codes->x[i] = fmin(fmax(code, bounds.low), bounds.high);
-    }
+    for (size_t i = 0; i < job->codes->n; i++)
+        job->codes->x[i] = code_of(&averaging, i, job->codes->x[i]);
     job->codes->dtype = job->unit->dtype;
     *job->is_covered = true;
     return ND_OK;

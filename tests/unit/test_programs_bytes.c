@@ -218,6 +218,13 @@ static void slopes_of_channels_are_bit_exact(void **state)
     expect_layers("slopes");
 }
 
+/* As a Conv with steps of one place, as a strided one with steps of two, and by what is counted. */
+static void windows_that_overlap_are_averaged_bit_exact(void **state)
+{
+    (void)state;
+    expect_layers("averages");
+}
+
 /* v73 makes both in one operation. */
 static void slope_behind_a_matrix_product_is_not_covered_on_v73(void **state)
 {
@@ -243,6 +250,7 @@ int main(void)
         cmocka_unit_test(depthwise_products_with_strides_are_bit_exact),
         cmocka_unit_test(batch_norms_of_units_are_bit_exact),
         cmocka_unit_test(slopes_of_channels_are_bit_exact),
+        cmocka_unit_test(windows_that_overlap_are_averaged_bit_exact),
         cmocka_unit_test(slope_behind_a_matrix_product_is_not_covered_on_v73),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -127,7 +127,34 @@ def averages(g):
                   count_include_pad=counts)
 
 
-GROUPS = [strided, norms, slopes, fused, averages]
+def instances(g):
+    for n, rows, columns in ((6, 9, 7), (8, 5, 5), (5, 12, 12), (12, 4, 6)):
+        x = g.encoding(4)
+        real = g.input([1, n, rows, columns], x)
+        deviations = np.exp(g.rng.uniform(np.log(12), np.log(70), [1, n, 1, 1]))
+        near = g.rng.integers(60, 200, [1, n, 1, 1]) + g.rng.normal(0, 1, [1, n, rows, columns]) * deviations
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(near, 0, 255).astype(g.type)
+        scale = np.float32(g.rng.uniform(0.004, 0.012))
+        bias = np.rint(g.rng.normal(0, 0.5, n) / float(x[0] * scale)).astype(np.int32)
+        weights = g.scaled(g.rng.integers(0, 256, n).astype(np.uint8), scale, int(g.rng.integers(0, 60)))
+        g.add("InstanceNormalization", [real, weights, g.scaled(bias, np.float32(x[0]) * scale)], [1, n, rows, columns],
+              g.encoding(3), epsilon=float(g.rng.choice([1e-5, 1e-3])))
+
+
+SOFTMAX = [[1, 12, 20], [1, 2, 17, 17], [1, 6, 33], [1, 4, 64], [2, 3, 4, 24], [1, 5, 128]]
+
+
+def softmax(g):
+    for shape in SOFTMAX:
+        x = (np.float32(np.exp(g.rng.uniform(np.log(0.01), np.log(0.2)))), int(g.rng.integers(0, 256)))
+        real = g.input(shape, x)
+        below = np.abs(g.rng.normal(0, g.rng.uniform(0.3, 2) / x[0], shape)) + g.rng.integers(0, 20, shape[:-1] + [1])
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(255 - below, 0, 255).astype(g.type)
+        y = 1 / 256 if g.rng.integers(0, 2) else np.exp(g.rng.uniform(np.log(0.0015), np.log(0.007)))
+        g.add("Softmax", [real], shape, (np.float32(y), 0), axis=-1)
+
+
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax]
 
 
 def main():

@@ -42,6 +42,8 @@ static const struct named_family families[] = {
     {"GlobalAveragePool", nd_htp_mean},
     {"ReduceMean", nd_htp_mean},
     {"LayerNormalization", nd_htp_norm},
+    {"InstanceNormalization", nd_htp_instance_norm},
+    {"Softmax", nd_htp_softmax},
     {"BatchNormalization", nd_htp_batch_norm},
     {"Abs", nd_htp_table},
     {"Atan", nd_htp_table},

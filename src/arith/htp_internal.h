@@ -17,21 +17,23 @@ struct nd_htp_job {
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
-nd_htp_family nd_htp_linear;      /* htp_linear.c: Conv, Gemm, MatMul */
-nd_htp_family nd_htp_depthwise16; /* htp_depthwise16.c */
-nd_htp_family nd_htp_add;         /* htp_elementwise.c: Add, and uint8 Sub */
-nd_htp_family nd_htp_mul;         /* htp_elementwise.c: uint8 */
-nd_htp_family nd_htp_choose;      /* htp_elementwise.c: uint8 Min and Max */
-nd_htp_family nd_htp_negate;      /* htp_rescale.c: uint8 Neg */
-nd_htp_family nd_htp_div;         /* htp_rescale.c: uint8, by a constant number */
-nd_htp_family nd_htp_mul16;       /* htp_elementwise.c: uint16 */
-nd_htp_family nd_htp_mean;        /* htp_pool.c: GlobalAveragePool, ReduceMean */
-nd_htp_family nd_htp_pool;        /* htp_pool.c: uint8 AveragePool */
-nd_htp_family nd_htp_norm;        /* htp_norm.c: LayerNormalization */
-nd_htp_family nd_htp_batch_norm;  /* htp_batch_norm.c */
-nd_htp_family nd_htp_table;       /* htp_table.c: uint8 functions of one input, the others being constants */
-nd_htp_family nd_htp_prelu;       /* htp_prelu.c: uint8 */
-nd_htp_family nd_htp_move;        /* htp_move.c: what moves codes or takes the greatest */
+nd_htp_family nd_htp_linear;        /* htp_linear.c: Conv, Gemm, MatMul */
+nd_htp_family nd_htp_depthwise16;   /* htp_depthwise16.c */
+nd_htp_family nd_htp_add;           /* htp_elementwise.c: Add, and uint8 Sub */
+nd_htp_family nd_htp_mul;           /* htp_elementwise.c: uint8 */
+nd_htp_family nd_htp_choose;        /* htp_elementwise.c: uint8 Min and Max */
+nd_htp_family nd_htp_negate;        /* htp_rescale.c: uint8 Neg */
+nd_htp_family nd_htp_div;           /* htp_rescale.c: uint8, by a constant number */
+nd_htp_family nd_htp_mul16;         /* htp_elementwise.c: uint16 */
+nd_htp_family nd_htp_mean;          /* htp_pool.c: GlobalAveragePool, ReduceMean */
+nd_htp_family nd_htp_pool;          /* htp_pool.c: uint8 AveragePool */
+nd_htp_family nd_htp_norm;          /* htp_norm.c: LayerNormalization */
+nd_htp_family nd_htp_batch_norm;    /* htp_batch_norm.c */
+nd_htp_family nd_htp_instance_norm; /* htp_instance_norm.c: uint8 */
+nd_htp_family nd_htp_softmax;       /* htp_softmax.c: uint8 */
+nd_htp_family nd_htp_table;         /* htp_table.c: uint8 functions of one input, the others being constants */
+nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
+nd_htp_family nd_htp_move;          /* htp_move.c: what moves codes or takes the greatest */
 /* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat and Slice with another scale */
 nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_hard_sigmoid16, nd_htp_move16;
 nd_htp_family nd_htp_curve16; /* htp_table16.c: Tanh, Sigmoid */

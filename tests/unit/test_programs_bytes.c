@@ -20,6 +20,7 @@ struct trial {
     struct nd_exact_graph *graph;
     struct nd_array *inputs, *made; /* [n of the model], [n_edges] */
     bool *is_covered;               /* [n_edges] */
+    double doubt;                   /* of every unit, at most */
 };
 
 /* A program that is said to agree is not run of its own: it had better give the same codes. */
@@ -47,7 +48,7 @@ static enum nd_status make(void *context, const struct nd_exact_unit *unit, stru
     enum nd_status status = nd_unit_program_run(t->program, unit, t->memory, codes, is_made, err);
     t->is_covered[unit->edge] = *is_made;
     if (*is_made) {
-        assert_true(nd_unit_program_doubt(t->program, unit, t->memory) == 0);
+        assert_true(nd_unit_program_doubt(t->program, unit, t->memory) <= t->doubt);
         expect_agreement(t, unit, codes);
     }
     return status;
@@ -125,31 +126,34 @@ static size_t edge_of(const struct nd_model *model, const char *name)
     return 0;
 }
 
-/* Every operator of the group is covered, and no code differs. parts: what the codes of each chipset are
- * called.
- */
-static void expect_parts(const char *name, const char *const parts[2])
+/* Every operator of the group is covered, and no code differs; or, of those in doubt, that share of all at
+ * most, and by one. parts: what the codes of each chipset are called. */
+static void expect_parts(const char *name, const char *const parts[2], double doubt)
 {
     static const char *const programs[] = {"htp-v69", "htp-v73"};
     static unsigned char codes[MAX_BYTES];
     for (size_t p = 0; p < 2; p++) {
-        struct trial t = {.program = nd_unit_program_from_name(programs[p])};
+        struct trial t = {.program = nd_unit_program_from_name(programs[p]), .doubt = doubt};
         open_trial(&t, name);
-        size_t n = read_codes(name, parts[p], codes), at = 0, n_bad = 0;
+        size_t n = read_codes(name, parts[p], codes), at = 0, n_bad = 0, n_far = 0, n_all = 0;
         for (size_t i = 0; i < nd_model_n_outputs(t.model); i++) {
             size_t edge = edge_of(t.model, nd_model_output(t.model, i)->name), n_wrong = 0;
             const char *op_type = nd_model_edge_operator(t.model, edge)->op_type;
             assert_true(at + t.made[edge].n <= n);
-            for (size_t k = 0; k < t.made[edge].n; k++)
+            for (size_t k = 0; k < t.made[edge].n; k++) {
                 n_wrong += t.made[edge].x[k] != codes[at + k];
+                n_far += fabs(t.made[edge].x[k] - codes[at + k]) > 1;
+            }
             at += t.made[edge].n;
             if (!t.is_covered[edge] || n_wrong > 0)
                 print_message("%s %zu, %s: %s, %zu codes differ\n", name, i, op_type,
                               t.is_covered[edge] ? "covered" : "not covered", n_wrong);
-            n_bad += !t.is_covered[edge] || n_wrong > 0;
+            n_bad += !t.is_covered[edge] || (doubt == 0 && n_wrong > 0);
+            n_all += n_wrong;
         }
         assert_int_equal(at, n);
-        assert_int_equal(n_bad, 0);
+        assert_int_equal(n_bad + n_far, 0);
+        assert_true((double)n_all <= doubt * (double)n);
         close_trial(&t);
     }
 }
@@ -157,14 +161,14 @@ static void expect_parts(const char *name, const char *const parts[2])
 static void expect_group(const char *name)
 {
     static const char *const parts[] = {"out", "out"};
-    expect_parts(name, parts);
+    expect_parts(name, parts, 0);
 }
 
 /* Of a group on which chipsets may differ (tools/make_htp_layers_oracle.py). */
 static void expect_layers(const char *name)
 {
     static const char *const parts[] = {"v69", "v73"};
-    expect_parts(name, parts);
+    expect_parts(name, parts, 0);
 }
 
 static void functions_of_one_input_are_tables(void **state)
@@ -225,6 +229,25 @@ static void windows_that_overlap_are_averaged_bit_exact(void **state)
     expect_layers("averages");
 }
 
+/* The formula is not complete. */
+static void expect_nearly(const char *name, double doubt)
+{
+    static const char *const parts[] = {"v69", "v73"};
+    expect_parts(name, parts, doubt);
+}
+
+static void instances_are_normalised_in_float16(void **state)
+{
+    (void)state;
+    expect_nearly("instances", 0.004);
+}
+
+static void long_softmax_is_made_of_powers_of_two(void **state)
+{
+    (void)state;
+    expect_nearly("softmax", 0.02);
+}
+
 /* v73 makes both in one operation. */
 static void slope_behind_a_matrix_product_is_not_covered_on_v73(void **state)
 {
@@ -251,6 +274,8 @@ int main(void)
         cmocka_unit_test(batch_norms_of_units_are_bit_exact),
         cmocka_unit_test(slopes_of_channels_are_bit_exact),
         cmocka_unit_test(windows_that_overlap_are_averaged_bit_exact),
+        cmocka_unit_test(instances_are_normalised_in_float16),
+        cmocka_unit_test(long_softmax_is_made_of_powers_of_two),
         cmocka_unit_test(slope_behind_a_matrix_product_is_not_covered_on_v73),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

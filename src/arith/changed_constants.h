@@ -25,9 +25,9 @@ struct nd_changed_constants {
 };
 
 /* The codes of the unit so, by unit_program (NULL, or where it does not cover that: the exact values, rounded
- * by `usual`). codes->n is 0 where the change does not fit the unit (a ConvTranspose's weights of one channel,
- * no bias, kernels that are not square), or changes no constant. The caller frees *codes. ND_ERR_MEMORY; what
- * cannot be evaluated is no error. */
+ * by `usual`). codes->n is 0 where the change does not fit the unit (one channel's weights of a ConvTranspose
+ * in groups, no bias, kernels that are not square), or changes no constant. The caller frees *codes.
+ * ND_ERR_MEMORY; what cannot be evaluated is no error. */
 enum nd_status nd_unit_changed(const struct nd_exact_unit *unit, const struct nd_unit_program *unit_program,
                                const struct nd_program *usual, const struct nd_changed_constants *change,
                                struct nd_array *codes, struct nd_error *err);

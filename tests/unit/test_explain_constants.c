@@ -3,26 +3,14 @@
 #include "support/main.h"
 #include "support/scratch.h"
 
+#include "support/changed_model.h"
 #include "support/explain_fixture.h"
 
 #include <math.h>
 
-#include "base/file.h"
-#include "base/new_file.h"
-#include "onnx.pb-c.h"
-
 static const char conv[] = "residual/conv", weights[] = "residual.weight_quantized",
                   bias[] = "residual.bias_quantized";
 enum { N_WEIGHTS = 48 * 48 * 9, OF_CHANNEL = 48 * 9, ZERO_POINT = 130, CHANNEL = 7 };
-
-static Onnx__TensorProto *tensor_of(Onnx__ModelProto *proto, const char *name)
-{
-    for (size_t i = 0; i < proto->graph->n_initializer; i++)
-        if (strcmp(proto->graph->initializer[i]->name, name) == 0)
-            return proto->graph->initializer[i];
-    fail_msg("no '%s'", name);
-    return NULL;
-}
 
 static double clip(double code)
 {
@@ -109,35 +97,11 @@ static void mix_kernels(Onnx__ModelProto *proto)
     }
 }
 
-static struct nd_model *load_changed(void (*change)(Onnx__ModelProto *proto))
-{
-    char *from = nd_path_join(getenv("GOLDEN"), "models/cnn.w8a8.onnx"), *to = in_folder("changed.onnx");
-    void *bytes = NULL;
-    size_t n;
-    struct nd_model *model = NULL;
-    struct nd_error err = {0};
-    expect_ok(nd_file_read(from, 1 << 24, &bytes, &n, &err), &err);
-    Onnx__ModelProto *proto = onnx__model_proto__unpack(NULL, n, bytes);
-    assert_non_null(proto);
-    free(bytes);
-    change(proto);
-    n = onnx__model_proto__get_packed_size(proto);
-    bytes = malloc(n);
-    onnx__model_proto__pack(proto, bytes);
-    expect_ok(nd_file_put(to, bytes, n, &err), &err);
-    onnx__model_proto__free_unpacked(proto, NULL);
-    expect_ok(nd_model_load(to, &model, &err), &err);
-    free(bytes);
-    free(from);
-    free(to);
-    return model;
-}
-
 /* The changed model on such a device, as if it were the model. */
 static void explain_changed(struct fixture *f, const char *emulated, void (*change)(Onnx__ModelProto *proto))
 {
     struct nd_model *model = load("cnn.w8a8");
-    *f = (struct fixture){.model = load_changed(change)};
+    *f = (struct fixture){.model = load_changed("cnn.w8a8", change)};
     add_device(f, &(struct mc_device){.emulated = emulated, .stated = model});
     nd_model_destroy(&f->model);
     f->model = model;

@@ -3,6 +3,7 @@
 #include "support/main.h"
 #include "support/scratch.h"
 
+#include "support/changed_model.h"
 #include "support/explain_fixture.h"
 
 #include <math.h>
@@ -95,6 +96,49 @@ static void only_layer_of_its_kind_may_round_in_its_own_way(void **state)
     }
 }
 
+/* An AveragePool whose windows overlap: nothing is known of its arithmetic. Its values are those of a rounding
+ * that the device has nowhere else, and too few for that to be called its own. */
+static void overlap_windows(Onnx__ModelProto *proto)
+{
+    for (size_t i = 0; i < proto->graph->n_node; i++) {
+        Onnx__NodeProto *node = proto->graph->node[i];
+        bool is_quantiser = node->n_input == 3 && (strcmp(node->input[0], "pool") == 0 ||
+                                                   strcmp(node->input[0], "pool_QuantizeLinear_Output") == 0);
+        if (is_quantiser) { /* another scale than that of its input: few values are ties */
+            free(node->input[1]);
+            node->input[1] = strdup("depthwise/relu_scale");
+        }
+        if (strcmp(node->op_type, "MaxPool") != 0)
+            continue;
+        free(node->op_type);
+        node->op_type = strdup("AveragePool");
+        assert_string_equal(node->attribute[0]->name, "kernel_shape");
+        node->attribute[0]->ints[0] = node->attribute[0]->ints[1] = 3;
+        node->attribute = realloc(node->attribute, 3 * sizeof *node->attribute);
+        Onnx__AttributeProto *pads = node->attribute[node->n_attribute++] = malloc(sizeof *pads);
+        onnx__attribute_proto__init(pads);
+        pads->name = strdup("auto_pad");
+        pads->has_type = 1;
+        pads->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING;
+        pads->has_s = 1;
+        pads->s = (ProtobufCBinaryData){.len = 10, .data = (uint8_t *)strdup("SAME_UPPER")};
+    }
+}
+
+static void unexplained_layer_has_unexplained_values(void **state)
+{
+    (void)state;
+    struct fixture f = {.model = load_changed("cnn.w8a8", overlap_windows)};
+    add_device(&f, &(struct mc_device){.emulated = "htp-v73,round@pool=double:9"});
+    explain_ok(&f);
+    const struct nd_explained_unit *unit = unit_of(&f, "pool");
+    assert_int_equal(unit->state, ND_LAYER_UNEXPLAINED);
+    assert_true(unit->n_unexplained > 0);
+    assert_int_equal(unit->n_unexplained, unit->local.n_differing);
+    assert_non_null(strstr(unit->evidence, "in a way that no other layer of the device does"));
+    close_fixture(&f);
+}
+
 /* ---- a mean that is divided in whole numbers ---- */
 
 static const char mean_from[] = "residual/relu", mean_to[] = "average";
@@ -171,6 +215,7 @@ int main(void)
         TEST(table_of_an_emulated_device_is_held_to_its_arithmetic),
         TEST(rounding_of_one_layer_accuses_only_where_the_capture_says_what_it_is),
         TEST(only_layer_of_its_kind_may_round_in_its_own_way),
+        TEST(unexplained_layer_has_unexplained_values),
         TEST(mean_that_is_rounded_to_its_inputs_scale_first_is_innocent),
         TEST(one_value_beside_it_is_not),
     };

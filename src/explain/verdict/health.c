@@ -331,22 +331,22 @@ static void sort_by_effect(const struct nd_explained_device *device, size_t *ste
 static enum nd_status say_evidence(struct nd_explained_unit *unit, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    if (unit->evidence != NULL || unit->state != ND_LAYER_UNEXPLAINED)
+    if (unit->state != ND_LAYER_UNEXPLAINED)
+        return ND_OK;
+    /* A rounding predicts them that the device has nowhere else: that explains none of them. */
+    bool is_rounding = unit->n_unexplained == 0;
+    if (is_rounding)
+        unit->n_unexplained = unit->local.n_differing;
+    if (unit->evidence != NULL)
         return ND_OK;
     double share = unit->n_codes > 0 ? 100 * (double)unit->n_unexplained / (double)unit->n_codes : 0;
-    if (unit->n_unexplained == 0 &&
-        unit->n_codes > 0) /* a rounding predicts them that the device has nowhere else */
-        nd_strbuf_printf(
-            &text,
-            "in this layer alone %.3g%% of the values differ from exact rounding, by up to %g LSB, "
-            "in a way that no other layer of the device does",
-            100 * (double)unit->local.n_differing / (double)unit->n_codes, unit->local.max);
-    else
-        nd_strbuf_printf(
-            &text,
-            "in this layer alone %.3g%% of the values differ from known arithmetic; they differ from exact "
-            "rounding by up to %g LSB",
-            share, unit->local.max);
+    nd_strbuf_printf(&text,
+                     is_rounding
+                         ? "in this layer alone %.3g%% of the values differ from exact rounding, by up "
+                           "to %g LSB, in a way that no other layer of the device does"
+                         : "in this layer alone %.3g%% of the values differ from known arithmetic; they "
+                           "differ from exact rounding by up to %g LSB",
+                     share, unit->local.max);
     unit->evidence = nd_strbuf_take(&text);
     return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
 }

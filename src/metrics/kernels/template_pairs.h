@@ -117,31 +117,33 @@ static void find_cells(const uint8_t *restrict ref, const uint8_t *restrict test
                        uint16_t *restrict cell)
 {
     enum { NEXT_EQUAL = 257 };
-    for (size_t i = 0; i < n; i++) {
-        uint16_t equal = (uint16_t)(i % ND_LANES * NEXT_EQUAL), pair = (uint16_t)(ref[i] << 8 | test[i]),
-                 is_equal = (uint16_t)(0 - (ref[i] == test[i]));
-        cell[i] = (uint16_t)((equal & is_equal) | (pair & (uint16_t)~is_equal));
+    uint16_t at = 0; /* of 16 bits, so that vectors have more of them */
+    for (size_t i = 0; i < n; i++, at++) {
+        uint16_t r = ref[i], t = test[i], equal = (uint16_t)(at % ND_LANES * NEXT_EQUAL),
+                 pair = (uint16_t)(r << 8 | t);
+        uint16_t is_equal = (uint16_t)((int16_t)((r ^ t) - 1) >> 15); /* all ones, or 0 */
+        cell[i] = (uint16_t)(pair ^ ((pair ^ equal) & is_equal));
     }
 }
 
-/* What is missing to whole lanes: equal pairs. */
+/* What is missing to whole lanes: equal pairs. The ratios come one by one, so that lanes are no vectors here.
+ */
 static void join(const uint8_t *ref, const uint8_t *test, size_t n, bool is_signed, struct nd_joint_cell *cells,
                  struct nd_error_values *out)
 {
     assert(n <= ND_BLOCK);
-    uint16_t cell[ND_BLOCK + ND_LANES] = {0};
-    struct lanes lanes = all_lanes(0);
+    uint16_t cell[ND_BLOCK + ND_LANES];
+    double ratio[ND_LANES] = {0};
+    struct lanes lanes;
     find_cells(ref, test, n, cell);
-    for (size_t i = 0; i < n; i += ND_LANES) {
-        double ratio[ND_LANES];
+    memset(cell + n, 0, ND_LANES * sizeof *cell);
+    for (size_t i = 0; i < n; i += ND_LANES)
         for (size_t k = 0; k < ND_LANES; k++) {
             struct nd_joint_cell *pair = &cells[cell[i + k]];
             pair->n[k % 2]++;
-            ratio[k] = pair->ratio;
+            ratio[k] += pair->ratio;
         }
-        for (size_t k = 0; k < N_VECTORS; k++)
-            lanes.part[k] += take(ratio + k * PER_VECTOR);
-    }
+    memcpy(&lanes, ratio, sizeof lanes);
     out->sum_relative = add_lanes(&lanes);
     out->max_absolute = farthest_bytes(ref, test, n, is_signed ? 0x80 : 0);
 }

@@ -285,6 +285,16 @@ static void fill_outcome(const struct nd_capture_job *capture, const struct nd_a
     snprintf(outcome->stage, sizeof outcome->stage, "%s", assembled->stage);
 }
 
+/* Nobody would look for it by themselves. */
+static void say_kept(enum nd_status status, struct nd_error *err)
+{
+    if (status == ND_OK || err == NULL)
+        return;
+    size_t n = strlen(err->message);
+    snprintf(err->message + n, sizeof err->message - n,
+             "; what was captured is kept for a day, and --resume goes on with it");
+}
+
 enum nd_status nd_capture_run(const struct nd_workload *workload, const char *path,
                               const struct nd_capture_options *options, struct nd_capture_outcome *outcome,
                               struct nd_error *err)
@@ -326,9 +336,10 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     nd_remote_close(&remote);
     nd_device_deinit(&resolved);
     if (folder != NULL && workload->device->transport == ND_TRANSPORT_NONE &&
-        (exit.can_resume || (status == ND_ERR_IO && has_samples(run_folder))))
+        (exit.can_resume || (status == ND_ERR_IO && has_samples(run_folder)))) {
         nd_dir_leave(folder);
-    else if (folder != NULL)
+        say_kept(status, err);
+    } else if (folder != NULL)
         nd_dir_remove(folder);
     free(folder);
     free(run_folder);

@@ -183,14 +183,9 @@ static enum nd_status view_chunks(const struct source *source, size_t first_byte
     return status;
 }
 
-/* Ranges of such a size are read into memory that stays in the second cache: that takes 14 ms for 128 MiB,
- * where touching as much of the map takes 21 ms, page by page (Linux 6.18; docs/results/speed.md). Little is
- * touched at once, and of a large range the caller may need little. */
-enum { READ_FROM = 32 << 10, READ_TO = 1 << 20 };
-
 static bool is_shown_in_place(const struct source *source, size_t n_bytes)
 {
-    return source->index->map != NULL && (n_bytes < READ_FROM || n_bytes > READ_TO);
+    return source->index->map != NULL && (n_bytes < ND_VIEW_READ_FROM || n_bytes > ND_VIEW_READ_TO);
 }
 
 static enum nd_status view_contiguous(const struct source *source, size_t first_byte, size_t n_bytes,

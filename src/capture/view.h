@@ -15,6 +15,11 @@
 #include "hdf5/chunk_decode.h"
 #include "npudiff/capture.h"
 
+/* Contiguous ranges of such a size are read: that takes 14 ms for 128 MiB, where touching as much of the map,
+ * page by page, takes 21 ms (Linux 6.18; docs/results/speed.md). What is read stays in the second cache. Little
+ * is soon touched, and of a larger range the caller may need little. */
+enum { ND_VIEW_READ_FROM = 32 << 10, ND_VIEW_READ_TO = 1 << 20 };
+
 /* Memory that views are made in where they cannot be shown in place, kept from call to call. Zeroed to begin
  * with; one per thread and view that is in use at a time. May go from capture to capture. */
 struct nd_view_scratch {
@@ -34,12 +39,11 @@ struct nd_view_scratch {
 void nd_view_scratch_deinit(struct nd_view_scratch *scratch);
 
 /* Bytes [first_byte, first_byte + n_bytes) of the outputs (of the first repeat) of all samples in C order:
- * sample s starts at s times the sample's size. *out points into the map where the data is contiguous and the
- * range small or large (from 32 KiB to 1 MiB reading is cheaper), or the
- * range lies in one chunk that is neither shuffled nor deflated; else into scratch. It is valid until the next
- * call with that scratch (and as long as the capture is open); of a range in one chunk, the decoded chunk is
- * kept, so that the next range in it costs nothing. *out need not be aligned to anything, and is not NULL when
- * n_bytes is 0.
+ * sample s starts at s times the sample's size. *out points into the map where the data is contiguous and its
+ * size not that of ND_VIEW_READ_FROM to ND_VIEW_READ_TO, or the range lies in one chunk that is neither
+ * shuffled nor deflated; else into scratch. It is valid until the next call with that scratch (and as long as
+ * the capture is open); of a range in one chunk, the decoded chunk is kept, so that the next range in it costs
+ * nothing. *out need not be aligned to anything, and is not NULL when n_bytes is 0.
  *
  * Scratch takes at most n_bytes and two chunks, and a stored chunk where the file is not mapped. Threads may
  * view at the same time with a scratch each. ND_ERR_NOT_FOUND: only digests are stored, or the range is

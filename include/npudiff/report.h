@@ -29,6 +29,7 @@
 #include "npudiff/judge.h"
 #include "npudiff/lint.h"
 #include "npudiff/logs.h"
+#include "npudiff/promote.h"
 #include "npudiff/reduce.h"
 
 #ifdef __cplusplus
@@ -346,6 +347,18 @@ ND_PUBLIC enum nd_status nd_report_lint_text(const struct nd_lint *lint, size_t 
 /* The rules themselves. */
 ND_PUBLIC enum nd_status nd_report_lint_rules_json(char **out, struct nd_error *err);
 ND_PUBLIC enum nd_status nd_report_lint_rules_text(size_t width, char **out, struct nd_error *err);
+
+/* ---- layers that get more bits ----
+ *
+ * The caller frees *out. ND_ERR_MEMORY. brief: one screen; width 0: 80 columns. text: also the proposals that
+ * were not kept, and why. */
+
+ND_PUBLIC enum nd_status nd_report_promotion_json(const struct nd_promoted *promoted, char **out,
+                                                  struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_promotion_brief(const struct nd_promoted *promoted, size_t width, char **out,
+                                                   struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_promotion_text(const struct nd_promoted *promoted, size_t width, char **out,
+                                                  struct nd_error *err);
 
 /* ---- the golden store and triage ----
  *

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/dim_options.h"
+#include "cli/export_scales.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/rows.h"
@@ -13,7 +14,6 @@
 #include "cli/terminal.h"
 #include "cli/workload.h"
 #include "npudiff/align.h"
-#include "npudiff/encodings.h"
 #include "npudiff/report.h"
 
 struct values {
@@ -165,25 +165,6 @@ static void fill_options(const struct values *values, const struct work *work, s
     options->is_cancelled = cli_signals_came;
 }
 
-/* The aligned model's scales, for other quantisers; 0 or an exit code. */
-static int export_scales(const struct values *values, const char *aligned)
-{
-    struct nd_error err = {0};
-    struct nd_model *model = NULL;
-    struct nd_encodings *encodings = NULL;
-    const char *const paths[] = {values->encodings, values->overrides};
-    static const enum nd_encodings_format formats[] = {ND_ENCODINGS_AIMET, ND_ENCODINGS_OVERRIDES};
-    enum nd_status status = nd_model_load(aligned, &model, &err);
-    if (status == ND_OK)
-        status = nd_encodings_of_model(model, &encodings, &err);
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0] && status == ND_OK; i++)
-        if (paths[i] != NULL)
-            status = nd_encodings_write(encodings, formats[i], paths[i], values->force, &err);
-    nd_encodings_destroy(&encodings);
-    nd_model_destroy(&model);
-    return status == ND_OK ? ND_EXIT_SAME : cli_report_error(&err);
-}
-
 static int align(const struct values *values, struct work *work)
 {
     struct nd_error err = {0};
@@ -201,26 +182,21 @@ static int align(const struct values *values, struct work *work)
     }
     if (status != ND_OK)
         return cli_report_error(&err);
-    int exported = work->alignment->output != NULL ? export_scales(values, work->alignment->output) : 0;
+    const struct cli_exports exports = {values->encodings, values->overrides, values->force};
+    int exported = work->alignment->output != NULL ? cli_export_scales(work->alignment->output, &exports) : 0;
     return cli_worse(exported, report(values, work->alignment));
 }
 
 /* What is written beside the model. */
 static int check_files(const struct values *values)
 {
-    const struct {
-        const char *option, *path;
-    } files[] = {{"--certificate", values->certificate},
-                 {"--encodings", values->encodings},
-                 {"--overrides", values->overrides}};
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (files[i].path != NULL && values->output == NULL)
-            return cli_usage_error("align", "%s needs -o ALIGNED.onnx: it is about that file", files[i].option);
-        if (files[i].path != NULL &&
-            cli_check_output(files[i].path, values->force, "--force overwrites it") != 0)
-            return ND_EXIT_TROUBLE;
-    }
-    return 0;
+    const struct cli_exports exports = {values->encodings, values->overrides, values->force};
+    if (values->certificate != NULL && values->output == NULL)
+        return cli_usage_error("align", "--certificate needs -o ALIGNED.onnx: it is about that file");
+    if (values->certificate != NULL &&
+        cli_check_output(values->certificate, values->force, "--force overwrites it") != 0)
+        return ND_EXIT_TROUBLE;
+    return cli_check_exports("align", &exports, values->output, "-o ALIGNED.onnx");
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -243,8 +219,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("align", "--arithmetic needs two or more that are to agree");
     if (values->output != NULL && cli_check_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    if (check_files(values) != 0)
-        return ND_EXIT_TROUBLE;
+    int wrong = check_files(values);
+    if (wrong != 0)
+        return wrong;
     enum nd_status status = split_chipsets(values->chipsets, &work, &err);
     if (status == ND_OK)
         status = open_models(values, operands[0], &work, &usage, &err);

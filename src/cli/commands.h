@@ -25,6 +25,7 @@ extern const struct cli_command cmd_ls;
 extern const struct cli_command cmd_placement;
 extern const struct cli_command cmd_prepare;
 extern const struct cli_command cmd_probes;
+extern const struct cli_command cmd_promote;
 extern const struct cli_command cmd_qualify;
 extern const struct cli_command cmd_reduce;
 extern const struct cli_command cmd_report;

@@ -72,6 +72,11 @@ static bool can_be_mended(enum nd_loss_cause cause)
     return cause != ND_LOSS_NONE && cause != ND_LOSS_ROUNDING && cause != ND_LOSS_WEIGHT_ROUNDING;
 }
 
+bool nd_trial_is_luck(const struct nd_study *study, const struct nd_trial *trial)
+{
+    return (double)trial->n_better < least_better * (double)study->n_effect_samples;
+}
+
 static enum nd_status try_candidates(struct nd_search *search, struct nd_error *err)
 {
     struct nd_quantisation *out = search->study->out;
@@ -84,9 +89,8 @@ static enum nd_status try_candidates(struct nd_search *search, struct nd_error *
                                       .watched = search->candidates[i].watched};
     enum nd_status status = nd_run_trials(search->study, trials, search->n, err);
     for (size_t i = 0; i < search->n; i++) {
-        double n_better = (double)trials[i].n_better;
         search->candidates[i].remedy.output_gain_db = trials[i].sqnr_db - out->output_sqnr_db;
-        bool is_luck = n_better < least_better * (double)search->study->n_effect_samples; /* one sample's */
+        bool is_luck = nd_trial_is_luck(search->study, &trials[i]); /* one sample's */
         if (trials[i].watched != SIZE_MAX) {
             search->candidates[i].remedy.own_gain_db = trials[i].watched_gain_db;
             is_luck = is_luck || !(trials[i].watched_gain_db >= least_watched_gain);
@@ -98,12 +102,11 @@ static enum nd_status try_candidates(struct nd_search *search, struct nd_error *
     return status;
 }
 
-/* Whether one of the changes is about a tensor that one of the others changes. */
-static bool overlaps(const struct nd_trial *trial, const struct nd_candidate *c)
+bool nd_trial_overlaps(const struct nd_trial *trial, const struct nd_change *changes, size_t n_changes)
 {
     for (size_t i = 0; i < trial->n_changes; i++)
-        for (size_t k = 0; k < c->n_changes; k++) {
-            const struct nd_change *a = &trial->changes[i], *b = &c->changes[k];
+        for (size_t k = 0; k < n_changes; k++) {
+            const struct nd_change *a = &trial->changes[i], *b = &changes[k];
             if (a->is_range == b->is_range && (a->is_range ? a->step == b->step : a->tensor == b->tensor))
                 return true;
         }
@@ -117,7 +120,7 @@ static const struct nd_candidate *next_best(const struct nd_search *search, cons
     const struct nd_candidate *best = NULL;
     for (size_t i = 0; i < search->n; i++) {
         const struct nd_candidate *c = &search->candidates[i];
-        if (is_told(search, i) && !is_mended[c->step] && !overlaps(trial, c) &&
+        if (is_told(search, i) && !is_mended[c->step] && !nd_trial_overlaps(trial, c->changes, c->n_changes) &&
             (best == NULL || c->remedy.output_gain_db > best->remedy.output_gain_db))
             best = c;
     }

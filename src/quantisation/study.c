@@ -150,7 +150,7 @@ static size_t threads_that_fit(const struct nd_study *study)
     return n_threads;
 }
 
-static enum nd_status study_init(struct nd_study *study, const struct nd_plan *plan, struct nd_error *err)
+enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan, struct nd_error *err)
 {
     *study = (struct nd_study){.plan = plan,
                                .n_inputs = nd_model_n_inputs(plan->model),
@@ -189,7 +189,7 @@ static enum nd_status study_init(struct nd_study *study, const struct nd_plan *p
     return status;
 }
 
-static void study_deinit(struct nd_study *study)
+void nd_study_deinit(struct nd_study *study)
 {
     for (size_t i = 0; study->inputs != NULL && i < study->n_samples * study->n_inputs; i++)
         nd_array_deinit(&study->inputs[i]);
@@ -310,7 +310,7 @@ static void rank(struct nd_quantisation *out, const size_t *steps, size_t n)
     }
 }
 
-static enum nd_status run_study(struct nd_study *study, struct nd_error *err)
+enum nd_status nd_study_rank(struct nd_study *study, struct nd_error *err)
 {
     size_t steps[ND_LOSS_LAYERS];
     double *noise = nd_calloc(study->plan->n_steps, sizeof *noise);
@@ -328,9 +328,15 @@ static enum nd_status run_study(struct nd_study *study, struct nd_error *err)
         status = nd_measure_effects(study, steps, n, err);
     if (status == ND_OK)
         rank(out, steps, n);
+    return status;
+}
+
+static enum nd_status run_study(struct nd_study *study, struct nd_error *err)
+{
+    enum nd_status status = nd_study_rank(study, err);
     if (status == ND_OK)
         status = nd_find_remedies(study, err);
-    return status == ND_OK && out->n_ranked > 0 ? nd_find_whole_remedies(study, err) : status;
+    return status == ND_OK && study->out->n_ranked > 0 ? nd_find_whole_remedies(study, err) : status;
 }
 
 enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
@@ -340,14 +346,14 @@ enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quant
     *out = NULL;
     if (plan->float_graph == NULL || plan->n_samples == 0)
         return ND_OK;
-    enum nd_status status = study_init(&study, plan, err);
+    enum nd_status status = nd_study_init(&study, plan, err);
     if (status == ND_OK)
         status = run_study(&study, err);
     if (status == ND_OK) {
         *out = study.out;
         study.out = NULL;
     }
-    study_deinit(&study);
+    nd_study_deinit(&study);
     return status;
 }
 

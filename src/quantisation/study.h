@@ -7,6 +7,7 @@
  *     cause.c     why a layer introduces its error, from the numbers
  *     effects.c   what each layer's error does to the outputs;  trials.c  what a changed model would give there
  *     remedies.c  what helps, and how much;  candidates.c  changes that could;  whole.c  in all layers
+ *     promotions.c  which of all layers more bits help
  *     equalise.c  layers scaled against each other: channel_pairs.c finds them, equalise_candidates.c tries
  * them ranges.c    quantisers of one scale; weights.c  those of constants; cut.c  which part of a graph to run
  */
@@ -98,6 +99,12 @@ struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step);
 enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
                                      struct nd_error *err);
 void nd_quantisation_destroy(struct nd_quantisation **quantisation);
+
+/* The same in steps, for who asks for other remedies: plan with a float model and samples. deinit accepts a
+ * zeroed one and one that was only begun. rank fills the layers, their effects and their order. */
+enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan, struct nd_error *err);
+void nd_study_deinit(struct nd_study *study);
+enum nd_status nd_study_rank(struct nd_study *study, struct nd_error *err);
 
 /* ---- losses.c ---- */
 

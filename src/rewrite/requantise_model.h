@@ -20,8 +20,10 @@ struct nd_requantiser {
     const char **read_as;
     const char **made_as;
     const char *
-        *use_as;   /* [graph.n_uses] or NULL: the name of what one node reads at one place, before read_as */
-    size_t behind; /* the node behind which new ones go; ND_NO_INDEX: in front of all */
+        *use_as;      /* [graph.n_uses] or NULL: the name of what one node reads at one place, before read_as */
+    bool *is_dropped; /* [n_nodes] or NULL: nodes that the copy lacks; new ones make what they made */
+    bool *forgets;    /* [n_tensors] or NULL: tensors of another type than the model declares */
+    size_t behind;    /* the node behind which new ones go; ND_NO_INDEX: in front of all */
 
     Onnx__NodeProto **new_nodes;
     size_t *new_behind; /* beside new_nodes */

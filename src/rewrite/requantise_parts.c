@@ -37,6 +37,8 @@ void nd_requantiser_deinit(struct nd_requantiser *r)
     free(r->read_as);
     free(r->made_as);
     free(r->use_as);
+    free(r->is_dropped);
+    free(r->forgets);
     free(r->new_nodes);
     free(r->new_behind);
     free(r->new_initializers);
@@ -226,9 +228,11 @@ static bool is_still_read(const struct nd_requantiser *r, size_t tensor)
     return false;
 }
 
-/* A Constant node whose weight is only read as codes. */
+/* A node that is dropped, or a Constant node whose weight is only read as codes. */
 static bool is_superseded(const struct nd_requantiser *r, size_t index)
 {
+    if (r->is_dropped != NULL && r->is_dropped[index])
+        return true;
     const struct nd_graph_node *node = &r->model->graph.nodes[index];
     size_t made = node->n_made == 1 ? r->model->graph.made[node->first_made] : ND_NO_INDEX;
     return made != ND_NO_INDEX && node->n_inputs == 0 && !is_still_read(r, made);
@@ -287,6 +291,22 @@ static bool choose_sources(struct nd_requantiser *r, Onnx__GraphProto *graph)
     return true;
 }
 
+/* What the model declares of the tensors inside, but for those of another type. */
+static bool choose_declarations(struct nd_requantiser *r, Onnx__GraphProto *graph)
+{
+    const Onnx__GraphProto *old = r->model->proto->graph;
+    if (r->forgets == NULL)
+        return true;
+    graph->value_info = nd_requantiser_keep(r, old->n_value_info * sizeof(void *) + 1);
+    graph->n_value_info = 0;
+    for (size_t i = 0; i < old->n_value_info && graph->value_info != NULL; i++) {
+        size_t tensor = nd_names_find(&r->model->graph.names, nd_onnx_text(old->value_info[i]->name));
+        if (tensor == ND_NO_INDEX || !r->forgets[tensor])
+            graph->value_info[graph->n_value_info++] = old->value_info[i];
+    }
+    return graph->value_info != NULL;
+}
+
 static bool import_contrib(struct nd_requantiser *r, Onnx__ModelProto *model)
 {
     const Onnx__ModelProto *old = r->model->proto;
@@ -313,7 +333,7 @@ enum nd_status nd_requantiser_write(struct nd_requantiser *r, const char *path, 
     model.graph = &graph;
     if (model.ir_version < 4)
         model.ir_version = 4; /* the first in which an initializer need not be a graph input */
-    bool is_whole =
-        order_nodes(r, &graph) && choose_sources(r, &graph) && (!r->needs_contrib || import_contrib(r, &model));
+    bool is_whole = order_nodes(r, &graph) && choose_sources(r, &graph) && choose_declarations(r, &graph) &&
+                    (!r->needs_contrib || import_contrib(r, &model));
     return is_whole ? nd_rewrite_put(&model, &r->model->external, path, err) : nd_fail_memory(err);
 }

@@ -52,6 +52,10 @@ struct nd_encoding {
     bool is_symmetric;     /* as stated, else: a signed type with zero points 0 */
     bool has_axis;         /* the file states the axis of several scales; 0.6.1 and 1.0.0 never do */
     struct nd_quant quant; /* n is 0 where the encoding is not handled */
+    char *converted_from;  /* the tensor whose values these are, too, in other codes ("requantise" in a model);
+                              NULL: none */
+    size_t n_readers;
+    char **readers;  /* [n_readers] of a converted tensor: names of the nodes that read it */
     char *unhandled; /* why it is listed only ("float of 16 bits", "in blocks of 64"); NULL: it is handled */
 };
 
@@ -95,7 +99,10 @@ enum nd_encodings_format {
     ND_ENCODINGS_AIMET,     /* AIMET 1.0.0: for AIMET, and for --quantization_overrides of QNN's converters */
     ND_ENCODINGS_OVERRIDES, /* {"TENSOR": [{"quant_type": "QUInt8", "scale": ..., "zero_point": ...}]}: the
                                value of TensorQuantOverrides of ONNX Runtime's quantiser, with types by name.
-                               int32 has no name there, so that biases are left out */
+                               int32 has no name there, so that biases are left out. What some nodes read in
+                               other codes is {"convert": {"quant_type", "scale", "zero_point", "recv_nodes"}}
+                               there; AIMET's format has one encoding of each tensor: that in which it is made
+                             */
 };
 
 /* Those that are handled. ND_ERR_IO (ND_E_FILE_EXISTS without replace), ND_ERR_MEMORY. */

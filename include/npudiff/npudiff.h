@@ -86,6 +86,7 @@
 #include "npudiff/parse.h"
 #include "npudiff/prepare.h"
 #include "npudiff/probe.h"
+#include "npudiff/promote.h"
 #include "npudiff/reduce.h"
 #include "npudiff/report.h"
 #include "npudiff/status.h"

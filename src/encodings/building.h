@@ -38,6 +38,10 @@ enum nd_status nd_encodings_add(struct nd_encodings *encodings, const struct nd_
 enum nd_status nd_encodings_add_unhandled(struct nd_encodings *encodings, const char *name,
                                           enum nd_encoding_role role, const char *why, struct nd_error *err);
 
+/* conversions.c: says of encodings of the model's edges which are conversions of others. ND_ERR_MEMORY. */
+enum nd_status nd_encodings_find_conversions(struct nd_encodings *encodings, const struct nd_model *model,
+                                             struct nd_error *err);
+
 /* ---- JSON ---- */
 
 /* Fails with "'<file>': tensor '<tensor>': key '<key>' <what>". */

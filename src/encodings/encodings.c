@@ -34,6 +34,10 @@ static void encoding_deinit(struct nd_encoding *encoding)
 {
     free(encoding->name);
     nd_quant_deinit(&encoding->quant);
+    for (size_t i = 0; i < encoding->n_readers; i++)
+        free(encoding->readers[i]);
+    free(encoding->readers);
+    free(encoding->converted_from);
     free(encoding->unhandled);
 }
 
@@ -239,6 +243,8 @@ enum nd_status nd_encodings_of_model(const struct nd_model *model, struct nd_enc
         status = nd_encodings_add_edge(made, nd_model_edge(model, i), err);
     if (status == ND_OK)
         status = nd_model_visit_constants(model, add_constant, made, err);
+    if (status == ND_OK)
+        status = nd_encodings_find_conversions(made, model, err);
     if (status == ND_OK)
         *out = made;
     else

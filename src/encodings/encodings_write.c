@@ -33,7 +33,7 @@ static json_t *aimet(const struct nd_encodings *encodings)
 {
     json_t *activations = json_array(), *params = json_array();
     for (size_t i = 0; i < encodings->n; i++)
-        if (encodings->items[i].quant.n > 0)
+        if (encodings->items[i].quant.n > 0 && encodings->items[i].converted_from == NULL)
             json_array_append_new(encodings->items[i].role == ND_ENCODING_PARAM ? params : activations,
                                   aimet_item(&encodings->items[i]));
     return json_pack("{s:s, s:{s:s, s:s}, s:o, s:o}", "version", "1.0.0", "producer", "package", "npudiff",
@@ -70,14 +70,33 @@ static json_t *override_of(const struct nd_encoding *encoding, const char *type)
     return list;
 }
 
+/* What some nodes read in the place of the tensor, which they read in other codes. */
+static json_t *convert_of(const struct nd_encoding *encoding, const char *type)
+{
+    json_t *readers = json_array();
+    for (size_t i = 0; i < encoding->n_readers; i++)
+        json_array_append_new(readers, nd_json_string(encoding->readers[i]));
+    return json_pack("{s:s, s:f, s:I, s:o}", "quant_type", type, "scale", (double)encoding->quant.scale[0],
+                     "zero_point", (json_int_t)encoding->quant.zero_point[0], "recv_nodes", readers);
+}
+
 static json_t *overrides(const struct nd_encodings *encodings)
 {
     json_t *all = json_object();
     for (size_t i = 0; i < encodings->n; i++) {
         const struct nd_encoding *encoding = &encodings->items[i];
         const char *type = quant_type(encoding->dtype);
-        if (encoding->quant.n > 0 && type != NULL)
+        if (encoding->quant.n > 0 && type != NULL && encoding->converted_from == NULL)
             json_object_set_new(all, encoding->name, override_of(encoding, type));
+    }
+    for (size_t i = 0; i < encodings->n; i++) {
+        const struct nd_encoding *encoding = &encodings->items[i];
+        const char *type = quant_type(encoding->dtype), *from = encoding->converted_from;
+        json_t *item = from != NULL ? json_array_get(json_object_get(all, from), 0) : NULL;
+        /* ONNX Runtime knows one conversion of a tensor. */
+        if (item != NULL && type != NULL && encoding->quant.n == 1 && encoding->n_readers > 0 &&
+            json_object_get(item, "convert") == NULL)
+            json_object_set_new(item, "convert", convert_of(encoding, type));
     }
     return all;
 }

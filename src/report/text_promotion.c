@@ -39,7 +39,7 @@ static void add_amount(json_t *row, const char *key, double value)
 
 static void add_cost(json_t *row, const struct nd_promotion_cost *cost)
 {
-    add_number(row, "percent", "%.2g %%", cost->percent);
+    add_number(row, "percent", "%.3g %%", cost->percent);
     add_amount(row, "bytes", cost->activation_bytes + cost->weight_bytes);
     add_amount(row, "products", cost->multiply_adds);
 }
@@ -72,14 +72,15 @@ static size_t n_of(const struct nd_promoted *promoted, enum nd_promotion_fate fa
 static void say_headline(struct nd_report_screen *screen, const struct nd_promoted *promoted)
 {
     if (promoted->n_kept == 0) {
-        nd_report_screen_put(screen, "NOTHING HELPS: none of %zu proposals is worth its cost%s\n",
-                             promoted->n_layers,
-                             n_of(promoted, ND_PROMOTE_OVER_BUDGET) > 0 ? " within the budget" : "");
+        if (promoted->n_layers == 0)
+            nd_report_screen_put(screen, "NOTHING HELPS: no layer can get more bits\n");
+        else
+            nd_report_screen_put(screen, "NOTHING HELPS: none of %zu proposals is worth its cost%s\n",
+                                 promoted->n_layers,
+                                 n_of(promoted, ND_PROMOTE_OVER_BUDGET) > 0 ? " within the budget" : "");
         return;
     }
-    nd_report_screen_put(screen,
-                         "PROMOTED: %zu layer%s, %+.1f dB on %s, for %.2g %% more bytes or 16-bit "
-                         "multiply-adds\n",
+    nd_report_screen_put(screen, "PROMOTED: %zu layer%s, %+.1f dB on %s, at a cost of %.3g %%\n",
                          promoted->n_kept, promoted->n_kept == 1 ? "" : "s", gain_of(promoted),
                          promoted->n_devices == 1 ? promoted->devices[0].label : "every device",
                          promoted->cost.percent);
@@ -90,8 +91,8 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_promot
 static void say_layers(struct nd_report_screen *screen, const struct nd_promoted *promoted)
 {
     static const struct nd_report_column columns[] = {
-        {"layer", "LAYER"},  {"change", "CHANGE"}, {"predicted", "DB PREDICTED"}, {"measured", "MEASURED"},
-        {"percent", "COST"}, {"bytes", "BYTES"},   {"products", "MULTIPLY-ADDS"}, {NULL, NULL}};
+        {"layer", "LAYER"},  {"change", "CHANGE"}, {"predicted", "PREDICTED"}, {"measured", "MEASURED"},
+        {"percent", "COST"}, {"bytes", "BYTES"},   {"products", "PRODUCTS"},   {NULL, NULL}};
     json_t *rows = json_array();
     for (size_t i = 0; i < promoted->n_layers; i++) {
         const struct nd_promoted_layer *layer = &promoted->layers[i];
@@ -111,8 +112,8 @@ static void say_layers(struct nd_report_screen *screen, const struct nd_promoted
     nd_report_screen_put(screen, "\n");
     say_rows(screen, rows, columns);
     nd_report_screen_put(screen,
-                         "\nEach layer is added to those above it. MEASURED: on the device that gains "
-                         "least. COST: BYTES or 16-bit MULTIPLY-ADDS by all of the model, the larger.\n");
+                         "\nGains in dB, each beside those above it; MEASURED on the device that gains least.\n"
+                         "PRODUCTS: multiply-adds at 16 bits. COST: their share, or that of the bytes.\n");
 }
 
 static void say_devices(struct nd_report_screen *screen, const struct nd_promoted *promoted)

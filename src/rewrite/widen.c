@@ -304,7 +304,8 @@ static enum nd_status recode_bias(struct widener *w, size_t node, const struct n
     enum { BIAS = 2 };
     const struct nd_graph *graph = &w->r.model->graph;
     size_t bias = input_of(graph, node, BIAS), dequantise = graph->tensors[bias].producer, n = 0;
-    const char *node_name = nd_graph_node_name(graph->nodes[node].proto), *name, *after;
+    const char *node_name = nd_graph_node_name(graph->nodes[node].proto), *name;
+    const char *after = graph->tensors[bias].name; /* the new one has it where nobody else reads the old one */
     struct nd_node_quant old = {0};
     double *codes = NULL;
     enum nd_status status = nd_node_quant_read(graph, dequantise, w->r.model->path, &old, err);
@@ -329,10 +330,11 @@ static enum nd_status recode_bias(struct widener *w, size_t node, const struct n
     if (status == ND_OK && !fits)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, node_name,
                        "the bias of '%s' does not fit 32 bits in its new steps", node_name);
+    bool is_alone = graph->tensors[bias].n_readers == 1;
     if (status == ND_OK)
         status = name_of(w, node_name, "_bias_codes", &name, err);
-    if (status == ND_OK)
-        status = name_of(w, node_name, "_bias_promoted", &after, err);
+    if (status == ND_OK && !is_alone)
+        status = name_of(w, node_name, "_bias", &after, err);
     if (status != ND_OK)
         return status;
     dims[0] = (int64_t)n;
@@ -340,7 +342,7 @@ static enum nd_status recode_bias(struct widener *w, size_t node, const struct n
                                                    bytes, n * sizeof *bytes};
     const struct part part = {"DequantizeLinear", name, after, ND_DTYPE_I32, quant, dequantise};
     w->r.use_as[graph->nodes[node].first_use + BIAS] = after;
-    w->r.is_dropped[dequantise] = graph->tensors[bias].n_readers == 1;
+    w->r.is_dropped[dequantise] = is_alone;
     status = nd_requantiser_add_initializer(&w->r, &initializer, err);
     return status == ND_OK ? add_part(w, &part, err) : status;
 }

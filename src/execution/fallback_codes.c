@@ -156,9 +156,9 @@ static bool is_neither(const struct nd_fallback *f, size_t device, size_t step)
 }
 
 /* Where the device has a program of whole units: the codes of the unit on which that and exact rounding differ.
- * *is_told stays false where there are none, or where they are neither's. A handful of codes that are exact
- * tells nothing: a fused layer may be exact by chance. Then the other weight, which is of the same codes, tells
- * nothing either. */
+ * *is_told stays false where they are neither's. Where there are none, and the program gives all codes, these
+ * say nothing. A handful of codes that are exact tells nothing: a fused layer may be exact by chance. Then the
+ * other weight, which is of the same codes, tells nothing either. */
 static enum nd_status judge_by_program(struct nd_fallback *f, size_t device, size_t step, bool *is_told,
                                        struct nd_error *err)
 {
@@ -170,9 +170,12 @@ static enum nd_status judge_by_program(struct nd_fallback *f, size_t device, siz
     double weight = nd_fallback_weigh_program(units->apart[program], units->apart_as_made[program],
                                               units->apart_as_exact[program],
                                               f->counts[nd_fallback_at(f, device, step)].spread);
-    if (weight == 0)
+    bool gives_all = units->wrong[program] == 0 && units->apart[program] == 0;
+    if (weight == 0 && !gives_all)
         return ND_OK;
     *is_told = true;
+    if (gives_all) /* and so does exact rounding: an NPU gives these codes, too, however many there are */
+        return ND_OK;
     if (weight < 0 && (is_neither(f, device, step) || units->apart[program] < FEWEST_AGAINST ||
                        follows_otherwise(&f->out->devices[device].units[step])))
         return ND_OK;

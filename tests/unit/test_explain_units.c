@@ -3,6 +3,7 @@
 #include "support/main.h"
 #include "support/scratch.h"
 
+#include "support/changed_model.h"
 #include "support/explain_fixture.h"
 
 #include <math.h>
@@ -216,6 +217,48 @@ static void program_says_which_unit_an_npu_computed(void **state)
     close_fixture(&f);
 }
 
+static void set_scale(Onnx__ModelProto *proto, const char *name, float scale)
+{
+    Onnx__TensorProto *tensor = tensor_of(proto, name);
+    if (tensor->raw_data.len > 0)
+        memcpy(tensor->raw_data.data, &scale, sizeof scale);
+    else
+        tensor->float_data[0] = scale;
+}
+
+/* A Conv whose sums are odd, and whose multiplier is 2^-10: nothing is rounded twice, and there are no ties. */
+static void make_exact(Onnx__ModelProto *proto)
+{
+    set_scale(proto, "pointwise/relu_scale", 0x1p-5F); /* of 'pool', too */
+    set_scale(proto, "residual.weight_scale", 0x1p-8F);
+    set_scale(proto, "residual.bias_quantized_scale", 0x1p-13F);
+    set_scale(proto, "residual/conv_scale", 0x1p-3F);
+    Onnx__TensorProto *weights = tensor_of(proto, "residual.weight_quantized"),
+                      *bias = tensor_of(proto, "residual.bias_quantized");
+    for (size_t i = 0; i < weights->raw_data.len;
+         i++) { /* less the zero point of 130: even, of 8 signed bits */
+        uint8_t *code = &weights->raw_data.data[i];
+        *code = *code < 4 ? 4 : *code & 0xfe;
+    }
+    for (size_t i = 0; i < bias->raw_data.len; i += 4) /* of 32 bits: odd */
+        bias->raw_data.data[i] |= 1;
+}
+
+/* Its codes are those of floats on the NPU, too. */
+static void unit_of_which_the_program_gives_exact_codes_does_not_tell(void **state)
+{
+    (void)state;
+    struct fixture f = {.model = load_changed("cnn.w8a8", make_exact)};
+    add_device(&f, &(struct mc_device){.emulated = "htp-v73"});
+    explain_ok(&f);
+    const struct nd_explained_unit *unit = unit_of(&f, "residual/conv");
+    assert_int_equal(unit->local.n_differing, 0);
+    assert_true(unit->execution.n_deciding > 1000);
+    assert_int_equal(unit->execution.verdict, ND_EXECUTION_UNKNOWN);
+    assert_int_equal(unit_of(&f, "depthwise/relu")->execution.verdict, ND_EXECUTION_NPU);
+    close_fixture(&f);
+}
+
 /* ---- two devices ---- */
 
 static void two_programs_say_why_devices_differ(void **state)
@@ -349,6 +392,7 @@ int main(void)
         cmocka_unit_test(product_by_constants_that_is_far_off_is_faulty),
         cmocka_unit_test(program_that_costs_much_is_told),
         cmocka_unit_test(program_says_which_unit_an_npu_computed),
+        cmocka_unit_test(unit_of_which_the_program_gives_exact_codes_does_not_tell),
         cmocka_unit_test(two_programs_say_why_devices_differ),
         cmocka_unit_test(unit_that_is_off_is_faulty_beside_its_kind),
         cmocka_unit_test(kind_that_is_off_is_not_known),

@@ -291,9 +291,10 @@ struct nd_explained_unit {
     /* The judgement (docs/reference/verdicts.md). */
     enum nd_layer_state state;
     const char *why_follows; /* of a layer that follows: "exact" (no value differs), "arithmetic" (that of
-                                `program`), "float-rounding", "noise", "fused", "forced-encoding"; else NULL.
+                                `program`), "float-rounding", "noise", "fused", "forced-encoding",
+                                "rounded-twice", "made-inputs" (an input was recorded wrongly); else NULL.
                                 Static */
-    char *follows_text;      /* a sentence for "fused" and "forced-encoding"; else NULL */
+    char *follows_text;      /* a sentence for the last five, and for some others; else NULL */
     bool is_faulty;          /* state is ND_LAYER_FAULTY */
     bool is_noise;           /* unexplained, and its inputs differ from run to run: not examined further */
     char *evidence; /* only of a faulty or unexplained layer: "the fault predicts every wrong value; in this
@@ -317,7 +318,9 @@ struct nd_explained_unit {
     char *program;   /* the device's program for units of this kind, or NULL: not known */
     bool is_covered; /* the device has a program such as htp-v73, and the program predicts this unit's codes.
                         If false, and program is NULL, n_unexplained is no evidence of a fault */
-    /* Codes that differ from the device's program or, where that is not known, from the best program. */
+    /* Codes that differ from the device's program or, where that is not known, from the best program. Of an
+     * unexplained layer never 0: where the best program is one that the device has nowhere else, codes that are
+     * not exact. */
     uint64_t n_unexplained;
     double explained_fraction; /* share of the local mismatches that the best program gives; 1 without any */
     /* The effect of this unit's local error alone: it is added to the quantised reference, and the rest of the

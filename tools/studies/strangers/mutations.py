@@ -377,15 +377,15 @@ def wrong_layout(model, node, random):
 
 # {kind: (mutation, kinds of `explain` that say the same; empty: it has no name for it, and the kind is not judged)}
 PLACES = {"other-places", "shifted", "axis-permutation", "channel-permutation"}
-SCALES = {"scale", "channel-scale", "scale-and-zero-point"}
-OFFSETS = {"zero-point", "channel-zero-point", "scale-and-zero-point"}
+SCALES = {"scale", "channel-scale", "scale-and-zero-point", "weights-scale"}
+OFFSETS = {"zero-point", "channel-zero-point", "scale-and-zero-point", "bias"}
 MUTATIONS = {
-    "weights: zero point of a channel": (weight_zero_point, set()),
+    "weights: zero point of a channel": (weight_zero_point, {"weights-zero-point"}),
     "weights: scale of a channel": (weight_scale, SCALES),
     "weights: all scales": (all_scales, SCALES),
     "weights: sign of one": (weight_sign, set()),
     "weights: stale": (stale_weights, set()),
-    "weights: kernel transposed or flipped": (kernel_transposed, set()),
+    "weights: kernel transposed or flipped": (kernel_transposed, {"transposed-weights"}),
     "bias of one channel": (bias_of_channel, OFFSETS),
     "bias lost": (bias_lost, OFFSETS),
     "padding at one side": (padding_at_one_side, set()),

@@ -169,7 +169,9 @@ enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__N
     bool is_shared = is_as_prepared && shared != NULL && operands[0] == &shared->x;
     bool is_short = is_as_prepared && weights->shorts != NULL;
     struct nd_array *made = is_shared ? &shared->sums : own;
-    const struct nd_op_shorts shorts = {.weights = weights->shorts, .largest = weights->largest};
+    const struct nd_op_shorts shorts = {.weights = weights->shorts,
+                                        .largest = weights->largest,
+                                        .left_largest = is_shared ? shared->largest : 0};
     *out = made;
     if (is_shared && made->n > 0)
         return ND_OK;

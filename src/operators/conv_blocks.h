@@ -22,6 +22,18 @@ double *nd_conv_blocks_room(void);
  * since padding is multiplied, too. */
 void nd_conv_blocks_add(const struct nd_conv_group *group, double *room);
 
+/* Whether each plane is a row of the matrix already, as of a pointwise kernel. */
+bool nd_conv_is_matrix(const struct nd_window *w);
+
+/* The same of whole numbers of 16 bits, one group after the other: exact in any order. */
+struct nd_conv_shorts {
+    int16_t *in, *pairs; /* of the group at hand, owned */
+};
+/* False: groups like this one are not worth it, have no short weights, or there is no memory. */
+bool nd_conv_shorts_begin(struct nd_conv_shorts *shorts, const struct nd_conv_group *group);
+void nd_conv_shorts_end(struct nd_conv_shorts *shorts);
+void nd_conv_shorts_add(const struct nd_conv_shorts *shorts, const struct nd_conv_group *group);
+
 /* Convolutions of one plane each: a group has one input channel. */
 struct nd_conv_planes {
     const struct nd_window *w;

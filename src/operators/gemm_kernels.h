@@ -57,8 +57,10 @@ struct nd_gemm_kernels {
     void (*add_short)(const struct nd_short_gemm *gemm);
     /* The sum of a[i] b[i], which 32 bits hold. */
     int32_t (*dot_short)(const int16_t *a, const int16_t *b, size_t n);
-    /* pairs[2 n]: x[i] - offset, y[i] - offset, both whole numbers of 16 bits. y NULL: 0. */
-    void (*pair)(const double *x, const double *y, double offset, size_t n, int16_t *pairs);
+    /* out[i] = x[i] - offset, a whole number of 16 bits. */
+    void (*shorten)(const double *x, double offset, size_t n, int16_t *out);
+    /* pairs[2 n]: x[i], y[i]. y NULL: 0. */
+    void (*pair)(const int16_t *x, const int16_t *y, size_t n, int16_t *pairs);
     void (*add_plane)(const struct nd_plane_taps *plane);
     /* out[i] = codes[i] - zero, and the largest magnitude of them. False: some have a fraction. */
     bool (*take_zero)(const double *codes, size_t n, double zero, double *out, double *largest);

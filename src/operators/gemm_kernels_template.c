@@ -159,16 +159,22 @@ static int32_t dot_short(const int16_t *a, const int16_t *b, size_t n)
     return sum;
 }
 
-static void pair_up(const double *x, const double *y, double offset, size_t n, int16_t *pairs)
+static void shorten(const double *x, double offset, size_t n, int16_t *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (int16_t)(int32_t)(x[i] - offset);
+}
+
+static void pair_up(const int16_t *x, const int16_t *y, size_t n, int16_t *pairs)
 {
     enum { BLOCK = 64 };
-    int32_t made[BLOCK];
+    uint32_t made[BLOCK];
     for (size_t first = 0; first < n; first += BLOCK) {
         size_t m = n - first < BLOCK ? n - first : BLOCK;
         for (size_t i = 0; i < m; i++)
-            made[i] = (int32_t)(x[first + i] - offset) & 0xffff;
+            made[i] = (uint16_t)x[first + i];
         for (size_t i = 0; i < m && y != NULL; i++)
-            made[i] |= (int32_t)((uint32_t)(int32_t)(y[first + i] - offset) << 16);
+            made[i] |= (uint32_t)(uint16_t)y[first + i] << 16;
         memcpy(pairs + 2 * first, made, m * sizeof *made); /* the first of a pair has the lower address */
     }
 }
@@ -343,6 +349,7 @@ const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {TEXT_OF(ND_KERNELS_ISA),
                                                         add_products,
                                                         add_short,
                                                         dot_short,
+                                                        shorten,
                                                         pair_up,
                                                         add_plane,
                                                         take_zero,

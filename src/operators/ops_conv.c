@@ -126,6 +126,7 @@ static enum nd_status add_groups(const struct nd_op_call *call, const struct nd_
     int64_t n_out = weight->shape.dims[0] / n_groups, n_in = weight->shape.dims[1];
     double *room = nd_conv_blocks_room();
     struct nd_conv_planes planes;
+    struct nd_conv_shorts shorts = {.in = NULL};
     if (room == NULL)
         return nd_fail_memory(err);
     bool is_by_planes = n_in == 1 && n_out <= 2 && nd_conv_planes_begin(&planes, w);
@@ -147,11 +148,14 @@ static enum nd_status add_groups(const struct nd_op_call *call, const struct nd_
                (size_t)(n_out * w->n_out) * sizeof *group.out); /* near in time: it stays in the caches */
         if (is_by_planes)
             nd_conv_planes_run(&planes, &group);
+        else if (shorts.in != NULL || nd_conv_shorts_begin(&shorts, &group))
+            nd_conv_shorts_add(&shorts, &group);
         else
             nd_conv_blocks_add(&group, room);
     }
     if (is_by_planes)
         nd_conv_planes_end(&planes);
+    nd_conv_shorts_end(&shorts);
     free(room);
     return ND_OK;
 }

@@ -16,7 +16,12 @@ struct nd_short_range nd_short_range_of(const struct nd_array *x, const struct n
     struct nd_short_range range = {.n_terms = 0};
     if (x->n == 0)
         return range;
-    nd_gemm_kernels()->range(x->x, x->n, &low, &high);
+    if (shorts->left_largest > 0 && shorts->left_largest <= INT16_MAX) {
+        low = -shorts->left_largest;
+        high = shorts->left_largest;
+    } else {
+        nd_gemm_kernels()->range(x->x, x->n, &low, &high);
+    }
     low = fmin(low, 0); /* padding */
     high = fmax(high, 0);
     if (low < INT16_MIN || high > INT16_MAX)

@@ -8,6 +8,7 @@
 struct nd_op_shorts {
     const int16_t *weights; /* the same numbers in the same order, and one more that may be anything */
     double largest;         /* of their magnitudes */
+    double left_largest;    /* of those of input 0; 0: not known */
 };
 
 /* How input 0 is taken: less an offset, so many terms at a time. */

@@ -55,9 +55,12 @@ static void every_set_adds_pairs(void **state)
                 double first[COLUMNS], second[COLUMNS];
                 for (size_t j = 0; j < g.m; j++) {
                     first[j] = x[k][j] + offset;
-                    second[j] = k + 1 < n_terms ? x[k + 1][j] + offset : 0;
+                    second[j] = k + 1 < n_terms ? x[k + 1][j] + offset : offset;
                 }
-                kernels[s]->pair(first, k + 1 < n_terms ? second : NULL, offset, g.m, b + k * COLUMNS);
+                int16_t shorts[2][COLUMNS];
+                kernels[s]->shorten(first, offset, g.m, shorts[0]);
+                kernels[s]->shorten(second, offset, g.m, shorts[1]);
+                kernels[s]->pair(shorts[0], k + 1 < n_terms ? shorts[1] : NULL, g.m, b + k * COLUMNS);
             }
             for (size_t i = 0; i < g.n * g.m; i++)
                 c[i] = (double)i;
@@ -231,6 +234,7 @@ static void compare_ways(struct node *node, const struct nd_shape *of_x, const s
     assert_int_equal(nd_array_make(&w, ND_DTYPE_F32, of_w, NULL), ND_OK);
     fill_wholes(&x, pick(0, 1) == 0);
     fill_wholes(&w, false);
+    bool is_known = pick(0, 1) == 0;
     int16_t *weights = calloc(w.n + 1, sizeof *weights);
     assert_non_null(weights);
     struct nd_op_shorts shorts = {.weights = weights, .largest = 0};
@@ -238,6 +242,8 @@ static void compare_ways(struct node *node, const struct nd_shape *of_x, const s
         weights[i] = (int16_t)w.x[i];
         shorts.largest = fmax(shorts.largest, fabs(w.x[i]));
     }
+    for (size_t i = 0; i < x.n && is_known; i++)
+        shorts.left_largest = fmax(shorts.left_largest, fabs(x.x[i]));
     struct nd_op_call call = {
         .node = &node->proto, .opset = 21, .n_inputs = 2, .n_outputs = 1, .inputs = inputs, .outputs = outputs};
     assert_int_equal(nd_op_run(&call, NULL), ND_OK);

@@ -1,7 +1,27 @@
 /* What one layer introduces in one sample: sums over its elements. */
 #include <math.h>
 
+#include "eval/quick.h"
 #include "quantisation/study.h"
+
+void nd_reals_before(const struct nd_exact_values *values, double *out)
+{
+    for (size_t i = 0; i < values->n && values->quick == NULL; i++)
+        out[i] = nd_ratio_value(&values->v[i]);
+    for (size_t first = 0; first < values->n && values->quick != NULL; first += ND_QUICK_BLOCK) {
+        size_t left = values->n - first, n = left < ND_QUICK_BLOCK ? left : ND_QUICK_BLOCK;
+        nd_quick_near(values->quick, first, n, out + first);
+        for (size_t i = first; i < first + n; i++)
+            if (isnan(out[i])) {
+                const struct nd_ratio exact = nd_quick_exact(values->quick, i);
+                out[i] = nd_ratio_value(&exact);
+            }
+    }
+    size_t inner = nd_exact_inner(values->quant, values->shape, values->n), channel = 0;
+    for (size_t start = 0; start < values->n; start += inner, channel = (channel + 1) % values->quant->n)
+        for (size_t i = start; i < start + inner; i++)
+            out[i] *= (double)values->quant->scale[channel];
+}
 
 static void add_element(struct nd_loss_sums *sums, double value, double real, double layer)
 {

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "eval/quick.h"
 #include "quantisation/study.h"
 #include "replay/reader.h"
 
@@ -43,7 +42,7 @@ static size_t largest_of(const struct nd_plan *plan)
 
 enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *study, struct nd_error *err)
 {
-    size_t n = study->plan->n_steps;
+    size_t n = study->plan->n_steps, n_edges = nd_model_n_edges(study->plan->float_model);
     *run = (struct nd_loss_run){.study = study,
                                 .reference = nd_calloc(n, sizeof *run->reference),
                                 .before = no_arrays(n),
@@ -51,14 +50,17 @@ enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *
                                 .introduced = no_arrays(n),
                                 .given = no_arrays(nd_model_n_edges(study->plan->float_model)),
                                 .float_inputs = no_arrays(study->n_float_inputs),
-                                .real_inputs = nd_calloc(study->n_float_inputs, sizeof *run->real_inputs)};
+                                .real_inputs = nd_calloc(study->n_float_inputs, sizeof *run->real_inputs),
+                                .is_given = nd_calloc(n_edges, sizeof *run->is_given),
+                                .is_asked = nd_calloc(n_edges, sizeof *run->is_asked)};
     run->real.x = nd_tensor_room(largest_of(study->plan) * sizeof *run->real.x);
     for (size_t s = 0; s < n && run->reference != NULL; s++)
         run->reference[s].husk = nd_no_array();
     bool has_all = run->reference != NULL && run->before != NULL && run->values != NULL &&
                    run->introduced != NULL && run->given != NULL && run->float_inputs != NULL &&
-                   run->real_inputs != NULL && run->real.x != NULL;
-    return has_all ? ND_OK : nd_fail_memory(err);
+                   run->real_inputs != NULL && run->real.x != NULL && run->is_given != NULL &&
+                   run->is_asked != NULL;
+    return has_all ? nd_rerun_init(&run->cut, study->plan->float_model, err) : nd_fail_memory(err);
 }
 
 void nd_loss_run_deinit(struct nd_loss_run *run)
@@ -75,6 +77,9 @@ void nd_loss_run_deinit(struct nd_loss_run *run)
     free_arrays(run->before, n);
     free_arrays(run->values, n);
     free_arrays(run->introduced, n);
+    nd_rerun_deinit(&run->cut);
+    free(run->is_given);
+    free(run->is_asked);
     free(run->given); /* views */
     free(run->float_inputs);
     free(run->real_inputs);
@@ -106,25 +111,6 @@ static void forget(struct nd_array *array)
 }
 
 /* ---- the quantised reference ---- */
-
-void nd_reals_before(const struct nd_exact_values *values, double *out)
-{
-    for (size_t i = 0; i < values->n && values->quick == NULL; i++)
-        out[i] = nd_ratio_value(&values->v[i]);
-    for (size_t first = 0; first < values->n && values->quick != NULL; first += ND_QUICK_BLOCK) {
-        size_t left = values->n - first, n = left < ND_QUICK_BLOCK ? left : ND_QUICK_BLOCK;
-        nd_quick_near(values->quick, first, n, out + first);
-        for (size_t i = first; i < first + n; i++)
-            if (isnan(out[i])) {
-                const struct nd_ratio exact = nd_quick_exact(values->quick, i);
-                out[i] = nd_ratio_value(&exact);
-            }
-    }
-    size_t inner = nd_exact_inner(values->quant, values->shape, values->n), channel = 0;
-    for (size_t start = 0; start < values->n; start += inner, channel = (channel + 1) % values->quant->n)
-        for (size_t i = start; i < start + inner; i++)
-            out[i] *= (double)values->quant->scale[channel];
-}
 
 /* Rounds as the reference does, and keeps what was rounded. */
 static enum nd_status round_reference(void *context, const struct nd_exact_values *values,
@@ -209,6 +195,18 @@ static enum nd_status found_float(void *context, size_t edge, const struct nd_ar
     return step != SIZE_MAX ? keep(values, &run->values[step], err) : ND_OK;
 }
 
+/* What the study has kept of the float model's outputs. */
+static enum nd_status take_outputs(struct nd_loss_run *run, struct nd_error *err)
+{
+    size_t n_steps = run->study->plan->n_steps;
+    const struct nd_array *kept = run->study->outputs + run->sample * n_steps;
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; s < n_steps && status == ND_OK; s++)
+        if (kept[s].n > 0)
+            status = keep(&kept[s], &run->values[s], err);
+    return status;
+}
+
 static enum nd_status run_float(struct nd_loss_run *run, struct nd_error *err)
 {
     const struct nd_study *study = run->study;
@@ -222,10 +220,11 @@ static enum nd_status run_float(struct nd_loss_run *run, struct nd_error *err)
         if (study->float_input[s] != SIZE_MAX)
             status = keep(&inputs[study->float_input[s]], &run->values[s], err);
     }
-    if (status == ND_OK)
-        status =
-            nd_exact_graph_run(study->plan->float_graph, run->float_inputs, &options, found_float, run, err);
-    return status;
+    if (status == ND_OK && run->takes_outputs)
+        return take_outputs(run, err);
+    return status == ND_OK ? nd_exact_graph_run(study->plan->float_graph, run->float_inputs, &options,
+                                                found_float, run, err)
+                           : status;
 }
 
 /* ---- its layers, fed with the reference ---- */
@@ -291,10 +290,29 @@ static enum nd_status quantise_inputs(struct nd_loss_run *run, struct nd_error *
     return status;
 }
 
+/* Where sums are not wanted, only the layers that are. */
+static enum nd_status choose_layers(struct nd_loss_run *run, struct nd_exact_options *options,
+                                    struct nd_error *err)
+{
+    const struct nd_study *study = run->study;
+    const struct nd_model *model = study->plan->float_model;
+    if (run->sums != NULL || run->is_wanted == NULL)
+        return ND_OK;
+    memset(run->is_asked, 0, nd_model_n_edges(model) * sizeof *run->is_asked);
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        run->is_given[e] = run->given[e].shape.rank >= 0;
+    for (size_t s = 0; s < study->plan->n_steps; s++)
+        if (study->float_edge[s] != SIZE_MAX && run->is_wanted[s])
+            run->is_asked[study->float_edge[s]] = true;
+    options->is_skipped = run->cut.is_skipped;
+    options->is_ignored = run->cut.is_ignored;
+    return nd_rerun_alone(&run->cut, model, run->is_asked, run->is_given, err);
+}
+
 static enum nd_status run_layers(struct nd_loss_run *run, struct nd_error *err)
 {
     const struct nd_study *study = run->study;
-    const struct nd_exact_options options = {
+    struct nd_exact_options options = {
         .struct_size = sizeof options, .given = run->given, .give = give_real, .missed = nd_exact_let_go};
     for (size_t s = 0; s < study->plan->n_steps; s++) {
         size_t edge = study->float_edge[s];
@@ -306,6 +324,8 @@ static enum nd_status run_layers(struct nd_loss_run *run, struct nd_error *err)
                 .shape = run->values[s].shape, .n = run->values[s].n, .dtype = real_dtype(run, s)};
     }
     enum nd_status status = quantise_inputs(run, err);
+    if (status == ND_OK)
+        status = choose_layers(run, &options, err);
     return status == ND_OK ? nd_exact_graph_run(study->plan->float_graph, run->float_inputs, &options,
                                                 found_layer, run, err)
                            : status;
@@ -330,13 +350,25 @@ struct team {
     struct nd_loss_run *runs; /* one for each worker */
 };
 
+static enum nd_status keep_outputs(const struct nd_loss_run *run, struct nd_study *study, struct nd_error *err)
+{
+    const struct nd_plan *plan = study->plan;
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+        if (plan->steps[s].is_model_output && run->values[s].shape.rank >= 0)
+            status = nd_array_copy(&run->values[s], &study->outputs[run->sample * plan->n_steps + s], err);
+    return status;
+}
+
 static enum nd_status measure_sample(void *context, size_t worker, size_t task, struct nd_error *err)
 {
     struct team *team = context;
     struct nd_loss_run *run = &team->runs[worker];
     enum nd_status status = run->study == NULL ? nd_loss_run_init(run, team->study, err) : ND_OK;
     run->sums = team->study->sums + task * team->study->plan->n_steps;
-    return status == ND_OK ? nd_loss_run_sample(run, task, true, err) : status;
+    if (status == ND_OK)
+        status = nd_loss_run_sample(run, task, true, err);
+    return status == ND_OK ? keep_outputs(run, team->study, err) : status;
 }
 
 enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err)

@@ -94,31 +94,50 @@ static void mark_needed(const struct nd_model *model, const struct nd_rerun *cut
     }
 }
 
+static enum nd_status make(struct nd_rerun *cut, const struct nd_model *model, const bool *is_given,
+                           struct marks *marks, bool has_below, struct nd_error *err)
+{
+    size_t n_edges = nd_model_n_edges(model);
+    bool has_all = marks->below != NULL && marks->needed != NULL && marks->edge_needed != NULL;
+    if (has_all && has_below)
+        mark_below(model, marks->below, cut->is_below);
+    if (has_all)
+        mark_needed(model, cut, marks, is_given);
+    for (size_t e = 0; e < n_edges && has_all; e++) {
+        cut->is_skipped[e] = !cut->is_below[e] && is_given[e];
+        cut->is_ignored[e] = !cut->is_below[e] && !marks->edge_needed[e];
+    }
+    free(marks->below);
+    free(marks->needed);
+    free(marks->edge_needed);
+    return has_all ? ND_OK : nd_fail_memory(err);
+}
+
+static struct marks make_marks(const struct nd_model *model)
+{
+    const struct nd_graph *graph = &model->graph;
+    return (struct marks){.below = nd_calloc(graph->n_tensors, sizeof(bool)),
+                          .needed = nd_calloc(graph->n_tensors, sizeof(bool)),
+                          .edge_needed = nd_calloc(nd_model_n_edges(model), sizeof(bool))};
+}
+
 enum nd_status nd_rerun_make(struct nd_rerun *cut, const struct nd_model *model, const bool *is_changed,
                              const bool *is_given, const bool *is_input_changed, struct nd_error *err)
 {
-    const struct nd_graph *graph = &model->graph;
-    size_t n_edges = nd_model_n_edges(model);
-    const struct marks marks = {.below = nd_calloc(graph->n_tensors, sizeof *marks.below),
-                                .needed = nd_calloc(graph->n_tensors, sizeof *marks.needed),
-                                .edge_needed = nd_calloc(n_edges, sizeof *marks.edge_needed)};
-    bool has_all = marks.below != NULL && marks.needed != NULL && marks.edge_needed != NULL;
-    memcpy(cut->is_below, is_changed, n_edges * sizeof *is_changed);
-    for (size_t i = 0; i < model->n_inputs && is_input_changed != NULL && has_all; i++) {
-        size_t tensor = nd_names_find(&graph->names, model->inputs[i].name);
+    struct marks marks = make_marks(model);
+    memcpy(cut->is_below, is_changed, nd_model_n_edges(model) * sizeof *is_changed);
+    for (size_t i = 0; i < model->n_inputs && is_input_changed != NULL && marks.below != NULL; i++) {
+        size_t tensor = nd_names_find(&model->graph.names, model->inputs[i].name);
         if (tensor != ND_NO_INDEX)
             marks.below[tensor] = is_input_changed[i];
     }
-    if (has_all) {
-        mark_below(model, marks.below, cut->is_below);
-        mark_needed(model, cut, &marks, is_given);
-    }
-    for (size_t e = 0; e < n_edges && has_all; e++) {
-        cut->is_skipped[e] = !cut->is_below[e] && is_given[e];
-        cut->is_ignored[e] = !cut->is_below[e] && !marks.edge_needed[e];
-    }
-    free(marks.below);
-    free(marks.needed);
-    free(marks.edge_needed);
-    return has_all ? ND_OK : nd_fail_memory(err);
+    return make(cut, model, is_given, &marks, true, err);
+}
+
+enum nd_status nd_rerun_alone(struct nd_rerun *cut, const struct nd_model *model, const bool *is_wanted,
+                              const bool *is_given, struct nd_error *err)
+{
+    struct marks marks = make_marks(model);
+    memcpy(cut->is_below, is_wanted, nd_model_n_edges(model) * sizeof *is_wanted);
+    return make(cut, model, is_given, &marks, false, err);
 }

@@ -166,12 +166,13 @@ enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan,
     study->float_input = nd_calloc(plan->n_steps, sizeof *study->float_input);
     study->step_of_float = nd_calloc(nd_model_n_edges(plan->float_model), sizeof *study->step_of_float);
     study->sums = nd_calloc(study->n_samples * plan->n_steps, sizeof *study->sums);
+    study->outputs = nd_calloc(study->n_samples * plan->n_steps, sizeof *study->outputs);
     study->values = nd_calloc(plan->n_steps, sizeof *study->values);
     study->channels = nd_calloc(plan->n_steps, sizeof *study->channels);
     study->out = nd_calloc(1, sizeof *study->out);
     if (study->inputs == NULL || study->float_edge == NULL || study->float_input == NULL ||
-        study->step_of_float == NULL || study->sums == NULL || study->values == NULL ||
-        study->channels == NULL || study->out == NULL)
+        study->step_of_float == NULL || study->sums == NULL || study->outputs == NULL ||
+        study->values == NULL || study->channels == NULL || study->out == NULL)
         return nd_fail_memory(err);
     match_steps(study);
     study->out->layers = nd_calloc(plan->n_steps, sizeof *study->out->layers);
@@ -202,6 +203,9 @@ void nd_study_deinit(struct nd_study *study)
     free(study->float_input);
     free(study->step_of_float);
     free(study->sums);
+    for (size_t i = 0; study->outputs != NULL && i < study->n_samples * study->plan->n_steps; i++)
+        nd_array_deinit(&study->outputs[i]);
+    free(study->outputs);
     for (size_t s = 0; study->channels != NULL && s < study->plan->n_steps; s++)
         free(study->channels[s].shift);
     free(study->channels);

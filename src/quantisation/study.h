@@ -72,6 +72,7 @@ struct nd_study {
     size_t *float_input;               /* [n_steps] the model's input that the step quantises, or SIZE_MAX */
     size_t *step_of_float;             /* [n_edges of float_model] the step of the same name, or SIZE_MAX */
     struct nd_loss_sums *sums;         /* [n_samples][n_steps] */
+    struct nd_array *outputs;          /* [n_samples][n_steps] of the float model; empty but for its outputs */
     struct nd_loss_values *values;     /* [n_steps] */
     struct nd_loss_channels *channels; /* [n_steps] */
     struct nd_pair *pairs;             /* [n_pairs] layers that could be equalised */
@@ -106,6 +107,24 @@ enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan,
 void nd_study_deinit(struct nd_study *study);
 enum nd_status nd_study_rank(struct nd_study *study, struct nd_error *err);
 
+/* ---- rerun.c ---- */
+
+/* Which edges of a graph a run has to compute, when the edges `changed` are. */
+struct nd_rerun {
+    bool *is_skipped; /* [n_edges] given and taken as it is */
+    bool *is_ignored; /* [n_edges] nobody needs it */
+    bool *is_below;   /* [n_edges] it depends on a changed one, or is one */
+};
+enum nd_status nd_rerun_init(struct nd_rerun *cut, const struct nd_model *model, struct nd_error *err);
+void nd_rerun_deinit(struct nd_rerun *cut);
+/* is_changed, is_given[n_edges]: edges whose values are others than they were, and edges whose values are
+ * known. is_input_changed[n_inputs]: the same of the model's inputs; NULL: none. */
+enum nd_status nd_rerun_make(struct nd_rerun *cut, const struct nd_model *model, const bool *is_changed,
+                             const bool *is_given, const bool *is_input_changed, struct nd_error *err);
+/* The same where the edges `wanted` alone are, and nothing that depends on them is asked for. */
+enum nd_status nd_rerun_alone(struct nd_rerun *cut, const struct nd_model *model, const bool *is_wanted,
+                              const bool *is_given, struct nd_error *err);
+
 /* ---- losses.c ---- */
 
 /* One sample at work: what both models have in it. */
@@ -119,6 +138,9 @@ struct nd_loss_run {
     struct nd_array *introduced;   /* [n_steps] error, where is_wanted; rank < 0 elsewhere */
     const bool *is_wanted;         /* [n_steps] or NULL: none */
     struct nd_loss_sums *sums;     /* [n_steps] of the sample; NULL: neither sums nor values are wanted */
+    bool takes_outputs;            /* of the float model only its inputs and outputs: those of the study */
+    struct nd_rerun cut;           /* of the float model, to run only what is wanted */
+    bool *is_given, *is_asked;     /* [n_edges of float_model], for the same */
     struct nd_array *given;        /* [n_edges of float_model] views */
     struct nd_array *float_inputs; /* [n_float_inputs] views */
     struct nd_array *real_inputs;  /* [n_float_inputs] dequantised, owned; n = 0: none */
@@ -131,8 +153,6 @@ static inline const struct nd_quant *nd_loss_quant(const struct nd_loss_run *run
 }
 /* The reference of a step, which is known, dequantised: until the next is asked for. */
 const struct nd_array *nd_loss_real(struct nd_loss_run *run, size_t step);
-/* out[n]: all elements before they are rounded, in real units. */
-void nd_reals_before(const struct nd_exact_values *values, double *out);
 /* The quantised reference and the float model; with_errors also the layers of the float model fed with the
  * reference's inputs: introduced and sums. */
 enum nd_status nd_loss_run_sample(struct nd_loss_run *run, size_t sample, bool with_errors,
@@ -142,6 +162,8 @@ enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err);
 
 /* ---- loss_sums.c ---- */
 
+/* out[n]: all elements before they are rounded, in real units. */
+void nd_reals_before(const struct nd_exact_values *values, double *out);
 /* Fills the sums of the step, and keeps some of its values. layer: what the float model's layer gives for the
  * reference's inputs; run->real has the reference. */
 void nd_add_losses(const struct nd_loss_run *run, size_t step, const struct nd_array *layer);
@@ -205,20 +227,5 @@ enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err);
 
 /* Remedies of all layers that they concern together. */
 enum nd_status nd_find_whole_remedies(struct nd_study *study, struct nd_error *err);
-
-/* ---- rerun.c ---- */
-
-/* Which edges of a graph a run has to compute, when the edges `changed` are. */
-struct nd_rerun {
-    bool *is_skipped; /* [n_edges] given and taken as it is */
-    bool *is_ignored; /* [n_edges] nobody needs it */
-    bool *is_below;   /* [n_edges] it depends on a changed one, or is one */
-};
-enum nd_status nd_rerun_init(struct nd_rerun *cut, const struct nd_model *model, struct nd_error *err);
-void nd_rerun_deinit(struct nd_rerun *cut);
-/* is_changed, is_given[n_edges]: edges whose values are others than they were, and edges whose values are
- * known. is_input_changed[n_inputs]: the same of the model's inputs; NULL: none. */
-enum nd_status nd_rerun_make(struct nd_rerun *cut, const struct nd_model *model, const bool *is_changed,
-                             const bool *is_given, const bool *is_input_changed, struct nd_error *err);
 
 #endif

@@ -19,6 +19,7 @@ struct trials {
     /* [n_effect_samples][n_outputs]; noise of each trial after each other; base: of the model as it is. */
     double *signal, *base, *noise;
     double *watched_base, *watched; /* [n_trials][n_effect_samples] of the watched steps, without and with it */
+    bool watches;                   /* one of them has a watched step */
     struct worker *workers;
 };
 
@@ -294,6 +295,7 @@ static enum nd_status run_sample(void *context, size_t worker, size_t k, struct 
     struct worker *w = &all->workers[worker];
     size_t n_samples = all->study->n_effect_samples;
     enum nd_status status = w->all == NULL ? begin(w, all, err) : ND_OK;
+    w->run.takes_outputs = !all->watches; /* what is changed is fed with the quantised reference */
     if (status == ND_OK)
         status = nd_loss_run_sample(&w->run, nd_effect_sample(all->study, k), false, err);
     for (size_t o = 0; o < all->n_outputs && status == ND_OK; o++) {
@@ -337,6 +339,7 @@ enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, si
     for (size_t i = 0; i < n_trials; i++) {
         trials[i].sqnr_db = trials[i].watched_gain_db = NAN;
         trials[i].n_better = 0;
+        all.watches = all.watches || trials[i].watched != SIZE_MAX;
     }
     if (n == 0 || n_trials == 0)
         return ND_OK;

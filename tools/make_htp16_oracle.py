@@ -99,6 +99,21 @@ def cases():
     yield unary("gelu16-narrow", "Gelu", 0.000023, 20011, 0.0000037, 7019)
     yield strided("strided16", 0.00013, 30011, 0.00071, 33001, False)
     yield strided("strided16-channels", 0.000091, 27011, 0.00041, 30011, True)
+    yield pair("max16", "Max", (0.000083, 33001), (0.000141, 30400), (0.0001, 32110))
+    # A zero point whose multiple lies half between two offsets.
+    yield pair("min16", "Min", (0.00011, 16384), (0.00031, 61001), (4289.0 * 2.0 ** -25, 34007))
+    yield (Case("max16-scalar", "Max", n_samples=1).input("a", T, [1, N_CODES], 0.00011, 31013)
+           .constant("b", np.uint16(7), 0.00021, 1911).output(T, [1, N_CODES], 0.000053, 9011))
+    yield unary("exp16", "Exp", 0.0000437, 20011, 0.000113, 0)
+    # Whole powers of two below zero are made from the place before them; the multiplier lies half between two numbers.
+    yield unary("exp16-below", "Exp", 0.0000846126931719482, 65535, 16387 * 2.0 ** -30, 17)
+    yield unary("elu16", "Elu", 0.000151, 37011, 0.0000771, 13007)
+    yield unary("elu16-alpha", "Elu", 0.000071, 51003, 0.000391, 17011, alpha=0.7)
+    yield unary("sqrt16", "Sqrt", 0.000121, 0, 0.0000431, 0)
+    yield unary("sqrt16-wraps", "Sqrt", 0.0000171, 12007, 0.0000213, 1009)
+    yield unary("hardswish16", "HardSwish", 0.000151, 30011, 0.000093, 4019)
+    yield unary("hardswish16-wide", "HardSwish", 0.000371, 21003, 0.00171, 17011)
+    yield unary("hardswish16-narrow", "HardSwish", 0.000023, 20011, 0.0000037, 57019)
 
 
 def main():

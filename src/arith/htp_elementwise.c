@@ -209,6 +209,30 @@ enum nd_status nd_htp_choose(const struct nd_htp_job *job, struct nd_error *err)
     return status;
 }
 
+enum nd_status nd_htp_choose16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_array operands[2] = {0};
+    struct nd_linear_input inputs[2];
+    struct nd_linear_call call = *job->call;
+    struct nd_htp_job other = *job;
+    enum nd_status status = ND_OK;
+    if (call.n_inputs != 2 || !nd_htp_are_words(job, 2) || !nd_htp_is_unbounded(job))
+        return ND_OK;
+    bool is_known = true;
+    for (size_t i = 0; i < 2 && is_known && status == ND_OK; i++) {
+        status = nd_array_copy(call.inputs[i].values, &operands[i], err);
+        is_known = status == ND_OK && nd_htp_rescale_words(job, i, &operands[i]);
+        inputs[i] = (struct nd_linear_input){.values = &operands[i], .quant = call.out_quant};
+    }
+    call.inputs = inputs;
+    other.call = &call;
+    if (is_known && status == ND_OK)
+        status = make_codes(&other, NULL, call.node->op_type[1] == 'i' ? least_of : greatest_of, err);
+    nd_array_deinit(&operands[0]);
+    nd_array_deinit(&operands[1]);
+    return status;
+}
+
 static int64_t multiply(const struct fixed_point *f, int64_t a, int64_t b)
 {
     int64_t product = (a - f->z1) * (b - f->z2) - f->p0;

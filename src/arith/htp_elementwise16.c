@@ -42,6 +42,22 @@ static bool make_rescaling(const struct nd_quant *x, const struct nd_quant *y, b
     return true;
 }
 
+bool nd_htp_rescale_words(const struct nd_htp_job *job, size_t i, struct nd_array *codes)
+{
+    enum { SHIFT = MULTIPLIER_BITS - CODE_BITS };
+    const struct nd_quant *x = job->call->inputs[i].quant, *y = job->call->out_quant;
+    struct rescaling r;
+    if (!make_rescaling(x, y, false, &r))
+        return false;
+    int64_t moved = (x->zero_point[0] * r.m + ((int64_t)1 << (SHIFT - 1))) >> SHIFT;
+    r.offset = y->zero_point[0] * (1 << CODE_BITS) - moved;
+    for (size_t k = 0; k < codes->n; k++) {
+        int64_t sum = (((int64_t)codes->x[k] * r.m) >> SHIFT) + r.offset;
+        codes->x[k] = fmin(fmax((double)((sum + (1 << (CODE_BITS - 1))) >> CODE_BITS), 0), UINT16_MAX);
+    }
+    return true;
+}
+
 /* Codes: the whole numbers 0 .. 65535. Inputs that are moved, to see how far an error of theirs reaches, may be
  * others. */
 static bool are_codes(const struct nd_array *x)
@@ -52,10 +68,17 @@ static bool are_codes(const struct nd_array *x)
     return true;
 }
 
+bool nd_htp_are_words(const struct nd_htp_job *job, size_t n)
+{
+    bool are = job->call->n_inputs >= n && nd_htp_all_are(job, n, ND_DTYPE_U16);
+    for (size_t i = 0; i < n && are; i++)
+        are = are_codes(job->call->inputs[i].values);
+    return are;
+}
+
 bool nd_htp_has_words(const struct nd_htp_job *job)
 {
-    return job->call->n_inputs > 0 && nd_htp_all_are(job, 1, ND_DTYPE_U16) &&
-           are_codes(job->call->inputs[0].values);
+    return nd_htp_are_words(job, 1);
 }
 
 bool nd_htp_is_unbounded(const struct nd_htp_job *job)

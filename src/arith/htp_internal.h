@@ -36,9 +36,12 @@ nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
 nd_htp_family nd_htp_move;          /* htp_move.c: what moves codes or takes the greatest */
 /* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat and Slice with another scale */
 nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_hard_sigmoid16, nd_htp_move16;
-nd_htp_family nd_htp_curve16; /* htp_table16.c: Tanh, Sigmoid */
-nd_htp_family nd_htp_gelu16;  /* htp_gelu16.c */
-nd_htp_family nd_htp_silu16;  /* htp_table16.c: x Sigmoid(x), of which the unit has x alone */
+nd_htp_family nd_htp_curve16;                     /* htp_table16.c: Tanh, Sigmoid */
+nd_htp_family nd_htp_gelu16;                      /* htp_gelu16.c */
+nd_htp_family nd_htp_choose16;                    /* htp_elementwise.c: uint16 Min and Max */
+nd_htp_family nd_htp_exp16, nd_htp_elu16;         /* htp_exponential16.c */
+nd_htp_family nd_htp_sqrt16, nd_htp_hard_swish16; /* htp_root16.c */
+nd_htp_family nd_htp_silu16; /* htp_table16.c: x Sigmoid(x), of which the unit has x alone */
 
 /* ---- htp.c ---- */
 
@@ -64,7 +67,9 @@ bool nd_htp_writes(const struct nd_htp_job *job, double scale, int64_t zero);
 #define ND_HTP_GATE_SCALE 0x1p-16
 #define ND_HTP_TANH_SCALE 0x1p-15
 
-/* Whether input 0 has codes of uint16 and nothing else, and the output is of uint16, both plain. */
+/* Whether the first n inputs have codes of uint16 and nothing else, and the output is of uint16, all plain. */
+bool nd_htp_are_words(const struct nd_htp_job *job, size_t n);
+/* The same of input 0. */
 bool nd_htp_has_words(const struct nd_htp_job *job);
 /* The code that becomes of x. */
 typedef int64_t nd_htp_word(const void *parameters, int64_t x);
@@ -74,6 +79,26 @@ enum nd_status nd_htp_make_words(const struct nd_htp_job *job, nd_htp_word *func
 
 /* Whether neither a Relu nor a Clip is inside of the unit. */
 bool nd_htp_is_unbounded(const struct nd_htp_job *job);
+
+/* Input i, of uint16, in the encoding of the output, where the product is cut: codes of the output, clipped.
+ * False: a quotient of scales that was not looked at. */
+bool nd_htp_rescale_words(const struct nd_htp_job *job, size_t i, struct nd_array *codes);
+
+/* ---- htp_scaling16.c ---- */
+
+enum { ND_HTP_FACTOR_BITS = 15 };
+/* m 2^(exponent - 15), m in 2^14 .. 2^15 - 1. */
+struct nd_htp_factor {
+    int64_t m;
+    int exponent;
+};
+/* a / b as the provider has it: a times the inverse of b, each a float32. */
+float nd_htp_quotient(float a, float b);
+/* The factor next to value, half up. False: not positive. */
+bool nd_htp_factor_init(struct nd_htp_factor *factor, float value);
+/* value / 2^right, half up, or cut; right may be negative. */
+int64_t nd_htp_shift(int64_t value, int right);
+int64_t nd_htp_shift_cut(int64_t value, int right);
 
 /* ---- htp_gelu16.c ---- */
 

@@ -33,6 +33,19 @@ static void functions_of_words_are_bit_exact(void **state)
     EXPECT_ALL(false, "relu16-zero", "hardsigmoid16", "sub16-scalar");
 }
 
+static void exponentials_and_roots_of_words_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "exp16", "exp16-below", "elu16", "elu16-alpha", "sqrt16", "sqrt16-wraps", "hardswish16",
+               "hardswish16-wide", "hardswish16-narrow");
+}
+
+static void chosen_words_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "max16", "min16", "max16-scalar");
+}
+
 /* Of one channel each, by steps of two: nothing is cut from the sums. */
 static void strided_depthwise_products_of_words_are_bit_exact(void **state)
 {
@@ -76,6 +89,15 @@ static void functions_of_words_without_evidence_are_not_covered(void **state)
     assert_false(is_covered(&a));
     ask_word(&a, "Gelu", 0.001F, 0.001F, 0);
     assert_true(is_covered(&a));
+    static const char *const curves[] = {"Exp", "Elu", "Sqrt", "HardSwish"};
+    for (size_t i = 0; i < sizeof curves / sizeof curves[0]; i++) {
+        ask_word(&a, curves[i], 0.001F, 0.001F, 0);
+        assert_true(is_covered(&a));
+        a.call.low = 0;
+        assert_false(is_covered(&a));
+        ask_word(&a, curves[i], 0.1F, 0.1F, 0); /* scales that were not looked at */
+        assert_false(is_covered(&a));
+    }
     ask_word(&a, "Gelu", 0.01F, 0.01F, 0); /* steps of x that were not looked at */
     assert_false(is_covered(&a));
     ask_word(&a, "LeakyRelu", 0.001F, 0.001F, 0);
@@ -103,6 +125,8 @@ int main(void)
         cmocka_unit_test(products_of_words_are_bit_exact),
         cmocka_unit_test(products_of_calculated_words_are_nearly_exact_on_v69),
         cmocka_unit_test(functions_of_words_are_bit_exact),
+        cmocka_unit_test(exponentials_and_roots_of_words_are_bit_exact),
+        cmocka_unit_test(chosen_words_are_bit_exact),
         cmocka_unit_test(strided_depthwise_products_of_words_are_bit_exact),
         cmocka_unit_test(gated_words_are_bit_exact),
         cmocka_unit_test(functions_of_words_without_evidence_are_not_covered),

@@ -154,7 +154,26 @@ def softmax(g):
         g.add("Softmax", [real], shape, (np.float32(y), 0), axis=-1)
 
 
-GROUPS = [strided, norms, slopes, fused, averages, instances, softmax]
+def transposed(g):
+    """A ConvTranspose by two places whose output has a row and a column more than its windows reach."""
+    for kind in ("plain", "bias", "channels", "rectified", "wide"):
+        n_in, n_out, rows, columns = (int(g.rng.integers(a, b)) for a, b in ((2, 7), (3, 9), (4, 8), (4, 8)))
+        x, size = g.encoding(4), 5 if kind == "wide" else 3
+        w = g.rng.integers(-127, 128, [n_in, n_out, size, size]).astype(np.int8)
+        scale, axis = np.float32(0.01 * g.rng.uniform(0.5, 2)), None
+        if kind in ("channels", "rectified"):
+            scale, axis = np.float32(scale * np.exp(g.rng.uniform(-1.5, 0, n_out))), 1
+        operands = [g.input([2, n_in, rows, columns], x), g.scaled(w, scale, 0, axis)]
+        if kind != "plain":
+            bias = g.rng.integers(-20000, 20001, n_out).astype(np.int32)
+            operands.append(g.scaled(bias, np.float32(x[0]) * scale, 0, None if axis is None else 0))
+        y = (np.float32(float(x[0]) * float(np.max(scale)) * 100 * size * g.rng.uniform(0.7, 1.5)),
+             0 if kind == "rectified" else int(g.rng.integers(60, 190)))
+        g.add("ConvTranspose", operands, [2, n_out, 2 * rows, 2 * columns], y, strides=[2, 2], pads=[size // 2] * 4,
+              output_padding=[1, 1])
+
+
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed]
 
 
 def main():

@@ -229,6 +229,12 @@ static void windows_that_overlap_are_averaged_bit_exact(void **state)
     expect_layers("averages");
 }
 
+static void transposed_products_with_a_row_more_are_bit_exact(void **state)
+{
+    (void)state;
+    expect_layers("transposed");
+}
+
 /* The formula is not complete. */
 static void expect_nearly(const char *name, double doubt)
 {
@@ -276,6 +282,7 @@ int main(void)
         cmocka_unit_test(windows_that_overlap_are_averaged_bit_exact),
         cmocka_unit_test(instances_are_normalised_in_float16),
         cmocka_unit_test(long_softmax_is_made_of_powers_of_two),
+        cmocka_unit_test(transposed_products_with_a_row_more_are_bit_exact),
         cmocka_unit_test(slope_behind_a_matrix_product_is_not_covered_on_v73),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

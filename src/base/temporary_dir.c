@@ -109,14 +109,19 @@ static bool settle(struct search *search, int folder, int fd, const char *path)
     return false;
 }
 
-/* Only what is ours and has a lock that nobody holds. A folder without one is just being made, or was left
- * there on purpose. */
+/* A folder without a lock is just being made, after so long by nobody. Chosen. */
+static const double made_s = 60;
+
+/* Only what is ours and has a lock that nobody holds. Of those without one only what is old and empty: its
+ * process was killed before it had a lock. */
 static void look_if_abandoned(struct search *search, int parent, const char *name)
 {
     struct stat info;
     int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     bool is_ours = folder >= 0 && fstat(folder, &info) == 0 && info.st_uid == geteuid();
     int fd = is_ours ? openat(folder, lock_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+    if (is_ours && fd < 0 && errno == ENOENT && difftime(time(NULL), info.st_mtime) > made_s)
+        unlinkat(parent, name, AT_REMOVEDIR);
     char *path = fd >= 0 ? nd_path_join(search->base, name) : NULL;
     bool is_abandoned =
         path != NULL && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && nd_file_writer(fd) == ND_WRITER_GONE;

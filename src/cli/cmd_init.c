@@ -1,10 +1,12 @@
 /* `npudiff init`: a first campaign, with comments. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
 #include "cli/dim_options.h"
+#include "cli/errors.h"
 #include "cli/output.h"
 #include "cli/rows.h"
 #include "npudiff/device.h"
@@ -33,10 +35,20 @@ static void put_text(FILE *out, const char *text)
     fputc('\'', out);
 }
 
+/* NULL for what is not there: the campaign has it as it was given. */
+static char *absolute_path(const char *path)
+{
+    errno = 0;
+    char *absolute = realpath(path, NULL);
+    if (absolute == NULL && errno == ENOMEM)
+        cli_errors_lost_memory();
+    return absolute;
+}
+
 /* Paths are relative to the campaign: unless it is made in this folder, they become absolute. */
 static void put_path(FILE *out, const char *path, const char *campaign)
 {
-    char *absolute = strchr(campaign, '/') != NULL ? realpath(path, NULL) : NULL;
+    char *absolute = strchr(campaign, '/') != NULL ? absolute_path(path) : NULL;
     put_text(out, absolute != NULL ? absolute : path);
     free(absolute);
 }
@@ -46,10 +58,12 @@ static void put_probe(FILE *out, const char *probe, const char *campaign)
 {
     char *equals = strchr(probe, '='), *joined = NULL;
     char *absolute = equals != NULL && strchr(campaign, '/') != NULL && strchr(equals, ',') == NULL
-                         ? realpath(equals + 1, NULL)
+                         ? absolute_path(equals + 1)
                          : NULL;
-    if (absolute != NULL && asprintf(&joined, "%.*s=%s", (int)(equals - probe), probe, absolute) < 0)
+    if (absolute != NULL && asprintf(&joined, "%.*s=%s", (int)(equals - probe), probe, absolute) < 0) {
         joined = NULL;
+        cli_errors_lost_memory();
+    }
     put_text(out, joined != NULL ? joined : probe);
     free(absolute);
     free(joined);
@@ -122,6 +136,8 @@ static void put_phones(FILE *out, bool is_asked)
         char *uri = NULL;
         if (asprintf(&uri, "adb:%s", phones[i].serial) >= 0)
             put_text(out, uri);
+        else
+            cli_errors_lost_memory();
         free(uri);
         fputc('\n', out);
     }

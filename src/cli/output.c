@@ -14,6 +14,8 @@
 int cli_write_text(const char *path, const char *text, bool replace)
 {
     struct nd_error err = {0};
+    if (cli_errors_has_lost_memory()) /* the text may lack what could not be stored */
+        return ND_EXIT_TROUBLE;
     return nd_document_write(path, text, replace, &err) == ND_OK ? 0 : cli_report_error(&err);
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -37,17 +38,17 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* "unreadable" is a library that is gone or whose file nobody may read; other trouble is this machine's. */
 static enum nd_status digest_library(const struct nd_assembly *assembly, const char *path,
-                                     char hex[static ND_SHA256_HEX_BYTES])
+                                     char hex[static ND_SHA256_HEX_BYTES], struct nd_error *err)
 {
+    snprintf(hex, ND_SHA256_HEX_BYTES, "unreadable");
     if (!assembly->is_elsewhere)
-        return nd_sha256_file_once(path, hex, NULL);
+        return access(path, R_OK) == 0 ? nd_sha256_file_once(path, hex, err) : ND_OK;
     for (size_t i = 0; i < assembly->n_libraries; i++)
-        if (strcmp(assembly->libraries[i].path, path) == 0 && assembly->libraries[i].sha256[0] != '\0') {
+        if (strcmp(assembly->libraries[i].path, path) == 0 && assembly->libraries[i].sha256[0] != '\0')
             memcpy(hex, assembly->libraries[i].sha256, ND_SHA256_HEX_BYTES);
-            return ND_OK;
-        }
-    return ND_ERR_NOT_FOUND;
+    return ND_OK;
 }
 
 /* Every library that was loaded: path, SHA-256 and build id, in order of path. */
@@ -56,16 +57,15 @@ static enum nd_status write_library(struct nd_capture_writer *writer, const stru
 {
     char key[64], hex[ND_SHA256_HEX_BYTES];
     const char *build_id = line + strlen(line) + 1; /* "path\0build id\0" */
-    enum nd_status status = digest_library(assembly, line, hex);
+    enum nd_status status = digest_library(assembly, line, hex, err);
     snprintf(key, sizeof key, "library_%03zu_path", number);
-    enum nd_status written = write_string(writer, "runtime", key, line, err);
+    if (status == ND_OK)
+        status = write_string(writer, "runtime", key, line, err);
     snprintf(key, sizeof key, "library_%03zu_sha256", number);
-    if (written == ND_OK)
-        written = write_string(writer, "runtime", key, status == ND_OK ? hex : "unreadable", err);
+    if (status == ND_OK)
+        status = write_string(writer, "runtime", key, hex, err);
     snprintf(key, sizeof key, "library_%03zu_build_id", number);
-    if (written == ND_OK)
-        written = write_string(writer, "runtime", key, build_id, err);
-    return written;
+    return status == ND_OK ? write_string(writer, "runtime", key, build_id, err) : status;
 }
 
 static enum nd_status write_libraries(struct nd_capture_writer *writer, const struct nd_assembly *assembly,

@@ -90,6 +90,7 @@
 #include "npudiff/reduce.h"
 #include "npudiff/report.h"
 #include "npudiff/status.h"
+#include "npudiff/sweep.h"
 #include "npudiff/tensor.h"
 
 #endif

@@ -31,6 +31,7 @@
 #include "npudiff/logs.h"
 #include "npudiff/promote.h"
 #include "npudiff/reduce.h"
+#include "npudiff/sweep.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -359,6 +360,16 @@ ND_PUBLIC enum nd_status nd_report_promotion_brief(const struct nd_promoted *pro
                                                    struct nd_error *err);
 ND_PUBLIC enum nd_status nd_report_promotion_text(const struct nd_promoted *promoted, size_t width, char **out,
                                                   struct nd_error *err);
+
+/* ---- options of a device ----
+ *
+ * The caller frees *out. ND_ERR_MEMORY. brief: one screen; width 0: 80 columns. */
+
+ND_PUBLIC enum nd_status nd_report_sweep_json(const struct nd_sweep *sweep, char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_sweep_brief(const struct nd_sweep *sweep, size_t width, char **out,
+                                               struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_sweep_text(const struct nd_sweep *sweep, size_t width, char **out,
+                                              struct nd_error *err);
 
 /* ---- the golden store and triage ----
  *

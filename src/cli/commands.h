@@ -31,6 +31,7 @@ extern const struct cli_command cmd_reduce;
 extern const struct cli_command cmd_report;
 extern const struct cli_command cmd_run;
 extern const struct cli_command cmd_runtimes;
+extern const struct cli_command cmd_sweep;
 extern const struct cli_command cmd_triage;
 extern const struct cli_command cmd_verify;
 

@@ -34,6 +34,7 @@ struct planner {
     size_t n_seeds;                  /* members that are the outputs, in the first pass */
     size_t *scratch;                 /* [n_edges] */
     bool with_outputs;               /* the pass in work exposes the outputs again */
+    bool with_sources;               /* it exposes what its edges are computed from, as far as pass 0 has it */
     bool is_closed;                  /* it takes no more edges */
     bool is_late;                    /* there is no time for trials */
 };
@@ -198,6 +199,7 @@ static void begin_pass(struct planner *p, bool with_outputs)
     p->n_members = p->n_seeds = 0;
     p->is_closed = false;
     p->with_outputs = with_outputs;
+    p->with_sources = false;
     if (with_outputs)
         show_outputs(p, true);
 }
@@ -224,13 +226,56 @@ static enum nd_status grow_first(struct planner *p, struct nd_error *err)
     return grow(p, p->candidates, n, p->of->first, err);
 }
 
+/* Shows what the candidates and the members are computed from, as far as pass 0 has it. */
+static void show_sources(struct planner *p, const struct nd_candidate *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p->is_member[x[i].at] = true;
+    for (size_t u = 0; u < nd_model_n_units(p->of->model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(p->of->model, u);
+        for (size_t i = 0; i < p->of->n_edges; i++)
+            for (size_t k = 0; p->is_member[i] && p->of->edges[i] == unit->edge && k < unit->n_inputs; k++)
+                for (size_t at = 0; at < p->of->n_edges; at++)
+                    if (p->of->edges[at] == unit->inputs[k] && p->plan->pass_of_edge[at] == 0)
+                        p->is_shown[at] = true;
+    }
+    for (size_t i = 0; i < n; i++)
+        p->is_member[x[i].at] = false;
+}
+
+/* All that is left in one pass without the outputs, where that holds: one trial for what else takes several,
+ * and perhaps several passes. */
+static enum nd_status take_all_cut(struct planner *p, struct nd_error *err)
+{
+    struct nd_tried trial = {0};
+    begin_pass(p, false);
+    size_t n = list_candidates(p);
+    show_sources(p, p->candidates, n);
+    enum nd_status status = try_beside(p, p->candidates, n, &trial, err);
+    if (status == ND_OK && trial.holds) {
+        accept(p, p->candidates, n);
+        p->with_sources = true;
+    }
+    nd_tried_deinit(&trial);
+    return status;
+}
+
 /* With the outputs beside it, as long as any edge can be shown so. *seeded is false from then on. */
 static enum nd_status grow_later(struct planner *p, bool *seeded, struct nd_error *err)
 {
+    struct nd_tried all = {0};
     enum nd_status status = ND_OK;
     begin_pass(p, *seeded);
-    if (*seeded)
-        status = grow(p, p->candidates, list_candidates(p), NULL, err);
+    size_t n = *seeded ? list_candidates(p) : 0;
+    if (n > 0)
+        status = try_beside(p, p->candidates, n, &all, err);
+    if (status == ND_OK && n > 0 && !all.holds)
+        status = take_all_cut(p, err);
+    if (status == ND_OK && n > 0 && p->n_members == 0) {
+        begin_pass(p, true);
+        status = grow(p, p->candidates, list_candidates(p), &all, err);
+    }
+    nd_tried_deinit(&all);
     if (status != ND_OK || p->n_members > 0)
         return status;
     *seeded = false;
@@ -244,19 +289,14 @@ static enum nd_status choose_checks(struct planner *p, struct nd_planned_pass *p
     struct nd_tried trial = {0};
     enum nd_status status = ND_OK;
     size_t n = 0;
-    for (size_t u = 0; !p->with_outputs && u < nd_model_n_units(p->of->model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(p->of->model, u);
-        for (size_t i = 0; i < p->of->n_edges; i++)
-            for (size_t k = 0; p->is_member[i] && p->of->edges[i] == unit->edge && k < unit->n_inputs; k++)
-                for (size_t at = 0; at < p->of->n_edges; at++)
-                    if (p->of->edges[at] == unit->inputs[k] && p->plan->pass_of_edge[at] == 0)
-                        p->is_shown[at] = true;
-    }
+    bool is_tried = p->with_outputs || p->with_sources;
+    if (!is_tried)
+        show_sources(p, NULL, 0);
     for (size_t i = 0; i < p->of->n_edges; i++)
         n += p->is_shown[i] && !p->is_member[i];
-    if (n > 0 && !p->with_outputs)
+    if (n > 0 && !is_tried)
         status = try_shown(p, &trial, err);
-    bool do_hold = p->with_outputs || trial.holds;
+    bool do_hold = is_tried || trial.holds;
     nd_tried_deinit(&trial);
     pass->checks = nd_calloc(n, sizeof *pass->checks);
     if (status == ND_OK && pass->checks == NULL)

@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEVICES = ("cpu", "htp-sim:gen1", "htp-sim:gen3", "htp-sim:gen5")
 # A run of one program; the simulator needs minutes for large models, on a busy machine more.
 LIMIT_SECONDS = 5400
-HEAD = ("model", "tensors", "capture / bare loop", "explain / capture, MiB", "layers that follow", "false alarms", "answer")
+HEAD = ("model", "tensors", "capture / bare loop, / same work", "explain / capture, MiB", "layers that follow", "false alarms", "answer")
 
 
 def program():
@@ -75,13 +75,30 @@ def capture(model, inputs, out, row):
         row["untouched"] = Run([*arguments, "--tensors", "none", "-o", out / "untouched"]).code
 
 
-def bare(model, inputs, row):
-    """Seconds of a bare loop over the same tensors, on each device; None where one session with all of them does not run."""
-    seconds = []
+def loop_seconds(*arguments):
+    done = Run([bare_loop(), *arguments]) if bare_loop().exists() else None
+    return done.seconds if done and done.code == 0 else None
+
+
+def work_done(captured):
+    """How many sessions a capture made and how many samples it ran; None where it does not say so."""
+    document = Run([program(), "info", captured, "--json"]).json()
+    if not document:
+        return None
+    runtime, probe = document["attributes"]["runtime"], document["probes"][0]
+    passes = int(runtime["passes"])
+    tried = int(runtime.get("sessions_tried", 0))
+    return tried + passes, passes * (probe["samples"] * probe["repeats"] + probe["reruns"])
+
+
+def bare(model, inputs, captures, row):
+    """Seconds on each device of a bare loop over the same tensors (one session, each sample once), and of one that makes as many
+    sessions and runs as many samples as the capture did; None where one session with all tensors does not run."""
+    row["bare"], row["same_work"] = {}, {}
     for device in DEVICES:
-        done = Run([bare_loop(), model, device, f"real={inputs}"]) if bare_loop().exists() else None
-        seconds.append(done.seconds if done and done.code == 0 else None)
-    row["bare"] = dict(zip(DEVICES, seconds))
+        work = work_done(captures / f"{device.split(':')[-1]}.h5")
+        row["bare"][device] = loop_seconds(model, device, f"real={inputs}")
+        row["same_work"][device] = work and loop_seconds(model, device, f"real={inputs}", *work)
 
 
 def device_row(device):
@@ -145,7 +162,7 @@ def measured(model, kind, inputs, again):
     out, quantised = folder / f"captures.{kind}", folder / f"{kind}.onnx"
     out.mkdir(exist_ok=True)
     capture(quantised, inputs, out, row)
-    bare(quantised, inputs, row)
+    bare(quantised, inputs, out, row)
     captures = [p for d in DEVICES if (p := out / f"{d.split(':')[-1]}.h5").exists()]
     compare(captures, row)
     explain(quantised, folder, captures, row)
@@ -174,9 +191,10 @@ def answer(row):
 
 
 def cells(row):
-    known = [s for s in row["bare"].values()]
+    known, same = ([s for s in row[key].values()] for key in ("bare", "same_work"))
     loop = f"{row['capture']['seconds'] / sum(known):.2f}" if all(known) else "no bare loop on " + ", ".join(
         d.split(":")[-1] for d, s in row["bare"].items() if not s)  # fmt: skip
+    loop += f", {row['capture']['seconds'] / sum(same):.2f}" if all(same) else ""
     ran = row["capture"]["code"] == 0
     npu = [d for d in row["devices"] if d["uri"].startswith("htp-sim")]
     layers = sum(d["examined"] + d["not_examined"] for d in npu)

@@ -75,16 +75,33 @@ static json_t *median_latency(const struct nd_capture_probe *probe)
     return median;
 }
 
+/* Runs of samples that npudiff ran again, as far as any tensor shows. */
+static json_int_t count_reruns(const struct nd_capture *capture, size_t p)
+{
+    const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
+    size_t n = 0;
+    for (size_t s = 0; s < probe->n_samples; s++) {
+        size_t most = probe->n_repeats;
+        for (size_t e = 0; e < nd_capture_n_edges(capture); e++) {
+            size_t n_runs = nd_capture_n_runs(capture, p, e, s);
+            most = n_runs > most ? n_runs : most;
+        }
+        n += most - probe->n_repeats;
+    }
+    return (json_int_t)n;
+}
+
 static json_t *probe_rows(const struct nd_capture *capture)
 {
     json_t *rows = json_array();
     for (size_t p = 0; p < nd_capture_n_probes(capture); p++) {
         const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
         json_array_append_new(
-            rows, json_pack("{s:o, s:o, s:I, s:I, s:I, s:b, s:o}", "probe", cli_text(probe->name), "source",
-                            cli_text(probe->source), "samples", (json_int_t)probe->n_samples, "expected",
-                            (json_int_t)probe->n_samples_expected, "repeats", (json_int_t)probe->n_repeats,
-                            "labels", probe->labels != NULL, "median_us", median_latency(probe)));
+            rows, json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:b, s:o}", "probe", cli_text(probe->name),
+                            "source", cli_text(probe->source), "samples", (json_int_t)probe->n_samples,
+                            "expected", (json_int_t)probe->n_samples_expected, "repeats",
+                            (json_int_t)probe->n_repeats, "reruns", count_reruns(capture, p), "labels",
+                            probe->labels != NULL, "median_us", median_latency(probe)));
     }
     return rows;
 }

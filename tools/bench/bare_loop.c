@@ -2,13 +2,19 @@
  * bare loop that looks at nothing and stores nothing. Prints "<seconds to create the session> <seconds of the
  * loop>".
  *
- * usage: bare_loop MODEL DEVICE PROBE   (the arguments that npudiff capture gets; all edges are outputs) */
+ * usage: bare_loop MODEL DEVICE PROBE [SESSIONS RUNS]   (the arguments that npudiff capture gets; all edges are
+ * outputs)
+ *
+ * With SESSIONS it makes the session so often, one after the other, and runs RUNS samples in the last one: what
+ * a capture of several passes, or with samples that ran again, had to do. Else one session, and every sample
+ * once. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "npudiff/device.h"
+#include "npudiff/parse.h"
 #include "runtime/runtime.h"
 
 struct bare {
@@ -18,6 +24,7 @@ struct bare {
     struct nd_runtime *runtime;
     struct nd_session *session;
     char *folder;
+    uint64_t n_sessions, n_runs; /* n_runs 0: every sample once */
 };
 
 static enum nd_status make_probe(struct bare *bare, const char *spec, struct nd_error *err)
@@ -66,8 +73,10 @@ static enum nd_status create_session(struct bare *bare, struct nd_error *err)
                                                .n_threads = device->n_threads,
                                                .provider_options = options,
                                                .n_provider_options = device->n_options};
-    if (status == ND_OK)
+    for (uint64_t i = 0; status == ND_OK && i < bare->n_sessions; i++) {
+        nd_session_destroy(&bare->session);
         status = nd_session_create(bare->runtime, &session, &bare->session, err);
+    }
     free(edges);
     free(path);
     return status;
@@ -80,7 +89,9 @@ static enum nd_status loop(struct bare *bare, struct nd_error *err)
     struct nd_output_view *views = nd_calloc(nd_session_n_outputs(bare->session), sizeof *views);
     if (views == NULL)
         return nd_fail_memory(err);
-    for (size_t s = 0; status == ND_OK && s < bare->probe->n_samples; s++) {
+    size_t n_runs = bare->n_runs > 0 ? (size_t)bare->n_runs : bare->probe->n_samples;
+    for (size_t run = 0; status == ND_OK && run < n_runs; run++) {
+        size_t s = run % bare->probe->n_samples;
         for (size_t i = 0; i < bare->probe->n_inputs; i++)
             inputs[i] = (const char *)bare->probe->inputs[i].data + s * bare->probe->inputs[i].sample_bytes;
         status = nd_session_run(bare->session, inputs, views, err);
@@ -91,10 +102,12 @@ static enum nd_status loop(struct bare *bare, struct nd_error *err)
 
 int main(int argc, char **argv)
 {
-    struct bare bare = {0};
+    struct bare bare = {.n_sessions = 1};
     struct nd_error err = {0};
-    if (argc != 4) {
-        fprintf(stderr, "usage: bare_loop MODEL DEVICE PROBE\n");
+    bool is_counted = argc == 6 && nd_parse_u64(argv[4], &bare.n_sessions) &&
+                      nd_parse_u64(argv[5], &bare.n_runs) && bare.n_sessions > 0;
+    if (argc != 4 && !is_counted) {
+        fprintf(stderr, "usage: bare_loop MODEL DEVICE PROBE [SESSIONS RUNS]\n");
         return 2;
     }
     enum nd_status status = nd_model_load(argv[1], &bare.model, &err);

@@ -190,6 +190,28 @@ def hard_swish():
     g.write("hard-swish.u8")
 
 
+def pads():
+    """Two Pads behind a BatchNormalization, and a Conv that reads the second one."""
+    g, rng, channels = Graph(16), np.random.default_rng(SEED), 8
+    parts = [g.weight("factor", rng.uniform(0.5, 1.5, channels).astype(np.float32)),
+             g.constant("bias", rng.uniform(-0.5, 0.5, channels).astype(np.float32)),
+             g.constant("mean", np.zeros(channels, np.float32)),
+             g.constant("variance", rng.uniform(0.5, 2, channels).astype(np.float32))]
+    g.nodes.append(h.make_node("BatchNormalization", [g.input("x", (1, channels, 16, 16), 1 / 64, 128), *parts], ["norm"], name="norm"))
+    made = g.quantised("norm", 1 / 64, 128)
+    for name, rows in (("wide", 0), ("padded", 1)):
+        pair = [g.constant(f"{name}_zero_scale", np.float32(1 / 64 / 256)), g.constant(f"{name}_zero_zero_point", np.uint16(128 * 256))]
+        zero = g.constant(f"{name}_zero_codes", np.uint16(128 * 256))
+        g.nodes.append(h.make_node("DequantizeLinear", [zero, *pair], [f"{name}_zero"], name=f"{name}_zero_dequantise"))
+        counts = g.constant(f"{name}_pads", np.array([0, 0, rows, 1] * 2, np.int64))
+        g.nodes.append(h.make_node("Pad", [made, counts, f"{name}_zero"], [name], name=name))
+        made = g.quantised(name, 1 / 64, 128)
+    w = g.weight("w", rng.uniform(-0.2, 0.2, (channels, channels, 3, 3)).astype(np.float32))
+    g.nodes.append(h.make_node("Conv", [made, w], ["y_made"], name="conv", pads=[1, 1, 1, 1]))
+    g.output("y", (1, channels, 18, 20), 1 / 32, 128)
+    g.write("pads.u16")
+
+
 if __name__ == "__main__":
     FOUND.mkdir(exist_ok=True)
     batch_norm()
@@ -201,5 +223,6 @@ if __name__ == "__main__":
     cast()
     concat()
     hard_swish()
+    pads()
     four_bits("matmul.int4-blocks.u16", T.INT4, 0)
     four_bits("matmul.uint4-blocks.u16", T.UINT4, 8)

@@ -95,6 +95,21 @@ class Found(Scratch):
             self.assertLessEqual(np.abs(codes[device]["y"] - right)[..., 0].max(), 1, device)
             self.assertLessEqual(np.abs(codes[device]["y"] - without)[..., 1:].max(), 1, device)
 
+    def test_a_pad_is_recorded_with_values_that_nothing_reads(self):
+        devices = ["htp-sim:gen1", f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}", "htp-sim:gen5"]
+        codes = self.codes("pads.u16.onnx", devices, "uniform:2")
+        for device in devices:
+            padded = codes[device]["padded"][..., 1:-1, 1:-1]
+            is_wrong = padded != codes[device]["wide"]
+            rows = [*range(4, 8), *range(12, 16)]
+            self.assertEqual(np.unique(np.argwhere(is_wrong)[:, -1]).tolist(), [0], device)   # padding of the first Pad
+            self.assertEqual(np.unique(np.argwhere(is_wrong)[:, -2]).tolist(), rows, device)
+            done = npudiff("explain", "--quantised", FOUND / "pads.u16.onnx", self.folder / "pads.u16.onnx" / f"{device[8:]}.h5", "--json", expect=1)
+            (explained,) = json.loads(done)["devices"]
+            self.assertEqual([(fault["layer"], fault["kind"]) for fault in explained["faulty"]], [("padded", "wrong-record")], device)
+            (reader,) = [layer for layer in explained["layers"] if layer["name"] == "y"]
+            self.assertEqual((reader["state"], reader["why_follows"], reader["unexplained"]), ("follows", "made-inputs", 0), device)
+
     def test_a_zero_point_of_blocks_is_added(self):
         """Weights of uint4 in blocks: scale times (code + zero point). With int4 around 0 nothing is wrong."""
         npu = ["htp-sim:gen1", "htp-sim:gen3"]

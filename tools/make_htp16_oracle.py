@@ -56,6 +56,13 @@ def gated(name, op, x, y, **attributes):
     return case.output(T, [1, N_CODES], *y)
 
 
+def reduced(name, op, shape, axis, scale, zero, out, out_zero):
+    case = Case(name, op, n_samples=2).input("x", T, shape, scale, zero).constant("axes", np.array([axis], np.int64))
+    left = list(shape)
+    left[axis] = 1
+    return case.output(T, left, out, out_zero)
+
+
 def cases():
     yield unary("relu16", "Relu", 0.00021, 30011, 0.00013, 0)
     yield unary("relu16-zero", "Relu", 0.0000131, 41233, 0.000037, 9731)
@@ -104,6 +111,11 @@ def cases():
     yield pair("min16", "Min", (0.00011, 16384), (0.00031, 61001), (4289.0 * 2.0 ** -25, 34007))
     yield (Case("max16-scalar", "Max", n_samples=1).input("a", T, [1, N_CODES], 0.00011, 31013)
            .constant("b", np.uint16(7), 0.00021, 1911).output(T, [1, N_CODES], 0.000053, 9011))
+    yield reduced("reducesum16", "ReduceSum", [1, 9, 60], 1, 0.0000437, 0, 0.00051, 0)
+    yield reduced("reducesum16-more", "ReduceSum", [60, 5], 1, 0.0000937, 20011, 0.000051, 31007)
+    yield reduced("reducemean16", "ReduceMean", [60, 48], 1, 0.0000937, 31011, 0.0000177, 33007)
+    yield reduced("reducemean16-four", "ReduceMean", [1, 8, 15, 4], -1, 0.0000737, 0, 0.000093, 0)
+    yield reduced("reducemean16-plane", "ReduceMean", [1, 40, 60], 1, 0.0000937, 31011, 0.0000177, 33007)
     yield unary("exp16", "Exp", 0.0000437, 20011, 0.000113, 0)
     # Whole powers of two below zero are made from the place before them; the multiplier lies half between two numbers.
     yield unary("exp16-below", "Exp", 0.0000846126931719482, 65535, 16387 * 2.0 ** -30, 17)

@@ -19,16 +19,17 @@ struct named_family {
 
 /* Asked first, of uint16; what they do not cover is asked of the others. */
 static const struct named_family families_of_words[] = {
-    {"Relu", nd_htp_narrow16},     {"Clip", nd_htp_narrow16},
-    {"Neg", nd_htp_neg16},         {"Abs", nd_htp_abs16},
-    {"LeakyRelu", nd_htp_leaky16}, {"HardSigmoid", nd_htp_hard_sigmoid16},
-    {"Sigmoid", nd_htp_curve16},   {"Tanh", nd_htp_curve16},
-    {"Concat", nd_htp_move16},     {"Slice", nd_htp_move16},
-    {"Mul", nd_htp_mul16},         {"Sub", nd_htp_add},
-    {"Gelu", nd_htp_gelu16},       {"Conv", nd_htp_depthwise16},
-    {"Max", nd_htp_choose16},      {"Min", nd_htp_choose16},
-    {"Exp", nd_htp_exp16},         {"Elu", nd_htp_elu16},
-    {"Sqrt", nd_htp_sqrt16},       {"HardSwish", nd_htp_hard_swish16},
+    {"Relu", nd_htp_narrow16},       {"Clip", nd_htp_narrow16},
+    {"Neg", nd_htp_neg16},           {"Abs", nd_htp_abs16},
+    {"LeakyRelu", nd_htp_leaky16},   {"HardSigmoid", nd_htp_hard_sigmoid16},
+    {"Sigmoid", nd_htp_curve16},     {"Tanh", nd_htp_curve16},
+    {"Concat", nd_htp_move16},       {"Slice", nd_htp_move16},
+    {"Mul", nd_htp_mul16},           {"Sub", nd_htp_add},
+    {"Gelu", nd_htp_gelu16},         {"Conv", nd_htp_depthwise16},
+    {"ReduceMean", nd_htp_reduce16}, {"ReduceSum", nd_htp_reduce16},
+    {"Max", nd_htp_choose16},        {"Min", nd_htp_choose16},
+    {"Exp", nd_htp_exp16},           {"Elu", nd_htp_elu16},
+    {"Sqrt", nd_htp_sqrt16},         {"HardSwish", nd_htp_hard_swish16},
 };
 
 static const struct named_family families[] = {

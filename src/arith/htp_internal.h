@@ -41,6 +41,7 @@ nd_htp_family nd_htp_gelu16;                      /* htp_gelu16.c */
 nd_htp_family nd_htp_choose16;                    /* htp_elementwise.c: uint16 Min and Max */
 nd_htp_family nd_htp_exp16, nd_htp_elu16;         /* htp_exponential16.c */
 nd_htp_family nd_htp_sqrt16, nd_htp_hard_swish16; /* htp_root16.c */
+nd_htp_family nd_htp_reduce16;                    /* htp_reduce16.c: ReduceSum and ReduceMean */
 nd_htp_family nd_htp_silu16; /* htp_table16.c: x Sigmoid(x), of which the unit has x alone */
 
 /* ---- htp.c ---- */
@@ -99,6 +100,12 @@ bool nd_htp_factor_init(struct nd_htp_factor *factor, float value);
 /* value / 2^right, half up, or cut; right may be negative. */
 int64_t nd_htp_shift(int64_t value, int right);
 int64_t nd_htp_shift_cut(int64_t value, int right);
+
+/* ---- htp_reduce16.c ---- */
+
+/* Whether it is a ReduceMean over all axes between the first and the last: the HTP makes it as
+ * GlobalAveragePool. */
+bool nd_htp_is_plane_mean(const struct nd_htp_job *job);
 
 /* ---- htp_gelu16.c ---- */
 

@@ -11,8 +11,9 @@ enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array x = {0}, mean = {0};
     double largest;
-    if (job->unit->dtype == ND_DTYPE_U16 && strcmp(job->call->node->op_type, "ReduceMean") == 0)
-        return ND_OK; /* right in 8 of 28 layers of the study with strangers: not known */
+    if (job->unit->dtype == ND_DTYPE_U16 && strcmp(job->call->node->op_type, "ReduceMean") == 0 &&
+        !nd_htp_is_plane_mean(job))
+        return ND_OK; /* htp_reduce16.c */
     if (job->call->n_inputs > 2 || !nd_htp_all_are(job, 1, job->unit->dtype) ||
         job->call->inputs[0].values->n == 0)
         return ND_OK;

@@ -119,6 +119,13 @@ static void functions_of_words_without_evidence_are_not_covered(void **state)
     assert_false(is_covered(&a));
 }
 
+static void reduced_words_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "reducesum16", "reducesum16-more", "reducemean16", "reducemean16-four");
+    EXPECT_ALL(false, "reducemean16-plane");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +134,7 @@ int main(void)
         cmocka_unit_test(functions_of_words_are_bit_exact),
         cmocka_unit_test(exponentials_and_roots_of_words_are_bit_exact),
         cmocka_unit_test(chosen_words_are_bit_exact),
+        cmocka_unit_test(reduced_words_are_bit_exact),
         cmocka_unit_test(strided_depthwise_products_of_words_are_bit_exact),
         cmocka_unit_test(gated_words_are_bit_exact),
         cmocka_unit_test(functions_of_words_without_evidence_are_not_covered),

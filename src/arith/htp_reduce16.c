@@ -1,0 +1,116 @@
+/* uint16 ReduceSum and ReduceMean: a sum of codes times a multiplier of 15 bits.
+ * docs/science/htp-arithmetic.md#sums. */
+#include <math.h>
+#include <string.h>
+
+#include "arith/htp_internal.h"
+
+enum { MOST_AXES = 4 };
+
+/* Which axes are reduced; false: not known, or none, or tensors that were not looked at. */
+static bool find_axes(const struct nd_htp_job *job, bool reduced[MOST_AXES])
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_shape *shape = &job->call->inputs[0].values->shape;
+    const struct nd_array *given = nd_linear_has(job->call, 1) ? job->call->inputs[1].values : NULL;
+    const int64_t *axes = NULL;
+    size_t n = given != NULL ? given->n : nd_op_ints(&op_call, "axes", &axes);
+    if (n == 0 || shape->rank < 2 || shape->rank > MOST_AXES || (shape->rank > 2 && shape->dims[0] != 1))
+        return false;
+    memset(reduced, 0, MOST_AXES * sizeof reduced[0]);
+    for (size_t i = 0; i < n; i++) {
+        int64_t axis = given != NULL ? (int64_t)given->x[i] : axes[i];
+        axis += axis < 0 ? shape->rank : 0;
+        if (axis < 1 || axis >= shape->rank) /* the first one was not looked at */
+            return false;
+        reduced[axis] = true;
+    }
+    return true;
+}
+
+bool nd_htp_is_plane_mean(const struct nd_htp_job *job)
+{
+    bool reduced[MOST_AXES];
+    if (job->call->n_inputs == 0 || job->call->inputs[0].values == NULL ||
+        strcmp(job->call->node->op_type, "ReduceMean") != 0 || !find_axes(job, reduced))
+        return false;
+    int rank = job->call->inputs[0].values->shape.rank;
+    bool all = rank > 2 && !reduced[rank - 1];
+    for (int i = 1; i < rank - 1; i++)
+        all = all && reduced[i];
+    return all;
+}
+
+struct sums {
+    struct nd_htp_factor factor;
+    int64_t count, zero_x, zero_y;
+};
+
+/* The multiplier is made a hundred thousandth smaller before it is rounded. */
+static bool make_factor(double value, struct nd_htp_factor *out)
+{
+    static const double least = 0x1p-12, most = 8; /* those that the formula was held against */
+    static const double shrunk = 0.99999;
+    if (!(value >= least && value <= most))
+        return false;
+    int exponent;
+    double mantissa = frexp(value, &exponent);
+    *out = (struct nd_htp_factor){.m = (int64_t)floor(ldexp(mantissa, ND_HTP_FACTOR_BITS) * shrunk + 0.5),
+                                  .exponent = exponent};
+    return true;
+}
+
+/* Of the sum of codes less zero points. */
+static int64_t scale(const struct sums *s, int64_t sum)
+{
+    int right = ND_HTP_FACTOR_BITS - s->factor.exponent;
+    int64_t m = s->factor.m, moved = s->count * s->zero_x;
+    if (s->factor.exponent >= 0)
+        return nd_htp_shift((sum + moved) * m, right) - ((moved * m) >> right) + s->zero_y;
+    int bits = -s->factor.exponent - 1, log;
+    frexp((double)s->count, &log); /* 2^(log - 1) <= count */
+    bits = log - 1 > bits ? log - 1 : bits;
+    return ((sum * m + ((int64_t)1 << bits)) >> right) + 1 + s->zero_y;
+}
+
+static enum nd_status scale_all(const struct nd_htp_job *job, const struct nd_array *values, double factor,
+                                struct sums *s, struct nd_error *err)
+{
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &values->shape, err);
+    for (size_t i = 0; status == ND_OK && i < values->n; i++) {
+        double code = (double)scale(s, llrint(values->x[i] * factor));
+        job->codes->x[i] = fmin(fmax(code, bounds.low), bounds.high);
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
+enum nd_status nd_htp_reduce16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    enum { MOST_COUNT = 512 }; /* that was looked at */
+    struct nd_array x = {0}, reduced = {0};
+    bool axes[MOST_AXES];
+    double largest;
+    if (job->call->n_inputs > 2 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
+        job->call->inputs[0].values->n == 0 || nd_htp_is_plane_mean(job) || !find_axes(job, axes))
+        return ND_OK;
+    const struct nd_array *inputs[] = {&x, nd_linear_has(job->call, 1) ? job->call->inputs[1].values : NULL};
+    enum nd_status status = nd_linear_wholes(job->call, 0, &x, &largest, err);
+    if (status == ND_OK)
+        status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &reduced, err);
+    if (status == ND_OK && reduced.n > 0) {
+        bool is_mean = strcmp(job->call->node->op_type, "ReduceMean") == 0;
+        const struct nd_quant *from = job->call->inputs[0].quant, *to = job->call->out_quant;
+        struct sums s = {
+            .count = (int64_t)(x.n / reduced.n), .zero_x = from->zero_point[0], .zero_y = to->zero_point[0]};
+        double count = is_mean ? (double)s.count : 1;
+        if (s.count <= MOST_COUNT &&
+            make_factor((double)from->scale[0] / (double)to->scale[0] / count, &s.factor))
+            /* The mean of whole numbers is within some ulp: times their count it rounds to their sum. */
+            status = scale_all(job, &reduced, count, &s, err);
+    }
+    nd_array_deinit(&x);
+    nd_array_deinit(&reduced);
+    return status;
+}

@@ -212,6 +212,49 @@ def pads():
     g.write("pads.u16")
 
 
+def slice_conv():
+    """Rows cut off what an InstanceNormalization made, then a Conv."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    parts = [g.weight("factor", np.linspace(0.5, 1.5, 4).astype(np.float32)), g.constant("bias", np.zeros(4, np.float32))]
+    g.nodes.append(h.make_node("InstanceNormalization", [g.input("x", (1, 4, 8, 8), 1 / 32, 128), *parts], ["normal"], name="norm"))
+    bounds = [g.constant(k, np.array([v], np.int64)) for k, v in (("first", 1), ("end", 7), ("axis", 2))]
+    g.nodes.append(h.make_node("Slice", [g.quantised("normal", 1 / 32, 128), *bounds], ["rows"], name="slice"))
+    w = g.weight("w", rng.normal(0, 0.3, (4, 4, 3, 3)).astype(np.float32))
+    g.nodes.append(h.make_node("Conv", [g.quantised("rows", 1 / 32, 128), w], ["y_made"], name="conv"))
+    g.output("y", (1, 4, 4, 6), 1 / 8, 128)
+    g.write("slice-conv.u8")
+
+
+def gather():
+    """Half of 64 rows of four numbers."""
+    g, rng = Graph(16), np.random.default_rng(SEED)
+    rows = g.constant("rows", np.sort(rng.choice(64, 32, replace=False)))
+    g.nodes.append(h.make_node("Gather", [g.input("x", (1, 64, 4), 1 / 32, 128), rows], ["y_made"], name="gather", axis=1))
+    g.output("y", (1, 32, 4), 1 / 32, 128)
+    g.write("gather.u16")
+
+
+def tanh_rows():
+    """A Tanh of 16 rows that a MatMul made. The output has the encoding that QNN requires."""
+    g, rng = Graph(16), np.random.default_rng(SEED)
+    w = g.weight("w", rng.normal(0, 0.3, (8, 24)).astype(np.float32))
+    g.nodes.append(h.make_node("MatMul", [g.input("x", (1, 16, 8), 1 / 32, 128), w], ["made"], name="product"))
+    g.nodes.append(h.make_node("Tanh", [g.quantised("made", 1 / 32, 128)], ["y_made"], name="tanh"))
+    g.output("y", (1, 16, 24), 1 / 128, 128)
+    g.write("tanh-rows.u16")
+
+
+def transposed_sum():
+    """A constant for each channel, added to what a ConvTranspose made. Some are below 0.5."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    w = g.weight("w", rng.normal(0, 0.3, (4, 8, 2, 2)).astype(np.float32))
+    g.nodes.append(h.make_node("ConvTranspose", [g.input("x", (1, 4, 6, 6), 1 / 32, 128), w], ["made"], name="conv", strides=[2, 2]))
+    constants = np.array([0.2, 0.4, 0.45, 0.6, 1.3, 1.4, 1.7, 2.2], np.float32).reshape(1, 8, 1, 1)
+    g.nodes.append(h.make_node("Add", [g.quantised("made", 1 / 16, 128), g.weight("constant", constants)], ["y_made"], name="sum"))
+    g.output("y", (1, 8, 12, 12), 1 / 16, 112)
+    g.write("transposed-sum.u8")
+
+
 if __name__ == "__main__":
     FOUND.mkdir(exist_ok=True)
     batch_norm()
@@ -226,3 +269,7 @@ if __name__ == "__main__":
     pads()
     four_bits("matmul.int4-blocks.u16", T.INT4, 0)
     four_bits("matmul.uint4-blocks.u16", T.UINT4, 8)
+    slice_conv()
+    gather()
+    tanh_rows()
+    transposed_sum()

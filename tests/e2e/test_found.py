@@ -110,6 +110,38 @@ class Found(Scratch):
             (reader,) = [layer for layer in explained["layers"] if layer["name"] == "y"]
             self.assertEqual((reader["state"], reader["why_follows"], reader["unexplained"]), ("follows", "made-inputs", 0), device)
 
+    EVERY = ["htp-sim:gen1", f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}", "htp-sim:gen5"]
+
+    def test_rows_cut_off_a_norm_before_a_conv_crash(self):
+        for device in self.EVERY:
+            done = capture(FOUND / "slice-conv.u8.onnx", [device], ["uniform:1"], self.folder / device[8:], expect=None)
+            self.assertNotEqual(done.returncode, 0, device)
+            self.assertIn("killed by signal 11", done.stderr, device)
+
+    def test_a_gather_of_words_leaves_its_last_codes_0(self):
+        codes = self.codes("gather.u16.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            gathered, expected = (codes[d]["y"].reshape(2, 128) for d in (device, "cpu"))
+            self.assertTrue((gathered[:, :124] == expected[:, :124]).all(), device)
+            self.assertTrue((gathered[:, 124:] == 0).all() and expected[:, 124:].all(), device)
+
+    def test_a_tanh_of_a_matmul_takes_every_second_pair_of_rows(self):
+        codes = self.codes("tanh-rows.u16.onnx", self.EVERY, "uniform:2")
+        rows = [0, 1, 4, 5, 8, 9, 12, 13]  # of the MatMul, in the first half of the Tanh's rows
+        for device in self.EVERY:
+            tanh = np.rint(np.tanh((codes[device]["made"].reshape(2, 16, 24) - 32768) / 32 / 256) * 32768) + 32768
+            written = codes[device]["y"].reshape(2, 16, 24)
+            self.assertLessEqual(np.abs(written[:, :8] - np.clip(tanh, 0, 65535)[:, rows]).max(), 4, device)
+            self.assertGreater((np.abs(written - tanh)[:, 8:] > 16).mean(), 0.5, device)
+
+    def test_a_constant_added_to_a_transposed_conv_becomes_a_whole_number(self):
+        codes = self.codes("transposed-sum.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            y, made = (codes[device][edge].reshape(2, 8, 144) for edge in ("y", "made"))
+            added = np.where((y > 0) & (y < 255), (y - 112) - (made - 128), np.nan)
+            steps = np.array([0, 0, 0, 16, 16, 16, 32, 32])  # of 1/16; the model's are 3, 6, 7, 10, 21, 22, 27, 35
+            self.assertLessEqual(np.nanmax(np.abs(added - steps[None, :, None])), 1, device)
+
     def test_a_zero_point_of_blocks_is_added(self):
         """Weights of uint4 in blocks: scale times (code + zero point). With int4 around 0 nothing is wrong."""
         npu = ["htp-sim:gen1", "htp-sim:gen3"]

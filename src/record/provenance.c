@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -77,14 +78,17 @@ static bool add_model(struct nd_attr_list *provenance, const struct nd_model *mo
            nd_attr_list_add_text(provenance, "model", "edges", options->edges != NULL ? options->edges : "all");
 }
 
-/* The processor's name, from the first "model name" line the kernel gives. */
-static void read_processor(char *name, size_t size)
+/* The processor's name, from the first "model name" line the kernel gives. False when it has one that cannot be
+ * read now. */
+static bool read_processor(char *name, size_t size)
 {
-    static const char key[] = "model name";
+    static const char key[] = "model name", path[] = "/proc/cpuinfo";
     char line[512];
-    FILE *file = fopen("/proc/cpuinfo", "re");
+    FILE *file = fopen(path, "re");
     snprintf(name, size, "unknown");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+    if (file == NULL)
+        return access(path, R_OK) != 0;
+    while (fgets(line, sizeof line, file) != NULL) {
         const char *colon = strchr(line, ':');
         if (strncmp(line, key, strlen(key)) != 0 || colon == NULL)
             continue;
@@ -92,8 +96,8 @@ static void read_processor(char *name, size_t size)
         name[strcspn(name, "\n")] = '\0';
         break;
     }
-    if (file != NULL)
-        fclose(file);
+    fclose(file);
+    return true;
 }
 
 static bool add_host(struct nd_attr_list *provenance)
@@ -102,8 +106,8 @@ static bool add_host(struct nd_attr_list *provenance)
     char processor[256];
     if (uname(&system) != 0)
         memset(&system, 0, sizeof system);
-    read_processor(processor, sizeof processor);
-    return nd_attr_list_add_text(provenance, "host", "system", system.sysname) &&
+    return read_processor(processor, sizeof processor) &&
+           nd_attr_list_add_text(provenance, "host", "system", system.sysname) &&
            nd_attr_list_add_text(provenance, "host", "kernel", system.release) &&
            nd_attr_list_add_text(provenance, "host", "machine", system.machine) &&
            nd_attr_list_add_text(provenance, "host", "processor", processor) &&

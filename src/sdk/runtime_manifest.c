@@ -251,27 +251,33 @@ static void cut_abi(struct nd_runtime_info *info)
         info->id[n_id - n_abi - 1] = '\0';
 }
 
-bool nd_runtime_manifest_read(struct nd_runtime_info *info)
+enum nd_status nd_runtime_manifest_read(struct nd_runtime_info *info, struct nd_error *err)
 {
     char *path = nd_path_join(info->folder, ND_RUNTIME_MANIFEST);
     if (path == NULL)
-        return false;
+        return nd_fail_memory(err);
     json_error_t problem;
     bool gone = false;
     json_t *manifest = json_load_file(path, 0, &problem);
+    bool is_refused =
+        manifest == NULL && json_error_code(&problem) == json_error_cannot_open_file && access(path, R_OK) == 0;
+    if (is_refused)
+        nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s' now", path);
     free(path);
+    if (is_refused)
+        return ND_ERR_IO;
     if (manifest == NULL) {
         info->missing = nd_runtime_explain_missing(
             info->id, nd_path_exists(info->folder) ? "installed only in part" : "not installed");
-        return info->missing != NULL && set_string(&info->abi, ND_ABI_DEFAULT);
+        return info->missing != NULL && set_string(&info->abi, ND_ABI_DEFAULT) ? ND_OK : nd_fail_memory(err);
     }
     bool is_whole = read_facts(info, manifest, &gone);
     json_decref(manifest);
     if (!is_whole)
-        return false;
+        return nd_fail_memory(err);
     cut_abi(info);
     if (!gone && (info->ort_library != NULL || info->net_run != NULL))
-        return true;
+        return ND_OK;
     info->missing = nd_runtime_explain_missing(info->id, "a library of it is gone");
-    return info->missing != NULL;
+    return info->missing != NULL ? ND_OK : nd_fail_memory(err);
 }

@@ -25,8 +25,9 @@
 char *nd_runtimes_folder(void);
 
 /* Fills what the manifest in info->folder says into info, whose id is the folder's name before. Without a
- * readable manifest, or with a library gone, info->missing says so. False when out of memory. */
-bool nd_runtime_manifest_read(struct nd_runtime_info *info);
+ * readable manifest, or with a library gone, info->missing says so. ND_E_FILE_OPEN: one that may be read cannot
+ * be opened now (too many open files), and a run must not take another runtime for that; ND_ERR_MEMORY. */
+enum nd_status nd_runtime_manifest_read(struct nd_runtime_info *info, struct nd_error *err);
 
 /* Adds to a reason of info->missing how tools/setup mends it, for the runtimes that it knows. New memory. */
 char *nd_runtime_explain_missing(const char *id, const char *why);

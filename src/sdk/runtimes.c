@@ -1,6 +1,8 @@
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -64,27 +66,43 @@ void nd_runtime_info_deinit(struct nd_runtime_info *info)
     *info = (struct nd_runtime_info){0};
 }
 
-/* The folder `name` of the runtimes' folder, unless its runtime is in the list for its ABI. */
-static bool add(struct nd_runtime_list *list, size_t *capacity, const char *root, const char *name,
-                const char *ort, const char *provider)
+/* The list in the making, and the folder that it is of. */
+struct listing {
+    struct nd_runtime_list list;
+    size_t capacity;
+    char *root;
+};
+
+static bool is_listed(const struct nd_runtime_list *list, const struct nd_runtime_info *info)
 {
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->items[i].id, info->id) == 0 && strcmp(list->items[i].abi, info->abi) == 0)
+            return true;
+    return false;
+}
+
+/* The folder `name` of the runtimes' folder, unless its runtime is in the list for its ABI. */
+static enum nd_status add(struct listing *listing, const char *name, const char *ort, const char *provider,
+                          struct nd_error *err)
+{
+    struct nd_runtime_list *list = &listing->list;
     struct nd_runtime_info info = {.id = nd_strdup(name),
                                    .ort_version = nd_strdup(ort),
                                    .provider_version = nd_strdup(provider),
-                                   .folder = nd_path_join(root, name)};
-    bool is_whole = info.id != NULL && info.ort_version != NULL && info.provider_version != NULL &&
-                    info.folder != NULL && nd_runtime_manifest_read(&info);
-    bool is_new = true;
-    for (size_t i = 0; is_whole && i < list->n; i++)
-        if (strcmp(list->items[i].id, info.id) == 0 && strcmp(list->items[i].abi, info.abi) == 0)
-            is_new = false;
-    if (is_whole && is_new)
-        is_whole = nd_grow((void **)&list->items, capacity, list->n + 1, sizeof *list->items);
-    if (is_whole && is_new)
+                                   .folder = nd_path_join(listing->root, name)};
+    bool is_whole =
+        info.id != NULL && info.ort_version != NULL && info.provider_version != NULL && info.folder != NULL;
+    enum nd_status status = is_whole ? nd_runtime_manifest_read(&info, err) : nd_fail_memory(err);
+    bool is_new = status == ND_OK && !is_listed(list, &info);
+    if (is_new && !nd_grow((void **)&list->items, &listing->capacity, list->n + 1, sizeof *list->items)) {
+        status = nd_fail_memory(err);
+        is_new = false;
+    }
+    if (is_new)
         list->items[list->n++] = info;
     else
         nd_runtime_info_deinit(&info);
-    return is_whole;
+    return status;
 }
 
 /* By version; of one version x86-64 comes last by name and is wanted first. */
@@ -96,44 +114,47 @@ static int newest_first(const void *a, const void *b)
 }
 
 /* Others that somebody put there count as well, when they carry a manifest. */
-static bool add_others(struct nd_runtime_list *list, size_t *capacity, const char *root)
+static enum nd_status add_others(struct listing *listing, struct nd_error *err)
 {
-    DIR *dir = opendir(root);
+    DIR *dir = opendir(listing->root);
     const struct dirent *entry;
-    bool is_whole = true;
-    while (is_whole && dir != NULL && (entry = readdir(dir)) != NULL) {
+    if (dir == NULL && access(listing->root, R_OK | X_OK) == 0)
+        return nd_fail(err, ND_E_FILE_OPEN, listing->root, "cannot open '%s': %s", listing->root,
+                       strerror(errno));
+    enum nd_status status = ND_OK;
+    while (status == ND_OK && dir != NULL && (entry = readdir(dir)) != NULL) {
         struct nd_strbuf relative = {0};
         nd_strbuf_printf(&relative, "%s/" ND_RUNTIME_MANIFEST, entry->d_name);
         char *name = nd_strbuf_take(&relative);
-        char *manifest = name != NULL ? nd_path_join(root, name) : NULL;
-        if (manifest != NULL && entry->d_name[0] != '.' && nd_path_exists(manifest))
-            is_whole = add(list, capacity, root, entry->d_name, "unknown", "unknown");
+        char *manifest = name != NULL ? nd_path_join(listing->root, name) : NULL;
+        if (manifest == NULL)
+            status = nd_fail_memory(err);
+        else if (entry->d_name[0] != '.' && nd_path_exists(manifest))
+            status = add(listing, entry->d_name, "unknown", "unknown", err);
         free(manifest);
         free(name);
     }
     if (dir != NULL)
         closedir(dir);
-    return is_whole;
+    return status;
 }
 
 enum nd_status nd_runtimes_list(struct nd_runtime_list *out, struct nd_error *err)
 {
-    struct nd_runtime_list list = {0};
-    size_t capacity = 0;
-    char *root = nd_runtimes_folder();
-    bool is_whole = root != NULL;
-    for (size_t i = 0; is_whole && i < N_KNOWN; i++)
-        is_whole = add(&list, &capacity, root, known[i].id, known[i].ort_version, known[i].provider_version);
-    if (is_whole)
-        is_whole = add_others(&list, &capacity, root);
-    free(root);
-    if (!is_whole) {
-        nd_runtimes_deinit(&list);
-        return nd_fail_memory(err);
+    struct listing listing = {.root = nd_runtimes_folder()};
+    enum nd_status status = listing.root != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < N_KNOWN; i++)
+        status = add(&listing, known[i].id, known[i].ort_version, known[i].provider_version, err);
+    if (status == ND_OK)
+        status = add_others(&listing, err);
+    free(listing.root);
+    if (status != ND_OK) {
+        nd_runtimes_deinit(&listing.list);
+        return status;
     }
-    if (list.n > 1)
-        qsort(list.items, list.n, sizeof *list.items, newest_first);
-    *out = list;
+    if (listing.list.n > 1)
+        qsort(listing.list.items, listing.list.n, sizeof *listing.list.items, newest_first);
+    *out = listing.list;
     return ND_OK;
 }
 

@@ -1,15 +1,15 @@
 /* Preloaded into npudiff or its agent: makes calls to the system fail.
  *
- *   NPUDIFF_FAULT          KIND:N      the N-th call of that kind fails, counted from 1; N 0: none, they are only counted
- *                          KIND:N+     all from the N-th on, as on a disk that stays full
- *                          kill:N      the process is killed (SIGKILL) before its N-th call of any kind but malloc
- *                          KIND: open, write, fsync, close, rename, mmap, malloc, fork
- *   NPUDIFF_FAULT_PROGRAM  the name of the program that it is for; others pass the variables on to their children
- *   NPUDIFF_FAULT_COUNT    to this file goes a line at the process's end: how many calls there were, and whether one failed
- *   NPUDIFF_FAULT_SPOOL    when a call fails, or the process is killed, spool.nds of the working folder is copied here
+ *   NPUDIFF_FAULT          KIND:N      the N-th call of that kind fails, counted from 1; N 0: none, they are
+ * only counted KIND:N+     all from the N-th on, as on a disk that stays full kill:N      the process is killed
+ * (SIGKILL) before its N-th call of any kind but malloc KIND: open, write, fsync, close, rename, mmap, malloc,
+ * fork NPUDIFF_FAULT_PROGRAM  the name of the program that it is for; others pass the variables on to their
+ * children NPUDIFF_FAULT_COUNT    to this file goes a line at the process's end: how many calls there were, and
+ * whether one failed NPUDIFF_FAULT_SPOOL    when a call fails, or the process is killed, spool.nds of the
+ * working folder is copied here
  *
- * Only the process itself is meant: its children without exec do not fail, nor do those with exec that do not have
- * the name. */
+ * Only the process itself is meant: its children without exec do not fail, nor do those with exec that do not
+ * have the name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -32,7 +32,8 @@
 #include <unistd.h>
 
 enum kind { OPEN, WRITE, FSYNC, CLOSE, RENAME, MMAP, MALLOC, FORK, KILL, N_KINDS };
-static const char *const names[] = {"open", "write", "fsync", "close", "rename", "mmap", "malloc", "fork", "kill"};
+static const char *const names[] = {"open", "write",  "fsync", "close", "rename",
+                                    "mmap", "malloc", "fork",  "kill"};
 /* What the system says of a disk that is full or broken, and of limits. */
 static const int errors[] = {EMFILE, ENOSPC, EIO, EIO, EIO, ENOMEM, ENOMEM, EAGAIN};
 
@@ -81,43 +82,43 @@ static bool must_fail(enum kind kind)
 
 /* ---- the calls ---- */
 
-#define FAILS(kind, result) \
-    do { \
-        if (must_fail(kind)) \
-            return (result); \
+#define FAILS(kind, result)                                                                                    \
+    do {                                                                                                       \
+        if (must_fail(kind))                                                                                   \
+            return (result);                                                                                   \
     } while (0)
 
-#define OPENER(name) \
-    int name(const char *path, int flags, ...) \
-    { \
-        va_list rest; \
-        va_start(rest, flags); \
-        int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, int) : 0; \
-        va_end(rest); \
-        FAILS(OPEN, -1); \
-        return REAL(name)(path, flags, mode); \
+#define OPENER(name)                                                                                           \
+    int name(const char *path, int flags, ...)                                                                 \
+    {                                                                                                          \
+        va_list rest;                                                                                          \
+        va_start(rest, flags);                                                                                 \
+        int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, int) : 0;                                      \
+        va_end(rest);                                                                                          \
+        FAILS(OPEN, -1);                                                                                       \
+        return REAL(name)(path, flags, mode);                                                                  \
     }
 OPENER(open)
 OPENER(open64)
 
-#define OPENER_AT(name) \
-    int name(int folder, const char *path, int flags, ...) \
-    { \
-        va_list rest; \
-        va_start(rest, flags); \
-        int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, int) : 0; \
-        va_end(rest); \
-        FAILS(OPEN, -1); \
-        return REAL(name)(folder, path, flags, mode); \
+#define OPENER_AT(name)                                                                                        \
+    int name(int folder, const char *path, int flags, ...)                                                     \
+    {                                                                                                          \
+        va_list rest;                                                                                          \
+        va_start(rest, flags);                                                                                 \
+        int mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, int) : 0;                                      \
+        va_end(rest);                                                                                          \
+        FAILS(OPEN, -1);                                                                                       \
+        return REAL(name)(folder, path, flags, mode);                                                          \
     }
 OPENER_AT(openat)
 OPENER_AT(openat64)
 
-#define WRAP(kind, result, failure, name, parameters, arguments) \
-    result name parameters \
-    { \
-        FAILS(kind, failure); \
-        return REAL(name) arguments; \
+#define WRAP(kind, result, failure, name, parameters, arguments)                                               \
+    result name parameters                                                                                     \
+    {                                                                                                          \
+        FAILS(kind, failure);                                                                                  \
+        return REAL(name) arguments;                                                                           \
     }
 WRAP(OPEN, FILE *, NULL, fopen, (const char *path, const char *mode), (path, mode))
 WRAP(OPEN, FILE *, NULL, fopen64, (const char *path, const char *mode), (path, mode))
@@ -140,7 +141,8 @@ WRAP(RENAME, int, -1, link, (const char *from, const char *to), (from, to))
 WRAP(RENAME, int, -1, renameat, (int a, const char *from, int b, const char *to), (a, from, b, to))
 WRAP(RENAME, int, -1, renameat2, (int a, const char *from, int b, const char *to, unsigned flags),
      (a, from, b, to, flags))
-WRAP(RENAME, int, -1, linkat, (int a, const char *from, int b, const char *to, int flags), (a, from, b, to, flags))
+WRAP(RENAME, int, -1, linkat, (int a, const char *from, int b, const char *to, int flags),
+     (a, from, b, to, flags))
 WRAP(MMAP, void *, MAP_FAILED, mmap, (void *at, size_t n, int access, int flags, int fd, off_t offset),
      (at, n, access, flags, fd, offset))
 WRAP(MMAP, void *, MAP_FAILED, mmap64, (void *at, size_t n, int access, int flags, int fd, off64_t offset),
@@ -212,10 +214,10 @@ static bool is_out(uintptr_t caller)
     return (caller < hdf5_first || caller >= hdf5_end) && must_fail(MALLOC);
 }
 
-#define FAILS_MEMORY(result) \
-    do { \
-        if (is_out((uintptr_t)__builtin_return_address(0))) \
-            return (result); \
+#define FAILS_MEMORY(result)                                                                                   \
+    do {                                                                                                       \
+        if (is_out((uintptr_t)__builtin_return_address(0)))                                                    \
+            return (result);                                                                                   \
     } while (0)
 
 extern void *__libc_malloc(size_t);

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""A small part of tools/studies/faults: calls to the system that fail, some of each kind. The seed is taken from ND_SEED."""
+import os
+import pathlib
+import subprocess
+import sys
+
+from support import Scratch, main
+
+STUDY = pathlib.Path(__file__).resolve().parents[2] / "tools/studies/faults"
+
+
+class Faults(Scratch):
+    def check(self, commands, most, kinds):
+        seed = os.environ.get("ND_SEED", "20261123")
+        print(f"# ND_SEED={seed}", flush=True)
+        done = subprocess.run([sys.executable, STUDY, "--seed", seed, "--most", str(most), "--commands", commands, "--kinds", kinds],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, f"{done.stdout}{done.stderr}")
+        runs = int(done.stdout.strip().splitlines()[-1].split("|")[2])
+        self.assertGreaterEqual(runs, 20, done.stdout)
+
+    def test_commands_that_write_files(self):
+        self.check("bundle,init,lint,encodings apply,import numpy,golden", 2, "open,write,write+,fsync,close,rename,mmap,malloc,fork,kill")
+
+    def test_captures(self):
+        self.check("capture exact", 2, "open,write,fsync,rename,malloc,kill,disk")
+
+
+if __name__ == "__main__":
+    main()

@@ -30,8 +30,6 @@ struct nd_search {
 
 void nd_search_deinit(struct nd_search *search);
 
-/* Whether too few of the samples became better for a gain that is more than chance (remedies.c). */
-bool nd_trial_is_luck(const struct nd_study *study, const struct nd_trial *trial);
 /* Whether one of the changes is about a tensor that one of the trial changes. */
 bool nd_trial_overlaps(const struct nd_trial *trial, const struct nd_change *changes, size_t n_changes);
 

@@ -126,10 +126,8 @@ enum nd_status nd_promotions_try(struct nd_promotions *p, const size_t *kept, si
                                       .watched = SIZE_MAX};
     if (status == ND_OK)
         status = nd_run_trials(&p->study, trials, p->n, err);
-    for (size_t i = 0; i < p->n && status == ND_OK; i++) {
-        bool is_luck = trials[i].n_changes == 0 || nd_trial_is_luck(&p->study, &trials[i]);
-        sqnr_db[i] = is_luck ? (double)NAN : trials[i].sqnr_db;
-    }
+    for (size_t i = 0; i < p->n && status == ND_OK; i++)
+        sqnr_db[i] = trials[i].n_changes > 0 ? trials[i].sqnr_db : (double)NAN;
     free(changes);
     free(trials);
     return status;

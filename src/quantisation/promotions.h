@@ -28,8 +28,8 @@ const struct nd_promotion *nd_promotions_at(const struct nd_promotions *promotio
 double nd_promotions_sqnr_db(const struct nd_promotions *promotions);
 size_t nd_promotions_n_samples(const struct nd_promotions *promotions);
 
-/* sqnr_db[n]: of the outputs with these n_kept changes and with each one. NaN: it cannot be evaluated, it
- * changes what one of the kept ones changes, or it makes too few samples better. */
+/* sqnr_db[n]: of the outputs with these n_kept changes and with each one. NaN: it cannot be evaluated, or it
+ * changes what one of the kept ones changes. */
 enum nd_status nd_promotions_try(struct nd_promotions *promotions, const size_t *kept, size_t n_kept,
                                  double *sqnr_db, struct nd_error *err);
 

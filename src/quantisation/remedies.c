@@ -72,11 +72,6 @@ static bool can_be_mended(enum nd_loss_cause cause)
     return cause != ND_LOSS_NONE && cause != ND_LOSS_ROUNDING && cause != ND_LOSS_WEIGHT_ROUNDING;
 }
 
-bool nd_trial_is_luck(const struct nd_study *study, const struct nd_trial *trial)
-{
-    return (double)trial->n_better < least_better * (double)study->n_effect_samples;
-}
-
 static enum nd_status try_candidates(struct nd_search *search, struct nd_error *err)
 {
     struct nd_quantisation *out = search->study->out;
@@ -89,8 +84,9 @@ static enum nd_status try_candidates(struct nd_search *search, struct nd_error *
                                       .watched = search->candidates[i].watched};
     enum nd_status status = nd_run_trials(search->study, trials, search->n, err);
     for (size_t i = 0; i < search->n; i++) {
+        double n_better = (double)trials[i].n_better;
         search->candidates[i].remedy.output_gain_db = trials[i].sqnr_db - out->output_sqnr_db;
-        bool is_luck = nd_trial_is_luck(search->study, &trials[i]); /* one sample's */
+        bool is_luck = n_better < least_better * (double)search->study->n_effect_samples; /* one sample's */
         if (trials[i].watched != SIZE_MAX) {
             search->candidates[i].remedy.own_gain_db = trials[i].watched_gain_db;
             is_luck = is_luck || !(trials[i].watched_gain_db >= least_watched_gain);

@@ -1,26 +1,13 @@
 #include "rewrite/widen.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/scales.h"
-#include "model/quant.h"
-#include "rewrite/requantise_model.h"
+#include "rewrite/widener.h"
 
-/* 16-bit steps in one 8-bit step: then every 8-bit value is a 16-bit value, too. */
-enum { STEPS = 256 };
-static const double int32_low = -0x1p31, int32_high = 0x1p31 - 1;
-
-struct widener {
-    struct nd_requantiser r;
-    const struct nd_widening *what;
-    struct nd_wide_parts parts;
-};
-
-static size_t input_of(const struct nd_graph *graph, size_t node, size_t slot)
+size_t nd_widener_input(const struct nd_graph *graph, size_t node, size_t slot)
 {
     return slot < graph->nodes[node].n_inputs ? graph->uses[graph->nodes[node].first_use + slot] : ND_NO_INDEX;
 }
@@ -30,9 +17,8 @@ static size_t output_of(const struct nd_graph *graph, size_t node)
     return graph->made[graph->nodes[node].first_made];
 }
 
-/* A name that lives as long as the copy. */
-static enum nd_status name_of(struct widener *w, const char *tensor, const char *suffix, const char **out,
-                              struct nd_error *err)
+enum nd_status nd_widener_name(struct nd_widener *w, const char *tensor, const char *suffix, const char **out,
+                               struct nd_error *err)
 {
     char *name = NULL;
     enum nd_status status = nd_requantiser_new_name(&w->r, tensor, suffix, &name, err);
@@ -40,8 +26,7 @@ static enum nd_status name_of(struct widener *w, const char *tensor, const char 
     return status;
 }
 
-/* A quantiser that lives as long as the copy; NULL: out of memory. */
-static struct nd_quant *quant_of(struct widener *w, size_t n, int axis)
+struct nd_quant *nd_widener_quant(struct nd_widener *w, size_t n, int axis)
 {
     struct nd_quant *quant = nd_requantiser_keep(&w->r, sizeof *quant);
     float *scale = nd_requantiser_keep(&w->r, n * sizeof *scale);
@@ -52,19 +37,10 @@ static struct nd_quant *quant_of(struct widener *w, size_t n, int axis)
     return quant;
 }
 
-/* What a new QuantizeLinear or DequantizeLinear is made of. */
-struct part {
-    const char *op_type, *input, *output;
-    enum nd_dtype dtype;
-    const struct nd_quant *quant;
-    size_t behind; /* a node */
-};
-
-/* Its scale, its zero point and its own name begin with the name of what it makes. */
-static enum nd_status add_part(struct widener *w, const struct part *part, struct nd_error *err)
+enum nd_status nd_widener_add(struct nd_widener *w, const struct nd_widener_part *part, struct nd_error *err)
 {
     const char *base;
-    enum nd_status status = name_of(w, part->output, "_promoted", &base, err);
+    enum nd_status status = nd_widener_name(w, part->output, "_promoted", &base, err);
     const struct nd_quantised_tensor item = {.tensor = base,
                                              .dtype = part->dtype,
                                              .bits = (int)nd_dtype_size_bytes(part->dtype) * 8,
@@ -81,12 +57,12 @@ static enum nd_status add_part(struct widener *w, const struct part *part, struc
 /* ---- tensors of 16 bits ---- */
 
 /* Another QuantizeLinear and other DequantizeLinears in the place of those that the edge has. */
-static enum nd_status widen_edge(struct widener *w, const struct nd_wide_edge *wide, struct nd_error *err)
+static enum nd_status widen_edge(struct nd_widener *w, const struct nd_wide_edge *wide, struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
     const struct nd_edge *edge = nd_model_edge(w->r.model, wide->edge);
     const char *obstacle = nd_widening_obstacle(w->r.model, wide->edge);
-    struct nd_quant *quant = quant_of(w, 1, -1);
+    struct nd_quant *quant = nd_widener_quant(w, 1, -1);
     if (obstacle != NULL)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, edge->name, "tensor '%s' cannot have 16 bits: %s",
                        edge->name, obstacle);
@@ -95,22 +71,22 @@ static enum nd_status widen_edge(struct widener *w, const struct nd_wide_edge *w
     quant->scale[0] = wide->scale;
     quant->zero_point[0] = wide->zero_point;
     size_t codes = nd_names_find(&graph->names, edge->onnx_name), quantise = graph->tensors[codes].producer;
-    const struct part first = {"QuantizeLinear",
-                               graph->tensors[input_of(graph, quantise, 0)].name,
-                               edge->onnx_name,
-                               ND_DTYPE_U16,
-                               quant,
-                               quantise};
-    enum nd_status status = add_part(w, &first, err);
+    const struct nd_widener_part first = {"QuantizeLinear",
+                                          graph->tensors[nd_widener_input(graph, quantise, 0)].name,
+                                          edge->onnx_name,
+                                          ND_DTYPE_U16,
+                                          quant,
+                                          quantise};
+    enum nd_status status = nd_widener_add(w, &first, err);
     w->r.is_dropped[quantise] = true;
     w->r.forgets[codes] = true;
     for (size_t i = 0; i < graph->tensors[codes].n_readers && status == ND_OK; i++) {
         size_t node = graph->readers[graph->tensors[codes].first_reader + i];
-        const struct part next = {
+        const struct nd_widener_part next = {
             "DequantizeLinear", edge->onnx_name, graph->tensors[output_of(graph, node)].name,
             ND_DTYPE_U16,       quant,           node};
         w->r.is_dropped[node] = true;
-        status = add_part(w, &next, err);
+        status = nd_widener_add(w, &next, err);
     }
     return status;
 }
@@ -118,62 +94,63 @@ static enum nd_status widen_edge(struct widener *w, const struct nd_wide_edge *w
 /* ---- borders ---- */
 
 /* The 8-bit edge of a quantiser. */
-static const struct nd_edge *edge_of(const struct widener *w, size_t node)
+static const struct nd_edge *edge_of(const struct nd_widener *w, size_t node)
 {
     const struct nd_model *model = w->r.model;
-    size_t tensor = model->graph.nodes[node].kind == ND_NODE_QUANTIZE ? output_of(&model->graph, node)
-                                                                      : input_of(&model->graph, node, 0);
+    size_t tensor = model->graph.nodes[node].kind == ND_NODE_QUANTIZE
+                        ? output_of(&model->graph, node)
+                        : nd_widener_input(&model->graph, node, 0);
     return nd_model_edge(model, model->tensor_edge[tensor]);
 }
 
 /* input rounded to 16 bits with the range of the edge, behind the node; what is made of it, is called
  * "<tensor>_wide". */
-static enum nd_status convert(struct widener *w, const struct nd_edge *edge, const char *input,
+static enum nd_status convert(struct nd_widener *w, const struct nd_edge *edge, const char *input,
                               const char *tensor, size_t behind, struct nd_error *err)
 {
     const char *codes, *after;
-    struct nd_quant *quant = quant_of(w, 1, -1);
+    struct nd_quant *quant = nd_widener_quant(w, 1, -1);
     enum nd_status status = quant != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
-        status = name_of(w, tensor, "_wide_codes", &codes, err);
+        status = nd_widener_name(w, tensor, "_wide_codes", &codes, err);
     if (status == ND_OK)
-        status = name_of(w, tensor, "_wide", &after, err);
+        status = nd_widener_name(w, tensor, "_wide", &after, err);
     if (status != ND_OK)
         return status;
     enum nd_dtype dtype = edge->dtype == ND_DTYPE_I8 ? ND_DTYPE_I16 : ND_DTYPE_U16;
-    quant->scale[0] = edge->quant.scale[0] / STEPS;
-    quant->zero_point[0] = edge->quant.zero_point[0] * STEPS;
-    const struct part quantise = {"QuantizeLinear", input, codes, dtype, quant, behind};
-    const struct part dequantise = {"DequantizeLinear", codes, after, dtype, quant, behind};
-    status = add_part(w, &quantise, err);
-    return status == ND_OK ? add_part(w, &dequantise, err) : status;
+    quant->scale[0] = edge->quant.scale[0] / ND_WIDE_STEPS;
+    quant->zero_point[0] = edge->quant.zero_point[0] * ND_WIDE_STEPS;
+    const struct nd_widener_part quantise = {"QuantizeLinear", input, codes, dtype, quant, behind};
+    const struct nd_widener_part dequantise = {"DequantizeLinear", codes, after, dtype, quant, behind};
+    status = nd_widener_add(w, &quantise, err);
+    return status == ND_OK ? nd_widener_add(w, &dequantise, err) : status;
 }
 
 /* The operators of 16 bits read "<by>_wide" in the place of the tensor. */
-static enum nd_status read_wide(struct widener *w, size_t tensor, const char *by, struct nd_error *err)
+static enum nd_status read_wide(struct nd_widener *w, size_t tensor, const char *by, struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
     const char *name;
-    enum nd_status status = name_of(w, by, "_wide", &name, err);
+    enum nd_status status = nd_widener_name(w, by, "_wide", &name, err);
     for (size_t i = 0; i < graph->tensors[tensor].n_readers && status == ND_OK; i++) {
         size_t node = graph->readers[graph->tensors[tensor].first_reader + i];
         for (size_t u = 0; u < graph->nodes[node].n_inputs && w->parts.is_wide_node[node]; u++)
-            if (input_of(graph, node, u) == tensor)
+            if (nd_widener_input(graph, node, u) == tensor)
                 w->r.use_as[graph->nodes[node].first_use + u] = name;
     }
     return status;
 }
 
 /* Before an 8-bit QuantizeLinear: the operator gives 16 bits, and other operators of 16 bits read these. */
-static enum nd_status convert_output(struct widener *w, size_t quantise, struct nd_error *err)
+static enum nd_status convert_output(struct nd_widener *w, size_t quantise, struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
-    size_t before = input_of(graph, quantise, 0), codes = output_of(graph, quantise);
+    size_t before = nd_widener_input(graph, quantise, 0), codes = output_of(graph, quantise);
     const char *name = graph->tensors[codes].name, *wide;
     enum nd_status status = convert(w, edge_of(w, quantise), graph->tensors[before].name, name,
                                     graph->tensors[before].producer, err);
     if (status == ND_OK)
-        status = name_of(w, name, "_wide", &wide, err);
+        status = nd_widener_name(w, name, "_wide", &wide, err);
     if (status == ND_OK)
         w->r.use_as[graph->nodes[quantise].first_use] = wide;
     for (size_t i = 0; i < graph->tensors[codes].n_readers && status == ND_OK; i++) {
@@ -184,7 +161,7 @@ static enum nd_status convert_output(struct widener *w, size_t quantise, struct 
     return status;
 }
 
-static enum nd_status convert_all(struct widener *w, struct nd_error *err)
+static enum nd_status convert_all(struct nd_widener *w, struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
     enum nd_status status = ND_OK;
@@ -206,14 +183,6 @@ static enum nd_status convert_all(struct widener *w, struct nd_error *err)
 
 /* ---- weights with a scale for each channel ---- */
 
-static const struct nd_channel_weights *weights_of(const struct widener *w, size_t tensor)
-{
-    for (size_t i = 0; i < w->what->n_weights; i++)
-        if (w->what->weights[i].tensor == tensor)
-            return &w->what->weights[i];
-    return NULL;
-}
-
 /* Signed codes around 0, as NPUs want them: -127 to 127. A channel of zeros has any scale. */
 static void fill_channels(const struct nd_channel_weights *weights, size_t n, size_t inner,
                           struct nd_quant *quant, uint8_t *codes)
@@ -231,7 +200,7 @@ static void fill_channels(const struct nd_channel_weights *weights, size_t n, si
     }
 }
 
-static enum nd_status split_channels(struct widener *w, const struct nd_channel_weights *weights,
+static enum nd_status split_channels(struct nd_widener *w, const struct nd_channel_weights *weights,
                                      struct nd_quant **out, struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
@@ -241,150 +210,30 @@ static enum nd_status split_channels(struct widener *w, const struct nd_channel_
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, tensor, "weights '%s' have no constant codes", tensor);
     enum nd_status status = nd_shape_n_elems(weights->shape, &n, err);
     if (status == ND_OK)
-        status = name_of(w, tensor, "_channels", &name, err);
+        status = nd_widener_name(w, tensor, "_channels", &name, err);
     if (status != ND_OK)
         return status;
     for (int d = weights->axis + 1; d < weights->shape->rank; d++)
         inner *= (size_t)weights->shape->dims[d];
-    *out = quant_of(w, (size_t)weights->shape->dims[weights->axis], weights->axis);
+    *out = nd_widener_quant(w, (size_t)weights->shape->dims[weights->axis], weights->axis);
     uint8_t *codes = nd_requantiser_keep(&w->r, n + 1);
     if (*out == NULL || codes == NULL)
         return nd_fail_memory(err);
     fill_channels(weights, n, inner, *out, codes);
     const struct nd_new_initializer initializer = {
         name, (int32_t)ND_DTYPE_I8, weights->shape->dims, (size_t)weights->shape->rank, codes, n};
-    const struct part part = {"DequantizeLinear", name, tensor, ND_DTYPE_I8, *out, node};
-    old = input_of(graph, node, 0);
+    const struct nd_widener_part part = {"DequantizeLinear", name, tensor, ND_DTYPE_I8, *out, node};
+    old = nd_widener_input(graph, node, 0);
     w->r.is_dropped[node] = true;
     if (graph->tensors[old].n_readers == 1)
         w->r.read_as[old] = graph->tensors[old].name; /* so that the old codes go */
     status = nd_requantiser_add_initializer(&w->r, &initializer, err);
-    return status == ND_OK ? add_part(w, &part, err) : status;
-}
-
-/* ---- biases ---- */
-
-/* The scales of what an operator reads at a slot, in the copy; *is_new: others than in the model. quant.n = 0:
- * none is known. The caller frees the arrays. */
-static enum nd_status read_scales(struct widener *w, struct nd_quant *const *channels, size_t node, size_t slot,
-                                  struct nd_quant *out, bool *is_new, struct nd_error *err)
-{
-    const struct nd_graph *graph = &w->r.model->graph;
-    size_t tensor = input_of(graph, node, slot);
-    size_t dequantise = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
-    struct nd_node_quant read = {0};
-    if (dequantise == ND_NO_INDEX || graph->nodes[dequantise].kind != ND_NODE_DEQUANTIZE)
-        return ND_OK;
-    const struct nd_channel_weights *weights = weights_of(w, tensor);
-    if (weights != NULL) {
-        *is_new = true;
-        return nd_quant_copy(channels[weights - w->what->weights], out, err);
-    }
-    enum nd_status status = nd_node_quant_read(graph, dequantise, w->r.model->path, &read, err);
-    size_t edge = w->r.model->tensor_edge[input_of(graph, dequantise, 0)];
-    *out = read.quant;
-    if (status != ND_OK || edge == ND_NO_INDEX || out->n != 1)
-        return status;
-    for (size_t i = 0; i < w->what->n_edges; i++)
-        if (w->what->edges[i].edge == edge) {
-            *is_new = true;
-            out->scale[0] = w->what->edges[i].scale;
-        }
-    if (w->r.use_as[graph->nodes[node].first_use + slot] != NULL) { /* it reads what was converted */
-        *is_new = true;
-        out->scale[0] /= STEPS;
-    }
-    return ND_OK;
-}
-
-/* The bias of the node in steps of x times weights. */
-static enum nd_status recode_bias(struct widener *w, size_t node, const struct nd_quant *x,
-                                  const struct nd_quant *weights, struct nd_error *err)
-{
-    enum { BIAS = 2 };
-    const struct nd_graph *graph = &w->r.model->graph;
-    size_t bias = input_of(graph, node, BIAS), dequantise = graph->tensors[bias].producer, n = 0;
-    const char *node_name = nd_graph_node_name(graph->nodes[node].proto), *name;
-    const char *after = graph->tensors[bias].name; /* the new one has it where nobody else reads the old one */
-    struct nd_node_quant old = {0};
-    double *codes = NULL;
-    enum nd_status status = nd_node_quant_read(graph, dequantise, w->r.model->path, &old, err);
-    if (status == ND_OK)
-        status = nd_constant_numbers(graph, input_of(graph, dequantise, 0), w->r.model->path, &codes, &n, err);
-    struct nd_quant *quant = quant_of(w, weights->n, 0);
-    int32_t *bytes = nd_requantiser_keep(&w->r, n * sizeof *bytes + 1);
-    int64_t *dims = nd_requantiser_keep(&w->r, sizeof *dims);
-    if (status == ND_OK && (quant == NULL || bytes == NULL || dims == NULL))
-        status = nd_fail_memory(err);
-    bool fits = status == ND_OK && n > 0 && old.quant.n > 0 && (weights->n == 1 || weights->n == n);
-    for (size_t i = 0; status == ND_OK && fits && i < n; i++) {
-        size_t c = i % weights->n, o = i % old.quant.n;
-        quant->scale[c] = x->scale[0] * weights->scale[c];
-        double real = (codes[i] - (double)old.quant.zero_point[o]) * (double)old.quant.scale[o];
-        double code = rint(real / (double)quant->scale[c]);
-        fits = code >= int32_low && code <= int32_high;
-        bytes[i] = fits ? (int32_t)code : 0;
-    }
-    free(codes);
-    nd_quant_deinit(&old.quant);
-    if (status == ND_OK && !fits)
-        return nd_fail(err, ND_E_MODEL_UNSUPPORTED, node_name,
-                       "the bias of '%s' does not fit 32 bits in its new steps", node_name);
-    bool is_alone = graph->tensors[bias].n_readers == 1;
-    if (status == ND_OK)
-        status = name_of(w, node_name, "_bias_codes", &name, err);
-    if (status == ND_OK && !is_alone)
-        status = name_of(w, node_name, "_bias", &after, err);
-    if (status != ND_OK)
-        return status;
-    dims[0] = (int64_t)n;
-    const struct nd_new_initializer initializer = {name,  (int32_t)ND_DTYPE_I32, dims, 1,
-                                                   bytes, n * sizeof *bytes};
-    const struct part part = {"DequantizeLinear", name, after, ND_DTYPE_I32, quant, dequantise};
-    w->r.use_as[graph->nodes[node].first_use + BIAS] = after;
-    w->r.is_dropped[dequantise] = is_alone;
-    status = nd_requantiser_add_initializer(&w->r, &initializer, err);
-    return status == ND_OK ? add_part(w, &part, err) : status;
-}
-
-/* An int32 bias that is added to the products of the node. */
-static bool has_bias(const struct nd_graph *graph, size_t node)
-{
-    static const char *const products[] = {"Conv", "ConvTranspose", "Gemm"};
-    size_t bias = input_of(graph, node, 2);
-    size_t producer = bias != ND_NO_INDEX ? graph->tensors[bias].producer : ND_NO_INDEX;
-    if (producer == ND_NO_INDEX || graph->nodes[producer].kind != ND_NODE_DEQUANTIZE ||
-        !graph->nodes[producer].is_constant)
-        return false;
-    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++)
-        if (strcmp(graph->nodes[node].proto->op_type, products[i]) == 0)
-            return true;
-    return false;
-}
-
-static enum nd_status recode_biases(struct widener *w, struct nd_quant *const *channels, struct nd_error *err)
-{
-    const struct nd_graph *graph = &w->r.model->graph;
-    enum nd_status status = ND_OK;
-    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
-        struct nd_quant x = {0}, weights = {0};
-        bool is_new = false;
-        if (!graph->nodes[n].is_alive || !has_bias(graph, n))
-            continue;
-        status = read_scales(w, channels, n, 0, &x, &is_new, err);
-        if (status == ND_OK)
-            status = read_scales(w, channels, n, 1, &weights, &is_new, err);
-        if (status == ND_OK && is_new && x.n == 1 && weights.n > 0)
-            status = recode_bias(w, n, &x, &weights, err);
-        nd_quant_deinit(&x);
-        nd_quant_deinit(&weights);
-    }
-    return status;
+    return status == ND_OK ? nd_widener_add(w, &part, err) : status;
 }
 
 /* ---- the copy ---- */
 
-static enum nd_status widen(struct widener *w, struct nd_quant **channels, struct nd_error *err)
+static enum nd_status widen(struct nd_widener *w, struct nd_quant **channels, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < w->what->n_edges && status == ND_OK; i++)
@@ -393,13 +242,13 @@ static enum nd_status widen(struct widener *w, struct nd_quant **channels, struc
         status = convert_all(w, err);
     for (size_t i = 0; i < w->what->n_weights && status == ND_OK; i++)
         status = split_channels(w, &w->what->weights[i], &channels[i], err);
-    return status == ND_OK ? recode_biases(w, channels, err) : status;
+    return status == ND_OK ? nd_widener_biases(w, channels, err) : status;
 }
 
 enum nd_status nd_model_write_widened(const struct nd_model *model, const struct nd_widening *widening,
                                       const char *path, struct nd_error *err)
 {
-    struct widener w = {.r = {.model = model}, .what = widening};
+    struct nd_widener w = {.r = {.model = model}, .what = widening};
     const struct nd_graph *graph = &model->graph;
     /* A node has at most a conversion, which is two nodes, or is replaced by one. */
     enum nd_status status = nd_requantiser_init(&w.r, 2 * graph->n_nodes + 1, err);

@@ -140,14 +140,15 @@ static enum nd_status diagnose(struct nd_exam *exam, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->job;
     struct nd_exam_hypotheses hypotheses;
+    struct nd_evidence evidence = evidence_of(exam);
     struct nd_explain_error_size size = measure(exam);
     enum nd_status status = ND_OK;
-    if (size.n_beyond > 0 && !exam->is_forced && nd_explain_multiplies_constants(job, exam->step))
-        status = nd_exam_find_constants(exam, nd_explain_allowance(job, exam->device, exam->step), err);
+    bool is_off = size.n_beyond >= nd_explain_fewest_beyond(job, exam->device, exam->step);
+    if (is_off && !exam->is_forced && nd_explain_multiplies_constants(job, exam->step))
+        status = nd_exam_find_constants(exam, evidence.noise, err);
     if (status != ND_OK)
         return status;
     nd_exam_make_hypotheses(exam, &hypotheses);
-    struct nd_evidence evidence = evidence_of(exam);
     evidence.inputs_repeat_same = nd_plan_inputs_repeat(job->plan, exam->device, exam->step);
     evidence.hypotheses = hypotheses.items;
     evidence.n_hypotheses = hypotheses.n;

@@ -68,6 +68,11 @@ static bool is_own_rounding(const struct nd_explain_job *job, size_t device, siz
  * arithmetic looks like. */
 static const double nearly_all = 0.99;
 
+size_t nd_explain_fewest_beyond(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    return nd_explain_allowance(job, device, step) == 0 ? FEWEST_OF_COMPLETE : FEWEST_BEYOND;
+}
+
 /* Whether the diagnosis predicts values that are wrong beyond doubt. */
 static bool is_positive(const struct nd_explain_job *job, size_t device, size_t step,
                         const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis)
@@ -76,7 +81,7 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
     bool is_complete = nd_explain_allowance(job, device, step) == 0;
     if (nd_fault_is_note(kind))
         return false;
-    size_t fewest = is_complete ? FEWEST_OF_COMPLETE : FEWEST_BEYOND;
+    size_t fewest = nd_explain_fewest_beyond(job, device, step);
     switch (kind) {
     case ND_FAULT_UNEXPLAINED:
     case ND_FAULT_FUSION:

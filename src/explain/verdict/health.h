@@ -71,6 +71,9 @@ enum { ND_EXPLAIN_FAR = 4 };
 enum { ND_EXPLAIN_FEWEST_GROSS = 16 };
 #define ND_EXPLAIN_LEAST_GROSS_SHARE 0.01
 
+/* Values beyond the allowance of the layer that a fault takes. */
+size_t nd_explain_fewest_beyond(const struct nd_explain_job *job, size_t device, size_t step);
+
 /* Whether it is worth measuring how far inputs could bring the values of the layer. */
 bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
                             const struct nd_explain_error_size *size);

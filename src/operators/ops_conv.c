@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "operators/conv_blocks.h"
+#include "operators/gemm_kernels.h"
 #include "operators/window.h"
 
 /* out += weight * in along a row: the innermost loop of both. */
@@ -144,11 +145,13 @@ static enum nd_status add_groups(const struct nd_op_call *call, const struct nd_
                                             .short_weight =
                                                 call->shorts != NULL ? call->shorts->weights + first : NULL,
                                             .range = range};
+        if (is_by_planes) {
+            nd_conv_planes_run(&planes, &group);
+            continue;
+        }
         memset(group.out, 0,
                (size_t)(n_out * w->n_out) * sizeof *group.out); /* near in time: it stays in the caches */
-        if (is_by_planes)
-            nd_conv_planes_run(&planes, &group);
-        else if (shorts.in != NULL || nd_conv_shorts_begin(&shorts, &group))
+        if (shorts.in != NULL || nd_conv_shorts_begin(&shorts, &group))
             nd_conv_shorts_add(&shorts, &group);
         else
             nd_conv_blocks_add(&group, room);
@@ -249,6 +252,89 @@ static enum nd_status transposed_window(const struct nd_op_call *call, struct nd
     return status;
 }
 
+/* Whether every output belongs to one tap of one window: it is a sum over the channels alone. */
+static bool is_tiled(const struct nd_window *w)
+{
+    bool is_it = true;
+    for (int axis = 0; axis < ND_WINDOW_AXES; axis++)
+        is_it = is_it && w->kernel[axis] == w->stride[axis] && w->pad_begin[axis] == 0 &&
+                (w->dilation[axis] == 1 || w->kernel[axis] == 1) &&
+                w->in[axis] == w->out[axis] * w->stride[axis];
+    return is_it;
+}
+
+/* One group of one sample: a product of matrices for each row of the input. weight[n_in][n_out][w.n_kernel]. */
+struct tiles {
+    const struct nd_window *w;
+    size_t n_in, n_out;
+    const double *weight, *in;
+    double *out, *factors, *sums; /* room: [n_out][w.n_kernel][n_in] and [n_out][w.n_kernel][w.out[2]] */
+};
+
+static void put_row(const struct tiles *t, ptrdiff_t d, ptrdiff_t h)
+{
+    const struct nd_window *w = t->w;
+    const double *sums = t->sums;
+    for (size_t m = 0; m < t->n_out; m++)
+        for (ptrdiff_t k = 0; k < w->n_kernel; k++) {
+            ptrdiff_t k0 = k / (w->kernel[1] * w->kernel[2]), k1 = k / w->kernel[2] % w->kernel[1];
+            double *to = t->out + (ptrdiff_t)m * w->n_in + k % w->kernel[2] +
+                         ((d * w->stride[0] + k0) * w->in[1] + h * w->stride[1] + k1) * w->in[2];
+            for (ptrdiff_t i = 0; i < w->out[2]; i++)
+                to[i * w->stride[2]] = *sums++;
+        }
+}
+
+/* The same bits as add_kernel gives: a sum in order of channels. */
+static void multiply_tiles(const struct tiles *t)
+{
+    const struct nd_window *w = t->w;
+    size_t n_kernel = (size_t)w->n_kernel, n_rows = t->n_out * n_kernel, n_columns = (size_t)w->out[2];
+    for (size_t c = 0; c < t->n_in; c++)
+        for (size_t i = 0; i < n_rows; i++)
+            t->factors[i * t->n_in + c] = t->weight[c * n_rows + i];
+    for (ptrdiff_t d = 0; d < w->out[0]; d++)
+        for (ptrdiff_t h = 0; h < w->out[1]; h++) {
+            const struct nd_gemm gemm = {.n = n_rows,
+                                         .n_k = t->n_in,
+                                         .m = n_columns,
+                                         .a = t->factors,
+                                         .b = t->in + (d * w->out[1] + h) * w->out[2],
+                                         .c = t->sums,
+                                         .a_row = t->n_in,
+                                         .b_row = (size_t)w->n_out,
+                                         .c_row = n_columns};
+            memset(t->sums, 0, n_rows * n_columns * sizeof *t->sums);
+            nd_gemm_kernels()->add(&gemm);
+            put_row(t, d, h);
+        }
+}
+
+static enum nd_status add_tiles(const struct nd_op_call *call, const struct nd_window *w, int64_t n_groups,
+                                struct nd_error *err)
+{
+    const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
+    int64_t n_in = x->shape.dims[1] / n_groups, n_out = weight->shape.dims[1];
+    size_t n_rows = (size_t)(n_out * w->n_kernel);
+    double *factors = nd_calloc(n_rows * (size_t)n_in, sizeof *factors);
+    double *sums = nd_calloc(n_rows * (size_t)w->out[2], sizeof *sums);
+    enum nd_status status = factors != NULL && sums != NULL ? ND_OK : nd_fail_memory(err);
+    for (int64_t i = 0; i < x->shape.dims[0] * n_groups && status == ND_OK; i++) {
+        const struct tiles tiles = {.w = w,
+                                    .n_in = (size_t)n_in,
+                                    .n_out = (size_t)n_out,
+                                    .weight = weight->x + i % n_groups * n_in * n_out * w->n_kernel,
+                                    .in = x->x + i * n_in * w->n_out,
+                                    .out = y->x + i * n_out * w->n_in,
+                                    .factors = factors,
+                                    .sums = sums};
+        multiply_tiles(&tiles);
+    }
+    free(factors);
+    free(sums);
+    return status;
+}
+
 enum nd_status nd_op_conv_transpose(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *bias = nd_op_in(call, 2);
@@ -271,13 +357,18 @@ enum nd_status nd_op_conv_transpose(const struct nd_op_call *call, struct nd_err
     if (status != ND_OK || y->n == 0 || x->n == 0)
         return status;
     nd_window_close(&w);
-    for (int64_t n = 0; n < x->shape.dims[0]; n++)
+    bool is_by_tiles = is_tiled(&w);
+    if (is_by_tiles)
+        status = add_tiles(call, &w, n_groups, err);
+    for (int64_t n = 0; n < x->shape.dims[0] && !is_by_tiles; n++)
         for (int64_t c = 0; c < n_in; c++)
             for (int64_t m = 0; m < n_out; m++) {
                 int64_t plane = n * n_out * n_groups + c / (n_in / n_groups) * n_out + m;
                 add_kernel(&w, weight->x + (c * n_out + m) * w.n_kernel, true, x->x + (n * n_in + c) * w.n_out,
                            y->x + plane * w.n_in);
             }
+    if (status != ND_OK)
+        return status;
     add_bias(bias, y);
     return nd_op_wrap(call, y, err);
 }

@@ -172,6 +172,28 @@ static bool multiply_shorts(const struct nd_op_call *call, const struct nd_shape
            nd_short_product(&shorts, y->x);
 }
 
+/* A row of a, or a few, times the transpose of b as it lies there: to transpose it first costs more than the
+ * product. Each sum in order of its terms, as nd_matrix_product has it. False: not that way. */
+static bool multiply_few_rows(const struct nd_op_call *call, const struct nd_shape *shape, size_t inner)
+{
+    enum { MOST_ROWS = 3, AT_ONCE = 8 }; /* chosen */
+    const struct nd_array *a = call->inputs[0], *b = call->inputs[1], *y = call->outputs[0];
+    size_t n = (size_t)shape->dims[0], m = (size_t)shape->dims[1];
+    if (n > MOST_ROWS || y->n == 0 || nd_op_i(call, "transA", 0) != 0 || nd_op_i(call, "transB", 0) == 0)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < m; j += AT_ONCE) {
+            size_t left = m - j < AT_ONCE ? m - j : AT_ONCE;
+            double sums[AT_ONCE] = {0};
+            const double *row = a->x + i * inner, *columns = b->x + j * inner;
+            for (size_t k = 0; k < inner; k++)
+                for (size_t c = 0; c < left; c++)
+                    sums[c] += row[k] * columns[c * inner + k];
+            memcpy(y->x + i * m + j, sums, left * sizeof *sums);
+        }
+    return true;
+}
+
 enum nd_status nd_op_gemm(const struct nd_op_call *call, struct nd_error *err)
 {
     const double *a = NULL, *b = NULL;
@@ -182,7 +204,8 @@ enum nd_status nd_op_gemm(const struct nd_op_call *call, struct nd_error *err)
     enum nd_status status = gemm_shape(call, &shape, &inner, err);
     if (status == ND_OK)
         status = nd_op_make(call, 0, call->inputs[0]->dtype, &shape, err);
-    bool is_made = status == ND_OK && multiply_shorts(call, &shape, inner);
+    bool is_made =
+        status == ND_OK && (multiply_shorts(call, &shape, inner) || multiply_few_rows(call, &shape, inner));
     if (status == ND_OK && !is_made)
         status = gemm_operand(call, 0, "transA", &a, &a_scratch, err);
     if (status == ND_OK && !is_made)

@@ -192,18 +192,21 @@ struct room {
 static void measure(const struct scaled *layer, bool is_output, double *sizes, size_t n)
 {
     memset(sizes, 0, n * sizeof *sizes);
-    for (size_t i = 0; i < layer->weights->n; i++) {
-        size_t c = nd_weight_channel(&layer->layer->axes, is_output, i);
-        sizes[c] = fmax(sizes[c], fabs(layer->weights->x[i]));
+    size_t inner = layer->layer->axes.inner;
+    for (size_t first = 0; first < layer->weights->n; first += inner) {
+        double *size = &sizes[nd_weight_channel(&layer->layer->axes, is_output, first)];
+        for (size_t i = first; i < first + inner; i++)
+            *size = fabs(layer->weights->x[i]) > *size ? fabs(layer->weights->x[i]) : *size;
     }
 }
 
 static void scale(struct nd_array *weights, const struct nd_weight_axes *axes, bool is_output,
                   const double *factors)
 {
-    for (size_t i = 0; i < weights->n; i++) {
-        double factor = factors[nd_weight_channel(axes, is_output, i)];
-        weights->x[i] = is_output ? weights->x[i] / factor : weights->x[i] * factor;
+    for (size_t first = 0; first < weights->n; first += axes->inner) {
+        double factor = factors[nd_weight_channel(axes, is_output, first)];
+        for (size_t i = first; i < first + axes->inner; i++)
+            weights->x[i] = is_output ? weights->x[i] / factor : weights->x[i] * factor;
     }
 }
 

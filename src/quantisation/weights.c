@@ -27,9 +27,10 @@ static struct layout layout_of(const struct nd_array *real, int axis)
 static double *channel_sizes(const struct nd_array *real, const struct layout *layout)
 {
     double *sizes = nd_calloc(layout->n_channels, sizeof *sizes);
-    for (size_t i = 0; sizes != NULL && i < real->n; i++) {
-        size_t c = i / layout->n_inner % layout->n_channels;
-        sizes[c] = fmax(sizes[c], fabs(real->x[i]));
+    for (size_t first = 0, c = 0; sizes != NULL && first < real->n; first += layout->n_inner) {
+        for (size_t i = first; i < first + layout->n_inner; i++)
+            sizes[c] = fabs(real->x[i]) > sizes[c] ? fabs(real->x[i]) : sizes[c];
+        c = c + 1 < layout->n_channels ? c + 1 : 0;
     }
     return sizes;
 }
@@ -71,9 +72,11 @@ enum nd_status nd_weights_quantised(const struct nd_array *real, int axis, int b
     struct layout layout = layout_of(real, axis);
     double *sizes = channel_sizes(real, &layout), last = ldexp(1, bits - 1) - 1;
     enum nd_status status = sizes != NULL ? nd_array_copy(real, out, err) : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < real->n; i++) {
-        double scale = (double)(float)(sizes[i / layout.n_inner % layout.n_channels] / last);
-        out->x[i] = scale > 0 ? fmin(fmax(rint(real->x[i] / scale), -last), last) * scale : 0;
+    for (size_t first = 0, c = 0; status == ND_OK && first < real->n; first += layout.n_inner) {
+        double scale = (double)(float)(sizes[c] / last);
+        for (size_t i = first; i < first + layout.n_inner; i++)
+            out->x[i] = scale > 0 ? fmin(fmax(rint(real->x[i] / scale), -last), last) * scale : 0;
+        c = c + 1 < layout.n_channels ? c + 1 : 0;
     }
     free(sizes);
     return status;

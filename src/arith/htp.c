@@ -27,7 +27,6 @@ static const struct named_family families_of_words[] = {
     {"Mul", nd_htp_mul16},           {"Sub", nd_htp_add},
     {"Gelu", nd_htp_gelu16},         {"Conv", nd_htp_depthwise16},
     {"ReduceMean", nd_htp_reduce16}, {"ReduceSum", nd_htp_reduce16},
-    {"Max", nd_htp_choose16},        {"Min", nd_htp_choose16},
     {"Exp", nd_htp_exp16},           {"Elu", nd_htp_elu16},
     {"Sqrt", nd_htp_sqrt16},         {"HardSwish", nd_htp_hard_swish16},
 };
@@ -177,6 +176,14 @@ static enum nd_status ask(const struct named_family *from, size_t n, const struc
     return ND_OK;
 }
 
+/* ONNX, or the Gelu that ONNX Runtime makes of its parts, which the HTP computes as ONNX's. */
+static bool has_known_domain(const Onnx__NodeProto *node)
+{
+    const char *domain = nd_onnx_domain(node->domain);
+    return domain[0] == '\0' ||
+           (strcmp(domain, "com.microsoft") == 0 && strcmp(nd_onnx_text(node->op_type), "Gelu") == 0);
+}
+
 enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                                    struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
                                    struct nd_error *err)
@@ -184,8 +191,7 @@ enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const 
     const struct nd_htp_job job = {program, unit, unit->call, memory, codes, is_covered};
     const Onnx__NodeProto *node = unit->call->node;
     *is_covered = false;
-    if (node == NULL || nd_onnx_domain(node->domain)[0] != '\0' ||
-        (unit->dtype != ND_DTYPE_U8 && unit->dtype != ND_DTYPE_U16))
+    if (node == NULL || !has_known_domain(node) || (unit->dtype != ND_DTYPE_U8 && unit->dtype != ND_DTYPE_U16))
         return ND_OK;
     nd_htp_note_edge(memory, unit);
     enum nd_status status = ND_OK;

@@ -1,4 +1,4 @@
-/* Add, Mul and Sub: multipliers, a first shift that drops bits, an offset with them. uint8 Min and Max.
+/* Add, Mul and Sub: multipliers, a first shift that drops bits, an offset with them. Min and Max.
  * docs/science/htp-arithmetic.md#elements. */
 #include <math.h>
 
@@ -177,6 +177,20 @@ static int64_t greatest_of(const struct fixed_point *f, int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* Codes of input i in the encoding of the output. False: it is not known how they get there. */
+static bool rescale_operand(const struct nd_htp_job *job, size_t i, struct nd_array *codes)
+{
+    const struct nd_quant *quant = nd_htp_plain(job, i);
+    struct nd_htp_rescaling r;
+    if (job->unit->dtype == ND_DTYPE_U16)
+        return nd_htp_rescale_words(job, i, codes);
+    if (!nd_htp_rescaling_init(&r, ND_HTP_FIXED, (double)quant->scale[0],
+                               (double)job->call->out_quant->scale[0]))
+        return false;
+    nd_htp_rescale_all(job, &r, (double)quant->zero_point[0], 1, codes);
+    return true;
+}
+
 enum nd_status nd_htp_choose(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array operands[2] = {0};
@@ -184,49 +198,21 @@ enum nd_status nd_htp_choose(const struct nd_htp_job *job, struct nd_error *err)
     struct nd_linear_call call = *job->call;
     struct nd_htp_job other = *job;
     enum nd_status status = ND_OK;
-    if (call.n_inputs != 2 || !nd_htp_all_are(job, 2, ND_DTYPE_U8))
+    bool is_wide = job->unit->dtype == ND_DTYPE_U16;
+    if (call.n_inputs != 2 || !nd_htp_all_are(job, 2, job->unit->dtype) ||
+        (is_wide && !(nd_htp_are_words(job, 2) && nd_htp_is_unbounded(job))))
         return ND_OK;
-    if (has_number(job))
+    if (!is_wide && has_number(job))
         return nd_htp_table(job, err);
     bool is_known = true;
     for (size_t i = 0; i < 2 && is_known && status == ND_OK; i++) {
-        const struct nd_quant *quant = nd_htp_plain(job, i);
-        struct nd_htp_rescaling r;
-        is_known =
-            nd_htp_rescaling_init(&r, ND_HTP_FIXED, (double)quant->scale[0], (double)call.out_quant->scale[0]);
-        if (is_known)
-            status = nd_array_copy(call.inputs[i].values, &operands[i], err);
-        if (is_known && status == ND_OK)
-            nd_htp_rescale_all(job, &r, (double)quant->zero_point[0], 1, &operands[i]);
-        inputs[i] = (struct nd_linear_input){.values = &operands[i], .quant = call.out_quant};
-    }
-    call.inputs = inputs;
-    other.call = &call;
-    if (is_known && status == ND_OK)
-        status = make_codes(&other, NULL, call.node->op_type[1] == 'i' ? least_of : greatest_of, err);
-    nd_array_deinit(&operands[0]);
-    nd_array_deinit(&operands[1]);
-    return status;
-}
-
-enum nd_status nd_htp_choose16(const struct nd_htp_job *job, struct nd_error *err)
-{
-    struct nd_array operands[2] = {0};
-    struct nd_linear_input inputs[2];
-    struct nd_linear_call call = *job->call;
-    struct nd_htp_job other = *job;
-    enum nd_status status = ND_OK;
-    if (call.n_inputs != 2 || !nd_htp_are_words(job, 2) || !nd_htp_is_unbounded(job))
-        return ND_OK;
-    bool is_known = true;
-    for (size_t i = 0; i < 2 && is_known && status == ND_OK; i++) {
         status = nd_array_copy(call.inputs[i].values, &operands[i], err);
-        is_known = status == ND_OK && nd_htp_rescale_words(job, i, &operands[i]);
+        is_known = status == ND_OK && rescale_operand(job, i, &operands[i]);
         inputs[i] = (struct nd_linear_input){.values = &operands[i], .quant = call.out_quant};
     }
     call.inputs = inputs;
     other.call = &call;
-    if (is_known && status == ND_OK)
+    if (is_known)
         status = make_codes(&other, NULL, call.node->op_type[1] == 'i' ? least_of : greatest_of, err);
     nd_array_deinit(&operands[0]);
     nd_array_deinit(&operands[1]);

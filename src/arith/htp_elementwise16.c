@@ -182,7 +182,9 @@ static int64_t leak(const void *parameters, int64_t x)
 enum nd_status nd_htp_leaky16(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job))
+    /* On v73 what a Gemm or MatMul made is one operation with it. */
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
+        (job->program->arch == ND_HTP_V73 && nd_htp_reads_matrix(job, 0)))
         return ND_OK;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
     float above = x->scale[0] / y->scale[0], below = above * (float)nd_op_f(&op_call, "alpha", 0.01);

@@ -21,7 +21,7 @@ nd_htp_family nd_htp_linear;        /* htp_linear.c: Conv, Gemm, MatMul */
 nd_htp_family nd_htp_depthwise16;   /* htp_depthwise16.c */
 nd_htp_family nd_htp_add;           /* htp_elementwise.c: Add, and uint8 Sub */
 nd_htp_family nd_htp_mul;           /* htp_elementwise.c: uint8 */
-nd_htp_family nd_htp_choose;        /* htp_elementwise.c: uint8 Min and Max */
+nd_htp_family nd_htp_choose;        /* htp_elementwise.c: Min and Max */
 nd_htp_family nd_htp_negate;        /* htp_rescale.c: uint8 Neg */
 nd_htp_family nd_htp_div;           /* htp_rescale.c: uint8, by a constant number */
 nd_htp_family nd_htp_mul16;         /* htp_elementwise.c: uint16 */

@@ -90,8 +90,10 @@ bool nd_htp_is_plain_edge(const struct nd_unit_memory *memory, size_t edge)
 
 bool nd_htp_reads_matrix(const struct nd_htp_job *job, size_t i)
 {
+    if (job->memory == NULL)
+        return false;
     size_t edge = job->unit->input_edges[i];
-    return job->memory != NULL && edge < job->memory->n_edges && job->memory->is_matrix[edge];
+    return edge < job->memory->n_edges && job->memory->is_matrix[edge];
 }
 
 /* What was seen to hand on its codes. An Add does not. */

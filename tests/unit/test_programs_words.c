@@ -126,6 +126,62 @@ static void reduced_words_are_bit_exact(void **state)
     EXPECT_ALL(false, "reducemean16-plane");
 }
 
+/* ONNX Runtime makes it of Erf and what is around it. */
+static void gelu_of_another_domain_is_covered(void **state)
+{
+    (void)state;
+    static char domain[] = "com.microsoft";
+    struct asked a;
+    ask_word(&a, "Gelu", 0.001F, 0.001F, 0);
+    a.node.domain = domain;
+    assert_true(is_covered(&a));
+    ask_word(&a, "Exp", 0.001F, 0.001F, 0);
+    a.node.domain = domain;
+    assert_false(is_covered(&a));
+}
+
+static bool is_leaky_covered(const char *program, struct nd_unit_memory *memory)
+{
+    static const size_t input_edges[] = {1, 2};
+    struct asked a;
+    struct nd_array codes = {0};
+    bool covered;
+    ask_word(&a, "LeakyRelu", 0.001F, 0.001F, 0);
+    a.unit.input_edges = input_edges;
+    assert_int_equal(
+        nd_unit_program_run(nd_unit_program_from_name(program), &a.unit, memory, &codes, &covered, NULL),
+        ND_OK);
+    nd_array_deinit(&codes);
+    nd_array_deinit(&a.values[0]);
+    nd_array_deinit(&a.values[1]);
+    return covered;
+}
+
+/* On v73 both are one operation. */
+static void leaky_words_of_a_gemm_are_not_covered(void **state)
+{
+    (void)state;
+    static const size_t input_edges[] = {SIZE_MAX, SIZE_MAX};
+    struct nd_unit_memory *memory;
+    struct asked a;
+    struct nd_array codes = {0};
+    bool covered;
+    assert_int_equal(nd_unit_memory_create(4, &memory, NULL), ND_OK);
+    assert_true(is_leaky_covered("htp-v73", memory));
+    ask(&a, "MatMul", ND_DTYPE_U16);
+    a.unit.edge = 1;
+    a.unit.input_edges = input_edges;
+    assert_int_equal(
+        nd_unit_program_run(nd_unit_program_from_name("htp-v73"), &a.unit, memory, &codes, &covered, NULL),
+        ND_OK);
+    nd_array_deinit(&codes);
+    nd_array_deinit(&a.values[0]);
+    nd_array_deinit(&a.values[1]);
+    assert_false(is_leaky_covered("htp-v73", memory));
+    assert_true(is_leaky_covered("htp-v69", memory));
+    nd_unit_memory_destroy(&memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +194,8 @@ int main(void)
         cmocka_unit_test(strided_depthwise_products_of_words_are_bit_exact),
         cmocka_unit_test(gated_words_are_bit_exact),
         cmocka_unit_test(functions_of_words_without_evidence_are_not_covered),
+        cmocka_unit_test(gelu_of_another_domain_is_covered),
+        cmocka_unit_test(leaky_words_of_a_gemm_are_not_covered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,6 +111,9 @@ def cases():
     yield pair("min16", "Min", (0.00011, 16384), (0.00031, 61001), (4289.0 * 2.0 ** -25, 34007))
     yield (Case("max16-scalar", "Max", n_samples=1).input("a", T, [1, N_CODES], 0.00011, 31013)
            .constant("b", np.uint16(7), 0.00021, 1911).output(T, [1, N_CODES], 0.000053, 9011))
+    for window, zero, out in ((2, 0, 0.000153), (3, 31011, 0.000041)):
+        yield (Case("pool16-%d" % window, "AveragePool", n_samples=2, kernel_shape=[window] * 2, strides=[window] * 2)
+               .input("x", T, [1, 5, 18, 12], 0.0000937, zero).output(T, [1, 5, 18 // window, 12 // window], out, zero))
     yield reduced("reducesum16", "ReduceSum", [1, 9, 60], 1, 0.0000437, 0, 0.00051, 0)
     yield reduced("reducesum16-more", "ReduceSum", [60, 5], 1, 0.0000937, 20011, 0.000051, 31007)
     yield reduced("reducemean16", "ReduceMean", [60, 48], 1, 0.0000937, 31011, 0.0000177, 33007)

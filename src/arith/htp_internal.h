@@ -26,7 +26,7 @@ nd_htp_family nd_htp_negate;        /* htp_rescale.c: uint8 Neg */
 nd_htp_family nd_htp_div;           /* htp_rescale.c: uint8, by a constant number */
 nd_htp_family nd_htp_mul16;         /* htp_elementwise.c: uint16 */
 nd_htp_family nd_htp_mean;          /* htp_pool.c: GlobalAveragePool, ReduceMean */
-nd_htp_family nd_htp_pool;          /* htp_pool.c: uint8 AveragePool */
+nd_htp_family nd_htp_pool;          /* htp_pool.c: AveragePool */
 nd_htp_family nd_htp_norm;          /* htp_norm.c: LayerNormalization */
 nd_htp_family nd_htp_batch_norm;    /* htp_batch_norm.c */
 nd_htp_family nd_htp_instance_norm; /* htp_instance_norm.c: uint8 */

@@ -1,4 +1,4 @@
-/* GlobalAveragePool, ReduceMean and uint8 AveragePool: a sum of all that is averaged, times a multiplier.
+/* GlobalAveragePool, ReduceMean and AveragePool: a sum of all that is averaged, times a multiplier.
  * docs/science/htp-arithmetic.md#means.
  */
 #include <math.h>
@@ -40,7 +40,7 @@ enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
     return status;
 }
 
-/* uint8 AveragePool: how the device makes it. */
+/* AveragePool: how the device makes it; of uint16 only APART is known. */
 enum way {
     UNKNOWN,
     APART, /* windows of 2 x 2 or 3 x 3 that neither overlap nor reach beyond the plane: a sum and a multiplier
@@ -129,6 +129,16 @@ static double more_of(double ratio)
     return ratio >= 2 ? 0 : ldexp(1, exponent - 6 > LEAST_HALF_LOG ? exponent - 6 : LEAST_HALF_LOG);
 }
 
+/* The same of uint16 windows of 3 x 3, of the multiplier. */
+static double more_of_nine(double m)
+{
+    enum { BITS = 15, LOG_OF_NINE = 3 };
+    int exponent; /* m < 2^exponent */
+    frexp(m, &exponent);
+    int log = -exponent - 1 > LOG_OF_NINE ? -exponent - 1 : LOG_OF_NINE;
+    return m >= 0.5 ? 0 : ldexp(1, log + exponent - BITS);
+}
+
 /* What makes codes of sums, by the number of places that were summed. */
 struct averaging {
     const struct nd_htp_job *job;
@@ -170,10 +180,13 @@ static struct averaging averaging_of(const struct nd_htp_job *job)
         .job = job, .windows = windows_of(job->call), .bounds = nd_htp_bounds_of(job), .weight = 1};
     bool is_product = a.windows.way == PRODUCT || a.windows.way == STRIDED;
     int64_t most = a.windows.size * a.windows.size;
+    double ratio = (double)nd_htp_plain(job, 0)->scale[0] / (double)nd_htp_plain_output(job)->scale[0];
     if (is_product)
         a.weight = AVERAGE_WEIGHT;
     else if (a.windows.way == COUNTED || a.windows.size == 2)
-        a.more = more_of((double)nd_htp_plain(job, 0)->scale[0] / (double)nd_htp_plain_output(job)->scale[0]);
+        a.more = more_of(ratio);
+    else if (job->unit->dtype == ND_DTYPE_U16)
+        a.more = more_of_nine(ratio / (double)most);
     for (int64_t n = a.windows.way == COUNTED ? 1 : most; a.windows.way != UNKNOWN && n <= most; n++)
         a.scalings[n] = scaling_of(job, a.windows.way, (double)n);
     return a;
@@ -198,10 +211,12 @@ enum nd_status nd_htp_pool(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array x = {0};
     double largest;
-    if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8))
+    if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, job->unit->dtype))
         return ND_OK;
     struct averaging averaging = averaging_of(job);
-    if (averaging.windows.way == UNKNOWN)
+    bool is_known =
+        job->unit->dtype == ND_DTYPE_U8 ? averaging.windows.way != UNKNOWN : averaging.windows.way == APART;
+    if (!is_known)
         return ND_OK;
     const struct nd_array *inputs[] = {&x};
     enum nd_status status = nd_linear_wholes(job->call, 0, &x, &largest, err);

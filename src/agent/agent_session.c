@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/confine.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "spool/record_fields.h"
@@ -111,6 +112,7 @@ enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_error *er
     struct nd_strbuf fields = {0};
     nd_fields_add(&fields, "version", nd_runtime_version(agent->runtime));
     nd_fields_add(&fields, "build_info", nd_runtime_build_info(agent->runtime));
+    nd_fields_add(&fields, "confined", nd_agent_confined());
     if (agent->resume == NULL)
         return nd_fields_append(agent->writer, ND_RECORD_RUNTIME, NULL, 0, &fields, err);
     if (fields.failed)

@@ -102,8 +102,9 @@ static enum nd_status write_attributes(struct nd_capture_writer *writer, const s
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < assembly->n_attrs; i++)
         status = nd_capture_writer_attr(writer, &assembly->attrs[i], err);
-    static const char *const keys[][2] = {{"version", "ort_version"}, {"build_info", "ort_build_info"}};
-    for (size_t i = 0; status == ND_OK && index->runtime.kind != 0 && i < 2; i++) {
+    static const char *const keys[][2] = {
+        {"version", "ort_version"}, {"build_info", "ort_build_info"}, {"confined", "confined"}};
+    for (size_t i = 0; status == ND_OK && index->runtime.kind != 0 && i < sizeof keys / sizeof keys[0]; i++) {
         char *value = nd_fields_text(&index->runtime, keys[i][0]);
         status = value != NULL ? write_string(writer, "runtime", keys[i][1], value, err) : nd_fail_memory(err);
         free(value);

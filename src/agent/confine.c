@@ -1,0 +1,177 @@
+#include "agent/confine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+#if defined __linux__ && (defined __x86_64__ || defined __aarch64__) && __has_include(<linux/landlock.h>) && \
+    __has_include(<linux/seccomp.h>) && __has_include(<linux/filter.h>)
+#define CAN_CONFINE 1
+#endif
+
+#ifdef CAN_CONFINE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/landlock.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- system calls ---- */
+
+#if defined __x86_64__
+#define OWN_ARCH AUDIT_ARCH_X86_64
+#else
+#define OWN_ARCH AUDIT_ARCH_AARCH64
+#endif
+
+/* Of Qualcomm's processors among themselves; the driver of the NPU may use it. */
+enum { FAMILY_QIPCRTR = 42 };
+
+/* The next instruction is left out where the value is another one. */
+#define IF_EQUAL(value) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), 0, 1)
+#define DENY BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES)
+#define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+/* No programs, no sockets but those within the machine, and none of the ways around that. Calls of another
+ * architecture (32 bits on x86-64) are refused as a whole. */
+static bool filter_calls(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OWN_ARCH, 1, 0),
+        DENY,
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+#ifdef __x86_64__
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1), /* x32 */
+        DENY,
+#endif
+        IF_EQUAL(__NR_execve),
+        DENY,
+        IF_EQUAL(__NR_execveat),
+        DENY,
+        IF_EQUAL(__NR_ptrace),
+        DENY,
+        IF_EQUAL(__NR_process_vm_writev),
+        DENY,
+#ifdef __NR_io_uring_setup
+        IF_EQUAL(__NR_io_uring_setup),
+        DENY,
+#endif
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 1, 0),
+        ALLOW,
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        IF_EQUAL(AF_UNIX),
+        ALLOW,
+        IF_EQUAL(FAMILY_QIPCRTR),
+        ALLOW,
+        DENY,
+    };
+    const struct sock_fprog program = {(unsigned short)(sizeof code / sizeof code[0]), code};
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+/* ---- files ---- */
+
+#ifndef LANDLOCK_ACCESS_FS_REFER
+#define LANDLOCK_ACCESS_FS_REFER (1ULL << 13)
+#endif
+#ifndef LANDLOCK_ACCESS_FS_TRUNCATE
+#define LANDLOCK_ACCESS_FS_TRUNCATE (1ULL << 14)
+#endif
+
+/* Everything that changes files, in the first version of landlock. */
+static const uint64_t changes = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REMOVE_DIR |
+                                LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_CHAR |
+                                LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_MAKE_REG |
+                                LANDLOCK_ACCESS_FS_MAKE_SOCK | LANDLOCK_ACCESS_FS_MAKE_FIFO |
+                                LANDLOCK_ACCESS_FS_MAKE_BLOCK | LANDLOCK_ACCESS_FS_MAKE_SYM;
+
+/* What is not there needs no leave. */
+static bool allow_below(int rules, const char *folder, uint64_t access)
+{
+    int fd = open(folder, O_PATH | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT || errno == EACCES;
+    const struct landlock_path_beneath_attr rule = {.allowed_access = access, .parent_fd = fd};
+    long rc = syscall(__NR_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+    close(fd);
+    return rc == 0;
+}
+
+/* Options that name a file or folder which is written. A user has to allow them by --trust-options. */
+static bool is_written(const char *key)
+{
+    static const char *const keys[] = {"ep.context_file_path", "profiling_file_path", "json_qnn_graph_dir"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool allow_named(int rules, const struct nd_job_pair *pairs, size_t n, uint64_t access)
+{
+    bool is_allowed = true;
+    for (size_t i = 0; i < n && is_allowed; i++) {
+        if (!is_written(pairs[i].key))
+            continue;
+        char *folder = nd_path_dir(pairs[i].value);
+        is_allowed = folder != NULL && allow_below(rules, folder, access);
+        free(folder);
+    }
+    return is_allowed;
+}
+
+static bool restrict_files(const struct nd_job *job)
+{
+    long version = syscall(__NR_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    if (version < 1)
+        return false;
+    uint64_t access = changes | (version >= 2 ? LANDLOCK_ACCESS_FS_REFER : 0) |
+                      (version >= 3 ? LANDLOCK_ACCESS_FS_TRUNCATE : 0);
+    const struct landlock_ruleset_attr attributes = {.handled_access_fs = access | LANDLOCK_ACCESS_FS_EXECUTE};
+    int rules = (int)syscall(__NR_landlock_create_ruleset, &attributes, sizeof attributes, 0);
+    bool is_restricted = rules >= 0 && allow_below(rules, ".", access) && allow_below(rules, "/dev", access) &&
+                         allow_named(rules, job->provider_options, job->n_provider_options, access) &&
+                         allow_named(rules, job->config, job->n_config, access) &&
+                         syscall(__NR_landlock_restrict_self, rules, 0) == 0;
+    if (rules >= 0)
+        close(rules);
+    return is_restricted;
+}
+
+static const char *confine(const struct nd_job *job)
+{
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return "nothing";
+    bool are_files = restrict_files(job), are_calls = filter_calls();
+    if (are_calls)
+        return are_files ? "network, programs, files" : "network, programs";
+    return are_files ? "programs, files" : "nothing";
+}
+#else
+static const char *confine(const struct nd_job *job)
+{
+    (void)job;
+    return "nothing";
+}
+#endif
+
+/* Of this process. */
+static const char *confined = "nothing";
+
+const char *nd_agent_confine(const struct nd_job *job)
+{
+    return confined = confine(job);
+}
+
+const char *nd_agent_confined(void)
+{
+    return confined;
+}

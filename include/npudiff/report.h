@@ -524,7 +524,8 @@ ND_PUBLIC enum nd_status nd_report_node_data(const struct nd_model *model,
                                              struct nd_node_data *out, struct nd_error *err);
 ND_PUBLIC void nd_node_data_deinit(struct nd_node_data *data);
 
-/* One HTML page of the results of compare, explain, placement, latency, golden check, golden diff and qualify:
+/* One HTML page of the results of compare, explain, placement, latency, golden check, golden diff, qualify,
+ * align and promote:
  * at most one of each for a model, at most 64 models. The page loads nothing and is complete without
  * JavaScript. Every text of a document is escaped. title NULL: the model's name. SOURCE_DATE_EPOCH is the date
  * where it is set. The caller frees *out. ND_ERR_FORMAT (ND_E_REPORT_DOCUMENT): no such result, or two of one

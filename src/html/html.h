@@ -1,8 +1,8 @@
 /* The report: one HTML file, made of the JSON documents that the commands print.
  *
- * In: documents of compare, explain, placement, latency, golden check, golden diff and qualify. Out: a page
- * that needs no network and no server, is complete without JavaScript, and takes no text of a capture for
- * markup.
+ * In: documents of compare, explain, placement, latency, golden check, golden diff, qualify, align and promote.
+ * Out: a page that needs no network and no server, is complete without JavaScript, and takes no text of a
+ * capture for markup.
  *
  * The page has one part for each model (struct nd_page_part). A view writes the HTML of one part, and what
  * scripts need of it into the part's data. page.c puts the parts together; keys.h has the names of all members
@@ -30,6 +30,7 @@ enum nd_page_document {
     ND_PAGE_LATENCY,
     ND_PAGE_GOLDEN,
     ND_PAGE_QUALIFICATION,
+    ND_PAGE_CHANGED, /* of align or promote: the model before and after */
     ND_PAGE_N_DOCUMENTS,
 };
 
@@ -75,6 +76,7 @@ void nd_view_where(struct nd_page *page, const struct nd_page_part *part);
 /* Parts of the verdict that are long enough for files of their own. */
 void nd_view_campaign(struct nd_page *page, const struct nd_page_part *part);
 void nd_view_golden(struct nd_page *page, const struct nd_page_part *part);
+void nd_view_changed(struct nd_page *page, const struct nd_page_part *part);
 void nd_view_latency(struct nd_page *page, const struct nd_page_part *part);
 /* Of the error budget. Nothing without a float model. */
 void nd_view_quantisation(struct nd_page *page, const struct nd_page_part *part);

@@ -172,4 +172,24 @@
 #define ND_KEY_RIGHT_AFTER "right_after"
 #define ND_KEY_ANSWER "answer"
 
+/* ---- align, promote ---- */
+#define ND_KIND_ALIGNMENT "alignment"
+#define ND_KIND_PROMOTION "promotion"
+#define ND_KEY_RESULT "result"
+#define ND_KEY_OUTPUT "output"
+#define ND_KEY_PRICE "price"
+#define ND_KEY_PRICE_OUTPUTS "outputs"
+#define ND_KEY_SQNR_BEFORE_DB "sqnr_before_db"
+#define ND_KEY_SQNR_AFTER_DB "sqnr_after_db"
+#define ND_KEY_BEFORE_DB "before_db"
+#define ND_KEY_AFTER_DB "after_db"
+#define ND_KEY_LABELLED "labelled"
+#define ND_KEY_VERIFICATION "verification"
+#define ND_KEY_LAYER_CHANGE "change"
+#define ND_KEY_FATE "fate"
+#define ND_KEY_PREDICTED_DB "predicted_db"
+#define ND_KEY_MEASURED_DB "measured_db"
+#define ND_KEY_LAYER_COST "cost"
+#define ND_KEY_PERCENT "percent"
+
 #endif

@@ -60,6 +60,9 @@ enum nd_page_document nd_doc_kind(const json_t *document)
 {
     if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_QUALIFICATION) == 0)
         return ND_PAGE_QUALIFICATION;
+    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_ALIGNMENT) == 0 ||
+        strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_PROMOTION) == 0)
+        return ND_PAGE_CHANGED;
     if (nd_doc_get(document, ND_KEY_PARTINGS) != NULL)
         return ND_PAGE_COMPARISON;
     if (nd_doc_get(document, ND_KEY_IMAGES) != NULL)

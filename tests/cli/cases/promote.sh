@@ -27,6 +27,14 @@ print(sorted(name for name, items in overrides.items() if items[0]["quant_type"]
 print(sorted(e["name"] for e in encodings["activation_encodings"] if e["bw"] == 16))
 END
 ls
+# The report: the model before and after, of promote and of align.
+"$NPUDIFF" align "$models/cnn.w8a8.onnx" --float "$models/cnn.float.onnx" -p digits=few.npz --json >aligned.json 2>/dev/null || true
+for name in document aligned; do
+    run report "$name.json" -o "$name.html" -q
+    grep -o -E '<p class="word">[^<]*|<caption>[^<]*|<th scope="row"><bdi[^<]*<|<th scope="col"[^<]*' "$name.html" | sed 's/.*>//' | head -20 | tr '\n' '|'
+    echo
+done
+run report document.json aligned.json -o both.html
 # A model in which nothing can gain, and a budget that nothing fits: nothing is written.
 identity() { "$NPUDIFF" promote "$@" --float "$models/identity.float.onnx" -d exact -p uniform -q 2>/dev/null || echo "exit $?"; }
 identity "$models/identity.u8.onnx" -o wide.onnx

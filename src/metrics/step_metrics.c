@@ -35,7 +35,7 @@ enum { STEPS = 256, BELOW = 128, WAYS = 4 };
 /* Of all elements, or where few differ of those; how many. */
 static size_t find_slots(const struct nd_kernels *kernels, const struct nd_pair_block *block, uint8_t *slots)
 {
-    enum { FEW = 4 }; /* one of so many; chosen */
+    enum { FEW = 16 }; /* one of so many; chosen */
     double ref[ND_BLOCK / FEW] = {0}, test[ND_BLOCK / FEW] = {0};
     size_t n = block->n_differing;
     if (n * FEW > block->n) {
@@ -99,7 +99,7 @@ static void add_narrow(struct nd_steps_state *steps, const struct nd_pair_contex
 {
     enum {
         SMALL = 1 << 10,
-        FEW = 4
+        FEW = 16
     }; /* limits take longer than slots from there on; one of so many (chosen) */
     uint64_t max = (uint64_t)block->sums.max_abs;
     if (context->kernels->steps_from[context->ref.kind] != NULL && max < SMALL &&

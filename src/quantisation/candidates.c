@@ -344,8 +344,8 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
         status = try_shift(search, step, err);
     if (status == ND_OK) /* which is about weights, and about the tensor between the layers */
         status = nd_try_equalising(search, step, err);
-    if (status != ND_OK || layer->rounding + layer->clipping < least_part * parts ||
-        !nd_has_range(search->study, step))
+    bool is_of_range = layer->cause == ND_LOSS_MASK || layer->rounding + layer->clipping >= least_part * parts;
+    if (status != ND_OK || !is_of_range || !nd_has_range(search->study, step))
         return status;
     struct nd_value_facts facts;
     status = nd_loss_value_facts(&search->study->values[step], &facts, err);

@@ -128,15 +128,22 @@ static enum nd_loss_cause constant_cause(const struct nd_quantised_layer *layer)
 
 /* ---- the range of the output ---- */
 
-static enum nd_loss_cause range_cause(const struct nd_quantised_layer *layer, const struct nd_fit *fit,
-                                      const struct nd_value_facts *facts)
+/* Asked before the parts of the error: the rounding of a constant of -3.4e38 is larger than any of them, and
+ * means nothing to what reads it. */
+static bool is_stretched_by_mask(const struct nd_study *study, size_t step, const struct nd_value_facts *facts)
+{
+    if (!facts->has_mask || facts->n == 0 || !nd_has_range(study, step))
+        return false;
+    const struct nd_fit fit = nd_fit_of_step(study, step);
+    return facts->high - facts->low < mask_steps * fit.scale;
+}
+
+static enum nd_loss_cause range_cause(const struct nd_quantised_layer *layer)
 {
     double width = layer->range_high - layer->range_low;
     double low = fmin(layer->value_low, 0), high = fmax(layer->value_high, 0);
     bool is_below_empty = low > -empty_reach * width && layer->range_low < -empty_side * width;
     bool is_above_empty = high < empty_reach * width && layer->range_high > empty_side * width;
-    if (facts->has_mask && facts->high - facts->low < mask_steps * fit->scale)
-        return ND_LOSS_MASK;
     if (layer->clipping > layer->rounding)
         return ND_LOSS_CLIPPING;
     if (layer->used_share <= wasted_below)
@@ -263,11 +270,12 @@ enum nd_status nd_find_cause(const struct nd_study *study, size_t step, const st
         layer->cause = ND_LOSS_NOT_FINITE;
     } else if (!(layer->introduced > 0) || !(parts > 0)) {
         layer->cause = ND_LOSS_NONE;
+    } else if (is_stretched_by_mask(study, step, facts)) {
+        layer->cause = ND_LOSS_MASK;
     } else if (layer->constants >= main_part * parts) {
         layer->cause = constant_cause(layer);
     } else if (nd_has_range(study, step) && facts->n > 0) {
-        const struct nd_fit fit = nd_fit_of_step(study, step);
-        layer->cause = range_cause(layer, &fit, facts);
+        layer->cause = range_cause(layer);
     } else {
         layer->cause = ND_LOSS_ROUNDING;
     }

@@ -34,12 +34,26 @@ static void add_element(struct nd_loss_sums *sums, double value, double real, do
     sums->high = value > sums->high ? value : sums->high;
 }
 
-/* Real values that the codes of a channel reach, half a step beyond them included. */
-static struct nd_range reach_of(const struct nd_quant *quant, enum nd_dtype dtype, size_t channel)
+/* Real values of the first and the last code of a channel, moved outwards by a part of a step. */
+static struct nd_range reach_of(const struct nd_quant *quant, enum nd_dtype dtype, size_t channel, double part)
 {
     double low, high, scale = (double)quant->scale[channel], zero = (double)quant->zero_point[channel];
     nd_code_range(dtype, &low, &high);
-    return (struct nd_range){(low - zero - 0.5) * scale, (high - zero + 0.5) * scale};
+    return (struct nd_range){(low - zero - part) * scale, (high - zero + part) * scale};
+}
+
+/* Quantisers leave a Relu out where the range of the output begins at 0: then clipping is what the float layer
+ * does, and no loss. So what is clipped counts only as far as the float layer's value lies beyond the codes. */
+static void stop_at_codes(const struct nd_loss_run *run, size_t step, const double *layer, double *exact)
+{
+    const struct nd_quant *quant = nd_loss_quant(run, step);
+    enum nd_dtype dtype = nd_plan_edge(run->study->plan, step)->dtype;
+    size_t inner = nd_exact_inner(quant, &run->real.shape, run->real.n), channel = 0;
+    for (size_t start = 0; start < run->real.n; start += inner, channel++) {
+        const struct nd_range codes = reach_of(quant, dtype, channel % quant->n, 0);
+        for (size_t i = start; i < start + inner; i++)
+            exact[i] = fmax(fmin(exact[i], fmax(codes.high, layer[i])), fmin(codes.low, layer[i]));
+    }
 }
 
 /* By channel of a layer with weights: what its constants add. */
@@ -59,17 +73,20 @@ static void add_shifts(const struct nd_loss_run *run, size_t step, const double 
 static struct nd_loss_sums add_parts(const struct nd_loss_run *run, size_t step, const double *layer,
                                      struct nd_loss_sums sums)
 {
-    const struct nd_array *before = &run->before[step], *real = &run->real;
+    const struct nd_array *real = &run->real;
+    struct nd_array *before = &run->before[step];
     const struct nd_quant *quant = nd_loss_quant(run, step);
     enum nd_dtype dtype = nd_plan_edge(run->study->plan, step)->dtype;
     const double *exact = before->shape.rank >= 0 && before->n == real->n ? before->x : layer;
     bool is_code = quant->n > 0 && nd_dtype_is_integer(dtype) && nd_dtype_size_bytes(dtype) <= 4;
     size_t inner = nd_exact_inner(quant, &real->shape, real->n), channel = 0;
+    if (is_code && exact != layer)
+        stop_at_codes(run, step, layer, before->x);
     add_shifts(run, step, exact, layer);
     for (size_t start = 0; start < real->n; start += inner, channel++) {
         struct nd_range reach = {-HUGE_VAL, HUGE_VAL};
         if (is_code)
-            reach = reach_of(quant, dtype, channel % quant->n);
+            reach = reach_of(quant, dtype, channel % quant->n, 0.5);
         for (size_t i = start; i < start + inner; i++) {
             double rounding = real->x[i] - exact[i], value = run->values[step].x[i];
             bool is_clipped = exact[i] < reach.low || exact[i] > reach.high;

@@ -80,14 +80,17 @@ static struct nd_model *load_path(const char *path)
     return model;
 }
 
-/* Quantises as the items say, captures with exact arithmetic, and explains. */
-__attribute__((unused)) static struct fixture run(struct bench *b)
+/* Quantises as the items say, captures with exact arithmetic, and explains beside this float model. */
+static struct fixture run_beside(struct bench *b, struct nd_compose *float_model)
 {
     struct nd_error err = {0};
     char *float_path = in_folder("float.onnx"), *path = in_folder("quantised.onnx");
     expect_ok(nd_compose_write(b->compose, float_path, &err), &err);
+    struct nd_model *plain = load_path(float_path);
+    expect_ok(nd_model_write_quantised(plain, b->items, b->n_items, path, &err), &err);
+    nd_model_destroy(&plain);
+    expect_ok(nd_compose_write(float_model, float_path, &err), &err);
     struct fixture f = {.float_model = load_path(float_path), .n_harm_samples = MC_SAMPLES};
-    expect_ok(nd_model_write_quantised(f.float_model, b->items, b->n_items, path, &err), &err);
     f.model = load_path(path);
     add_device(&f, &(struct mc_device){.shape = &b->shape});
     explain_ok(&f);
@@ -95,6 +98,12 @@ __attribute__((unused)) static struct fixture run(struct bench *b)
     free(float_path);
     free(path);
     return f;
+}
+
+/* The same beside the model before quantisation. */
+__attribute__((unused)) static struct fixture run(struct bench *b)
+{
+    return run_beside(b, b->compose);
 }
 
 __attribute__((unused)) static const struct nd_quantised_layer *layer_of(const struct fixture *f,

@@ -155,8 +155,9 @@ static void zero_point_in_the_middle_of_positive_values_is_named(void **state)
 static void mask_constant_is_named(void **state)
 {
     (void)state;
-    static const float masks[] = {-3.4e38f, -1e9f, -1e4f};
-    for (size_t k = 0; k < sizeof masks / sizeof masks[0]; k++) {
+    static const float masks[] = {-3.4e38f, -1e9f, -1e4f, -3.4e38f};
+    enum { N_MASKS = sizeof masks / sizeof masks[0] };
+    for (size_t k = 0; k < N_MASKS; k++) {
         enum { N = 256 };
         float gains[N], m[N];
         struct bench b;
@@ -174,6 +175,8 @@ static void mask_constant_is_named(void **state)
         quantise(&b, "s", 0, 8);
         quantise(&b, "masked", (double)masks[k], 8);
         quantise(&b, "y", 0, 0.04);
+        if (k + 1 == N_MASKS) /* the constant, too, whose rounding is larger than all other errors */
+            quantise(&b, "m", (double)masks[k], 0);
         struct fixture f = run(&b);
         const struct nd_quantised_layer *layer = accused(&f, "masked", ND_LOSS_MASK);
         assert_true(fabs(layer->mask / (double)masks[k] - 1) < 0.01);
@@ -190,7 +193,7 @@ static void mask_constant_is_named(void **state)
 enum { NARROW = 16 };
 
 /* y = (x W + b) * d: column j of W has the size of sizes[j], and d takes that back. */
-static void make_product_of_matrices(struct bench *b, const float *sizes, const float *bias)
+static void make_product_of_matrices(struct bench *b, const float *sizes, const float *bias, bool has_relu)
 {
     float w[NARROW * NARROW], d[NARROW];
     struct nd_shape square = {.rank = 2, .dims = {NARROW, NARROW}}, row = {.rank = 1, .dims = {NARROW}};
@@ -205,7 +208,9 @@ static void make_product_of_matrices(struct bench *b, const float *sizes, const 
     nd_compose_constant(b->compose, "w", ND_DTYPE_F32, &square, w);
     nd_compose_constant(b->compose, "b", ND_DTYPE_F32, &row, bias);
     nd_compose_constant(b->compose, "d", ND_DTYPE_F32, &row, d);
-    nd_compose_node(b->compose, "Gemm", (const char *const[]){"x", "w", "b", NULL}, "h");
+    nd_compose_node(b->compose, "Gemm", (const char *const[]){"x", "w", "b", NULL}, has_relu ? "sum" : "h");
+    if (has_relu)
+        nd_compose_node(b->compose, "Relu", (const char *const[]){"sum", NULL}, "h");
     node(b, "Mul", "h", "d", "y");
     quantise(b, "x", 0, 1);
 }
@@ -227,7 +232,7 @@ static void one_scale_for_channels_far_apart_is_named(void **state)
     struct bench b;
     for (size_t i = 0; i < NARROW; i++)
         sizes[i] = i % 2 == 0 ? 1 : 0.01f;
-    make_product_of_matrices(&b, sizes, bias);
+    make_product_of_matrices(&b, sizes, bias, false);
     set_weights(&b, sizes, 1);
     size_t weights = b.n_items - 1;
     /* 16 bits for h, of which columns of a hundredth need 100 times finer steps. */
@@ -258,6 +263,30 @@ static void one_scale_for_channels_far_apart_is_named(void **state)
     end(&b, &f);
 }
 
+/* ONNX Runtime's quantiser leaves a Relu out where the range begins at 0: what is clipped there is no loss, and
+ * no error of the weights. */
+static void relu_that_a_range_replaces_is_no_clipping(void **state)
+{
+    (void)state;
+    float sizes[NARROW], bias[NARROW] = {0};
+    struct bench b, with_relu;
+    for (size_t i = 0; i < NARROW; i++)
+        sizes[i] = 1;
+    make_product_of_matrices(&with_relu, sizes, bias, true);
+    make_product_of_matrices(&b, sizes, bias, false);
+    set_weights(&b, sizes, 1);
+    quantise(&b, "h", 0, 8);
+    quantise(&b, "y", 0, 8);
+    struct fixture f = run_beside(&b, with_relu.compose);
+    const struct nd_quantised_layer *layer = layer_of(&f, "h");
+    print_message("# rounding %g, clipping %g, constants %g, together %g\n", layer->rounding, layer->clipping,
+                  layer->constants, layer->introduced);
+    assert_true(layer->introduced > 0 && layer->clipping == 0);
+    assert_true(fabs((layer->rounding + layer->constants) / layer->introduced - 1) < 0.5);
+    end(&b, &f);
+    nd_compose_destroy(&with_relu.compose);
+}
+
 static void coarse_bias_is_named(void **state)
 {
     (void)state;
@@ -267,7 +296,7 @@ static void coarse_bias_is_named(void **state)
         sizes[i] = 1;
         bias[i] = (float)i / 7 - 1;
     }
-    make_product_of_matrices(&b, sizes, bias);
+    make_product_of_matrices(&b, sizes, bias, false);
     set_weights(&b, sizes, 1);
     float products = b.scales[0][0] * b.scales[b.n_items - 1][0];
     item(&b, "b", ND_DTYPE_I32, 1);
@@ -356,6 +385,7 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test_setup_teardown(mask_constant_is_named, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(one_scale_for_channels_far_apart_is_named, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(relu_that_a_range_replaces_is_no_clipping, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(coarse_bias_is_named, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(mean_error_of_weights_can_be_taken_back, make_folder, remove_folder),
         cmocka_unit_test(calibrations_know_an_outlier),

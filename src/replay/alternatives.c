@@ -239,7 +239,7 @@ bool nd_unit_is_mean(const struct nd_model_unit *unit)
 }
 
 void nd_say_forced(const struct nd_alternatives *a, const struct nd_model *model,
-                   const struct nd_model_unit *unit, struct nd_strbuf *text)
+                   const struct nd_model_unit *unit, bool is_model_output, struct nd_strbuf *text)
 {
     size_t before = text->len;
     if (a->is_forced_here[unit->edge])
@@ -250,6 +250,11 @@ void nd_say_forced(const struct nd_alternatives *a, const struct nd_model *model
             nd_strbuf_printf(text, "%sthe provider reads '%s' with scale %s, not with the model's",
                              text->len > before ? "; " : "", nd_model_edge(model, unit->inputs[i])->name,
                              a->forced[unit->inputs[i]]->text);
+    /* Layers after it read such codes with the scale that they have; who reads an output does not know it. */
+    if (a->forced[unit->edge] != NULL && is_model_output)
+        nd_strbuf_puts(text, ": the output is wrong in real units, as the provider makes it");
+    else if (a->forced[unit->edge] != NULL)
+        nd_strbuf_puts(text, ": only the recorded values are off; layers on the NPU get the right ones");
 }
 
 size_t nd_force_inputs(const struct nd_alternatives *a, const size_t *input_edges, size_t n_inputs,

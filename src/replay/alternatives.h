@@ -73,9 +73,9 @@ bool nd_unit_is_table(const struct nd_model *model, const struct nd_model_unit *
 /* Whether the unit is a mean or a sum over elements of one tensor. */
 bool nd_unit_is_mean(const struct nd_model_unit *unit);
 
-/* Which encodings the provider forces on what the unit writes and reads, in words. */
+/* Which encodings the provider forces on what the unit writes and reads, and what is wrong then, in words. */
 void nd_say_forced(const struct nd_alternatives *alternatives, const struct nd_model *model,
-                   const struct nd_model_unit *unit, struct nd_strbuf *text);
+                   const struct nd_model_unit *unit, bool is_model_output, struct nd_strbuf *text);
 
 /* Fills in encodings->inputs of operands that have a forced one; how many. */
 size_t nd_force_inputs(const struct nd_alternatives *alternatives, const size_t *input_edges, size_t n_inputs,

@@ -36,6 +36,10 @@ void nd_explain_put_findings(struct nd_strbuf *out, const struct nd_explanation 
 void nd_explain_put_not_examined(struct nd_strbuf *out, const struct nd_explanation *explanation,
                                  const struct nd_explained_device *device, size_t width, size_t most);
 
+/* Where a device that is not faulty leaves exact rounding, how far, and which layer matters most. */
+void nd_explain_put_begin(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                          const struct nd_explained_device *device, size_t width);
+
 /* Layers that differ as float arithmetic does. */
 void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *explanation,
                            const struct nd_explained_device *device, size_t width);

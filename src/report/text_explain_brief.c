@@ -19,6 +19,7 @@ struct brief {
     struct nd_strbuf *out;
     size_t width;
     bool is_crowded; /* so many groups that healthy ones get one sentence */
+    bool is_bare;    /* and nothing but that sentence */
 };
 
 /* ---- devices and their groups ---- */
@@ -187,47 +188,12 @@ static void put_faulty(const struct brief *b, const struct nd_explained_device *
 
 /* ---- devices ---- */
 
-/* Which layer matters most at the outputs: the first that differs is often off by a step, and a later one makes
- * the error. */
-static void put_greatest(const struct brief *b, const struct nd_explained_device *device)
-{
-    size_t step = nd_explain_greatest(b->e, device);
-    if (step == SIZE_MAX || step == device->sources[0])
-        return;
-    const struct nd_explained_unit *unit = &device->units[step];
-    char share[32], max[32];
-    nd_summary_put(
-        b->out, b->width, 2, 4,
-        "greatest effect: '%s' (%s) makes %.3g%% of the effects of all layers on the outputs; in this layer "
-        "alone %s of the values differ, by at most %s LSB",
-        b->e->steps[step].name, b->e->steps[step].op_types, 100 * nd_explain_effect_share(b->e, device, step),
-        nd_explain_share(unit->local.n_differing, unit->n_codes, share), nd_explain_real(unit->local.max, max));
-}
-
-/* Where a device that is not faulty leaves exact rounding, and how far. */
-static void put_begin(const struct brief *b, const struct nd_explained_device *device)
-{
-    if (device->n_sources == 0 || device->n_faulty > 0)
-        return;
-    put_greatest(b, device);
-    size_t step = device->sources[0];
-    const struct nd_explained_unit *unit = &device->units[step];
-    char share[32], max[32];
-    bool is_twice = device->program != NULL && strncmp(device->program, "double:", strlen("double:")) == 0;
-    nd_summary_put(b->out, b->width, 2, 4,
-                   "differs from exact rounding from '%s' (%s) on: in this layer alone %s of the values, by at "
-                   "most %s LSB%s",
-                   b->e->steps[step].name, b->e->steps[step].op_types,
-                   nd_explain_share(unit->local.n_differing, unit->n_codes, share),
-                   nd_explain_real(unit->local.max, max), is_twice ? "; every value is rounded twice" : "");
-}
-
 static void put_details(const struct brief *b, const struct nd_explained_device *device)
 {
     if (device->n_faulty > 0)
         put_faulty(b, device);
     if (!b->is_crowded)
-        put_begin(b, device);
+        nd_explain_put_begin(b->out, b->e, device, b->width);
     nd_explain_put_floats(b->out, b->e, device, b->width);
     nd_explain_put_findings(b->out, b->e, device, b->width, MOST_LAYERS);
     nd_explain_put_oddities(b->out, b->e, device, b->width, device->n_faulty > 0 ? 1 : MOST_LAYERS);
@@ -256,7 +222,7 @@ static void put_device(const struct brief *b, size_t d, const struct columns *co
                      nd_explain_health_word(device->health));
     nd_summary_put(b->out, b->width, 0, columns->name + columns->verdict + 4, "%s%s", sentence,
                    device->failure == NULL ? "." : "");
-    if (device->failure == NULL)
+    if (device->failure == NULL && !(b->is_bare && device->health == ND_HEALTH_HEALTHY))
         put_details(b, device);
 }
 
@@ -362,12 +328,33 @@ static void put_devices(const struct brief *b)
     }
 }
 
+/* Into so many lines: what is said of healthy devices is left out before a device is. */
+static void put_devices_within(struct brief *b, size_t most_lines, struct nd_strbuf *out)
+{
+    static const char more[] = "... (-v shows more)\n";
+    struct nd_strbuf all = {0}, bare = {0};
+    b->out = &all;
+    put_devices(b);
+    b->is_bare = true;
+    b->out = &bare;
+    put_devices(b);
+    if (nd_summary_count_lines(&all) > most_lines && nd_summary_count_lines(&bare) <= most_lines) {
+        nd_summary_append_cut(out, &bare, SIZE_MAX);
+        nd_strbuf_puts(out, more);
+    } else {
+        nd_summary_append_cut(out, &all, most_lines);
+    }
+    out->failed = out->failed || bare.failed;
+    nd_strbuf_deinit(&all);
+    nd_strbuf_deinit(&bare);
+}
+
 enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanation,
                                            const struct nd_identification *identification, size_t width,
                                            char **out, struct nd_error *err)
 {
     enum { CROWD = 3, CROWD_BESIDE_QUANTISATION = 2 };
-    struct nd_strbuf text = {0}, devices = {0}, quantisation = {0}, next = {0};
+    struct nd_strbuf text = {0}, quantisation = {0}, next = {0};
     struct brief b = {.e = explanation, .out = &text, .width = nd_summary_width(width)};
     size_t n_groups = 0;
     for (size_t d = 0; d < explanation->n_devices; d++)
@@ -379,15 +366,12 @@ enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanat
     b.out = &next;
     if (identification == NULL)
         put_next(&b);
-    b.out = &devices;
-    put_devices(&b);
     size_t used =
         nd_summary_count_lines(&text) + nd_summary_count_lines(&quantisation) + nd_summary_count_lines(&next);
-    nd_summary_append_cut(&text, &devices, used < ND_SUMMARY_LINES ? ND_SUMMARY_LINES - used : 1);
+    put_devices_within(&b, used < ND_SUMMARY_LINES ? ND_SUMMARY_LINES - used : 1, &text);
     nd_summary_append_cut(&text, &quantisation, SIZE_MAX);
     nd_explain_put_identification(&text, identification, b.width, false);
     nd_summary_append_cut(&text, &next, SIZE_MAX);
-    nd_strbuf_deinit(&devices);
     nd_strbuf_deinit(&quantisation);
     nd_strbuf_deinit(&next);
     return nd_text_end(&text, out, err);

@@ -7,6 +7,7 @@
 
 #include "report/explain.h"
 #include "report/explain_words.h"
+#include "report/summary.h"
 
 struct layers {
     size_t n, n_follow, n_unexplained,
@@ -312,4 +313,40 @@ void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_explanation 
         nd_explain_put_wrapped(out, width, 2,
                                "its values do not follow %s arithmetic, which its chipset asks for",
                                device->expected);
+}
+
+/* Which layer matters most at the outputs: the first that differs is often off by a step, and a later one makes
+ * the error. */
+static void put_greatest(struct nd_strbuf *out, const struct nd_explanation *e,
+                         const struct nd_explained_device *device, size_t width)
+{
+    size_t step = nd_explain_greatest(e, device);
+    if (step == SIZE_MAX || step == device->sources[0])
+        return;
+    const struct nd_explained_unit *unit = &device->units[step];
+    char share[32], max[32];
+    nd_summary_put(
+        out, width, 2, 4,
+        "greatest effect: '%s' (%s) makes %.3g%% of the effects of all layers on the outputs; in this layer "
+        "alone %s of the values differ, by at most %s LSB",
+        e->steps[step].name, e->steps[step].op_types, 100 * nd_explain_effect_share(e, device, step),
+        nd_explain_share(unit->local.n_differing, unit->n_codes, share), nd_explain_real(unit->local.max, max));
+}
+
+void nd_explain_put_begin(struct nd_strbuf *out, const struct nd_explanation *e,
+                          const struct nd_explained_device *device, size_t width)
+{
+    if (device->n_sources == 0 || device->n_faulty > 0)
+        return;
+    put_greatest(out, e, device, width);
+    size_t step = device->sources[0];
+    const struct nd_explained_unit *unit = &device->units[step];
+    char share[32], max[32];
+    bool is_twice = device->program != NULL && strncmp(device->program, "double:", strlen("double:")) == 0;
+    nd_summary_put(out, width, 2, 4,
+                   "differs from exact rounding from '%s' (%s) on: in this layer alone %s of the values, by at "
+                   "most %s LSB%s",
+                   e->steps[step].name, e->steps[step].op_types,
+                   nd_explain_share(unit->local.n_differing, unit->n_codes, share),
+                   nd_explain_real(unit->local.max, max), is_twice ? "; every value is rounded twice" : "");
 }

@@ -74,9 +74,10 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
     char part[64] = "";
     if (layer->cause != ND_LOSS_NOT_FINITE) /* which no number says */
         snprintf(part, sizeof part, ", %.3g%% of the effects of all layers", 100 * layer->effect_share);
-    nd_summary_put(out, width, 0, 2, "Quantisation alone: %s at the outputs (SQNR). %s '%s' (%s)%s: %s.%s%s%s",
-                   decibel(q->output_sqnr_db, sqnr), place_of(q, s), e->steps[s].name, e->steps[s].op_types,
-                   part, layer->cause_text != NULL ? layer->cause_text : "",
+    nd_summary_put(out, width, 0, 2,
+                   "Quantisation alone: %s at the outputs (SQNR of %zu samples). %s '%s' (%s)%s: %s.%s%s%s",
+                   decibel(q->output_sqnr_db, sqnr), q->n_effect_samples, place_of(q, s), e->steps[s].name,
+                   e->steps[s].op_types, part, layer->cause_text != NULL ? layer->cause_text : "",
                    has_remedies ? " What would help: " : "", has_remedies ? remedies.text : "",
                    has_remedies ? "." : "");
     out->failed = out->failed || remedies.failed;

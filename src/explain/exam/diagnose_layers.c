@@ -75,7 +75,8 @@ static enum nd_status say_forced(const struct nd_exam *exam, struct nd_error *er
     const struct nd_explain_job *job = exam->job;
     const struct nd_model_unit *unit = nd_plan_unit(job->plan, exam->step);
     struct nd_strbuf text = {0};
-    nd_say_forced(&job->plan->alternatives, job->plan->model, unit, &text);
+    nd_say_forced(&job->plan->alternatives, job->plan->model, unit,
+                  job->plan->steps[exam->step].is_model_output, &text);
     struct nd_explained_unit *out = &job->out->devices[exam->device].units[exam->step];
     free(out->follows_text);
     out->follows_text = nd_strbuf_take(&text);

@@ -90,8 +90,8 @@ static char *say_alternative(const struct nd_plan *plan, size_t step, enum nd_al
     else if (alternative == ND_ALTERNATIVE_FUSED)
         nd_strbuf_printf(&text, "fused with its gate: one function gives all of its values");
     else {
-        nd_say_forced(&plan->alternatives, plan->model, nd_plan_unit(plan, step), &text);
-        nd_strbuf_puts(&text, ": the result is wrong in real units, as the provider makes it");
+        nd_say_forced(&plan->alternatives, plan->model, nd_plan_unit(plan, step),
+                      plan->steps[step].is_model_output, &text);
     }
     return nd_strbuf_take(&text);
 }

@@ -190,8 +190,9 @@ static enum nd_status process(struct nd_store_thread *store, const struct slot *
         store->n_complete = slot->sample + 1;
     bool is_last = store->n_complete == store->job->probes[slot->probe].n_samples;
     bool is_due = nd_clock_ns() - store->acknowledged_ns >= (uint64_t)ACK_INTERVAL_MS * 1000000u;
+    bool is_first = store->n_acknowledged == 0 && store->n_complete > 0; /* a disk may fill before it is due */
     bool is_stop = nd_stop_is_at_sample(slot->probe, store->n_complete);
-    if (status == ND_OK && (is_last || is_due || is_stop))
+    if (status == ND_OK && (is_first || is_last || is_due || is_stop))
         status = acknowledge(store, err);
     if (status == ND_OK && is_stop)
         nd_stop();

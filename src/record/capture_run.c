@@ -335,7 +335,9 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     nd_capture_job_deinit(&capture);
     nd_remote_close(&remote);
     nd_device_deinit(&resolved);
-    if (folder != NULL && workload->device->transport == ND_TRANSPORT_NONE &&
+    /* Who stops it wants nothing left. */
+    bool is_cancelled = options->is_cancelled != NULL && options->is_cancelled(options->cancel_context);
+    if (folder != NULL && workload->device->transport == ND_TRANSPORT_NONE && !is_cancelled &&
         (exit.can_resume || (status == ND_ERR_IO && has_samples(run_folder)))) {
         nd_dir_leave(folder);
         say_kept(status, err);

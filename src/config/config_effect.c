@@ -89,6 +89,7 @@ static const char *const changes_speed[] = {
     "option_num_graph_prepare_threads",
     "option_dump_json_qnn_graph",
     "option_json_qnn_graph_dir",
+    "confined",
     "option_enable_vtcm_backup_buffer_sharing",
 };
 

@@ -128,8 +128,8 @@ static void put_runtime(struct collected *out, const struct nd_capture *capture,
 
 static void put_attribute(struct collected *out, const struct nd_capture *capture, const struct nd_attr *attr)
 {
-    /* How it was called, and which one of many it was: no property of its kind. */
-    static const char *const of_one[] = {"uri", "label", "marketing", "serial", NULL};
+    /* How it was called, which one of many it was, and what was sent there: no property of its kind. */
+    static const char *const of_one[] = {"uri", "label", "marketing", "serial", "measured", NULL};
     char number[64] = "";
     if (attr->type == ND_ATTR_I64)
         snprintf(number, sizeof number, "%" PRId64, attr->i64);

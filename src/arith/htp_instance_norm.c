@@ -11,7 +11,7 @@ enum {
 };
 
 /* The device takes the variance as the difference of the mean square and the squared mean, in float32. Where it
- * is a smaller part of the latter than this, more codes differ than nd_htp_normalises_doubt says (measured, see
+ * is a smaller part of the latter than this, more codes differ than nd_unit_program_doubt says (measured, see
  * the docs). */
 static const double least_part = 0x1p-9;
 

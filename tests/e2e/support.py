@@ -229,13 +229,13 @@ def is_stopped(pid):
 def agents_of(pid):
     """The agents that a process has started, once they are agents (after exec)."""
     found = []
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+    for process in filter(str.isdecimal, os.listdir("/proc")): # a glob stumbles over processes that end
         try:
-            name, rest = stat.read_text().rsplit(")", 1)
+            name, rest = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)
         except (FileNotFoundError, ProcessLookupError):
             continue
         if int(rest.split()[1]) == pid and name.split(" ", 1)[1].startswith("(npudiff-agent"):
-            found.append(int(stat.parent.name))
+            found.append(int(process))
     return found
 
 

@@ -68,6 +68,15 @@ static enum nd_status run(struct nd_exam *exam, struct nd_exam_remade *input, do
     return status;
 }
 
+static bool is_any_beyond(const struct nd_exam *exam, double allowance)
+{
+    for (size_t i = 0; i < exam->n_samples * exam->n; i++)
+        if (isfinite(exam->expected[i]) && isfinite(exam->values[i]) &&
+            fabs(exam->codes[i] - exam->expected[i]) > allowance)
+            return true;
+    return false;
+}
+
 /* Whether the values are those of `made`, and how many of them the record does not give. */
 static bool fits(const struct nd_exam *exam, const double *made, double allowance,
                  struct nd_exam_innocence *out)
@@ -89,7 +98,7 @@ enum nd_status nd_exam_try_remade(struct nd_exam *exam, double allowance, struct
                                   struct nd_error *err)
 {
     *out = (struct nd_exam_innocence){0};
-    if (exam->n_remade == 0)
+    if (exam->n_remade == 0 || !is_any_beyond(exam, allowance)) /* nothing to mend */
         return ND_OK;
     double *made = nd_calloc(exam->n_samples * exam->n, sizeof *made);
     enum nd_status status = made != NULL ? ND_OK : nd_fail_memory(err);

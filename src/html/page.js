@@ -366,7 +366,9 @@
     const graph = blocksOf(part.flow.nodes);
     const choice = make("select", { id: part.prefix + "flow-device" });
     part.flow.devices.forEach((device, i) => choice.append(make("option", { value: i }, device.label)));
-    const worst = part.flow.devices.findIndex((device) => device.layers.some((layer) => layer[3] === "fail"));
+    const findDevice = (test) => part.flow.devices.findIndex((device) => device.layers.some(test));
+    const faulty = findDevice((layer) => layer[3] === "fail");
+    const worst = faulty >= 0 ? faulty : findDevice((layer) => layer[0] > 0);
     const zoom = make("input", { type: "range", id: part.prefix + "flow-zoom", min: 20, max: 150, value: 100 });
     const title = part.prefix ? `, ${document.getElementById(`${part.prefix}flow-title`).textContent}` : "";
     const canvas = make("div", { className: "canvas", tabIndex: 0, role: "region", "aria-label": `Graph of the model${title}` });

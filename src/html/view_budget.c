@@ -195,7 +195,8 @@ static size_t n_known(const json_t *devices)
 
 void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
 {
-    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], ND_KEY_DEVICES), *device;
+    const json_t *explanation = part->documents[ND_PAGE_EXPLANATION];
+    const json_t *devices = nd_doc_get(explanation, ND_KEY_DEVICES), *device;
     size_t d;
     nd_html_section(page, part, "budget", "Error budget");
     if (n_known(devices) == 0) {
@@ -209,8 +210,11 @@ void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
     }
     put_legend(page);
     nd_html_scroll(page, "Error budget", false);
-    nd_html_puts(page, "<table><caption>Mean squared error of the model's outputs against the float model, in "
-                       "LSB&sup2;, with 95 % intervals over samples. Identical devices share a row.</caption>");
+    nd_html_printf(page,
+                   "<table><caption>Mean squared error of the model's outputs against the float model, in "
+                   "LSB&sup2;, with 95 %% intervals over samples; samples examined: %.0f. Identical devices "
+                   "share a row.</caption>",
+                   nd_doc_number(explanation, ND_KEY_SAMPLES));
     nd_html_heads(page, "Device|Shares|#The chip's share|#Error|#Quantisation|#Chip|#Interaction");
     json_array_foreach(devices, d, device)
     {

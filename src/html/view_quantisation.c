@@ -62,9 +62,11 @@ void nd_view_quantisation(struct nd_page *page, const struct nd_page_part *part)
     if (json_array_size(ranked) == 0)
         return;
     nd_html_printf(page,
-                   "<h3>Where the quantisation breaks the model</h3>\n<p>Quantisation alone, on no chip: ");
+                   "<h3>What the quantisation costs, layer by layer</h3>\n<p>Quantisation alone, on no chip: ");
     nd_html_text(page, nd_html_real(nd_doc_number(found, ND_KEY_OUTPUT_SQNR), buf));
-    nd_html_puts(page, " dB at the outputs (signal over error, against the float model).</p>\n");
+    nd_html_printf(page,
+                   " dB at the outputs (signal over error, against the float model; samples: %.0f).</p>\n",
+                   nd_doc_number(found, ND_KEY_HARM_SAMPLES));
     nd_html_scroll(page, "Quantisation by layer", true);
     nd_html_puts(page,
                  "<table class=\"sortable\"><caption>Layers whose quantisation matters most at the outputs. "

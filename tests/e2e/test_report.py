@@ -231,7 +231,7 @@ class Digits(Page):
         layers = {layer["name"]: layer for layer in found["layers"]}
         browser.open(self.page)
         heading, sentence = browser.texts("#budget h3")[-1], browser.texts("#budget > p")[-1]
-        self.assertEqual(heading, "Where the quantisation breaks the model")
+        self.assertEqual(heading, "What the quantisation costs, layer by layer")
         self.assertIn(f"{found['output_sqnr_db']:.3g} dB at the outputs", sentence)
         rows = browser.run("return [...document.querySelectorAll('#budget > .scroll:last-of-type tbody tr')].map(r => "
                            "[...r.children].map(c => c.textContent))")

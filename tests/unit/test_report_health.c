@@ -126,7 +126,7 @@ static void expect_place(double share, bool is_first_accused, bool is_second_acc
                                           {.effect_share = share, .is_accused = is_first_accused}};
     size_t ranked[] = {1, 0};
     struct nd_quantisation quantisation = {
-        .layers = layers, .ranked = ranked, .n_ranked = 2, .output_sqnr_db = 20};
+        .layers = layers, .ranked = ranked, .n_ranked = 2, .n_effect_samples = 8, .output_sqnr_db = 20};
     const struct nd_explanation explanation = {.n_steps = 2, .steps = steps, .quantisation = &quantisation};
     struct nd_strbuf out = {0};
     nd_explain_put_quantisation_line(&out, &explanation, 200);
@@ -140,10 +140,10 @@ static void expect_place(double share, bool is_first_accused, bool is_second_acc
 static void test_word_for_the_layer_fits_its_part(void **state)
 {
     (void)state;
-    expect_place(0.5, true, true, "(SQNR). Mainly in 'b' (Conv), 50% of");
-    expect_place(0.5, false, true, "(SQNR). A cause to mend is in 'a' (Conv), 12.5% of");
-    expect_place(0.5, false, false, "(SQNR). No layer stands out; most in 'b' (Conv), 50% of");
-    expect_place(0.75, false, false, "(SQNR). Mostly in 'b' (Conv), 75% of");
+    expect_place(0.5, true, true, "(SQNR of 8 samples). Mainly in 'b' (Conv), 50% of");
+    expect_place(0.5, false, true, "(SQNR of 8 samples). A cause to mend is in 'a' (Conv), 12.5% of");
+    expect_place(0.5, false, false, "(SQNR of 8 samples). No layer stands out; most in 'b' (Conv), 50% of");
+    expect_place(0.75, false, false, "(SQNR of 8 samples). Mostly in 'b' (Conv), 75% of");
 }
 
 int main(void)

@@ -319,7 +319,8 @@ static void agent_that_dies_at_once_gives_a_failed_capture(void **state)
     }
 }
 
-/* The real agent under a file size limit: an error, and no capture that looks like the device's fault. */
+/* The real agent under a limit on the size of files, before its first acknowledgement: an error, and no capture
+ * that looks like the device's fault. */
 static void full_disk_of_the_real_agent_is_an_error(void **state)
 {
     (void)state;
@@ -327,7 +328,7 @@ static void full_disk_of_the_real_agent_is_an_error(void **state)
     struct bench bench;
     struct nd_capture_outcome outcome;
     assert_non_null(getenv("NPUDIFF_AGENT"));
-    snprintf(script, sizeof script, "ulimit -f 100\nexec '%s' \"$@\"", getenv("NPUDIFF_AGENT"));
+    snprintf(script, sizeof script, "ulimit -f 8\nexec '%s' \"$@\"", getenv("NPUDIFF_AGENT"));
     bench_open(&bench, script);
     bench.options.deflate_level = 0;
     char *path = nd_path_join(bench.folder, "out.h5");

@@ -5,10 +5,15 @@
 
 #include "spool/job_file.h"
 
+/* For a driver that needs more: NPUDIFF_CONFINE=off leaves the agent as it is. */
+#define ND_CONFINE_VARIABLE "NPUDIFF_CONFINE"
+#define ND_CONFINE_OFF "off"
+
 /* From now on, in all threads, the process opens no network connection, starts no program, and changes no file
  * but in its working folder, in /dev (drivers), and beside the files that the job's options name. What is
  * loaded already stays open. Returns which of these hold, static: "network, programs, files", "network,
- * programs", "programs, files" or "nothing". Call it before there are other threads. */
+ * programs", "programs, files" or "nothing" (also where it was switched off). Call it before there are other
+ * threads. */
 const char *nd_agent_confine(const struct nd_job *job);
 
 /* What it returned; "nothing" before. */

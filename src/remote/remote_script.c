@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "remote/transport.h"
@@ -18,6 +19,9 @@ char *nd_script_run(const char *folder, const char *agent, const char *libraries
     nd_shell_quote(&text, libraries);
     nd_strbuf_puts(&text, "\nagent=");
     nd_shell_quote(&text, agent);
+    const char *confine = getenv("NPUDIFF_CONFINE"); /* agent/confine.h reads it there */
+    if (confine != NULL && strcmp(confine, "off") == 0)
+        nd_strbuf_puts(&text, "\nexport NPUDIFF_CONFINE=off");
     nd_strbuf_printf(
         &text,
         "\nulimit -c 0\n"

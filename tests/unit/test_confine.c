@@ -110,12 +110,28 @@ static void what_the_kernel_has_is_used(void **state)
     print_message("# confined: %s\n", said);
 }
 
+static void it_can_be_switched_off(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        const struct nd_job job = {0};
+        bool is_off =
+            setenv("NPUDIFF_CONFINE", "off", 1) == 0 && strcmp(nd_agent_confine(&job), "nothing") == 0;
+        _exit(is_off && socket(AF_INET, SOCK_STREAM, 0) >= 0 ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(foreign_code_reaches_what_it_needs_and_no_more, make_folder,
                                         remove_folder),
         cmocka_unit_test(what_the_kernel_has_is_used),
+        cmocka_unit_test(it_can_be_switched_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

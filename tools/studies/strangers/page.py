@@ -16,7 +16,8 @@ Date: {date}. QAIRT 2.51.0, HTP simulator on x86-64. Made by `tools/studies/stra
   every operator. Weights are uint8 or int8, with one scale for the tensor or for each channel. A seed says everything about a network.
 * The generator was written by somebody who had not read the code that it judges.
 * Each network is captured on the CPU, gen1 and gen3, every fourth one on gen5, too. These devices are healthy: each layer that is called
-  faulty is a false alarm, or a defect of the SDK. The table names those that npudiff knows as defects of the SDK.
+  faulty is a false alarm, or a defect of the SDK. The table names those that npudiff knows as defects of the SDK, and
+  tensors whose record is proven wrong by a layer that computed from other values.
 * *Explained in every value*: `explain` says that the layer follows known arithmetic, and that every value is the one that it predicts.
   *Operators without arithmetic*: `is_covered` is false in the JSON. *From values alone*: `explain --hide-placement`.
 * A fault is put into one layer of the model, the simulator runs the changed model, and `explain` judges the values against the model without

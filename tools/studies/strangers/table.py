@@ -28,6 +28,11 @@ def is_accused(layer):
     return layer["state"] == "faulty"
 
 
+def is_defect(layer):
+    """Called faulty, and rightly: by the SDK, or because its record is proven not to be what its readers read."""
+    return layer["defect"] or layer["kind"] == "wrong-record"
+
+
 def is_sent_away(layer):
     """Called a fallback, or not on the NPU, although every node ran there."""
     return layer["kind"] == FALLBACK and layer["state"] == "faulty" or layer["where"] in AWAY
@@ -38,14 +43,14 @@ def every_value(layer):
 
 
 def accusations(healthy):
-    yield "| device | networks in which a layer is called faulty | layers | without known defects of the SDK, networks |"
+    yield "| device | networks in which a layer is called faulty | layers | without known defects of the SDK and wrong records, networks |"
     yield "|---|---|---|---|"
     for name in ("cpu", *CHIPS):
         told = [told for _, _, told in devices(healthy, name)]
         if not told:
             continue
         networks = sum(any(map(is_accused, layers(x))) for x in told)
-        unknown = sum(any(is_accused(layer) and not layer["defect"] for layer in layers(x)) for x in told)
+        unknown = sum(any(is_accused(layer) and not is_defect(layer) for layer in layers(x)) for x in told)
         every = [layer for x in told for layer in layers(x)]
         yield f"| {name} | {share(networks, len(told))} | {share(sum(map(is_accused, every)), len(every))} | {share(unknown, len(told))} |"
 
@@ -162,7 +167,7 @@ def alarms(healthy):
     for row, device, told in devices(healthy):
         for layer in layers(told):
             head = f"* seed {row['seed']}, {row['habits']['maker']} uint{row['habits']['bits']}, {device}: {layer['op']} '{layer['name']}': "
-            known = " (known defect)" if layer["defect"] else ""
+            known = " (known defect)" if is_defect(layer) else ""
             if is_accused(layer):
                 yield head + f"{layer['kind'] or 'no kind'}{known}: {shortened(layer['text'] or layer['evidence'])}"
             elif device in CHIPS and is_sent_away(layer):

@@ -268,6 +268,14 @@ static bool can_align(const struct nd_explanation *e)
     return are_different;
 }
 
+/* Chosen: an error of a third of the signal. Then no chip matters before the quantisation is mended. */
+static const double broken_sqnr_db = 10;
+
+static bool is_broken(const struct nd_explanation *e)
+{
+    return e->quantisation != NULL && e->quantisation->output_sqnr_db < broken_sqnr_db;
+}
+
 /* Behind the first n words; how many there are then. more ends with NULL. */
 static size_t add_words(const char **words, size_t n, const char *const *more)
 {
@@ -283,7 +291,10 @@ static void put_next(const struct brief *b)
     size_t n = 1, d = first_with(e, e->health);
     const struct nd_explained_device *device = &e->devices[d];
     bool can_run = device->uri[0] != '?' && strncmp(device->uri, "import", 6) != 0;
-    if (e->health == ND_HEALTH_HEALTHY && can_align(e)) {
+    if (e->health == ND_HEALTH_HEALTHY && is_broken(e)) {
+        why = "as the quantisation alone breaks the model: to look for faults of the file";
+        n = add_words(words, n, (const char *[]){"lint", e->model, NULL});
+    } else if (e->health == ND_HEALTH_HEALTHY && can_align(e)) {
         why = "to make the chips give the same bits";
         n = add_words(words, n, (const char *[]){"align", e->model, "-o", "aligned.onnx", NULL});
     } else if (e->health == ND_HEALTH_HEALTHY) {

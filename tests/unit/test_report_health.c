@@ -146,6 +146,44 @@ static void test_word_for_the_layer_fits_its_part(void **state)
     expect_place(0.75, false, false, "(SQNR of 8 samples). Mostly in 'b' (Conv), 75% of");
 }
 
+static void expect_next(double sqnr_db, const char *wanted)
+{
+    char a[] = "a", type[] = "Conv", uri[] = "npu", model[] = "m.onnx";
+    struct nd_explained_step steps[] = {{.name = a, .op_types = type, .is_unit = true}};
+    struct nd_explained_unit units[] = {{.is_examined = true, .state = ND_LAYER_FOLLOWS, .n_codes = 100}};
+    struct nd_quantised_layer layers[] = {{.effect_share = 1}};
+    size_t ranked[] = {0};
+    struct nd_quantisation quantisation = {
+        .layers = layers, .ranked = ranked, .n_ranked = 1, .n_effect_samples = 8, .output_sqnr_db = sqnr_db};
+    struct nd_explained_device device = {.uri = uri,
+                                         .label = uri,
+                                         .capture = uri,
+                                         .units = units,
+                                         .n_examined = 1,
+                                         .n_follow = 1,
+                                         .own_share = NAN};
+    const struct nd_explanation explanation = {.n_devices = 1,
+                                               .devices = &device,
+                                               .n_steps = 1,
+                                               .steps = steps,
+                                               .model = model,
+                                               .float_model = model,
+                                               .quantisation = &quantisation};
+    char *text = NULL;
+    struct nd_error err = {0};
+    assert_int_equal(nd_report_explanation_brief(&explanation, NULL, 200, &text, &err), ND_OK);
+    assert_has(text, wanted);
+    free(text);
+}
+
+/* A healthy device is no reason to go on to the gates where the quantisation leaves little of the model. */
+static void test_next_command_is_about_the_quantisation_where_it_breaks_the_model(void **state)
+{
+    (void)state;
+    expect_next(0.58, "npudiff lint m.onnx");
+    expect_next(30, "npudiff qualify campaign.yaml");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +192,7 @@ int main(void)
         cmocka_unit_test(test_layers_of_floats_are_counted),
         cmocka_unit_test(test_known_defects_are_in_the_first_lines),
         cmocka_unit_test(test_word_for_the_layer_fits_its_part),
+        cmocka_unit_test(test_next_command_is_about_the_quantisation_where_it_breaks_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

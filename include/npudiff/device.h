@@ -270,14 +270,6 @@ struct nd_capture_progress {
 };
 typedef void (*nd_progress_function)(void *context, const struct nd_capture_progress *progress);
 
-/* How a capture spread the tensors of a model over several sessions, where one session cannot show all of them.
- * The next capture of the same tensors, on another device, tries the same sessions first, which takes a few
- * trials instead of many; it uses them only where each of them holds there. Captures of several threads may
- * share one. The model must stay as long as the memory is used. NULL when out of memory. */
-struct nd_pass_memory;
-ND_PUBLIC struct nd_pass_memory *nd_pass_memory_create(void);
-ND_PUBLIC void nd_pass_memory_destroy(struct nd_pass_memory **memory);
-
 struct nd_capture_options {
     size_t struct_size; /* sizeof(struct nd_capture_options) */
     const char *edges;  /* as nd_model_select_edges; NULL: "all" */
@@ -311,7 +303,6 @@ struct nd_capture_options {
     void *cancel_context;
     double session_limit_s; /* for a session to come to be; 0: the limits above. A session that takes longer is
                                given up, and its tensors are spread over several */
-    struct nd_pass_memory *pass_memory; /* what earlier captures of the same model found, or NULL */
 };
 ND_PUBLIC void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size);
 static inline void nd_capture_options_init(struct nd_capture_options *options)

@@ -95,15 +95,13 @@ static enum nd_status run_cell(void *context, size_t i, struct nd_error *err)
 
 static enum nd_status run_cells(struct work *work, struct nd_error *err)
 {
-    struct cli_fleet *fleet = work->fleet;
+    const struct cli_fleet *fleet = work->fleet;
     const struct nd_device **devices = calloc(fleet->n_cells, sizeof *devices);
     if (devices == NULL)
         return cli_memory_error(err);
-    fleet->options.pass_memory = nd_pass_memory_create(); /* without it a capture only takes longer */
     for (size_t i = 0; i < fleet->n_cells; i++)
         devices[i] = &fleet->cells[i].device;
     enum nd_status status = nd_devices_run(devices, fleet->n_cells, fleet->n_threads, run_cell, work, err);
-    nd_pass_memory_destroy(&fleet->options.pass_memory);
     free(devices);
     return status;
 }

@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "record/job_run.h"
-#include "record/pass_memory.h"
 #include "record/pass_trials.h"
 #include "remote/remote.h"
 
@@ -109,14 +108,9 @@ static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct nd_
                                            .trial = nd_tries_try,
                                            .has_time = nd_tries_have_time,
                                            .context = trials};
-    struct nd_pass_memory *memory = capture->options->pass_memory;
-    enum nd_status status = first != NULL ? nd_pass_memory_try(memory, &recording, &plan, err) : ND_OK;
-    if (status == ND_OK && plan.n_passes == 0)
-        status = nd_plan_passes(&recording, &plan, err);
+    enum nd_status status = nd_plan_passes(&recording, &plan, err);
     *is_cut = status == ND_OK && plan.n_passes > 0;
     if (*is_cut)
-        status = nd_pass_memory_keep(memory, &recording, &plan, err);
-    if (*is_cut && status == ND_OK)
         status = use_plan(capture, &plan, err);
     nd_pass_plan_deinit(&plan);
     return status;

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "record/pass_memory.h"
 #include "record/pass_plan.h"
 
 enum { MAX_SETS = 64, MOST = 3, MAX_KEPT = 512 };
@@ -444,42 +443,6 @@ static void time_that_is_over_ends_the_search(void **state)
     }
 }
 
-/* The passes of one device are the first guess on the next, and are taken only where each of them holds. */
-static void passes_of_another_device_are_tried_first(void **state)
-{
-    (void)state;
-    struct nd_pass_memory *memory = nd_pass_memory_create();
-    struct provider provider = {.sets = {{{edges[5], edges[9]}, 2}, {{edges[21], edges[22]}, 2}}, .n_sets = 2};
-    struct nd_pass_plan made = {0}, again = {0};
-    assert_non_null(memory);
-    plan(&provider, &made);
-    struct nd_recording recording = recording_of(&provider);
-    assert_int_equal(nd_pass_memory_try(memory, &recording, &again, NULL), ND_OK);
-    assert_int_equal(again.n_passes, 0);
-    assert_int_equal(provider.n_trials, 0);
-    assert_int_equal(nd_pass_memory_keep(memory, &recording, &made, NULL), ND_OK);
-    assert_int_equal(nd_pass_memory_try(memory, &recording, &again, NULL), ND_OK);
-    assert_int_equal(again.n_passes, made.n_passes);
-    assert_int_equal(provider.n_trials, made.n_passes);
-    assert_true(made.n_passes < made.n_trials);
-    assert_memory_equal(again.pass_of_edge, made.pass_of_edge, n_edges * sizeof *made.pass_of_edge);
-    for (size_t p = 0; p < made.n_passes; p++) {
-        assert_int_equal(again.passes[p].n_checks, made.passes[p].n_checks);
-        check_tried(&provider, &again, p);
-    }
-    nd_pass_plan_deinit(&again);
-    recording.n_edges--; /* other tensors */
-    assert_int_equal(nd_pass_memory_try(memory, &recording, &again, NULL), ND_OK);
-    assert_int_equal(again.n_passes, 0);
-    provider.sets[provider.n_sets++] = (struct bad_set){{edges[2], edges[3]}, 2}; /* a different device */
-    recording = recording_of(&provider);
-    assert_int_equal(nd_pass_memory_try(memory, &recording, &again, NULL), ND_OK);
-    assert_int_equal(again.n_passes, 0);
-    nd_pass_plan_deinit(&made);
-    nd_pass_memory_destroy(&memory);
-    assert_null(memory);
-}
-
 static void failing_trial_is_passed_on(void **state)
 {
     (void)state;
@@ -537,7 +500,6 @@ int main(void)
         cmocka_unit_test(like_edges_of_all_blocks_go_together),
         cmocka_unit_test(edges_that_exclude_one_another_get_a_pass_each),
         cmocka_unit_test(time_that_is_over_ends_the_search),
-        cmocka_unit_test(passes_of_another_device_are_tried_first),
         cmocka_unit_test(failing_trial_is_passed_on),
         cmocka_unit_test(own_nodes_are_subtracted),
     };

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/stop.h"
 #include "base/file.h"
 
 #if defined __linux__ && (defined __x86_64__ || defined __aarch64__) && __has_include(<linux/landlock.h>) && \
@@ -128,6 +129,16 @@ static bool allow_named(int rules, const struct nd_job_pair *pairs, size_t n, ui
     return is_allowed;
 }
 
+/* A test that stops the agent asks for that by a file, which the agent removes (stop.h). */
+static bool allow_stop_file(int rules, uint64_t access)
+{
+    const char *path = nd_stop_path();
+    char *folder = path != NULL ? nd_path_dir(path) : NULL;
+    bool is_allowed = path == NULL || (folder != NULL && allow_below(rules, folder, access));
+    free(folder);
+    return is_allowed;
+}
+
 static bool restrict_files(const struct nd_job *job)
 {
     long version = syscall(__NR_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
@@ -140,7 +151,7 @@ static bool restrict_files(const struct nd_job *job)
     bool is_restricted = rules >= 0 && allow_below(rules, ".", access) && allow_below(rules, "/dev", access) &&
                          allow_named(rules, job->provider_options, job->n_provider_options, access) &&
                          allow_named(rules, job->config, job->n_config, access) &&
-                         syscall(__NR_landlock_restrict_self, rules, 0) == 0;
+                         allow_stop_file(rules, access) && syscall(__NR_landlock_restrict_self, rules, 0) == 0;
     if (rules >= 0)
         close(rules);
     return is_restricted;

@@ -9,9 +9,14 @@
 
 static const char variable[] = "NPUDIFF_TEST_AGENT_STOP";
 
+const char *nd_stop_path(void)
+{
+    return getenv(variable);
+}
+
 static bool is_point(const char *point)
 {
-    const char *path = getenv(variable);
+    const char *path = nd_stop_path();
     char line[128];
     int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0)
@@ -25,7 +30,7 @@ static bool is_point(const char *point)
 
 void nd_stop(void)
 {
-    unlink(getenv(variable)); /* once for each request: an agent that continues the run does not stop again */
+    unlink(nd_stop_path()); /* once for each request: an agent that continues the run does not stop again */
     raise(SIGSTOP);
 }
 
@@ -40,7 +45,7 @@ void nd_stop_at_stage(const char *stage)
 bool nd_stop_is_at_sample(size_t probe, size_t n_samples)
 {
     char point[64];
-    if (probe != 0 || getenv(variable) == NULL)
+    if (probe != 0 || nd_stop_path() == NULL)
         return false;
     snprintf(point, sizeof point, "acknowledged %zu", n_samples);
     return is_point(point);

@@ -25,4 +25,7 @@ void nd_stop_at_stage(const char *stage);
 bool nd_stop_is_at_sample(size_t probe, size_t n_samples);
 void nd_stop(void);
 
+/* The file, of the environment; NULL: none. */
+const char *nd_stop_path(void);
+
 #endif

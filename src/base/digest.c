@@ -6,7 +6,7 @@
 
 static const struct nd_digest_functions *functions(void)
 {
-#if defined __x86_64__
+#ifdef ND_HAVE_DIGEST_AVX2
     if (__builtin_cpu_supports("avx2"))
         return &nd_digest_avx2;
 #endif

@@ -13,6 +13,6 @@ struct nd_digest_functions {
     struct nd_digest (*value)(const void *state);
 };
 
-extern const struct nd_digest_functions nd_digest_plain, nd_digest_avx2; /* avx2: x86-64 only */
+extern const struct nd_digest_functions nd_digest_plain, nd_digest_avx2; /* avx2: where meson.build says so */
 
 #endif

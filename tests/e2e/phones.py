@@ -9,6 +9,7 @@ of the test, even by SIGKILL, leaves no server, no adbd and no agent behind. adb
 authentication for as long as the phone is on: it has no option for less.
 """
 import atexit
+import contextlib
 import functools
 import os
 import pathlib
@@ -307,7 +308,8 @@ class Phone:
     def thaw(self):
         """Its agents, which stopped at the point that self.stop_point was asked for, continue."""
         for process in self.agents():
-            os.kill(process, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
 
     def die(self, with_processes=True):
         """It is gone: adbd ends, and all that runs on it unless only the link's end is meant. Its files stay."""
@@ -513,7 +515,8 @@ class Board:
     def thaw(self):
         """Its agents continue."""
         for process in self.agents():
-            os.kill(process, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
 
     def files(self, under=""):
         top = self.root / under

@@ -102,17 +102,12 @@ static enum nd_status split_chipsets(const char *text, struct work *work, struct
 static enum nd_status open_models(const struct values *values, const char *path, struct work *work, int *usage,
                                   struct nd_error *err)
 {
-    enum nd_status status = nd_model_load(path, &work->model, err);
-    if (status == ND_OK)
-        status = cli_set_dims("align", work->model, &values->dims, usage, err);
+    enum nd_status status = cli_model_load("align", path, &values->dims, &work->model, usage, err);
     if (status == ND_OK)
         status = nd_model_check_static(work->model, err);
-    if (status == ND_OK && values->float_model != NULL) {
-        status = nd_model_load(values->float_model, &work->float_model, err);
-        if (status == ND_OK)
-            status = cli_set_dims("align", work->float_model, &values->dims, usage, err);
-    }
-    return status;
+    return status == ND_OK
+               ? cli_model_load("align", values->float_model, &values->dims, &work->float_model, usage, err)
+               : status;
 }
 
 static enum nd_status open_rest(const struct values *values, struct work *work, struct nd_error *err)
@@ -176,12 +171,9 @@ static int align(const struct values *values, struct work *work)
     cli_signals_catch();
     enum nd_status status = nd_align(work->model, &options, &work->alignment, &err);
     cli_progress_destroy(progress);
-    if (cli_signals_came(NULL)) {
-        cli_stopped_tell("nothing is kept", NULL);
-        return ND_EXIT_TROUBLE;
-    }
-    if (status != ND_OK)
-        return cli_report_error(&err);
+    int failed = cli_stopped_or_failed(status, &err);
+    if (failed != 0)
+        return failed;
     const struct cli_exports exports = {values->encodings, values->overrides, values->force};
     int exported = work->alignment->output != NULL ? cli_export_scales(work->alignment->output, &exports) : 0;
     return cli_worse(exported, report(values, work->alignment));

@@ -195,9 +195,10 @@ static const struct cli_option options[] = {
                 "measure each layer's own effect on the outputs with N samples; each sample is one run of the "
                 "model per layer; 0 skips it (16)"),
     OPT_THREADS(struct values),
-    OPT_NUMBER(0, "memory", struct values, memory_mib, "MIB", 16, 1 << 20,
-               "hold as many samples and weights at a time as fit into this much memory, at least one sample; other "
-               "weights are read again when they are needed (1024)"),
+    OPT_NUMBER(
+        0, "memory", struct values, memory_mib, "MIB", 16, 1 << 20,
+        "hold as many samples and weights at a time as fit into this much memory, at least one sample; other "
+        "weights are read again when they are needed (1024)"),
     OPT_WIDTH(struct values),
     OPT_COLOR(struct values),
     OPT_FORMAT(struct values),

@@ -260,9 +260,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("import", "--dim needs --model");
     if (sort_maps(&values.maps, &options) != 0)
         return ND_EXIT_TROUBLE;
-    if (values.model != NULL && nd_model_load(values.model, &model, &err) != ND_OK)
-        return cli_report_error(&err);
-    if (model != NULL && cli_set_dims("import", model, &values.dims, &code, &err) != ND_OK)
+    if (cli_model_load("import", values.model, &values.dims, &model, &code, &err) != ND_OK)
         code = code != 0 ? code : cli_report_error(&err);
     options.model = model;
     if (code == 0)

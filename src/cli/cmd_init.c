@@ -213,9 +213,7 @@ static enum nd_status check(const struct values *values, const char *path, struc
 {
     struct nd_model *model = NULL, *float_model = NULL;
     int usage = 0;
-    enum nd_status status = nd_model_load(path, &model, err);
-    if (status == ND_OK)
-        status = cli_set_dims("init", model, &values->dims, &usage, err);
+    enum nd_status status = cli_model_load("init", path, &values->dims, &model, &usage, err);
     if (status == ND_OK)
         status = nd_model_check_static(model, err);
     if (status == ND_OK && values->float_model != NULL)

@@ -198,9 +198,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int checked = cli_report_check(values->report);
     if (checked != 0)
         return checked;
-    enum nd_status status = nd_model_load(operands[0], &model, &err);
-    if (status == ND_OK)
-        status = cli_set_dims("placement", model, &values->dims, &usage, &err);
+    enum nd_status status = cli_model_load("placement", operands[0], &values->dims, &model, &usage, &err);
     int exit_code = ND_EXIT_TROUBLE;
     if (status == ND_OK)
         exit_code = place_model(values, model, operands + 1, n_operands - 1);

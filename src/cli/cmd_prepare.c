@@ -113,9 +113,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                values->chipset == NULL ? "--chipset NAME" : "-o DIR");
     if (cli_check_output_folder(values->output, values->force, "--force overwrites a prepared folder") != 0)
         return ND_EXIT_TROUBLE;
-    enum nd_status status = nd_model_load(operands[0], &model, &err);
-    if (status == ND_OK)
-        status = cli_set_dims("prepare", model, &values->dims, &usage, &err);
+    enum nd_status status = cli_model_load("prepare", operands[0], &values->dims, &model, &usage, &err);
     if (status == ND_OK)
         status = prepare(values, model, &err);
     nd_model_destroy(&model);

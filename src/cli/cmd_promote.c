@@ -73,15 +73,11 @@ static int report(const struct values *values, const struct nd_promoted *promote
 static enum nd_status open_all(const struct values *values, const char *path, struct work *work, int *usage,
                                struct nd_error *err)
 {
-    enum nd_status status = nd_model_load(path, &work->model, err);
-    if (status == ND_OK)
-        status = cli_set_dims("promote", work->model, &values->dims, usage, err);
+    enum nd_status status = cli_model_load("promote", path, &values->dims, &work->model, usage, err);
     if (status == ND_OK)
         status = nd_model_check_static(work->model, err);
     if (status == ND_OK)
-        status = nd_model_load(values->float_model, &work->float_model, err);
-    if (status == ND_OK)
-        status = cli_set_dims("promote", work->float_model, &values->dims, usage, err);
+        status = cli_model_load("promote", values->float_model, &values->dims, &work->float_model, usage, err);
     if (status == ND_OK)
         status = cli_devices_parse(&values->devices, &work->devices, err);
     return status == ND_OK
@@ -125,12 +121,9 @@ static int promote(const struct values *values, struct work *work)
     cli_signals_catch();
     enum nd_status status = nd_promote(work->model, &options, &work->promoted, &err);
     cli_progress_destroy(progress);
-    if (cli_signals_came(NULL)) {
-        cli_stopped_tell("nothing is kept", NULL);
-        return ND_EXIT_TROUBLE;
-    }
-    if (status != ND_OK)
-        return cli_report_error(&err);
+    int failed = cli_stopped_or_failed(status, &err);
+    if (failed != 0)
+        return failed;
     const struct cli_exports exports = {values->encodings, values->overrides, values->force};
     int exported = work->promoted->output != NULL ? cli_export_scales(work->promoted->output, &exports) : 0;
     return cli_worse(exported, report(values, work->promoted));

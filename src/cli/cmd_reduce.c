@@ -122,10 +122,8 @@ static int reduce(const struct values *values, const struct nd_model *model, str
             &(struct nd_workload){model, &device, (const struct nd_probe *const *)probes.items, probes.n},
             options, &reduction, &err);
     cli_progress_destroy(progress);
-    if (cli_signals_came(NULL))
-        cli_stopped_tell("nothing is kept", NULL);
-    else
-        exit_code = status == ND_OK ? report(values, reduction) : cli_report_error(&err);
+    int failed = cli_stopped_or_failed(status, &err);
+    exit_code = failed != 0 ? failed : report(values, reduction);
     nd_reduction_destroy(&reduction);
     cli_probes_deinit(&probes);
     nd_device_deinit(&against);
@@ -162,9 +160,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         options.n_samples = values->n_samples;
     if (values->time_limit_s > 0)
         options.time_limit_s = values->time_limit_s;
-    enum nd_status status = nd_model_load(operands[0], &model, &err);
-    if (status == ND_OK)
-        status = cli_set_dims("reduce", model, &values->dims, &usage, &err);
+    enum nd_status status = cli_model_load("reduce", operands[0], &values->dims, &model, &usage, &err);
     int exit_code =
         status == ND_OK ? reduce(values, model, &options) : (usage != 0 ? usage : cli_report_error(&err));
     nd_model_destroy(&model);

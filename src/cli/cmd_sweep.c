@@ -67,13 +67,9 @@ static enum nd_status open_all(const struct values *values, const char *path, st
                                struct nd_error *err)
 {
     const struct cli_list probes = cli_probes_or_default(&values->probes);
-    enum nd_status status = nd_model_load(path, &work->model, err);
+    enum nd_status status = cli_model_load("sweep", path, &values->dims, &work->model, usage, err);
     if (status == ND_OK)
-        status = cli_set_dims("sweep", work->model, &values->dims, usage, err);
-    if (status == ND_OK && values->float_model != NULL)
-        status = nd_model_load(values->float_model, &work->float_model, err);
-    if (status == ND_OK && values->float_model != NULL)
-        status = cli_set_dims("sweep", work->float_model, &values->dims, usage, err);
+        status = cli_model_load("sweep", values->float_model, &values->dims, &work->float_model, usage, err);
     return status == ND_OK ? cli_probes_make(work->model, &probes, values->allow_nonfinite, &work->probes, err)
                            : status;
 }
@@ -99,11 +95,8 @@ static int sweep(const struct values *values, struct work *work)
     cli_signals_catch();
     enum nd_status status = nd_sweep(work->model, &options, &work->sweep, &err);
     cli_progress_destroy(progress);
-    if (cli_signals_came(NULL)) {
-        cli_stopped_tell("nothing is kept", NULL);
-        return ND_EXIT_TROUBLE;
-    }
-    return status == ND_OK ? report(values, work->sweep) : cli_report_error(&err);
+    int failed = cli_stopped_or_failed(status, &err);
+    return failed != 0 ? failed : report(values, work->sweep);
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)

@@ -24,3 +24,12 @@ enum nd_status cli_set_dims(const char *command, struct nd_model *model, const s
     }
     return ND_OK;
 }
+
+enum nd_status cli_model_load(const char *command, const char *path, const struct cli_list *dims,
+                              struct nd_model **out, int *usage, struct nd_error *err)
+{
+    if (path == NULL)
+        return ND_OK;
+    enum nd_status status = nd_model_load(path, out, err);
+    return status == ND_OK ? cli_set_dims(command, *out, dims, usage, err) : status;
+}

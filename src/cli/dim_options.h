@@ -10,4 +10,9 @@
 enum nd_status cli_set_dims(const char *command, struct nd_model *model, const struct cli_list *dims,
                             int *usage, struct nd_error *err);
 
+/* Loads the model, if a path is given, and sets them. *out: the model, which the caller destroys after a
+ * failure, too; untouched without a path. Errors: nd_model_load, cli_set_dims. */
+enum nd_status cli_model_load(const char *command, const char *path, const struct cli_list *dims,
+                              struct nd_model **out, int *usage, struct nd_error *err);
+
 #endif

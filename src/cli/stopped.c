@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/errors.h"
 #include "cli/signals.h"
 
 static struct {
@@ -46,4 +47,13 @@ void cli_stopped_tell(const char *kept, const char *option)
         print_quoted(command.argv[i]);
     }
     fprintf(stderr, "%s%s\n", is_there ? "" : " ", is_there ? "" : option);
+}
+
+int cli_stopped_or_failed(enum nd_status status, const struct nd_error *err)
+{
+    if (cli_signals_came(NULL)) {
+        cli_stopped_tell("nothing is kept", NULL);
+        return ND_EXIT_TROUBLE;
+    }
+    return status == ND_OK ? 0 : cli_report_error(err);
 }

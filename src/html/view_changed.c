@@ -31,6 +31,18 @@ static void put_right(struct nd_page *page, const json_t *of, const char *key)
     nd_html_cell_number(page, all > 0 && !isnan(n) ? nd_html_count(n, buf) : "", n);
 }
 
+/* Outputs before and after. `of`: has how many were right. */
+static void put_before_after(struct nd_page *page, const char *name, double before_db, double after_db,
+                             const json_t *of)
+{
+    put_named(page, name);
+    put_real(page, before_db);
+    put_real(page, after_db);
+    put_right(page, of, ND_KEY_RIGHT_BEFORE);
+    put_right(page, of, ND_KEY_RIGHT_AFTER);
+    nd_html_puts(page, "</tr>\n");
+}
+
 static void put_card(struct nd_page *page, const json_t *document, bool is_good)
 {
     const char *output = nd_doc_text(document, ND_KEY_OUTPUT);
@@ -60,12 +72,8 @@ static void put_devices(struct nd_page *page, const json_t *document)
     nd_html_heads(page, "Device|#Before|#After|#Right before|#Right after");
     json_array_foreach(nd_doc_get(document, ND_KEY_DEVICES), i, device)
     {
-        put_named(page, nd_doc_text(device, ND_KEY_DEVICE));
-        put_real(page, nd_doc_number(device, ND_KEY_BEFORE_DB));
-        put_real(page, nd_doc_number(device, ND_KEY_AFTER_DB));
-        put_right(page, device, ND_KEY_RIGHT_BEFORE);
-        put_right(page, device, ND_KEY_RIGHT_AFTER);
-        nd_html_puts(page, "</tr>\n");
+        put_before_after(page, nd_doc_text(device, ND_KEY_DEVICE), nd_doc_number(device, ND_KEY_BEFORE_DB),
+                         nd_doc_number(device, ND_KEY_AFTER_DB), device);
     }
     end_table(page);
 }
@@ -115,12 +123,8 @@ static void put_price(struct nd_page *page, const json_t *document)
     nd_html_heads(page, "Output|#Before|#After|#Right before|#Right after");
     json_array_foreach(nd_doc_get(price, ND_KEY_PRICE_OUTPUTS), i, output)
     {
-        put_named(page, nd_doc_text(output, ND_KEY_TENSOR));
-        put_real(page, nd_doc_number(output, ND_KEY_SQNR_BEFORE_DB));
-        put_real(page, nd_doc_number(output, ND_KEY_SQNR_AFTER_DB));
-        put_right(page, price, ND_KEY_RIGHT_BEFORE);
-        put_right(page, price, ND_KEY_RIGHT_AFTER);
-        nd_html_puts(page, "</tr>\n");
+        put_before_after(page, nd_doc_text(output, ND_KEY_TENSOR), nd_doc_number(output, ND_KEY_SQNR_BEFORE_DB),
+                         nd_doc_number(output, ND_KEY_SQNR_AFTER_DB), price);
     }
     end_table(page);
 }

@@ -14,6 +14,7 @@
 #include "qnn/prepare_remote.h"
 #include "record/assemble.h"
 #include "record/capture_agent.h"
+#include "record/job_run.h"
 #include "record/provenance.h"
 #include "remote/remote.h"
 #include "spool/record_fields.h"
@@ -217,16 +218,6 @@ static enum nd_status make_folder(const char *path, bool resume, char **out, str
     return status;
 }
 
-/* Whether something is acknowledged that no capture has: there was no room for it, say. */
-static bool has_samples(const char *run_folder)
-{
-    struct nd_spool_kept kept = {0};
-    char *spool = run_folder != NULL ? nd_path_join(run_folder, "spool.nds") : NULL;
-    bool has = spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0;
-    free(spool);
-    return has;
-}
-
 /* ---- on another machine ---- */
 
 /* Reaches the machine and makes of the device what can run there. A machine that cannot be used is an outcome:
@@ -285,6 +276,18 @@ static void fill_outcome(const struct nd_capture_job *capture, const struct nd_a
     snprintf(outcome->stage, sizeof outcome->stage, "%s", assembled->stage);
 }
 
+/* Whether --resume finds more in the folder than in the capture. Who stops a run wants nothing left. */
+static bool can_go_on(const struct nd_workload *workload, const struct nd_capture_options *options,
+                      enum nd_status status, const struct nd_agent_exit *exit, const char *run_folder)
+{
+    bool is_cancelled = options->is_cancelled != NULL && options->is_cancelled(options->cancel_context);
+    if (is_cancelled || workload->device->transport != ND_TRANSPORT_NONE)
+        return false;
+    /* Acknowledged, and in no capture: there was no room for it, say. */
+    bool is_lost = status == ND_ERR_IO && run_folder != NULL && nd_job_run_has_samples(run_folder, false);
+    return exit->can_resume || is_lost;
+}
+
 /* Nobody would look for it by themselves. */
 static void say_kept(enum nd_status status, struct nd_error *err)
 {
@@ -335,14 +338,12 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     nd_capture_job_deinit(&capture);
     nd_remote_close(&remote);
     nd_device_deinit(&resolved);
-    /* Who stops it wants nothing left. */
-    bool is_cancelled = options->is_cancelled != NULL && options->is_cancelled(options->cancel_context);
-    if (folder != NULL && workload->device->transport == ND_TRANSPORT_NONE && !is_cancelled &&
-        (exit.can_resume || (status == ND_ERR_IO && has_samples(run_folder)))) {
+    if (folder != NULL && can_go_on(workload, options, status, &exit, run_folder)) {
         nd_dir_leave(folder);
         say_kept(status, err);
-    } else if (folder != NULL)
+    } else if (folder != NULL) {
         nd_dir_remove(folder);
+    }
     free(folder);
     free(run_folder);
     return status;

@@ -13,14 +13,12 @@ static size_t samples_of(const struct nd_capture_job *capture, const struct nd_j
     return job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0;
 }
 
-/* Whether the folder has acknowledged samples of an earlier run, which was killed or out of room. What was not
- * acknowledged is cut off here, too, so that whoever follows the spool reads no byte twice. */
-static bool has_beginning(const char *folder)
+bool nd_job_run_has_samples(const char *folder, bool cuts)
 {
     struct nd_spool_kept kept = {0};
     char *spool = nd_path_join(folder, "spool.nds");
     bool has = spool != NULL && nd_spool_keep(spool, &kept, NULL) == ND_OK && kept.size_bytes > 0 &&
-               truncate(spool, (off_t)kept.size_bytes) == 0;
+               (!cuts || truncate(spool, (off_t)kept.size_bytes) == 0);
     free(spool);
     return has;
 }
@@ -42,7 +40,7 @@ static enum nd_status run_here(const struct nd_capture_job *capture, const struc
                                struct nd_agent_exit *exit, struct nd_error *err)
 {
     char *agent = NULL;
-    bool is_resuming = options->resume && job == &capture->job && has_beginning(folder);
+    bool is_resuming = options->resume && job == &capture->job && nd_job_run_has_samples(folder, true);
     enum nd_status status =
         nd_agent_find(options->agent, nd_device_is_evaluated(capture->device->kind), &agent, err);
     for (bool again = true; status == ND_OK && again;) {

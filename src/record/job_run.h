@@ -11,4 +11,8 @@ enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_
                           const struct nd_capture_options *options, struct nd_agent_exit *exit,
                           struct nd_error *err);
 
+/* Whether an agent that ran in the folder has acknowledged samples there, which another can go on behind. With
+ * cuts what was not acknowledged is cut off, so that whoever follows the spool reads no byte twice. */
+bool nd_job_run_has_samples(const char *folder, bool cuts);
+
 #endif

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "npudiff/compare.h"
+#include "record/capture_open.h"
 
 struct verifier {
     struct nd_align_job *job;
@@ -25,21 +26,20 @@ static enum nd_status capture_one(void *context, size_t task, struct nd_error *e
     struct verifier *v = context;
     const struct nd_align_options *options = v->job->options;
     struct nd_capture_options how;
-    struct nd_capture_outcome outcome = {0};
+    struct nd_error failure = {0};
     nd_capture_options_init(&how);
     how.agent = options->agent;
     how.is_cancelled = options->is_cancelled;
     how.cancel_context = options->cancel_context;
     const struct nd_workload work = {v->job->aligned, options->devices[task], options->probes,
                                      options->n_probes};
-    enum nd_status status = nd_capture_run(&work, v->paths[task], &how, &outcome, err);
-    if (status == ND_OK && outcome.has_failed) {
-        *err = outcome.failure;
+    enum nd_status status =
+        nd_capture_run_and_open(&work, v->paths[task], &how, &v->captures[task], &failure, err);
+    if (failure.status != ND_OK) {
+        *err = failure;
         nd_error_context(err, "the aligned model on '%s'", options->devices[task]->label);
-        return err->status != ND_OK ? err->status : ND_ERR_DEVICE;
+        return err->status;
     }
-    if (status == ND_OK)
-        status = nd_capture_open(v->paths[task], &v->captures[task], err);
     if (status == ND_OK)
         status = nd_align_tell(v->job, "capture", ++v->n_done, options->n_devices, err);
     return status;

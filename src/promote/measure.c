@@ -8,8 +8,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "npudiff/compare.h"
+#include "compare/output_noise.h"
 #include "promote/promote_job.h"
+#include "record/capture_open.h"
 
 /* One model on several devices. */
 struct run {
@@ -30,21 +31,14 @@ static enum nd_status capture_one(void *context, size_t task, struct nd_error *e
     struct run *run = context;
     const struct nd_promote_options *options = run->job->options;
     struct nd_capture_options how;
-    struct nd_capture_outcome outcome = {0};
     nd_capture_options_init(&how);
     how.edges = "outputs";
     how.agent = options->agent;
     how.is_cancelled = options->is_cancelled;
     how.cancel_context = options->cancel_context;
     const struct nd_workload work = {run->model, run->devices[task], options->probes, options->n_probes};
-    enum nd_status status = nd_capture_run(&work, run->paths[task], &how, &outcome, err);
-    if (status == ND_OK && outcome.has_failed) {
-        run->failures[task] = outcome.failure;
-        if (outcome.failure.status == ND_OK)
-            run->failures[task].status = ND_ERR_DEVICE;
-    } else if (status == ND_OK) {
-        status = nd_capture_open(run->paths[task], &run->captures[task], err);
-    }
+    enum nd_status status =
+        nd_capture_run_and_open(&work, run->paths[task], &how, &run->captures[task], &run->failures[task], err);
     return status == ND_OK ? nd_promote_tell(run->job, run->stage, ++run->n_done, run->n_devices, err) : status;
 }
 
@@ -88,9 +82,7 @@ static enum nd_status take_captures(struct run *run, struct nd_capture **out, st
     enum nd_status status = run_all(run, err);
     for (size_t d = 0; d < run->n_devices && status == ND_OK; d++) {
         if (run->failures[d].status != ND_OK) {
-            *err = run->failures[d];
-            nd_error_context(err, "'%s' on '%s'", nd_model_path(run->model), run->devices[d]->label);
-            status = err->status;
+            status = nd_capture_pass_on(&run->failures[d], run->model, run->devices[d], err);
         } else {
             out[d] = run->captures[d];
             run->captures[d] = NULL;
@@ -127,22 +119,6 @@ enum nd_status nd_promote_capture(struct nd_promote_job *job, struct nd_error *e
 
 /* ---- against the float model ---- */
 
-/* Mean over the outputs of noise by signal. Of several probes the one with the most noise counts. */
-static double sqnr_of(const struct nd_comparison *comparison, size_t test)
-{
-    double sum = 0, n = 0;
-    for (size_t e = 0; e < comparison->n_edges; e++) {
-        const struct nd_compared_pair *pair = &comparison->edges[e].pairs[test - 1];
-        const struct nd_difference *difference = &pair->total.difference;
-        if (pair->total.coverage != ND_COVERAGE_FULL || !difference->has_values)
-            continue;
-        if (difference->has_signal)
-            sum += pow(10, -difference->sqnr_db / 10);
-        n += difference->has_signal || difference->n_samples_differing == 0;
-    }
-    return n > 0 ? -10 * log10(sum / n) : (double)NAN;
-}
-
 static void count_right(const struct nd_comparison *comparison, size_t device, struct nd_measured *out)
 {
     size_t edge = SIZE_MAX;
@@ -176,7 +152,7 @@ enum nd_status nd_promote_measure(const struct nd_promote_job *job, struct nd_ca
         all[d + 1] = captures[d];
     enum nd_status status = nd_compare_captures(all, n + 1, &how, &comparison, err);
     for (size_t d = 0; d < n && status == ND_OK; d++) {
-        out[d] = (struct nd_measured){.sqnr_db = sqnr_of(comparison, d + 1)};
+        out[d] = (struct nd_measured){.sqnr_db = nd_comparison_sqnr_db(comparison, d)};
         count_right(comparison, d + 1, &out[d]);
         if (isnan(out[d].sqnr_db))
             status = nd_fail(err, ND_E_PROMOTE_REFERENCE, nd_model_path(job->options->float_model),

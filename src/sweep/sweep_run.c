@@ -7,7 +7,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "npudiff/compare.h"
+#include "compare/output_noise.h"
+#include "record/capture_open.h"
 #include "sweep/sweep_job.h"
 
 struct run {
@@ -34,7 +35,6 @@ static enum nd_status capture(const struct nd_sweep_job *job, const struct nd_wo
                               struct nd_capture **out, struct nd_error *failure, struct nd_error *err)
 {
     struct nd_capture_options how;
-    struct nd_capture_outcome outcome = {0};
     char *path = nd_path_join(job->folder, name);
     nd_capture_options_init(&how);
     how.n_repeats = job->options->n_repeats;
@@ -42,24 +42,9 @@ static enum nd_status capture(const struct nd_sweep_job *job, const struct nd_wo
     how.is_cancelled = job->options->is_cancelled;
     how.cancel_context = job->options->cancel_context;
     enum nd_status status =
-        path != NULL ? nd_capture_run(work, path, &how, &outcome, err) : nd_fail_memory(err);
-    if (status == ND_OK && outcome.has_failed)
-        *failure = outcome.failure;
-    else if (status == ND_OK)
-        status = nd_capture_open(path, out, err);
+        path != NULL ? nd_capture_run_and_open(work, path, &how, out, failure, err) : nd_fail_memory(err);
     free(path);
     return status;
-}
-
-/* The failure of a device without whose values there is nothing to compare. */
-static enum nd_status pass_on(const struct nd_error *failure, const char *model, const char *device,
-                              struct nd_error *err)
-{
-    if (err == NULL)
-        return failure->status != ND_OK ? failure->status : ND_ERR_DEVICE;
-    *err = *failure;
-    nd_error_context(err, "'%s' on '%s'", model, device);
-    return err->status != ND_OK ? err->status : ND_ERR_DEVICE;
 }
 
 static enum nd_status capture_floats(struct run *run, struct nd_error *err)
@@ -75,7 +60,7 @@ static enum nd_status capture_floats(struct run *run, struct nd_error *err)
     const struct nd_workload work = {options->float_model, &reference, options->probes, options->n_probes};
     status = capture(run->job, &work, "float.h5", &run->floats, &failure, err);
     if (status == ND_OK && run->floats == NULL)
-        status = pass_on(&failure, nd_model_path(options->float_model), reference.label, err);
+        status = nd_capture_pass_on(&failure, options->float_model, &reference, err);
     nd_device_deinit(&reference);
     return status;
 }
@@ -97,7 +82,7 @@ static enum nd_status capture_all(struct run *run, struct nd_error *err)
         if (status != ND_OK || run->captures[i] != NULL)
             continue;
         if (i == 0)
-            return pass_on(&failure, nd_model_path(job->model), job->devices[0].label, err);
+            return nd_capture_pass_on(&failure, job->model, &job->devices[0], err);
         setting->failure = nd_strdup(failure.message);
         job->result->n_failed++;
         status = setting->failure != NULL ? ND_OK : nd_fail_memory(err);
@@ -166,20 +151,6 @@ static void read_classes(const struct nd_comparison *comparison, size_t device,
     }
 }
 
-/* Mean over the outputs of noise by signal, as a ratio. */
-static double sqnr_of(const struct nd_comparison *comparison)
-{
-    double sum = 0, n = 0;
-    for (size_t e = 0; e < comparison->n_edges; e++) {
-        const struct nd_compared_part *total = &comparison->edges[e].pairs[0].total;
-        if (total->coverage != ND_COVERAGE_FULL || !total->difference.has_values)
-            continue;
-        sum += total->difference.has_signal ? pow(10, -total->difference.sqnr_db / 10) : 0;
-        n += total->difference.has_signal || total->difference.n_samples_differing == 0;
-    }
-    return n > 0 ? -10 * log10(sum / n) : (double)NAN;
-}
-
 static enum nd_status hold_against_floats(const struct run *run, size_t i, struct nd_error *err)
 {
     struct nd_comparison *comparison = NULL;
@@ -187,7 +158,7 @@ static enum nd_status hold_against_floats(const struct run *run, size_t i, struc
         return ND_OK;
     enum nd_status status = compare(run, run->floats, run->captures[i], "outputs", &comparison, err);
     if (status == ND_OK)
-        run->job->result->settings[i].sqnr_db = sqnr_of(comparison);
+        run->job->result->settings[i].sqnr_db = nd_comparison_sqnr_db(comparison, 0);
     nd_comparison_destroy(&comparison);
     return status;
 }

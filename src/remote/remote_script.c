@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/confine.h"
 #include "remote/transport.h"
 
 /* What is printed beyond that is dropped; the agent must not stop for it. */
@@ -19,9 +20,9 @@ char *nd_script_run(const char *folder, const char *agent, const char *libraries
     nd_shell_quote(&text, libraries);
     nd_strbuf_puts(&text, "\nagent=");
     nd_shell_quote(&text, agent);
-    const char *confine = getenv("NPUDIFF_CONFINE"); /* agent/confine.h reads it there */
-    if (confine != NULL && strcmp(confine, "off") == 0)
-        nd_strbuf_puts(&text, "\nexport NPUDIFF_CONFINE=off");
+    const char *confine = getenv(ND_CONFINE_VARIABLE); /* the agent reads it there */
+    if (confine != NULL && strcmp(confine, ND_CONFINE_OFF) == 0)
+        nd_strbuf_puts(&text, "\nexport " ND_CONFINE_VARIABLE "=" ND_CONFINE_OFF);
     nd_strbuf_printf(
         &text,
         "\nulimit -c 0\n"

@@ -19,7 +19,7 @@ enum { ROUNDING_LSB = 2 };
 /* Tensors of a test whose samples are searched (chosen: the time of each is the same). */
 enum { MAX_SAMPLE_SEARCHES = 16 };
 
-/* Samples that are told one by one where no rule fits (chosen: they fit into a line). */
+/* Samples that are listed one by one where no rule fits (chosen: they fit into a line). */
 enum { MOST_LISTED = 8 };
 
 bool nd_predicates_is_wrong(const struct nd_difference *d, bool has_gates)

@@ -1,4 +1,5 @@
 """What captures of phones are held against, through h5py alone."""
+import hashlib
 import os
 import pathlib
 
@@ -56,3 +57,21 @@ def change_in_store(store):
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         changed.append(path)
     return changed
+
+
+def check_changed_store(test, store, output, capture, same_as):
+    """What changed in a device's store is neither run nor believed: capture() makes `output` again, the same as
+    `same_as`, from files with the right content, and says what the device measured."""
+    digests = {p: hashlib.sha256(p.read_bytes()).hexdigest() for p in store.rglob("*") if p.is_file()}
+    changed = change_in_store(store)
+    test.assertEqual({p.name for p in changed} & {"npudiff-agent"}, {"npudiff-agent"})
+    test.assertGreaterEqual(len(changed), 2)
+    capture()
+    test.assertEqual(differences(output, same_as), [])
+    for path in changed:
+        test.assertIn(hashlib.sha256(path.read_bytes()).hexdigest(), {digests[path]}, path)
+    measured = dict(line.split(" ", 1)[::-1] for line in device_facts(output)["measured"].splitlines())
+    agent = next(p for p in changed if p.name == "npudiff-agent")
+    test.assertEqual(measured["npudiff-agent"], digests[agent])
+    test.assertGreaterEqual(set(digests.values()), set(measured.values()))
+    test.assertGreaterEqual(len(measured), 2)

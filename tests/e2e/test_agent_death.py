@@ -219,17 +219,22 @@ class Death(Scratch):
                 self.assertEqual(opened.n_samples("uniform"), 7 if number else N_SAMPLES)
             self.assertEqual(list(temporary.iterdir()), [])
 
-    def test_a_full_disk_is_resumed(self):
-        """TMPDIR is full (a small tmpfs): a partial capture, which --resume completes when there is room."""
-        out, disk = self.folder / "x.h5", self.folder / "disk"
+    def on_small_disk(self, disk, size, before, after):
+        """Runs shell commands with a file system of that size at `disk`, and others once it has 300 MB."""
         disk.mkdir()
-        command = shlex.join(map(str, [NPUDIFF, *capture_command(MODEL, ["cpu"], [PROBE], out)]))
-        script = (f"mount -t tmpfs -o size=6m none {disk} || exit 77; export TMPDIR={disk}; {command}; echo code $?; "
-                  f"cp {out} {out}.partial; mount -o remount,size=300m none {disk}; {command} --resume; echo code $?; ls -A {disk}")
+        script = f"mount -t tmpfs -o size={size} none {disk} || exit 77; {before}; mount -o remount,size=300m none {disk}; {after}"
         done = subprocess.run([*(["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]), "sh", "-c", script],
                               capture_output=True, text=True, timeout=300)
         if done.returncode == 77 or "unshare" in done.stderr:
             self.skipTest(f"no small disk here: {done.stderr}")
+        return done
+
+    def test_a_full_disk_is_resumed(self):
+        """TMPDIR is full (a small tmpfs): a partial capture, which --resume completes when there is room."""
+        out, disk = self.folder / "x.h5", self.folder / "disk"
+        command = shlex.join(map(str, [NPUDIFF, *capture_command(MODEL, ["cpu"], [PROBE], out)]))
+        done = self.on_small_disk(disk, "6m", f"export TMPDIR={disk}; {command}; echo code $?; cp {out} {out}.partial",
+                                  f"{command} --resume; echo code $?; ls -A {disk}")
         self.assertEqual(done.stdout, "code 2\ncode 0\n", done.stderr)
         self.assertIn("is the disk full? The samples before are kept; '--resume' continues after them", done.stderr)
         n = self.check_stored(f"{out}.partial")
@@ -239,14 +244,10 @@ class Death(Scratch):
     def test_a_capture_that_cannot_be_written_is_resumed(self):
         """The disk of the output is full: what was acknowledged stays in the TMPDIR, and --resume writes it."""
         disk, temporary = self.folder / "disk", self.folder / "tmp"
-        disk.mkdir(), temporary.mkdir()
+        temporary.mkdir()
         command = shlex.join(map(str, [NPUDIFF, *capture_command(MODEL, ["cpu"], [PROBE], disk / "x.h5")]))
-        script = (f"mount -t tmpfs -o size=1m none {disk} || exit 77; export TMPDIR={temporary}; {command}; echo code $?; ls -A {disk}; "
-                  f"mount -o remount,size=300m none {disk}; {command} --resume; echo code $?; cp {disk}/x.h5 {self.folder}")
-        done = subprocess.run([*(["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]), "sh", "-c", script],
-                              capture_output=True, text=True, timeout=300)
-        if done.returncode == 77 or "unshare" in done.stderr:
-            self.skipTest(f"no small disk here: {done.stderr}")
+        done = self.on_small_disk(disk, "1m", f"export TMPDIR={temporary}; {command}; echo code $?; ls -A {disk}",
+                                  f"{command} --resume; echo code $?; cp {disk}/x.h5 {self.folder}")
         self.assertEqual(done.stdout, "code 2\ncode 0\n", done.stderr)
         self.assertEqual(self.check_stored(self.folder / "x.h5"), N_SAMPLES)
         self.assertEqual(list(temporary.iterdir()), [])

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Devices on phones: real adb, real adbd on loopback, the real agent and the HTP simulator (phones.py says what stands in).
 The random trials print their seed and take it from ND_SEED."""
-import hashlib
 import os
 import pathlib
 import random
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from phone_captures import by_address, change_in_store, device_facts, differences, library_digests
+from phone_captures import by_address, check_changed_store, device_facts, differences, library_digests
 from phone_link import Disturbance
 from phones import ARM64_DEVICE, Shelf, android_tools, arm64_trouble, marked, skip_without, wait_until
 from support import Capture, MODELS, Scratch, acknowledged, bits_equal, capture, info, main, npudiff
@@ -155,19 +154,8 @@ class OnePhone(OnShelf):
         """Files of another content and the same size and times: neither run nor believed."""
         output = self.folder / "x.h5"
         self.capture(self.phone.uri(), SHORT, output, "--repeats", "2")
-        digests = {p: hashlib.sha256(p.read_bytes()).hexdigest() for p in (self.phone.root / "store").rglob("*") if p.is_file()}
-        changed = change_in_store(self.phone.root / "store")
-        self.assertEqual({p.name for p in changed} & {"npudiff-agent"}, {"npudiff-agent"})
-        self.assertGreaterEqual(len(changed), 2)
-        self.capture(self.phone.uri(), SHORT, output, "-f", "--repeats", "2")
-        self.assertEqual(differences(output, self.local), [])
-        for path in changed:
-            self.assertIn(hashlib.sha256(path.read_bytes()).hexdigest(), {digests[path]}, path)
-        measured = dict(line.split(" ", 1)[::-1] for line in device_facts(output)["measured"].splitlines())
-        agent = next(p for p in changed if p.name == "npudiff-agent")
-        self.assertEqual(measured["npudiff-agent"], digests[agent])
-        self.assertGreaterEqual(set(digests.values()), set(measured.values()))
-        self.assertGreaterEqual(len(measured), 2)
+        check_changed_store(self, self.phone.root / "store", output, lambda: self.capture(self.phone.uri(), SHORT, output, "-f", "--repeats", "2"),
+                            self.local)
 
     def test_what_the_phone_says_of_itself_is_kept(self):
         """Identity, battery and temperatures before and after, and what its system logged meanwhile."""

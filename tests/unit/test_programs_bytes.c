@@ -10,6 +10,7 @@
 
 #include "arith/htp.h"
 #include "eval/linear_unit.h"
+#include "support/program_codes.h"
 
 enum { MAX_BYTES = 1 << 17 };
 
@@ -65,14 +66,7 @@ static enum nd_status keep(void *context, size_t edge, const struct nd_array *va
 
 static size_t read_codes(const char *name, const char *part, unsigned char *bytes)
 {
-    char path[512];
-    snprintf(path, sizeof path, "%s/programs/bytes-%s.%s.bin", getenv("GOLDEN"), name, part);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    size_t n = fread(bytes, 1, MAX_BYTES, file);
-    assert_true(n > 0 && n < MAX_BYTES);
-    assert_int_equal(fclose(file), 0);
-    return n;
+    return read_program_codes("bytes-", name, part, bytes, MAX_BYTES);
 }
 
 static void open_trial(struct trial *t, const char *name)

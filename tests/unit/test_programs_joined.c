@@ -11,6 +11,7 @@
 #include "eval/linear_unit.h"
 #include "replay/plan.h"
 #include "replay/unit_trial.h"
+#include "support/program_codes.h"
 
 enum { MAX_BYTES = 1 << 18 };
 
@@ -78,14 +79,7 @@ static enum nd_status count_differing(void *context, const struct nd_exact_value
 
 static size_t read_codes(const char *name, const char *part, unsigned char *bytes)
 {
-    char path[512];
-    snprintf(path, sizeof path, "%s/programs/joined-%s.%s.bin", getenv("GOLDEN"), name, part);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    size_t n = fread(bytes, 1, MAX_BYTES, file);
-    assert_true(n > 0 && n < MAX_BYTES);
-    assert_int_equal(fclose(file), 0);
-    return n;
+    return read_program_codes("joined-", name, part, bytes, MAX_BYTES);
 }
 
 static size_t edge_of(const struct nd_model *model, const char *name)

@@ -62,7 +62,7 @@ struct nd_certificate_options {
     size_t n_devices;
     const char *agent; /* as nd_capture_options.agent */
     size_t n_threads;  /* 0: as many as the process may use */
-    /* As nd_align_options.progress: "prove", "price", "capture". NULL: nobody is told. */
+    /* As nd_align_options.progress: "prove", "price", "capture". NULL: not reported. */
     void (*progress)(void *context, const char *stage, size_t n_done, size_t n_total);
     void *progress_context;
     bool (*is_cancelled)(void *context);

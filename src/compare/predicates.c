@@ -119,7 +119,7 @@ static enum nd_status note(struct nd_comparison *comparison, const struct questi
     return predicate->text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* No rule: a few samples are told one by one. That is no guess, so chance has no part in it. */
+/* No rule: a few samples are listed one by one. That is no guess, so chance has no part in it. */
 static enum nd_status list_samples(const struct nd_cells *cells, struct nd_predicate *out, struct nd_error *err)
 {
     struct nd_strbuf text = {0};

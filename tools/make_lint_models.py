@@ -151,6 +151,19 @@ def channels():
     g.write("channels.u8")
 
 
+def apart(name, smallest):
+    """A MatMul with one scale for its weights; half of the channels are that much smaller than the others."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    x = g.input("x", (4, 16), STEP, 128)
+    values = rng.normal(0, 0.2, (16, 8)) * np.where(np.arange(8) % 2, smallest, 1)
+    names = [g.constant("w_codes", np.rint(values / np.abs(values).max() * 127).astype(np.int8)),
+             g.constant("w_scale", np.float32(np.abs(values).max() / 127)), g.constant("w_zero_point", np.int8(0))]
+    g.nodes.append(h.make_node("DequantizeLinear", names, ["w_dequantised"], name="w_dequantise"))
+    g.nodes.append(h.make_node("MatMul", [x, "w_dequantised"], ["y_made"], name="product"))
+    g.output("y", (4, 8), 1 / 16, 128)
+    g.write(name)
+
+
 def double():
     g = Graph(8)
     x = g.input("x", (1, 4, 8, 8), STEP, 128)
@@ -212,6 +225,8 @@ if __name__ == "__main__":
     matmul_add()
     gate()
     channels()
+    apart("apart.u8", 1 / 20)
+    apart("together.u8", 1 / 4)
     double()
     mask()
     infinite()

@@ -31,7 +31,7 @@ nd_lint_look nd_lint_forced, nd_lint_forced_inside, nd_lint_leaky, nd_lint_abs,
 nd_lint_look nd_lint_cast, nd_lint_blocks, nd_lint_moved, nd_lint_concat,
     nd_lint_reciprocal; /* rules_defects.c */
 nd_lint_look nd_lint_scale, nd_lint_range, nd_lint_weight_axis, nd_lint_channels, nd_lint_missing,
-    nd_lint_double; /* rules_quantisers.c */
+    nd_lint_double, nd_lint_apart; /* rules_quantisers.c */
 
 /* ---- looking ---- */
 

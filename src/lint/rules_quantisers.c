@@ -1,9 +1,12 @@
 /* Rules about quantisers: those that are missing, double, or have parameters that an NPU cannot use. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/scales.h"
 #include "lint/lint_job.h"
+#include "operators/ops_shared.h"
+#include "quantisation/weights.h"
 
 /* ---- scale-not-finite ---- */
 
@@ -66,6 +69,33 @@ enum nd_status nd_lint_weight_axis(struct nd_lint_job *job, size_t node, struct 
     return nd_lint_find(job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
                         "the weights have scales along axis %lld; the output channels are axis %lld",
                         (long long)axis, (long long)right);
+}
+
+/* ---- weight-channels ---- */
+
+enum nd_status nd_lint_apart(struct nd_lint_job *job, size_t node, struct nd_error *err)
+{
+    size_t dequantise = nd_lint_dequantise(job, node, 1);
+    const struct nd_quant *quant = nd_lint_one(job, dequantise);
+    if (quant == NULL || !job->graph->nodes[dequantise].is_constant)
+        return ND_OK;
+    const struct nd_shape *shape = &job->infos[nd_lint_input(job, dequantise, 0)].shape;
+    struct nd_array codes = {.shape = *shape};
+    int64_t axis = shape->rank > 0 ? channel_axis(job, node, (size_t)shape->rank) : -1;
+    double ratio = NAN;
+    enum nd_status status = axis >= 0 ? nd_lint_numbers(job, dequantise, 0, &codes.x, &codes.n, err) : ND_OK;
+    for (size_t i = 0; i < codes.n; i++)
+        codes.x[i] -= (double)quant->zero_point[0];
+    if (status == ND_OK && codes.n > 0 && codes.n == nd_dims_product(shape, 0, shape->rank))
+        status = nd_channels_ratio(&codes, (int)axis, &ratio, err);
+    free(codes.x);
+    if (status != ND_OK || !(ratio >= ND_CHANNELS_APART))
+        return status;
+    return nd_lint_find(
+        job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
+        "all channels of the weights have one scale; the largest channel is %.3g times as large "
+        "as a quarter of the others",
+        ratio);
 }
 
 /* ---- activation-channels ---- */

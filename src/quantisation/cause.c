@@ -18,8 +18,6 @@ static const double stretched_from = 0.5;
 static const double empty_side = 0.4, empty_reach = 0.02;
 /* Steps that a mask leaves to the other values. */
 static const double mask_steps = 16;
-/* Largest weights of channels are far apart: three bits of eight are lost on the small ones. */
-static const double channels_apart = 8;
 
 const char *nd_loss_cause_name(enum nd_loss_cause cause)
 {
@@ -123,7 +121,7 @@ static enum nd_loss_cause constant_cause(const struct nd_quantised_layer *layer)
 {
     if (layer->bias_error * layer->bias_error >= main_part * layer->constants)
         return ND_LOSS_BIAS;
-    return layer->weight_ratio >= channels_apart ? ND_LOSS_WEIGHT_CHANNELS : ND_LOSS_WEIGHT_ROUNDING;
+    return layer->weight_ratio >= ND_CHANNELS_APART ? ND_LOSS_WEIGHT_CHANNELS : ND_LOSS_WEIGHT_ROUNDING;
 }
 
 /* ---- the range of the output ---- */

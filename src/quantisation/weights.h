@@ -4,6 +4,10 @@
 
 #include "replay/plan.h"
 
+/* From this nd_channels_ratio on one scale for all channels is called a fault: a quarter of the channels lose
+ * three bits of eight. */
+#define ND_CHANNELS_APART 8.0
+
 /* Largest over lower quartile of the channels' largest magnitudes, 1 for one channel; channels of zeros are
  * left out. *ratio is NaN where no channel has a value. ND_ERR_MEMORY. */
 enum nd_status nd_channels_ratio(const struct nd_array *real, int axis, double *ratio, struct nd_error *err);

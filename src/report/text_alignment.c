@@ -100,7 +100,7 @@ static void say_price(struct nd_report_screen *screen, const struct nd_alignment
     static const struct nd_report_column columns[] = {{"output", "OUTPUT"},
                                                       {"before", "DB BEFORE"},
                                                       {"after", "DB AFTER"},
-                                                      {"loss", "DB LOST"},
+                                                      {"change", "CHANGE, DB"},
                                                       {NULL, NULL}};
     static const struct nd_report_column columns_alone[] = {
         {"output", "OUTPUT"}, {"after", "TO THE MODEL AS IT WAS, DB"}, {NULL, NULL}};
@@ -114,7 +114,7 @@ static void say_price(struct nd_report_screen *screen, const struct nd_alignment
         json_t *row = json_pack("{s:o}", "output", nd_json_string(alignment->outputs[i].name));
         add_number(row, "before", "%.2f", alignment->outputs[i].sqnr_before_db);
         add_number(row, "after", "%.2f", alignment->outputs[i].sqnr_after_db);
-        add_number(row, "loss", "%.2f", alignment->outputs[i].loss_db);
+        add_number(row, "change", "%+.2f", 0.0 - alignment->outputs[i].loss_db);
         json_array_append_new(rows, row);
     }
     nd_report_screen_put(screen, "\nSignal-to-noise ratio of the outputs%s, %zu sample%s, exact rounding:",
@@ -130,7 +130,7 @@ static void say_price(struct nd_report_screen *screen, const struct nd_alignment
 /* What part of the alignment costs how much. */
 static void say_curve(struct nd_report_screen *screen, const struct nd_alignment *alignment)
 {
-    static const struct nd_report_column columns[] = {{"layers", "LAYERS"},        {"loss", "DB LOST"},
+    static const struct nd_report_column columns[] = {{"layers", "LAYERS"},        {"change", "CHANGE, DB"},
                                                       {"values", "OUTPUT VALUES"}, {"tensors", "TENSORS"},
                                                       {"last", "LAST LAYER"},      {NULL, NULL}};
     json_t *rows = json_array();
@@ -143,7 +143,7 @@ static void say_curve(struct nd_report_screen *screen, const struct nd_alignment
         json_t *row =
             json_pack("{s:o, s:s, s:s, s:o}", "layers", count(point->n_layers), "values", values, "tensors",
                       tensors, "last", nd_json_string(point->layer != NULL ? point->layer : ""));
-        add_number(row, "loss", "%.2f", point->loss_db);
+        add_number(row, "change", "%+.2f", 0.0 - point->loss_db);
         json_array_append_new(rows, row);
     }
     if (alignment->n_points == 0) {

@@ -51,6 +51,8 @@ static const struct expected all[] = {
     {"lint/axis-0.u16.onnx", "weight-axis", 0, false},
     {"lint/axis-1.u8.onnx", NULL, 0, false},
     {"lint/channels.u8.onnx", "activation-channels", 0, false},
+    {"lint/apart.u8.onnx", "weight-channels", 0, false},
+    {"lint/together.u8.onnx", NULL, 0, false},
     {"programs/matmul16-inputs.onnx", "operand-8-bits", 0, false},
     {"lint/missing.u8.onnx", "missing-quantiser", 0, false},
     {"lint/missing.u16.onnx", "missing-quantiser", 0, false},

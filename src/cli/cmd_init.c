@@ -9,6 +9,7 @@
 #include "cli/errors.h"
 #include "cli/output.h"
 #include "cli/rows.h"
+#include "cli/workload.h"
 #include "npudiff/device.h"
 #include "npudiff/model.h"
 
@@ -160,8 +161,11 @@ static void put_devices(FILE *out, const struct values *values)
     put_phones(out, !values->no_phones);
 }
 
-static void put_policy(FILE *out)
+/* labelled: see names_of_labelled. Where it is empty, the gates of classes are comments: a gate that has
+ * nothing to judge is a mistake to qualify. */
+static void put_policy(FILE *out, const char *labelled)
 {
+    const char *off = labelled[0] == '\0' ? "# " : "";
     fputs("# What a device is compared with: 'quantised' is this model, evaluated exactly.\n"
           "reference: quantised\n"
           "# A sentence on the cause for every device that differs.\n"
@@ -176,19 +180,25 @@ static void put_policy(FILE *out)
           "  - gate: fallback\n"
           "  # A quantised value differs from the reference by at most 'max' LSB, on every tensor.\n"
           "  - gate: lsb\n"
-          "    max: 5\n"
-          "  # The same class as the reference, on this share of the samples, at every output.\n"
-          "  # - gate: agreement\n"
-          "  #   min: 0.99\n"
-          "  # Accuracy drops by less than this share, with labelled probes.\n"
-          "  # - gate: accuracy-drop\n"
-          "  #   margin: 0.01\n",
+          "    max: 5\n",
           out);
+    fprintf(out,
+            "  # The same class as the reference, on this share of the samples, at every output.\n"
+            "  %1$s- gate: agreement\n"
+            "  %1$s  min: 0.99\n",
+            off);
+    if (labelled[0] != '\0')
+        fprintf(out, "    probes: [%s]\n", labelled);
+    fprintf(out,
+            "  # Accuracy drops by less than this share, with labelled probes.\n"
+            "  %1$s- gate: accuracy-drop\n"
+            "  %1$s  margin: 0.01\n",
+            off);
 }
 
 /* ---- the command ---- */
 
-static char *make_campaign(const struct values *values, const char *model)
+static char *make_campaign(const struct values *values, const char *model, const char *labelled)
 {
     char *text = NULL;
     size_t n;
@@ -199,7 +209,7 @@ static char *make_campaign(const struct values *values, const char *model)
             nd_version());
     put_model(out, values, model);
     put_devices(out, values);
-    put_policy(out);
+    put_policy(out, labelled);
     bool has_failed = ferror(out) != 0;
     if (fclose(out) != 0 || has_failed) {
         free(text);
@@ -208,10 +218,27 @@ static char *make_campaign(const struct values *values, const char *model)
     return text;
 }
 
-/* Mistakes are found now, and not by qualify. */
-static enum nd_status check(const struct values *values, const char *path, struct nd_error *err)
+/* The names of the probes with labels, as a list in YAML. NULL: no memory. The caller frees it. */
+static char *names_of_labelled(const struct cli_probes *probes)
+{
+    char *text = NULL;
+    size_t n, n_labelled = 0;
+    FILE *out = open_memstream(&text, &n);
+    for (size_t i = 0; out != NULL && i < probes->n; i++) {
+        if (probes->items[i]->labels == NULL)
+            continue;
+        fputs(n_labelled++ > 0 ? ", " : "", out);
+        put_text(out, probes->items[i]->name);
+    }
+    return out != NULL && fclose(out) == 0 ? text : NULL;
+}
+
+/* Mistakes are found now, and not by qualify. *labelled: names_of_labelled. */
+static enum nd_status check(const struct values *values, const char *path, char **labelled,
+                            struct nd_error *err)
 {
     struct nd_model *model = NULL, *float_model = NULL;
+    struct cli_probes probes = {0};
     int usage = 0;
     enum nd_status status = cli_model_load("init", path, &values->dims, &model, &usage, err);
     if (status == ND_OK)
@@ -224,6 +251,10 @@ static enum nd_status check(const struct values *values, const char *path, struc
             status = nd_device_parse(values->devices.items[i], &device, err);
         nd_device_deinit(&device);
     }
+    if (status == ND_OK)
+        status = cli_probes_make(model, &values->probes, false, &probes, err);
+    *labelled = status == ND_OK ? names_of_labelled(&probes) : NULL;
+    cli_probes_deinit(&probes);
     nd_model_destroy(&float_model);
     nd_model_destroy(&model);
     return status;
@@ -234,13 +265,16 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)n_operands;
     struct values values = *(const struct values *)context;
     struct nd_error err = {0};
+    char *labelled = NULL;
     if (values.output == NULL)
         values.output = "campaign.yaml";
     if (cli_check_text_output(values.output, values.force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    if (check(&values, operands[0], &err) != ND_OK)
+    enum nd_status status = check(&values, operands[0], &labelled, &err);
+    char *text = labelled != NULL ? make_campaign(&values, operands[0], labelled) : NULL;
+    free(labelled);
+    if (status != ND_OK)
         return cli_report_error(&err);
-    char *text = make_campaign(&values, operands[0]);
     if (text == NULL)
         return cli_fail_memory();
     int exit_code = cli_write_text(values.output, text, values.force);

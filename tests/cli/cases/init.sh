@@ -16,6 +16,7 @@ NPUDIFF_RUNTIMES=$PWD/none run qualify all.yaml -o none
 run init model.onnx -d cpuu -o x.yaml
 run init "$GOLDEN/oracle/model/dynamic.onnx" -o x.yaml
 run init "$GOLDEN/oracle/model/dynamic.onnx" --dim batch=2 --dim a:1=3 --dim width=4 -d exact -o y.yaml
+run init model.onnx -d exact -p digits=missing.npz -o x.yaml
 run init missing.onnx -o x.yaml
 run init model.onnx --float missing.onnx -o x.yaml
 ls

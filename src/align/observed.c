@@ -203,6 +203,8 @@ enum nd_status nd_align_observe(const struct nd_align_job *job, struct nd_observ
     if (status == ND_OK)
         status = run_samples(&own, &watcher, err);
     job->result->n_fit_samples = watcher.n_samples;
+    size_t n_priced = job->options->n_fit == 0 ? nd_align_n_samples(job->options) : 0;
+    job->result->n_fit_priced = watcher.n_samples < n_priced ? watcher.n_samples : n_priced;
     if (status != ND_OK)
         nd_observed_destroy(&observed);
     *out = observed;

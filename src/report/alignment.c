@@ -62,13 +62,13 @@ static json_t *price_json(const struct nd_alignment *alignment)
 {
     if (alignment->n_outputs == 0)
         return json_null();
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "reference",
-                     alignment->float_model != NULL ? "float" : "quantised", "samples",
-                     count(alignment->n_samples), "fit_samples", count(alignment->n_fit_samples), "outputs",
-                     nd_alignment_outputs_json(alignment), "budget_db", nd_json_known(alignment->budget_db),
-                     "labelled", count(alignment->n_labelled), "right_before", count(alignment->n_right_before),
-                     "right_after", count(alignment->n_right_after), "classes_changed",
-                     count(alignment->n_changed));
+    return json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "reference",
+        alignment->float_model != NULL ? "float" : "quantised", "samples", count(alignment->n_samples),
+        "fit_samples", count(alignment->n_fit_samples), "fit_samples_priced", count(alignment->n_fit_priced),
+        "outputs", nd_alignment_outputs_json(alignment), "budget_db", nd_json_known(alignment->budget_db),
+        "labelled", count(alignment->n_labelled), "right_before", count(alignment->n_right_before),
+        "right_after", count(alignment->n_right_after), "classes_changed", count(alignment->n_changed));
 }
 
 static json_t *curve_json(const struct nd_alignment *alignment)

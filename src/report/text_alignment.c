@@ -121,6 +121,12 @@ static void say_price(struct nd_report_screen *screen, const struct nd_alignment
                          alignment->float_model != NULL ? " to the float model" : "", alignment->n_samples,
                          alignment->n_samples == 1 ? "" : "s");
     say_rows(screen, rows, alignment->float_model != NULL ? columns : columns_alone, "-v shows all");
+    if (alignment->n_fit_priced > 0)
+        nd_report_screen_put(
+            screen,
+            "\nWeights were rounded for %zu of these samples: others can cost more. --fit PROBE "
+            "takes other samples for that.\n",
+            alignment->n_fit_priced);
     if (alignment->n_labelled > 0)
         nd_report_screen_put(screen, "\nRight classes: %zu of %zu before, %zu after; %zu class%s changed.\n",
                              alignment->n_right_before, alignment->n_labelled, alignment->n_right_after,

@@ -174,6 +174,7 @@ struct nd_alignment {
     size_t
         n_refuted; /* layers that are proven and differ on devices although what they read is equal: then their
                       arithmetic is not the one that the proof is about. Their state is ND_ALIGN_DIFFERS */
+    size_t n_folded;      /* BatchNormalization that became part of the ConvTranspose before it */
     size_t n_fit_samples; /* that weights were rounded for; 0: none */
     size_t n_fit_priced;  /* of these, those that the price is taken from, too, and so is better than of others */
 };

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "replay/expectation.h"
+#include "rewrite/fold.h"
 
 static const char not_examined[] = "it was not examined";
 
@@ -150,7 +151,7 @@ enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_mo
         if (layer->name == NULL || layer->op_types == NULL)
             return nd_fail_memory(err);
     }
-    result->model = nd_strdup(nd_model_path(model));
+    result->model = nd_strdup(nd_model_path(job->original != NULL ? job->original : model));
     if (job->options->float_model != NULL)
         result->float_model = nd_strdup(nd_model_path(job->options->float_model));
     return result->model != NULL && (job->options->float_model == NULL || result->float_model != NULL)
@@ -169,13 +170,33 @@ bool nd_align_is_product(const char *op_types)
     return false;
 }
 
+/* A file in the job's folder. The caller frees *path. */
+static enum nd_status name_file(struct nd_align_job *job, const char *name, char **path, struct nd_error *err)
+{
+    enum nd_status status = job->folder == NULL ? nd_dir_make_temporary(&job->folder, err) : ND_OK;
+    *path = status == ND_OK ? nd_path_join(job->folder, name) : NULL;
+    return status == ND_OK && *path == NULL ? nd_fail_memory(err) : status;
+}
+
+enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err)
+{
+    char *path;
+    enum nd_status status = name_file(job, "folded.onnx", &path, err);
+    if (status == ND_OK)
+        status = nd_model_write_folded(job->original, path, &job->result->n_folded, err);
+    if (status == ND_OK && job->result->n_folded > 0)
+        status = nd_model_load(path, &job->folded, err);
+    if (job->folded != NULL)
+        job->model = job->folded;
+    free(path);
+    return status;
+}
+
 enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_plan *plan, struct nd_error *err)
 {
     struct nd_model *aligned = NULL;
-    enum nd_status status = job->folder == NULL ? nd_dir_make_temporary(&job->folder, err) : ND_OK;
-    char *path = status == ND_OK ? nd_path_join(job->folder, "aligned.onnx") : NULL;
-    if (status == ND_OK && path == NULL)
-        status = nd_fail_memory(err);
+    char *path;
+    enum nd_status status = name_file(job, "aligned.onnx", &path, err);
     if (status == ND_OK)
         status = nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, path, err);
     if (status == ND_OK)

@@ -84,15 +84,15 @@ static enum nd_status take_steps(struct nd_align_job *job, const struct nd_align
     }
     if (first != NULL && result->n_planned == 0)
         return nd_fail(
-            err, ND_E_ALIGN_NOTHING, nd_model_path(job->model),
+            err, ND_E_ALIGN_NOTHING, nd_model_path(job->original),
             "none of the %zu Conv, Gemm and MatMul layers of '%s' can be aligned; the first, '%s': %s",
-            result->n_products, nd_model_path(job->model), first->name, first->obstacle);
+            result->n_products, nd_model_path(job->original), first->name, first->obstacle);
     if (job->options->float_model != NULL && result->n_weighted > 0 && result->n_from_float == 0)
         return nd_fail(
             err, ND_E_ALIGN_REFERENCE, result->float_model,
             "'%s' has the weights of none of the %zu layers of '%s': it is a different model, or weights were "
             "changed before they were quantised (as when BatchNormalization is folded)",
-            result->float_model, result->n_weighted, nd_model_path(job->model));
+            result->float_model, result->n_weighted, nd_model_path(job->original));
     return ND_OK;
 }
 
@@ -195,6 +195,9 @@ static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
     bool *is_chosen = NULL;
     enum nd_status status =
         nd_align_find_programs(job, job->options->arithmetics, job->options->n_arithmetics, err);
+    const char *layers = job->options->layers; /* those that are not named stay as they are */
+    if (status == ND_OK && (layers == NULL || strcmp(layers, "auto") == 0))
+        status = nd_align_fold(job, err);
     if (status == ND_OK)
         status = nd_align_make_layers(job, job->model, err);
     if (status == ND_OK)
@@ -219,7 +222,8 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
         status = check_model(model, err);
     if (status != ND_OK)
         return status;
-    struct nd_align_job job = {.options = &own, .model = model, .result = nd_calloc(1, sizeof *job.result)};
+    struct nd_align_job job = {
+        .options = &own, .original = model, .model = model, .result = nd_calloc(1, sizeof *job.result)};
     if (job.result == NULL)
         return nd_fail_memory(err);
     job.result->struct_size = sizeof *job.result;
@@ -227,6 +231,7 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
     status = align(&job, err);
     nd_observed_destroy(&job.observed);
     nd_model_destroy(&job.read_again);
+    nd_model_destroy(&job.folded);
     if (job.folder != NULL)
         nd_dir_remove(job.folder);
     free(job.folder);

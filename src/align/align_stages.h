@@ -10,9 +10,11 @@ enum { ND_ALIGN_MOST_PROGRAMS = 8 };
 
 struct nd_align_job {
     const struct nd_align_options *options;
-    const struct nd_model *model;   /* as it came */
-    const struct nd_model *aligned; /* as it was written and read again */
-    struct nd_model *read_again;    /* the same, for who owns it */
+    const struct nd_model *original; /* as it came */
+    const struct nd_model *model;    /* the same, or with BatchNormalization folded: what is planned */
+    struct nd_model *folded;         /* the latter, for who owns it */
+    const struct nd_model *aligned;  /* as it was written and read again */
+    struct nd_model *read_again;     /* the same, for who owns it */
     const struct nd_unit_program *programs[ND_ALIGN_MOST_PROGRAMS];
     size_t n_programs;
     struct nd_alignment *result;
@@ -32,6 +34,8 @@ enum nd_status nd_align_set_dim(struct nd_model *model, size_t input, int axis, 
 /* Counts the states of the layers, and sets the end by them. */
 void nd_align_count_states(struct nd_alignment *result);
 
+/* The model with BatchNormalization folded becomes what is planned, if there is something to fold. */
+enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err);
 /* Conv, ConvTranspose, Gemm or MatMul, with what follows. */
 bool nd_align_is_product(const char *op_types);
 /* Writes what is planned into the job's folder and reads it again. */

@@ -119,7 +119,7 @@ enum nd_status nd_certificate_check_price(struct nd_certificate_checker *c, stru
         status = check_price_file(c, "float", c->options->float_model, err);
     if (status == ND_OK)
         status = check_price_probes(c, err);
-    c->job.model = c->options->model;
+    c->job.original = c->job.model = c->options->model;
     c->align_options.n_samples = (size_t)json_integer_value(json_object_get(price, "samples"));
     if (status == ND_OK)
         status = nd_align_price(&c->job, err);

@@ -29,8 +29,8 @@ static json_t *file_json(const struct nd_model *model)
 
 static json_t *files_json(const struct nd_align_job *job, const struct nd_model *written)
 {
-    return json_pack("{s:o, s:o, s:o}", "aligned", file_json(written), "model", file_json(job->model), "float",
-                     file_json(job->options->float_model));
+    return json_pack("{s:o, s:o, s:o}", "aligned", file_json(written), "model", file_json(job->original),
+                     "float", file_json(job->options->float_model));
 }
 
 static json_t *inputs_json(const struct nd_model *model)

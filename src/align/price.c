@@ -198,7 +198,7 @@ static enum nd_status find_outputs(struct pricer *p, int m, struct nd_error *err
     }
     if (n_found != p->n_outputs)
         return nd_fail(err, ND_E_ALIGN_REFERENCE, nd_model_path(model), "'%s' lacks outputs of '%s'",
-                       nd_model_path(model), nd_model_path(p->job->model));
+                       nd_model_path(model), nd_model_path(p->job->original));
     return ND_OK;
 }
 
@@ -223,7 +223,7 @@ static enum nd_status name_outputs(struct pricer *p, struct nd_error *err)
 static enum nd_status prepare(struct pricer *p, struct nd_error *err)
 {
     const struct nd_align_options *options = p->job->options;
-    p->models[BEFORE] = p->job->model;
+    p->models[BEFORE] = p->job->original;
     p->models[AFTER] = p->job->aligned;
     p->models[FLOATS] = options->float_model;
     p->n_models = options->float_model != NULL ? N_MODELS : FLOATS;

@@ -65,6 +65,9 @@ static void say_model(struct nd_report_screen *screen, const struct nd_alignment
 {
     nd_report_screen_put(screen, "%s: %zu of %zu Conv, Gemm and MatMul layers now multiply by a power of two\n",
                          file_name(alignment->model), alignment->n_planned, alignment->n_products);
+    if (alignment->n_folded > 0)
+        nd_report_screen_put(screen, "%zu BatchNormalization %s now part of the ConvTranspose before it.\n",
+                             alignment->n_folded, alignment->n_folded == 1 ? "is" : "are");
     if (alignment->float_model != NULL)
         nd_report_screen_put(screen, "Weights rounded anew from '%s': %zu of %zu layers.\n",
                              file_name(alignment->float_model), alignment->n_from_float, alignment->n_weighted);

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from support import MODELS, Scratch, main, npudiff
+from support import GOLDEN, MODELS, Capture, Scratch, main, npudiff
 
 CHIPS = ("htp-sim:gen1", "htp-sim:gen3")
 
@@ -66,6 +66,25 @@ class Align(Scratch):
         priced = json.loads(npudiff("verify", certificate, model, "--json", "--model", MODELS / "cnn.w8a8.onnx", "--float",
                                     MODELS / "cnn.float.onnx", "-p", digits, "-p", "ties", "-p", "uniform:8:9"))
         self.assertTrue(priced["price_checked"])
+
+    def test_a_folded_norm_is_one_group(self):
+        """And its values are those of the model as it came, but for roundings."""
+        for name in ("norm.u8", "norm-bias.u8"):
+            with self.subTest(name):
+                model, out = GOLDEN / f"align/{name}.onnx", self.folder / f"{name}.aligned.onnx"
+                verify = [word for chip in CHIPS for word in ("--verify", chip)]
+                document = json.loads(npudiff("align", model, "-o", out, "--json", "-q", *verify, "-p", "uniform:8:3"))
+                self.assertEqual((document["counts"]["folded"], document["counts"]["layers"]), (1, 1))
+                self.check_one_group(document, 2)
+                values = []
+                for number, path in enumerate((model, out)):
+                    capture = self.folder / f"{name}-{number}.h5"
+                    npudiff("capture", path, "-d", CHIPS[1], "-p", "uniform:8:3", "-o", capture, "-q")
+                    with Capture(capture) as c:
+                        values.append(c.values("uniform", "y") * float(c.file["edges/scale"][c.edges.index("y")]))
+                off = np.abs(values[0] - values[1]).max() * 48
+                print(f"# {name}: at most {off:.2f} steps from the model as it came")
+                self.assertLess(off, 6)
 
     def test_16_bit_cnn_is_one_group(self):
         document = self.align("cnn.w8a16", "-p", self.few(20), "-p", "ties")

@@ -120,16 +120,14 @@ static void say_price(struct nd_report_screen *screen, const struct nd_alignment
         add_number(row, "change", "%+.2f", 0.0 - alignment->outputs[i].loss_db);
         json_array_append_new(rows, row);
     }
-    nd_report_screen_put(screen, "\nSignal-to-noise ratio of the outputs%s, %zu sample%s, exact rounding:",
-                         alignment->float_model != NULL ? " to the float model" : "", alignment->n_samples,
-                         alignment->n_samples == 1 ? "" : "s");
-    say_rows(screen, rows, alignment->float_model != NULL ? columns : columns_alone, "-v shows all");
+    char fitted[96] = "";
     if (alignment->n_fit_priced > 0)
-        nd_report_screen_put(
-            screen,
-            "\nWeights were rounded for %zu of these samples: others can cost more. --fit PROBE "
-            "takes other samples for that.\n",
-            alignment->n_fit_priced);
+        snprintf(fitted, sizeof fitted, " (weights were rounded for %zu of them; --fit takes others)",
+                 alignment->n_fit_priced);
+    nd_report_screen_put(screen, "\nSignal-to-noise ratio of the outputs%s, %zu sample%s%s, exact rounding:",
+                         alignment->float_model != NULL ? " to the float model" : "", alignment->n_samples,
+                         alignment->n_samples == 1 ? "" : "s", fitted);
+    say_rows(screen, rows, alignment->float_model != NULL ? columns : columns_alone, "-v shows all");
     if (alignment->n_labelled > 0)
         nd_report_screen_put(screen, "\nRight classes: %zu of %zu before, %zu after; %zu class%s changed.\n",
                              alignment->n_right_before, alignment->n_labelled, alignment->n_right_after,

@@ -99,6 +99,27 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
     return ND_OK;
 }
 
+enum nd_status nd_file_open(const char *path, int *fd, uint64_t *size_bytes, struct nd_error *err)
+{
+    struct stat info;
+    enum nd_status status = ND_OK;
+    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (opened < 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+    if (fstat(opened, &info) != 0)
+        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
+    else if (!S_ISREG(info.st_mode))
+        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': it is not a regular file", path);
+    if (status != ND_OK) {
+        close(opened);
+        return status;
+    }
+    *fd = opened;
+    if (size_bytes != NULL)
+        *size_bytes = (uint64_t)info.st_size;
+    return ND_OK;
+}
+
 enum nd_status nd_file_read(const char *path, size_t max_bytes, void **data, size_t *size_bytes,
                             struct nd_error *err)
 {
@@ -116,9 +137,14 @@ enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, co
 {
     const char *at = data;
     while (size_bytes > 0) {
+        struct pollfd polled = {.fd = fd, .events = POLLOUT};
         ssize_t n = write(fd, at, size_bytes);
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0 && errno == EAGAIN && poll(&polled, 1, -1) >= 0)
+            continue;
+        if (n < 0 && errno == EINTR)
+            return nd_fail(err, ND_E_CANCELLED, path, "writing '%s' was stopped on request", path);
         if (n < 0)
             return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
         at += n;

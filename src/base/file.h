@@ -13,7 +13,12 @@
 enum nd_status nd_file_read(const char *path, size_t max_bytes, void **data, size_t *size_bytes,
                             struct nd_error *err);
 
-/* Writes all bytes to fd, retrying short writes. path is for the message only. */
+/* Opens a regular file for reading; the caller closes *fd. size_bytes may be NULL. ND_E_FILE_OPEN, and
+ * ND_E_FILE_READ for folders, pipes and devices: opening a pipe would wait for its writer, without end. */
+enum nd_status nd_file_open(const char *path, int *fd, uint64_t *size_bytes, struct nd_error *err);
+
+/* Writes all bytes to fd, retrying short writes. path is for the message only. ND_E_CANCELLED: a signal came
+ * while it waited for whoever reads an fd that does not block. */
 enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, const char *path,
                                  struct nd_error *err);
 

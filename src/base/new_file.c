@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -213,10 +214,30 @@ void nd_new_file_discard(struct nd_new_file *file)
     *file = nd_new_file_none();
 }
 
+/* Waits for whoever reads a pipe, until a signal is handled: a blocking open would then be begun again. */
+static int open_stream(const char *path)
+{
+    static const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000}; /* chosen: nobody notices it */
+    for (;;) {
+        struct stat info;
+        int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+        if (fd >= 0 || errno != ENXIO)
+            return fd;
+        if (stat(path, &info) != 0 || !S_ISFIFO(info.st_mode)) {
+            errno = ENXIO;
+            return -1;
+        }
+        if (nanosleep(&pause, NULL) != 0)
+            return -1;
+    }
+}
+
 static enum nd_status put_into_stream(const char *path, const void *data, size_t size_bytes,
                                       struct nd_error *err)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    int fd = open_stream(path);
+    if (fd < 0 && errno == EINTR)
+        return nd_fail(err, ND_E_CANCELLED, path, "writing '%s' was stopped on request", path);
     if (fd < 0)
         return fail_write(path, err);
     enum nd_status status = nd_file_write_all(fd, data, size_bytes, path, err);

@@ -1,7 +1,6 @@
 #include "base/sha256.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <nettle/sha2.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 
 static void finish(struct sha256_ctx *context, char hex[static ND_SHA256_HEX_BYTES])
@@ -58,10 +58,11 @@ static enum nd_status hash_open_file(int fd, const char *path, char hex[static N
 
 enum nd_status nd_sha256_file(const char *path, char hex[static ND_SHA256_HEX_BYTES], struct nd_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    enum nd_status status = hash_open_file(fd, path, hex, err);
+    int fd;
+    enum nd_status status = nd_file_open(path, &fd, NULL, err);
+    if (status != ND_OK)
+        return status;
+    status = hash_open_file(fd, path, hex, err);
     close(fd);
     return status;
 }

@@ -25,16 +25,22 @@ bool cli_ends_with(const char *text, const char *end)
     return n >= n_end && memcmp(text + n - n_end, end, n_end) == 0;
 }
 
+size_t cli_peek(const char *path, char *start, size_t n_bytes)
+{
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool is_file = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+    ssize_t n = is_file ? read(fd, start, n_bytes) : 0;
+    if (fd >= 0)
+        close(fd);
+    return n > 0 ? (size_t)n : 0;
+}
+
 bool cli_is_hdf5(const char *path)
 {
     static const char signature[] = "\x89HDF\r\n\x1a\n";
     char start[8];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool is_hdf5 = fd >= 0 && read(fd, start, sizeof start) == (ssize_t)sizeof start &&
-                   memcmp(start, signature, sizeof start) == 0;
-    if (fd >= 0)
-        close(fd);
-    return is_hdf5;
+    return cli_peek(path, start, sizeof start) == sizeof start && memcmp(start, signature, sizeof start) == 0;
 }
 
 int cli_check_output_folder(const char *path, bool is_forced, const char *remedy)

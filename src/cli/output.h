@@ -3,6 +3,7 @@
 #define ND_CLI_OUTPUT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* nd_document_write. 0, or exit code 2 with the reason on stderr. */
 int cli_write_text(const char *path, const char *text, bool replace);
@@ -19,6 +20,10 @@ int cli_check_text_output(const char *path, bool is_forced, const char *remedy);
  * made it.
  */
 int cli_check_output_folder(const char *path, bool is_forced, const char *remedy);
+
+/* The first bytes of a regular file, at most n_bytes; how many there are. 0 for everything else: what is read
+ * from a pipe is lost to whoever reads it then. */
+size_t cli_peek(const char *path, char *start, size_t n_bytes);
 
 /* The file begins as HDF5 does. Needs no memory: a capture must not be taken for a text because there is none.
  */

@@ -17,9 +17,9 @@ enum { MAX_RESULT_BYTES = 1 << 30 };
 static enum nd_status read_result(const char *path, char **text, struct nd_error *err)
 {
     struct stat info;
-    FILE *file = fopen(path, "re");
-    if (file == NULL || fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode) ||
-        info.st_size > MAX_RESULT_BYTES) {
+    /* Of a pipe fopen would wait for the writer. */
+    FILE *file = stat(path, &info) == 0 && S_ISREG(info.st_mode) ? fopen(path, "re") : NULL;
+    if (file == NULL || fstat(fileno(file), &info) != 0 || info.st_size > MAX_RESULT_BYTES) {
         if (file != NULL)
             fclose(file);
         return cli_error(err, ND_ERR_IO, CLI_E_FILE_READ, path, "cannot read '%s' as a result", path);

@@ -1,9 +1,7 @@
 #include "cli/report_file.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/output.h"
 
@@ -12,11 +10,7 @@ static bool is_other_file(const char *path)
 {
     static const char start[] = "<!DOCTYPE html>";
     char found[sizeof start] = "";
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t n = read(fd, found, sizeof start - 1);
-    close(fd);
+    size_t n = cli_peek(path, found, sizeof start - 1);
     return n > 0 && memcmp(found, start, sizeof start - 1) != 0;
 }
 

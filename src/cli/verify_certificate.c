@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
@@ -22,13 +23,10 @@ struct work {
 
 bool cli_is_json(const char *path)
 {
-    FILE *file = fopen(path, "rb");
-    int c = file != NULL ? getc(file) : EOF;
-    while (c == ' ' || c == '\t' || c == '\n' || c == '\r')
-        c = getc(file);
-    if (file != NULL)
-        fclose(file);
-    return c == '{';
+    char start[256]; /* chosen: nobody writes as many blanks before an object */
+    size_t n = cli_peek(path, start, sizeof start - 1);
+    start[n] = '\0';
+    return start[strspn(start, " \t\r\n")] == '{';
 }
 
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)

@@ -1,6 +1,5 @@
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,10 +49,11 @@ static enum nd_status verify(const struct nd_capture *capture, struct nd_error *
 
 static enum nd_status copy_bytes(const char *from, const struct nd_new_file *to, struct nd_error *err)
 {
-    int in = open(from, O_RDONLY | O_CLOEXEC);
-    if (in < 0)
-        return nd_fail(err, ND_E_FILE_OPEN, from, "cannot open '%s': %s", from, strerror(errno));
-    enum nd_status status = nd_file_copy(in, from, to->fd, to->temporary, err);
+    int in;
+    enum nd_status status = nd_file_open(from, &in, NULL, err);
+    if (status != ND_OK)
+        return status;
+    status = nd_file_copy(in, from, to->fd, to->temporary, err);
     close(in);
     return status;
 }

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -63,13 +64,13 @@ static enum nd_status read_bundle(const char *path, json_t **record, struct nd_e
 
 static bool starts_like_json(const char *path)
 {
-    FILE *file = fopen(path, "re");
-    int first = file != NULL ? getc(file) : EOF;
-    while (first == ' ' || first == '\n' || first == '\r' || first == '\t')
-        first = getc(file);
-    if (file != NULL)
-        fclose(file);
-    return first == '{';
+    char start[256] = ""; /* chosen: nobody writes as many blanks before an object */
+    int fd;
+    if (nd_file_open(path, &fd, NULL, NULL) != ND_OK)
+        return false;
+    ssize_t n = read(fd, start, sizeof start - 1);
+    close(fd);
+    return n > 0 && start[strspn(start, " \t\r\n")] == '{';
 }
 
 enum nd_status nd_field_read(const char *path, json_t **record, struct nd_capture **capture,

@@ -1,13 +1,11 @@
 /* Datasets of Qualcomm AI Hub: /data/<i> with the attributes name, batch_count and order, and in it batch_<k>,
  * one array for each sample. libhdf5 reads them in a confined child, which sends the samples through a pipe: a
  * file that breaks libhdf5 breaks that child alone, and one that keeps it busy for ever is given up. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "hdf5/reading.h"
@@ -128,19 +126,11 @@ enum nd_status nd_aihub_add(struct nd_imported *imported, enum nd_imported_side 
 {
     struct receiver receiver = {
         .imported = imported, .side = side, .reading = {.path = path, .damaged = ND_E_IMPORT_FORMAT}};
-    struct stat info;
-    enum nd_status status = ND_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    if (fstat(fd, &info) != 0)
-        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
-    if (status == ND_OK && !S_ISREG(info.st_mode))
-        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': it is not a regular file", path);
-    if (status == ND_OK) {
-        receiver.reading.file_bytes = (uint64_t)info.st_size;
-        status = nd_reading_begin(&receiver.reading, send_samples, &fd, err);
-    }
+    int fd;
+    enum nd_status status = nd_file_open(path, &fd, &receiver.reading.file_bytes, err);
+    if (status != ND_OK)
+        return status;
+    status = nd_reading_begin(&receiver.reading, send_samples, &fd, err);
     if (status == ND_OK) {
         status = receive_all(&receiver, err);
         nd_reading_end(&receiver.reading);

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "model/loaded.h"
 #include "npudiff/parse.h"
@@ -40,13 +42,14 @@ static bool find_chipset(const char *bytes, size_t n, bool is_last, struct nd_pr
 static enum nd_status read_binary(const char *path, struct nd_prepared *out, struct nd_error *err)
 {
     char *block = nd_calloc(OVERLAP_BYTES + BLOCK_BYTES, 1);
-    FILE *file = fopen(path, "rbe");
-    enum nd_status status = ND_OK;
+    int fd = -1;
+    enum nd_status status = block != NULL ? nd_file_open(path, &fd, NULL, err) : nd_fail_memory(err);
+    FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
     size_t n = 1;
-    if (block == NULL)
+    if (status == ND_OK && file == NULL) {
         status = nd_fail_memory(err);
-    else if (file == NULL)
-        status = nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+        close(fd);
+    }
     while (status == ND_OK && n > 0) {
         n = fread(block + OVERLAP_BYTES, 1, BLOCK_BYTES, file);
         if (ferror(file))

@@ -1,14 +1,13 @@
 #include "probe/source.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zip.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 
@@ -23,26 +22,20 @@ static char *quoted(const char *path, const char *array)
 
 enum nd_status nd_source_open(struct nd_source *source, const char *path, struct nd_error *err)
 {
-    /* Without O_NONBLOCK a named pipe would wait for its writer before it could be refused. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    struct nd_source made = {.is_file = true, .fd = fd, .path = nd_strdup(path), .what = quoted(path, NULL)};
-    enum nd_status status;
-    struct stat info;
-    if (made.path == NULL || made.what == NULL) {
-        status = nd_fail_memory(err);
-    } else if (fstat(fd, &info) != 0) {
-        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
-    } else if (!S_ISREG(info.st_mode)) {
-        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': it is not a regular file", path);
-    } else {
-        made.size_bytes = (size_t)info.st_size;
+    struct nd_source made = {.is_file = true};
+    uint64_t size_bytes;
+    enum nd_status status = nd_file_open(path, &made.fd, &size_bytes, err);
+    if (status != ND_OK)
+        return status;
+    made.size_bytes = (size_t)size_bytes;
+    made.path = nd_strdup(path);
+    made.what = quoted(path, NULL);
+    if (made.path != NULL && made.what != NULL) {
         *source = made;
         return ND_OK;
     }
     nd_source_close(&made);
-    return status;
+    return nd_fail_memory(err);
 }
 
 enum nd_status nd_source_from_zip(struct nd_source *source, const char *path, const char *array,

@@ -2,13 +2,13 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <gelf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 
@@ -269,12 +269,10 @@ enum nd_status nd_elf_read(const char *path, bool *is_elf, struct nd_elf_facts *
     bool is = false;
     if (elf_version(EV_CURRENT) == EV_NONE)
         return nd_fail(err, ND_E_RUNTIME_LIBRARY, path, "libelf is too old");
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    off_t size_bytes = lseek(fd, 0, SEEK_END);
-    file.size_bytes = size_bytes > 0 ? (uint64_t)size_bytes : 0;
-    enum nd_status status = ND_OK;
+    int fd;
+    enum nd_status status = nd_file_open(path, &fd, &file.size_bytes, err);
+    if (status != ND_OK)
+        return status;
     if (file.size_bytes > 0) {
         file.elf = elf_begin(fd, ELF_C_READ, NULL);
         status = file.elf != NULL ? read_open_elf(&file, &is, &facts, err)

@@ -267,10 +267,7 @@ static enum nd_status reader_open(struct reader *reader, const struct nd_runtime
     char *path = nd_path_join(source->path, reader->file->name);
     if (path == NULL)
         return nd_fail_memory(err);
-    reader->fd = open(path, O_RDONLY | O_CLOEXEC);
-    enum nd_status status =
-        reader->fd >= 0 ? ND_OK
-                        : nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+    enum nd_status status = nd_file_open(path, &reader->fd, NULL, err);
     free(path);
     return status;
 }

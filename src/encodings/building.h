@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "base/error.h"
-#include "model/names.h"
+#include "base/names.h"
 #include "npudiff/encodings.h"
 
 struct nd_encodings {

@@ -16,8 +16,8 @@
 #define ND_FOREIGN_IMPORTED_H
 
 #include "base/error.h"
+#include "base/names.h"
 #include "foreign/statements.h"
-#include "model/names.h"
 #include "npudiff/import.h"
 
 enum nd_imported_side { ND_IMPORTED_OUTPUT, ND_IMPORTED_INPUT };

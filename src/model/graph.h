@@ -5,7 +5,7 @@
 #ifndef ND_MODEL_GRAPH_H
 #define ND_MODEL_GRAPH_H
 
-#include "model/names.h"
+#include "base/names.h"
 #include "model/onnx.h"
 
 /* "No such thing" wherever an index is expected. */

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/error.h"
-#include "model/names.h"
+#include "base/names.h"
 
 /* All runs of one kernel on one provider. */
 struct nd_kernel {

@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "base/strbuf.h"
-#include "model/names.h"
 
 /* All rows of one message, unit and identifier. */
 struct nd_qnn_event {

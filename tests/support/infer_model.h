@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "model/infer.h"
-#include "model/names.h"
 #include "npudiff/model.h"
 #include "rewrite/compose.h"
 #include "support/scratch.h"

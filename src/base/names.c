@@ -1,4 +1,4 @@
-#include "model/names.h"
+#include "base/names.h"
 
 #include <assert.h>
 #include <stdint.h>

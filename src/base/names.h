@@ -1,6 +1,6 @@
-/* A map from tensor and edge names to indices. */
-#ifndef ND_MODEL_NAMES_H
-#define ND_MODEL_NAMES_H
+/* A map from names, of tensors, edges and nodes, to indices. */
+#ifndef ND_BASE_NAMES_H
+#define ND_BASE_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,6 +3,7 @@
 
 #include "agent/agent.h"
 #include "base/memory.h"
+#include "base/names.h"
 
 /* Whether data of shape `data` can feed an input of shape `input`, whose open dimensions are -1. */
 static bool is_fitting(const struct nd_shape *input, const struct nd_shape *data)
@@ -41,16 +42,25 @@ static enum nd_status connect_inputs(struct nd_agent *agent, struct nd_error *er
     return ND_OK;
 }
 
-/* The session output of that name. */
-static enum nd_status find_output(struct nd_agent *agent, const char *name, const struct nd_output_view **out,
-                                  struct nd_error *err)
+/* The session's outputs by name; of two of one name the first. */
+static enum nd_status name_outputs(const struct nd_agent *agent, struct nd_names *names, struct nd_error *err)
 {
-    for (size_t i = 0; i < nd_session_n_outputs(agent->session); i++)
-        if (strcmp(nd_session_output(agent->session, i)->name, name) == 0) {
-            *out = &agent->outputs[i];
-            return ND_OK;
-        }
-    return nd_fail(err, ND_E_DEVICE_OUTPUT, name, "the session has no output '%s'", name);
+    for (size_t i = 0; i < nd_session_n_outputs(agent->session); i++) {
+        const char *name = nd_session_output(agent->session, i)->name;
+        if (nd_names_find(names, name) == SIZE_MAX && !nd_names_add(names, name, i))
+            return nd_fail_memory(err);
+    }
+    return ND_OK;
+}
+
+static enum nd_status find_output(const struct nd_agent *agent, const struct nd_names *names, const char *name,
+                                  const struct nd_output_view **out, struct nd_error *err)
+{
+    size_t i = nd_names_find(names, name);
+    if (i == SIZE_MAX)
+        return nd_fail(err, ND_E_DEVICE_OUTPUT, name, "the session has no output '%s'", name);
+    *out = &agent->outputs[i];
+    return ND_OK;
 }
 
 static bool is_checked_here(const struct nd_agent *agent, size_t edge)
@@ -67,19 +77,21 @@ static bool is_checked_here(const struct nd_agent *agent, size_t edge)
 static enum nd_status connect_outputs(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_job *job = agent->job;
-    enum nd_status status = ND_OK;
+    struct nd_names names = {0};
     size_t n = 0;
     agent->outputs = nd_calloc(nd_session_n_outputs(agent->session), sizeof *agent->outputs);
     agent->edges = nd_calloc(job->n_edges, sizeof *agent->edges);
     agent->checks = nd_calloc(agent->n_check_ids, sizeof *agent->checks);
     if (agent->outputs == NULL || agent->edges == NULL || agent->checks == NULL)
         return nd_fail_memory(err);
+    enum nd_status status = name_outputs(agent, &names, err);
     for (size_t e = 0; status == ND_OK && e < job->n_edges; e++)
         if (job->edges[e].pass == agent->pass)
-            status = find_output(agent, job->edges[e].output, &agent->edges[n++], err);
+            status = find_output(agent, &names, job->edges[e].output, &agent->edges[n++], err);
     for (size_t i = 0; status == ND_OK && i < agent->n_check_ids; i++)
         if (is_checked_here(agent, agent->check_ids[i]))
-            status = find_output(agent, job->edges[agent->check_ids[i]].output, &agent->checks[i], err);
+            status = find_output(agent, &names, job->edges[agent->check_ids[i]].output, &agent->checks[i], err);
+    nd_names_deinit(&names);
     return status;
 }
 

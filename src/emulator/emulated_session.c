@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/names.h"
 #include "base/strbuf.h"
 #include "emulator/emulate.h"
 #include "npudiff/parse.h"
@@ -24,7 +25,7 @@ struct nd_runtime {
 /* An output of the model is one of its edges. */
 struct output {
     struct nd_session_io io;
-    size_t edge;
+    struct output *next; /* of the same edge */
     unsigned char *bytes;
     size_t capacity;
     bool is_made;
@@ -42,7 +43,8 @@ struct nd_session {
     struct nd_session_io *ios;
     struct nd_array *inputs;
     struct output *outputs;
-    struct nd_output_view *views; /* of the run at hand */
+    struct output **output_of_edge; /* the last of each; NULL: none */
+    struct nd_output_view *views;   /* of the run at hand */
 };
 
 enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struct nd_runtime **out,
@@ -152,37 +154,50 @@ static enum nd_status describe_inputs(struct nd_session *session, struct nd_erro
     return status;
 }
 
-static size_t find_edge(const struct nd_model *model, const char *tensor)
+/* The edges by their tensors; of two of one tensor the first. */
+static enum nd_status name_edges(const struct nd_model *model, struct nd_names *names, struct nd_error *err)
 {
-    size_t e = 0;
-    while (e < nd_model_n_edges(model) && strcmp(nd_model_edge(model, e)->onnx_name, tensor) != 0)
-        e++;
-    return e;
+    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
+        const char *tensor = nd_model_edge(model, e)->onnx_name;
+        if (nd_names_find(names, tensor) == SIZE_MAX && !nd_names_add(names, tensor, e))
+            return nd_fail_memory(err);
+    }
+    return ND_OK;
+}
+
+static enum nd_status describe_output(struct nd_session *session, const struct nd_names *names, size_t i,
+                                      struct nd_error *err)
+{
+    const char *name = nd_model_output(session->model, i)->name;
+    struct output *output = &session->outputs[i];
+    size_t edge = nd_names_find(names, name);
+    if (edge == SIZE_MAX)
+        return nd_fail(err, ND_E_EXACT_OPERATOR, name, "output '%s' cannot be had as it is: record edges",
+                       name);
+    enum nd_dtype dtype = nd_model_edge(session->model, edge)->dtype;
+    bool is_code = nd_dtype_is_integer(dtype) || dtype == ND_DTYPE_BOOL;
+    output->next = session->output_of_edge[edge];
+    session->output_of_edge[edge] = output;
+    output->io = (struct nd_session_io){
+        .name = nd_strdup(name), .dtype = is_code ? dtype : ND_DTYPE_F64, .shape.rank = -1};
+    return output->io.name != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* Floats are handed out as they were computed: in double precision. */
 static enum nd_status describe_outputs(struct nd_session *session, struct nd_error *err)
 {
     const struct nd_model *model = session->model;
+    struct nd_names names = {0};
     session->n_outputs = nd_model_n_outputs(model);
     session->outputs = nd_calloc(session->n_outputs, sizeof *session->outputs);
-    if (session->outputs == NULL)
+    session->output_of_edge = nd_calloc(nd_model_n_edges(model), sizeof *session->output_of_edge);
+    if (session->outputs == NULL || session->output_of_edge == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < session->n_outputs; i++) {
-        struct output *output = &session->outputs[i];
-        const char *name = nd_model_output(model, i)->name;
-        output->edge = find_edge(model, name);
-        if (output->edge == nd_model_n_edges(model))
-            return nd_fail(err, ND_E_EXACT_OPERATOR, name, "output '%s' cannot be had as it is: record edges",
-                           name);
-        enum nd_dtype dtype = nd_model_edge(model, output->edge)->dtype;
-        bool is_code = nd_dtype_is_integer(dtype) || dtype == ND_DTYPE_BOOL;
-        output->io = (struct nd_session_io){
-            .name = nd_strdup(name), .dtype = is_code ? dtype : ND_DTYPE_F64, .shape.rank = -1};
-        if (output->io.name == NULL)
-            return nd_fail_memory(err);
-    }
-    return ND_OK;
+    enum nd_status status = name_edges(model, &names, err);
+    for (size_t i = 0; i < session->n_outputs && status == ND_OK; i++)
+        status = describe_output(session, &names, i, err);
+    nd_names_deinit(&names);
+    return status;
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
@@ -229,6 +244,7 @@ void nd_session_destroy(struct nd_session **session)
     free(s->ios);
     free(s->inputs);
     free(s->outputs);
+    free(s->output_of_edge);
     nd_emulator_destroy(&s->emulator);
     nd_emulation_deinit(&s->emulation);
     for (size_t e = 0; e < s->n_names; e++)
@@ -304,9 +320,9 @@ static enum nd_status found(void *context, size_t edge, const struct nd_array *v
     (void)way;
     struct nd_session *session = context;
     enum nd_status status = ND_OK;
-    for (size_t i = 0; i < session->n_outputs && status == ND_OK; i++)
-        if (session->outputs[i].edge == edge)
-            status = store_output(&session->outputs[i], values, &session->views[i], err);
+    struct output *output = session->output_of_edge[edge];
+    for (; output != NULL && status == ND_OK; output = output->next)
+        status = store_output(output, values, &session->views[output - session->outputs], err);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/names.h"
 #include "spool/record_fields.h"
 
 static void free_nodes(struct nd_capture_node *nodes, size_t n)
@@ -82,35 +83,73 @@ static enum nd_status complete_edges(struct nd_assembled_graph *graph, const str
     return status;
 }
 
-/* The nodes of one pass, one after the other. */
-static const struct nd_capture_node *node_of_pass(const struct nd_assembled_graph *graph,
-                                                  const struct nd_spool_index *index, size_t pass, size_t *i)
-{
-    size_t n = pass == 0 ? graph->n_nodes : graph->n_later_nodes;
-    for (; *i < n; (*i)++)
-        if (pass == 0 || index->later_nodes[*i].index[0] == pass)
-            return pass == 0 ? &graph->nodes[(*i)++] : &graph->later_nodes[(*i)++];
-    return NULL;
-}
+/* The providers of the nodes of one pass. */
+struct pass_providers {
+    struct nd_names names;               /* of the nodes, with their places in `nodes` */
+    const struct nd_capture_node *nodes; /* of pass 0, or of all others */
+    const char *common;                  /* where all that computes ran on one; else "" */
+};
 
-/* The provider of the node called `name` in that pass. A provider's layout pass may have replaced the node by
- * one of another name: then, where all that computes in the session ran on one provider, so did it; else ""
- * (unknown). */
-static const char *provider_of(const struct nd_assembled_graph *graph, const struct nd_spool_index *index,
-                               size_t pass, const char *name)
+/* Of two nodes of one name the first counts. */
+static enum nd_status find_providers(const struct nd_assembled_graph *graph, const struct nd_spool_index *index,
+                                     size_t pass, struct pass_providers *out, struct nd_error *err)
 {
-    const struct nd_capture_node *node;
-    const char *common = NULL;
+    struct pass_providers found = {.nodes = pass == 0 ? graph->nodes : graph->later_nodes};
+    size_t n = pass == 0 ? graph->n_nodes : graph->n_later_nodes;
     bool is_common = true;
-    for (size_t i = 0; (node = node_of_pass(graph, index, pass, &i)) != NULL;) {
-        if (name != NULL && strcmp(node->name, name) == 0)
-            return node->provider;
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_capture_node *node = &found.nodes[i];
+        if (pass != 0 && index->later_nodes[i].index[0] != pass)
+            continue;
+        if (nd_names_find(&found.names, node->name) == SIZE_MAX && !nd_names_add(&found.names, node->name, i)) {
+            nd_names_deinit(&found.names);
+            return nd_fail_memory(err);
+        }
         if (strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0)
             continue;
-        is_common = is_common && (common == NULL || strcmp(common, node->provider) == 0);
-        common = node->provider;
+        is_common = is_common && (found.common == NULL || strcmp(found.common, node->provider) == 0);
+        found.common = node->provider;
     }
-    return common != NULL && is_common ? common : "";
+    if (found.common == NULL || !is_common)
+        found.common = "";
+    *out = found;
+    return ND_OK;
+}
+
+/* A provider's layout pass may have replaced the node by one of another name: then, where all that computes in
+ * the session ran on one provider, so did it; else "" (unknown). */
+static const char *provider_of(const struct pass_providers *providers, const char *name)
+{
+    size_t node = name != NULL ? nd_names_find(&providers->names, name) : SIZE_MAX;
+    return node != SIZE_MAX ? providers->nodes[node].provider : providers->common;
+}
+
+/* The first pass of any edge that is not before `from`; SIZE_MAX: none. */
+static size_t next_pass(const struct nd_assembly *assembly, size_t n_edges, size_t from)
+{
+    size_t next = SIZE_MAX;
+    for (size_t e = 0; e < n_edges; e++)
+        if (assembly->pass_of_edge[e] >= from && assembly->pass_of_edge[e] < next)
+            next = assembly->pass_of_edge[e];
+    return next;
+}
+
+static enum nd_status find_all_providers(struct nd_assembled_graph *graph, const struct nd_assembly *assembly,
+                                         const struct nd_spool_index *index, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t e = 0; e < graph->n_edges; e++)
+        graph->providers[e] = "";
+    for (size_t pass = next_pass(assembly, graph->n_edges, 0); pass != SIZE_MAX && status == ND_OK;
+         pass = next_pass(assembly, graph->n_edges, pass + 1)) {
+        struct pass_providers providers = {0};
+        status = find_providers(graph, index, pass, &providers, err);
+        for (size_t e = 0; status == ND_OK && e < graph->n_edges; e++)
+            if (assembly->pass_of_edge[e] == pass)
+                graph->providers[e] = provider_of(&providers, graph->edges[e].node);
+        nd_names_deinit(&providers.names);
+    }
+    return status;
 }
 
 enum nd_status nd_assembled_graph_init(struct nd_assembled_graph *graph, const struct nd_assembly *assembly,
@@ -125,9 +164,7 @@ enum nd_status nd_assembled_graph_init(struct nd_assembled_graph *graph, const s
         status = read_nodes(index->later_nodes, index->n_later_nodes, &graph->later_nodes, err);
     if (status == ND_OK)
         graph->n_later_nodes = index->n_later_nodes;
-    for (size_t e = 0; status == ND_OK && e < graph->n_edges; e++)
-        graph->providers[e] = provider_of(graph, index, assembly->pass_of_edge[e], graph->edges[e].node);
-    return status;
+    return status == ND_OK ? find_all_providers(graph, assembly, index, err) : status;
 }
 
 void nd_assembled_graph_deinit(struct nd_assembled_graph *graph)

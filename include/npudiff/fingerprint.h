@@ -54,6 +54,9 @@ static inline void nd_fingerprint_options_init(struct nd_fingerprint_options *op
     nd_fingerprint_options_init_sized(options, sizeof *options);
 }
 
+/* The name of section i, in the order in which they are taken; NULL after the last. */
+ND_PUBLIC const char *nd_fingerprint_section(size_t i);
+
 /* Takes the fingerprint. *json is the datasheet (docs/reference/datasheet.md), text with a final newline,
  * freed by the caller. A device that refuses some of the models is a datasheet that says so. ND_ERR_NOT_FOUND:
  * no such section; ND_E_CANCELLED; ND_ERR_IO: the folder cannot be written; ND_ERR_MEMORY. */
@@ -71,6 +74,14 @@ struct nd_datasheet {
  * *is_same: nothing that both know differs. ND_ERR_FORMAT: not a datasheet. */
 ND_PUBLIC enum nd_status nd_fingerprint_diff(const struct nd_datasheet *a, const struct nd_datasheet *b,
                                              char **json, bool *is_same, struct nd_error *err);
+
+/* Datasheets of several devices and runtimes as one table, in any order: which operators compute alike
+ * everywhere, and at which step (from one runtime to the next, from one architecture to the next) each of the
+ * others changes. *json is docs/reference/schemas/datasheet_campaign.json, freed by the caller. *is_same:
+ * nothing that is known differs. ND_ERR_FORMAT: one is no datasheet, or two are of the same device with the
+ * same runtime; ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_fingerprint_campaign(const struct nd_datasheet *sheets, size_t n, char **json,
+                                                 bool *is_same, struct nd_error *err);
 
 #ifdef __cplusplus
 }

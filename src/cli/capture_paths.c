@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_LABEL_BYTES = 100, MAX_NAME_BYTES = MAX_LABEL_BYTES + 16 };
+enum { MAX_LABEL_BYTES = 100, MAX_NAME_BYTES = MAX_LABEL_BYTES + 16, MAX_SUFFIX_BYTES = 8 };
 
 /* Digits for what a file name cannot tell apart (FNV-1a). */
 static uint32_t hash_text(const char *text)
@@ -50,13 +50,13 @@ char *cli_path_in(const char *folder, const char *name)
     return path;
 }
 
-/* "<folder>/<label>.h5" */
-static char *capture_path(const char *folder, const char *label, bool with_digits)
+/* "<folder>/<label><suffix>" */
+static char *file_path(const char *folder, const char *label, bool with_digits, const char *suffix)
 {
-    static const char suffix[] = ".h5";
-    char name[MAX_NAME_BYTES + sizeof suffix];
+    char name[MAX_NAME_BYTES + MAX_SUFFIX_BYTES];
     name_file(label, with_digits, name);
-    memcpy(name + strlen(name), suffix, sizeof suffix);
+    size_t n = strlen(name);
+    snprintf(name + n, sizeof name - n, "%s", suffix);
     return cli_path_in(folder, name);
 }
 
@@ -123,14 +123,14 @@ static bool is_taken(const struct cli_fleet *fleet, size_t n, const char *path, 
     return false;
 }
 
-bool cli_name_captures(struct cli_fleet *fleet, const char *folder)
+bool cli_name_files(struct cli_fleet *fleet, const char *folder, const char *suffix)
 {
     for (size_t i = 0; i < fleet->n_cells; i++) {
         struct cli_cell *cell = &fleet->cells[i];
-        cell->path = capture_path(folder, cell->device.label, false);
+        cell->path = file_path(folder, cell->device.label, false, suffix);
         if (cell->path != NULL && is_taken(fleet, i, cell->path, cell->device.label)) {
             free(cell->path);
-            cell->path = capture_path(folder, cell->device.label, true);
+            cell->path = file_path(folder, cell->device.label, true, suffix);
         }
         if (cell->path == NULL)
             return false;

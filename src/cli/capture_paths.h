@@ -1,12 +1,12 @@
-/* Where captures go: files named after their devices, in folders that are made for them. */
+/* Where captures and datasheets go: files named after their devices, in folders that are made for them. */
 #ifndef ND_CLI_CAPTURE_PATHS_H
 #define ND_CLI_CAPTURE_PATHS_H
 
 #include "cli/fleet.h"
 
-/* Gives every cell the path "<folder>/<label>.h5", where what a file name had better not hold becomes '-', and
- * digits follow where two labels would be one file. False when out of memory. */
-bool cli_name_captures(struct cli_fleet *fleet, const char *folder);
+/* Gives every cell the path "<folder>/<label><suffix>", where what a file name had better not hold becomes '-',
+ * and digits follow where two labels would be one file. suffix: ".h5" or ".json". False when out of memory. */
+bool cli_name_files(struct cli_fleet *fleet, const char *folder, const char *suffix);
 
 /* Makes the folder and its parents; *n_old: how many bytes of the path are that of a folder that was there.
  * False, and said on stderr, when it cannot. */

@@ -60,7 +60,7 @@ static enum nd_status prepare_cells(const struct values *values, struct cli_flee
         }
         fleet->cells[0].path = strdup(values->output);
         status = fleet->cells[0].path != NULL ? ND_OK : cli_memory_error(err);
-    } else if (!cli_name_captures(fleet, values->output)) {
+    } else if (!cli_name_files(fleet, values->output, ".h5")) {
         status = cli_memory_error(err);
     }
     return status;

@@ -1,36 +1,17 @@
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
 #include "cli/fingerprint_brief.h"
+#include "cli/fingerprint_campaign.h"
+#include "cli/fingerprint_take.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
 #include "cli/stopped.h"
 #include "npudiff/fingerprint.h"
-
-struct values {
-    const char *device;
-    const char *output;
-    const char *answers;
-    const char *agent;
-    struct cli_list sections;
-    double time_limit_s;
-    bool diff, force, verbose, json, quiet;
-};
-
-static void show_progress(void *context, const struct nd_fingerprint_progress *progress)
-{
-    cli_progress_show(context, 0,
-                      &(struct cli_progress_state){.label = "fingerprint",
-                                                   .stage = progress->section,
-                                                   .unit = "sections",
-                                                   .done = progress->section_index,
-                                                   .total = progress->n_sections});
-}
 
 /* ---- one datasheet ---- */
 
@@ -106,30 +87,7 @@ static void print_sheet(const json_t *sheet)
     }
 }
 
-/* A device that failed in every operator has no arithmetic that the datasheet could state. */
-static int judge_sheet(const json_t *sheet, const char *device)
-{
-    const char *section, *failure = NULL;
-    json_t *entries, *entry;
-    size_t i, n = 0, n_failed = 0;
-    json_object_foreach(json_object_get(sheet, "sections"), section, entries)
-    {
-        json_array_foreach(entries, i, entry)
-        {
-            bool has_failed = strcmp(cli_text_of(entry, "verdict"), "failed") == 0;
-            failure = failure == NULL && has_failed ? cli_text_of(entry, "failure") : failure;
-            n_failed += has_failed;
-            n++;
-        }
-    }
-    if (n_failed == 0 || n_failed < n)
-        return ND_EXIT_SAME;
-    cli_fail(CLI_E_RUNTIME_CALL, device, "device '%s' failed in all %zu operators that were tried: %s", device,
-             n, failure);
-    return ND_EXIT_DEVICE_FAILED;
-}
-
-static int finish(const struct values *values, const char *text)
+static int finish(const struct fingerprint_values *values, const char *text)
 {
     if (values->output != NULL && cli_write_text(values->output, text, values->force) != 0)
         return ND_EXIT_TROUBLE;
@@ -142,34 +100,29 @@ static int finish(const struct values *values, const char *text)
         print_sheet(sheet);
     else if (!values->quiet)
         fingerprint_print_sheet(sheet, values->output);
-    int exit_code = judge_sheet(sheet, values->device);
+    int exit_code = fingerprint_judge(sheet, values->devices.items[0]);
     json_decref(sheet);
     return exit_code;
 }
 
-static int take(const struct values *values)
+static int take(const struct fingerprint_values *values)
 {
     struct nd_device device;
     struct nd_error err = {0};
-    struct nd_fingerprint_options options;
     char *text = NULL;
     if (values->output != NULL &&
         cli_check_text_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    if (nd_device_parse(values->device, &device, &err) != ND_OK)
+    if (nd_device_parse(values->devices.items[0], &device, &err) != ND_OK)
         return cli_report_error(&err);
-    nd_fingerprint_options_init(&options);
-    options.folder = values->answers;
-    options.agent = values->agent;
-    options.time_limit_s = values->time_limit_s;
-    options.sections = values->sections.n > 0 ? values->sections.items : NULL;
-    options.n_sections = values->sections.n;
     struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
-    options.progress = show_progress;
-    options.progress_context = progress;
-    options.is_cancelled = cli_signals_came;
+    const struct fingerprint_order order = {.device = &device,
+                                            .label = "fingerprint",
+                                            .answers = values->answers,
+                                            .sections = values->sections,
+                                            .progress = progress};
     cli_signals_catch();
-    enum nd_status status = nd_fingerprint_take(&device, &options, &text, &err);
+    enum nd_status status = fingerprint_take(values, &order, &text, &err);
     nd_device_deinit(&device);
     cli_progress_destroy(progress);
     cli_stopped_tell(values->answers != NULL ? "the device's answers are kept"
@@ -184,24 +137,6 @@ static int take(const struct values *values)
 }
 
 /* ---- two ---- */
-
-static char *read_text(const char *path)
-{
-    enum { MAX_BYTES = 64 << 20 };
-    FILE *file = fopen(path, "r");
-    char *text = file != NULL ? calloc(MAX_BYTES + 1, 1) : NULL;
-    size_t n = text != NULL ? fread(text, 1, MAX_BYTES, file) : 0;
-    bool is_whole = text != NULL && !ferror(file) && n < MAX_BYTES;
-    if (!is_whole)
-        cli_fail(CLI_E_FILE_READ, path, "cannot read '%s': %s", path,
-                 errno != 0 ? strerror(errno) : "too large");
-    if (file != NULL)
-        fclose(file);
-    if (is_whole)
-        return text;
-    free(text);
-    return NULL;
-}
 
 static void print_side(const char *name, const json_t *claim)
 {
@@ -233,10 +168,10 @@ static void print_diff(const json_t *diff, const char *a, const char *b)
     }
 }
 
-static int compare(const struct values *values, const char *a, const char *b)
+static int compare(const struct fingerprint_values *values, const char *a, const char *b)
 {
     struct nd_error err = {0};
-    char *json = NULL, *text_a = read_text(a), *text_b = text_a != NULL ? read_text(b) : NULL;
+    char *json = NULL, *text_a = fingerprint_read(a), *text_b = text_a != NULL ? fingerprint_read(b) : NULL;
     bool is_same = false;
     int exit_code = ND_EXIT_TROUBLE;
     if (text_a != NULL && text_b != NULL) {
@@ -262,7 +197,7 @@ static int compare(const struct values *values, const char *a, const char *b)
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
-    const struct values *values = context;
+    const struct fingerprint_values *values = context;
     if (values->diff)
         return n_operands == 2
                    ? compare(values, operands[0], operands[1])
@@ -270,27 +205,43 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (n_operands > 0)
         return cli_usage_error("fingerprint", "unexpected word '%s'; to compare datasheets, give --diff",
                                operands[0]);
-    if (values->device == NULL)
+    if (values->campaign != NULL)
+        return fingerprint_campaign(values);
+    if (values->runtimes.n > 0)
+        return cli_usage_error("fingerprint", "--runtime is for --campaign; write -d DEVICE@RUNTIME");
+    if (values->devices.n == 0)
         return cli_usage_error("fingerprint", "-d DEVICE is missing");
+    if (values->devices.n > 1)
+        return cli_usage_error("fingerprint", "several devices need --campaign DIR");
     return take(values);
 }
 
 static const struct cli_option options[] = {
-    OPT_TEXT('d', "device", struct values, device, CLI_A_DEVICE,
-             "the device to examine, such as htp-sim:gen3; 'npudiff devices' lists them"),
-    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.json"), "write the datasheet to this file"),
-    OPT_FORCE(struct values, "overwrite an existing datasheet"),
+    OPT_LIST('d', "device", struct fingerprint_values, devices, CLI_A_DEVICE,
+             "the device to examine, such as htp-sim:gen3; 'npudiff devices' lists them; may be repeated with "
+             "--campaign"),
+    OPT_TEXT('o', "output", struct fingerprint_values, output, CLI_A_FILE("FILE.json"),
+             "write the datasheet to this file"),
+    OPT_FORCE(struct fingerprint_values, "overwrite an existing datasheet"),
     OPT_TEXT(
-        0, "answers", struct values, answers, CLI_A_FOLDER("DIR"),
+        0, "answers", struct fingerprint_values, answers, CLI_A_FOLDER("DIR"),
         "store the device's answers in this folder; after an interruption the same command continues there"),
-    OPT_LIST(0, "section", struct values, sections, CLI_A_TEXT("NAME"),
+    OPT_LIST(0, "section", struct fingerprint_values, sections, CLI_A_TEXT("NAME"),
              "examine only this section, such as linear-u8; may be repeated (all)"),
-    OPT_FLAG(0, "diff", struct values, diff, "compare two datasheets, for example of two chipsets or SDKs"),
-    OPT_TIME_LIMIT(struct values, "stop a model after S seconds (600)"),
-    OPT_AGENT(struct values),
-    OPT_VERBOSE(struct values, "print every operator with its evidence, and what could not be decided"),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_TEXT(
+        0, "campaign", struct fingerprint_values, campaign, CLI_A_FOLDER("DIR"),
+        "keep a datasheet of each device in this folder, take those that are missing, and print all as one "
+        "table"),
+    OPT_LIST(0, "runtime", struct fingerprint_values, runtimes, CLI_A_RUNTIME("ID"),
+             "take each device with this runtime, such as qairt-2.51.0; may be repeated"),
+    OPT_FLAG(0, "diff", struct fingerprint_values, diff,
+             "compare two datasheets, for example of two chipsets or SDKs"),
+    OPT_TIME_LIMIT(struct fingerprint_values, "stop a model after S seconds (600)"),
+    OPT_AGENT(struct fingerprint_values),
+    OPT_VERBOSE(struct fingerprint_values,
+                "print every operator with its evidence, and what could not be decided"),
+    OPT_JSON(struct fingerprint_values),
+    OPT_QUIET_ANSWER(struct fingerprint_values),
     {.name = NULL},
 };
 
@@ -300,24 +251,32 @@ static const struct cli_example examples[] = {
     {"npudiff fingerprint -d htp-sim:gen3 -o gen3-all.json --answers answers",
      "Examines all operators; this takes minutes, and can be interrupted."},
     {"npudiff fingerprint --diff gen1.json gen3.json", "Compares two datasheets."},
+    {"npudiff fingerprint --campaign sheets -d htp-sim:gen1 -d htp-sim:gen3 --runtime qairt-2.50.40 --runtime "
+     "qairt-2.51.0",
+     "Takes the datasheets of two chipsets with two SDKs, and prints at which step an operator changes."},
     {NULL, NULL},
 };
 
 const struct cli_command cmd_fingerprint = {
     .name = "fingerprint",
     .summary = "find out the arithmetic of a device, operator by operator",
-    .synopsis = "-d DEVICE [-o FILE.json] | --diff A.json B.json",
-    .details = "Runs small models of one operator on the device and finds out how it turns exact sums into "
-               "quantised values: the bits of its multiplier, the width of its accumulator, where it adds the "
-               "zero point, how it rounds. Each result was checked with 100 000 new random values. What could "
-               "not be decided is printed by -v with the probe that would decide it.\n"
-               "Exit code 0: done, or no difference; 1: the datasheets differ; 2: wrong usage or a file "
-               "problem; 5: the device failed in every operator.",
+    .synopsis = "-d DEVICE [-o FILE.json] | --campaign DIR [-d DEVICE...] | --diff A.json B.json",
+    .details =
+        "Runs small models of one operator on the device and finds out how it turns exact sums into "
+        "quantised values: the bits of its multiplier, the width of its accumulator, where it adds the "
+        "zero point, how it rounds. Each result was checked with 100 000 new random values. What could "
+        "not be decided is printed by -v with the probe that would decide it.\n"
+        "--campaign takes the datasheets of several devices, one after the other, and of each with "
+        "several runtimes. Datasheets that are in the folder are kept, so that a campaign that was "
+        "stopped continues; without -d the command prints the table of those that are there. A step is "
+        "from one runtime to the next on a device, or from one architecture to the next with a runtime.\n"
+        "Exit code 0: done, or no difference; 1: the datasheets differ; 2: wrong usage or a file "
+        "problem; 5: a device failed in every operator.",
     .examples = examples,
     .options = options,
     .operand = CLI_VALUE_FILE,
     .min_operands = 0,
     .max_operands = 2,
-    .values_bytes = sizeof(struct values),
+    .values_bytes = sizeof(struct fingerprint_values),
     .run = run,
 };

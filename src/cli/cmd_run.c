@@ -38,7 +38,7 @@ static enum nd_status name_captures(const struct values *values, const char *fol
 {
     struct cli_fleet fleet = {0};
     enum nd_status status = cli_fleet_set_devices(&fleet, &values->devices, err);
-    if (status == ND_OK && !cli_name_captures(&fleet, folder))
+    if (status == ND_OK && !cli_name_files(&fleet, folder, ".h5"))
         status = cli_memory_error(err);
     for (size_t i = 0; status == ND_OK && i < fleet.n_cells; i++)
         cli_words_add(paths, fleet.cells[i].path);

@@ -20,8 +20,7 @@ static json_t *spaced(const char *program, size_t n)
     return n > 0 ? json_sprintf("%s, or %zu more that give the same values", text, n) : json_string(text);
 }
 
-/* "multiplier:11+ ...", or what is nearest; "-" where nothing is known. */
-static json_t *arithmetic(const json_t *entry)
+json_t *fingerprint_arithmetic(const json_t *entry)
 {
     const json_t *programs = json_object_get(entry, "possible_arithmetic");
     const char *first = json_string_value(json_array_get(programs, 0)),
@@ -45,7 +44,7 @@ static bool is_identified(const json_t *entry)
 /* Adds the operator to the row of those that compute alike, or a row. */
 static void add_entry(json_t *rows, const json_t *entry)
 {
-    json_t *row, *program = arithmetic(entry);
+    json_t *row, *program = fingerprint_arithmetic(entry);
     size_t i;
     json_array_foreach(rows, i, row)
     {
@@ -108,7 +107,8 @@ int fingerprint_print_sheet(const json_t *sheet, const char *file)
 /* Two rows for an operator, or its name added to those of operators that differ in the same way. */
 static void add_difference(json_t *rows, const json_t *difference)
 {
-    json_t *a = arithmetic(json_object_get(difference, "a")), *b = arithmetic(json_object_get(difference, "b"));
+    json_t *a = fingerprint_arithmetic(json_object_get(difference, "a")),
+           *b = fingerprint_arithmetic(json_object_get(difference, "b"));
     const char *name = cli_text_of(difference, "operator"), *types = cli_text_of(difference, "types");
     for (size_t i = 0; i + 1 < json_array_size(rows); i += 2) {
         json_t *row = json_array_get(rows, i), *next = json_array_get(rows, i + 1);

@@ -27,6 +27,11 @@ static const struct section {
 };
 enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 
+const char *nd_fingerprint_section(size_t i)
+{
+    return i < N_SECTIONS ? sections[i].name : NULL;
+}
+
 void nd_fingerprint_options_init_sized(struct nd_fingerprint_options *options, size_t struct_size)
 {
     const struct nd_fingerprint_options own = {.struct_size = sizeof own};

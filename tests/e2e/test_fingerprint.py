@@ -46,6 +46,30 @@ class Fingerprint(Scratch):
                          {"Softmax", "LayerNormalization", "InstanceNormalization"})
         self.assertIn("Softmax u8 -> u8 (normalise)", npudiff("fingerprint", "--diff", path, other, "-v", expect=1))
 
+    def campaign(self, *arguments, expect):
+        return json.loads(npudiff("fingerprint", "--campaign", self.folder / "sheets", "--json", *arguments, expect=expect))
+
+    def test_campaign_of_the_simulator(self):
+        """Two architectures with one runtime. The campaign goes on where it was: what is there is not taken again."""
+        section = ("--section", "quantise")
+        npudiff("fingerprint", "--campaign", self.folder / "sheets", "-d", "htp-sim:gen1", "-q", *section)
+        first = self.folder / "sheets" / "gen1.json"
+        taken = first.stat()
+        table = self.campaign("-d", "htp-sim:gen3", "-d", "htp-sim:gen1", *section, expect=0)
+        self.assertEqual((first.stat().st_mtime_ns, first.stat().st_ino), (taken.st_mtime_ns, taken.st_ino))
+        self.assertEqual((table["verdict"], table["devices"], len(table["runtimes"])), ("same", ["v69", "v75"], 1))
+        self.assertEqual([(s["from"], s["to"], s["n_same"], s["changed"]) for s in table["steps"]], [("v69", "v75", 4, [])])
+        other = self.folder / "sheets" / first.name.replace("gen1", "gen3")
+        for path, chipset in ((first, "SM8450"), (other, "SM8650")):
+            self.assertEqual(json.loads(path.read_text())["device"]["chipset"], chipset)
+        # One program changed on one device: the table names operator and step.
+        sheet = json.loads(other.read_text())
+        sheet["sections"]["quantise"][0]["possible_arithmetic"] = ["value:other+rounding:half-up"]
+        other.write_text(json.dumps(sheet))
+        table = self.campaign(expect=1)
+        self.assertEqual([(c["operator"], c["types"]) for c in table["steps"][0]["changed"]], [("QuantizeLinear", "f32 -> u8")])
+        self.assertEqual(table["operators"][0]["letters"], {"v69": "A", "v75": "B"})
+
     def test_bad_inputs(self):
         good = self.folder / "good.json"
         good.write_text(json.dumps({"npudiff_datasheet": 1, "device": {}, "sections": {}}))

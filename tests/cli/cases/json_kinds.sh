@@ -30,6 +30,7 @@ for name in a b; do
     echo '{"npudiff_datasheet": 1, "device": {}, "sections": {}}' >$name.json
 done
 kind_of fingerprint --diff a.json b.json
+kind_of fingerprint --campaign sheets -d exact --section quantise
 kind_of runtimes check --files-only
 cat >one.yaml <<YAML
 models: [{name: mul, quantised: '$model', probes: [ramp]}]

@@ -53,12 +53,16 @@ shutil.copy("vit.w8a8/cpu.h5", "c.h5")
 for program, *words in (("fingerprint", "-d", "emu:htp-v69", "--section", "linear-u8", "-o", "a.json", "-q"),
                         ("fingerprint", "-d", "emu:htp-v73", "--section", "linear-u8", "-o", "b.json", "-q")):
     subprocess.run([os.environ["NPUDIFF"], program, *words], check=True, stderr=subprocess.DEVNULL)
+os.mkdir("sheets")
+for name in ("a.json", "b.json"):
+    shutil.copy(name, "sheets")
 for columns in ("40", "80"):
     for command in (["ls", "c.h5"], ["ls", "vit.w8a8.onnx"], ["config", "c.h5"], ["config", "c.h5", "cnn.w8a8/exact.h5"],
                     ["logs", "c.h5"], ["info", "c.h5"], ["encodings", "list", "vit.w8a8.onnx"],
                     ["encodings", "diff", "a.encodings", "b.encodings"], ["encodings", "check", "a.encodings", "cnn.w8a8/cpu.h5"],
                     ["golden", "list", "store"], ["golden", "prune", "store"], ["probes"], ["runtimes"],
                     ["devices", "--no-phones"], ["verify", "c.h5"], ["fingerprint", "--diff", "a.json", "b.json"],
+                    ["fingerprint", "--campaign", "sheets"],
                     ["reduce", "cnn.w8a8.onnx", "-d", "emu:htp-v69", "--differs", "0lsb"],
                     ["triage", "c.h5", "--against", "store"], ["golden", "check", "store", "c.h5"],
                     ["explain", "--quantised", "vit.w8a8.onnx", "c.h5", "--samples", "4", "--effect-samples", "2"],

@@ -129,6 +129,71 @@ def given(g, reach):
     return g.input(SHAPE, g.encoding(reach))
 
 
+def zeroed(op, n_inputs, **attributes):
+    """An operator whose zero point is 0, as that of a Relu is."""
+    def make(g, reach):
+        operands = [g.input(SHAPE, g.encoding(reach)) for _ in range(n_inputs)]
+        return g.add(op, operands, SHAPE, (g.encoding(reach * (reach if op == "Mul" else 1))[0] / 2, 0), **attributes)
+    return make
+
+
+def relu_of_sum(g, reach):
+    return g.add("Relu", [pair("Add")(g, reach)], SHAPE, (g.encoding(reach)[0] / 2, 0))
+
+
+def gated(g, reach):
+    """x Sigmoid(x) of what a Conv made."""
+    x = conv(g, reach)
+    gate = g.add("Sigmoid", [x], SHAPE, (2.0 ** -g.bits, 0))
+    return g.add("Mul", [x, gate], SHAPE, g.encoding(reach * 0.8))
+
+
+def gate(g, reach):
+    return g.add("Sigmoid", [conv(g, reach)], SHAPE, (2.0 ** -g.bits, 0))
+
+
+def curve(g, reach):
+    return g.add("Tanh", [g.input(SHAPE, g.encoding(reach))], SHAPE, (2.0 ** (1 - g.bits), 2 ** (g.bits - 1)))
+
+
+def numbers(g, *values):
+    return g.constant(np.array(values, np.int64))
+
+
+MOVES = {  # the shape before, constants behind the input, attributes
+    "Transpose": ([1, 4, 6, 6], lambda g: [], {"perm": [0, 1, 3, 2]}),
+    "Reshape": ([1, 4, 4, 9], lambda g: [numbers(g, *SHAPE)], {}),
+    "DepthToSpace": ([1, 16, 3, 3], lambda g: [], {"blocksize": 2, "mode": "CRD"}),
+    "Resize": ([1, 4, 3, 3], lambda g: ["", g.constant(np.array([1, 1, 2, 2], np.float32))],
+               {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+    "Slice": ([1, 8, 6, 6], lambda g: [numbers(g, v) for v in (1, 5, 1)], {}),
+    "Pad": ([1, 4, 4, 4], lambda g: [numbers(g, 0, 0, 1, 1, 0, 0, 1, 1)], {"mode": "constant"}),
+    "Gather": ([1, 8, 6, 6], lambda g: [numbers(g, *range(0, 8, 2))], {"axis": 1}),
+    "MaxPool": ([1, 4, 12, 12], lambda g: [], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+}
+
+
+def moved(op, kind, zero=None):
+    """What a Conv, an Add, a Relu of an Add or nothing made, moved with its encoding; a zero point of its own if given."""
+    def make(g, reach):
+        shape, more, attributes = MOVES[op]
+        x = g.encoding(reach)
+        x = x if zero is None else (x[0] / 2, zero)
+        if kind == "Conv":
+            real = g.add("Conv", [g.input(shape, g.encoding(reach)), g.weights([shape[1], shape[1], 1, 1], reach / 400)], shape, x)
+        elif kind == "Add":
+            real = g.add("Add", [g.input(shape, g.encoding(reach)), g.input(shape, g.encoding(reach))], shape, x)
+        else:
+            real = g.input(shape, x)
+        return g.add(op, [real, *more(g)], SHAPE, x, **attributes)
+    return make
+
+
+RESCALED = {"Add": zeroed("Add", 2), "Sub": zeroed("Sub", 2), "Mul": zeroed("Mul", 2), "Relu": zeroed("Relu", 1),
+            "Sqrt": zeroed("Sqrt", 1), "Relu of Add": relu_of_sum, "gated": gated, "gate": gate, "curve": curve}
+HANDED_ON = {"%s of %s%s" % (op, kind, "" if zero is None else " at 0"): moved(op, kind, zero)
+             for op in MOVES for kind, zero in (("Conv", None), ("Add", None), ("Conv", 0), ("Add", 0), ("input", 0))}
+
 MAKERS = {
     8: {"Add": pair("Add"), "Sub": pair("Sub"), "Mul": pair("Mul"), "LeakyRelu": function("LeakyRelu", alpha=0.1),
         "Relu": function("Relu"), "Sigmoid": function("Sigmoid"), "Conv": conv, "rectified": rectified,
@@ -144,6 +209,7 @@ LAYOUT_PAIRS = [("rectified", "given"), ("rectified", "rectified"), ("Conv", "re
 
 def group_of(name, bits, seed, makers, pairs):
     """Each maker beside another one."""
+    makers = {**makers, "given": given}
     group = Group(name, bits, np.random.default_rng([seed, bits]))
     for first, second in pairs:
         reach = float(np.exp(group.rng.uniform(np.log(1), np.log(8))))
@@ -184,6 +250,9 @@ def main():
         pairs = [(name, names[(i + 1) % len(names)]) for i, name in enumerate(names)]
         groups.append(group_of("joined-%d" % bits, bits, options.seed, makers, pairs))
     groups.append(group_of("joined-16-layout", 16, options.seed, IN_LAYOUT, LAYOUT_PAIRS))
+    for bits in TYPES:
+        for kind, makers in (("rescaled", RESCALED), ("handed-on", HANDED_ON)):
+            groups.append(group_of("joined-%d-%s" % (bits, kind), bits, options.seed, makers, [(name, "given") for name in makers]))
     for group in groups:
         if fnmatch.fnmatch(group.name, options.only):
             write(options.npudiff, group, options.output)

@@ -11,6 +11,19 @@ size_t nd_unit_n_inputs(const struct nd_exact_unit *unit)
     return unit->call->n_inputs;
 }
 
+size_t nd_unit_input_size(const struct nd_exact_unit *unit, size_t i)
+{
+    return unit->call->inputs[i].values != NULL ? unit->call->inputs[i].values->n : 0;
+}
+
+int nd_unit_concat_axis(const struct nd_exact_unit *unit, int rank)
+{
+    const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
+    int64_t axis = nd_op_i(&call, "axis", -rank - 1);
+    axis += axis < 0 ? rank : 0;
+    return axis >= 0 && axis < rank ? (int)axis : -1;
+}
+
 bool nd_unit_keeps_encoding(const struct nd_exact_unit *unit, size_t i)
 {
     return nd_quant_is_same(unit->call->inputs[i].quant, unit->call->out_quant);
@@ -44,13 +57,13 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
     return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
 }
 
-/* The unit with input i alone. */
+/* The unit with input i alone, which has become *input. */
 static struct nd_exact_unit unit_of_input(const struct nd_exact_unit *unit, size_t i,
-                                          struct nd_linear_call *call)
+                                          const struct nd_linear_input *input, struct nd_linear_call *call)
 {
     struct nd_exact_unit alone = *unit;
     *call = *unit->call;
-    call->inputs = &unit->call->inputs[i];
+    call->inputs = input;
     call->n_inputs = 1;
     call->shared = NULL;
     alone.call = call;
@@ -59,35 +72,39 @@ static struct nd_exact_unit unit_of_input(const struct nd_exact_unit *unit, size
     return alone;
 }
 
-static enum nd_status rescale_alone(const struct nd_exact_unit *alone, enum nd_htp_way way,
-                                    struct nd_array *codes, bool *is_covered, struct nd_error *err)
+/* rint(F(F(n s_x) F(1 / s_y)) + z_y), each step a float32. */
+static enum nd_status bring_by_table(const struct nd_htp_job *job, struct nd_error *err)
 {
+    const struct nd_array *x = job->call->inputs[0].values;
+    const struct nd_quant *from = job->call->inputs[0].quant, *to = job->call->out_quant;
+    enum nd_status status = nd_array_copy(x, job->codes, err);
+    float inverse = 1 / to->scale[0], zero = (float)to->zero_point[0];
+    for (size_t k = 0; status == ND_OK && k < x->n; k++) {
+        float value = (float)(x->x[k] - (double)from->zero_point[0]) * from->scale[0], steps = value * inverse;
+        job->codes->x[k] = fmin(fmax((double)rintf(steps + zero), 0), UINT8_MAX);
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
+enum nd_status nd_unit_bring(const struct nd_exact_unit *unit, size_t i, const struct nd_quant *from,
+                             enum nd_bring way, struct nd_unit_brought *brought, struct nd_error *err)
+{
+    struct nd_linear_call call;
+    struct nd_linear_input input = unit->call->inputs[i];
+    input.quant = from != NULL ? from : input.quant;
+    const struct nd_exact_unit alone = unit_of_input(unit, i, &input, &call);
     const struct nd_htp_job job = {
-        .unit = alone, .call = alone->call, .codes = codes, .is_covered = is_covered};
-    bool is_known = alone->dtype == ND_DTYPE_U8 || (alone->dtype == ND_DTYPE_U16 && way == ND_HTP_LAYOUT);
-    return is_known && nd_htp_all_are(&job, 1, alone->dtype) ? nd_htp_rescale_input(&job, way, err) : ND_OK;
-}
-
-enum nd_status nd_unit_bring_input(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
-                                   size_t i, struct nd_array *codes, bool *is_covered, struct nd_error *err)
-{
-    struct nd_linear_call call;
-    const struct nd_exact_unit alone = unit_of_input(unit, i, &call);
-    *is_covered = false;
-    if (unit->origins[i] != ND_EXACT_FROM_INPUT || !nd_linear_has(unit->call, i))
+        .unit = &alone, .call = &call, .codes = &brought->codes, .is_covered = &brought->is_covered};
+    bool is_wide = unit->dtype == ND_DTYPE_U16;
+    brought->is_covered = false;
+    if ((!is_wide && unit->dtype != ND_DTYPE_U8) || !nd_htp_all_are(&job, 1, unit->dtype))
         return ND_OK;
-    if (unit->dtype == ND_DTYPE_U16)
-        return nd_unit_program_run(program, &alone, NULL, codes, is_covered, err);
-    return rescale_alone(&alone, ND_HTP_FIXED, codes, is_covered, err);
-}
-
-enum nd_status nd_unit_bring_made(const struct nd_exact_unit *unit, size_t i, struct nd_array *codes,
-                                  bool *is_covered, struct nd_error *err)
-{
-    struct nd_linear_call call;
-    const struct nd_exact_unit alone = unit_of_input(unit, i, &call);
-    *is_covered = false;
-    return nd_linear_has(unit->call, i) ? rescale_alone(&alone, ND_HTP_LAYOUT, codes, is_covered, err) : ND_OK;
+    if (way == ND_BRING_TABLE)
+        return is_wide ? ND_OK : bring_by_table(&job, err);
+    if (way == ND_BRING_FLAT && is_wide)
+        return nd_htp_move16(&job, err);
+    return nd_htp_rescale_input(&job, way == ND_BRING_FLAT ? ND_HTP_FIXED : ND_HTP_LAYOUT, err);
 }
 
 void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes)
@@ -115,34 +132,33 @@ static double gate_of(double x, bool is_hard)
 
 /* A value of the function in float32, times the reciprocal of the scale. SiLU adds the zero point first, as
  * tables do; what the hard one does with halves is not known. */
-static double gated_code(const struct nd_exact_unit *unit, const struct nd_quant *from, double code,
-                         bool is_hard)
+static double gated_code(const struct nd_quant *from, const struct nd_quant *to, double code, bool is_hard)
 {
-    const struct nd_quant *to = unit->call->out_quant;
-    double low, high, x = (double)((float)(code - (double)from->zero_point[0]) * from->scale[0]);
-    nd_code_range(unit->dtype, &low, &high);
+    double x = (double)((float)(code - (double)from->zero_point[0]) * from->scale[0]);
     float inverse = 1 / to->scale[0], y = (float)(x * gate_of(x, is_hard));
     float steps = y * inverse, zero = (float)to->zero_point[0];
-    return fmin(fmax((double)(is_hard ? rintf(steps) + zero : rintf(steps + zero)), low), high);
+    return fmin(fmax((double)(is_hard ? rintf(steps) + zero : rintf(steps + zero)), 0), UINT8_MAX);
 }
 
-enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, size_t i, bool is_hard,
+enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, const struct nd_unit_gate *gate,
                                  struct nd_array *codes, bool *is_covered, struct nd_error *err)
 {
-    const struct nd_linear_input *input = &unit->call->inputs[i];
+    const struct nd_linear_input *input = &unit->call->inputs[gate->input];
+    const struct nd_quant *to = gate->output != NULL ? gate->output : unit->call->out_quant;
     *is_covered = false;
-    if (unit->dtype == ND_DTYPE_U16 && !is_hard) {
+    if (unit->dtype == ND_DTYPE_U16 && !gate->is_hard) {
         struct nd_linear_call call;
-        const struct nd_exact_unit alone = unit_of_input(unit, i, &call);
+        const struct nd_exact_unit alone = unit_of_input(unit, gate->input, input, &call);
         const struct nd_htp_job job = {.unit = &alone, .call = &call, .codes = codes, .is_covered = is_covered};
+        call.out_quant = to;
         return nd_htp_silu16(&job, err);
     }
-    if (input->values == NULL || input->quant == NULL || input->quant->n != 1 ||
-        unit->call->out_quant->n != 1 || input->values->dtype != ND_DTYPE_U8 || unit->dtype != ND_DTYPE_U8)
+    if (input->values == NULL || input->quant == NULL || input->quant->n != 1 || to->n != 1 ||
+        input->values->dtype != ND_DTYPE_U8 || unit->dtype != ND_DTYPE_U8)
         return ND_OK;
     enum nd_status status = nd_array_make(codes, unit->dtype, &input->values->shape, err);
     for (size_t k = 0; status == ND_OK && k < codes->n; k++)
-        codes->x[k] = gated_code(unit, input->quant, input->values->x[k], is_hard);
+        codes->x[k] = gated_code(input->quant, to, input->values->x[k], gate->is_hard);
     *is_covered = status == ND_OK;
     return status;
 }

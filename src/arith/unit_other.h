@@ -18,6 +18,12 @@ struct nd_unit_encodings {
 
 size_t nd_unit_n_inputs(const struct nd_exact_unit *unit);
 
+/* How many codes input i has; 0: it is not known. */
+size_t nd_unit_input_size(const struct nd_exact_unit *unit, size_t i);
+
+/* The axis of a Concat of that rank; -1: none. */
+int nd_unit_concat_axis(const struct nd_exact_unit *unit, int rank);
+
 /* Whether input i has the scale and the zero point of the output. */
 bool nd_unit_keeps_encoding(const struct nd_exact_unit *unit, size_t i);
 
@@ -26,22 +32,37 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
                                 const struct nd_unit_encodings *encodings, struct nd_array *codes,
                                 bool *is_covered, struct nd_error *err);
 
-/* Input i of a Concat, which is one of the graph, in the encoding of the output. */
-enum nd_status nd_unit_bring_input(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
-                                   size_t i, struct nd_array *codes, bool *is_covered, struct nd_error *err);
+/* How the codes of an input of a Concat are brought to the encoding of the Concat. */
+enum nd_bring {
+    ND_BRING_FLAT,   /* as Slice and Split do */
+    ND_BRING_LAYOUT, /* where they lie in the layout of a Conv */
+    ND_BRING_TABLE,  /* uint8: as a function of one input is made */
+    ND_N_BRINGS
+};
 
-/* The same of an input that a unit made, which lies in the layout of a Conv. uint8 and uint16 only: else
- * *is_covered is false. */
-enum nd_status nd_unit_bring_made(const struct nd_exact_unit *unit, size_t i, struct nd_array *codes,
-                                  bool *is_covered, struct nd_error *err);
+struct nd_unit_brought {
+    struct nd_array codes; /* owned */
+    bool is_covered;
+};
+
+/* Input i of a Concat, of which it reads the codes as of the encoding `from` (NULL: its own), in the encoding
+ * of the output. uint8 and uint16 only: else *is_covered is false. ND_ERR_MEMORY. */
+enum nd_status nd_unit_bring(const struct nd_exact_unit *unit, size_t i, const struct nd_quant *from,
+                             enum nd_bring way, struct nd_unit_brought *brought, struct nd_error *err);
 
 /* Narrows codes of the unit's encoding to what its own Relu or Clip leaves. */
 void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes);
 
-/* x times Sigmoid(x), or where is_hard HardSigmoid(x) with alpha 1/6 and beta 1/2, as one function of input i
- * of the unit (docs/science/htp-arithmetic.md#tables). Not where it is hard and of uint16: that is no operation
- * of its own. ND_ERR_MEMORY. */
-enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, size_t i, bool is_hard,
+/* x times a gate of x: which input of the unit is x, and what the gate is. */
+struct nd_unit_gate {
+    size_t input;
+    bool is_hard;                  /* HardSigmoid with alpha 1/6 and beta 1/2, else Sigmoid */
+    const struct nd_quant *output; /* in the place of the unit's own; NULL: that */
+};
+
+/* The gate as one function of the input (docs/science/htp-arithmetic.md#tables). Not where it is hard and of
+ * uint16: that is no operation of its own. ND_ERR_MEMORY. */
+enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, const struct nd_unit_gate *gate,
                                  struct nd_array *codes, bool *is_covered, struct nd_error *err);
 
 #endif

@@ -81,33 +81,23 @@ static void find_gate(struct nd_alternatives *a, const struct nd_model *model, c
     }
 }
 
-static bool is_conv(const struct nd_model_unit *unit)
+bool nd_unit_carries(const struct nd_model_unit *unit)
 {
-    return unit != NULL && (strcmp(unit->op_types, "Conv") == 0 || strcmp(unit->op_types, "Conv+Relu") == 0);
+    static const char *const names[] = {"DepthToSpace", "Flatten", "Reshape",   "Resize",
+                                        "Slice",        "Squeeze", "Transpose", "Unsqueeze"};
+    return is_one_of(unit->op_types, names, sizeof names / sizeof *names);
 }
 
-bool nd_is_rescaled_in_layout(const struct nd_model *model, size_t edge)
-{
-    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
-    const struct nd_quant *quant = &nd_model_edge(model, edge)->quant;
-    if (maker == NULL || quant->n != 1)
-        return false;
-    if (strcmp(maker->op_types, "MaxPool") == 0)
-        return maker->n_inputs == 1 && nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant, quant);
-    bool is_relu = strcmp(maker->op_types, "Relu") == 0 && maker->n_inputs == 1 &&
-                   is_conv(nd_model_unit_of_edge(model, maker->inputs[0]));
-    return quant->zero_point[0] == 0 && (is_relu || is_conv(maker));
-}
-
-/* Whether the maker of an input of a Concat is known to make it with the encoding of the Concat. What moves the
- * codes of an input of the graph, other than Slice and Split, does not. */
+/* Whether the maker of an input of a Concat may make it with the encoding of the Concat: not what the provider
+ * takes for the output of a Relu, its zero point being 0, and not what only moves codes or takes the greatest.
+ */
 static bool is_maker(const struct nd_model *model, size_t edge)
 {
     const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
-    static const char *const others[] = {"DepthToSpace", "Expand", "Flatten",   "Gather",   "Identity",
-                                         "MaxPool",      "Pad",    "Reshape",   "Resize",   "Squeeze",
-                                         "SpaceToDepth", "Tile",   "Transpose", "Unsqueeze"};
-    return maker != NULL && !nd_is_rescaled_in_layout(model, edge) &&
+    const struct nd_quant *quant = &nd_model_edge(model, edge)->quant;
+    static const char *const others[] = {"Concat", "Expand",       "Gather", "Identity", "MaxPool",
+                                         "Pad",    "SpaceToDepth", "Split",  "Tile"};
+    return maker != NULL && quant->n == 1 && quant->zero_point[0] != 0 &&
            !is_one_of(maker->op_types, others, sizeof others / sizeof *others);
 }
 
@@ -115,6 +105,23 @@ static void add_part(struct nd_alternatives *a, size_t from, size_t to)
 {
     a->parts[a->n_parts] = (struct nd_fused_part){.from = from, .to = to, .next = a->first_part[from]};
     a->first_part[from] = a->n_parts++;
+}
+
+enum { LONGEST_CHAIN = 16 }; /* of what hands codes on to a Concat */
+
+/* The maker of an input of a Concat, and what it is made of where that is handed on. */
+static void find_makers(struct nd_alternatives *a, const struct nd_model *model, size_t edge, size_t to)
+{
+    for (size_t i = 0; i < LONGEST_CHAIN && is_maker(model, edge); i++) {
+        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+        if (nd_fused_part_of(a, edge, to) == SIZE_MAX)
+            add_part(a, edge, to);
+        if (!nd_unit_carries(maker) || maker->n_inputs == 0 ||
+            !nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant,
+                              &nd_model_edge(model, edge)->quant))
+            return;
+        edge = maker->inputs[0];
+    }
 }
 
 static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
@@ -129,13 +136,11 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
     if (strcmp(unit->op_types, "Concat") != 0)
         return;
     for (size_t i = 0; i < unit->n_inputs; i++) {
-        size_t from = unit->inputs[i];
-        const struct nd_edge *edge = nd_model_edge(model, from);
+        const struct nd_edge *edge = nd_model_edge(model, unit->inputs[i]);
         if (edge->dtype != to->dtype || nd_quant_is_same(&edge->quant, &to->quant))
             continue;
         a->is_joined[unit->edge] = true;
-        if (is_maker(model, from) && nd_fused_part_of(a, from, unit->edge) == SIZE_MAX)
-            add_part(a, from, unit->edge);
+        find_makers(a, model, unit->inputs[i], unit->edge);
     }
 }
 
@@ -143,7 +148,7 @@ static size_t count_parts(const struct nd_model *model)
 {
     size_t n = 0; /* at most */
     for (size_t u = 0; u < nd_model_n_units(model); u++)
-        n += nd_model_unit(model, u)->n_inputs;
+        n += nd_model_unit(model, u)->n_inputs * LONGEST_CHAIN;
     return n;
 }
 

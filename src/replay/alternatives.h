@@ -4,8 +4,8 @@
  *
  *     fused    one operation makes the layer's codes and those of the operator before it, with this layer's
  *              encoding (Conv, then Relu with a quantiser of its own); or what makes the inputs of a Concat
- *              makes each of them with the encoding of the Concat; or x times a gate of x is one function
- *              (SiLU, HardSwish)
+ *              makes each of them with the encoding of the Concat, or they are rescaled before it; or x times
+ *              a gate of x is one function (SiLU, HardSwish)
  *     forced   the layer reads an operand with the encoding that the provider forces on its maker (uint16 Tanh,
  *              Sigmoid), whatever the model says */
 #ifndef ND_REPLAY_ALTERNATIVES_H
@@ -60,10 +60,8 @@ void nd_alternatives_deinit(struct nd_alternatives *alternatives);
 /* The part that the maker of `from` may make of `to`; SIZE_MAX: none. */
 size_t nd_fused_part_of(const struct nd_alternatives *alternatives, size_t from, size_t to);
 
-/* Whether the edge keeps its encoding before a Concat, which rescales it in the layout of a Conv: of a MaxPool
- * that reads the same encoding, and of a Conv, or Relu of a Conv, with zero point 0 (a Relu that was removed).
- */
-bool nd_is_rescaled_in_layout(const struct nd_model *model, size_t edge);
+/* Whether the unit hands on what its maker made with the encoding of a Concat behind it. */
+bool nd_unit_carries(const struct nd_model_unit *unit);
 
 /* Whether the unit is a function of one tensor of 8 bits, element by element: integer devices make it from a
  * table, the entries of which are worked out in floats and rounded once, however the device multiplies

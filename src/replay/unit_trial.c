@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "replay/unit_joined.h"
 
 /* ---- one unit ---- */
 
@@ -95,92 +96,77 @@ static enum nd_status run_program(struct nd_unit_trial *trial, const struct nd_u
 
 /* ---- in another way ---- */
 
-/* For the layers after the unit that may be made with it. */
-static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
-                                 struct nd_error *err)
+const struct nd_array *nd_unit_trial_kept(const struct nd_unit_trial *trial, size_t from, size_t to,
+                                          size_t program)
 {
-    size_t n;
-    const struct nd_unit_program *program = &nd_unit_programs(&n)[p];
-    const struct nd_alternatives *a = trial->alternatives;
-    enum nd_status status = ND_OK;
-    for (size_t k = a->first_part[unit->edge]; k != SIZE_MAX && status == ND_OK; k = a->parts[k].next) {
-        struct nd_unit_made *kept = &trial->kept[k];
-        struct nd_error why = {0};
-        const struct nd_edge *edge = nd_model_edge(trial->model, a->parts[k].to);
-        struct nd_unit_encodings encodings = {.output = &edge->quant, .dtype = edge->dtype};
-        kept->alike[p] = edge->dtype == unit->dtype ? trial->alike[p] : p;
-        if (kept->alike[p] != p)
-            continue;
-        nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
-        status = nd_unit_run_with(program, unit, &encodings, &kept->codes[p], &kept->is_covered[p], &why);
-        status = settle_made(status, &why, &kept->codes[p], &kept->is_covered[p], err);
-    }
-    return status;
-}
-
-/* What the maker of `from` made of the edge by that program; NULL: nothing is known. */
-static const struct nd_array *kept_codes(const struct nd_unit_trial *trial, size_t from, size_t edge, size_t p)
-{
-    size_t part = nd_fused_part_of(trial->alternatives, from, edge);
+    size_t part = nd_fused_part_of(trial->alternatives, from, to);
     if (part == SIZE_MAX)
         return NULL;
     const struct nd_unit_made *kept = &trial->kept[part];
-    return kept->is_covered[kept->alike[p]] ? &kept->codes[kept->alike[p]] : NULL;
+    return kept->is_covered[kept->alike[program]] ? &kept->codes[kept->alike[program]] : NULL;
+}
+
+/* Which input of the unit is gated by the other; false: it is no gate. */
+static bool find_gate(const struct nd_alternatives *a, const struct nd_exact_unit *unit,
+                      struct nd_unit_gate *gate)
+{
+    size_t x = a->gated[unit->edge], n = nd_unit_n_inputs(unit);
+    *gate = (struct nd_unit_gate){.is_hard = a->is_hard[unit->edge]};
+    while (gate->input < n && unit->input_edges[gate->input] != x)
+        gate->input++;
+    return x != SIZE_MAX && gate->input < n;
+}
+
+/* The unit with another encoding of its output: as one function with its gate, or as it is. */
+static enum nd_status make_part(const struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
+                                struct nd_unit_encodings *encodings, struct nd_unit_made *kept)
+{
+    size_t n;
+    struct nd_error why = {0};
+    struct nd_unit_gate gate;
+    enum nd_status status = ND_OK;
+    if (find_gate(trial->alternatives, unit, &gate) && encodings->dtype == unit->dtype) {
+        gate.output = encodings->output;
+        status = nd_unit_run_gated(unit, &gate, &kept->codes[p], &kept->is_covered[p], &why);
+    }
+    if (status == ND_OK && !kept->is_covered[p])
+        status = nd_unit_run_with(&nd_unit_programs(&n)[p], unit, encodings, &kept->codes[p],
+                                  &kept->is_covered[p], &why);
+    return settle_made(status, &why, &kept->codes[p], &kept->is_covered[p], NULL);
+}
+
+/* For the layers after the unit that may be made with it. What hands on codes hands on those that its maker
+ * made for that layer. */
+static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
+                                 struct nd_error *err)
+{
+    const struct nd_alternatives *a = trial->alternatives;
+    const struct nd_model_unit *own = nd_model_unit_of_edge(trial->model, unit->edge);
+    enum nd_status status = ND_OK;
+    for (size_t k = a->first_part[unit->edge]; k != SIZE_MAX && status == ND_OK; k = a->parts[k].next) {
+        struct nd_unit_made *kept = &trial->kept[k];
+        const struct nd_edge *edge = nd_model_edge(trial->model, a->parts[k].to);
+        struct nd_unit_encodings encodings = {.output = &edge->quant, .dtype = edge->dtype};
+        bool carries = a->is_joined[a->parts[k].to] && own != NULL && nd_unit_carries(own);
+        kept->alike[p] = edge->dtype == unit->dtype && !carries ? trial->alike[p] : p;
+        if (kept->alike[p] != p)
+            continue;
+        nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
+        if (carries) {
+            encodings.inputs[0] = &edge->quant;
+            encodings.codes[0] = nd_unit_trial_kept(trial, unit->input_edges[0], a->parts[k].to, p);
+        }
+        if (!carries || encodings.codes[0] != NULL)
+            status = make_part(trial, unit, p, &encodings, kept);
+    }
+    return status == ND_OK ? ND_OK : nd_fail_memory(err);
 }
 
 static void forget_parts_of(struct nd_unit_trial *trial, const struct nd_exact_unit *unit)
 {
-    for (size_t i = 0; i < nd_unit_n_inputs(unit); i++) {
-        size_t part = nd_fused_part_of(trial->alternatives, unit->input_edges[i], unit->edge);
-        if (part != SIZE_MAX)
-            forget_made(&trial->kept[part]);
-    }
-}
-
-/* Input i of a Concat, of which nothing is kept, in the encoding of the Concat. */
-static enum nd_status bring_part(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t i,
-                                 size_t p, struct nd_array *codes, bool *is_known)
-{
-    size_t n;
-    struct nd_error why = {0};
-    enum nd_status status = nd_is_rescaled_in_layout(trial->model, unit->input_edges[i])
-                                ? nd_unit_bring_made(unit, i, codes, is_known, &why)
-                                : nd_unit_bring_input(&nd_unit_programs(&n)[p], unit, i, codes, is_known, &why);
-    return settle_made(status, &why, codes, is_known, NULL);
-}
-
-/* A Concat of parts that were made with its encoding. */
-static enum nd_status join_parts(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
-                                 struct nd_error *err)
-{
-    size_t n, n_inputs = nd_unit_n_inputs(unit);
-    const struct nd_unit_program *program = &nd_unit_programs(&n)[p];
-    const struct nd_quant *quant = &nd_model_edge(trial->model, unit->edge)->quant;
-    struct nd_unit_made *fused = &trial->others[ND_ALTERNATIVE_FUSED];
-    struct nd_unit_encodings encodings = {.output = NULL};
-    struct nd_array brought[ND_UNIT_MOST_INPUTS] = {{.n = 0}};
-    struct nd_error why = {0};
-    enum nd_status status = ND_OK;
-    bool is_known = n_inputs <= ND_UNIT_MOST_INPUTS;
-    for (size_t i = 0; i < n_inputs && is_known && status == ND_OK; i++) {
-        is_known = unit->input_edges[i] != SIZE_MAX;
-        if (!is_known || nd_unit_keeps_encoding(unit, i))
-            continue;
-        encodings.inputs[i] = quant;
-        encodings.codes[i] = kept_codes(trial, unit->input_edges[i], unit->edge, p);
-        if (encodings.codes[i] != NULL)
-            continue;
-        status = bring_part(trial, unit, i, p, &brought[i], &is_known);
-        status = status == ND_OK ? status : nd_fail_memory(err);
-        encodings.codes[i] = &brought[i];
-    }
-    if (is_known && status == ND_OK) {
-        status = nd_unit_run_with(program, unit, &encodings, &fused->codes[p], &fused->is_covered[p], &why);
-        status = settle_made(status, &why, &fused->codes[p], &fused->is_covered[p], err);
-    }
-    for (size_t i = 0; i < ND_UNIT_MOST_INPUTS; i++)
-        nd_array_deinit(&brought[i]);
-    return status;
+    for (size_t k = 0; k < trial->n_kept; k++)
+        if (trial->alternatives->parts[k].to == unit->edge)
+            forget_made(&trial->kept[k]);
 }
 
 /* What was made with the unit by the maker of what it reads, or as one function with its gate. */
@@ -189,36 +175,32 @@ static enum nd_status run_fused(struct nd_unit_trial *trial, const struct nd_exa
 {
     const struct nd_alternatives *a = trial->alternatives;
     struct nd_unit_made *fused = &trial->others[ND_ALTERNATIVE_FUSED];
+    struct nd_unit_gate gate;
     struct nd_error why = {0};
     enum nd_status status = ND_OK;
-    if (a->is_joined[unit->edge])
-        return join_parts(trial, unit, p, err);
-    const struct nd_array *kept = kept_codes(trial, a->fused_from[unit->edge], unit->edge, p);
+    const struct nd_array *kept = nd_unit_trial_kept(trial, a->fused_from[unit->edge], unit->edge, p);
     if (kept != NULL) {
         status = nd_array_copy(kept, &fused->codes[p], err);
         fused->is_covered[p] = status == ND_OK;
         if (status == ND_OK)
             nd_unit_narrow(unit, &fused->codes[p]);
     }
-    for (size_t i = 0; i < nd_unit_n_inputs(unit) && a->gated[unit->edge] != SIZE_MAX && status == ND_OK; i++) {
-        if (unit->input_edges[i] != a->gated[unit->edge] || fused->is_covered[p])
-            continue;
-        status =
-            nd_unit_run_gated(unit, i, a->is_hard[unit->edge], &fused->codes[p], &fused->is_covered[p], &why);
-        status = settle_made(status, &why, &fused->codes[p], &fused->is_covered[p], err);
-    }
-    return status;
+    if (status != ND_OK || fused->is_covered[p] || !find_gate(a, unit, &gate))
+        return status;
+    status = nd_unit_run_gated(unit, &gate, &fused->codes[p], &fused->is_covered[p], &why);
+    return settle_made(status, &why, &fused->codes[p], &fused->is_covered[p], err);
 }
 
 static enum nd_status run_others(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
-                                 struct nd_error *err)
+                                 const struct nd_array *given, struct nd_error *err)
 {
     size_t n;
     const struct nd_unit_program *program = &nd_unit_programs(&n)[p];
     const struct nd_alternatives *a = trial->alternatives;
     struct nd_unit_made *forced = &trial->others[ND_ALTERNATIVE_FORCED];
     struct nd_error why = {0};
-    enum nd_status status = run_fused(trial, unit, p, err);
+    enum nd_status status =
+        a->is_joined[unit->edge] ? nd_unit_join(trial, unit, p, given, err) : run_fused(trial, unit, p, err);
     struct nd_unit_encodings encodings = {.output = NULL};
     size_t n_forced = nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
     if (a->is_forced_here[unit->edge]) {
@@ -272,7 +254,7 @@ enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_ex
         trial->is_covered[p] = trial->is_covered[first];
         trial->doubt[p] = trial->doubt[first];
         if (status == ND_OK && trial->alternatives != NULL)
-            status = run_others(trial, unit, p, err);
+            status = run_others(trial, unit, p, given, err);
     }
     trial->edge = unit->edge;
     note_defect(trial, unit);

@@ -13,7 +13,8 @@ static enum nd_status make_gated(void *context, const struct nd_exact_unit *unit
     struct trial *t = context;
     if (strcmp(unit->call->node->op_type, "Mul") != 0)
         return ND_OK;
-    enum nd_status status = nd_unit_run_gated(unit, 0, false, codes, is_made, err);
+    const struct nd_unit_gate gate = {.input = 0};
+    enum nd_status status = nd_unit_run_gated(unit, &gate, codes, is_made, err);
     t->is_covered = *is_made;
     return status;
 }

@@ -63,6 +63,15 @@ def reduced(name, op, shape, axis, scale, zero, out, out_zero):
     return case.output(T, left, out, out_zero)
 
 
+def softmax(name, rows, n, scale, out):
+    """Rows whose codes lie around a middle of their own."""
+    rng = np.random.default_rng([n, rows])
+    middle = rng.integers(20000, 45000, [rows, 1])
+    codes = np.clip(rng.normal(middle, rng.uniform(0.2, 3) / scale, [rows, n]), 0, 65535)
+    case = Case(name, "Softmax", n_samples=1, axis=-1).input("x", T, [1, rows, n], scale, 31007, codes.astype(np.uint16))
+    return case.output(T, [1, rows, n], out, 0)
+
+
 def cases():
     yield unary("relu16", "Relu", 0.00021, 30011, 0.00013, 0)
     yield unary("relu16-zero", "Relu", 0.0000131, 41233, 0.000037, 9731)
@@ -129,6 +138,10 @@ def cases():
     yield unary("hardswish16", "HardSwish", 0.000151, 30011, 0.000093, 4019)
     yield unary("hardswish16-wide", "HardSwish", 0.000371, 21003, 0.00171, 17011)
     yield unary("hardswish16-narrow", "HardSwish", 0.000023, 20011, 0.0000037, 57019)
+    yield softmax("softmax16-8", 75, 8, 0.000217, 0.0000131)
+    yield softmax("softmax16-32", 40, 32, 0.0000931, 2.0 ** -16)
+    yield softmax("softmax16-64", 20, 64, 0.000171, 1 / 65535)
+    yield softmax("softmax16-100", 12, 100, 0.0000371, 0.00000171)
 
 
 def main():

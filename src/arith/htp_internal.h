@@ -31,6 +31,7 @@ nd_htp_family nd_htp_norm;          /* htp_norm.c: LayerNormalization */
 nd_htp_family nd_htp_batch_norm;    /* htp_batch_norm.c */
 nd_htp_family nd_htp_instance_norm; /* htp_instance_norm.c: uint8 */
 nd_htp_family nd_htp_softmax;       /* htp_softmax.c: uint8 */
+nd_htp_family nd_htp_softmax16;     /* htp_softmax16.c */
 nd_htp_family nd_htp_table;         /* htp_table.c: uint8 functions of one input, the others being constants */
 nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
 nd_htp_family nd_htp_move;          /* htp_move.c: what moves codes or takes the greatest */
@@ -100,6 +101,11 @@ bool nd_htp_factor_init(struct nd_htp_factor *factor, float value);
 /* value / 2^right, half up, or cut; right may be negative. */
 int64_t nd_htp_shift(int64_t value, int right);
 int64_t nd_htp_shift_cut(int64_t value, int right);
+
+/* ---- htp_softmax.c ---- */
+
+/* Whether the Softmax is one over the last axis of several. */
+bool nd_htp_is_softmax_of_rows(const struct nd_htp_job *job);
 
 /* ---- htp_reduce16.c ---- */
 

@@ -16,9 +16,16 @@ static const double least_scale = 0x1p-10, greatest_scale = 0x1p-7;
 /* log2(e) */
 static const double log2_e = 0x1.71547652b82fep+0;
 
-static bool is_known(const struct nd_htp_job *job)
+bool nd_htp_is_softmax_of_rows(const struct nd_htp_job *job)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_shape *shape = &job->call->inputs[0].values->shape;
+    int64_t axis = nd_op_i(&op_call, "axis", job->call->opset < 13 ? 1 : -1);
+    return shape->rank >= 2 && (axis == -1 || axis == shape->rank - 1);
+}
+
+static bool is_known(const struct nd_htp_job *job)
+{
     if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8))
         return false;
     const struct nd_quant *y =
@@ -26,9 +33,7 @@ static bool is_known(const struct nd_htp_job *job)
     if (y->zero_point[0] != 0 || (double)y->scale[0] < least_scale || (double)y->scale[0] > greatest_scale)
         return false;
     const struct nd_shape *shape = &job->call->inputs[0].values->shape;
-    int64_t axis = nd_op_i(&op_call, "axis", job->call->opset < 13 ? 1 : -1);
-    return shape->rank >= 2 && (axis == -1 || axis == shape->rank - 1) &&
-           shape->dims[shape->rank - 1] >= LEAST_ROW;
+    return nd_htp_is_softmax_of_rows(job) && shape->dims[shape->rank - 1] >= LEAST_ROW;
 }
 
 /* Inputs that are moved, to see how far an error of theirs reaches, may be no codes. */

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "eval/eval_graph.h"
+#include "eval/linear_unit.h"
 #include "model/loaded.h"
 #include "model/quant.h"
 #include "operators/ops_shared.h"
@@ -124,6 +125,18 @@ enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t tensor, stru
 /* Tells of the edge that the tensor is, if it is one, and puts the given values in its place. */
 enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_exact_way way,
                              struct nd_error *err);
+
+/* A unit that reads codes only, as operators are called. */
+struct nd_exact_call {
+    struct nd_linear_call call;
+    struct nd_linear_input inputs[ND_EXACT_MAX_OPERANDS];
+    struct nd_linear_shared shared;
+    bool is_known; /* all that it reads is there as codes or numbers */
+    size_t node;   /* ND_NO_INDEX: requantise */
+    size_t tensor; /* what the QuantizeLinear reads, past Relu and Clip */
+};
+/* graph_unit.c: false: something that it reads is not there as codes. */
+bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *unit);
 
 /* Codes of a QuantizeLinear: of a unit by its exact values, of a graph input as ONNX has it. */
 enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err);

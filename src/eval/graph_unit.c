@@ -80,18 +80,7 @@ static size_t output_number(const struct nd_graph *graph, size_t node, size_t te
     return i;
 }
 
-/* A unit that reads codes only, as operators are called. */
-struct unit_call {
-    struct nd_linear_call call;
-    struct nd_linear_input inputs[ND_EXACT_MAX_OPERANDS];
-    struct nd_linear_shared shared;
-    bool is_known; /* all that it reads is there as codes or numbers */
-    size_t node;   /* ND_NO_INDEX: requantise */
-    size_t tensor; /* what the QuantizeLinear reads, past Relu and Clip */
-};
-
-/* False: something that it reads is not there as codes. */
-static bool describe_call(const struct nd_exact_run *run, size_t quantize, struct unit_call *unit)
+bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *unit)
 {
     struct nd_linear_call *call = &unit->call;
     *call = (struct nd_linear_call){.opset = run->g->model->opset,
@@ -123,7 +112,7 @@ static bool takes_quick(const struct nd_exact_run *run)
 }
 
 /* ND_ERR_UNSUPPORTED: the unit is not linear, or something that it reads is not there as codes. */
-static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct unit_call *unit,
+static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct nd_exact_call *unit,
                                     struct nd_linear_result *result, struct nd_error *err)
 {
     if (!unit->is_known)
@@ -159,7 +148,7 @@ static enum nd_exact_origin origin_of(const struct nd_exact_run *run, size_t ten
 }
 
 /* The codes of the unit by options.make, which may leave *is_made false. */
-static enum nd_status make_codes(struct nd_exact_run *run, size_t quantize, const struct unit_call *unit,
+static enum nd_status make_codes(struct nd_exact_run *run, size_t quantize, const struct nd_exact_call *unit,
                                  struct nd_array *codes, bool *is_made, struct nd_error *err)
 {
     enum nd_exact_origin origins[ND_EXACT_MAX_OPERANDS];
@@ -305,7 +294,7 @@ static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, stru
 }
 
 /* By exact values, or in doubles where there are none. */
-static enum nd_status evaluate(struct nd_exact_run *run, size_t node, const struct unit_call *unit,
+static enum nd_status evaluate(struct nd_exact_run *run, size_t node, const struct nd_exact_call *unit,
                                struct nd_array *codes, enum nd_exact_way *way, struct nd_error *err)
 {
     struct nd_linear_result result;
@@ -335,9 +324,9 @@ enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, stru
     bool is_unit = run->g->unit_of_node[node] != ND_NO_INDEX, is_made = false;
     enum nd_exact_way way = is_unit ? ND_EXACT_AS_MADE : ND_EXACT_AS_DOUBLE;
     enum nd_status status;
-    struct unit_call unit;
+    struct nd_exact_call unit;
     unit.shared = (struct nd_linear_shared){0};
-    unit.is_known = describe_call(run, node, &unit);
+    unit.is_known = nd_exact_describe(run, node, &unit);
     if (is_unit) {
         status = make_codes(run, node, &unit, &codes, &is_made, err);
     } else {

@@ -34,11 +34,29 @@ bool nd_conv_shorts_begin(struct nd_conv_shorts *shorts, const struct nd_conv_gr
 void nd_conv_shorts_end(struct nd_conv_shorts *shorts);
 void nd_conv_shorts_add(const struct nd_conv_shorts *shorts, const struct nd_conv_group *group);
 
+/* Sums of positions from .. from + n - 1 of all output channels of a group: sums[n_channels][n]. */
+struct nd_sums_block {
+    const double *sums;
+    size_t n_channels, from, n;
+};
+/* Input 0 as bytes, of which zero is 0, and who takes the sums. */
+struct nd_byte_sums {
+    const uint8_t *in; /* of the group */
+    int zero;
+    void (*take)(void *context, const struct nd_sums_block *block);
+    void *context;
+};
+/* The same sums, of bytes, and block after block: group->in and out are not looked at, range.offset is 0.
+ * False: no memory. */
+bool nd_conv_shorts_each(const struct nd_conv_shorts *shorts, const struct nd_conv_group *group,
+                         const struct nd_byte_sums *bytes);
+
 /* Convolutions of one plane each: a group has one input channel. */
 struct nd_conv_planes {
     const struct nd_window *w;
     size_t in_row;               /* of `room` */
     double *room;                /* a plane with its padding, which stays 0 */
+    float *float_room;           /* the same, of nd_conv_planes_each; NULL until then */
     ptrdiff_t *offsets, *starts; /* of taps; of the parts of `room`, by phase of the strides */
 };
 /* False: not that way (three axes, cropped inputs, a kernel of one tap or of very many), or no memory. */
@@ -46,5 +64,10 @@ bool nd_conv_planes_begin(struct nd_conv_planes *planes, const struct nd_window 
 void nd_conv_planes_end(struct nd_conv_planes *planes);
 /* group->n_in is 1; out is written, not added to. The same bits as nd_conv_blocks_add on zeros. */
 void nd_conv_planes_run(const struct nd_conv_planes *planes, const struct nd_conv_group *group);
+/* The same sums, of bytes, and one channel after the other (block.n_channels is 1, from 0; channels come in
+ * order): group->in and out are not looked at. weights: those of the group; every sum is below 2^24. False: no
+ * memory. */
+bool nd_conv_planes_each(struct nd_conv_planes *planes, const struct nd_conv_group *group, const float *weights,
+                         const struct nd_byte_sums *bytes);
 
 #endif

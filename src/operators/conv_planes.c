@@ -58,6 +58,7 @@ bool nd_conv_planes_begin(struct nd_conv_planes *planes, const struct nd_window 
 void nd_conv_planes_end(struct nd_conv_planes *planes)
 {
     free(planes->room);
+    free(planes->float_room);
     free(planes->offsets);
     free(planes->starts);
     *planes = (struct nd_conv_planes){0};
@@ -95,4 +96,45 @@ void nd_conv_planes_run(const struct nd_conv_planes *planes, const struct nd_con
                                            .out = g->out + c * (size_t)w->n_out};
         nd_gemm_kernels()->add_plane(&taps);
     }
+}
+
+static void copy_bytes(const struct nd_conv_planes *planes, const uint8_t *in, int zero)
+{
+    const struct nd_window *w = planes->w;
+    ptrdiff_t n_rows = length_of(w, 1) - w->pad_begin[1], n = length_of(w, 2) - w->pad_begin[2];
+    n_rows = n_rows < w->in[1] ? n_rows : w->in[1];
+    n = n < w->in[2] ? n : w->in[2];
+    for (ptrdiff_t y = 0; y < n_rows; y++, in += w->in[2])
+        for (ptrdiff_t phase = 0; phase < w->stride[2] && phase < n; phase++) {
+            float *to = planes->float_room + place_of(planes, y + w->pad_begin[1], phase + w->pad_begin[2]);
+            for (ptrdiff_t x = phase; x < n; x += w->stride[2])
+                *to++ = (float)(in[x] - zero);
+        }
+}
+
+bool nd_conv_planes_each(struct nd_conv_planes *planes, const struct nd_conv_group *g, const float *weights,
+                         const struct nd_byte_sums *bytes)
+{
+    const struct nd_window *w = planes->w;
+    size_t n_room = (size_t)(w->stride[1] * w->stride[2] * part_of(w, 1) * part_of(w, 2)) + SLACK;
+    double *sums = nd_tensor_room((size_t)w->n_out * sizeof *sums);
+    if (planes->float_room == NULL)
+        planes->float_room = nd_calloc(n_room, sizeof *planes->float_room);
+    if (planes->float_room != NULL && sums != NULL)
+        copy_bytes(planes, bytes->in, bytes->zero);
+    for (size_t c = 0; c < g->n_out && planes->float_room != NULL && sums != NULL; c++) {
+        const struct nd_float_taps taps = {.in = planes->float_room,
+                                           .weights = weights + c * (size_t)w->n_kernel,
+                                           .offsets = planes->offsets,
+                                           .n_taps = (size_t)w->n_kernel,
+                                           .n_rows = (size_t)w->out[1],
+                                           .n_columns = (size_t)w->out[2],
+                                           .in_row = planes->in_row,
+                                           .out = sums};
+        const struct nd_sums_block made = {.sums = sums, .n_channels = 1, .n = (size_t)w->n_out};
+        nd_gemm_kernels()->add_float_plane(&taps);
+        bytes->take(bytes->context, &made);
+    }
+    free(sums);
+    return planes->float_room != NULL && sums != NULL;
 }

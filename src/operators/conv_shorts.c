@@ -82,27 +82,59 @@ static void pair_rows(const struct planes *planes, size_t k, size_t n_terms, str
     }
 }
 
+/* Positions from .. from + n - 1 of all channels of the group: c[n_out][c_row] += sums. */
+static void add_block(const struct nd_conv_shorts *shorts, const struct nd_conv_group *g, struct block block,
+                      double *c, size_t c_row)
+{
+    const struct planes planes = {g->w, shorts->in, (int16_t)-g->range.offset};
+    size_t n_rows = g->n_in * (size_t)g->w->n_kernel;
+    size_t most = g->range.n_terms < MOST_ROWS ? g->range.n_terms : MOST_ROWS;
+    for (size_t k = 0; k < n_rows; k += most) {
+        size_t n_terms = n_rows - k < most ? n_rows - k : most;
+        const struct nd_short_gemm gemm = {.n = g->n_out,
+                                           .n_pairs = (n_terms + 1) / 2,
+                                           .m = (size_t)block.n,
+                                           .a = g->short_weight + k,
+                                           .b = shorts->pairs,
+                                           .c = c,
+                                           .a_row = n_rows,
+                                           .b_row = MOST_COLUMNS,
+                                           .c_row = c_row};
+        pair_rows(&planes, k, n_terms, block, shorts->pairs);
+        nd_gemm_kernels()->add_short(&gemm);
+    }
+}
+
+static struct block block_at(const struct nd_conv_group *g, size_t from)
+{
+    size_t left = (size_t)g->w->n_out - from;
+    return (struct block){(ptrdiff_t)from, (ptrdiff_t)(left < MOST_COLUMNS ? left : MOST_COLUMNS)};
+}
+
 void nd_conv_shorts_add(const struct nd_conv_shorts *shorts, const struct nd_conv_group *g)
 {
-    const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
-    const struct planes planes = {g->w, shorts->in, (int16_t)-g->range.offset};
-    size_t n_rows = g->n_in * (size_t)g->w->n_kernel, n_out = (size_t)g->w->n_out;
-    size_t most = g->range.n_terms < MOST_ROWS ? g->range.n_terms : MOST_ROWS;
-    kernels->shorten(g->in, g->range.offset, n_inputs(g), shorts->in);
-    add_offset(g, n_rows);
+    size_t n_out = (size_t)g->w->n_out;
+    nd_gemm_kernels()->shorten(g->in, g->range.offset, n_inputs(g), shorts->in);
+    add_offset(g, g->n_in * (size_t)g->w->n_kernel);
     for (size_t from = 0; from < n_out; from += MOST_COLUMNS)
-        for (size_t k = 0; k < n_rows; k += most) {
-            size_t n_terms = n_rows - k < most ? n_rows - k : most;
-            const struct nd_short_gemm gemm = {.n = g->n_out,
-                                               .n_pairs = (n_terms + 1) / 2,
-                                               .m = n_out - from < MOST_COLUMNS ? n_out - from : MOST_COLUMNS,
-                                               .a = g->short_weight + k,
-                                               .b = shorts->pairs,
-                                               .c = g->out + from,
-                                               .a_row = n_rows,
-                                               .b_row = MOST_COLUMNS,
-                                               .c_row = n_out};
-            pair_rows(&planes, k, n_terms, (struct block){(ptrdiff_t)from, (ptrdiff_t)gemm.m}, shorts->pairs);
-            kernels->add_short(&gemm);
-        }
+        add_block(shorts, g, block_at(g, from), g->out + from, n_out);
+}
+
+bool nd_conv_shorts_each(const struct nd_conv_shorts *shorts, const struct nd_conv_group *g,
+                         const struct nd_byte_sums *bytes)
+{
+    double *sums = nd_tensor_room(g->n_out * MOST_COLUMNS * sizeof *sums);
+    if (sums == NULL)
+        return false;
+    nd_gemm_kernels()->widen(bytes->in, bytes->zero, n_inputs(g), shorts->in);
+    for (size_t from = 0; from < (size_t)g->w->n_out; from += MOST_COLUMNS) {
+        const struct block block = block_at(g, from);
+        memset(sums, 0, g->n_out * (size_t)block.n * sizeof *sums);
+        add_block(shorts, g, block, sums, (size_t)block.n);
+        const struct nd_sums_block made = {
+            .sums = sums, .n_channels = g->n_out, .from = from, .n = (size_t)block.n};
+        bytes->take(bytes->context, &made);
+    }
+    free(sums);
+    return true;
 }

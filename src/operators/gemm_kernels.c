@@ -6,7 +6,7 @@
 
 extern const struct nd_gemm_kernels nd_gemm_kernels_scalar;
 #if defined __x86_64__
-extern const struct nd_gemm_kernels nd_gemm_kernels_avx2, nd_gemm_kernels_avx512;
+extern const struct nd_gemm_kernels nd_gemm_kernels_avx2, nd_gemm_kernels_avx512, nd_gemm_kernels_avx512vnni;
 #elif defined __aarch64__
 extern const struct nd_gemm_kernels nd_gemm_kernels_neon;
 #endif
@@ -16,6 +16,7 @@ static const struct nd_gemm_kernels *const kernels[] = {
 #if defined __x86_64__
     &nd_gemm_kernels_avx2,
     &nd_gemm_kernels_avx512,
+    &nd_gemm_kernels_avx512vnni,
 #elif defined __aarch64__
     &nd_gemm_kernels_neon,
 #endif
@@ -30,6 +31,8 @@ size_t nd_gemm_kernels_available(const struct nd_gemm_kernels *const **out)
         n = 1;
     else if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw"))
         n = 2;
+    else if (!__builtin_cpu_supports("avx512vnni"))
+        n = 3;
 #endif
     *out = kernels;
     return n;

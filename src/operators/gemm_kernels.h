@@ -37,6 +37,14 @@ struct nd_plane_taps {
     double *out; /* n_rows x n_columns: written; room for in_row - n_columns more is not needed */
 };
 
+/* The same of floats: whole numbers whose sums stay below 2^24 are exact. */
+struct nd_float_taps {
+    const float *in, *weights;
+    const ptrdiff_t *offsets;
+    size_t n_taps, n_rows, n_columns, in_row;
+    double *out;
+};
+
 /* codes[i] = the whole number nearest to near[i], ties to even, + zero, within low and high. False: a value is
  * as near to a tie as `most` or further from the whole number, or of `largest` magnitude or more, or NaN. */
 struct nd_rounding_block {
@@ -52,16 +60,20 @@ struct nd_pairs {
 };
 
 struct nd_gemm_kernels {
-    const char *name; /* "scalar", "avx2", "avx512", "neon" */
+    const char *name; /* "scalar", "avx2", "avx512", "avx512vnni", "neon" */
     void (*add)(const struct nd_gemm *gemm);
     void (*add_short)(const struct nd_short_gemm *gemm);
     /* The sum of a[i] b[i], which 32 bits hold. */
     int32_t (*dot_short)(const int16_t *a, const int16_t *b, size_t n);
     /* out[i] = x[i] - offset, a whole number of 16 bits. */
     void (*shorten)(const double *x, double offset, size_t n, int16_t *out);
+    /* out[i] = x[i] - zero, and x[i] - low, which is a byte. */
+    void (*widen)(const uint8_t *x, int zero, size_t n, int16_t *out);
+    void (*narrow)(const double *x, double low, size_t n, uint8_t *out);
     /* pairs[2 n]: x[i], y[i]. y NULL: 0. */
     void (*pair)(const int16_t *x, const int16_t *y, size_t n, int16_t *pairs);
     void (*add_plane)(const struct nd_plane_taps *plane);
+    void (*add_float_plane)(const struct nd_float_taps *plane);
     /* out[i] = codes[i] - zero, and the largest magnitude of them. False: some have a fraction. */
     bool (*take_zero)(const double *codes, size_t n, double zero, double *out, double *largest);
     void (*scale)(double *x, size_t n, double factor);

@@ -83,17 +83,19 @@ enum { WORDS = ND_VECTOR_BYTES / sizeof(int32_t), SHORT_ROWS = 8, SHORT_VECTORS 
 typedef int32_t words __attribute__((vector_size(ND_VECTOR_BYTES)));
 typedef int32_t loose_words __attribute__((vector_size(ND_VECTOR_BYTES), aligned(2), may_alias));
 
-/* a0 b0 + a1 b1 of each pair. */
-static inline __attribute__((always_inline)) words multiply_pairs(words a, words b)
+/* sum + a0 b0 + a1 b1 of each pair. */
+static inline __attribute__((always_inline)) words add_pairs_to(words sum, words a, words b)
 {
-#if defined __AVX512BW__
-    return (words)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#if defined __AVX512VNNI__
+    return (words)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
+#elif defined __AVX512BW__
+    return sum + (words)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 #elif defined __AVX2__
-    return (words)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+    return sum + (words)_mm256_madd_epi16((__m256i)a, (__m256i)b);
 #elif defined __SSE2__
-    return (words)_mm_madd_epi16((__m128i)a, (__m128i)b);
+    return sum + (words)_mm_madd_epi16((__m128i)a, (__m128i)b);
 #else
-    return ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
+    return sum + ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
 #endif
 }
 
@@ -119,7 +121,7 @@ static inline __attribute__((always_inline)) void add_short_tile(const struct nd
             int32_t pair;
             memcpy(&pair, a + r * g->a_row + 2 * k, sizeof pair);
             for (size_t v = 0; v < n_vectors; v++)
-                sums[r][v] += multiply_pairs(every(pair), right[v]);
+                sums[r][v] = add_pairs_to(sums[r][v], every(pair), right[v]);
         }
     }
     size_t n = n_vectors * WORDS < g->m - j ? n_vectors * WORDS : g->m - j;
@@ -163,6 +165,18 @@ static void shorten(const double *x, double offset, size_t n, int16_t *out)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = (int16_t)(int32_t)(x[i] - offset);
+}
+
+static void widen(const uint8_t *x, int zero, size_t n, int16_t *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (int16_t)(x[i] - zero);
+}
+
+static void narrow(const double *x, double low, size_t n, uint8_t *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (uint8_t)(int32_t)(x[i] - low);
 }
 
 static void pair_up(const int16_t *x, const int16_t *y, size_t n, int16_t *pairs)
@@ -296,49 +310,18 @@ static bool round_block(const struct nd_rounding_block *block)
 
 /* ---- planes ---- */
 
-/* n_vectors registers of outputs that follow each other in rows with padding. */
-static inline __attribute__((always_inline)) void add_taps(const struct nd_plane_taps *p, const double *in,
-                                                           double *out, size_t n_vectors)
-{
-    vector sums[4];
-    for (size_t v = 0; v < n_vectors; v++)
-        sums[v] = (vector){0};
-    for (size_t t = 0; t < p->n_taps; t++) {
-        vector weight = p->weights[t] - (vector){0};
-        for (size_t v = 0; v < n_vectors; v++)
-            sums[v] += weight * *(const loose *)(in + p->offsets[t] + (ptrdiff_t)(v * LANES));
-    }
-    for (size_t v = 0; v < n_vectors; v++)
-        *(loose *)(out + v * LANES) = sums[v];
-}
+#define ELEMENT double
+#define TAPS nd_plane_taps
+#define NAMED(name) name
+#include "operators/plane_kernel_template.h"
+#undef ELEMENT
+#undef TAPS
+#undef NAMED
 
-/* All rows as one: where one ends, a few sums are made that nobody wants. */
-static void add_plane(const struct nd_plane_taps *p)
-{
-    size_t n = (p->n_rows - 1) * p->in_row + p->n_columns;
-    double made[4 * LANES];
-    size_t row = 0, column = 0;
-    for (size_t i = 0; i < n; i += 4 * LANES) {
-        size_t m = n - i < 4 * LANES ? n - i : 4 * LANES;
-        if (m > 2 * LANES)
-            add_taps(p, p->in + i, made, 4);
-        else
-            add_taps(p, p->in + i, made, 2);
-        for (size_t k = 0; k < m;) {
-            size_t left = p->in_row - column, end = k + left < m ? k + left : m;
-            size_t wanted = column < p->n_columns ? p->n_columns - column : 0;
-            wanted = wanted < end - k ? wanted : end - k;
-            for (size_t w = 0; w < wanted; w++)
-                p->out[row * p->n_columns + column + w] = made[k + w];
-            column += end - k;
-            k = end;
-            if (column == p->in_row) {
-                column = 0;
-                row++;
-            }
-        }
-    }
-}
+#define ELEMENT float
+#define TAPS nd_float_taps
+#define NAMED(name) name##_of_floats
+#include "operators/plane_kernel_template.h"
 
 #define NAME_OF(isa) NAME_OF_(isa)
 #define NAME_OF_(isa) nd_gemm_kernels_##isa
@@ -350,8 +333,11 @@ const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {TEXT_OF(ND_KERNELS_ISA),
                                                         add_short,
                                                         dot_short,
                                                         shorten,
+                                                        widen,
+                                                        narrow,
                                                         pair_up,
                                                         add_plane,
+                                                        add_plane_of_floats,
                                                         take_zero,
                                                         scale,
                                                         follow_line,

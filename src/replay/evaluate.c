@@ -245,6 +245,8 @@ static enum nd_status begin(void *state, void *context, struct nd_error *err)
     for (size_t i = 0; i < n_float; i++)
         w->float_inputs[i] = w->reader.inputs[plan->float_inputs[i]];
     enum nd_status status = make_steps(w, err);
+    if (status == ND_OK && w->evaluation->units != NULL)
+        status = nd_ripple_init(&w->ripple, plan, w->evaluation->units, err);
     if (status == ND_OK)
         status = nd_taken_make(plan, &w->taken, err);
     return status == ND_OK ? make_ballots(w, err) : status;
@@ -268,6 +270,7 @@ static void end(void *state, void *context)
         if (w->error != NULL)
             nd_array_deinit(&w->error[s]);
     }
+    nd_ripple_deinit(&w->ripple);
     nd_taken_free(plan, &w->taken);
     free(w->float_inputs);
     free(w->reference);
@@ -298,6 +301,23 @@ static void share_results(struct nd_evaluation *evaluation, size_t device)
                n * sizeof *evaluation->sums);
 }
 
+/* What harm.c runs very often. */
+static enum nd_status find_units(struct nd_evaluation *evaluation, struct nd_error *err)
+{
+    const struct nd_plan *plan = evaluation->plan;
+    size_t n_edges = nd_model_n_edges(plan->model);
+    struct nd_shape *shapes = nd_calloc(n_edges, sizeof *shapes);
+    if (shapes == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n_edges; e++)
+        shapes[e].rank = -1;
+    for (size_t s = 0; s < plan->n_steps; s++)
+        shapes[plan->steps[s].edge] = plan->shapes[s];
+    enum nd_status status = nd_byte_units_create(plan->graph, shapes, &evaluation->units, err);
+    free(shapes);
+    return status;
+}
+
 enum nd_status nd_evaluate(struct nd_evaluation *evaluation, const struct nd_explain_options *options,
                            struct nd_error *err)
 {
@@ -312,7 +332,10 @@ enum nd_status nd_evaluate(struct nd_evaluation *evaluation, const struct nd_exp
                                      .progress_context = options->progress_context,
                                      .is_cancelled = options->is_cancelled,
                                      .cancel_context = options->cancel_context};
-    enum nd_status status = nd_replay_run(&replay, err);
+    enum nd_status status = plan->n_harm_samples > 0 ? find_units(evaluation, err) : ND_OK;
+    if (status == ND_OK)
+        status = nd_replay_run(&replay, err);
+    nd_byte_units_destroy(&evaluation->units);
     for (size_t k = 0; k < plan->n_devices * plan->n_steps; k++)
         nd_code_tally_finish(&evaluation->tally[k]);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)

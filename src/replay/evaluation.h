@@ -41,9 +41,12 @@ struct nd_reference_sums {
     double margin, common_error, common_divergence;
 };
 
+struct nd_byte_units;
+
 struct nd_evaluation {
     const struct nd_plan *plan;
-    struct nd_sums *sums;                /* [n_samples][n_devices][n_steps] */
+    struct nd_byte_units *units; /* while it is filled, and effects are measured; NULL: the graph has none */
+    struct nd_sums *sums;        /* [n_samples][n_devices][n_steps] */
     struct nd_reference_sums *reference; /* [n_samples][n_steps] */
     struct nd_code_tally *tally;         /* [n_devices][n_steps] */
     struct nd_unit_tally *unit_tally;    /* [n_devices][n_steps] */

@@ -5,6 +5,7 @@
 #include "replay/evaluation.h"
 #include "replay/packed.h"
 #include "replay/reader.h"
+#include "replay/ripple.h"
 
 struct nd_evaluator {
     struct nd_reader reader;
@@ -15,6 +16,7 @@ struct nd_evaluator {
     struct nd_array *error;           /* [n_steps] first the float reference, then q in steps; empty without */
     struct nd_packed *injected;       /* [n_steps] the reference with the device's local error; for harm only */
     struct nd_array step;             /* the reference of one step, unpacked: of nd_reference_array */
+    struct nd_ripple ripple;          /* of harm.c; plan is NULL where it cannot be used */
     bool *is_below;                   /* [n_edges], of harm.c */
     size_t harmful;                   /* the step at hand in harm.c */
     double *ballots;                  /* [n_devices][ballot_n], of ballots.c: codes of one output */

@@ -145,7 +145,30 @@ static enum nd_status add_own_harm(struct nd_evaluator *w, size_t step, struct n
     return ND_OK;
 }
 
-static enum nd_status measure_step(struct nd_evaluator *w, size_t step, struct nd_error *err)
+/* Whether every step has a reference that was evaluated: then a run has all that it reads. */
+static bool has_all_references(const struct nd_evaluator *w)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    bool has_all = w->ripple.plan != NULL;
+    for (size_t s = 0; s < plan->n_steps && has_all; s++)
+        has_all = has_reference(w, s) && plan->steps[s].taken_from == SIZE_MAX;
+    return has_all;
+}
+
+static enum nd_status follow_ripple(struct nd_evaluator *w, size_t step, struct nd_sums *sums, bool *is_done,
+                                    struct nd_error *err)
+{
+    struct nd_ripple_sums found;
+    enum nd_status status =
+        nd_ripple_run(&w->ripple, w->reference, step, &w->injected[step], &found, is_done, err);
+    if (status == ND_OK && *is_done) {
+        sums->n_harmed += found.n_changed;
+        sums->harm_energy += found.energy;
+    }
+    return status;
+}
+
+static enum nd_status measure_step(struct nd_evaluator *w, size_t step, bool has_all, struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
     const struct nd_exact_options options = {
@@ -162,12 +185,15 @@ static enum nd_status measure_step(struct nd_evaluator *w, size_t step, struct n
             sums->n_harm_codes += w->reference[s].husk.n;
     if (sums->is_harm_missed || sums->local.n_differing == 0)
         return ND_OK;
-    bool is_known, reaches_output = give_reference(w, step, &is_known);
-    sums->is_harm_missed = !is_known;
     w->harmful = step;
     enum nd_status status = plan->steps[step].is_model_output ? add_own_harm(w, step, sums, err) : ND_OK;
-    if (status != ND_OK)
+    bool is_done = false;
+    if (status == ND_OK && has_all)
+        status = follow_ripple(w, step, sums, &is_done, err);
+    if (status != ND_OK || is_done)
         return status;
+    bool is_known, reaches_output = give_reference(w, step, &is_known);
+    sums->is_harm_missed = !is_known;
     return reaches_output && is_known
                ? nd_exact_graph_run(plan->graph, w->reader.inputs, &options, found_harmed, w, err)
                : ND_OK;
@@ -177,8 +203,9 @@ enum nd_status nd_measure_harm(struct nd_evaluator *w, struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
     enum nd_status status = ND_OK;
+    bool has_all = has_all_references(w);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
         if (plan->sources[w->reader.device].units[s].is_examined && plan->steps[s].is_unit)
-            status = measure_step(w, s, err);
+            status = measure_step(w, s, has_all, err);
     return status;
 }

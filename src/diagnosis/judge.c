@@ -50,11 +50,6 @@ void nd_measure_program(struct nd_look *look)
     look->above = is_floor ? 0 : fmax(is_ceil ? 1 : 0.5, most);
 }
 
-bool nd_span_holds(const struct nd_look *look, struct nd_span span, double code)
-{
-    return code >= span.low - look->noise && code <= span.high + look->noise;
-}
-
 /* ---- exact ---- */
 
 struct exact_score {

@@ -29,31 +29,6 @@ static const struct nd_criteria criteria[ND_N_MEASURES] = {
                           .is_room_for_steps = false},
 };
 
-bool nd_is_exact(const struct nd_look *look)
-{
-    return look->measure == ND_MEASURE_EXACT;
-}
-
-bool nd_is_known(const struct nd_look *look, size_t i)
-{
-    return isfinite(look->e->expected[i]) && (!nd_is_exact(look) || isfinite(look->e->exact[i]));
-}
-
-bool nd_is_wrong(const struct nd_look *look, size_t i)
-{
-    return !(fabs(look->e->captured[i] - look->e->expected[i]) <= look->noise);
-}
-
-bool nd_is_far(const struct nd_look *look, size_t i)
-{
-    const struct nd_evidence *e = look->e;
-    if (!nd_is_known(look, i))
-        return false;
-    if (nd_is_exact(look))
-        return nd_is_wrong(look, i) && !nd_span_holds(look, nd_codes_of(look, e->exact[i]), e->captured[i]);
-    return !(fabs(e->captured[i] - e->expected[i]) <= look->far);
-}
-
 static bool is_within(const struct nd_look *look, double code)
 {
     return code > look->lowest && code < look->highest;

@@ -10,6 +10,8 @@
 #ifndef ND_DIAGNOSIS_LOOK_H
 #define ND_DIAGNOSIS_LOOK_H
 
+#include <math.h>
+
 #include "diagnosis/diagnosis.h"
 
 /* Elements that a prediction must decide under the measure "whole", where each fits by chance once in four
@@ -55,14 +57,20 @@ struct nd_look {
 enum nd_status nd_look_open(const struct nd_evidence *e, double noise, struct nd_findings *out,
                             struct nd_look *look, struct nd_error *err);
 void nd_look_close(struct nd_look *look);
-bool nd_is_exact(const struct nd_look *look);
+static inline bool nd_is_exact(const struct nd_look *look)
+{
+    return look->measure == ND_MEASURE_EXACT;
+}
 /* Something is known of element i: its expected value is finite, and its exact one. */
-bool nd_is_known(const struct nd_look *look, size_t i);
+static inline bool nd_is_known(const struct nd_look *look, size_t i)
+{
+    return isfinite(look->e->expected[i]) && (!nd_is_exact(look) || isfinite(look->e->exact[i]));
+}
 /* Not as expected. */
-bool nd_is_wrong(const struct nd_look *look, size_t i);
-/* Known, and further from the expected value than rounding goes: exact: a wrong code that is no rounding of the
- * exact value; whole: beyond `far`, or lost. */
-bool nd_is_far(const struct nd_look *look, size_t i);
+static inline bool nd_is_wrong(const struct nd_look *look, size_t i)
+{
+    return !(fabs(look->e->captured[i] - look->e->expected[i]) <= look->noise);
+}
 /* Clipped neither as expected nor as captured: only such a code measures anything. */
 bool nd_is_inside(const struct nd_look *look, size_t i);
 /* Codes are further off than by the single steps that other arithmetic makes. Only then a fault may be held
@@ -134,7 +142,21 @@ struct nd_span nd_codes_of(const struct nd_look *look, double value);
 /* Finds look->below and above: how far the codes of the usual program lie from their exact values. */
 void nd_measure_program(struct nd_look *look);
 /* Exact: span holds the code, up to the noise. */
-bool nd_span_holds(const struct nd_look *look, struct nd_span span, double code);
+static inline bool nd_span_holds(const struct nd_look *look, struct nd_span span, double code)
+{
+    return code >= span.low - look->noise && code <= span.high + look->noise;
+}
+/* Known, and further from the expected value than rounding goes: exact: a wrong code that is no rounding of the
+ * exact value; whole: beyond `far`, or lost. */
+static inline bool nd_is_far(const struct nd_look *look, size_t i)
+{
+    const struct nd_evidence *e = look->e;
+    if (!nd_is_known(look, i))
+        return false;
+    if (nd_is_exact(look))
+        return nd_is_wrong(look, i) && !nd_span_holds(look, nd_codes_of(look, e->exact[i]), e->captured[i]);
+    return !(fabs(e->captured[i] - e->expected[i]) <= look->far);
+}
 /* Judges the fault and, when it holds, adds it to the findings while there is room. */
 bool nd_try(const struct nd_look *look, const struct nd_fault *f, const char *fmt, ...) ND_PRINTF(3, 4);
 /* Some of the far elements, spread over them. */

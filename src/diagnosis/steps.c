@@ -70,7 +70,7 @@ static bool try_ties(const struct nd_look *look, const struct nd_other *x)
     enum { MIN_DIFFERING = 3 };
     const struct nd_evidence *e = look->e;
     struct ties ties = {0};
-    for (size_t i = 0; i < look->n_total; i++) {
+    for (size_t i = 0; i < look->n_total && ties.n_beside == 0; i++) {
         bool is_inside = e->captured[i] > look->low && e->captured[i] < look->high;
         if (nd_is_known(look, i) && is_inside && x->ref[i] == x->test[i] && isfinite(x->ref[i]))
             count_tie(e, i, x->ref[i], &ties);

@@ -98,17 +98,19 @@ static bool try_low_bits(const struct nd_look *look, int n_bits)
     double period = e->step * ldexp(1, n_bits), least = HUGE_VAL, most = -HUGE_VAL;
     size_t n_right = 0, n_beyond = 0, n_beyond_right = 0;
     for (size_t i = 0; i < look->n_total; i++) {
+        least = nd_is_known(look, i) && e->expected[i] < least ? e->expected[i] : least;
+        most = nd_is_known(look, i) && e->expected[i] > most ? e->expected[i] : most;
+    }
+    bool is_narrow = look->high - look->low < period && most - least > period;
+    for (size_t i = 0; i < look->n_total && is_narrow; i++) {
         if (!nd_is_known(look, i))
             continue;
-        least = fmin(least, e->expected[i]);
-        most = fmax(most, e->expected[i]);
         bool is_right = fabs(remainder(e->captured[i] - e->expected[i], period)) <= period / 8;
         bool is_beyond = fabs(e->captured[i] - e->expected[i]) > period / 2;
         n_right += is_right;
         n_beyond += is_beyond;
         n_beyond_right += is_beyond && is_right;
     }
-    bool is_narrow = look->high - look->low < period && most - least > period;
     if (!is_narrow || n_right * 100 < look->n_known * 99 || n_beyond < ND_MIN_DECISIVE ||
         n_beyond_right * 100 < n_beyond * 99)
         return false;

@@ -169,11 +169,25 @@ static bool load_codes(enum nd_dtype dtype, const unsigned char *from, size_t n,
     return dtype == ND_DTYPE_U16;
 }
 
+/* Floats of 8 bits: each of them once. */
+static void load_small_bytes(enum nd_dtype dtype, const unsigned char *from, size_t n, double *x)
+{
+    double values[UINT8_MAX + 1];
+    for (unsigned bits = 0; bits <= UINT8_MAX; bits++)
+        values[bits] = small_load(small_float_of(dtype), bits);
+    for (size_t i = 0; i < n; i++)
+        x[i] = values[from[i]];
+}
+
 void nd_array_load(enum nd_dtype dtype, const void *bytes, size_t n, double *x)
 {
     const unsigned char *from = bytes;
     if (load_codes(dtype, from, n, x))
         return;
+    if (n > UINT8_MAX && nd_dtype_is_float(dtype) && nd_dtype_size_bytes(dtype) == 1) {
+        load_small_bytes(dtype, from, n, x);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         switch (dtype) {
         case ND_DTYPE_F32:

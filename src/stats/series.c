@@ -12,13 +12,64 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-void nd_series_sort(double *values, size_t n)
+enum { DIGIT_BITS = 11, N_DIGITS = 1 << DIGIT_BITS, N_PASSES = 3 };
+
+/* Of doubles: fewer are compared. */
+enum { N_LONG_PASSES = 6, LEAST_BY_DIGIT = 1 << 10 };
+
+/* Bits that are in the order of the doubles; 0 and -0 are equal. */
+static uint64_t long_key_of(double x)
 {
-    if (n > 1)
-        qsort(values, n, sizeof *values, by_value);
+    uint64_t bits;
+    x += 0.0; /* makes of -0 0 */
+    memcpy(&bits, &x, sizeof bits);
+    return bits >> 63 != 0 ? ~bits : bits | UINT64_C(1) << 63;
 }
 
-enum { DIGIT_BITS = 11, N_DIGITS = 1 << DIGIT_BITS, N_PASSES = 3 };
+static size_t long_digit_of(double x, int pass)
+{
+    return long_key_of(x) >> pass * DIGIT_BITS & (N_DIGITS - 1);
+}
+
+/* A stable sort, as by comparing. Digits that all values share cost nothing but the counting. counts is zero.
+ */
+static void sort_by_digits(double *values, size_t n, double *scratch, size_t (*counts)[N_DIGITS])
+{
+    double *from = values, *to = scratch;
+    for (size_t i = 0; i < n; i++)
+        for (int pass = 0; pass < N_LONG_PASSES; pass++)
+            counts[pass][long_digit_of(values[i], pass)]++;
+    for (int pass = 0; pass < N_LONG_PASSES; pass++) {
+        size_t first = 0, *at = counts[pass];
+        if (at[long_digit_of(values[0], pass)] == n)
+            continue;
+        for (size_t d = 0; d < N_DIGITS; d++) {
+            size_t count = at[d];
+            at[d] = first;
+            first += count;
+        }
+        for (size_t i = 0; i < n; i++)
+            to[at[long_digit_of(from[i], pass)]++] = from[i];
+        double *kept = from;
+        from = to;
+        to = kept;
+    }
+    if (from != values)
+        memcpy(values, from, n * sizeof *values);
+}
+
+/* Both ways give the same order. */
+void nd_series_sort(double *values, size_t n)
+{
+    double *scratch = n >= LEAST_BY_DIGIT ? malloc(n * sizeof *scratch) : NULL;
+    size_t(*counts)[N_DIGITS] = scratch != NULL ? calloc(N_LONG_PASSES, sizeof *counts) : NULL;
+    if (counts != NULL)
+        sort_by_digits(values, n, scratch, counts);
+    else if (n > 1)
+        qsort(values, n, sizeof *values, by_value);
+    free(counts);
+    free(scratch);
+}
 
 /* Bits that are in the order of the floats. */
 static uint32_t key_of(float x)

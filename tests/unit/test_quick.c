@@ -388,6 +388,54 @@ static void floats_are_sorted_by_their_bits(void **state)
     }
 }
 
+static int by_long_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void doubles_are_sorted_as_by_comparing(void **state)
+{
+    (void)state;
+    enum { MOST = 5000 };
+    static double values[MOST], wanted[MOST];
+    static const double special[] = {0, -0.0, HUGE_VAL, -HUGE_VAL, 0x1p-1074, -0x1p-1074, 0x1.8p1023, 1, -1};
+    for (int round = 0; round < 50; round++) {
+        size_t n = (size_t)pick(0, MOST);
+        double range = round % 2 == 0 ? 1 : 1e300;
+        for (size_t i = 0; i < n; i++)
+            values[i] = wanted[i] = pick(0, 9) == 0 ? special[pick(0, 8)] : range * random_real();
+        nd_series_sort(values, n);
+        qsort(wanted, n, sizeof *wanted, by_long_value);
+        size_t n_minus = 0, n_wanted = 0;
+        for (size_t i = 0; i < n; i++) {
+            assert_true(values[i] == wanted[i]);
+            n_minus += signbit(values[i]) != 0;
+            n_wanted += signbit(wanted[i]) != 0;
+        }
+        assert_int_equal(n_minus, n_wanted);
+    }
+}
+
+/* Many at once come from a table, few do not. */
+static void small_floats_load_alike_many_at_once(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    static const enum nd_dtype types[] = {ND_DTYPE_F8E4M3FN, ND_DTYPE_F8E5M2};
+    for (size_t t = 0; t < 2; t++) {
+        unsigned char bytes[N];
+        double values[N], one;
+        for (size_t i = 0; i < N; i++)
+            bytes[i] = (unsigned char)(i % 256);
+        nd_array_load(types[t], bytes, N, values);
+        for (size_t i = 0; i < N; i++) {
+            nd_array_load(types[t], &bytes[i], 1, &one);
+            assert_true(memcmp(&one, &values[i], sizeof one) == 0);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +444,8 @@ int main(void)
         cmocka_unit_test(near_values_decide_what_exact_ones_do),
         cmocka_unit_test(packed_codes_come_back),
         cmocka_unit_test(floats_are_sorted_by_their_bits),
+        cmocka_unit_test(doubles_are_sorted_as_by_comparing),
+        cmocka_unit_test(small_floats_load_alike_many_at_once),
     };
     return cmocka_run_group_tests(tests, set_seed, NULL);
 }

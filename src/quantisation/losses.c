@@ -44,23 +44,31 @@ enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *
 {
     size_t n = study->plan->n_steps, n_edges = nd_model_n_edges(study->plan->float_model);
     *run = (struct nd_loss_run){.study = study,
-                                .reference = nd_calloc(n, sizeof *run->reference),
+                                .own_reference = nd_calloc(n, sizeof *run->own_reference),
                                 .before = no_arrays(n),
                                 .values = no_arrays(n),
                                 .introduced = no_arrays(n),
                                 .given = no_arrays(nd_model_n_edges(study->plan->float_model)),
                                 .float_inputs = no_arrays(study->n_float_inputs),
                                 .real_inputs = nd_calloc(study->n_float_inputs, sizeof *run->real_inputs),
+                                .alone_given =
+                                    nd_calloc(nd_model_n_edges(study->plan->model), sizeof *run->alone_given),
                                 .is_given = nd_calloc(n_edges, sizeof *run->is_given),
                                 .is_asked = nd_calloc(n_edges, sizeof *run->is_asked)};
-    run->real.x = nd_tensor_room(largest_of(study->plan) * sizeof *run->real.x);
+    size_t largest = largest_of(study->plan);
+    run->real.x = nd_tensor_room(largest * sizeof *run->real.x);
+    run->before_room = study->holds_before ? NULL : nd_tensor_room(largest * sizeof *run->before_room);
+    run->reference = run->own_reference;
     for (size_t s = 0; s < n && run->reference != NULL; s++)
         run->reference[s].husk = nd_no_array();
     bool has_all = run->reference != NULL && run->before != NULL && run->values != NULL &&
                    run->introduced != NULL && run->given != NULL && run->float_inputs != NULL &&
-                   run->real_inputs != NULL && run->real.x != NULL && run->is_given != NULL &&
+                   run->real_inputs != NULL && run->alone_given != NULL && run->real.x != NULL &&
+                   (study->holds_before || run->before_room != NULL) && run->is_given != NULL &&
                    run->is_asked != NULL;
-    return has_all ? nd_rerun_init(&run->cut, study->plan->float_model, err) : nd_fail_memory(err);
+    enum nd_status status =
+        has_all ? nd_rerun_init(&run->cut, study->plan->float_model, err) : nd_fail_memory(err);
+    return status == ND_OK ? nd_rerun_init(&run->alone, study->plan->model, err) : status;
 }
 
 void nd_loss_run_deinit(struct nd_loss_run *run)
@@ -68,16 +76,19 @@ void nd_loss_run_deinit(struct nd_loss_run *run)
     if (run->study == NULL)
         return;
     size_t n = run->study->plan->n_steps;
-    for (size_t s = 0; s < n && run->reference != NULL; s++)
-        nd_packed_deinit(&run->reference[s]);
+    for (size_t s = 0; s < n && run->own_reference != NULL; s++)
+        nd_packed_deinit(&run->own_reference[s]);
     for (size_t i = 0; i < run->study->n_float_inputs && run->real_inputs != NULL; i++)
         nd_array_deinit(&run->real_inputs[i]);
     nd_array_deinit(&run->real);
-    free(run->reference);
+    free(run->before_room);
+    free(run->own_reference);
     free_arrays(run->before, n);
     free_arrays(run->values, n);
     free_arrays(run->introduced, n);
     nd_rerun_deinit(&run->cut);
+    nd_rerun_deinit(&run->alone);
+    free(run->alone_given); /* views */
     free(run->is_given);
     free(run->is_asked);
     free(run->given); /* views */
@@ -86,7 +97,7 @@ void nd_loss_run_deinit(struct nd_loss_run *run)
     run->study = NULL;
 }
 
-static enum nd_status keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err)
+enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err)
 {
     if (to->shape.rank < 0)
         *to = (struct nd_array){0};
@@ -103,85 +114,11 @@ static enum nd_status keep(const struct nd_array *values, struct nd_array *to, s
     return status;
 }
 
-static void forget(struct nd_array *array)
+void nd_loss_forget(struct nd_array *array)
 {
     if (array->shape.rank >= 0)
         nd_array_deinit(array);
     *array = nd_no_array();
-}
-
-/* ---- the quantised reference ---- */
-
-/* Rounds as the reference does, and keeps what was rounded. */
-static enum nd_status round_reference(void *context, const struct nd_exact_values *values,
-                                      struct nd_array *codes, struct nd_error *err)
-{
-    struct nd_loss_run *run = context;
-    size_t step = run->study->plan->step_of_edge[values->edge];
-    nd_round_half_even(values, codes);
-    if (step == SIZE_MAX || run->sums == NULL || !nd_is_matched(run->study, step))
-        return ND_OK;
-    enum nd_status status = keep(codes, &run->before[step], err);
-    if (status == ND_OK)
-        run->before[step].dtype = ND_DTYPE_F32;
-    if (status == ND_OK)
-        nd_reals_before(values, run->before[step].x);
-    return status;
-}
-
-static enum nd_status found_reference(void *context, size_t edge, const struct nd_array *values,
-                                      enum nd_exact_way way, struct nd_error *err)
-{
-    (void)way;
-    struct nd_loss_run *run = context;
-    size_t step = run->study->plan->step_of_edge[edge];
-    return nd_pack(values, &run->reference[step], err);
-}
-
-/* out[n]: the reference of the step, dequantised. */
-static void unpack_real(const struct nd_loss_run *run, size_t step, double *out)
-{
-    const struct nd_array *husk = &run->reference[step].husk;
-    const struct nd_quant *quant = nd_loss_quant(run, step);
-    nd_unpack(&run->reference[step], out);
-    size_t inner = nd_exact_inner(quant, &husk->shape, husk->n), channel = 0;
-    for (size_t start = 0; start < husk->n && quant->n > 0; start += inner) {
-        double zero = (double)quant->zero_point[channel], scale = (double)quant->scale[channel];
-        for (size_t i = start; i < start + inner; i++)
-            out[i] = (out[i] - zero) * scale;
-        channel = (channel + 1) % quant->n;
-    }
-}
-
-/* Operators make integers of integers: what is dequantised is none. */
-static enum nd_dtype real_dtype(const struct nd_loss_run *run, size_t step)
-{
-    return nd_loss_quant(run, step)->n > 0 ? ND_DTYPE_F32 : run->reference[step].husk.dtype;
-}
-
-const struct nd_array *nd_loss_real(struct nd_loss_run *run, size_t step)
-{
-    double *x = run->real.x;
-    run->real = run->reference[step].husk;
-    run->real.x = x;
-    run->real.dtype = real_dtype(run, step);
-    unpack_real(run, step, x);
-    return &run->real;
-}
-
-static enum nd_status run_reference(struct nd_loss_run *run, struct nd_error *err)
-{
-    const struct nd_study *study = run->study;
-    const struct nd_exact_options options = {.struct_size = sizeof options,
-                                             .round = round_reference,
-                                             .takes_quick = true,
-                                             .missed = nd_exact_let_go};
-    for (size_t s = 0; s < study->plan->n_steps; s++) {
-        run->reference[s].husk.shape.rank = -1;
-        forget(&run->before[s]);
-    }
-    return nd_exact_graph_run(study->plan->graph, nd_study_inputs(study, run->sample), &options,
-                              found_reference, run, err);
 }
 
 /* ---- the float model ---- */
@@ -192,7 +129,7 @@ static enum nd_status found_float(void *context, size_t edge, const struct nd_ar
     (void)way;
     struct nd_loss_run *run = context;
     size_t step = run->study->step_of_float[edge];
-    return step != SIZE_MAX ? keep(values, &run->values[step], err) : ND_OK;
+    return step != SIZE_MAX ? nd_loss_keep(values, &run->values[step], err) : ND_OK;
 }
 
 /* What the study has kept of the float model's outputs. */
@@ -203,7 +140,7 @@ static enum nd_status take_outputs(struct nd_loss_run *run, struct nd_error *err
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < n_steps && status == ND_OK; s++)
         if (kept[s].n > 0)
-            status = keep(&kept[s], &run->values[s], err);
+            status = nd_loss_keep(&kept[s], &run->values[s], err);
     return status;
 }
 
@@ -216,9 +153,9 @@ static enum nd_status run_float(struct nd_loss_run *run, struct nd_error *err)
     for (size_t i = 0; i < study->n_float_inputs; i++)
         run->float_inputs[i] = inputs[study->plan->float_inputs[i]];
     for (size_t s = 0; s < study->plan->n_steps && status == ND_OK; s++) {
-        forget(&run->values[s]);
+        nd_loss_forget(&run->values[s]);
         if (study->float_input[s] != SIZE_MAX)
-            status = keep(&inputs[study->float_input[s]], &run->values[s], err);
+            status = nd_loss_keep(&inputs[study->float_input[s]], &run->values[s], err);
     }
     if (status == ND_OK && run->takes_outputs)
         return take_outputs(run, err);
@@ -244,12 +181,15 @@ static enum nd_status take_layer(struct nd_loss_run *run, size_t step, const str
         return ND_OK;
     const double *real = nd_loss_real(run, step)->x;
     if (run->is_wanted != NULL && run->is_wanted[step])
-        status = keep(&run->real, &run->introduced[step], err);
+        status = nd_loss_keep(&run->real, &run->introduced[step], err);
     for (size_t i = 0; i < layer->n && status == ND_OK && run->is_wanted != NULL && run->is_wanted[step]; i++)
         run->introduced[step].x[i] = real[i] - layer->x[i];
     if (run->sums == NULL || status != ND_OK)
         return status;
-    nd_add_losses(run, step, layer);
+    status = nd_loss_find_before(run, step, err);
+    if (status == ND_OK)
+        nd_add_losses(run, step, layer);
+    nd_loss_forget_before(run, step);
     return status;
 }
 
@@ -265,7 +205,7 @@ static enum nd_status found_layer(void *context, size_t edge, const struct nd_ar
 static void give_real(void *context, size_t edge, double *out)
 {
     const struct nd_loss_run *run = context;
-    unpack_real(run, run->study->step_of_float[edge], out);
+    nd_loss_unpack(run, run->study->step_of_float[edge], out);
 }
 
 /* The inputs of the float model as the quantised one reads them, and what their quantisers introduce. */
@@ -321,7 +261,7 @@ static enum nd_status run_layers(struct nd_loss_run *run, struct nd_error *err)
         run->given[edge] = nd_no_array();
         if (is_whole(run, s))
             run->given[edge] = (struct nd_array){
-                .shape = run->values[s].shape, .n = run->values[s].n, .dtype = real_dtype(run, s)};
+                .shape = run->values[s].shape, .n = run->values[s].n, .dtype = nd_loss_real_dtype(run, s)};
     }
     enum nd_status status = quantise_inputs(run, err);
     if (status == ND_OK)
@@ -335,11 +275,11 @@ enum nd_status nd_loss_run_sample(struct nd_loss_run *run, size_t sample, bool w
                                   struct nd_error *err)
 {
     run->sample = sample;
-    enum nd_status status = run_reference(run, err);
+    enum nd_status status = nd_loss_run_reference(run, err);
     if (status == ND_OK)
         status = run_float(run, err);
     for (size_t s = 0; s < run->study->plan->n_steps; s++)
-        forget(&run->introduced[s]);
+        nd_loss_forget(&run->introduced[s]);
     return status == ND_OK && with_errors ? run_layers(run, err) : status;
 }
 

@@ -130,26 +130,6 @@ static enum nd_status make_channels(struct nd_study *study, size_t step, struct 
     return channels->shift != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* As many threads as the plan has, as far as they fit: each holds the float model's values of a sample, what
- * was rounded, and packed codes. The step at hand as the plan counts it. */
-static size_t threads_that_fit(const struct nd_study *study)
-{
-    enum { OF_ALL = 2, OF_LARGEST = 16 };
-    const struct nd_plan *plan = study->plan;
-    double bytes = 0, largest = 0;
-    size_t n_threads = plan->n_threads < study->n_samples ? plan->n_threads : study->n_samples;
-    for (size_t s = 0; s < plan->n_steps; s++) {
-        size_t n = 0;
-        if (nd_shape_n_elems(&plan->shapes[s], &n, NULL) != ND_OK)
-            continue;
-        bytes += (double)n * (double)(OF_ALL * sizeof(double) + nd_packed_width(nd_plan_edge(plan, s)->dtype));
-        largest = fmax(largest, (double)n * sizeof(double));
-    }
-    while (n_threads > 1 && (double)n_threads * (bytes + OF_LARGEST * largest) > plan->memory_bytes)
-        n_threads--;
-    return n_threads;
-}
-
 enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan, struct nd_error *err)
 {
     *study = (struct nd_study){.plan = plan,
@@ -158,7 +138,6 @@ enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan,
     study->n_samples = plan->n_samples < ND_LOSS_SAMPLES ? plan->n_samples : ND_LOSS_SAMPLES;
     study->n_effect_samples =
         plan->n_harm_samples < ND_EFFECT_SAMPLES ? plan->n_harm_samples : ND_EFFECT_SAMPLES;
-    study->n_threads = threads_that_fit(study);
     for (size_t k = 0; k < study->n_samples; k++)
         study->samples[k] = k * plan->n_samples / study->n_samples;
     study->inputs = nd_calloc(study->n_samples * study->n_inputs, sizeof *study->inputs);
@@ -183,6 +162,8 @@ enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan,
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
         status = nd_is_matched(study, s) ? make_channels(study, s, err) : ND_OK;
     if (status == ND_OK)
+        status = nd_study_take_memory(study, err);
+    if (status == ND_OK)
         status = nd_find_pairs(study, err);
     for (size_t k = 0; k < study->n_samples; k++)
         for (size_t i = 0; i < study->n_inputs && status == ND_OK; i++)
@@ -206,6 +187,10 @@ void nd_study_deinit(struct nd_study *study)
     for (size_t i = 0; study->outputs != NULL && i < study->n_samples * study->plan->n_steps; i++)
         nd_array_deinit(&study->outputs[i]);
     free(study->outputs);
+    for (size_t i = 0; study->references != NULL && i < study->n_samples * study->plan->n_steps; i++)
+        nd_packed_deinit(&study->references[i]);
+    free(study->references);
+    free(study->has_reference);
     for (size_t s = 0; study->channels != NULL && s < study->plan->n_steps; s++)
         free(study->channels[s].shift);
     free(study->channels);

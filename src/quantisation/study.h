@@ -3,6 +3,7 @@
  *
  *     study.c     the samples, and the stages in order
  *     losses.c    a sample through three runs: what each layer introduces and what it passes on;  loss_sums.c
+ *     reference.c the first of them;  study_memory.c  what of it is kept
  *     values.c    what the float values of a tensor look like: ranges, outliers, mask constants
  *     cause.c     why a layer introduces its error, from the numbers
  *     effects.c   what each layer's error does to the outputs;  trials.c  what a changed model would give there
@@ -73,6 +74,9 @@ struct nd_study {
     size_t *step_of_float;             /* [n_edges of float_model] the step of the same name, or SIZE_MAX */
     struct nd_loss_sums *sums;         /* [n_samples][n_steps] */
     struct nd_array *outputs;          /* [n_samples][n_steps] of the float model; empty but for its outputs */
+    struct nd_packed *references;      /* [n_samples][n_steps] of the quantised model; NULL: there is no room */
+    bool *has_reference;               /* [n_samples] it is there */
+    bool holds_before;                 /* what was rounded of all steps at once, and not of one after another */
     struct nd_loss_values *values;     /* [n_steps] */
     struct nd_loss_channels *channels; /* [n_steps] */
     struct nd_pair *pairs;             /* [n_pairs] layers that could be equalised */
@@ -107,6 +111,12 @@ enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan,
 void nd_study_deinit(struct nd_study *study);
 enum nd_status nd_study_rank(struct nd_study *study, struct nd_error *err);
 
+/* ---- study_memory.c ---- */
+
+/* How many threads there are, and what is kept, by the memory of the plan. Results do not depend on it.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_study_take_memory(struct nd_study *study, struct nd_error *err);
+
 /* ---- rerun.c ---- */
 
 /* Which edges of a graph a run has to compute, when the edges `changed` are. */
@@ -130,20 +140,24 @@ enum nd_status nd_rerun_alone(struct nd_rerun *cut, const struct nd_model *model
 /* One sample at work: what both models have in it. */
 struct nd_loss_run {
     const struct nd_study *study;
-    size_t sample;                 /* of study->samples */
-    struct nd_packed *reference;   /* [n_steps] codes or floats of the quantised reference; rank < 0: unknown */
-    struct nd_array real;          /* of one step: of nd_loss_real */
-    struct nd_array *before;       /* [n_steps] what was rounded to it, in real units */
-    struct nd_array *values;       /* [n_steps] of the float model */
-    struct nd_array *introduced;   /* [n_steps] error, where is_wanted; rank < 0 elsewhere */
-    const bool *is_wanted;         /* [n_steps] or NULL: none */
-    struct nd_loss_sums *sums;     /* [n_steps] of the sample; NULL: neither sums nor values are wanted */
-    bool takes_outputs;            /* of the float model only its inputs and outputs: those of the study */
-    struct nd_rerun cut;           /* of the float model, to run only what is wanted */
-    bool *is_given, *is_asked;     /* [n_edges of float_model], for the same */
-    struct nd_array *given;        /* [n_edges of float_model] views */
-    struct nd_array *float_inputs; /* [n_float_inputs] views */
-    struct nd_array *real_inputs;  /* [n_float_inputs] dequantised, owned; n = 0: none */
+    size_t sample;               /* of study->samples */
+    struct nd_packed *reference; /* [n_steps] codes or floats of the quantised reference; rank < 0: unknown */
+    struct nd_packed *own_reference; /* [n_steps], where the study keeps none */
+    struct nd_array real;            /* of one step: of nd_loss_real */
+    struct nd_array *before;         /* [n_steps] what was rounded to it, in real units */
+    double *before_room;             /* of one step, where the study holds no more; else NULL */
+    struct nd_rerun alone;           /* of the quantised model, to run a step alone */
+    struct nd_array *alone_given;    /* [n_edges of model] views, for the same */
+    struct nd_array *values;         /* [n_steps] of the float model */
+    struct nd_array *introduced;     /* [n_steps] error, where is_wanted; rank < 0 elsewhere */
+    const bool *is_wanted;           /* [n_steps] or NULL: none */
+    struct nd_loss_sums *sums;       /* [n_steps] of the sample; NULL: neither sums nor values are wanted */
+    bool takes_outputs;              /* of the float model only its inputs and outputs: those of the study */
+    struct nd_rerun cut;             /* of the float model, to run only what is wanted */
+    bool *is_given, *is_asked;       /* [n_edges of float_model], for the same */
+    struct nd_array *given;          /* [n_edges of float_model] views */
+    struct nd_array *float_inputs;   /* [n_float_inputs] views */
+    struct nd_array *real_inputs;    /* [n_float_inputs] dequantised, owned; n = 0: none */
 };
 enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *study, struct nd_error *err);
 void nd_loss_run_deinit(struct nd_loss_run *run);
@@ -151,6 +165,20 @@ static inline const struct nd_quant *nd_loss_quant(const struct nd_loss_run *run
 {
     return &nd_plan_edge(run->study->plan, step)->quant;
 }
+/* Copies; forgets. Room of the same size is used again. ND_ERR_MEMORY: `to` is empty. */
+enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err);
+void nd_loss_forget(struct nd_array *array);
+
+/* ---- reference.c ---- */
+
+/* The sample through the quantised model, where the study does not have it. */
+enum nd_status nd_loss_run_reference(struct nd_loss_run *run, struct nd_error *err);
+/* Fills run->before[step], which may stay empty, until it is forgotten. */
+enum nd_status nd_loss_find_before(struct nd_loss_run *run, size_t step, struct nd_error *err);
+void nd_loss_forget_before(struct nd_loss_run *run, size_t step);
+/* out[n]: the reference of the step, dequantised; its type. */
+void nd_loss_unpack(const struct nd_loss_run *run, size_t step, double *out);
+enum nd_dtype nd_loss_real_dtype(const struct nd_loss_run *run, size_t step);
 /* The reference of a step, which is known, dequantised: until the next is asked for. */
 const struct nd_array *nd_loss_real(struct nd_loss_run *run, size_t step);
 /* The quantised reference and the float model; with_errors also the layers of the float model fed with the

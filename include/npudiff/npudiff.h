@@ -70,6 +70,7 @@
 #define NPUDIFF_NPUDIFF_H
 
 #include "npudiff/align.h"
+#include "npudiff/audit.h"
 #include "npudiff/capture.h"
 #include "npudiff/certificate.h"
 #include "npudiff/compare.h"

@@ -288,3 +288,8 @@ enum nd_status nd_capture_check_unchanged(const struct nd_capture *capture, stru
                        capture->path);
     return ND_OK;
 }
+
+const struct nd_index *nd_capture_index(const struct nd_capture *capture)
+{
+    return capture->index;
+}

@@ -13,6 +13,7 @@
 #define ND_CAPTURE_VIEW_H
 
 #include "hdf5/chunk_decode.h"
+#include "hdf5/index.h"
 #include "npudiff/capture.h"
 
 /* Contiguous ranges of such a size are read: that takes 14 ms for 128 MiB, where touching as much of the map,
@@ -51,6 +52,9 @@ void nd_view_scratch_deinit(struct nd_view_scratch *scratch);
 enum nd_status nd_capture_view_outputs(const struct nd_capture_tensor *tensor, size_t first_byte,
                                        size_t n_bytes, struct nd_view_scratch *scratch,
                                        const unsigned char **out, struct nd_error *err);
+
+/* Where everything lies in the file; borrowed. */
+const struct nd_index *nd_capture_index(const struct nd_capture *capture);
 
 /* The error (ND_E_CAPTURE_DIGEST) of a sample whose bytes do not have the digest that the capture states. */
 enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t edge,

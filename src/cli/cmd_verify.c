@@ -5,7 +5,8 @@
 #include "cli/rows.h"
 #include "cli/terminal.h"
 #include "cli/verify_certificate.h"
-#include "npudiff/capture.h"
+#include "npudiff/audit.h"
+#include "npudiff/model.h"
 
 struct values {
     const char *model;
@@ -15,45 +16,101 @@ struct values {
     const char *agent;
     size_t n_threads;
     bool allow_nonfinite;
+    bool paranoid;
     bool json;
     bool quiet;
 };
 
+static json_t *row_of_checks(const struct nd_audit *audit)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < ND_AUDIT_N_CHECKS; i++) {
+        const struct nd_audit_check *check = &audit->checks[i];
+        const char *verdict = !check->is_done ? "not done" : check->n_wrong > 0 ? "wrong" : "ok";
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:I, s:I, s:o}", "check", nd_audit_name(i),
+                                              "subject", nd_audit_subject(i), "verdict", verdict, "looked_at",
+                                              (json_int_t)check->n, "wrong", (json_int_t)check->n_wrong,
+                                              "problem", cli_text(check->text)));
+    }
+    return rows;
+}
+
+/* What is wrong first, of the checks beyond those of nd_capture_verify. */
+static const char *first_problem(const struct nd_audit *audit)
+{
+    for (size_t i = 0; i < ND_AUDIT_N_CHECKS; i++)
+        if (audit->checks[i].n_wrong > 0)
+            return audit->checks[i].text;
+    return "";
+}
+
+/* What both ways of looking at a capture find out. */
+struct finding {
+    struct nd_capture_verification digests;
+    struct nd_audit audit; /* with --paranoid */
+};
+
+static enum nd_status look_at(const char *path, const struct nd_model *model, bool is_paranoid,
+                              struct finding *found, struct nd_error *err)
+{
+    struct nd_capture *capture = NULL;
+    enum nd_status status = nd_capture_open_unchecked(path, &capture, err);
+    if (status == ND_OK && is_paranoid)
+        status = nd_capture_audit(capture, model, &found->audit, err);
+    else if (status == ND_OK)
+        status = nd_capture_verify(capture, &found->digests, err);
+    nd_capture_close(&capture);
+    if (status == ND_OK && is_paranoid) {
+        found->digests.n_tensors = found->audit.checks[ND_AUDIT_VALUES].n;
+        found->digests.n_wrong = found->audit.checks[ND_AUDIT_VALUES].n_wrong;
+        found->digests.content_matches = found->audit.checks[ND_AUDIT_CONTENT].n_wrong == 0;
+    }
+    return status;
+}
+
 /* Verifies one capture and adds its row; the exit code that it alone would give. */
-static int verify_one(const char *path, json_t *rows)
+static int verify_one(const char *path, const struct nd_model *model, bool is_paranoid, json_t *rows)
 {
     struct nd_error err = {0};
-    struct nd_capture *capture = NULL;
-    struct nd_capture_verification found;
-    enum nd_status status = nd_capture_open_unchecked(path, &capture, &err);
-    if (status == ND_OK)
-        status = nd_capture_verify(capture, &found, &err);
-    nd_capture_close(&capture);
+    struct finding found = {0};
+    enum nd_status status = look_at(path, model, is_paranoid, &found, &err);
+    if (status != ND_OK && err.id == ND_E_COMPARE_MODEL) /* says nothing of the capture */
+        return cli_report_error(&err);
     if (status != ND_OK) {
         json_array_append_new(rows, json_pack("{s:o, s:s, s:o}", "capture", cli_text(path), "verdict",
                                               "unreadable", "problem", cli_text(err.message)));
         return cli_report_error(&err);
     }
-    bool is_sound = found.n_wrong == 0 && found.content_matches;
-    const char *problem = found.n_wrong > 0       ? found.first_wrong
-                          : found.content_matches ? ""
-                                                  : "a name, shape, attribute or digest was changed";
-    json_array_append_new(rows,
-                          json_pack("{s:o, s:s, s:I, s:I, s:b, s:o}", "capture", cli_text(path), "verdict",
-                                    is_sound ? "sound" : "damaged", "tensors", (json_int_t)found.n_tensors,
-                                    "wrong", (json_int_t)found.n_wrong, "content_matches",
-                                    found.content_matches, "problem", cli_text(problem)));
+    const struct nd_capture_verification *digests = &found.digests;
+    bool is_sound = digests->n_wrong == 0 && digests->content_matches && found.audit.n_wrong == 0;
+    const char *problem = is_paranoid                ? first_problem(&found.audit)
+                          : digests->n_wrong > 0     ? digests->first_wrong
+                          : digests->content_matches ? ""
+                                                     : "a name, shape, attribute or digest was changed";
+    json_t *row = json_pack("{s:o, s:s, s:I, s:I, s:b, s:o}", "capture", cli_text(path), "verdict",
+                            is_sound ? "sound" : "damaged", "tensors", (json_int_t)digests->n_tensors, "wrong",
+                            (json_int_t)digests->n_wrong, "content_matches", digests->content_matches,
+                            "problem", cli_text(problem));
+    if (is_paranoid)
+        json_object_set_new(row, "checks", row_of_checks(&found.audit));
+    json_array_append_new(rows, row);
     return is_sound ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
 }
 
+/* What is wrong first, what is sound last. */
 static json_t *rows_bad_first(const json_t *rows)
 {
+    static const char *const last[] = {"not done", "sound", "ok"};
+    enum { N_LAST = sizeof last / sizeof *last };
     json_t *sorted = json_array(), *row;
     size_t i;
-    for (int is_sound = 0; is_sound < 2; is_sound++) {
+    for (int wanted = -1; wanted < N_LAST; wanted++) {
         json_array_foreach(rows, i, row)
         {
-            if ((strcmp(cli_text_of(row, "verdict"), "sound") == 0) == is_sound)
+            int rank = N_LAST - 1;
+            while (rank >= 0 && strcmp(cli_text_of(row, "verdict"), last[rank]) != 0)
+                rank--;
+            if (rank == wanted)
                 json_array_append(sorted, row);
         }
     }
@@ -108,17 +165,50 @@ static int verify_certificate(const struct values *values, const char *const *op
 
 /* ---- captures ---- */
 
+/* What was checked: of one capture with --paranoid each check, else in words. */
+static void put_checks(struct nd_report_screen *screen, const json_t *rows, bool is_paranoid)
+{
+    static const struct nd_report_column columns[] = {{"subject", "CHECKED"}, {"verdict", "RESULT"},
+                                                      {"looked_at", "OF"},    {"wrong", "WRONG"},
+                                                      {"problem", "PROBLEM"}, {NULL, NULL}};
+    size_t i;
+    const json_t *row;
+    if (!is_paranoid)
+        nd_report_screen_put(
+            screen, "\nChecked: every value against its digest, all else against the content digest.\n");
+    json_array_foreach(rows, i, row)
+    {
+        const json_t *checks = json_object_get(row, "checks");
+        if (checks == NULL)
+            continue;
+        nd_report_screen_put(screen, "\n%s\n", cli_text_of(row, "capture"));
+        cli_screen_rows(screen, rows_bad_first(checks), columns, "--json lists all");
+    }
+}
+
+static enum nd_status load_model(const struct values *values, struct nd_model **out)
+{
+    struct nd_error err = {0};
+    enum nd_status status = values->model != NULL ? nd_model_load(values->model, out, &err) : ND_OK;
+    if (status != ND_OK)
+        cli_report_error(&err);
+    return status;
+}
+
 static int verify_captures(const struct values *values, const char *const *operands, size_t n_operands)
 {
+    struct nd_model *model = NULL;
+    if (load_model(values, &model) != ND_OK)
+        return ND_EXIT_TROUBLE;
     json_t *rows = json_array();
     int exit_code = ND_EXIT_SAME;
-    for (size_t i = 0; i < n_operands; i++) {
-        exit_code = cli_worse(exit_code, verify_one(operands[i], rows));
-    }
+    for (size_t i = 0; i < n_operands; i++)
+        exit_code = cli_worse(exit_code, verify_one(operands[i], model, values->paranoid, rows));
+    nd_model_destroy(&model);
     static const struct nd_report_column columns[] = {{"capture", "CAPTURE"}, {"verdict", "VERDICT"},
                                                       {"tensors", "TENSORS"}, {"wrong", "WRONG"},
                                                       {"problem", "PROBLEM"}, {NULL, NULL}};
-    if (values->quiet) {
+    if (values->quiet || (!values->json && json_array_size(rows) == 0)) {
         json_decref(rows);
         return exit_code;
     }
@@ -129,6 +219,7 @@ static int verify_captures(const struct values *values, const char *const *opera
         struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
         put_headline(screen, rows);
         cli_screen_rows(screen, rows_bad_first(rows), columns, "--json lists all");
+        put_checks(screen, rows, values->paranoid);
         printed = cli_print_screen(screen, NULL);
         json_decref(rows);
     }
@@ -138,10 +229,15 @@ static int verify_captures(const struct values *values, const char *const *opera
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
-    if (count_certificates(operands, n_operands) > 0)
+    bool has_certificate = count_certificates(operands, n_operands) > 0;
+    if (has_certificate && values->paranoid)
+        return cli_usage_error("verify", "--paranoid is for captures");
+    if (has_certificate)
         return verify_certificate(values, operands, n_operands);
-    if (values->model != NULL || values->float_model != NULL || values->devices.n + values->probes.n > 0)
-        return cli_usage_error("verify", "--model, --float, -d and -p are for certificates");
+    if (values->float_model != NULL || values->devices.n + values->probes.n > 0)
+        return cli_usage_error("verify", "--float, -d and -p are for certificates");
+    if (values->model != NULL && !values->paranoid)
+        return cli_usage_error("verify", "--model is for certificates, or goes with --paranoid");
     return verify_captures(values, operands, n_operands);
 }
 
@@ -152,10 +248,16 @@ static const struct cli_option options[] = {
     OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
              "inputs for -d and --model; see 'npudiff probes'; may be repeated"),
     OPT_ALLOW_NONFINITE(struct values),
-    OPT_TEXT(0, "model", struct values, model, CLI_A_MODEL("MODEL.onnx"),
-             "the model before 'align': measure the price again, too"),
+    OPT_TEXT(
+        0, "model", struct values, model, CLI_A_MODEL("MODEL.onnx"),
+        "of a certificate, the model before 'align': measure the price again, too; with --paranoid, the model "
+        "that was captured"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
              "the float model that the price was measured against"),
+    OPT_FLAG(
+        0, "paranoid", struct values, paranoid,
+        "hold every statement of a capture against the others, and with --model against the model; compute "
+        "the values of 'exact' and 'float64' again"),
     OPT_THREADS(struct values),
     OPT_AGENT(struct values),
     OPT_JSON(struct values),
@@ -165,7 +267,8 @@ static const struct cli_option options[] = {
 
 static const struct cli_example examples[] = {
     {"npudiff verify captures/*.h5", "Checks captures after a copy."},
-    {"npudiff verify captures/cpu.h5 -q && echo sound", "For a script: the exit code is the answer."},
+    {"npudiff verify captures/exact.h5 --paranoid --model model.onnx",
+     "Also checks a capture whose digests fit: against itself and its model."},
     {"npudiff verify cert.json proven.onnx",
      "Proves again that the model gives the same bits on all chips of the certificate."},
     {NULL, NULL},
@@ -174,10 +277,13 @@ static const struct cli_example examples[] = {
 const struct cli_command cmd_verify = {
     .name = "verify",
     .summary = "check captures for damage, and certificates from nothing",
-    .synopsis = "CAPTURE.h5 ... | CERT.json ALIGNED.onnx [-d DEVICE... -p PROBE...] [--model MODEL.onnx]",
+    .synopsis = "CAPTURE.h5 ... [--paranoid [--model MODEL.onnx]] | CERT.json ALIGNED.onnx [-d DEVICE... -p "
+                "PROBE...] [--model MODEL.onnx]",
     .details =
         "Reads every tensor again and compares it with the digest that was stored when it was captured. "
         "It checks names, shapes, types and attributes in the same way.\n"
+        "--paranoid also finds what digests cannot, as they were made of it: it lists its checks, what each "
+        "looked at, and which could not be done.\n"
         "A certificate of 'npudiff align' is checked with its model. 'verify' believes none of it. It "
         "compares the digests of the content and of the model, finds out whether each arithmetic of this "
         "npudiff still gives the same values, and proves each layer again. -d runs the model on devices "

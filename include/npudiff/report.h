@@ -126,6 +126,9 @@ ND_PUBLIC struct nd_report_screen *nd_report_screen_create(size_t width); /* col
 /* Sentences, one per line, with the indentation that they have; lines that are too long are wrapped. */
 ND_PUBLIC void nd_report_screen_put(struct nd_report_screen *screen, const char *fmt, ...) ND_PRINTF(2, 3);
 
+/* A text that belongs on the screen was lost for want of memory: nd_report_screen_end reports it. */
+ND_PUBLIC void nd_report_screen_lose(struct nd_report_screen *screen);
+
 /* Rows as for nd_report_rows. The columns are read at the end. more: what shows the rows that are left out,
  * such as "-v shows all". */
 ND_PUBLIC void nd_report_screen_rows(struct nd_report_screen *screen, const char *json,

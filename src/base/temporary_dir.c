@@ -42,7 +42,9 @@ static int remove_entry(const char *path, const struct stat *info, int type, str
 
 static void remove_tree(const char *path)
 {
-    nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    /* Again where memory or descriptors were short for a moment. */
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static bool is_temporary(const char *name)

@@ -83,6 +83,12 @@ void nd_report_screen_put(struct nd_report_screen *screen, const char *fmt, ...)
     free(text);
 }
 
+void nd_report_screen_lose(struct nd_report_screen *screen)
+{
+    if (screen != NULL)
+        screen->failed = true;
+}
+
 void nd_report_screen_next(struct nd_report_screen *screen, const char *why, const char *const *words,
                            size_t n_words)
 {

@@ -24,8 +24,11 @@ static char *joined(char *const *texts, size_t n)
 
 static void say_headline(struct nd_report_screen *screen, const struct nd_alignment *alignment)
 {
-    char *arithmetics = joined(alignment->arithmetics, alignment->n_arithmetics);
-    const char *names = arithmetics != NULL ? arithmetics : "";
+    char *names = joined(alignment->arithmetics, alignment->n_arithmetics);
+    if (names == NULL) {
+        nd_report_screen_lose(screen);
+        return;
+    }
     switch (alignment->end) {
     case ND_ALIGN_END_ALIGNED:
         nd_report_screen_put(screen,
@@ -52,7 +55,7 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_alignm
                              alignment->budget_db);
         break;
     }
-    free(arithmetics);
+    free(names);
 }
 
 static const char *file_name(const char *path)

@@ -73,8 +73,10 @@ static void say_layers(struct nd_report_screen *screen, const struct nd_certific
     for (size_t i = 0; i < check->n_arithmetics; i++)
         nd_strbuf_printf(&names, "%s%s", i == 0 ? "" : ", ", check->arithmetics[i]);
     char *text = nd_strbuf_take(&names);
-    nd_report_screen_put(screen, "The file and the arithmetics (%s) are those of the certificate.\n",
-                         text != NULL ? text : "");
+    if (text != NULL)
+        nd_report_screen_put(screen, "The file and the arithmetics (%s) are those of the certificate.\n", text);
+    else
+        nd_report_screen_lose(screen);
     free(text);
     nd_report_screen_put(screen, "Proven again: %zu of %zu layers, for %.4g sums of products.\n",
                          check->n_proven_again, check->n_layers, check->n_sums);

@@ -52,10 +52,12 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_lint *
                                                                 : "CLEAN";
     if (lint->n_findings == 0)
         nd_report_screen_put(screen, "CLEAN: none of %zu rules finds anything\n", n_rules);
+    else if (text == NULL)
+        nd_report_screen_lose(screen);
     else if (n_mended > 0)
-        nd_report_screen_put(screen, "%s: %s; %zu mended\n", state, text != NULL ? text : "", n_mended);
+        nd_report_screen_put(screen, "%s: %s; %zu mended\n", state, text, n_mended);
     else
-        nd_report_screen_put(screen, "%s: %s\n", state, text != NULL ? text : "");
+        nd_report_screen_put(screen, "%s: %s\n", state, text);
     nd_report_screen_put(screen, "%s: %zu layer%s; nothing was run\n", file_name(lint->model), lint->n_layers,
                          plural(lint->n_layers));
     if (lint->output != NULL)

@@ -11,10 +11,10 @@ STUDY = pathlib.Path(__file__).resolve().parents[2] / "tools/studies/faults"
 
 
 class Faults(Scratch):
-    def check(self, commands, most, kinds):
+    def check(self, commands, most, kinds, *more):
         seed = os.environ.get("ND_SEED", "20261123")
         print(f"# ND_SEED={seed}", flush=True)
-        done = subprocess.run([sys.executable, STUDY, "--seed", seed, "--most", str(most), "--commands", commands, "--kinds", kinds],
+        done = subprocess.run([sys.executable, STUDY, "--seed", seed, "--most", str(most), "--commands", commands, "--kinds", kinds, *more],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, f"{done.stdout}{done.stderr}")
         runs = int(done.stdout.strip().splitlines()[-1].split("|")[2])
@@ -22,6 +22,9 @@ class Faults(Scratch):
 
     def test_commands_that_write_files(self):
         self.check("bundle,init,lint,encodings apply,import numpy,golden", 2, "open,write,write+,fsync,close,rename,mmap,malloc,fork,kill")
+
+    def test_answers_that_lose_a_part_for_want_of_memory(self):
+        self.check("align,lint --fix", 100, "malloc", "--last", "100")
 
     def test_captures(self):
         self.check("capture exact", 2, "open,write,fsync,rename,malloc,kill,disk")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes more files golden/programs/bytes-*: uint8 layers on random encodings and random codes of which chipsets make
+"""Makes more files golden/programs/bytes-*, and layers-*: uint8 layers on random encodings and random codes of which chipsets make
 different codes, or that stand behind one another, and the codes that the simulator of the HTP makes of them. What
-src/arith computes is held against these files by test_programs_bytes; no arithmetic of ours is in them.
+src/arith computes is held against these files by test_programs_bytes and, layers-* of both types, test_programs_joined; no arithmetic of ours is in them.
 
     tools/make_htp_layers_oracle.py --npudiff build/src/cli/npudiff -o golden/programs [--only strided]
 
@@ -10,7 +10,7 @@ import argparse
 import os
 
 import numpy as np
-from onnx import helper
+from onnx import TensorProto, helper
 
 import make_htp_concat_oracle as concat
 
@@ -181,7 +181,47 @@ def means(g):
         g.add("ReduceMean", [real, g.constant(np.array([2]))], [1, 40, 1], (np.float32(0.05 / ratio), 132), keepdims=1)
 
 
+def sloped(g):
+    """A LeakyRelu behind a MatMul or Gemm, which v73 makes in one operation."""
+    for kind in ("plain", "bias", "channels"):
+        n_in, n = int(g.rng.integers(3, 21)), int(g.rng.integers(2, 9))
+        x, w, scale, axis = g.encoding(4), g.rng.integers(-127, 128, [n_in, n]).astype(np.int8), np.float32(0.01), None
+        if kind == "channels":
+            scale, axis = np.float32(scale * np.exp(g.rng.uniform(-1.5, 0, n))), 1
+        operands = [g.input([40, n_in], x), g.scaled(w, scale, 0, axis)]
+        if kind != "plain":
+            bias = g.rng.integers(-2 ** g.bits * 20, 2 ** g.bits * 20, n).astype(np.int32)
+            operands.append(g.scaled(bias, np.float32(x[0]) * scale, 0, None if axis is None else 0))
+        reach = float(x[0]) * 0.01 * 70 * 2 ** (g.bits - 2) * np.sqrt(n_in)
+        made = g.add("Gemm" if kind != "plain" else "MatMul", operands, [40, n], g.encoding(reach))
+        y = (np.float32(reach / 2 ** (g.bits - 1) * g.rng.uniform(0.3, 1.2)), int(g.rng.integers(1, 2 ** g.bits // 4)))
+        g.add("LeakyRelu", [made], [40, n], y, alpha=float(g.rng.choice([0.01, 0.05, 0.1, 0.2, 0.3])))
+
+
+def floats(g):
+    """Layers that read an input of the graph in floats."""
+    shape = [1, 4, 9, 12]
+    resize = ["", g.constant(np.array([1, 1, 2, 2], np.float32))]
+    cases = [("Relu", [], shape, {}), ("Clip", [g.constant(np.float32(0)), g.constant(np.float32(1.3))], shape, {}),
+             ("Gather", [g.constant(np.array([0, 2, 3]))], [1, 3, 9, 12], {"axis": 1}), ("Flatten", [], [1, 432], {"axis": 1}),
+             ("AveragePool", [], [1, 4, 3, 4], {"kernel_shape": [3, 3], "strides": [3, 3]}),
+             ("Pad", [g.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1]))], [1, 4, 11, 14], {"mode": "constant"}),
+             ("Resize", resize, [1, 4, 18, 24],
+              {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"})]
+    for op, more, out, attributes in cases:
+        name, reach = "x%d" % len(g.inputs), np.exp(g.rng.uniform(-2, 2))
+        g.codes[name] = (g.rng.normal(0, 1, shape) * reach / 3).astype(np.float32)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        is_positive = op in ("Relu", "Clip")
+        scale = np.float32(reach * g.rng.uniform(0.6, 1.2) / 2 ** (g.bits - (0 if is_positive else 1)))
+        g.add(op, [name, *more], out, (scale, 0 if is_positive else int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits // 4 * 3))),
+              **attributes)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means]
+
+
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats)]  # layers-*, of which chipsets differ
 
 
 def main():
@@ -196,6 +236,12 @@ def main():
         if options.only not in (None, make.__name__):
             continue
         group = Group("bytes-" + make.__name__, 8, np.random.default_rng([options.seed, i]))
+        make(group)
+        concat.write(options.npudiff, group, options.output)
+    for i, (bits, make) in enumerate(BOTH):
+        if options.only not in (None, "layers-%s-%s" % (bits, make.__name__)):
+            continue
+        group = Group("layers-%s-%s" % (bits, make.__name__), int(bits), np.random.default_rng([options.seed, 100 + i]))
         make(group)
         concat.write(options.npudiff, group, options.output)
 

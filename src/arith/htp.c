@@ -189,7 +189,7 @@ enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const 
                                    struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
                                    struct nd_error *err)
 {
-    const struct nd_htp_job job = {program, unit, unit->call, memory, codes, is_covered};
+    const struct nd_htp_job job = {program, unit, unit->call, memory, codes, is_covered, 0};
     const Onnx__NodeProto *node = unit->call->node;
     *is_covered = false;
     if (node == NULL || !has_known_domain(node) || (unit->dtype != ND_DTYPE_U8 && unit->dtype != ND_DTYPE_U16))
@@ -198,6 +198,8 @@ enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const 
     enum nd_status status = ND_OK;
     if (unit->dtype == ND_DTYPE_U16)
         status = ask(families_of_words, sizeof families_of_words / sizeof families_of_words[0], &job, err);
+    if (status == ND_OK && !*is_covered && nd_htp_reads_floats(unit))
+        status = nd_htp_halves(&job, err);
     if (status == ND_OK && !*is_covered)
         status = ask(families, sizeof families / sizeof families[0], &job, err);
     return status;

@@ -11,7 +11,7 @@ enum aspect {
     WORD_PRODUCTS,
     BYTE_MUL,
     BYTE_NORMS,    /* BatchNormalization */
-    BYTE_SLOPES,   /* LeakyRelu */
+    SLOPES,        /* LeakyRelu */
     BYTE_AVERAGES, /* AveragePool */
 };
 
@@ -33,8 +33,8 @@ static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
         return dtype == ND_DTYPE_U8 ? BYTE_PRODUCTS : WORD_PRODUCTS;
     if (dtype == ND_DTYPE_U8 && begins_with(op_type, "Mul"))
         return BYTE_MUL;
-    if (dtype == ND_DTYPE_U8 && begins_with(op_type, "LeakyRelu"))
-        return BYTE_SLOPES;
+    if (begins_with(op_type, "LeakyRelu"))
+        return SLOPES;
     if (dtype == ND_DTYPE_U8 && begins_with(op_type, "AveragePool"))
         return BYTE_AVERAGES;
     return dtype == ND_DTYPE_U8 && begins_with(op_type, "BatchNormalization") ? BYTE_NORMS : NOTHING;
@@ -57,7 +57,7 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
     case BYTE_PRODUCTS:
     case WORD_PRODUCTS:
     case BYTE_NORMS:
-    case BYTE_SLOPES:
+    case SLOPES:
         return a->arch == b->arch || nd_htp_is_strided_depthwise(unit);
     case BYTE_AVERAGES:
         return a->arch == b->arch || !nd_htp_averages_as_product(unit->call);
@@ -89,9 +89,11 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
 {
     /* Twice what was seen at most, and codes of which too few were seen. */
     static const double of_norms = 0.015, of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004,
-                        of_softmax = 0.02, of_wide_softmax = 0.28;
+                        of_softmax = 0.02, of_wide_softmax = 0.28, of_wide_floats = 0.005;
     const char *op_type = op_type_of(unit);
     bool is_wide = unit->dtype == ND_DTYPE_U16;
+    if (nd_htp_reads_floats(unit))
+        return is_wide ? of_wide_floats : 0;
     if (strcmp(op_type, "LayerNormalization") == 0)
         return of_norms;
     if (!is_wide && strcmp(op_type, "InstanceNormalization") == 0)

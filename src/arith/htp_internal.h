@@ -14,10 +14,12 @@ struct nd_htp_job {
     struct nd_unit_memory *memory;     /* nullable */
     struct nd_array *codes;            /* to be made */
     bool *is_covered;
+    double slope; /* of a LeakyRelu that is made with a product; 0: none is */
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
 nd_htp_family nd_htp_linear;        /* htp_linear.c: Conv, Gemm, MatMul */
+nd_htp_family nd_htp_sloped;        /* htp_linear.c: Gemm and MatMul with a LeakyRelu */
 nd_htp_family nd_htp_depthwise16;   /* htp_depthwise16.c */
 nd_htp_family nd_htp_add;           /* htp_elementwise.c: Add, and uint8 Sub */
 nd_htp_family nd_htp_mul;           /* htp_elementwise.c: uint8 */
@@ -34,6 +36,7 @@ nd_htp_family nd_htp_softmax;       /* htp_softmax.c: uint8 */
 nd_htp_family nd_htp_softmax16;     /* htp_softmax16.c */
 nd_htp_family nd_htp_table;         /* htp_table.c: uint8 functions of one input, the others being constants */
 nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
+nd_htp_family nd_htp_halves;        /* htp_halves.c: what reads an input of the graph in floats */
 nd_htp_family nd_htp_move;          /* htp_move.c: what moves codes or takes the greatest */
 /* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat and Slice with another scale */
 nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_hard_sigmoid16, nd_htp_move16;
@@ -159,8 +162,14 @@ enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bo
  * not known: the share of codes that may be off by one (nd_unit_program_doubt), else 0. */
 double nd_htp_layout_doubt(const struct nd_exact_unit *unit);
 
+/* ---- htp_halves.c ---- */
+
+bool nd_htp_reads_floats(const struct nd_exact_unit *unit);
+
 /* ---- htp_pool.c ---- */
 
+/* Whether its windows neither overlap nor reach beyond the plane, and are 2 x 2 or 3 x 3. */
+bool nd_htp_is_apart(const struct nd_linear_call *call);
 /* Whether it is an AveragePool that is made as a Conv is. */
 bool nd_htp_averages_as_product(const struct nd_linear_call *call);
 
@@ -191,6 +200,13 @@ struct nd_htp_scaling {
     double beta, c, step, half, zero;
 };
 double nd_htp_scale(const struct nd_htp_scaling *scaling, double a, const struct nd_htp_bounds *bounds);
+
+/* With a LeakyRelu: one of two lines, and what is added before the floor (uint16 is cut). */
+struct nd_htp_slopes {
+    struct nd_htp_scaling above, below;
+    double half;
+};
+double nd_htp_scale_sloped(const struct nd_htp_slopes *slopes, double a, const struct nd_htp_bounds *bounds);
 
 /* ---- htp_weights.c ---- */
 
@@ -278,6 +294,9 @@ struct nd_htp_column {
 };
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
 struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *column);
+/* Of v73, with a LeakyRelu of that slope. False: a multiplier of which it is not known. */
+bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *column, double slope,
+                      struct nd_htp_slopes *slopes);
 /* Of nd_htp_is_strided_depthwise: bias and zero point go into the sum, each rounded by itself. */
 struct nd_htp_scaling nd_htp_scaling_strided(const struct nd_htp_column *column);
 

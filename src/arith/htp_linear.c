@@ -165,7 +165,7 @@ static bool find_common(struct product *p)
     return true;
 }
 
-static struct nd_htp_scaling scaling_of(const struct product *p, size_t c)
+static struct nd_htp_column find_column(const struct product *p, size_t c)
 {
     size_t channel = c / p->weights->n_phases;
     const struct nd_linear_call *call = p->job->call;
@@ -176,6 +176,12 @@ static struct nd_htp_scaling scaling_of(const struct product *p, size_t c)
     column.r = p->weights->r[c];
     column.sum = p->weights->sums[c];
     column.bias = nd_htp_bias(&p->biases, channel, &column.bias_scale);
+    return column;
+}
+
+static struct nd_htp_scaling scaling_of(const struct product *p, size_t c)
+{
+    struct nd_htp_column column = find_column(p, c);
     enum nd_htp_arch arch = p->job->program->arch;
     bool is_word = p->job->unit->dtype != ND_DTYPE_U8;
     if (nd_htp_is_strided_depthwise(p->job->unit))
@@ -298,6 +304,27 @@ static enum nd_status requantise(const struct product *p, struct nd_error *err)
     return ND_OK;
 }
 
+/* With a LeakyRelu. False: a multiplier of which it is not known. */
+static bool requantise_sloped(const struct product *p)
+{
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(p->job);
+    bool is_word = p->job->unit->dtype == ND_DTYPE_U16;
+    for (size_t k = 0; k < p->n_channels; k++) {
+        struct nd_htp_column column = find_column(p, k);
+        struct nd_htp_slopes slopes;
+        if (!nd_htp_slopes_of(p->job->unit->dtype, &column, p->job->slope, &slopes))
+            return false;
+        double correction = p->common.zero_x * p->weights->sums[k];
+        for (size_t i = k; i < p->sums->n; i += p->n_channels) {
+            double sum = p->sums->x[i];
+            if (is_word)
+                sum = floor((sum + correction) * 0x1p-8) - floor((correction + 128) * 0x1p-8);
+            p->job->codes->x[i] = nd_htp_scale_sloped(&slopes, sum, &bounds);
+        }
+    }
+    return true;
+}
+
 static enum nd_status find_weights(struct product *p, struct nd_error *err)
 {
     p->weights = nd_htp_recall_weights(p->job);
@@ -321,13 +348,26 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
                       nd_htp_is_known_bias(job, p.weights->n_columns / p.weights->n_phases) && find_common(&p);
     if (is_covered)
         status = nd_array_make(job->codes, job->unit->dtype, &p.sums->shape, err);
-    if (is_covered && status == ND_OK)
+    if (is_covered && status == ND_OK && job->slope > 0)
+        is_covered = requantise_sloped(&p);
+    else if (is_covered && status == ND_OK)
         status = requantise(&p, err);
     *job->is_covered = is_covered && status == ND_OK;
     nd_htp_weights_deinit(&p.own_weights);
     nd_array_deinit(&p.own[0]);
     nd_array_deinit(&p.own[1]);
     return status;
+}
+
+/* Of weights that are constant and have a column for each channel; slopes from 0 to 1 were seen. */
+enum nd_status nd_htp_sloped(const struct nd_htp_job *job, struct nd_error *err)
+{
+    bool is_known = job->program->arch == ND_HTP_V73 && (is_op(job, "Gemm") || is_op(job, "MatMul")) &&
+                    job->call->n_inputs > 1 && job->unit->origins[1] == ND_EXACT_FROM_CONSTANT &&
+                    nd_htp_is_product(job) && job->call->inputs[1].values->shape.rank == 2 &&
+                    (job->unit->dtype == ND_DTYPE_U8 || job->unit->dtype == ND_DTYPE_U16) && job->slope > 0 &&
+                    job->slope < 1;
+    return is_known ? nd_htp_linear(job, err) : ND_OK;
 }
 
 enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,

@@ -51,10 +51,10 @@ static bool has_attribute(const Onnx__NodeProto *node, const char *name)
     return false;
 }
 
-/* That was held against the device: a row or column beyond what windows reach, by two places, of uint8. */
-static int64_t greatest_output_padding(const struct nd_htp_job *job, int64_t stride)
+/* That was held against the device: a row or column beyond what windows reach, by two places. */
+static int64_t greatest_output_padding(int64_t stride)
 {
-    return job->unit->dtype == ND_DTYPE_U8 && stride == 2;
+    return stride == 2;
 }
 
 bool nd_htp_is_known_transposed(const struct nd_htp_job *job)
@@ -68,7 +68,7 @@ bool nd_htp_is_known_transposed(const struct nd_htp_job *job)
         int64_t stride = number_at(&call, "strides", i, 1);
         if (stride < 1 || stride > w->dims[2 + i] || number_at(&call, "dilations", i, 1) != 1 ||
             number_at(&call, "pads", i, 0) < 0 ||
-            number_at(&call, "output_padding", i, 0) > greatest_output_padding(job, stride))
+            number_at(&call, "output_padding", i, 0) > greatest_output_padding(stride))
             return false;
     }
     return true;

@@ -124,6 +124,11 @@ static struct windows windows_of(const struct nd_linear_call *call)
     return w;
 }
 
+bool nd_htp_is_apart(const struct nd_linear_call *call)
+{
+    return windows_of(call).way == APART;
+}
+
 bool nd_htp_averages_as_product(const struct nd_linear_call *call)
 {
     return call->n_inputs == 1 && nd_linear_has(call, 0) && windows_of(call).way == PRODUCT;

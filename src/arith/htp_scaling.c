@@ -94,3 +94,52 @@ struct nd_htp_scaling nd_htp_scaling_whole16(const struct nd_htp_column *c)
                                    .c = nd_multiplier_round((double)multiplier, 14, ND_ROUND_HALF_UP),
                                    .step = 1};
 }
+
+/* M with a LeakyRelu: the share comes before the scale of the output. */
+static float sloped_multiplier_of(const struct nd_htp_column *c)
+{
+    if (!c->is_per_channel)
+        return multiplier_of(c);
+    float greatest = (float)c->scale_x * (float)c->largest_scale_w;
+    return greatest * ((float)c->scale_w / (float)c->largest_scale_w) / (float)c->scale_y;
+}
+
+/* uint8: the range of codes on that side of the zero point decides how many bits of the sum are left. */
+static struct nd_htp_scaling line8(double m, double range)
+{
+    enum { SUM_LOG = 12, PRODUCT_BITS = 15, LEAST_SHIFT = 1 };
+    int exponent = 0;
+    if (range > 0)
+        frexp(range / m, &exponent);
+    int shift = exponent - 1 - SUM_LOG, most = nd_multiplier_log(m) - 3;
+    shift = shift < LEAST_SHIFT ? LEAST_SHIFT : shift;
+    shift = shift > most ? most : shift;
+    return (struct nd_htp_scaling){
+        .c = ldexp(floor(ldexp(m, shift + PRODUCT_BITS) + 0.5), -shift - PRODUCT_BITS),
+        .step = ldexp(1, shift),
+        .half = 0.5};
+}
+
+/* uint16: as without a LeakyRelu, but for a multiplier that is cut. */
+static struct nd_htp_scaling line16(double m)
+{
+    enum { BITS = 21 };
+    int log = nd_multiplier_log(m), behind = log + 1 + BITS;
+    return (struct nd_htp_scaling){
+        .c = ldexp(floor(ldexp(m, behind)), -behind), .step = ldexp(1, log - 7), .half = 0.5};
+}
+
+bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *c, double slope,
+                      struct nd_htp_slopes *slopes)
+{
+    /* Of uint8: with more, the multiplier has bits that are not known (measured, see the docs). */
+    static const float most_of_bytes = 0x1p-4F;
+    bool is_word = dtype == ND_DTYPE_U16;
+    float above = sloped_multiplier_of(c), below = above * (float)slope;
+    *slopes = (struct nd_htp_slopes){.half = is_word ? 0 : 0.5};
+    slopes->above = is_word ? line16(WORD_STEP * (double)above) : line8((double)above, UINT8_MAX - c->zero_y);
+    slopes->below = is_word ? line16(WORD_STEP * (double)below) : line8((double)below, c->zero_y);
+    slopes->above.beta = slopes->below.beta = bias_of(c, is_word ? WORD_STEP : 1);
+    slopes->above.zero = slopes->below.zero = c->zero_y;
+    return below > 0 && (is_word || above < most_of_bytes);
+}

@@ -5,6 +5,16 @@
 
 #include "arith/htp_internal.h"
 #include "base/scales.h"
+#include "model/loaded.h"
+#include "model/onnx.h"
+
+double nd_edge_slope(const struct nd_model *model, size_t edge)
+{
+    const struct nd_model_node *node = nd_model_edge_operator(model, edge);
+    if (node == NULL || strcmp(node->op_type, "LeakyRelu") != 0)
+        return 0;
+    return nd_onnx_attribute_f(model->graph.nodes[node - model->nodes].proto, "alpha", 0.01);
+}
 
 size_t nd_unit_n_inputs(const struct nd_exact_unit *unit)
 {
@@ -54,7 +64,10 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
         call.out_quant = encodings->output;
         other.dtype = encodings->dtype;
     }
-    return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
+    if (encodings->slope == 0)
+        return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
+    const struct nd_htp_job job = {program, &other, &call, NULL, codes, is_covered, encodings->slope};
+    return nd_htp_sloped(&job, err);
 }
 
 /* The unit with input i alone, which has become *input. */

@@ -14,7 +14,11 @@ struct nd_unit_encodings {
         *codes[ND_UNIT_MOST_INPUTS]; /* of an input, in the place of what it has; NULL: its own */
     const struct nd_quant *output;
     enum nd_dtype dtype; /* of the output, where that is given */
+    double slope;        /* of a LeakyRelu that is made with the unit; 0: none is */
 };
+
+/* alpha of the LeakyRelu that makes the edge; 0: another operator does. */
+double nd_edge_slope(const struct nd_model *model, size_t edge);
 
 size_t nd_unit_n_inputs(const struct nd_exact_unit *unit);
 
@@ -27,7 +31,8 @@ int nd_unit_concat_axis(const struct nd_exact_unit *unit, int rank);
 /* Whether input i has the scale and the zero point of the output. */
 bool nd_unit_keeps_encoding(const struct nd_exact_unit *unit, size_t i);
 
-/* As nd_unit_program_run, without a memory. A unit with more than ND_UNIT_MOST_INPUTS inputs is not covered. */
+/* As nd_unit_program_run, without a memory. With a slope only Gemm and MatMul of v73 are covered. A unit with
+ * more than ND_UNIT_MOST_INPUTS inputs is not covered. */
 enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                                 const struct nd_unit_encodings *encodings, struct nd_array *codes,
                                 bool *is_covered, struct nd_error *err);

@@ -56,6 +56,13 @@ static bool narrows(const char *op_types)
     return is_one_of(op_types, names, sizeof names / sizeof *names);
 }
 
+/* A LeakyRelu of what a product made. */
+static bool bends(const struct nd_model_unit *unit, const struct nd_model_unit *maker)
+{
+    return strcmp(unit->op_types, "LeakyRelu") == 0 &&
+           (strcmp(maker->op_types, "Gemm") == 0 || strcmp(maker->op_types, "MatMul") == 0);
+}
+
 static const struct nd_forced *forced_of(const struct nd_model *model, size_t edge)
 {
     enum { LONGEST = 16 }; /* moves one after the other */
@@ -128,8 +135,9 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
                        const struct nd_model_unit *unit)
 {
     const struct nd_edge *to = nd_model_edge(model, unit->edge);
-    if (narrows(unit->op_types) && unit->n_inputs == 1 &&
-        nd_model_unit_of_edge(model, unit->inputs[0]) != NULL) {
+    const struct nd_model_unit *maker =
+        unit->n_inputs == 1 ? nd_model_unit_of_edge(model, unit->inputs[0]) : NULL;
+    if (maker != NULL && (narrows(unit->op_types) || bends(unit, maker))) {
         a->fused_from[unit->edge] = unit->inputs[0];
         add_part(a, unit->inputs[0], unit->edge);
     }

@@ -152,6 +152,8 @@ static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_ex
         if (kept->alike[p] != p)
             continue;
         nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
+        if (a->fused_from[a->parts[k].to] == unit->edge)
+            encodings.slope = nd_edge_slope(trial->model, a->parts[k].to);
         if (carries) {
             encodings.inputs[0] = &edge->quant;
             encodings.codes[0] = nd_unit_trial_kept(trial, unit->input_edges[0], a->parts[k].to, p);

@@ -1,6 +1,7 @@
-/* A Concat whose inputs have other encodings than it has, held against what the simulator of the HTP makes of
- * random codes (golden/programs/joined-*, made by tools/make_htp_concat_oracle.py): several side by side in a
- * model. */
+/* A Concat whose inputs have other encodings than it has, and layers that are made together with the one
+ * before, held against what the simulator of the HTP makes of random codes (golden/programs/joined-*, made by
+ * tools/make_htp_concat_oracle.py, and layers-*, made by tools/make_htp_layers_oracle.py): several side by side
+ * in a model. */
 #include "support/main.h"
 
 #include <math.h>
@@ -23,6 +24,8 @@ struct trial {
     struct nd_alternatives alternatives;
     struct nd_unit_trial trial;
     size_t n_concats, n_bad, n_codes, n_differing; /* codes that are not what the inputs' codes would give */
+    const char *prefix;                            /* of its files */
+    size_t n_units, n_fused;                       /* units of layers-*; those that only fusion explains */
 };
 
 static const char *maker_of(const struct trial *t, size_t edge)
@@ -48,6 +51,37 @@ static void look_at_concat(struct trial *t, const struct nd_exact_unit *unit)
     t->n_codes += given->n;
 }
 
+static size_t count_wrong(const struct nd_array *made, const struct nd_array *given)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < given->n; i++)
+        n += i >= made->n || made->x[i] != given->x[i];
+    return n;
+}
+
+/* What the program makes of the unit, alone or with the one before it, is what the simulator has; but for what
+ * is in doubt. */
+static void look_at_unit(struct trial *t, const struct nd_exact_unit *unit)
+{
+    const struct nd_unit_trial *trial = &t->trial;
+    const struct nd_array *given = &t->given[unit->edge],
+                          *fused = nd_unit_trial_other(trial, ND_ALTERNATIVE_FUSED, t->program);
+    double doubt = trial->doubt[t->program] * (double)given->n;
+    const struct nd_array *alone =
+        trial->is_covered[t->program] ? &trial->made[trial->alike[t->program]] : NULL;
+    bool is_alone = alone != NULL && (double)count_wrong(alone, given) <= doubt;
+    bool is_fused = !is_alone && fused != NULL && count_wrong(fused, given) == 0;
+    t->n_units++;
+    t->n_fused += is_fused;
+    t->n_codes += given->n;
+    if (is_alone || is_fused)
+        return;
+    t->n_bad++;
+    print_message("%s: %zu alone, %zu fused of %zu codes differ\n", maker_of(t, unit->edge),
+                  alone != NULL ? count_wrong(alone, given) : given->n,
+                  fused != NULL ? count_wrong(fused, given) : given->n, given->n);
+}
+
 static enum nd_status make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
                            bool *is_made, struct nd_error *err)
 {
@@ -55,7 +89,9 @@ static enum nd_status make(void *context, const struct nd_exact_unit *unit, stru
     (void)codes;
     *is_made = false;
     enum nd_status status = nd_unit_trial_run(&t->trial, unit, &t->given[unit->edge], err);
-    if (status == ND_OK && strcmp(maker_of(t, unit->edge), "Concat") == 0)
+    if (status == ND_OK && strcmp(t->prefix, "layers-") == 0)
+        look_at_unit(t, unit);
+    else if (status == ND_OK && strcmp(maker_of(t, unit->edge), "Concat") == 0)
         look_at_concat(t, unit);
     return status;
 }
@@ -77,9 +113,9 @@ static enum nd_status count_differing(void *context, const struct nd_exact_value
     return ND_OK;
 }
 
-static size_t read_codes(const char *name, const char *part, unsigned char *bytes)
+static size_t read_codes(const struct trial *t, const char *name, const char *part, unsigned char *bytes)
 {
-    return read_program_codes("joined-", name, part, bytes, MAX_BYTES);
+    return read_program_codes(t->prefix, name, part, bytes, MAX_BYTES);
 }
 
 static size_t edge_of(const struct nd_model *model, const char *name)
@@ -103,14 +139,14 @@ static void open_trial(struct trial *t, const char *name, const char *arch)
     static unsigned char in[MAX_BYTES], out[MAX_BYTES];
     char path[512];
     struct nd_error err = {0};
-    snprintf(path, sizeof path, "%s/programs/joined-%s.onnx", getenv("GOLDEN"), name);
+    snprintf(path, sizeof path, "%s/programs/%s%s.onnx", getenv("GOLDEN"), t->prefix, name);
     if (nd_model_load(path, &t->model, &err) != ND_OK ||
         nd_exact_graph_create(t->model, &t->graph, &err) != ND_OK ||
         nd_alternatives_init(&t->alternatives, t->model, &err) != ND_OK ||
         nd_unit_trial_init(&t->trial, t->model, &t->alternatives, &err) != ND_OK)
         fail_msg("%s", err.message);
-    size_t at = 0, n_edges = nd_model_n_edges(t->model), n_in = read_codes(name, "in", in),
-           n_out = read_codes(name, arch, out);
+    size_t at = 0, n_edges = nd_model_n_edges(t->model), n_in = read_codes(t, name, "in", in),
+           n_out = read_codes(t, name, arch, out);
     t->inputs = calloc(nd_model_n_inputs(t->model), sizeof *t->inputs);
     t->given = calloc(n_edges, sizeof *t->given);
     assert_true(t->inputs != NULL && t->given != NULL);
@@ -141,25 +177,65 @@ static void close_trial(struct trial *t)
     nd_model_destroy(&t->model);
 }
 
+static void run_group(struct trial *t, const char *name, const char *arch, const char *program)
+{
+    struct nd_error err = {0};
+    size_t n_programs;
+    while (strcmp(nd_unit_programs(&n_programs)[t->program].name, program) != 0)
+        t->program++;
+    open_trial(t, name, arch);
+    nd_unit_trial_begin(&t->trial);
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options, .round = count_differing, .make = make, .given = t->given};
+    if (nd_exact_graph_run(t->graph, t->inputs, &options, NULL, t, &err) != ND_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(t->n_bad, 0);
+}
+
 /* What makes the inputs gives every code of every Concat, with the encoding of the Concat. */
 static void expect_group(const char *name, const char *arch, const char *program)
 {
-    struct trial t = {.program = 0};
-    struct nd_error err = {0};
-    size_t n_programs;
-    while (strcmp(nd_unit_programs(&n_programs)[t.program].name, program) != 0)
-        t.program++;
-    open_trial(&t, name, arch);
-    nd_unit_trial_begin(&t.trial);
-    const struct nd_exact_options options = {
-        .struct_size = sizeof options, .round = count_differing, .make = make, .given = t.given};
-    if (nd_exact_graph_run(t.graph, t.inputs, &options, NULL, &t, &err) != ND_OK)
-        fail_msg("%s", err.message);
+    struct trial t = {.prefix = "joined-"};
+    run_group(&t, name, arch, program);
     print_message("joined-%s on %s: %zu Concats, %zu codes, %zu of them not those of the inputs\n", name, arch,
                   t.n_concats, t.n_codes, t.n_differing);
     assert_true(t.n_concats > 0 && t.n_differing > t.n_codes / 100);
-    assert_int_equal(t.n_bad, 0);
     close_trial(&t);
+}
+
+static void expect_layers(const char *name, size_t n_fused_of_v73)
+{
+    static const char *const archs[] = {"v69", "v73"}, *const programs[] = {"htp-v69", "htp-v73"};
+    for (size_t p = 0; p < 2; p++) {
+        struct trial t = {.prefix = "layers-"};
+        run_group(&t, name, archs[p], programs[p]);
+        print_message("layers-%s on %s: %zu units, %zu of them fused, %zu codes\n", name, archs[p], t.n_units,
+                      t.n_fused, t.n_codes);
+        assert_true(t.n_units > 0);
+        assert_int_equal(t.n_fused, p == 1 ? n_fused_of_v73 : 0);
+        close_trial(&t);
+    }
+}
+
+/* v73 makes a LeakyRelu with the product before it. */
+static void slopes_are_made_with_the_product(void **state)
+{
+    (void)state;
+    expect_layers("8-sloped", 3);
+    expect_layers("16-sloped", 3);
+}
+
+static void words_of_transposed_convolutions_may_be_padded(void **state)
+{
+    (void)state;
+    expect_layers("16-transposed", 0);
+}
+
+static void floats_of_the_graph_are_halves(void **state)
+{
+    (void)state;
+    expect_layers("8-floats", 0);
+    expect_layers("16-floats", 0);
 }
 
 static void bytes_are_made_with_the_encoding_of_the_concat(void **state)
@@ -204,6 +280,9 @@ int main(void)
         cmocka_unit_test(words_are_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(what_keeps_its_encoding_is_rescaled),
         cmocka_unit_test(moves_hand_on_what_was_made_for_the_concat),
+        cmocka_unit_test(slopes_are_made_with_the_product),
+        cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
+        cmocka_unit_test(floats_of_the_graph_are_halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the cases of golden/programs for uint16 operators without matrix products, as make_htp_oracle.py makes the
+"""Makes the cases of golden/programs for uint16 operators without matrix products, and of Div, as make_htp_oracle.py makes the
 others: models of one operator, random codes, and the codes that the simulator of the HTP makes of those.
 
     tools/make_htp16_oracle.py --npudiff build/src/cli/npudiff -o golden/programs
@@ -61,6 +61,14 @@ def reduced(name, op, shape, axis, scale, zero, out, out_zero):
     left = list(shape)
     left[axis] = 1
     return case.output(T, left, out, out_zero)
+
+
+def divided(name, kind, a, b, y, seed, divisors=None):
+    """Div by as many numbers, or by one for each row; some of them are zero."""
+    rng, top = np.random.default_rng(seed), np.iinfo(kind).max + 1
+    near = np.clip(np.rint(rng.normal(b[1], top / 16, divisors or [20, 60])), 0, top - 1).astype(kind)
+    return (Case(name, "Div", n_samples=1).input("a", kind, [20, 60], *a, rng.integers(0, top, [20, 60]))
+            .input("b", kind, divisors or [20, 60], *b, near).output(kind, [20, 60], *y))
 
 
 def softmax(name, rows, n, scale, out):
@@ -138,6 +146,12 @@ def cases():
     yield unary("hardswish16", "HardSwish", 0.000151, 30011, 0.000093, 4019)
     yield unary("hardswish16-wide", "HardSwish", 0.000371, 21003, 0.00171, 17011)
     yield unary("hardswish16-narrow", "HardSwish", 0.000023, 20011, 0.0000037, 57019)
+    yield divided("div16-0", T, (0.000083, 33001), (0.000041, 30400), (0.00021, 32110), 1)
+    yield divided("div16-1", T, (0.000131, 1009), (0.00009, 65535), (0.0005, 59001), 2)
+    yield divided("div16-rows", T, (0.000031, 29009), (0.0000271, 0), (0.00027, 31001), 3, [20, 1])
+    yield divided("div8-0", "uint8", (0.021, 129), (0.0081, 117), (0.061, 131), 4)
+    yield divided("div8-1", "uint8", (0.0131, 41), (0.031, 255), (0.13, 209), 5)
+    yield divided("div8-rows", "uint8", (0.0231, 121), (0.00731, 0), (0.079, 129), 6, [20, 1])
     yield softmax("softmax16-8", 75, 8, 0.000217, 0.0000131)
     yield softmax("softmax16-32", 40, 32, 0.0000931, 2.0 ** -16)
     yield softmax("softmax16-64", 20, 64, 0.000171, 1 / 65535)

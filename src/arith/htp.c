@@ -29,7 +29,7 @@ static const struct named_family families_of_words[] = {
     {"ReduceMean", nd_htp_reduce16}, {"ReduceSum", nd_htp_reduce16},
     {"Exp", nd_htp_exp16},           {"Elu", nd_htp_elu16},
     {"Sqrt", nd_htp_sqrt16},         {"HardSwish", nd_htp_hard_swish16},
-    {"Softmax", nd_htp_softmax16},
+    {"Softmax", nd_htp_softmax16},   {"Div", nd_htp_div},
 };
 
 static const struct named_family families[] = {

@@ -10,7 +10,6 @@ struct fixed_point {
     int64_t m1, m2, z1, z2, p0, rounding, offset, half, zero;
     int shift;
 };
-typedef int64_t element(const struct fixed_point *f, int64_t a, int64_t b);
 
 static int floor_log2(double v)
 {
@@ -19,8 +18,8 @@ static int floor_log2(double v)
     return exponent - 1;
 }
 
-static enum nd_status for_each(const struct nd_htp_job *job, const struct fixed_point *f, element *function,
-                               const struct nd_htp_bounds *bounds, struct nd_array *out, struct nd_error *err)
+enum nd_status nd_htp_for_pairs(const struct nd_htp_job *job, nd_htp_pair *function, const void *parameters,
+                                const struct nd_htp_bounds *bounds, struct nd_array *out, struct nd_error *err)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_array *a = job->call->inputs[0].values, *b = job->call->inputs[1].values;
@@ -37,29 +36,31 @@ static enum nd_status for_each(const struct nd_htp_job *job, const struct fixed_
                      nd_broadcast_stride(b, &shape, axis), 0);
     for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
         for (ptrdiff_t i = 0; i < walk.n; i++, y++) {
-            int64_t code = function(f, (int64_t)a->x[walk.at[0] + i * walk.step[0]],
+            int64_t code = function(parameters, (int64_t)a->x[walk.at[0] + i * walk.step[0]],
                                     (int64_t)b->x[walk.at[1] + i * walk.step[1]]);
             *y = fmin(fmax((double)code, bounds->low), bounds->high);
         }
     return ND_OK;
 }
 
-static enum nd_status make_codes(const struct nd_htp_job *job, const struct fixed_point *f, element *function,
-                                 struct nd_error *err)
+static enum nd_status make_codes(const struct nd_htp_job *job, const struct fixed_point *f,
+                                 nd_htp_pair *function, struct nd_error *err)
 {
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    enum nd_status status = for_each(job, f, function, &bounds, job->codes, err);
+    enum nd_status status = nd_htp_for_pairs(job, function, f, &bounds, job->codes, err);
     *job->is_covered = status == ND_OK;
     return status;
 }
 
-static int64_t add_bytes(const struct fixed_point *f, int64_t a, int64_t b)
+static int64_t add_bytes(const void *parameters, int64_t a, int64_t b)
 {
+    const struct fixed_point *f = parameters;
     return (((a * f->m1 + b * f->m2) >> 8) + f->offset + f->half) >> f->shift;
 }
 
-static int64_t add_words(const struct fixed_point *f, int64_t a, int64_t b)
+static int64_t add_words(const void *parameters, int64_t a, int64_t b)
 {
+    const struct fixed_point *f = parameters;
     return (a * f->m1 + b * f->m2 + f->offset) >> f->shift;
 }
 
@@ -78,7 +79,7 @@ static enum nd_status remember_sum(const struct nd_htp_job *job, const struct fi
 {
     static const struct nd_htp_bounds bounds = {0, 255};
     struct nd_array bytes = {0};
-    enum nd_status status = for_each(job, f, add_bytes, &bounds, &bytes, err);
+    enum nd_status status = nd_htp_for_pairs(job, add_bytes, f, &bounds, &bytes, err);
     for (size_t i = 0; status == ND_OK && i < bytes.n; i++)
         bytes.x[i] -= ZERO_OF_BYTES;
     if (status == ND_OK)
@@ -165,15 +166,15 @@ enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
 }
 
 /* Both operands in the encoding of the output, then the less or the greater. */
-static int64_t least_of(const struct fixed_point *f, int64_t a, int64_t b)
+static int64_t least_of(const void *parameters, int64_t a, int64_t b)
 {
-    (void)f;
+    (void)parameters;
     return a < b ? a : b;
 }
 
-static int64_t greatest_of(const struct fixed_point *f, int64_t a, int64_t b)
+static int64_t greatest_of(const void *parameters, int64_t a, int64_t b)
 {
-    (void)f;
+    (void)parameters;
     return a > b ? a : b;
 }
 
@@ -219,8 +220,9 @@ enum nd_status nd_htp_choose(const struct nd_htp_job *job, struct nd_error *err)
     return status;
 }
 
-static int64_t multiply(const struct fixed_point *f, int64_t a, int64_t b)
+static int64_t multiply(const void *parameters, int64_t a, int64_t b)
 {
+    const struct fixed_point *f = parameters;
     int64_t product = (a - f->z1) * (b - f->z2) - f->p0;
     return ((((product * f->m1 + f->rounding) >> 15) + f->offset + f->half) >> f->shift) + f->zero;
 }
@@ -234,8 +236,9 @@ enum {
  * 2^-16. */
 static const double least_of_words = 0x1p-20, most_of_words = 0x1p-12;
 
-static int64_t multiply_words(const struct fixed_point *f, int64_t a, int64_t b)
+static int64_t multiply_words(const void *parameters, int64_t a, int64_t b)
 {
+    const struct fixed_point *f = parameters;
     int64_t product = ((a - f->z1) * (b - f->z2) - f->p0) * f->m1;
     return (((product >> f->shift) + f->offset + (1 << (WORD_CODE_BITS - 1))) >> WORD_CODE_BITS) + f->zero;
 }

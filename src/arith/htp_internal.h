@@ -25,7 +25,7 @@ nd_htp_family nd_htp_add;           /* htp_elementwise.c: Add, and uint8 Sub */
 nd_htp_family nd_htp_mul;           /* htp_elementwise.c: uint8 */
 nd_htp_family nd_htp_choose;        /* htp_elementwise.c: Min and Max */
 nd_htp_family nd_htp_negate;        /* htp_rescale.c: uint8 Neg */
-nd_htp_family nd_htp_div;           /* htp_rescale.c: uint8, by a constant number */
+nd_htp_family nd_htp_div;           /* htp_divide.c */
 nd_htp_family nd_htp_mul16;         /* htp_elementwise.c: uint16 */
 nd_htp_family nd_htp_mean;          /* htp_pool.c: GlobalAveragePool, ReduceMean */
 nd_htp_family nd_htp_pool;          /* htp_pool.c: AveragePool */
@@ -64,6 +64,14 @@ struct nd_htp_bounds nd_htp_bounds_of(const struct nd_htp_job *job);
 struct nd_htp_bounds nd_htp_bounds_between(const struct nd_htp_job *job, double low, double high);
 /* Whether the output is plain and has that scale and zero point. */
 bool nd_htp_writes(const struct nd_htp_job *job, double scale, int64_t zero);
+
+/* ---- htp_elementwise.c ---- */
+
+/* The code that becomes of two. */
+typedef int64_t nd_htp_pair(const void *parameters, int64_t a, int64_t b);
+/* Makes the codes of the unit from inputs 0 and 1, either of which may be broadcast. */
+enum nd_status nd_htp_for_pairs(const struct nd_htp_job *job, nd_htp_pair *function, const void *parameters,
+                                const struct nd_htp_bounds *bounds, struct nd_array *out, struct nd_error *err);
 
 /* ---- htp_elementwise16.c ---- */
 

@@ -119,14 +119,6 @@ enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bo
     return multiply_by(job, !constant, divides ? 1 / factor : factor, err);
 }
 
-enum nd_status nd_htp_div(const struct nd_htp_job *job, struct nd_error *err)
-{
-    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U8) ||
-        nd_htp_is_number(job, 0) || !nd_htp_is_number(job, 1))
-        return ND_OK;
-    return nd_htp_scale_by(job, 1, true, err);
-}
-
 static bool is_constant_number(const struct nd_exact_unit *unit, size_t i)
 {
     const struct nd_linear_input *input = &unit->call->inputs[i];

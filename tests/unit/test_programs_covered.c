@@ -14,6 +14,10 @@ static void units_without_evidence_are_not_covered(void **state)
     ask(&a, "Add", ND_DTYPE_I8);
     assert_false(is_covered(&a));
     ask(&a, "Div", ND_DTYPE_U8); /* by what varies */
+    assert_true(is_covered(&a));
+    ask(&a, "Div", ND_DTYPE_I8);
+    assert_false(is_covered(&a));
+    ask(&a, "Softmax", ND_DTYPE_U16); /* of one element */
     assert_false(is_covered(&a));
     ask(&a, "Sub", ND_DTYPE_U8);
     assert_true(is_covered(&a));

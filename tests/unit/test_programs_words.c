@@ -40,6 +40,13 @@ static void exponentials_and_roots_of_words_are_bit_exact(void **state)
                "hardswish16-wide", "hardswish16-narrow");
 }
 
+/* uint8, too. Some divisors are zero, some below it. */
+static void divided_codes_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "div16-0", "div16-1", "div16-rows", "div8-0", "div8-1", "div8-rows");
+}
+
 /* docs/science/htp-arithmetic.md#softmax16: one over the sum is not complete. At most the given number of codes
  * differ, by one, of as many as there are; a row is right beyond that, or the exponential was not. */
 static void expect_nearly(const char *name, size_t n, size_t most_wrong)
@@ -211,6 +218,7 @@ int main(void)
         cmocka_unit_test(products_of_calculated_words_are_nearly_exact_on_v69),
         cmocka_unit_test(functions_of_words_are_bit_exact),
         cmocka_unit_test(exponentials_and_roots_of_words_are_bit_exact),
+        cmocka_unit_test(divided_codes_are_bit_exact),
         cmocka_unit_test(softmax_of_words_is_nearly_bit_exact),
         cmocka_unit_test(chosen_words_are_bit_exact),
         cmocka_unit_test(reduced_words_are_bit_exact),

@@ -129,6 +129,14 @@ def reciprocal(scale=2.0**-12):
     g.write("reciprocal.u16")
 
 
+def softmax():
+    """Rows of 24, written with a zero point that is neither 0 nor 128."""
+    g = Graph(8)
+    g.nodes.append(h.make_node("Softmax", [g.input("x", (1, 32, 24), 1 / 32, 128)], ["y_made"], name="function", axis=-1))
+    g.output("y", (1, 32, 24), 1 / 192, 64)
+    g.write("softmax.u8")
+
+
 def cast():
     """An image of bytes on its way into a network of floats."""
     g = Graph(8)
@@ -263,6 +271,7 @@ if __name__ == "__main__":
     unary("Tanh", -1.25, 1.25)
     unary("Sigmoid", -0.25, 1.25)
     reciprocal()
+    softmax()
     cast()
     concat()
     hard_swish()

@@ -62,6 +62,13 @@ class Found(Scratch):
         for device in npu:  # as if the input's step were 2^-16, where the model says 2^-20
             self.assertLessEqual(np.abs(codes[device]["y"] - 2**23 / np.maximum(x, 1))[rest].max(), 24, device)
 
+    def test_a_softmax_of_bytes_has_the_zero_point_0(self):
+        devices = ["htp-sim:gen1", f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}", "htp-sim:gen5"]
+        codes = self.codes("softmax.u8.onnx", ["cpu", *devices], "uniform:2")
+        whole = codes["cpu"]["y"] < 255  # the others are clipped
+        for device in devices:  # the model's is 64
+            self.assertLessEqual(np.abs(codes[device]["y"] + 64 - codes["cpu"]["y"])[whole].max(), 1, device)
+
     def test_cast_of_bytes_gives_ones(self):
         codes = self.codes("cast.u8.onnx", ["cpu", "htp-sim:gen1", "htp-sim:gen3"], "ramp")
         self.assertEqual(codes["cpu"]["y"].ravel().tolist(), list(range(256)))

@@ -84,8 +84,10 @@ enum nd_status nd_htp_div(const struct nd_htp_job *job, struct nd_error *err)
     if (job->call->n_inputs != 2 || job->call->opset < 7 || nd_htp_is_number(job, 0) ||
         !(is_short || nd_htp_are_words(job, 2)))
         return ND_OK;
-    if (is_short && nd_htp_is_number(job, 1)) /* which multiplies by its inverse */
-        return nd_htp_scale_by(job, 1, true, err);
+    /* Of bytes a multiplication by its inverse. Of words the codes may stay what they are, where only the scale
+     * changes (a hard-swish that divides by 6). */
+    if (nd_htp_is_number(job, 1))
+        return is_short ? nd_htp_scale_by(job, 1, true, err) : ND_OK;
     const struct nd_quant *a = job->call->inputs[0].quant, *b = job->call->inputs[1].quant;
     const struct nd_quant *y = job->call->out_quant;
     struct quotient q = {.zero_a = a->zero_point[0],

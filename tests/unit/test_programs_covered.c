@@ -17,6 +17,12 @@ static void units_without_evidence_are_not_covered(void **state)
     assert_true(is_covered(&a));
     ask(&a, "Div", ND_DTYPE_I8);
     assert_false(is_covered(&a));
+    ask(&a, "Div", ND_DTYPE_U16);
+    assert_true(is_covered(&a));
+    a.origins[1] = ND_EXACT_FROM_CONSTANT;
+    a.values[1].n = 1; /* the codes may stay what they are */
+    a.values[1].shape.rank = 0;
+    assert_false(is_covered(&a));
     ask(&a, "Softmax", ND_DTYPE_U16); /* of one element */
     assert_false(is_covered(&a));
     ask(&a, "Sub", ND_DTYPE_U8);

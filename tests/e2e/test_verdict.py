@@ -9,7 +9,7 @@ import sys
 import h5py
 import numpy as np
 
-from support import Scratch, capture, main, npudiff
+from support import Capture, Scratch, capture, main, npudiff
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODELS = ROOT / "golden" / "verdict"
@@ -69,6 +69,23 @@ class Verdicts(Scratch):
             self.assertEqual((conv["state"], conv["why_follows"]), ("follows", "forced-encoding"))
             self.assertRegex(conv["follows_text"], r"the provider reads 'Tanh_1' with scale 1/32768 with zero point 32768, not with the model's")
             self.assertRegex(layers(device)["Tanh_1"]["follows_text"], r"writes its values with scale 1/32768")
+
+    def test_a_gate_in_its_own_encoding_hides_no_other_operator(self):
+        """x HardSigmoid(x) whose gate the model writes as the provider does; then x + HardSigmoid(x) in its place."""
+        model, folder = ROOT / "golden" / "programs" / "hardgate16.onnx", self.folder / "gate"
+        folder.mkdir()
+        x = np.fromfile(model.with_suffix(".x.bin"), np.uint16).reshape(-1, 1, 600)
+        np.savez(folder / "inputs.npz", x=x)
+        capture(model, ["htp-sim:gen3"], [f"codes={folder / 'inputs.npz'}"], folder)
+        with Capture(folder / "gen3.h5") as c:
+            values = {edge: c.values("codes", edge) for edge in c.edges}
+        (gate,) = set(values) - {"x", "y"}
+        for name, y, expect in (("healthy", values["y"], 0), ("sum", x // 2 + values[gate] // 2, 1)):
+            np.savez(folder / f"{name}.npz", **{**values, "y": y})
+            npudiff("import", "numpy", folder / f"{name}.npz", "--model", model, "-p", "codes", "--inputs", folder / "inputs.npz",
+                    "--kind", "npu", "--chipset", "gen3", "--sdk", "2.51.0", "--fact", "simulator=yes", "-o", folder / f"{name}.h5")  # fmt: skip
+            said = npudiff("explain", "--quantised", model, folder / f"{name}.h5", "--json", expect=expect)
+            self.assertEqual([f["layer"] for f in json.loads(said)["devices"][0]["faulty"]], ["y"] * expect, name)
 
     def spoilt(self, model, name, layer, fault, number=0):
         """A copy of the capture with one layer spoilt, without what reads it."""

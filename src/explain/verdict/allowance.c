@@ -1,4 +1,5 @@
 /* How far the values of a layer may be off before anything is said of it: what is known of its arithmetic. */
+#include <math.h>
 #include <string.h>
 
 #include "explain/exam/input_quantiser.h"
@@ -18,12 +19,26 @@ double nd_explain_known_allowance(bool is_wide)
     return is_wide ? of_covered_wide : of_covered;
 }
 
+/* Codes by which the forced encoding may place the last code elsewhere than the model's; chosen: quantisers
+ * that write 1/65535 for a gate are off by one from 1/65536, and one code is no more than rounding does. */
+static const double moved_codes = 1.5;
+
+static bool is_elsewhere(const struct nd_quant *forced, const struct nd_quant *own)
+{
+    if (own->n != 1 || own->zero_point[0] != forced->zero_point[0])
+        return true;
+    return fabs((double)own->scale[0] / (double)forced->scale[0] - 1) * UINT16_MAX > moved_codes;
+}
+
 bool nd_explain_reads_forced(const struct nd_explain_job *job, size_t device, size_t step)
 {
     const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
     bool is_forced = false;
-    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
-        is_forced = is_forced || job->plan->alternatives.forced[unit->inputs[i]] != NULL;
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
+        const struct nd_forced *forced = job->plan->alternatives.forced[unit->inputs[i]];
+        const struct nd_edge *edge = nd_model_edge(job->plan->model, unit->inputs[i]);
+        is_forced = is_forced || (forced != NULL && is_elsewhere(&forced->quant, &edge->quant));
+    }
     return is_forced && job->habits->unit_program[device] != SIZE_MAX;
 }
 

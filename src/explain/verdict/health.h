@@ -51,8 +51,8 @@ double nd_explain_known_allowance(bool is_wide);
 /* Whether the device's arithmetic says what every value of the layer is. */
 bool nd_explain_is_known(const struct nd_explain_job *job, size_t device, size_t step);
 
-/* Whether the layer reads an operand in an encoding that the provider of an HTP forces: what it does there is
- * known in part only. */
+/* Whether the layer reads an operand in an encoding that the provider of an HTP forces, and that moves codes by
+ * more than one: what it does there is known in part only. */
 bool nd_explain_reads_forced(const struct nd_explain_job *job, size_t device, size_t step);
 
 /* Whether the layer is a product of one tensor by constants. */

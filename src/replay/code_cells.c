@@ -1,5 +1,6 @@
 #include "replay/code_cells.h"
 
+#include <assert.h>
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -11,12 +12,17 @@ enum {
     N_CELLS = 1 << 14, /* chosen: about 60 of them hold a threshold */
     IN_DOUBT = 255,
     MOST_CLASSES = 128,
-    N_OUTCOMES = 4 /* floor - 1, floor, floor + 1, floor + 2 */
+    CUT_OFF = MOST_CLASSES, /* classes of no cell */
+    N_CLASSES,
+    N_OUTCOMES = 4,       /* floor - 1, floor, floor + 1, floor + 2 */
+    N_KEYS = 2 * N_CELLS, /* cells of both signs; behind them what is no cell: */
+    KEY_CUT_OFF = N_KEYS,
+    KEY_IN_DOUBT
 };
 
 struct cells {
-    unsigned char class_of[2][N_CELLS + 1]; /* by whether v is negative */
-    double middle[2][MOST_CLASSES];         /* a fraction of the class */
+    unsigned char class_of[N_KEYS + 2]; /* those of negative values in the second half */
+    double middle[2][MOST_CLASSES];     /* a fraction of the class */
 };
 
 struct thresholds {
@@ -58,14 +64,16 @@ static void make_side(struct cells *cells, int is_negative, const struct nd_code
         add_around(&t, nd_code_threshold(&programs[p], &place), doubt);
     for (size_t c = 0; c + 1 < t.n; c++)
         cells->middle[is_negative][c] = (t.x[c] + t.x[c + 1]) / 2;
-    for (size_t cell = 0; cell <= N_CELLS; cell++) {
+    for (size_t cell = 0; cell < N_CELLS; cell++) {
         double low = (double)cell / N_CELLS - ND_QUICK_DOUBT,
                high = (double)(cell + 1) / N_CELLS + ND_QUICK_DOUBT;
         while (k + 1 < t.n && t.x[k + 1] < low)
             k++;
         bool is_clear = low > t.x[k] && k + 1 < t.n && high < t.x[k + 1];
-        cells->class_of[is_negative][cell] = (unsigned char)(is_clear ? k : IN_DOUBT);
+        cells->class_of[is_negative * N_CELLS + (int)cell] = (unsigned char)(is_clear ? k : IN_DOUBT);
     }
+    cells->class_of[KEY_CUT_OFF] = CUT_OFF;
+    cells->class_of[KEY_IN_DOUBT] = IN_DOUBT;
 }
 
 /* By the width of codes: 8 and 16 bits. */
@@ -118,7 +126,7 @@ struct work {
     struct nd_ratio ends[2]; /* the same, exactly */
     struct nd_place places[2];
     double end_codes[2]; /* where places are whole */
-    uint32_t counts[2][MOST_CLASSES][N_OUTCOMES];
+    uint32_t counts[2][N_CLASSES][N_OUTCOMES];
     uint64_t n_wild; /* open, and not even near */
     struct remembered remembered[N_REMEMBERED];
 };
@@ -157,40 +165,82 @@ static void count_exactly(struct work *w, size_t i, double given)
 
 /* ---- many at once ---- */
 
-static inline double floor_of(double x)
+/* A value as a whole number of cells from -N_WHOLE on: the places of a block of values. */
+enum { CELL_BITS = 14, N_WHOLE = 1 << 16 };
+static_assert(N_CELLS == 1 << CELL_BITS, "cells have a power of two");
+
+/* What count_block needs of the work, in variables of its own. */
+struct limits {
+    double cut_low, cut_high; /* beyond them bounds cut off */
+    double low, high;         /* between them no bound is near */
+    double code_low, code_high, zero, end_codes[2];
+    bool is_float32_in_doubt; /* it moves large values across a half from further off than a cell */
+};
+
+static struct limits limits_of(const struct work *w)
 {
-    const double shift = 0x1.8p52;
-    double whole = (x + shift) - shift;
-    return whole - (whole > x ? 1 : 0);
+    struct limits l = {.cut_low = w->places[0].is_whole ? w->low - ND_QUICK_DOUBT : -ND_QUICK_LARGEST,
+                       .cut_high = w->places[1].is_whole ? w->high + ND_QUICK_DOUBT : ND_QUICK_LARGEST,
+                       .low = fmax(w->low + ND_QUICK_DOUBT, -N_WHOLE),
+                       .high = fmin(w->high - ND_QUICK_DOUBT, N_WHOLE),
+                       .code_low = w->bounds->low,
+                       .code_high = w->bounds->high,
+                       .zero = w->bounds->zero,
+                       .end_codes = {w->end_codes[0], w->end_codes[1]},
+                       .is_float32_in_doubt = w->bounds->high - w->bounds->low > UINT8_MAX};
+    return l;
 }
 
-/* float32 moves large values across a half from further off than a cell. */
-static inline bool is_float32_in_doubt(double floor, double fraction)
+/* Cell and outcome of each value, keys[i] = key * N_OUTCOMES + outcome, without a branch: a Relu cuts off as
+ * many as it lets through, in no order that a processor could guess. How many of those that are cut off are
+ * not what they have to be. */
+static size_t find_keys(const struct limits *limits, const double *restrict near, const double *restrict given,
+                        size_t n, int32_t *restrict keys)
 {
-    return fabs(floor) >= 256 && fabs(fraction - 0.5) < 0x1p-6;
-}
-
-/* Values that bounds cut off, of which a Relu has as many as of others in no order that a processor could
- * guess, are counted without a branch. open[]: the others. How many these are. */
-static size_t count_cut_off(struct work *w, const double *near, const double *given, size_t n, uint16_t *open)
-{
-    size_t n_open = 0, n_wrong = 0;
-    double low = w->places[0].is_whole ? w->low - ND_QUICK_DOUBT : -ND_QUICK_LARGEST,
-           high = w->places[1].is_whole ? w->high + ND_QUICK_DOUBT : ND_QUICK_LARGEST;
+    const struct limits l = *limits;
+    int32_t n_wrong = 0;
     for (size_t i = 0; i < n; i++) {
-        double v = near[i];
-        bool is_below = v<low, is_above = v> high;
-        bool is_cut_off = (is_below | is_above) & (fabs(v) < ND_QUICK_LARGEST);
-        n_wrong += is_cut_off & (given[i] != w->end_codes[is_above]);
-        open[n_open] = (uint16_t)i;
-        n_open += !is_cut_off;
+        double v = near[i], inside = v > -N_WHOLE ? v : -N_WHOLE;
+        inside = inside < N_WHOLE - 1 ? inside : N_WHOLE - 1;
+        int32_t place = (int32_t)((inside + N_WHOLE) * N_CELLS); /* positive: rounded down */
+        int32_t whole = (place >> CELL_BITS) - N_WHOLE, cell = place & (N_CELLS - 1);
+        double code = whole + l.zero, outcome = given[i] - code + 1;
+        int32_t is_below = (v < l.cut_low) & (v > -ND_QUICK_LARGEST);
+        int32_t is_above = (v > l.cut_high) & (v < ND_QUICK_LARGEST);
+        int32_t is_one = (v > l.low) & (v < l.high) & (code >= l.code_low) & (code < l.code_high) &
+                         (outcome >= 0) & (outcome < N_OUTCOMES);
+        int32_t is_half = (cell >= N_CELLS / 2 - N_CELLS / 64) & (cell <= N_CELLS / 2 + N_CELLS / 64);
+        int32_t is_large = (whole >= 256) | (whole <= -256);
+        is_one &= ~(is_half & is_large & l.is_float32_in_doubt);
+        n_wrong += (is_below & (given[i] != l.end_codes[0])) | (is_above & (given[i] != l.end_codes[1]));
+        int32_t key = (whole < 0 ? N_CELLS : 0) + cell;
+        key = is_one ? key * N_OUTCOMES + (int32_t)(is_one ? outcome : 0) : KEY_IN_DOUBT * N_OUTCOMES;
+        keys[i] = is_below | is_above ? KEY_CUT_OFF * N_OUTCOMES : key;
     }
-    w->tally->all_wrong += n_wrong;
+    return (size_t)n_wrong;
+}
+
+/* open[]: those that have no case yet. How many these are. */
+static size_t count_block(struct work *w, const struct limits *limits, const double *near, const double *given,
+                          size_t n, uint16_t *open)
+{
+    int32_t keys[ND_QUICK_BLOCK];
+    size_t n_open = 0;
+    w->tally->all_wrong += find_keys(limits, near, given, n, keys);
+    for (size_t i = 0; i < n; i++) {
+        size_t key = (size_t)keys[i] / N_OUTCOMES, outcome = (size_t)keys[i] % N_OUTCOMES,
+               class = w->cells->class_of[key];
+        bool is_open = class == IN_DOUBT;
+        open[n_open] = (uint16_t)i;
+        n_open += is_open;
+        class = is_open ? CUT_OFF : class;
+        w->counts[key >= N_CELLS][class][outcome]++;
+    }
     return n_open;
 }
 
-/* False: only the exact value decides. */
-static inline bool count_near(struct work *w, double v, double given)
+/* One that has no case. False: only the exact value decides. */
+static bool count_near(struct work *w, double v, double given)
 {
     if (!(fabs(v) < ND_QUICK_LARGEST) || fabs(v - w->low) < ND_QUICK_DOUBT ||
         fabs(v - w->high) < ND_QUICK_DOUBT)
@@ -203,10 +253,12 @@ static inline bool count_near(struct work *w, double v, double given)
         }
         v = end == 1 ? w->high : w->low;
     }
-    double floor = floor_of(v), fraction = v - floor, code = floor + w->bounds->zero;
-    int is_negative = floor < 0;
-    size_t class = w->cells->class_of[is_negative][(size_t)(fraction * N_CELLS)];
-    if (class == IN_DOUBT || is_float32_in_doubt(floor, fraction))
+    double whole = floor(v), fraction = v - whole, code = whole + w->bounds->zero;
+    int is_negative = whole < 0;
+    size_t cell = (size_t)(fraction * N_CELLS); /* all of them of what is nearly 0 from below */
+    size_t class = cell < N_CELLS ? w->cells->class_of[(size_t)is_negative * N_CELLS + cell] : IN_DOUBT;
+    bool is_float32_in_doubt = fabs(whole) >= 256 && fabs(fraction - 0.5) < 0x1p-6;
+    if (class == IN_DOUBT || is_float32_in_doubt)
         return false;
     if (code < w->bounds->low || code + 1 > w->bounds->high) {
         if (code + 1 > w->bounds->low && code < w->bounds->high)
@@ -272,10 +324,11 @@ void nd_code_cells_add(struct nd_code_tally *tally, const struct nd_quick *quick
         w.places[k] = nd_place_of(&w.ends[k]);
         w.end_codes[k] = fmin(fmax(w.places[k].floor + bounds->zero, bounds->low), bounds->high);
     }
+    const struct limits limits = limits_of(&w);
     for (size_t first = 0; first < quick->n; first += ND_QUICK_BLOCK) {
         size_t n = quick->n - first < ND_QUICK_BLOCK ? quick->n - first : ND_QUICK_BLOCK;
         nd_quick_near_unbounded(quick, first, n, near);
-        size_t n_open = w.cells != NULL ? count_cut_off(&w, near, given + first, n, open) : 0;
+        size_t n_open = w.cells != NULL ? count_block(&w, &limits, near, given + first, n, open) : 0;
         for (size_t k = 0; k < n_open; k++)
             if (!count_near(&w, near[open[k]], given[first + open[k]]))
                 count_exactly(&w, first + open[k], given[first + open[k]]);

@@ -42,6 +42,12 @@ static enum nd_status make_block(size_t n, size_t sample_bytes, unsigned char **
     return *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+/* Where a block of a step of the device is. Devices with the same codes share it. */
+static unsigned char **raw_of(const struct nd_reader *r, size_t device, size_t step)
+{
+    return &r->raw[r->plan->sources[device].same_as * r->plan->n_steps + step];
+}
+
 static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
 {
     const struct nd_plan *plan = r->plan;
@@ -54,9 +60,8 @@ static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
     }
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-            if (plan->sources[d].edges[s] != SIZE_MAX)
-                status = make_block(plan->block, plan->sources[d].sample_bytes[s],
-                                    &r->raw[d * plan->n_steps + s], err);
+            if (plan->sources[d].edges[s] != SIZE_MAX && *raw_of(r, d, s) == NULL)
+                status = make_block(plan->block, plan->sources[d].sample_bytes[s], raw_of(r, d, s), err);
     return status;
 }
 
@@ -133,7 +138,7 @@ enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t n, stru
                 status = nd_capture_read_verified(&(struct nd_capture_tensor){plan->sources[d].capture,
                                                                               plan->sources[d].probe,
                                                                               plan->sources[d].edges[s]},
-                                                  first, n, r->raw[d * plan->n_steps + s], err);
+                                                  first, n, *raw_of(r, d, s), err);
     return status;
 }
 
@@ -149,7 +154,7 @@ void nd_reader_inputs(struct nd_reader *r, size_t sample)
 
 const void *nd_reader_raw(const struct nd_reader *r, size_t device, size_t step)
 {
-    return r->raw[device * r->plan->n_steps + step] + r->in_block * r->plan->sources[device].sample_bytes[step];
+    return *raw_of(r, device, step) + r->in_block * r->plan->sources[device].sample_bytes[step];
 }
 
 enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_error *err)

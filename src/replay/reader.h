@@ -28,7 +28,8 @@ struct nd_reader {
     /* ---- of the reader alone ---- */
     size_t in_block;
     unsigned char **raw_inputs; /* [n_inputs]: a block of samples */
-    unsigned char **raw;        /* [n_devices * n_steps]: the same, NULL where nothing is read */
+    unsigned char **raw;        /* [n_devices * n_steps]: the same, NULL where nothing is read, and of a device
+                                   whose codes are those of a device before it: both read the same bytes */
     size_t *input_bytes;        /* [n_inputs] of a sample */
 };
 

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "eval/byte_internal.h"
 
-enum { N_CODES = 256, MOST_TABLE_BYTES = 64 << 20 /* of all tables: chosen, as in graph_table.c */ };
+enum { N_CODES = 256 };
 
 static const struct nd_edge *edge_of(const struct nd_byte_units *units, size_t edge)
 {
@@ -31,6 +31,13 @@ static bool reads_bytes(const struct nd_byte_units *units, const struct nd_byte_
     for (size_t i = 0; i < unit->n_inputs && are_bytes; i++)
         are_bytes = is_byte(edge_of(units, unit->edges[i])->dtype);
     return are_bytes;
+}
+
+bool nd_byte_take_room(struct nd_byte_runner *runner, size_t bytes)
+{
+    bool has_room = bytes <= runner->left_bytes;
+    runner->left_bytes -= has_room ? bytes : 0;
+    return has_room;
 }
 
 /* ---- tables ---- */
@@ -64,8 +71,7 @@ static bool has_numbers_only(const struct nd_exact_graph *g, size_t node)
 static bool is_function_of_codes(const struct nd_byte_units *units, const struct nd_byte_unit *unit)
 {
     const struct nd_exact_graph *g = units->graph;
-    bool is_it = reads_bytes(units, unit) && unit->n_inputs >= 1 && unit->n_inputs <= 2 &&
-                 has_numbers_only(g, unit->quantize);
+    bool is_it = unit->n_inputs >= 1 && unit->n_inputs <= 2 && has_numbers_only(g, unit->quantize);
     for (size_t i = 0; i < unit->n_touched && is_it; i++)
         is_it = has_numbers_only(g, g->model->graph.tensors[unit->touched[i]].producer);
     if (is_it && unit->n_inputs == 1)
@@ -190,7 +196,7 @@ static bool is_conv(const struct nd_byte_units *units, const struct nd_byte_unit
                     const struct nd_exact_call *call)
 {
     const struct nd_graph *graph = &units->graph->model->graph;
-    if (!call->is_known || call->node == ND_NO_INDEX || !reads_bytes(units, unit) || unit->n_inputs != 1 ||
+    if (call->node == ND_NO_INDEX || unit->n_inputs != 1 ||
         strcmp(nd_onnx_text(call->call.node->op_type), "Conv") != 0 ||
         nd_onnx_domain(call->call.node->domain)[0] != 0)
         return false;
@@ -203,60 +209,62 @@ static bool is_conv(const struct nd_byte_units *units, const struct nd_byte_unit
     return has_constants && in != NULL && in->n == 1 && call->call.out_quant->n == 1;
 }
 
-static enum nd_status make_conv(struct nd_byte_runner *runner, struct nd_byte_unit *unit, struct nd_error *err)
+static enum nd_status make_conv(struct nd_byte_runner *runner, struct nd_byte_unit *unit,
+                                const struct nd_exact_call *call, struct nd_error *err)
 {
     const struct nd_byte_units *units = runner->units;
     const struct nd_exact_graph *g = units->graph;
     struct nd_byte_conv *conv = &unit->conv;
-    struct nd_exact_call call;
     double low, high;
-    call.shared = (struct nd_linear_shared){.largest = 0};
-    call.is_known = nd_exact_describe(&runner->run, unit->quantize, &call);
-    if (!is_conv(units, unit, &call))
-        return ND_OK;
-    size_t weights = nd_exact_used(&g->model->graph, call.node, 1);
+    size_t weights = nd_exact_used(&g->model->graph, call->node, 1);
     conv->weights = nd_exact_used(&g->model->graph, g->model->graph.tensors[weights].producer, 0);
-    enum nd_status status = describe_window(units, &call, unit, err);
+    enum nd_status status = describe_window(units, call, unit, err);
     if (status == ND_OK)
-        status = take_lines(&call, conv, err);
+        status = take_lines(call, conv, err);
     nd_code_range(edge_of(units, unit->edges[0])->dtype, &low, &high);
-    conv->zero = (int)((double)call.inputs[0].quant->zero_point[0] - low);
+    conv->zero = (int)((double)call->inputs[0].quant->zero_point[0] - low);
     const struct nd_array any = {.n = 1};
-    const struct nd_op_shorts shorts = {.largest = call.inputs[1].largest,
+    const struct nd_op_shorts shorts = {.largest = call->inputs[1].largest,
                                         .left_largest = fmax(conv->zero, N_CODES - 1 - conv->zero)};
     conv->range = nd_short_range_of(&any, &shorts);
     bool is_possible = status == ND_OK && conv->lines.n_lines > 0 && conv->range.n_terms > 0;
     if (is_possible &&
-        (make_floats(conv, &call.inputs[1], shorts.left_largest) || is_worth_it(conv, call.inputs[1].shorts)))
+        (make_floats(conv, &call->inputs[1], shorts.left_largest) || is_worth_it(conv, call->inputs[1].shorts)))
         unit->kind = ND_BYTE_CONV;
-    nd_linear_shared_deinit(&call.shared);
-    return status == ND_ERR_UNSUPPORTED || status == ND_ERR_FORMAT ? ND_OK : status;
-}
-
-/* With inputs of zeros there. */
-static enum nd_status try_conv(struct nd_byte_runner *runner, struct nd_byte_unit *unit, struct nd_error *err)
-{
-    const struct nd_byte_units *units = runner->units;
-    if (unit->n_inputs != 1 || !reads_bytes(units, unit))
-        return ND_OK;
-    struct nd_array *input = &runner->run.values[unit->leaves[0]];
-    *input = (struct nd_array){.n = 0};
-    enum nd_status status =
-        nd_array_make(input, edge_of(units, unit->edges[0])->dtype, &units->shapes[unit->edges[0]], err);
-    if (status == ND_OK)
-        status = make_conv(runner, unit, err);
-    nd_byte_runner_clear(runner, unit);
     return status;
 }
 
-enum nd_status nd_byte_prepare(struct nd_byte_runner *runner, struct nd_byte_unit *unit, size_t *table_bytes,
-                               struct nd_error *err)
+/* The kind of a unit that is no function of codes: its inputs are there, whatever codes they have. */
+static enum nd_status try_others(struct nd_byte_runner *runner, struct nd_byte_unit *unit, struct nd_error *err)
+{
+    const struct nd_byte_units *units = runner->units;
+    struct nd_exact_call call;
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < unit->n_inputs && status == ND_OK; i++) {
+        struct nd_array *input = &runner->run.values[unit->leaves[i]];
+        *input = (struct nd_array){.n = 0};
+        status =
+            nd_array_make(input, edge_of(units, unit->edges[i])->dtype, &units->shapes[unit->edges[i]], err);
+    }
+    call.shared = (struct nd_linear_shared){.largest = 0};
+    call.is_known = status == ND_OK && nd_exact_describe(&runner->run, unit->quantize, &call);
+    if (call.is_known && is_conv(units, unit, &call))
+        status = make_conv(runner, unit, &call, err);
+    else if (call.is_known)
+        status = nd_byte_find_moves(runner, unit, &call, err);
+    nd_linear_shared_deinit(&call.shared);
+    nd_byte_runner_clear(runner, unit);
+    return status == ND_ERR_UNSUPPORTED || status == ND_ERR_FORMAT ? ND_OK : status;
+}
+
+enum nd_status nd_byte_prepare(struct nd_byte_runner *runner, struct nd_byte_unit *unit, struct nd_error *err)
 {
     size_t bytes = unit->n_inputs == 2 ? N_CODES * N_CODES : N_CODES;
-    if (!is_function_of_codes(runner->units, unit))
-        return try_conv(runner, unit, err);
-    if (*table_bytes + bytes > MOST_TABLE_BYTES)
+    if (!reads_bytes(runner->units, unit))
         return ND_OK;
-    *table_bytes += bytes;
+    if (!is_function_of_codes(runner->units, unit))
+        return try_others(runner, unit, err);
+    if (!nd_byte_take_room(runner, bytes))
+        return ND_OK;
     return make_table(runner, unit, (size_t)(unit - runner->units->units), err);
 }

@@ -31,7 +31,8 @@ static size_t edge_of_codes(const struct nd_exact_graph *g, size_t tensor)
     return is_it ? edge : ND_NO_INDEX;
 }
 
-/* What the unit reads, and what lies between; *is_known false: something that is no unit's. */
+/* What the unit reads, and what lies between; *is_known false: something that is no unit's and no input of the
+ * graph. */
 static enum nd_status look_back(const struct nd_exact_graph *g, size_t tensor, struct nd_byte_unit *unit,
                                 bool *is_known, struct nd_error *err)
 {
@@ -40,7 +41,10 @@ static enum nd_status look_back(const struct nd_exact_graph *g, size_t tensor, s
         return ND_OK;
     size_t producer = graph->tensors[tensor].producer;
     const struct nd_graph_node *node = producer != ND_NO_INDEX ? &graph->nodes[producer] : NULL;
-    *is_known = *is_known && node != NULL && node->n_uses == node->n_inputs;
+    unit->reads_input = unit->reads_input || node == NULL;
+    if (node == NULL)
+        return ND_OK;
+    *is_known = *is_known && node->n_uses == node->n_inputs;
     if (!*is_known)
         return ND_OK;
     if (node->kind == ND_NODE_QUANTIZE) {
@@ -80,6 +84,12 @@ static enum nd_status find_units(struct nd_byte_units *units, bool *are_known, s
         *are_known = unit->edge != ND_NO_INDEX;
         for (size_t i = 0; i < graph->nodes[n].n_inputs && status == ND_OK; i++)
             status = look_back(g, nd_exact_used(graph, n, i), unit, are_known, err);
+        if (unit->reads_input && unit->n_inputs == 0) { /* it never changes */
+            free(unit->touched);
+            units->units[--units->n] = (struct nd_byte_unit){.edge = 0};
+            continue;
+        }
+        *are_known = *are_known && !unit->reads_input;
         for (size_t i = 0; i < unit->n_inputs && *are_known; i++)
             *are_known = units->shapes[unit->edges[i]].rank >= 0;
         *are_known = *are_known && units->shapes[unit->edge].rank >= 0;
@@ -88,12 +98,11 @@ static enum nd_status find_units(struct nd_byte_units *units, bool *are_known, s
 }
 
 enum nd_status nd_byte_units_create(const struct nd_exact_graph *graph, const struct nd_shape *shapes,
-                                    struct nd_byte_units **out, struct nd_error *err)
+                                    size_t limit_bytes, struct nd_byte_units **out, struct nd_error *err)
 {
     struct nd_byte_units *units = nd_calloc(1, sizeof *units);
     struct nd_byte_runner *runner = NULL;
     bool are_known = false;
-    size_t table_bytes = 0;
     *out = NULL;
     if (units == NULL)
         return nd_fail_memory(err);
@@ -104,8 +113,10 @@ enum nd_status nd_byte_units_create(const struct nd_exact_graph *graph, const st
     enum nd_status status = units->shapes == NULL ? nd_fail_memory(err) : find_units(units, &are_known, err);
     if (status == ND_OK && are_known)
         status = nd_byte_runner_create(units, &runner, err);
+    if (runner != NULL)
+        runner->left_bytes = limit_bytes;
     for (size_t u = 0; u < units->n && status == ND_OK && are_known; u++)
-        status = nd_byte_prepare(runner, &units->units[u], &table_bytes, err);
+        status = nd_byte_prepare(runner, &units->units[u], err);
     nd_byte_runner_destroy(&runner);
     if (status == ND_OK && are_known)
         *out = units;
@@ -122,6 +133,7 @@ void nd_byte_units_destroy(struct nd_byte_units **units)
         free(unit->leaves);
         free(unit->touched);
         free(unit->table);
+        free(unit->runs);
         free(unit->conv.floats);
         nd_quick_deinit(&unit->conv.lines);
     }
@@ -216,6 +228,25 @@ enum nd_status nd_byte_unit_evaluate(struct nd_byte_runner *runner, size_t place
 
 /* ---- on bytes ---- */
 
+/* A row of the result of two operands, each of which repeats an element or goes on. */
+static void look_up_row(const uint8_t *table, const uint8_t *x, const uint8_t *y, const struct nd_walk *walk,
+                        uint8_t *restrict out)
+{
+    enum { N_CODES = 256 };
+    ptrdiff_t step_x = walk->step[0], step_y = walk->step[1], n = walk->n;
+    uint8_t column[N_CODES];
+    if (step_x == 0 && step_y == 1) {
+        nd_gemm_kernels()->look_up(table + (size_t)*x * N_CODES, y, (size_t)n, out);
+    } else if (step_x == 1 && step_y == 0 && n >= N_CODES) {
+        for (size_t i = 0; i < N_CODES; i++)
+            column[i] = table[i * N_CODES + *y];
+        nd_gemm_kernels()->look_up(column, x, (size_t)n, out);
+    } else {
+        for (ptrdiff_t i = 0; i < n; i++)
+            out[i] = table[(size_t)x[i * step_x] * N_CODES + y[i * step_y]];
+    }
+}
+
 static void look_up(const struct nd_byte_units *units, const struct nd_byte_unit *unit,
                     const uint8_t *const *inputs, uint8_t *out)
 {
@@ -223,19 +254,26 @@ static void look_up(const struct nd_byte_units *units, const struct nd_byte_unit
     struct nd_walk walk = {.n = 0};
     const struct nd_array a = {.shape = units->shapes[unit->edges[0]]},
                           b = {.shape = units->shapes[unit->edges[unit->n_inputs - 1]]};
-    size_t n = nd_dims_product(shape, 0, shape->rank);
-    for (size_t i = 0; i < n && unit->n_inputs == 1; i++)
-        out[i] = unit->table[inputs[0][i]];
-    if (unit->n_inputs == 1)
+    if (unit->n_inputs == 1) {
+        nd_gemm_kernels()->look_up(unit->table, inputs[0], nd_dims_product(shape, 0, shape->rank), out);
         return;
+    }
     for (int axis = 0; axis < shape->rank; axis++)
         nd_walk_axis(&walk, shape->dims[axis], nd_broadcast_stride(&a, shape, axis),
                      nd_broadcast_stride(&b, shape, axis), 0);
     for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk)) {
-        const uint8_t *x = inputs[0] + walk.at[0], *y = inputs[1] + walk.at[1];
-        ptrdiff_t step_x = walk.step[0], step_y = walk.step[1];
-        for (ptrdiff_t i = 0; i < walk.n; i++, x += step_x, y += step_y)
-            *out++ = unit->table[(size_t)*x << 8 | *y];
+        look_up_row(unit->table, inputs[0] + walk.at[0], inputs[1] + walk.at[1], &walk, out);
+        out += walk.n;
+    }
+}
+
+static void move(const struct nd_byte_unit *unit, const uint8_t *const *inputs, uint8_t *out)
+{
+    for (size_t r = 0; r < unit->n_runs; r++) {
+        const struct nd_byte_run *run = &unit->runs[r];
+        nd_gemm_kernels()->look_up(unit->table + 256 * (size_t)run->input, inputs[run->input] + run->from,
+                                   run->n, out);
+        out += run->n;
     }
 }
 
@@ -248,36 +286,32 @@ struct rounding {
     uint8_t *out;           /* of the sample */
 };
 
-/* n_rows x n sums, of which each row has a line of its own. */
-static void round_rows(struct rounding *r, size_t channel, const double *sums, size_t n_rows, size_t n,
-                       uint8_t *out)
+/* n sums of one channel. */
+static void round_row(const struct rounding *r, size_t channel, const double *sums, size_t n, uint8_t *out)
 {
     struct nd_quick quick = r->conv->lines;
     quick.lines += channel;
     quick.factors += channel;
     quick.biases += channel;
-    quick.n_lines = n_rows;
-    quick.n_inner = n;
-    quick.n = n_rows * n;
-    quick.x = sums;
-    nd_quick_round(&quick, r->zero, r->low, r->high, r->runner->codes);
-    for (size_t row = 0; row < n_rows; row++)
-        nd_gemm_kernels()->narrow(r->runner->codes + row * n, r->low, n,
-                                  out + row * (size_t)r->conv->window.n_out);
+    quick.n_lines = 1;
+    for (size_t i = 0; i < n; i += ND_BYTE_ROOM) {
+        size_t m = n - i < ND_BYTE_ROOM ? n - i : ND_BYTE_ROOM;
+        if (nd_quick_round_line(&quick, sums + i, r->zero - r->low, m, out + i))
+            continue;
+        quick.x = sums + i;
+        quick.n = quick.n_inner = m;
+        nd_quick_round(&quick, r->zero, r->low, r->high, r->runner->codes);
+        nd_gemm_kernels()->narrow(r->runner->codes, r->low, m, out + i);
+    }
 }
 
 static void take_sums(void *context, const struct nd_sums_block *block)
 {
     struct rounding *r = context;
-    size_t n_at_once = block->n < ND_BYTE_ROOM ? block->n : ND_BYTE_ROOM;
-    size_t rows_at_once = ND_BYTE_ROOM / n_at_once;
-    for (size_t c = 0; c < block->n_channels; c += rows_at_once) {
-        size_t n_rows = block->n_channels - c < rows_at_once ? block->n_channels - c : rows_at_once;
-        uint8_t *out = r->out + (r->channel + c) * (size_t)r->conv->window.n_out + block->from;
-        for (size_t i = 0; i < block->n; i += n_at_once) /* one row, where it is long */
-            round_rows(r, r->channel + c, block->sums + c * block->n + i, n_rows,
-                       block->n - i < n_at_once ? block->n - i : n_at_once, out + i);
-    }
+    size_t n_out = (size_t)r->conv->window.n_out;
+    for (size_t c = 0; c < block->n_channels; c++)
+        round_row(r, r->channel + c, block->sums + c * block->n, block->n,
+                  r->out + (r->channel + c) * n_out + block->from);
 }
 
 /* Of planes: one channel a call. */
@@ -345,6 +379,9 @@ enum nd_status nd_byte_unit_run(struct nd_byte_runner *runner, size_t place, con
     const struct nd_byte_unit *unit = &runner->units->units[place];
     if (unit->kind == ND_BYTE_CONV)
         return convolve(runner, unit, inputs[0], out, err);
-    look_up(runner->units, unit, inputs, out);
+    if (unit->kind == ND_BYTE_MOVE)
+        move(unit, inputs, out);
+    else
+        look_up(runner->units, unit, inputs, out);
     return ND_OK;
 }

@@ -14,11 +14,12 @@ struct nd_byte_units;
 /* What one thread needs to evaluate units. */
 struct nd_byte_runner;
 
-/* Finds the units. shapes[n_edges]: rank < 0 of edges that are not computed. The graph is borrowed. *out NULL:
- * the graph is not one of units alone whose codes come from other units and from the quantisers of inputs.
- * ND_ERR_MEMORY, and what evaluating a unit gives. */
+/* Finds the units. shapes[n_edges]: rank < 0 of edges that are not computed. Tables take limit_bytes at most:
+ * units without one are evaluated in doubles. The graph is borrowed. *out NULL: the graph is not one of units
+ * alone whose codes come from other units and from the quantisers of inputs. ND_ERR_MEMORY, and what evaluating
+ * a unit gives. */
 enum nd_status nd_byte_units_create(const struct nd_exact_graph *graph, const struct nd_shape *shapes,
-                                    struct nd_byte_units **out, struct nd_error *err);
+                                    size_t limit_bytes, struct nd_byte_units **out, struct nd_error *err);
 void nd_byte_units_destroy(struct nd_byte_units **units);
 
 /* Units in graph order, and the edge that each makes and those that it reads. */

@@ -107,8 +107,11 @@ static void copy_bytes(const struct nd_conv_planes *planes, const uint8_t *in, i
     for (ptrdiff_t y = 0; y < n_rows; y++, in += w->in[2])
         for (ptrdiff_t phase = 0; phase < w->stride[2] && phase < n; phase++) {
             float *to = planes->float_room + place_of(planes, y + w->pad_begin[1], phase + w->pad_begin[2]);
-            for (ptrdiff_t x = phase; x < n; x += w->stride[2])
-                *to++ = (float)(in[x] - zero);
+            if (w->stride[2] == 1)
+                nd_gemm_kernels()->to_floats(in, zero, (size_t)n, to);
+            else
+                for (ptrdiff_t x = phase; x < n; x += w->stride[2])
+                    *to++ = (float)(in[x] - zero);
         }
 }
 

@@ -31,7 +31,7 @@ size_t nd_gemm_kernels_available(const struct nd_gemm_kernels *const **out)
         n = 1;
     else if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw"))
         n = 2;
-    else if (!__builtin_cpu_supports("avx512vnni"))
+    else if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512vbmi"))
         n = 3;
 #endif
     *out = kernels;

@@ -54,6 +54,11 @@ struct nd_rounding_block {
     double *codes;
 };
 
+/* The same in one go of near = sum * factor + bias within least and greatest; codes are bytes. */
+struct nd_sums_rounding {
+    double factor, bias, least, greatest, zero, most, largest;
+};
+
 struct nd_pairs {
     const double *x, *y;
     size_t n;
@@ -67,9 +72,14 @@ struct nd_gemm_kernels {
     int32_t (*dot_short)(const int16_t *a, const int16_t *b, size_t n);
     /* out[i] = x[i] - offset, a whole number of 16 bits. */
     void (*shorten)(const double *x, double offset, size_t n, int16_t *out);
-    /* out[i] = x[i] - zero, and x[i] - low, which is a byte. */
+    /* out[i] = x[i] - zero. */
     void (*widen)(const uint8_t *x, int zero, size_t n, int16_t *out);
-    void (*narrow)(const double *x, double low, size_t n, uint8_t *out);
+    void (*to_floats)(const uint8_t *x, int zero, size_t n, float *out);
+    /* out[i] = x[i] - low. False: some are no bytes, and 0 or without their fraction. And back. */
+    bool (*narrow)(const double *x, double low, size_t n, uint8_t *out);
+    void (*spread)(const uint8_t *x, double low, size_t n, double *out);
+    /* out[i] = table[x[i]]; table[256]. */
+    void (*look_up)(const uint8_t *table, const uint8_t *x, size_t n, uint8_t *out);
     /* pairs[2 n]: x[i], y[i]. y NULL: 0. */
     void (*pair)(const int16_t *x, const int16_t *y, size_t n, int16_t *pairs);
     void (*add_plane)(const struct nd_plane_taps *plane);
@@ -88,6 +98,7 @@ struct nd_gemm_kernels {
     /* x[i] = within low and high; NaN stays. */
     void (*bound)(double *x, size_t n, double low, double high);
     bool (*round)(const struct nd_rounding_block *block);
+    bool (*round_sums)(const struct nd_sums_rounding *rounding, const double *sums, size_t n, uint8_t *out);
     void (*range)(const double *x, size_t n, double *low, double *high); /* of n > 0 values, none NaN */
 };
 

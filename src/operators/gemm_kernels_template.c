@@ -76,6 +76,8 @@ static void add_products(const struct nd_gemm *g)
     }
 }
 
+#include "operators/byte_kernels_template.h"
+
 /* ---- whole numbers of 16 bits ---- */
 
 enum { WORDS = ND_VECTOR_BYTES / sizeof(int32_t), SHORT_ROWS = 8, SHORT_VECTORS = 3 };
@@ -165,18 +167,6 @@ static void shorten(const double *x, double offset, size_t n, int16_t *out)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = (int16_t)(int32_t)(x[i] - offset);
-}
-
-static void widen(const uint8_t *x, int zero, size_t n, int16_t *out)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = (int16_t)(x[i] - zero);
-}
-
-static void narrow(const double *x, double low, size_t n, uint8_t *out)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = (uint8_t)(int32_t)(x[i] - low);
 }
 
 static void pair_up(const int16_t *x, const int16_t *y, size_t n, int16_t *pairs)
@@ -293,6 +283,31 @@ static void bound(double *x, size_t n, double low, double high)
     }
 }
 
+/* Near values are followed from sums, rounded and narrowed at once. */
+static bool round_sums(const struct nd_sums_rounding *rounding, const double *sums, size_t n, uint8_t *out)
+{
+    enum { BLOCK = 128 };
+    const struct nd_sums_rounding r = *rounding;
+    int64_t signs = -1; /* as below */
+    for (size_t first = 0; first < n; first += BLOCK) {
+        size_t m = n - first < BLOCK ? n - first : BLOCK;
+        int32_t codes[BLOCK];
+        for (size_t i = 0; i < m; i++) {
+            double near = sums[first + i] * r.factor + r.bias;
+            near = near < r.least ? r.least : near;
+            near = near > r.greatest ? r.greatest : near;
+            double whole = nearest(near), off = near - whole, code = whole + r.zero;
+            signs &= bits_of(size_of(off) - r.most) & bits_of(size_of(near) - r.largest);
+            code = code >= 0 ? code : 0; /* NaN, too */
+            code = code > UINT8_MAX ? UINT8_MAX : code;
+            codes[i] = (int32_t)code;
+        }
+        for (size_t i = 0; i < m; i++)
+            out[first + i] = (uint8_t)codes[i];
+    }
+    return signs < 0;
+}
+
 static bool round_block(const struct nd_rounding_block *block)
 {
     const double *near = block->near, zero = block->zero, low = block->low, high = block->high;
@@ -334,7 +349,10 @@ const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {TEXT_OF(ND_KERNELS_ISA),
                                                         dot_short,
                                                         shorten,
                                                         widen,
+                                                        to_floats,
                                                         narrow,
+                                                        spread,
+                                                        look_up,
                                                         pair_up,
                                                         add_plane,
                                                         add_plane_of_floats,
@@ -346,4 +364,5 @@ const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {TEXT_OF(ND_KERNELS_ISA),
                                                         divide_pairs,
                                                         bound,
                                                         round_block,
+                                                        round_sums,
                                                         find_range};

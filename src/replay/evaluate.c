@@ -304,6 +304,7 @@ static void share_results(struct nd_evaluation *evaluation, size_t device)
 /* What harm.c runs very often. */
 static enum nd_status find_units(struct nd_evaluation *evaluation, struct nd_error *err)
 {
+    enum { OF_TABLES = 32 }; /* a part of the memory: 512 tables of two codes with the default; chosen */
     const struct nd_plan *plan = evaluation->plan;
     size_t n_edges = nd_model_n_edges(plan->model);
     struct nd_shape *shapes = nd_calloc(n_edges, sizeof *shapes);
@@ -313,7 +314,8 @@ static enum nd_status find_units(struct nd_evaluation *evaluation, struct nd_err
         shapes[e].rank = -1;
     for (size_t s = 0; s < plan->n_steps; s++)
         shapes[plan->steps[s].edge] = plan->shapes[s];
-    enum nd_status status = nd_byte_units_create(plan->graph, shapes, &evaluation->units, err);
+    enum nd_status status =
+        nd_byte_units_create(plan->graph, shapes, nd_plan_share(plan, OF_TABLES), &evaluation->units, err);
     free(shapes);
     return status;
 }

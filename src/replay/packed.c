@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "eval/rounding.h"
+#include "operators/gemm_kernels.h"
 
 size_t nd_packed_width(enum nd_dtype dtype)
 {
@@ -16,14 +17,7 @@ size_t nd_packed_width(enum nd_dtype dtype)
 /* Less the least code of the type. False: a value that is no code of it. */
 static bool store_bytes(const struct nd_array *values, double low, uint8_t *out)
 {
-    size_t n_broken = 0;
-    for (size_t i = 0; i < values->n; i++) {
-        double x = values->x[i] - low;
-        uint8_t code = (uint8_t)(x >= 0 && x <= UINT8_MAX ? (int32_t)x : 0);
-        n_broken += !((double)code == x);
-        out[i] = code;
-    }
-    return n_broken == 0;
+    return nd_gemm_kernels()->narrow(values->x, low, values->n, out);
 }
 
 static bool store_words(const struct nd_array *values, double low, uint16_t *out)
@@ -83,8 +77,8 @@ void nd_unpack(const struct nd_packed *packed, double *out)
     double low = packed->width <= 2 ? least_of(packed) : 0;
     const uint8_t *bytes = packed->bytes;
     const uint16_t *words = packed->bytes;
-    for (size_t i = 0; i < n && packed->width == 1; i++)
-        out[i] = bytes[i] + low;
+    if (packed->width == 1)
+        nd_gemm_kernels()->spread(bytes, low, n, out);
     for (size_t i = 0; i < n && packed->width == 2; i++)
         out[i] = words[i] + low;
     if (packed->width > 2 && n > 0)

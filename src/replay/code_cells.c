@@ -12,13 +12,11 @@ enum {
     N_CELLS = 1 << 14, /* chosen: about 60 of them hold a threshold */
     IN_DOUBT = 255,
     MOST_CLASSES = 128,
-    CUT_OFF = MOST_CLASSES, /* classes of no cell */
-    N_CLASSES,
-    N_OUTCOMES = 4,       /* floor - 1, floor, floor + 1, floor + 2 */
-    N_KEYS = 2 * N_CELLS, /* cells of both signs; behind them what is no cell: */
-    KEY_CUT_OFF = N_KEYS,
-    KEY_IN_DOUBT
+    N_OUTCOMES = 4 /* floor - 1, floor, floor + 1, floor + 2 */
 };
+
+/* Keys are cells of both signs, and behind them what is no cell; CUT_OFF is a class of no cell. */
+enum { N_KEYS = 2 * N_CELLS, KEY_CUT_OFF = N_KEYS, KEY_IN_DOUBT, CUT_OFF = MOST_CLASSES, N_CLASSES };
 
 struct cells {
     unsigned char class_of[N_KEYS + 2]; /* those of negative values in the second half */

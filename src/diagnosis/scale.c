@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "diagnosis/look.h"
+#include "stats/series.h"
 
 enum { MAX_FIT = 1 << 16 };
 
@@ -106,30 +107,24 @@ static void try_whole_shift(const struct nd_look *look, double shift, const stru
         nd_try(look, &f, "the zero point is off by %+g", shift);
 }
 
-struct edge_of_interval {
-    double at;
-    int step; /* +1 opens, -1 closes */
-};
-
-static int compare_edges(const void *a, const void *b)
+/* The middle of where most of the intervals overlap, also those that touch. Sorts both arrays. */
+static double deepest(double *opens, double *closes, size_t n)
 {
-    const struct edge_of_interval *x = a, *y = b;
-    if (x->at != y->at)
-        return x->at < y->at ? -1 : 1;
-    return y->step - x->step; /* open first: intervals that touch overlap */
-}
-
-/* The middle of where most intervals overlap. */
-static double deepest(struct edge_of_interval *edges, size_t n)
-{
-    qsort(edges, n, sizeof *edges, compare_edges);
-    int depth = 0, most = 0;
+    size_t depth = 0, most = 0, next_open = 0, next_close = 0;
     double at = 1;
-    for (size_t k = 0; k < n; k++) {
-        depth += edges[k].step;
-        if (depth > most && k + 1 < n) {
+    nd_series_sort(opens, n);
+    nd_series_sort(closes, n);
+    while (next_open < n) {
+        if (closes[next_close] < opens[next_open]) {
+            next_close++;
+            depth--;
+            continue;
+        }
+        double opened = opens[next_open++];
+        if (++depth > most) {
+            bool is_open_next = next_open < n && opens[next_open] <= closes[next_close];
             most = depth;
-            at = (edges[k].at + edges[k + 1].at) / 2;
+            at = (opened + (is_open_next ? opens[next_open] : closes[next_close])) / 2;
         }
     }
     return at;
@@ -143,8 +138,8 @@ static double find_factor(const struct nd_look *look, const struct part *part, d
     if (part->channel != SIZE_MAX)
         n_part /= part->axis.n;
     size_t capacity = n_part < MAX_FIT ? n_part : MAX_FIT, n = 0, seen = 0, stride = n_part / capacity;
-    struct edge_of_interval *edges = (struct edge_of_interval *)look->scratch;
-    for (size_t i = 0; i < n_total && n < 2 * capacity; i++) {
+    double *opens = look->scratch, *closes = opens + capacity;
+    for (size_t i = 0; i < n_total && n < capacity; i++) {
         size_t j = i % e->n;
         if (!is_in(part, j) || seen++ % stride != 0 || !nd_is_inside(look, i))
             continue;
@@ -153,10 +148,10 @@ static double find_factor(const struct nd_look *look, const struct part *part, d
             continue;
         double code = e->captured[i] - zero_point - shift;
         double a = (code - look->above) / u, b = (code + look->below) / u;
-        edges[n++] = (struct edge_of_interval){fmin(a, b), 1};
-        edges[n++] = (struct edge_of_interval){fmax(a, b), -1};
+        opens[n] = fmin(a, b);
+        closes[n++] = fmax(a, b);
     }
-    return n > 0 ? deepest(edges, n) : 1;
+    return n > 0 ? deepest(opens, closes, n) : 1;
 }
 
 /* ---- both ---- */

@@ -218,10 +218,24 @@ def floats(g):
               **attributes)
 
 
+def pads(g):
+    """Pad with another encoding, of what a Conv or an Add made; of uint8 of a graph input, too."""
+    for kind in ("Conv", "Add", "Conv", "Add") + (("input", "input") if g.bits == 8 else ()):
+        shape, x = [1, 4, 9, 9], g.encoding(4)
+        if kind == "Conv":
+            real = g.add("Conv", [g.input(shape, g.encoding(4)), g.weights([4, 4, 1, 1], 0.006)], shape, x)
+        elif kind == "Add":
+            real = g.add("Add", [g.input(shape, g.encoding(3)), g.input(shape, g.encoding(3))], shape, x)
+        else:
+            real = g.input(shape, x)
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(-0.8, 0.8))), int(g.rng.choice([0, 2 ** g.bits // 3])))
+        g.add("Pad", [real, g.constant(np.array([0, 0, 1, 2, 0, 0, 1, 0]))], [1, 4, 11, 11], y, mode="constant")
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads)]  # layers-*, of which chipsets differ
 
 
 def main():

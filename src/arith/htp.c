@@ -83,6 +83,7 @@ static const struct named_family families[] = {
     {"MaxPool", nd_htp_move},
     {"ReduceMax", nd_htp_move},
     {"ReduceMin", nd_htp_move},
+    {"Pad", nd_htp_pad},
     {"Reshape", nd_htp_move},
     {"Resize", nd_htp_move},
     {"Slice", nd_htp_move},

@@ -166,3 +166,61 @@ enum nd_status nd_htp_move(const struct nd_htp_job *job, struct nd_error *err)
     free(inputs);
     return status;
 }
+
+/* Whether what Pad puts around is the number 0. */
+static bool pads_with_nought(const struct nd_htp_job *job)
+{
+    char mode[16];
+    const struct nd_linear_call *call = job->call;
+    const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
+    nd_op_text(&op_call, "mode", mode, sizeof mode);
+    if (call->opset < 11 || call->n_inputs < 2 || !nd_linear_has(call, 1) || nd_linear_has(call, 3) ||
+        (mode[0] != '\0' && strcmp(mode, "constant") != 0))
+        return false;
+    if (!nd_linear_has(call, 2))
+        return true;
+    const struct nd_linear_input *value = &call->inputs[2];
+    double zero = value->quant != NULL && value->quant->n == 1 ? (double)value->quant->zero_point[0] : 0;
+    return value->values->n == 1 && value->values->x[0] == zero;
+}
+
+/* The codes of input 0 in the encoding of the output, and what is put around them: the zero point. */
+static enum nd_status pad_with(const struct nd_htp_job *job, const struct nd_array *codes,
+                               struct nd_array *moved, struct nd_error *err)
+{
+    struct nd_array zero = {0};
+    const struct nd_shape number = {.rank = 0};
+    enum nd_status status = nd_array_make(&zero, job->unit->dtype, &number, err);
+    if (status != ND_OK)
+        return status;
+    zero.x[0] = (double)job->call->out_quant->zero_point[0];
+    const struct nd_array *inputs[] = {codes, job->call->inputs[1].values, &zero};
+    status = nd_linear_run(job->call, job->call->node, inputs, 3, moved, err);
+    nd_array_deinit(&zero);
+    return status;
+}
+
+enum nd_status nd_htp_pad(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_array codes = {0}, moved = {0};
+    bool is_known = false, is_made = job->unit->origins[0] == ND_EXACT_FROM_UNIT;
+    if (!nd_htp_all_are(job, 1, job->unit->dtype) || !nd_htp_is_unbounded(job) ||
+        (!is_made && job->unit->dtype != ND_DTYPE_U8) || !pads_with_nought(job) ||
+        nd_quant_is_same(job->call->inputs[0].quant, job->call->out_quant))
+        return ND_OK;
+    struct nd_htp_job part = *job;
+    part.codes = &codes;
+    part.is_covered = &is_known;
+    enum nd_status status = nd_htp_rescale_input(&part, is_made ? ND_HTP_LAYOUT : ND_HTP_FIXED, err);
+    if (status == ND_OK && is_known)
+        status = pad_with(job, &codes, &moved, err);
+    nd_array_deinit(&codes);
+    if (status != ND_OK || !is_known) {
+        nd_array_deinit(&moved);
+        return status;
+    }
+    moved.dtype = job->unit->dtype;
+    *job->codes = moved;
+    *job->is_covered = true;
+    return ND_OK;
+}

@@ -128,7 +128,7 @@ static bool is_constant_number(const struct nd_exact_unit *unit, size_t i)
 
 double nd_htp_layout_doubt(const struct nd_exact_unit *unit)
 {
-    static const char *const moves[] = {"Identity", "Slice", "Split", "Transpose"};
+    static const char *const moves[] = {"Identity", "Pad", "Slice", "Split", "Transpose"};
     const struct nd_linear_call *call = unit->call;
     const char *op_type = nd_onnx_text(call->node != NULL ? call->node->op_type : NULL);
     bool divides = strcmp(op_type, "Div") == 0, is_move = false;

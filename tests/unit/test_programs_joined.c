@@ -231,6 +231,13 @@ static void words_of_transposed_convolutions_may_be_padded(void **state)
     expect_layers("16-transposed", 0);
 }
 
+static void padding_rescales_what_was_made(void **state)
+{
+    (void)state;
+    expect_layers("8-pads", 0);
+    expect_layers("16-pads", 0);
+}
+
 static void floats_of_the_graph_are_halves(void **state)
 {
     (void)state;
@@ -283,6 +290,7 @@ int main(void)
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
         cmocka_unit_test(floats_of_the_graph_are_halves),
+        cmocka_unit_test(padding_rescales_what_was_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

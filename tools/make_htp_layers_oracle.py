@@ -232,10 +232,21 @@ def pads(g):
         g.add("Pad", [real, g.constant(np.array([0, 0, 1, 2, 0, 0, 1, 0]))], [1, 4, 11, 11], y, mode="constant")
 
 
+def bent(g):
+    """uint16 PRelu between two Conv: the provider cannot make it elsewhere."""
+    for n in (3, 8, 16):
+        shape, x = [1, n, 8, 8], g.encoding(4)
+        conv = [g.input([1, 4, 8, 8], g.encoding(4)), g.weights([n, 4, 3, 3], 0.006)]
+        slopes = g.scaled(g.rng.integers(1, 65536, [n, 1, 1]).astype(np.uint16), g.rng.uniform(0.05, 0.9) / 65535)
+        y = (np.float32(x[0] * np.exp(g.rng.uniform(-1.5, 0.5))), int(g.rng.integers(2000, 40000)))
+        made = g.add("PRelu", [g.add("Conv", conv, shape, x, pads=[1, 1, 1, 1]), slopes], shape, y)
+        g.add("Conv", [made, g.weights([4, n, 3, 3], 0.006)], [1, 4, 8, 8], g.encoding(4), pads=[1, 1, 1, 1])
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent)]  # layers-*, of which chipsets differ
 
 
 def main():

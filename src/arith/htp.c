@@ -30,6 +30,7 @@ static const struct named_family families_of_words[] = {
     {"Exp", nd_htp_exp16},           {"Elu", nd_htp_elu16},
     {"Sqrt", nd_htp_sqrt16},         {"HardSwish", nd_htp_hard_swish16},
     {"Softmax", nd_htp_softmax16},   {"Div", nd_htp_div},
+    {"PRelu", nd_htp_prelu16},
 };
 
 static const struct named_family families[] = {

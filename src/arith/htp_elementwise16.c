@@ -179,26 +179,66 @@ static int64_t leak(const void *parameters, int64_t x)
     return (wrapped + ((int64_t)1 << (l->shift - 1))) >> l->shift;
 }
 
+/* False: a quotient of scales that was not looked at. */
+static bool make_leaky(const struct nd_quant *x, const struct nd_quant *y, float slope, struct leaky *out)
+{
+    float above = x->scale[0] / y->scale[0], below = above * slope, largest = fmaxf(above, fabsf(below));
+    if (!(largest < most_of_leaky))
+        return false;
+    int exponent; /* largest < 2^exponent */
+    frexp((double)largest, &exponent);
+    *out = (struct leaky){.zero_x = x->zero_point[0], .zero_y = y->zero_point[0]};
+    out->shift = 15 - (exponent > 0 ? exponent : 0);
+    out->above = (int64_t)ldexp((double)above, out->shift);
+    out->below = (int64_t)ldexp((double)below, out->shift);
+    return true;
+}
+
 enum nd_status nd_htp_leaky16(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    struct leaky l;
     /* On v73 what a Gemm or MatMul made is one operation with it. */
     if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
-        (job->program->arch == ND_HTP_V73 && nd_htp_reads_matrix(job, 0)))
+        (job->program->arch == ND_HTP_V73 && nd_htp_reads_matrix(job, 0)) ||
+        !make_leaky(job->call->inputs[0].quant, job->call->out_quant, (float)nd_op_f(&op_call, "alpha", 0.01),
+                    &l))
         return ND_OK;
-    const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
-    float above = x->scale[0] / y->scale[0], below = above * (float)nd_op_f(&op_call, "alpha", 0.01);
-    float largest = fmaxf(above, fabsf(below));
-    if (!(largest < most_of_leaky))
-        return ND_OK;
-    int exponent; /* largest < 2^exponent */
-    frexp((double)largest, &exponent);
-    struct leaky l = {.zero_x = x->zero_point[0], .zero_y = y->zero_point[0]};
-    l.shift = 15 - (exponent > 0 ? exponent : 0);
-    l.above = (int64_t)ldexp((double)above, l.shift);
-    l.below = (int64_t)ldexp((double)below, l.shift);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     return nd_htp_make_words(job, leak, &l, &bounds, err);
+}
+
+/* A constant slope for each channel, its zero point 0. */
+static bool has_slopes(const struct nd_htp_job *job)
+{
+    const struct nd_linear_call *call = job->call;
+    if (call->n_inputs != 2 || !nd_htp_are_words(job, 2) || !nd_htp_is_unbounded(job) ||
+        job->unit->origins[1] != ND_EXACT_FROM_CONSTANT || call->inputs[1].quant->zero_point[0] != 0)
+        return false;
+    const struct nd_shape *x = &call->inputs[0].values->shape, *slope = &call->inputs[1].values->shape;
+    return x->rank == 4 && call->inputs[0].values->n > 0 && slope->rank == 3 && slope->dims[0] == x->dims[1] &&
+           slope->dims[1] == 1 && slope->dims[2] == 1;
+}
+
+/* PRelu: the LeakyRelu of each channel, of slopes below 1. */
+enum nd_status nd_htp_prelu16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    if (!has_slopes(job))
+        return ND_OK;
+    const struct nd_array *x = job->call->inputs[0].values, *slopes = job->call->inputs[1].values;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+    size_t run = (size_t)(x->shape.dims[2] * x->shape.dims[3]);
+    for (size_t first = 0; status == ND_OK && first < x->n; first += run) {
+        struct leaky l;
+        float slope = (float)slopes->x[first / run % slopes->n] * job->call->inputs[1].quant->scale[0];
+        if (!(slope < 1) || !make_leaky(job->call->inputs[0].quant, job->call->out_quant, slope, &l))
+            return ND_OK;
+        for (size_t i = first; i < first + run; i++)
+            job->codes->x[i] = fmin(fmax((double)leak(&l, (int64_t)x->x[i]), bounds.low), bounds.high);
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
 }
 
 struct line {

@@ -41,6 +41,7 @@ nd_htp_family nd_htp_move;          /* htp_move.c: what moves codes or takes the
 nd_htp_family nd_htp_pad;           /* htp_move.c: Pad with another encoding */
 /* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat and Slice with another scale */
 nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_hard_sigmoid16, nd_htp_move16;
+nd_htp_family nd_htp_prelu16;                     /* htp_elementwise16.c */
 nd_htp_family nd_htp_curve16;                     /* htp_table16.c: Tanh, Sigmoid */
 nd_htp_family nd_htp_gelu16;                      /* htp_gelu16.c */
 nd_htp_family nd_htp_choose16;                    /* htp_elementwise.c: uint16 Min and Max */

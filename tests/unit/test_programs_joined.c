@@ -238,6 +238,12 @@ static void padding_rescales_what_was_made(void **state)
     expect_layers("16-pads", 0);
 }
 
+static void words_have_a_slope_for_each_channel(void **state)
+{
+    (void)state;
+    expect_layers("16-bent", 0);
+}
+
 static void floats_of_the_graph_are_halves(void **state)
 {
     (void)state;
@@ -290,6 +296,7 @@ int main(void)
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
         cmocka_unit_test(floats_of_the_graph_are_halves),
+        cmocka_unit_test(words_have_a_slope_for_each_channel),
         cmocka_unit_test(padding_rescales_what_was_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

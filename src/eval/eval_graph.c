@@ -234,6 +234,7 @@ enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t
     if (status == ND_OK)
         status = nd_exact_prepare_wholes(g, err);
     if (status == ND_OK) {
+        g->is_pure = nd_exact_has_only_units(g);
         *out = g;
         return ND_OK;
     }

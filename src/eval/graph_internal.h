@@ -26,6 +26,7 @@ struct nd_exact_store {
 struct nd_exact_graph {
     const struct nd_model *model;
     size_t *unit_of_node;       /* the QuantizeLinear into whose unit a node falls, or ND_NO_INDEX */
+    bool is_pure;               /* nd_exact_graph_is_pure */
     struct nd_array *constants; /* [n_tensors]: rank < 0 where a tensor is none; x = NULL while it is let go */
     struct nd_array *wholes;    /* [n_tensors]: of constants that products read: codes less zero point */
     double *largest;            /* [n_tensors]: of their magnitudes */
@@ -72,6 +73,8 @@ const struct nd_array *nd_exact_replaced(const struct nd_exact_run *run, size_t 
 /* Whether the node falls into no unit since it is the operator of several: all that it makes is read by their
  * QuantizeLinears alone, as of a Split. */
 bool nd_exact_feeds_units(const struct nd_exact_graph *g, size_t node);
+/* What nd_exact_graph_is_pure says, found out by looking at every node. */
+bool nd_exact_has_only_units(const struct nd_exact_graph *g);
 
 /* Whether the tensor, an edge or what stands for one, has real values in the place of codes. */
 bool nd_exact_is_real(const struct nd_exact_run *run, size_t tensor);

@@ -31,6 +31,11 @@ bool nd_exact_feeds_units(const struct nd_exact_graph *g, size_t node)
 
 bool nd_exact_graph_is_pure(const struct nd_exact_graph *g)
 {
+    return g->is_pure;
+}
+
+bool nd_exact_has_only_units(const struct nd_exact_graph *g)
+{
     const struct nd_graph *graph = &g->model->graph;
     for (size_t n = 0; n < graph->n_nodes; n++)
         if (graph->nodes[n].is_alive && !graph->nodes[n].is_constant && graph->nodes[n].kind == ND_NODE_OTHER &&

@@ -176,11 +176,22 @@ static double cpu_of(pid_t process)
     return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
 }
 
-static enum nd_status check_time(const struct nd_reading *reading, struct nd_error *err)
+/* Since the child was last seen to use the processor: on a busy machine it does so now and then. */
+static double idle_s(struct nd_reading *reading, double cpu_s)
+{
+    if (cpu_s > reading->cpu_s) {
+        reading->cpu_s = cpu_s;
+        reading->busy_ns = reading->waited_ns;
+    }
+    return (double)(reading->waited_ns - reading->busy_ns) * 1e-9;
+}
+
+static enum nd_status check_time(struct nd_reading *reading, struct nd_error *err)
 {
     double limit_s = cpu_limit_s(reading, (double)reading->file_bytes + (double)reading->n_received);
-    bool is_busy = cpu_of(reading->child) > limit_s;
-    if (!is_busy && (double)reading->waited_ns * 1e-9 <= limit_s * clock_per_cpu)
+    double cpu_s = cpu_of(reading->child);
+    bool is_busy = cpu_s > limit_s;
+    if (!is_busy && idle_s(reading, cpu_s) <= limit_s * clock_per_cpu)
         return ND_OK;
     return nd_fail(err, ND_E_FILE_TIME, reading->path,
                    "'%s' is damaged, or too slow to read: libhdf5 was stopped at the limit of %.3g s%s for a "
@@ -192,13 +203,8 @@ static enum nd_status check_time(const struct nd_reading *reading, struct nd_err
 /* Once the child has sent something it goes on, as nothing that was received can be taken back. */
 static bool is_stuck(struct nd_reading *reading)
 {
-    double cpu_s = cpu_of(reading->child);
-    if (cpu_s > reading->cpu_s) {
-        reading->cpu_s = cpu_s;
-        reading->busy_ns = reading->waited_ns;
-    }
     return reading->n_received == 0 && reading->n_restarts < MAX_RESTARTS &&
-           (double)(reading->waited_ns - reading->busy_ns) * 1e-9 > stuck_s;
+           idle_s(reading, cpu_of(reading->child)) > stuck_s;
 }
 
 static enum nd_status restart(struct nd_reading *reading, struct nd_error *err)

@@ -5,8 +5,8 @@
  * another thread held when it was made.
  *
  * The child may use LIMIT = 5 s + 1 s for each 10 MiB of the file and of what it sent, of processor time.
- * The parent waits for it at most four times LIMIT by the clock; time in which the parent does other things
- * does not count. */
+ * The parent waits at most four times LIMIT by the clock for a child that uses none; time in which the parent
+ * does other things does not count. */
 #ifndef ND_HDF5_READING_H
 #define ND_HDF5_READING_H
 

@@ -13,7 +13,7 @@
 #include "hdf5/reading.h"
 
 /* What is asked of the child. */
-enum deed { SEND, FAIL, DIE, SPIN, SLEEP, SPEAK_NONSENSE, HANG_FIRST };
+enum deed { SEND, FAIL, DIE, SPIN, SLEEP, SPEAK_NONSENSE, HANG_FIRST, STARVE };
 enum { N_RECORDS = 5, RECORD_BYTES = 100000 };
 
 struct task {
@@ -28,11 +28,23 @@ static void spin(void)
         ;
 }
 
+/* What a child does on a busy machine: for two seconds it gets the processor for a moment now and then. */
+static void starve(void)
+{
+    for (int i = 0; i < 40; i++) {
+        for (volatile unsigned n = 0; n < 100000; n++)
+            ;
+        nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * 1000}, NULL);
+    }
+}
+
 static enum nd_status act(void *context, struct nd_reading_child *child, struct nd_error *err)
 {
     const struct task *task = context;
     static unsigned char bytes[RECORD_BYTES];
-    int n = task->deed == SEND || task->deed == HANG_FIRST ? N_RECORDS : task->after;
+    int n = task->deed == SEND || task->deed == HANG_FIRST || task->deed == STARVE ? N_RECORDS : task->after;
+    if (task->deed == STARVE)
+        starve();
     if (task->deed == HANG_FIRST && ++*task->n_children == 1)
         for (;;)
             pause();
@@ -58,6 +70,7 @@ static enum nd_status act(void *context, struct nd_reading_child *child, struct 
         nd_reading_send(child, "nonsense", 8, err);
         break;
     case SEND:
+    case STARVE:
     case HANG_FIRST:
         break;
     }
@@ -147,6 +160,16 @@ static void a_child_that_never_returns_is_stopped_at_the_limit(void **state)
     }
 }
 
+/* Its clock is that of its work: 40 times 50 ms are far more than four times the limit. */
+static void a_child_of_a_busy_machine_is_waited_for(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    int n;
+    assert_int_equal(receive(&(struct task){.deed = STARVE}, 0.15, &n, &err), ND_OK);
+    assert_int_equal(n, N_RECORDS);
+}
+
 /* A shell or a server may have left SIGCHLD ignored: then nobody can be waited for. */
 static void it_ends_where_children_are_not_waited_for(void **state)
 {
@@ -181,6 +204,7 @@ int main(void)
         cmocka_unit_test(an_error_of_the_child_is_the_parents),
         cmocka_unit_test(a_child_that_dies_or_speaks_nonsense_means_a_damaged_file),
         cmocka_unit_test(a_child_that_never_returns_is_stopped_at_the_limit),
+        cmocka_unit_test(a_child_of_a_busy_machine_is_waited_for),
         cmocka_unit_test(it_ends_where_children_are_not_waited_for),
         cmocka_unit_test(a_child_that_stands_still_from_the_start_is_replaced),
     };

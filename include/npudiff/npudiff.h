@@ -8,8 +8,9 @@
  *
  * To make captures: model.h (ONNX models), probe.h (inputs), device.h (devices, and nd_capture_run). To go
  * further: explain.h (where a difference is made, and whether it is a fault), evidence.h (placement, latency,
- * configuration), judge.h (accepted captures, campaigns), reduce.h, fingerprint.h, prepare.h, import.h,
- * encodings.h, logs.h. All stand on status.h (errors), error_ids.h, tensor.h (types and shapes) and parse.h.
+ * configuration), judge.h (accepted captures, campaigns), campaign.h (their tasks), reduce.h, fingerprint.h,
+ * prepare.h, import.h, encodings.h, logs.h. All stand on status.h (errors), error_ids.h, tensor.h (types and
+ * shapes) and parse.h.
  *
  * Errors. A function that can fail returns `enum nd_status` and takes a `struct nd_error *` as its last
  * argument (status.h). The library never prints and never ends the process.
@@ -71,6 +72,7 @@
 
 #include "npudiff/align.h"
 #include "npudiff/audit.h"
+#include "npudiff/campaign.h"
 #include "npudiff/capture.h"
 #include "npudiff/certificate.h"
 #include "npudiff/compare.h"

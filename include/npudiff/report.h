@@ -21,6 +21,7 @@
 #define NPUDIFF_REPORT_H
 
 #include "npudiff/align.h"
+#include "npudiff/campaign.h"
 #include "npudiff/certificate.h"
 #include "npudiff/compare.h"
 #include "npudiff/document_kinds.h"
@@ -470,6 +471,20 @@ ND_PUBLIC enum nd_status nd_report_qualification_junit(const struct nd_qualified
 /* The tightest policy that the captures pass, as JSON. */
 ND_PUBLIC enum nd_status nd_report_suggestion_json(const struct nd_qualified *result, char **out,
                                                    struct nd_error *err);
+
+/* What a campaign comes to: in one screen (width: columns, 0: 80), with every task, as JSON. */
+ND_PUBLIC enum nd_status nd_report_plan_brief(const struct nd_plan_of_campaign *plan, size_t width, char **out,
+                                              struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_plan_text(const struct nd_plan_of_campaign *plan, char **out,
+                                             struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_plan_json(const struct nd_plan_of_campaign *plan, char **out,
+                                             struct nd_error *err);
+
+/* The tasks that are not done as a script for an engine: "tasks" (lines for a shell), "slurm", "snakemake",
+ * "make", "github". ND_ERR_USAGE: another engine, more captures than it takes (ND_E_OPTION_VALUE), or a name
+ * that cannot stand in its script (ND_E_OPTION_CONFLICT). The caller frees *out. */
+ND_PUBLIC enum nd_status nd_report_plan_script(const struct nd_plan_of_campaign *plan, const char *engine,
+                                               char **out, struct nd_error *err);
 
 /* Writes result.json, result.txt, result.csv and junit.xml into the folder of the result; each is replaced at
  * once or not at all. ND_ERR_IO. */

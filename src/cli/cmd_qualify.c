@@ -12,12 +12,17 @@
 #include "cli/signals.h"
 #include "cli/stopped.h"
 #include "cli/terminal.h"
+#include "npudiff/campaign.h"
 #include "npudiff/evidence.h"
 #include "npudiff/judge.h"
 #include "npudiff/report.h"
 
 struct values {
     const char *output;
+    const char *emit;
+    const char *task;
+    const char *key;
+    struct cli_list from;
     size_t jobs;
     size_t n_threads;
     bool force;
@@ -126,6 +131,66 @@ static int report(const struct values *values, const struct nd_qualify_result *r
     return exit_code;
 }
 
+/* ---- the tasks of a campaign ---- */
+
+/* Prints the tasks as a script. */
+static int emit(const struct values *values, const char *campaign, const struct nd_qualify_options *options)
+{
+    struct nd_error err = {0};
+    struct nd_plan_of_campaign plan;
+    char *text = NULL;
+    const char **from = calloc(values->from.n + 1, sizeof *from);
+    if (from == NULL)
+        return cli_fail_memory();
+    for (size_t i = 0; i < values->from.n; i++)
+        from[i] = values->from.items[i];
+    enum nd_status status = nd_campaign_plan(campaign, from, options, &plan, &err);
+    free(from);
+    if (status != ND_OK)
+        return cli_report_error(&err);
+    status = nd_report_plan_script(&plan, values->emit, &text, &err);
+    nd_plan_of_campaign_deinit(&plan);
+    return cli_print_made(status, text, false, &err);
+}
+
+static int check(const struct values *values)
+{
+    if (values->key != NULL && values->task == NULL)
+        return cli_usage_error("qualify", "--key needs --task");
+    if (values->from.n > 0 && values->emit == NULL)
+        return cli_usage_error("qualify", "--from needs --emit");
+    if (values->emit != NULL &&
+        (values->task != NULL || values->suggest || values->json || values->report != NULL))
+        return cli_usage_error("qualify", "--emit goes with --output, --from and --force only");
+    if (values->task != NULL && values->suggest)
+        return cli_usage_error("qualify", "--task and --suggest cannot be given together");
+    return cli_report_check(values->report);
+}
+
+/* Everything, or one task. Of a task that does not judge the result stays empty. */
+static enum nd_status qualify(const struct values *values, const char *campaign,
+                              const struct nd_qualify_options *options, struct nd_qualify_result *result,
+                              struct nd_error *err)
+{
+    const struct nd_task_name name = {values->task, values->key};
+    return values->task != NULL ? nd_campaign_task(campaign, &name, options, result, err)
+                                : nd_qualify(campaign, options, result, err);
+}
+
+/* Writes the files of a result and prints what was asked for. */
+static int tell(const struct values *values, const struct nd_qualify_result *result)
+{
+    struct nd_error err = {0};
+    /* Written again where nothing has changed, too: one of the files may have been lost. */
+    if (nd_report_qualification_write(result, &err) != ND_OK)
+        return cli_report_error(&err);
+    /* It was not asked whether today's policy holds. */
+    int exit_code = values->suggest ? ND_EXIT_SAME : (int)result->found.exit_code;
+    if (!values->quiet || values->suggest)
+        exit_code = cli_worse(exit_code, print(values, result));
+    return cli_worse(exit_code, report(values, result));
+}
+
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     (void)n_operands;
@@ -146,22 +211,16 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                                .progress = show_progress,
                                                .progress_context = &shown,
                                                .is_cancelled = cli_signals_came};
-    int checked = cli_report_check(values->report);
-    if (checked != 0)
-        return checked;
+    int exit_code = check(values);
+    if (exit_code != 0)
+        return exit_code;
+    if (values->emit != NULL)
+        return emit(values, operands[0], &options);
     cli_signals_catch();
-    enum nd_status status = nd_qualify(operands[0], &options, &result, &err);
+    enum nd_status status = qualify(values, operands[0], &options, &result, &err);
     cli_progress_destroy(shown.progress);
-    /* Written again where nothing has changed, too: one of the files may have been lost. */
-    if (status == ND_OK)
-        status = nd_report_qualification_write(&result, &err);
-    int exit_code = (int)result.found.exit_code;
-    if (status == ND_OK && values->suggest)
-        exit_code = ND_EXIT_SAME; /* it was not asked whether today's policy holds */
-    if (status == ND_OK && (!values->quiet || values->suggest))
-        exit_code = cli_worse(exit_code, print(values, &result));
-    if (status == ND_OK)
-        exit_code = cli_worse(exit_code, report(values, &result));
+    if (status == ND_OK && result.found.owner != NULL)
+        exit_code = tell(values, &result);
     if (status != ND_OK && !cli_signals_came(NULL))
         exit_code = cli_report_error(&err);
     nd_qualify_result_deinit(&result);
@@ -170,6 +229,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     return exit_code;
 }
 
+static const char *const engines[] = {"tasks", "slurm", "snakemake", "make", "github", NULL};
+
 static const struct cli_option options[] = {
     OPT_TEXT('o', "output", struct values, output, CLI_A_FOLDER("DIR"),
              "the folder for captures and results (the campaign's 'output')"),
@@ -177,6 +238,18 @@ static const struct cli_option options[] = {
              "print the strictest policy that the captures pass, as YAML for the campaign; the campaign needs "
              "no policy; the exit code is 0"),
     OPT_FORCE(struct values, "capture and judge everything again"),
+    OPT_CHOICE(
+        0, "emit", struct values, emit, "ENGINE", engines,
+        "print the tasks that are not done as a script for many machines, and run nothing: lines for a shell, "
+        "jobs for Slurm, a Snakefile, a Makefile, a workflow of GitHub Actions"),
+    OPT_LIST(0, "from", struct values, from, CLI_A_FOLDER("DIR"),
+             "with --emit: use also the times of an earlier campaign's folder; may be repeated"),
+    OPT_TEXT(0, "task", struct values, task, CLI_A_TEXT("FILE"),
+             "do one task: make this file of DIR; the lines that --emit prints have this"),
+    OPT_TEXT(0, "key", struct values, key, CLI_A_TEXT("KEY"),
+             "with --task: end with an error if the task is not the one that was printed, because npudiff, a "
+             "model, a "
+             "probe, a runtime or the campaign is a different one here"),
     OPT_JOBS(struct values, "run N devices of this computer at the same time; their latencies are then less "
                             "exact (1). Phones and boards always run at the same time"),
     OPT_THREADS(struct values),
@@ -197,6 +270,8 @@ static const struct cli_example examples[] = {
      "Writes a first campaign with comments, for you to edit."},
     {"npudiff qualify campaign.yaml -o results",
      "Runs the campaign. The same command continues after an interruption."},
+    {"npudiff qualify campaign.yaml -o results --emit make > Makefile.npudiff",
+     "Writes the campaign as a Makefile; then: make -f Makefile.npudiff -j 8."},
     {"npudiff qualify campaign.yaml -o results --suggest", "Proposes limits that the captures pass."},
     {NULL, NULL},
 };
@@ -212,6 +287,11 @@ const struct cli_command cmd_qualify = {
         "option. It compares every device with the reference, judges accuracy, and checks each gate of the "
         "policy for each device. It writes DIR/result.json, result.txt, result.csv and junit.xml. If nothing "
         "has changed, the result is that of the last run. After an interruption the same command continues.\n"
+        "--emit cuts the campaign into tasks for many machines that share DIR: a line for each capture, "
+        "comparison and "
+        "explanation, and one that judges. The result is, byte for byte, that of one 'npudiff qualify' with "
+        "these "
+        "captures. 'npudiff plan' says what the tasks take; docs/guides/cluster.md has examples.\n"
         "Exit code 0: every gate passed; 1: a gate failed; 2: wrong usage, a file problem, or a campaign with "
         "a mistake; 3: something cannot be compared; 4: too few samples for a question; 5: a device failed. Of "
         "several results the worst decides, in the order 2, 5, 3, 1, 4.",

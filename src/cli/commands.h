@@ -23,6 +23,7 @@ extern const struct cli_command cmd_lint;
 extern const struct cli_command cmd_logs;
 extern const struct cli_command cmd_ls;
 extern const struct cli_command cmd_placement;
+extern const struct cli_command cmd_plan;
 extern const struct cli_command cmd_prepare;
 extern const struct cli_command cmd_probes;
 extern const struct cli_command cmd_promote;

@@ -20,11 +20,11 @@
 
 /* In the order in which they are used. */
 static const struct cli_command *const commands[] = {
-    &cmd_run,     &cmd_capture, &cmd_compare,     &cmd_explain,   &cmd_report,   &cmd_placement,
-    &cmd_prepare, &cmd_latency, &cmd_logs,        &cmd_reduce,    &cmd_align,    &cmd_lint,
-    &cmd_promote, &cmd_sweep,   &cmd_fingerprint, &cmd_encodings, &cmd_config,   &cmd_init,
-    &cmd_qualify, &cmd_golden,  &cmd_triage,      &cmd_bundle,    &cmd_import,   &cmd_export,
-    &cmd_info,    &cmd_ls,      &cmd_verify,      &cmd_devices,   &cmd_runtimes, &cmd_probes,
+    &cmd_run,         &cmd_capture,   &cmd_compare, &cmd_explain, &cmd_report, &cmd_placement, &cmd_prepare,
+    &cmd_latency,     &cmd_logs,      &cmd_reduce,  &cmd_align,   &cmd_lint,   &cmd_promote,   &cmd_sweep,
+    &cmd_fingerprint, &cmd_encodings, &cmd_config,  &cmd_init,    &cmd_plan,   &cmd_qualify,   &cmd_golden,
+    &cmd_triage,      &cmd_bundle,    &cmd_import,  &cmd_export,  &cmd_info,   &cmd_ls,        &cmd_verify,
+    &cmd_devices,     &cmd_runtimes,  &cmd_probes,
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

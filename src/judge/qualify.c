@@ -20,7 +20,7 @@ void nd_qualify_result_deinit(struct nd_qualify_result *result)
 }
 
 /* Two at once would capture over one another. The lock goes with the process that holds it. */
-static enum nd_status lock_folder(const char *folder, int *out, struct nd_error *err)
+enum nd_status nd_qualify_lock(const char *folder, bool is_shared, int *out, struct nd_error *err)
 {
     char *path = nd_path_join(folder, ".lock");
     int fd = path != NULL ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
@@ -29,7 +29,7 @@ static enum nd_status lock_folder(const char *folder, int *out, struct nd_error 
         status = nd_fail_memory(err);
     else if (fd < 0)
         status = nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
-    else if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+    else if (flock(fd, (is_shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0)
         status = nd_fail(err, ND_E_QUALIFY_BUSY, folder, "a different process already runs a campaign in '%s'",
                          folder);
     free(path);
@@ -69,10 +69,8 @@ static void read_last(struct nd_qualification *q)
 /* Whether the result in the folder is the one that would be made. */
 static bool is_last_current(struct nd_qualification *q)
 {
-    if (!all_fresh(q) || q->last.owner == NULL)
-        return false;
-    nd_qualify_make_key(q);
-    return strcmp(q->last.key, q->key) == 0 && q->last.exit_code >= 0 && q->last.suggestion[0] != '\0';
+    return all_fresh(q) && q->last.owner != NULL && strcmp(q->last.key, q->key) == 0 &&
+           q->last.exit_code >= 0 && q->last.suggestion[0] != '\0';
 }
 
 /* ---- a new one ---- */
@@ -106,6 +104,19 @@ static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result
     return ND_OK;
 }
 
+enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_qualify_result *out,
+                                     struct nd_error *err)
+{
+    read_last(q);
+    nd_qualify_make_key(q);
+    if (!is_last_current(q))
+        return judge(q, out, err);
+    out->found = q->last;
+    out->is_cached = true;
+    q->last = (struct nd_qualified){0};
+    return ND_OK;
+}
+
 static enum nd_status qualify(struct nd_qualification *q, struct nd_qualify_result *out, struct nd_error *err)
 {
     int lock = -1;
@@ -113,23 +124,35 @@ static enum nd_status qualify(struct nd_qualification *q, struct nd_qualify_resu
     if (status == ND_OK)
         status = nd_dir_make(q->folder, err);
     if (status == ND_OK)
-        status = lock_folder(q->folder, &lock, err);
+        status = nd_qualify_lock(q->folder, false, &lock, err);
     if (status == ND_OK)
         status = nd_qualify_check_fresh(q, err);
     if (status == ND_OK)
-        read_last(q);
-    if (status == ND_OK && is_last_current(q)) {
-        out->found = q->last;
-        out->is_cached = true;
-        q->last = (struct nd_qualified){0};
-    } else if (status == ND_OK) {
         status = nd_qualify_capture(q, err);
-        if (status == ND_OK)
-            status = judge(q, out, err);
-    }
+    if (status == ND_OK)
+        status = nd_qualify_end_result(q, out, err);
     out->n_captured = q->n_captured;
     if (lock >= 0)
         close(lock);
+    return status;
+}
+
+enum nd_status nd_qualify_begin(const char *campaign, const struct nd_qualify_options *options,
+                                struct nd_qualification *q, struct nd_error *err)
+{
+    *q = (struct nd_qualification){.options = options};
+    enum nd_status status = nd_campaign_read(campaign, options->without_policy, &q->campaign, err);
+    if (status != ND_OK)
+        return status;
+    const char *folder = options->folder != NULL ? options->folder : q->campaign.output;
+    nd_policy_today(q->today);
+    if (folder == NULL)
+        status = nd_fail(err, ND_E_OPTION_CONFLICT, campaign,
+                         "'%s' names no 'output', and no folder was given (-o DIR)", campaign);
+    else if ((q->folder = nd_strdup(folder)) == NULL)
+        status = nd_fail_memory(err);
+    if (status != ND_OK)
+        nd_campaign_deinit(&q->campaign);
     return status;
 }
 
@@ -140,23 +163,14 @@ enum nd_status nd_qualify(const char *campaign, const struct nd_qualify_options 
     enum nd_status status = nd_options_read(&own, sizeof own, options, err);
     if (status != ND_OK)
         return status;
-    options = &own;
-    struct nd_qualification q = {.options = options};
+    struct nd_qualification q;
     struct nd_qualify_result result = {0};
     struct nd_error why = {0};
     err = err != NULL ? err : &why; /* reasons are read from it */
-    status = nd_campaign_read(campaign, options->without_policy, &q.campaign, err);
-    if (status == ND_OK) {
-        const char *folder = options->folder != NULL ? options->folder : q.campaign.output;
-        nd_policy_today(q.today);
-        if (folder == NULL)
-            status = nd_fail(err, ND_E_OPTION_CONFLICT, campaign,
-                             "'%s' names no 'output', and no folder was given (-o DIR)", campaign);
-        else if ((q.folder = nd_strdup(folder)) == NULL)
-            status = nd_fail_memory(err);
-    }
-    if (status == ND_OK)
-        status = qualify(&q, &result, err);
+    status = nd_qualify_begin(campaign, &own, &q, err);
+    if (status != ND_OK)
+        return status;
+    status = qualify(&q, &result, err);
     nd_qualify_plan_deinit(&q);
     nd_campaign_deinit(&q.campaign);
     result.folder = q.folder;

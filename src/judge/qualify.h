@@ -2,8 +2,8 @@
  * qualify.c is the order of events, qualify_plan.c and qualify_cells.c what is to be captured,
  * qualify_capture.c what of it is there, qualify_run.c captures the rest, qualify_fallback.c says what fell
  * back, qualify_judge*.c and qualify_value.c hold every gate against every device, qualify_accuracy.c tells
- * accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy, qualify_result.c makes the
- * result of all, whose form qualified.c knows. */
+ * accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy, qualify_product.c what other
+ * processes made of it, qualify_result.c makes the result of all, whose form qualified.c knows. */
 #ifndef ND_JUDGE_QUALIFY_H
 #define ND_JUDGE_QUALIFY_H
 
@@ -79,6 +79,7 @@ struct nd_qualification {
     char *folder;
     char today[16];
     size_t n_devices;
+    bool is_one_model;   /* the campaign was cut to one of its models: its policy cannot be checked */
     const char **labels; /* [n_devices] */
     struct nd_scope_model *scopes;
     struct nd_qualify_model *models; /* [campaign.n_models] */
@@ -87,6 +88,21 @@ struct nd_qualification {
     struct nd_qualified last; /* the result in the folder; empty: none, or everything is to be judged anew */
     struct nd_arena *arena;   /* of the result that is made */
 };
+
+/* ---- qualify.c ---- */
+
+/* Reads the campaign and decides on the folder. The caller frees with nd_qualify_plan_deinit,
+ * nd_campaign_deinit and free(q->folder), on success only. */
+enum nd_status nd_qualify_begin(const char *campaign, const struct nd_qualify_options *options,
+                                struct nd_qualification *q, struct nd_error *err);
+
+/* Who captures all that is missing has the folder alone; those who make one task each share it. The caller
+ * closes *out. ND_E_QUALIFY_BUSY. */
+enum nd_status nd_qualify_lock(const char *folder, bool is_shared, int *out, struct nd_error *err);
+
+/* The result of captures that are all there. */
+enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_qualify_result *out,
+                                     struct nd_error *err);
 
 /* ---- qualify_plan.c ---- */
 
@@ -123,11 +139,19 @@ void nd_qualify_add_prepared_findings(const struct nd_qualification *q, const st
 
 /* ---- qualify_capture.c ---- */
 
-/* Fills the keys of cells and of the result, and says which captures are fresh. */
+/* Fills the keys of all cells. */
+enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error *err);
+
+/* The same, and says which captures are fresh. */
 enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_error *err);
 
-/* Writes beside a capture what it is, and fills cell->sha256. Not is_final: it is captured again the next time,
- * and nothing is written. */
+/* Says of one cell, whose key is known, whether it is fresh. A capture of a machine that could not be reached
+ * is not: it is made again by whoever makes captures. nd_qualify_is_usable takes that one, too. */
+void nd_qualify_look(const struct nd_qualification *q, struct nd_qualify_cell *cell);
+bool nd_qualify_is_usable(struct nd_qualify_cell *cell);
+
+/* Writes beside a capture what it is, and fills cell->sha256. Not is_final: it is captured again the next time.
+ */
 enum nd_status nd_qualify_write_key(struct nd_qualify_cell *cell, bool is_final, struct nd_error *err);
 void nd_qualify_make_key(struct nd_qualification *q);
 
@@ -158,12 +182,25 @@ void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct
 
 /* ---- qualify_run.c ---- */
 
-/* Captures what is not fresh. Fills q->key. */
+/* Captures what is not fresh. */
 enum nd_status nd_qualify_capture(struct nd_qualification *q, struct nd_error *err);
 
 /* ---- qualify_compare.c ---- */
 
-/* All comparisons that a rule or the report needs. */
+/* Which comparisons a rule or the report needs: fills model->comparisons, of each only the reference. */
+enum nd_status nd_qualify_list_comparisons(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                           struct nd_error *err);
+
+/* Whether a comparison is made to be written into a file, or is taken from one. */
+struct nd_qualify_share {
+    bool is_part;
+    const struct nd_parts *parts; /* or NULL */
+};
+enum nd_status nd_qualify_compare_one(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                      const struct nd_qualify_share *share, struct nd_qualify_comparison *out,
+                                      struct nd_error *err);
+
+/* All of them, by the products that are there. */
 enum nd_status nd_qualify_compare(struct nd_qualification *q, struct nd_error *err);
 
 /* The comparison with that cell as the reference, or NULL. */
@@ -225,6 +262,33 @@ void nd_qualify_fill_targets(const struct nd_qualification *q, const struct nd_q
 /* ---- qualify_explain.c ---- */
 
 /* A sentence for every device that differs. What cannot be explained says why. */
+enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                      struct nd_error *err);
+
+/* ---- qualify_product.c ---- */
+
+/* What a task made for the one that judges, from the folder of results:
+ * "parts/<model>/compare-<reference>.json", "parts/<model>/explain.txt". In new memory; NULL without memory. */
+char *nd_qualify_comparison_file(const struct nd_qualify_model *model, size_t ref);
+char *nd_qualify_explanation_file(const struct nd_qualify_model *model);
+
+/* Whether the file is there, made of these captures, whose digests are known. Without memory it is not. */
+bool nd_qualify_has_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                               size_t ref);
+bool nd_qualify_has_explanation(const struct nd_qualification *q, const struct nd_qualify_model *model);
+
+/* Makes the file unless it is there, made of the same captures. Those are open. *is_made: whether it was made.
+ */
+enum nd_status nd_qualify_write_comparison(const struct nd_qualification *q,
+                                           const struct nd_qualify_model *model, size_t ref, bool *is_made,
+                                           struct nd_error *err);
+enum nd_status nd_qualify_write_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
+                                            bool *is_made, struct nd_error *err);
+
+/* The same as nd_qualify_compare_one and nd_qualify_explain_one, from such a file where it is there and made of
+ * the same captures. */
+enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                         size_t i, struct nd_error *err);
 enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_model *model,
                                   struct nd_error *err);
 

@@ -1,6 +1,7 @@
 /* Which captures are what the campaign asks for (qualify_run.c makes those that are not). Beside every capture
- * lies a file "<capture>.key": the digest of what it depends on, and that of the capture itself. It is written
- * after the capture: whoever is killed between the two captures again. */
+ * lies a file "<capture>.key": the digest of what it depends on, and that of the capture itself; for a machine
+ * that could not be reached also the word "again". It is written after the capture: whoever is killed between
+ * the two captures again. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,12 @@
 
 /* Changes when a capture made before can no longer be used, whatever the version says. */
 #define KEY_FORMAT "3"
+
+/* Of a key's file: two digests, each with its line's end. */
+enum { KEY_BYTES = 130 };
+
+/* The third line of the key of a capture that is made again the next time. */
+#define AGAIN "again\n"
 
 /* ---- what a capture depends on ---- */
 
@@ -197,20 +204,33 @@ static char *key_path(const struct nd_qualify_cell *cell)
     return nd_strbuf_take(&path);
 }
 
-/* A capture is fresh when its key is the one that is wanted, and it is the very file that was made then. */
-static bool is_fresh(struct nd_qualify_cell *cell)
+/* The key is the one that is wanted, and the capture the very file that was made then. *is_final: it need not
+ * be made again. */
+static bool has_key(struct nd_qualify_cell *cell, bool *is_final)
 {
     char *path = key_path(cell);
     void *bytes = NULL;
     size_t n_bytes;
     bool is_so = path != NULL && nd_path_exists(cell->path) && nd_path_exists(path) &&
-                 nd_file_read(path, 4096, &bytes, &n_bytes, NULL) == ND_OK && n_bytes == 130 &&
+                 nd_file_read(path, 4096, &bytes, &n_bytes, NULL) == ND_OK && n_bytes >= KEY_BYTES &&
                  strncmp(bytes, cell->key, 64) == 0 &&
                  nd_sha256_file(cell->path, cell->sha256, NULL) == ND_OK &&
                  strncmp((const char *)bytes + 65, cell->sha256, 64) == 0;
+    *is_final = is_so && n_bytes == KEY_BYTES;
     free(bytes);
     free(path);
     return is_so;
+}
+
+void nd_qualify_look(const struct nd_qualification *q, struct nd_qualify_cell *cell)
+{
+    bool is_final = false;
+    cell->is_fresh = !q->options->force && has_key(cell, &is_final) && is_final;
+}
+
+bool nd_qualify_is_usable(struct nd_qualify_cell *cell)
+{
+    return has_key(cell, &cell->is_fresh);
 }
 
 /* Captures do not depend on target tensors, but the result does. */
@@ -247,7 +267,7 @@ void nd_qualify_make_key(struct nd_qualification *q)
     free(text);
 }
 
-enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_error *err)
+enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error *err)
 {
     struct runtime_keys runtimes = {0};
     char *cache = nd_path_join(q->folder, ".digests");
@@ -265,7 +285,6 @@ enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_erro
         for (size_t c = 0; status == ND_OK && c < model->n_cells; c++) {
             struct nd_qualify_cell *cell = &model->cells[c];
             status = make_key(q, model, cell, probes, &runtimes, err);
-            cell->is_fresh = status == ND_OK && !q->options->force && is_fresh(cell);
         }
         free(probes);
     }
@@ -276,14 +295,23 @@ enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_erro
     return status;
 }
 
+enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_error *err)
+{
+    enum nd_status status = nd_qualify_make_keys(q, err);
+    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
+        for (size_t c = 0; c < q->models[m].n_cells; c++)
+            nd_qualify_look(q, &q->models[m].cells[c]);
+    return status;
+}
+
 enum nd_status nd_qualify_write_key(struct nd_qualify_cell *cell, bool is_final, struct nd_error *err)
 {
     char text[160];
     enum nd_status status = nd_sha256_file(cell->path, cell->sha256, err);
-    if (status != ND_OK || !is_final)
+    if (status != ND_OK)
         return status;
     char *path = key_path(cell);
-    int n = snprintf(text, sizeof text, "%s\n%s\n", cell->key, cell->sha256);
+    int n = snprintf(text, sizeof text, "%s\n%s\n%s", cell->key, cell->sha256, is_final ? "" : AGAIN);
     status = path != NULL ? nd_file_put(path, text, (size_t)n, err) : nd_fail_memory(err);
     free(path);
     return status;

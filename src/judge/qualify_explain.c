@@ -86,8 +86,8 @@ static void show_samples(void *context, size_t n_done, size_t n_samples)
                                                                                .is_done = n_done == n_samples});
 }
 
-enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_model *model,
-                                  struct nd_error *err)
+enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                      struct nd_error *err)
 {
     const struct nd_capture **captures = nd_calloc(q->n_devices, sizeof(const struct nd_capture *));
     size_t *devices = nd_calloc(q->n_devices, sizeof *devices), n = 0;

@@ -191,7 +191,7 @@ enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err)
         status = nd_qualify_plan_cells(q, &q->models[m], err);
     if (status == ND_OK)
         status = check_reference(q, err);
-    return status == ND_OK ? check_policy(q, err) : status;
+    return status == ND_OK && !q->is_one_model ? check_policy(q, err) : status;
 }
 
 static void cell_deinit(struct nd_qualify_cell *cell)

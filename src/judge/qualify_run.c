@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "judge/qualify.h"
+#include "judge/task.h"
 
 struct work {
     struct nd_qualification *q;
@@ -85,6 +85,7 @@ static enum nd_status run_task(void *context, size_t i, struct nd_error *err)
     options.cancel_context = asked->cancel_context;
     options.progress = show_capture;
     options.progress_context = &work->tasks[i];
+    uint64_t since = nd_clock_ns();
     say(work, "capturing '%s' on %s", model->campaign->name, cell->label);
     const struct nd_workload workload = {cell->model, &cell->device, cell->probes, model->n_probes};
     enum nd_status status = nd_capture_run(&workload, cell->path, &options, &outcome, err);
@@ -92,6 +93,8 @@ static enum nd_status run_task(void *context, size_t i, struct nd_error *err)
     /* A phone that was not there may be there the next time: that is asked again. */
     if (status == ND_OK)
         status = nd_qualify_write_key(cell, !is_elsewhere || !outcome.has_failed, err);
+    if (status == ND_OK && !outcome.has_failed)
+        nd_took_write_capture(work->q, model, cell, since);
     if (status == ND_OK)
         say(work, "captured '%s' on %s%s%s", model->campaign->name, cell->label,
             outcome.has_failed ? ": failed: " : "", outcome.has_failed ? outcome.failure.message : "");
@@ -144,7 +147,5 @@ enum nd_status nd_qualify_capture(struct nd_qualification *q, struct nd_error *e
     free(work.devices);
     free(work.tasks);
     q->n_captured = work.n;
-    if (status == ND_OK)
-        nd_qualify_make_key(q);
     return status;
 }

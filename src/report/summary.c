@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "npudiff/evidence.h"
+#include "report/emit.h"
 #include "report/format.h"
 #include "report/table.h"
 
@@ -129,23 +130,6 @@ void nd_summary_append_cut(struct nd_strbuf *out, const struct nd_strbuf *text, 
     nd_strbuf_puts(out, "... (-v shows more)\n");
 }
 
-/* Appends the word as a shell reads it back. */
-static void put_quoted(struct nd_strbuf *out, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=@%+,-";
-    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
-        nd_strbuf_puts(out, word);
-        return;
-    }
-    nd_strbuf_puts(out, "'");
-    for (; *word != '\0'; word++)
-        if (*word == '\'')
-            nd_strbuf_puts(out, "'\\''");
-        else
-            nd_strbuf_append(out, word, 1);
-    nd_strbuf_puts(out, "'");
-}
-
 void nd_summary_put_next(struct nd_strbuf *out, size_t width, const char *why, const char *const *words,
                          size_t n_words)
 {
@@ -162,7 +146,7 @@ void nd_summary_put_next_of(struct nd_strbuf *out, size_t width, const char *why
     nd_strbuf_puts(out, "  ");
     for (size_t i = 0; i < n_words; i++) {
         struct nd_strbuf word = {0};
-        put_quoted(&word, words[i]);
+        nd_shell_put(&word, words[i]);
         char *clean = nd_clean_text(word.text != NULL ? word.text : "");
         out->failed = out->failed || word.failed || clean == NULL;
         size_t n = clean != NULL ? nd_text_columns(clean) : 0;

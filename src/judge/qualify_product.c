@@ -1,0 +1,277 @@
+/* What one process makes for another that judges: a comparison, or the explanations of a model. A product lies
+ * in the folder "parts" beside that of the captures. Beside it lies "<product>.key": the digest of what it was
+ * made of, the captures' bytes among it, and that of the product. Whoever is killed before the key is written
+ * makes the product again; whoever finds no product of these captures does the work. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/new_file.h"
+#include "base/sha256.h"
+#include "base/strbuf.h"
+#include "judge/qualify.h"
+#include "npudiff/parse.h"
+
+/* Changes when a product made before can no longer be used, whatever the version says. */
+#define PRODUCT_FORMAT "1"
+
+enum {
+    KEY_BYTES = 130,            /* two digests, each with its line's end */
+    MAX_PRODUCT_BYTES = 1 << 30 /* chosen: that of a result */
+};
+
+struct product {
+    char *path, *key_path;
+    char key[65];
+};
+
+static void product_deinit(struct product *product)
+{
+    free(product->path);
+    free(product->key_path);
+}
+
+char *nd_qualify_comparison_file(const struct nd_qualify_model *model, size_t ref)
+{
+    struct nd_strbuf name = {0};
+    const char *base =
+        nd_path_base(model->cells[ref].relative); /* a label, as the name of a file, with ".h5" */
+    nd_strbuf_printf(&name, "parts/%s/compare-%.*s.json", model->campaign->name, (int)(strlen(base) - 3), base);
+    return nd_strbuf_take(&name);
+}
+
+char *nd_qualify_explanation_file(const struct nd_qualify_model *model)
+{
+    struct nd_strbuf name = {0};
+    nd_strbuf_printf(&name, "parts/%s/explain.txt", model->campaign->name);
+    return nd_strbuf_take(&name);
+}
+
+/* ---- keys ---- */
+
+/* Takes over `relative`. */
+static enum nd_status product_init(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                   char *relative, struct product *out, struct nd_error *err)
+{
+    struct nd_strbuf key = {0}, name = {0};
+    *out = (struct product){0};
+    nd_strbuf_printf(&key, "npudiff %s " PRODUCT_FORMAT "\n%s\nreference %s\nmodel %s\nfloat %s\n",
+                     nd_version(), relative != NULL ? relative : "", q->campaign.reference,
+                     nd_model_sha256(model->model),
+                     model->float_model != NULL ? nd_model_sha256(model->float_model) : "");
+    for (size_t c = 0; c < model->n_cells; c++)
+        nd_strbuf_printf(&key, "%s %s %s\n", model->cells[c].relative, model->cells[c].key,
+                         model->cells[c].sha256);
+    size_t n_bytes = key.len;
+    char *text = nd_strbuf_take(&key);
+    if (relative != NULL)
+        out->path = nd_path_join(q->folder, relative);
+    nd_strbuf_printf(&name, "%s.key", out->path != NULL ? out->path : "");
+    out->key_path = nd_strbuf_take(&name);
+    free(relative);
+    if (text == NULL || out->path == NULL || out->key_path == NULL) {
+        free(text);
+        product_deinit(out);
+        return nd_fail_memory(err);
+    }
+    nd_sha256_bytes(text, n_bytes, out->key);
+    free(text);
+    return ND_OK;
+}
+
+static bool is_there(const struct nd_qualification *q, const struct product *product)
+{
+    void *bytes = NULL;
+    size_t n_bytes;
+    char sha256[ND_SHA256_HEX_BYTES];
+    bool is_so = !q->options->force && nd_path_exists(product->path) && nd_path_exists(product->key_path) &&
+                 nd_file_read(product->key_path, 4096, &bytes, &n_bytes, NULL) == ND_OK &&
+                 n_bytes == KEY_BYTES && strncmp(bytes, product->key, 64) == 0 &&
+                 nd_sha256_file(product->path, sha256, NULL) == ND_OK &&
+                 strncmp((const char *)bytes + 65, sha256, 64) == 0;
+    free(bytes);
+    return is_so;
+}
+
+/* Takes over `relative`. */
+static bool has(const struct nd_qualification *q, const struct nd_qualify_model *model, char *relative)
+{
+    struct product product;
+    if (product_init(q, model, relative, &product, NULL) != ND_OK)
+        return false;
+    bool is_so = is_there(q, &product);
+    product_deinit(&product);
+    return is_so;
+}
+
+bool nd_qualify_has_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                               size_t ref)
+{
+    return has(q, model, nd_qualify_comparison_file(model, ref));
+}
+
+bool nd_qualify_has_explanation(const struct nd_qualification *q, const struct nd_qualify_model *model)
+{
+    return has(q, model, nd_qualify_explanation_file(model));
+}
+
+static enum nd_status put(const struct product *product, const char *text, size_t n_bytes, struct nd_error *err)
+{
+    char key[KEY_BYTES + 1], sha256[ND_SHA256_HEX_BYTES];
+    char *folder = nd_path_dir(product->path);
+    enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
+    free(folder);
+    if (status == ND_OK)
+        status = nd_file_put(product->path, text, n_bytes, err);
+    if (status != ND_OK)
+        return status;
+    nd_sha256_bytes(text, n_bytes, sha256);
+    int n = snprintf(key, sizeof key, "%s\n%s\n", product->key, sha256);
+    return nd_file_put(product->key_path, key, (size_t)n, err);
+}
+
+/* ---- comparisons ---- */
+
+static enum nd_status make_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                      size_t ref, const struct product *product, struct nd_error *err)
+{
+    const struct nd_qualify_share share = {.is_part = true};
+    struct nd_qualify_comparison made = {.ref = ref};
+    char *text = NULL;
+    enum nd_status status = nd_qualify_compare_one(q, model, &share, &made, err);
+    /* What cannot be compared is an empty file: that costs the one who judges nothing to find out. */
+    if (status == ND_OK && made.comparison != NULL)
+        status = nd_compare_part_format(made.comparison, &text, err);
+    if (status == ND_OK)
+        status = put(product, text != NULL ? text : "", text != NULL ? strlen(text) : 0, err);
+    free(text);
+    nd_comparison_destroy(&made.comparison);
+    free(made.devices);
+    free(made.why_not);
+    return status;
+}
+
+enum nd_status nd_qualify_write_comparison(const struct nd_qualification *q,
+                                           const struct nd_qualify_model *model, size_t ref, bool *is_made,
+                                           struct nd_error *err)
+{
+    struct product product;
+    enum nd_status status = product_init(q, model, nd_qualify_comparison_file(model, ref), &product, err);
+    if (status != ND_OK)
+        return status;
+    *is_made = !is_there(q, &product);
+    if (*is_made)
+        status = make_comparison(q, model, ref, &product, err);
+    product_deinit(&product);
+    return status;
+}
+
+enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                         size_t i, struct nd_error *err)
+{
+    struct nd_qualify_comparison *out = &model->comparisons[i];
+    struct nd_parts *parts = NULL;
+    struct product product;
+    enum nd_status status = product_init(q, model, nd_qualify_comparison_file(model, out->ref), &product, err);
+    if (status != ND_OK)
+        return status;
+    const char *path = product.path;
+    if (is_there(q, &product) && nd_parts_read(&path, 1, &parts, NULL) != ND_OK)
+        parts = NULL; /* nothing was compared */
+    const struct nd_qualify_share share = {.parts = parts};
+    status = nd_qualify_compare_one(q, model, &share, out, err);
+    nd_parts_destroy(&parts);
+    product_deinit(&product);
+    return status;
+}
+
+/* ---- explanations ----
+ *
+ * For each device of the campaign, in its order, a line with the number of bytes of its explanation, or "-",
+ * and the explanation with a line's end. */
+
+static bool format_explanations(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                struct nd_strbuf *out)
+{
+    for (size_t d = 0; d < q->n_devices; d++)
+        if (model->explanations[d] == NULL)
+            nd_strbuf_puts(out, "-\n");
+        else
+            nd_strbuf_printf(out, "%zu\n%s\n", strlen(model->explanations[d]), model->explanations[d]);
+    return !out->failed;
+}
+
+static void forget_explanations(const struct nd_qualification *q, struct nd_qualify_model *model)
+{
+    for (size_t d = 0; d < q->n_devices; d++) {
+        free(model->explanations[d]);
+        model->explanations[d] = NULL;
+    }
+}
+
+/* False: it is no such text, or memory is out. */
+static bool parse_explanations(const struct nd_qualification *q, struct nd_qualify_model *model,
+                               const char *text)
+{
+    for (size_t d = 0; d < q->n_devices; d++) {
+        char digits[32];
+        uint64_t n_bytes;
+        size_t n = strcspn(text, "\n");
+        if (text[n] == '\0' || n >= sizeof digits)
+            return false;
+        memcpy(digits, text, n);
+        digits[n] = '\0';
+        text += n + 1;
+        if (strcmp(digits, "-") == 0)
+            continue;
+        if (!nd_parse_u64(digits, &n_bytes) || strnlen(text, n_bytes) != n_bytes || text[n_bytes] != '\n' ||
+            (model->explanations[d] = strndup(text, n_bytes)) == NULL)
+            return false;
+        text += n_bytes + 1;
+    }
+    return text[0] == '\0';
+}
+
+enum nd_status nd_qualify_write_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
+                                            bool *is_made, struct nd_error *err)
+{
+    struct product product;
+    struct nd_strbuf text = {0};
+    enum nd_status status = product_init(q, model, nd_qualify_explanation_file(model), &product, err);
+    if (status != ND_OK)
+        return status;
+    *is_made = !is_there(q, &product);
+    if (*is_made)
+        status = nd_qualify_compare(q, err);
+    if (*is_made && status == ND_OK)
+        status = nd_qualify_explain_one(q, model, err);
+    if (*is_made && status == ND_OK)
+        status = format_explanations(q, model, &text)
+                     ? put(&product, text.text != NULL ? text.text : "", text.len, err)
+                     : nd_fail_memory(err);
+    nd_strbuf_deinit(&text);
+    product_deinit(&product);
+    return status;
+}
+
+enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_model *model,
+                                  struct nd_error *err)
+{
+    struct product product;
+    void *text = NULL;
+    size_t n_bytes;
+    enum nd_status status = product_init(q, model, nd_qualify_explanation_file(model), &product, err);
+    if (status != ND_OK)
+        return status;
+    bool is_read = is_there(q, &product) &&
+                   nd_file_read(product.path, MAX_PRODUCT_BYTES, &text, &n_bytes, NULL) == ND_OK &&
+                   parse_explanations(q, model, text);
+    free(text);
+    product_deinit(&product);
+    if (is_read)
+        return ND_OK;
+    forget_explanations(q, model);
+    return nd_qualify_explain_one(q, model, err);
+}

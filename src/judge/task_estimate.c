@@ -1,0 +1,137 @@
+/* What a task will take: from what the same took before, or one that is alike, or from measured defaults. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/task.h"
+
+/* ---- how large a task is ---- */
+
+/* Bytes that one sample of the tensor takes, and how many values it has; 0 where its shape is not known. */
+static void measure_edge(const struct nd_edge *edge, uint64_t *bytes, uint64_t *n_elems)
+{
+    size_t n = 0;
+    if (edge->shape.rank < 0 || nd_shape_n_elems(&edge->shape, &n, NULL) != ND_OK)
+        n = 0;
+    *n_elems = n;
+    *bytes = n * (edge->dtype != ND_DTYPE_NONE ? nd_dtype_size_bytes(edge->dtype) : sizeof(float));
+}
+
+static void measure_cell(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                         const struct nd_qualify_cell *cell, struct nd_task_size *size)
+{
+    size_t *selected = NULL, n = 0;
+    uint64_t n_runs = 0, bytes = 0, n_elems = 0, edge_bytes, edge_elems;
+    for (size_t p = 0; p < model->n_probes; p++)
+        n_runs += cell->probes[p]->n_samples;
+    if (nd_model_select_edges(cell->model, cell->edges, &selected, &n, NULL) != ND_OK)
+        n = 0;
+    for (size_t i = 0; i < n; i++) {
+        measure_edge(nd_model_edge(cell->model, selected[i]), &edge_bytes, &edge_elems);
+        bytes += edge_bytes;
+    }
+    for (size_t i = 0; i < nd_model_n_edges(cell->model); i++) {
+        measure_edge(nd_model_edge(cell->model, i), &edge_bytes, &edge_elems);
+        n_elems += edge_elems;
+    }
+    free(selected);
+    size->raw_bytes += bytes * n_runs;
+    n_runs *= q->campaign.n_repeats > 0 ? q->campaign.n_repeats : 1;
+    size->n_runs += n_runs;
+    size->work += n_elems * n_runs;
+}
+
+void nd_task_measure(const struct nd_qualification *q, const struct nd_task_place *place,
+                     struct nd_task_size *out)
+{
+    *out = (struct nd_task_size){.model = "", .device = "", .uri = ""};
+    for (size_t m = 0; m < q->campaign.n_models; m++) {
+        const struct nd_qualify_model *model = &q->models[m];
+        if (place->model != SIZE_MAX && place->model != m)
+            continue;
+        for (size_t c = 0; c < model->n_cells; c++)
+            if (place->kind != ND_TASK_CAPTURE || c == place->cell)
+                measure_cell(q, model, &model->cells[c], out);
+    }
+    if (place->model == SIZE_MAX)
+        return;
+    const struct nd_qualify_model *model = &q->models[place->model];
+    out->model = nd_model_sha256(model->model);
+    if (place->kind == ND_TASK_CAPTURE) {
+        const struct nd_qualify_cell *cell = &model->cells[place->cell];
+        out->model = nd_model_sha256(cell->model);
+        out->device = nd_device_kind_name(cell->device.kind);
+        out->uri = cell->device.uri;
+    }
+}
+
+/* ---- what is known ---- */
+
+/* The best of what is known of the model: the very same device, else one of its kind; of those the slowest. */
+static const struct nd_took *find(const struct nd_task_size *size, enum nd_task_kind kind,
+                                  const struct nd_took_list *known)
+{
+    const struct nd_took *best = NULL;
+    bool is_best_same = false;
+    for (size_t i = 0; i < known->n; i++) {
+        const struct nd_took *took = &known->items[i];
+        bool is_same = strcmp(took->uri, size->uri) == 0;
+        if (took->kind != kind || strcmp(took->model, size->model) != 0 ||
+            strcmp(took->device, size->device) != 0 || (is_best_same && !is_same))
+            continue;
+        if (best == NULL || (is_same && !is_best_same) ||
+            took->seconds / (double)took->n_runs > best->seconds / (double)best->n_runs)
+            best = took;
+        is_best_same = is_best_same || is_same;
+    }
+    return best;
+}
+
+/* ---- defaults ----
+ *
+ * seconds = start + per_value * values of all tensors over all runs. Measured by tools/studies/plan_defaults on
+ * 2026-11-23; docs/results/cluster.md#defaults has the models and how far each of them is from the line. */
+
+static const struct costs {
+    enum nd_task_kind kind;
+    const char *device; /* "" stands for every one that has no line of its own */
+    double start_s, per_value_s;
+    double bytes_per_raw; /* of the file, after compression */
+    uint64_t memory_bytes;
+} defaults[] = {
+    {ND_TASK_CAPTURE, "cpu", 0.5, 5e-8, 0.5, 256 << 20},
+    {ND_TASK_CAPTURE, "htp-sim", 5, 5e-6, 0.5, 512 << 20},
+    {ND_TASK_CAPTURE, "exact", 0.5, 5e-8, 0.5, 256 << 20},
+    {ND_TASK_CAPTURE, "float64", 0.5, 5e-8, 0.5, 256 << 20},
+    {ND_TASK_CAPTURE, "", 0.5, 5e-8, 0.5, 256 << 20},
+    {ND_TASK_COMPARE, "", 0.2, 1e-8, 0, 512 << 20},
+    {ND_TASK_EXPLAIN, "", 0.5, 2e-7, 0, 512 << 20},
+    {ND_TASK_JUDGE, "", 0.2, 1e-9, 0, 256 << 20},
+};
+
+static const struct costs *costs_of(const struct nd_task_size *size, enum nd_task_kind kind)
+{
+    size_t i = 0;
+    while (defaults[i].kind != kind ||
+           (defaults[i].device[0] != '\0' && strcmp(defaults[i].device, size->device) != 0))
+        i++; /* each kind ends with a line for every device */
+    return &defaults[i];
+}
+
+void nd_task_estimate(const struct nd_task_size *size, const struct nd_took_list *known, struct nd_task *task)
+{
+    const struct nd_took *took = find(size, task->kind, known);
+    task->n_runs = (size_t)size->n_runs;
+    if (took != NULL) {
+        double scale = (double)size->n_runs / (double)took->n_runs;
+        task->seconds = took->seconds * scale;
+        task->bytes = (uint64_t)((double)took->bytes * scale);
+        task->memory_bytes = took->memory_bytes;
+        task->source = took->file;
+        return;
+    }
+    const struct costs *costs = costs_of(size, task->kind);
+    task->seconds = costs->start_s + costs->per_value_s * (double)size->work;
+    task->bytes = (uint64_t)(costs->bytes_per_raw * (double)size->raw_bytes);
+    task->memory_bytes = costs->memory_bytes;
+    task->source = "default";
+}

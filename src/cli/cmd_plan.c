@@ -74,7 +74,7 @@ const struct cli_command cmd_plan = {
                "on the same "
                "device, else on a device of the same kind, by the number of samples. Of a model that was never "
                "captured it is "
-               "a default, which may be wrong by a factor of ten.\n"
+               "a default, which may be far off.\n"
                "'npudiff qualify --emit' writes the tasks as a script for many machines.",
     .examples = examples,
     .options = options,

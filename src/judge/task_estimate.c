@@ -66,46 +66,56 @@ void nd_task_measure(const struct nd_qualification *q, const struct nd_task_plac
 
 /* ---- what is known ---- */
 
-/* The best of what is known of the model: the very same device, else one of its kind; of those the slowest. */
+/* How far two numbers of runs are apart, as a factor: 1 and more. */
+static double distance(uint64_t a, uint64_t b)
+{
+    double ratio = ((double)a + 1) / ((double)b + 1);
+    return ratio > 1 ? ratio : 1 / ratio;
+}
+
+/* Whether a says more of the task than b: the very same device, else one of its kind; then the nearest number
+ * of runs, then the slower. */
+static bool is_better(const struct nd_took *a, const struct nd_took *b, const struct nd_task_size *size)
+{
+    bool is_same[2] = {strcmp(a->uri, size->uri) == 0, strcmp(b->uri, size->uri) == 0};
+    double apart[2] = {distance(a->n_runs, size->n_runs), distance(b->n_runs, size->n_runs)};
+    if (is_same[0] != is_same[1])
+        return is_same[0];
+    return apart[0] != apart[1] ? apart[0] < apart[1] : a->seconds > b->seconds;
+}
+
 static const struct nd_took *find(const struct nd_task_size *size, enum nd_task_kind kind,
                                   const struct nd_took_list *known)
 {
     const struct nd_took *best = NULL;
-    bool is_best_same = false;
     for (size_t i = 0; i < known->n; i++) {
         const struct nd_took *took = &known->items[i];
-        bool is_same = strcmp(took->uri, size->uri) == 0;
-        if (took->kind != kind || strcmp(took->model, size->model) != 0 ||
-            strcmp(took->device, size->device) != 0 || (is_best_same && !is_same))
-            continue;
-        if (best == NULL || (is_same && !is_best_same) ||
-            took->seconds / (double)took->n_runs > best->seconds / (double)best->n_runs)
+        if (took->kind == kind && strcmp(took->model, size->model) == 0 &&
+            strcmp(took->device, size->device) == 0 && (best == NULL || is_better(took, best, size)))
             best = took;
-        is_best_same = is_best_same || is_same;
     }
     return best;
 }
 
 /* ---- defaults ----
  *
- * seconds = start + per_value * values of all tensors over all runs. Measured by tools/studies/plan_defaults on
- * 2026-11-23; docs/results/cluster.md#defaults has the models and how far each of them is from the line. */
+ * seconds = start_s + per_value_s * (values of all tensors of the model over all runs); bytes = start_bytes +
+ * those of the recorded values. Processor seconds of `tools/studies/cluster --costs` on four small models,
+ * 2026-11-23: docs/results/cluster.md#defaults. Memory is several times what these models took: chosen. */
+
+enum { START_BYTES = 45000 }; /* of a capture without values: the same study */
 
 static const struct costs {
     enum nd_task_kind kind;
     const char *device; /* "" stands for every one that has no line of its own */
     double start_s, per_value_s;
-    double bytes_per_raw; /* of the file, after compression */
     uint64_t memory_bytes;
 } defaults[] = {
-    {ND_TASK_CAPTURE, "cpu", 0.5, 5e-8, 0.5, 256 << 20},
-    {ND_TASK_CAPTURE, "htp-sim", 5, 5e-6, 0.5, 512 << 20},
-    {ND_TASK_CAPTURE, "exact", 0.5, 5e-8, 0.5, 256 << 20},
-    {ND_TASK_CAPTURE, "float64", 0.5, 5e-8, 0.5, 256 << 20},
-    {ND_TASK_CAPTURE, "", 0.5, 5e-8, 0.5, 256 << 20},
-    {ND_TASK_COMPARE, "", 0.2, 1e-8, 0, 512 << 20},
-    {ND_TASK_EXPLAIN, "", 0.5, 2e-7, 0, 512 << 20},
-    {ND_TASK_JUDGE, "", 0.2, 1e-9, 0, 256 << 20},
+    {ND_TASK_CAPTURE, "cpu", 0.09, 3e-8, 256 << 20},     {ND_TASK_CAPTURE, "htp-sim", 0.35, 1e-6, 512 << 20},
+    {ND_TASK_CAPTURE, "exact", 0.03, 4.5e-8, 256 << 20}, {ND_TASK_CAPTURE, "emu", 0.03, 1.1e-7, 256 << 20},
+    {ND_TASK_CAPTURE, "", 0.03, 1.1e-7, 256 << 20}, /* not measured: as emulated */
+    {ND_TASK_COMPARE, "", 0.04, 1e-8, 512 << 20},        {ND_TASK_EXPLAIN, "", 0.03, 1e-7, 512 << 20},
+    {ND_TASK_JUDGE, "", 0.03, 3e-8, 256 << 20},
 };
 
 static const struct costs *costs_of(const struct nd_task_size *size, enum nd_task_kind kind)
@@ -120,18 +130,20 @@ static const struct costs *costs_of(const struct nd_task_size *size, enum nd_tas
 void nd_task_estimate(const struct nd_task_size *size, const struct nd_took_list *known, struct nd_task *task)
 {
     const struct nd_took *took = find(size, task->kind, known);
+    const struct costs *costs = costs_of(size, task->kind);
     task->n_runs = (size_t)size->n_runs;
     if (took != NULL) {
         double scale = (double)size->n_runs / (double)took->n_runs;
-        task->seconds = took->seconds * scale;
-        task->bytes = (uint64_t)((double)took->bytes * scale);
+        double start = took->seconds < costs->start_s ? took->seconds : costs->start_s;
+        task->seconds = start + (took->seconds - start) * scale;
+        uint64_t start_bytes = took->bytes < START_BYTES ? took->bytes : START_BYTES;
+        task->bytes = start_bytes + (uint64_t)((double)(took->bytes - start_bytes) * scale);
         task->memory_bytes = took->memory_bytes;
         task->source = took->file;
         return;
     }
-    const struct costs *costs = costs_of(size, task->kind);
     task->seconds = costs->start_s + costs->per_value_s * (double)size->work;
-    task->bytes = (uint64_t)(costs->bytes_per_raw * (double)size->raw_bytes);
+    task->bytes = task->kind == ND_TASK_CAPTURE ? START_BYTES + size->raw_bytes : 0;
     task->memory_bytes = costs->memory_bytes;
     task->source = "default";
 }

@@ -38,7 +38,7 @@ static void put_entry(struct nd_strbuf *out, const struct nd_plan_of_campaign *p
 static void put_install(struct nd_strbuf *out)
 {
     nd_strbuf_puts(out, "      - uses: actions/checkout@v4\n"
-                        "      - run: tools/npudiff-install # yours: npudiff and the runtimes, in PATH\n");
+                        "      - run: .github/npudiff-install # yours: npudiff and the runtimes, in PATH\n");
 }
 
 /* The files of the jobs before. */
@@ -91,7 +91,7 @@ void nd_emit_github(struct nd_strbuf *out, const struct nd_plan_of_campaign *pla
 {
     struct nd_strbuf before = {0}, command = {0};
     nd_emit_head(out, plan, "A workflow for GitHub Actions",
-                 "Keep it as .github/workflows/NAME.yml. It calls tools/npudiff-install of your repository.");
+                 "Keep it as .github/workflows/NAME.yml. It calls .github/npudiff-install of your repository.");
     nd_strbuf_puts(out, "name: npudiff\non: workflow_dispatch\nenv:\n  FOLDER: ");
     nd_emit_literal(out, plan->folder);
     nd_strbuf_puts(out, "\njobs:\n");

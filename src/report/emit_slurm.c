@@ -134,7 +134,9 @@ static void put_array(struct nd_strbuf *out, const struct nd_plan_of_campaign *p
 
 /* ---- what comes after ---- */
 
-/* The jobs that a task needs: of captures each array once. is_in[g] is for scratch. */
+/* The jobs that a task needs: of captures each array once. is_in[g] is for scratch. A job whose needs failed is
+ * cancelled; the one that judges runs in any case, and its exit code says that something is missing: that of
+ * `sbatch --wait` is 0 for a job that was cancelled. */
 static void put_dependency(struct nd_strbuf *out, const struct nd_plan_of_campaign *plan,
                            const struct nd_task *task, const size_t *groups, bool *is_in)
 {
@@ -145,7 +147,9 @@ static void put_dependency(struct nd_strbuf *out, const struct nd_plan_of_campai
         if (plan->tasks[i].is_done || (groups[i] != 0 && is_in[groups[i]]))
             continue;
         is_in[groups[i]] = true;
-        nd_strbuf_puts(out, is_first ? " --kill-on-invalid-dep=yes --dependency=afterok" : "");
+        nd_strbuf_puts(out, !is_first                     ? ""
+                            : task->kind == ND_TASK_JUDGE ? " --dependency=afterany"
+                                                          : " --kill-on-invalid-dep=yes --dependency=afterok");
         if (groups[i] != 0)
             nd_strbuf_printf(out, ":${job_%zu%%%%;*}", groups[i]);
         else

@@ -126,15 +126,15 @@ enum nd_status nd_report_plan_brief(const struct nd_plan_of_campaign *plan, size
     nd_report_screen_put(screen, "%s: %zu task%s, %zu of them done\n\n", plan->campaign, plan->n,
                          plan->n == 1 ? "" : "s", plan->n_done);
     put_rows(screen, rows_of_kinds(plan), columns);
-    nd_report_screen_put(
-        screen,
-        "\nThe others take about %s one after the other, and at least %s on many machines. They "
-        "need %s of disk. The largest task needs %s of memory.\n",
-        duration(plan->seconds_left, left), duration(plan->longest_s, longest), size(plan->bytes_left, disk),
-        size(plan->memory_bytes, memory));
+    nd_report_screen_put(screen,
+                         "\n%s about %s one after the other, and at least %s on many machines. They need %s of "
+                         "disk. The largest task needs %s of memory.\n",
+                         plan->n_done > 0 ? "The others take" : "They take", duration(plan->seconds_left, left),
+                         duration(plan->longest_s, longest), size(plan->bytes_left, disk),
+                         size(plan->memory_bytes, memory));
     nd_report_screen_put(screen,
                          "%zu of %zu estimates are from what the same or a like task took; the others are "
-                         "defaults, which may be wrong by a factor of ten. -v lists the tasks.\n",
+                         "defaults, which may be far off. -v lists the tasks.\n",
                          plan->n_measured, plan->n);
     nd_report_screen_next(screen, "to run all on this computer", next, sizeof next / sizeof next[0]);
     return nd_report_screen_end(&screen, out, err);

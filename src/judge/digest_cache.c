@@ -13,7 +13,8 @@
 
 enum {
     MAX_CACHE_BYTES = 1 << 22,
-    SETTLE_S = 2, /* chosen: the coarsest time stamps in use (FAT) step by 2 s */
+    KEPT_BYTES = 1 << 20, /* of entries that nobody asked for now: chosen; thousands of files */
+    SETTLE_S = 2,         /* chosen: the coarsest time stamps in use (FAT) step by 2 s */
 };
 
 static bool add(struct nd_digest_cache *cache, const char *key, const char *sha256, bool is_used)
@@ -115,12 +116,21 @@ enum nd_status nd_digest_cache_find(struct nd_digest_cache *cache, const char *f
     return status;
 }
 
+static void put_items(struct nd_strbuf *text, const struct nd_digest_cache *cache, bool are_used,
+                      size_t max_bytes)
+{
+    for (size_t i = 0; i < cache->n && text->len < max_bytes; i++)
+        if (cache->items[i].is_used == are_used)
+            nd_strbuf_printf(text, "%s %s\n", cache->items[i].sha256, cache->items[i].key);
+}
+
+/* Those that were asked for first. Of the others as many as fit: several machines may share the folder, each
+ * with files of its own, and each task of a campaign asks for a few only. */
 static void write_out(const struct nd_digest_cache *cache)
 {
     struct nd_strbuf text = {0};
-    for (size_t i = 0; i < cache->n; i++)
-        if (cache->items[i].is_used)
-            nd_strbuf_printf(&text, "%s %s\n", cache->items[i].sha256, cache->items[i].key);
+    put_items(&text, cache, true, SIZE_MAX);
+    put_items(&text, cache, false, KEPT_BYTES);
     if (!text.failed && text.len <= MAX_CACHE_BYTES)
         nd_file_put(cache->path, text.text != NULL ? text.text : "", text.len, NULL);
     nd_strbuf_deinit(&text);

@@ -86,6 +86,25 @@ static void file_that_was_just_changed_is_not_kept(void **state)
     assert_int_equal(find(hex), 1);
 }
 
+/* Two machines, or two tasks, each of which asks for a file that the other does not ask for. */
+static void files_that_another_asked_for_are_kept(void **state)
+{
+    (void)state;
+    char hex[ND_SHA256_HEX_BYTES], *first = library, *second = in_folder("second.so");
+    put("one");
+    library = second;
+    put("two");
+    wait_until_settled();
+    assert_int_equal(find(hex), 1);
+    library = first;
+    assert_int_equal(find(hex), 1);
+    library = second;
+    assert_int_equal(find(hex), 0);
+    library = first;
+    assert_int_equal(find(hex), 0);
+    free(second);
+}
+
 static void cache_that_is_damaged_is_only_slower(void **state)
 {
     (void)state;
@@ -111,6 +130,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(digest_of_the_same_size_and_time_is_of_the_content, make_files,
                                         remove_files),
         cmocka_unit_test_setup_teardown(file_that_was_just_changed_is_not_kept, make_files, remove_files),
+        cmocka_unit_test_setup_teardown(files_that_another_asked_for_are_kept, make_files, remove_files),
         cmocka_unit_test_setup_teardown(cache_that_is_damaged_is_only_slower, make_files, remove_files),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -11,7 +11,7 @@ import sysconfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
-PROGRAMS = ["npudiff", "npudiff-agent", "npudiff-agent-exact"]
+PROGRAMS = ["npudiff", "npudiff-agent", "npudiff-agent-exact", "npudiff-agent-exec"]
 
 
 class BuildHook(BuildHookInterface):

@@ -157,9 +157,10 @@ enum nd_device_kind {
     ND_DEVICE_EXACT,    /* the quantised model by exact units: the quantised reference */
     ND_DEVICE_FLOAT64,  /* a float model in double precision: the float reference */
     ND_DEVICE_EMULATED, /* the quantised model by exact units with other programs and known faults */
+    ND_DEVICE_EXEC,     /* a program that speaks the runner's protocol (docs/reference/runner.md) */
 };
 
-/* "cpu", "htp-sim", "htp", "exact", "float64", "emu": as it starts a URI. Static storage. */
+/* "cpu", "htp-sim", "htp", "exact", "float64", "emu", "exec": as it starts a URI. Static storage. */
 ND_PUBLIC const char *nd_device_kind_name(enum nd_device_kind kind);
 
 /* Whether Qualcomm's QNN provider runs the model, on an NPU or in its simulator. */
@@ -180,8 +181,9 @@ enum nd_transport_kind { ND_TRANSPORT_NONE, ND_TRANSPORT_ADB, ND_TRANSPORT_SSH }
 enum nd_remote_way { ND_REMOTE_AGENT, ND_REMOTE_QNN_NET_RUN };
 
 /* A device as a URI names it: KIND[:CHIPSET][@RUNTIME][?key=value[&key=value...]], or emu:ITEM[,ITEM...], or
- * emu:PROFILE.yaml; on another machine adb:[SERIAL][/agent|/qnn-net-run][/DEVICE] or
- * ssh:HOST[/agent|/qnn-net-run][/DEVICE], where DEVICE is a KIND with what follows it, "htp" unless given. */
+ * emu:PROFILE.yaml, or exec:RUNNER[?key=value...]; on another machine
+ * adb:[SERIAL][/agent|/qnn-net-run][/DEVICE] or ssh:HOST[/agent|/qnn-net-run][/DEVICE], where DEVICE is a KIND
+ * with what follows it, "htp" unless given. */
 struct nd_device {
     enum nd_device_kind kind;
     char *uri;                        /* canonical: SM number and runtime spelled out */
@@ -203,6 +205,20 @@ struct nd_device {
     char **option_values;
 };
 
+/* A program that runs models for npudiff: npudiff-runner-NAME in a folder of $NPUDIFF_RUNNERS (else in the
+ * cache,
+ * ~/.cache/npudiff/runners) or of $PATH. */
+struct nd_runner {
+    char *name;
+    char *path;
+    const char *trouble; /* why it cannot be started, and what helps; NULL when it can. Static */
+};
+
+/* Those on this machine, by name; where folders have the same name, the first counts. No program is run. The
+ * caller frees *out with nd_runners_free, on success only. */
+ND_PUBLIC enum nd_status nd_runners_list(struct nd_runner **out, size_t *n, struct nd_error *err);
+ND_PUBLIC void nd_runners_free(struct nd_runner *runners, size_t n);
+
 /* Reads a URI. It does not contact another machine: a machine that cannot be used gives a failed capture later.
  * Only "adb:", which means the one phone that is attached, asks adb for its serial. ND_E_DEVICE_UNKNOWN: no
  * such kind, chipset or option (the message lists those there are), no phone or several for "adb:" (lists
@@ -211,13 +227,38 @@ struct nd_device {
  * it names is found on capturing); ND_E_RUNTIME_MISSING: the runtime is not installed (the message says the
  * command that installs it; for another machine only an id that no ABI has is an error). The caller frees *out
  * with nd_device_deinit, on success only. Thread safe. ND_E_DEVICE_OPTION: the URI has an option of the
- * provider or the session that may name a file or load a library. A URI may come from a stranger's campaign or
- * capture. */
+ * provider or the session that may name a file or load a library, or names a runner by its path.
+ * ND_E_RUNNER_MISSING, ND_E_RUNNER_START: there is no runner of that name, or it cannot be started. A URI may
+ * come from a stranger's campaign or capture. */
 ND_PUBLIC enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err);
 
 /* The same for a URI that the user wrote: every option goes to the provider or the session as it is. */
 ND_PUBLIC enum nd_status nd_device_parse_trusted(const char *uri, struct nd_device *out, struct nd_error *err);
 ND_PUBLIC void nd_device_deinit(struct nd_device *device);
+
+/* One thing that a runner was tried with. */
+enum nd_trial_state {
+    ND_TRIAL_PASSED,
+    ND_TRIAL_REFUSED, /* it says that it cannot, where that is an answer */
+    ND_TRIAL_FAILED,
+};
+struct nd_runner_trial {
+    const char *name; /* "batches of 4", ...; static */
+    enum nd_trial_state state;
+    char said[1024]; /* why it failed or was refused; else "" */
+};
+enum { ND_RUNNER_MAX_TRIALS = 16 };
+struct nd_runner_report {
+    bool has_passed; /* no trial failed */
+    size_t n;
+    struct nd_runner_trial trials[ND_RUNNER_MAX_TRIALS];
+};
+
+/* Tries whether the runner of the device keeps to the protocol (docs/reference/runner.md#check): small models,
+ * each in a process of its own, without the agent's confinement. A trial that fails is a result.
+ * ND_E_DEVICE_UNKNOWN: the device is no runner; ND_ERR_IO: the models cannot be written. */
+ND_PUBLIC enum nd_status nd_runner_check(const struct nd_device *device, struct nd_runner_report *report,
+                                         struct nd_error *err);
 
 /* The URIs that a URI stands for: "adb:*", with or without what may follow, becomes one for each phone that adb
  * knows of, in the order of their serials, also for those that cannot be used now (capturing on them fails and

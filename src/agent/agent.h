@@ -40,6 +40,9 @@ enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_error *er
 /* The session of the pass in work. When it is refused, what the runtime says of the cause is logged. */
 enum nd_status nd_agent_create_session(struct nd_agent *agent, struct nd_error *err);
 
+/* Records which outputs the session cannot give; ND_E_RUNNER_TENSORS when there are some. */
+enum nd_status nd_agent_check_missing(struct nd_agent *agent, struct nd_error *err);
+
 /* Records where every node went. ND_E_DEVICE_FALLBACK when one is not on the provider and may not be,
  * ND_E_DEVICE_OUTPUT when it is not where it was before an interruption. */
 enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error *err);

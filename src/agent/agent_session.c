@@ -107,20 +107,23 @@ static enum nd_status create_runtime(struct nd_agent *agent, nd_runtime_log log,
 enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_error *err)
 {
     enum nd_status status = create_runtime(agent, record_log, (int)agent->job->log_severity, err);
+    nd_agent_confine_programs(); /* what had to be started runs, and has not seen the model yet */
     if (status != ND_OK)
         return status;
     struct nd_strbuf fields = {0};
-    nd_fields_add(&fields, "version", nd_runtime_version(agent->runtime));
-    nd_fields_add(&fields, "build_info", nd_runtime_build_info(agent->runtime));
+    nd_fields_add(&fields, nd_runtime_starts_program() ? "runner" : "version",
+                  nd_runtime_version(agent->runtime));
+    if (!nd_runtime_starts_program())
+        nd_fields_add(&fields, "build_info", nd_runtime_build_info(agent->runtime));
     nd_fields_add(&fields, "confined", nd_agent_confined());
     if (agent->resume == NULL)
         return nd_fields_append(agent->writer, ND_RECORD_RUNTIME, NULL, 0, &fields, err);
     if (fields.failed)
         status = nd_fail_memory(err);
     else if (!is_same_record(&agent->resume->runtime, &fields))
-        status = nd_fail(err, ND_E_DEVICE_OUTPUT, NULL,
-                         "the runtime is ONNX Runtime %s, not the one of before the interruption",
-                         nd_runtime_version(agent->runtime));
+        status =
+            nd_fail(err, ND_E_DEVICE_OUTPUT, NULL, "the runtime is %s, not the one of before the interruption",
+                    nd_runtime_version(agent->runtime));
     nd_strbuf_deinit(&fields);
     return status;
 }
@@ -146,13 +149,31 @@ static bool wants_provider_profile(const struct nd_agent *agent)
            !has_option(agent->job, "profiling_file_path");
 }
 
+/* The outputs that the pass uses: its edges, and those that are held against pass 0. */
+static size_t list_outputs(const struct nd_agent *agent, const char **names)
+{
+    const struct nd_job *job = agent->job;
+    const struct nd_job_pass *pass = &job->passes[agent->pass];
+    size_t n = 0;
+    for (size_t e = 0; e < job->n_edges; e++)
+        if (job->edges[e].pass == agent->pass)
+            names[n++] = job->edges[e].output;
+    for (size_t i = 0; agent->pass > 0 && i < pass->n_checks; i++)
+        names[n++] = job->edges[pass->checks[i]].output;
+    return n;
+}
+
 static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_job *job = agent->job;
     size_t n_options = job->n_provider_options;
     struct nd_option_pair *pairs = nd_calloc(n_options + 2 + job->n_config, sizeof *pairs);
-    if (pairs == NULL)
+    const char **outputs = nd_calloc(job->n_edges, sizeof *outputs);
+    if (pairs == NULL || outputs == NULL) {
+        free(pairs);
+        free(outputs);
         return nd_fail_memory(err);
+    }
     for (size_t i = 0; i < n_options; i++)
         pairs[i] = (struct nd_option_pair){job->provider_options[i].key, job->provider_options[i].value};
     if (wants_provider_profile(agent)) {
@@ -172,9 +193,12 @@ static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
         .config = config,
         .n_config = job->n_config,
         .profile_prefix = wants_profile(agent) ? job->profile_prefix : NULL,
+        .outputs = outputs,
+        .n_outputs = list_outputs(agent, outputs),
     };
     enum nd_status status = nd_session_create(agent->runtime, &options, &agent->session, err);
     free(pairs);
+    free(outputs);
     return status;
 }
 
@@ -210,7 +234,7 @@ enum nd_status nd_agent_create_session(struct nd_agent *agent, struct nd_error *
         nd_runtime_visit_libraries(record_library, agent);
     else if (status == ND_OK && nd_agent_is_resumed_pass(agent))
         status = check_libraries(agent, err);
-    if (agent->session == NULL && agent->job->log_severity > 0)
+    if (agent->session == NULL && agent->job->log_severity > 0 && !nd_runtime_starts_program())
         record_reasons(agent);
     return status;
 }
@@ -283,6 +307,37 @@ enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error 
     nd_strbuf_deinit(&fallen);
     free(nodes);
     return status;
+}
+
+struct missing_outputs {
+    struct nd_agent *agent;
+    size_t n;
+    char first[300];
+    enum nd_status status;
+};
+
+static void record_missing(void *context, const char *output, const char *reason)
+{
+    struct missing_outputs *missing = context;
+    struct nd_strbuf fields = {0};
+    nd_fields_add(&fields, "output", output);
+    nd_fields_add(&fields, "reason", reason);
+    enum nd_status status = nd_fields_append(missing->agent->writer, ND_RECORD_MISSING, NULL, 0, &fields, NULL);
+    missing->status = missing->status != ND_OK ? missing->status : status;
+    if (missing->n++ == 0)
+        snprintf(missing->first, sizeof missing->first, "'%.120s' (%.120s)", output, reason);
+}
+
+enum nd_status nd_agent_check_missing(struct nd_agent *agent, struct nd_error *err)
+{
+    struct missing_outputs missing = {.agent = agent};
+    nd_session_missing(agent->session, record_missing, &missing);
+    if (missing.status != ND_OK)
+        return nd_spool_sync(agent->writer, err);
+    if (missing.n == 0)
+        return ND_OK;
+    return nd_fail(err, ND_E_RUNNER_TENSORS, NULL, "the runner cannot give %zu of the tensors: %s%s", missing.n,
+                   missing.first, missing.n > 1 ? ", ..." : "");
 }
 
 /* What the provider wrote of its own is a help: that it wrote nothing, or too much to keep, is a line of the

@@ -1,5 +1,6 @@
 #include "agent/confine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,10 @@
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stddef.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -38,11 +42,14 @@ enum { FAMILY_QIPCRTR = 42 };
 /* The next instruction is left out where the value is another one. */
 #define IF_EQUAL(value) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), 0, 1)
 #define DENY BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES)
+#define ASK BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)
 #define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 /* No programs, no sockets but those within the machine, and none of the ways around that. Calls of another
- * architecture (32 bits on x86-64) are refused as a whole. */
-static bool filter_calls(void)
+ * architecture (32 bits on x86-64) are refused as a whole. What a program that is to be started meets is
+ * `program_call`; with ASK it waits for an answer from *listener, and when that is closed none can be started.
+ */
+static bool filter_calls(struct sock_filter program_call, int *listener)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
@@ -54,9 +61,9 @@ static bool filter_calls(void)
         DENY,
 #endif
         IF_EQUAL(__NR_execve),
-        DENY,
+        program_call,
         IF_EQUAL(__NR_execveat),
-        DENY,
+        program_call,
 #ifndef __SANITIZE_ADDRESS__ /* which looks for leaks by it, when the agent ends */
         IF_EQUAL(__NR_ptrace),
         DENY,
@@ -77,7 +84,70 @@ static bool filter_calls(void)
         DENY,
     };
     const struct sock_fprog program = {(unsigned short)(sizeof code / sizeof code[0]), code};
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    if (listener == NULL)
+        return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    *listener = (int)syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+    return *listener >= 0;
+}
+
+/* ---- programs that are started before the model is there ---- */
+
+/* Answers "go on" to every start of a program, in a thread of its own, until `stop` is closed on its other
+ * side. */
+struct gatekeeper {
+    int listener, stop[2];
+    pthread_t thread;
+};
+static struct gatekeeper gate = {.listener = -1, .stop = {-1, -1}};
+
+static void let_through(int listener)
+{
+    struct seccomp_notif call = {0};
+    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &call) != 0)
+        return;
+    struct seccomp_notif_resp answer = {.id = call.id, .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+    ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+}
+
+static void *keep_gate(void *unused)
+{
+    (void)unused;
+    struct pollfd wanted[] = {{.fd = gate.listener, .events = POLLIN}, {.fd = gate.stop[0], .events = POLLIN}};
+    while (wanted[1].revents == 0) {
+        if (poll(wanted, 2, -1) < 0 && errno != EINTR)
+            break;
+        if (wanted[1].revents == 0 && (wanted[0].revents & POLLIN) != 0)
+            let_through(gate.listener);
+    }
+    return NULL;
+}
+
+/* Filters calls, and programs from the time when the gate is closed; what of them holds then. A kernel
+ * before 5.5, or a container with a listener of its own, leaves programs free. */
+static const char *filter_calls_later(void)
+{
+    if (pipe2(gate.stop, O_CLOEXEC) != 0)
+        return "";
+    if (filter_calls((struct sock_filter)ASK, &gate.listener)) {
+        if (pthread_create(&gate.thread, NULL, keep_gate, NULL) == 0)
+            return "network, programs";
+        close(gate.listener); /* from now on nothing can be started: the runner's start fails, and says so */
+        gate.listener = -1;
+    }
+    close(gate.stop[0]);
+    close(gate.stop[1]);
+    return filter_calls((struct sock_filter)ALLOW, NULL) ? "network" : "";
+}
+
+static void close_gate(void)
+{
+    if (gate.listener < 0)
+        return;
+    close(gate.stop[1]);
+    pthread_join(gate.thread, NULL);
+    close(gate.stop[0]);
+    close(gate.listener);
+    gate.listener = -1;
 }
 
 /* ---- files ---- */
@@ -141,14 +211,15 @@ static bool allow_stop_file(int rules, uint64_t access)
     return is_allowed;
 }
 
-static bool restrict_files(const struct nd_job *job)
+static bool restrict_files(const struct nd_job *job, bool are_programs_free)
 {
     long version = syscall(__NR_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     if (version < 1)
         return false;
     uint64_t access = changes | (version >= 2 ? LANDLOCK_ACCESS_FS_REFER : 0) |
                       (version >= 3 ? LANDLOCK_ACCESS_FS_TRUNCATE : 0);
-    const struct landlock_ruleset_attr attributes = {.handled_access_fs = access | LANDLOCK_ACCESS_FS_EXECUTE};
+    const struct landlock_ruleset_attr attributes = {
+        .handled_access_fs = are_programs_free ? access : access | LANDLOCK_ACCESS_FS_EXECUTE};
     int rules = (int)syscall(__NR_landlock_create_ruleset, &attributes, sizeof attributes, 0);
     bool is_restricted = rules >= 0 && allow_below(rules, ".", access) && allow_below(rules, "/dev", access) &&
                          allow_named(rules, job->provider_options, job->n_provider_options, access) &&
@@ -159,19 +230,29 @@ static bool restrict_files(const struct nd_job *job)
     return is_restricted;
 }
 
-static const char *confine(const struct nd_job *job)
+static const char *confine(const struct nd_job *job, bool starts_program)
 {
+    static char said[64];
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return "nothing";
-    bool are_files = restrict_files(job), are_calls = filter_calls();
-    if (are_calls)
-        return are_files ? "network, programs, files" : "network, programs";
-    return are_files ? "programs, files" : "nothing";
+    bool are_files = restrict_files(job, starts_program);
+    const char *calls = starts_program                                 ? filter_calls_later()
+                        : filter_calls((struct sock_filter)DENY, NULL) ? "network, programs"
+                        : are_files                                    ? "programs"
+                                                                       : "";
+    bool has_calls = calls[0] != '\0';
+    snprintf(said, sizeof said, "%s%s%s", calls, has_calls && are_files ? ", " : "", are_files ? "files" : "");
+    return said[0] != '\0' ? said : "nothing";
 }
 #else
-static const char *confine(const struct nd_job *job)
+static void close_gate(void)
+{
+}
+
+static const char *confine(const struct nd_job *job, bool starts_program)
 {
     (void)job;
+    (void)starts_program;
     return "nothing";
 }
 #endif
@@ -179,11 +260,16 @@ static const char *confine(const struct nd_job *job)
 /* Of this process. */
 static const char *confined = "nothing";
 
-const char *nd_agent_confine(const struct nd_job *job)
+const char *nd_agent_confine(const struct nd_job *job, bool starts_program)
 {
     const char *wanted = getenv(ND_CONFINE_VARIABLE);
     bool is_off = wanted != NULL && strcmp(wanted, ND_CONFINE_OFF) == 0;
-    return confined = is_off ? "nothing" : confine(job);
+    return confined = is_off ? "nothing" : confine(job, starts_program);
+}
+
+void nd_agent_confine_programs(void)
+{
+    close_gate();
 }
 
 const char *nd_agent_confined(void)

@@ -8,6 +8,7 @@
 
 #include "agent/confine.h"
 #include "agent/run.h"
+#include "runtime/runtime.h"
 
 /* The host tells a device that failed from a disk that is full by them. */
 enum { EXIT_DEVICE_FAILED = 1, EXIT_USAGE = 2, EXIT_CANNOT_STORE = 3, EXIT_CANNOT_RESUME = 4 };
@@ -37,7 +38,7 @@ static int run(const char *job_path, const char *spool_path, bool is_resuming)
         return fail(&err, EXIT_CANNOT_STORE);
     enum nd_status status = open_spool(&job, spool_path, is_resuming, &writer, &resume, &err);
     if (status == ND_OK && !resume.has_ended) {
-        nd_agent_confine(&job); /* before there is foreign code */
+        nd_agent_confine(&job, nd_runtime_starts_program()); /* before there is foreign code */
         status = nd_agent_run(&job, &resume, &writer, &err);
         enum nd_status closed = nd_spool_writer_close(&writer, status == ND_OK ? &err : NULL);
         status = status != ND_OK ? status : closed;

@@ -94,6 +94,8 @@ static enum nd_status run_pass(struct nd_agent *agent, struct nd_error *err)
     if (status == ND_OK)
         status = nd_agent_create_session(agent, err);
     if (status == ND_OK)
+        status = nd_agent_check_missing(agent, err);
+    if (status == ND_OK)
         status = enter_stage(agent, "placement", err);
     if (status == ND_OK)
         status = nd_agent_check_placement(agent, err);

@@ -78,6 +78,8 @@ char *nd_capture_environment(const struct nd_capture *capture)
         nd_strbuf_puts(&text, "computed by npudiff");
     } else if (strcmp(kind, "cpu") == 0) {
         nd_strbuf_printf(&text, "ONNX Runtime%s%s, CPU", ort[0] != '\0' ? " " : "", ort);
+    } else if (strcmp(kind, "exec") == 0) {
+        nd_strbuf_printf(&text, "runner %s", stated(capture, "runtime", "runner"));
     } else {
         put_runtime(capture, &text);
         if (simulated >= 0 && nd_capture_is_called_npu(capture))

@@ -10,6 +10,8 @@ struct values {
     bool json;
     bool verbose;
     bool no_phones;
+    bool trust_options;
+    const char *check;
 };
 
 static json_t *syntax_rows(void)
@@ -60,6 +62,34 @@ static json_t *phone_rows(struct nd_error *err)
     return rows;
 }
 
+/* The runners that are found, also those that cannot be started. */
+static json_t *runner_rows(void)
+{
+    struct nd_runner *runners = NULL;
+    size_t n = 0;
+    json_t *rows = json_array();
+    if (nd_runners_list(&runners, &n, NULL) != ND_OK)
+        return rows;
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(
+            rows, json_pack("{s:o, s:o, s:b, s:s}", "device", json_sprintf("exec:%s", runners[i].name), "path",
+                            cli_text(runners[i].path), "available", runners[i].trouble == NULL, "reason",
+                            runners[i].trouble != NULL ? runners[i].trouble : ""));
+    nd_runners_free(runners, n);
+    return rows;
+}
+
+static void print_runners(const json_t *runners)
+{
+    static const struct nd_report_column columns[] = {
+        {"device", "RUNNER"}, {"path", "PROGRAM"}, {"reason", "REASON"}, {NULL, NULL}};
+    printf("\n");
+    if (json_array_size(runners) == 0)
+        printf("runners: none is found\n");
+    else
+        cli_print_table(runners, columns);
+}
+
 static void print_phones(const json_t *phones, const struct nd_error *trouble)
 {
     static const struct nd_report_column columns[] = {{"device", "PHONE"},  {"model", "MODEL"},
@@ -90,6 +120,7 @@ static void print_tables(const json_t *root, const struct nd_error *phone_troubl
     cli_print_table(json_object_get(root, "chipsets"), chipset_columns);
     if (missing != NULL)
         printf("\nnot available: %s\n", missing);
+    print_runners(json_object_get(root, "runners"));
     if (phone_trouble != NULL)
         print_phones(json_object_get(root, "phones"), phone_trouble);
 }
@@ -104,6 +135,7 @@ static json_t *brief_rows(void)
         {"htp", "the NPU of this machine, where it has one"},
         {"adb:SERIAL", "a phone; adb:* is every phone that is attached"},
         {"ssh:HOST", "a board or laptop that runs Linux"},
+        {"exec:RUNNER", "a program that runs models, such as another vendor's runtime"},
         {"exact", "the quantised reference: every layer exact, rounded once"},
         {"float64", "the float reference, for a float model"},
         {"emu:htp-v73", "an emulated chip; emu:htp-v73,stale@TENSOR has a fault"},
@@ -112,6 +144,26 @@ static json_t *brief_rows(void)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         json_array_append_new(list, json_pack("{s:s, s:s}", "device", rows[i][0], "runs", rows[i][1]));
     return list;
+}
+
+static void say_runners(struct nd_report_screen *screen, const json_t *runners)
+{
+    size_t i;
+    const json_t *runner;
+    char names[200] = "";
+    size_t used = 0;
+    json_array_foreach(runners, i, runner)
+    {
+        const char *reason = cli_text_of(runner, "reason");
+        if (reason[0] != '\0')
+            nd_report_screen_put(screen, "Runner %s cannot be used: %s\n", cli_text_of(runner, "device"),
+                                 reason);
+        else if (used + 80 < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "",
+                                     cli_text_of(runner, "device"));
+    }
+    if (used > 0)
+        nd_report_screen_put(screen, "Runners: %s\n", names);
 }
 
 static void say_phones(struct nd_report_screen *screen, const json_t *phones, const struct nd_error *trouble)
@@ -151,10 +203,50 @@ static int print_brief(const json_t *root, const struct nd_error *phone_trouble,
         json_array_size(chipsets), names);
     if (missing != NULL)
         nd_report_screen_put(screen, "cpu and htp-sim cannot run here: %s\n", missing);
+    say_runners(screen, json_object_get(root, "runners"));
     if (phone_trouble != NULL)
         say_phones(screen, json_object_get(root, "phones"), phone_trouble);
     nd_report_screen_next(screen, "to compare a model on two devices", next, sizeof next / sizeof next[0]);
     return cli_print_screen(screen, NULL);
+}
+
+/* ---- testing a runner ---- */
+
+static json_t *trial_rows(const struct nd_runner_report *report)
+{
+    static const char *const states[] = {"passed", "refused", "failed"};
+    json_t *rows = json_array();
+    for (size_t i = 0; i < report->n; i++)
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:o}", "trial", report->trials[i].name, "state",
+                                              states[report->trials[i].state], "said",
+                                              cli_text(report->trials[i].said)));
+    return rows;
+}
+
+static int check_runner(const struct values *values)
+{
+    static const struct nd_report_column columns[] = {
+        {"trial", "TRIAL"}, {"state", "STATE"}, {"said", "REASON"}, {NULL, NULL}};
+    struct nd_error err = {0};
+    struct nd_device device = {0};
+    struct nd_runner_report report;
+    enum nd_status status = values->trust_options ? nd_device_parse_trusted(values->check, &device, &err)
+                                                  : nd_device_parse(values->check, &device, &err);
+    if (status == ND_OK)
+        status = nd_runner_check(&device, &report, &err);
+    nd_device_deinit(&device);
+    if (status != ND_OK)
+        return cli_report_error(&err);
+    json_t *root = json_pack("{s:o, s:o, s:b, s:o}", "syntaxes", syntax_rows(), "chipsets", json_array(),
+                             "has_passed", report.has_passed, "trials", trial_rows(&report));
+    if (values->json) {
+        cli_print_json(ND_DOCUMENT_DEVICES, root);
+    } else {
+        printf("%s: %s\n\n", report.has_passed ? "PASSED" : "FAILED", values->check);
+        cli_print_table(json_object_get(root, "trials"), columns);
+    }
+    json_decref(root);
+    return report.has_passed ? ND_EXIT_SAME : ND_EXIT_DEVICE_FAILED;
 }
 
 /* ---- the command ---- */
@@ -164,12 +256,15 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     (void)operands;
     (void)n_operands;
     const struct values *values = context;
+    if (values->check != NULL)
+        return check_runner(values);
     struct nd_error err = {0}, phone_trouble = {0};
     struct nd_device probe = {0};
     /* Whether a device can run here depends on its runtime alone: asking for one says what is missing. */
     const char *missing = nd_device_parse("cpu", &probe, &err) == ND_OK ? NULL : err.message;
     nd_device_deinit(&probe);
     json_t *root = json_pack("{s:o, s:o}", "syntaxes", syntax_rows(), "chipsets", chipset_rows(missing));
+    json_object_set_new(root, "runners", runner_rows());
     json_t *phones = values->no_phones ? NULL : phone_rows(&phone_trouble);
     if (phones != NULL)
         json_object_set_new(root, "phones", phones);
@@ -188,6 +283,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const struct cli_option options[] = {
     OPT_FLAG(0, "no-phones", struct values, no_phones, "do not ask adb for phones; asking starts adb's server"),
+    OPT_TEXT(
+        0, "check", struct values, check, CLI_A_DEVICE,
+        "try whether a runner keeps to the protocol: order, types, batches, large tensors, NaN, wrong names, a "
+        "damaged model, its end"),
+    OPT_FLAG(0, "trust-options", struct values, trust_options,
+             "with --check: accept a runner that is named by its path"),
     OPT_VERBOSE(struct values, "print all chipsets, and all forms of a device"),
     OPT_JSON(struct values),
     {.name = NULL},
@@ -195,6 +296,7 @@ static const struct cli_option options[] = {
 
 static const struct cli_example examples[] = {
     {"npudiff devices", "Lists devices, chipsets and attached phones."},
+    {"npudiff devices --check exec:ort", "Tests a runner, one line for each trial."},
     {"npudiff devices --no-phones --json", "The same for a program, without asking adb."},
     {NULL, NULL},
 };
@@ -202,11 +304,15 @@ static const struct cli_example examples[] = {
 const struct cli_command cmd_devices = {
     .name = "devices",
     .summary = "list the devices that can be captured here, and what is missing",
-    .synopsis = "[--no-phones] [--json]",
-    .details = "Lists how to write a device (-d of 'npudiff capture'), the chipsets that the simulator knows, "
-               "by alias, SM number and QNN's soc_model, and the phones that adb knows, with their chipsets. "
-               "If adb is missing or a phone does not answer, the rest is listed.\n"
-               "$NPUDIFF_ADB and $NPUDIFF_SSH name other programs than adb and ssh.",
+    .synopsis = "[--check exec:RUNNER] [--no-phones] [--json]",
+    .details =
+        "Lists how to write a device (-d of 'npudiff capture'), the chipsets that the simulator knows, "
+        "by alias, SM number and QNN's soc_model, the runners that are found, and the phones that adb knows, "
+        "with "
+        "their chipsets. If adb is missing or a phone does not answer, the rest is listed.\n"
+        "A runner is a program npudiff-runner-NAME in a folder of $NPUDIFF_RUNNERS (default "
+        "${XDG_CACHE_HOME:-~/.cache}/npudiff/runners) or of PATH. --check exits with 5 when a trial fails.\n"
+        "$NPUDIFF_ADB and $NPUDIFF_SSH name other programs than adb and ssh.",
     .examples = examples,
     .options = options,
     .values_bytes = sizeof(struct values),

@@ -99,6 +99,8 @@ int info_print_brief(const json_t *info)
                                      attribute(info, "runtime", "id"),
                                      ", ONNX Runtime ",
                                      attribute(info, "runtime", "ort_version"),
+                                     ", runner ",
+                                     attribute(info, "runtime", "runner"),
                                      ", provider ",
                                      attribute(info, "runtime", "provider_version")};
     const char *const made_parts[] = {"",

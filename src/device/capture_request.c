@@ -11,6 +11,7 @@
 #include "base/scales.h"
 #include "base/strbuf.h"
 #include "device/device_options.h"
+#include "device/runner_job.h"
 #include "emulator/emulate.h"
 #include "rewrite/whole.h"
 #include "runtime/runtime.h"
@@ -150,6 +151,15 @@ static bool fill_emulated(struct nd_capture_job *capture)
     return is_whole;
 }
 
+/* Its options are a part of the job that it is told. */
+static bool fill_runner(struct nd_capture_job *capture)
+{
+    char *text = nd_runner_job_text(capture);
+    bool is_whole = text != NULL && add_option(&capture->job, "job", text);
+    free(text);
+    return is_whole;
+}
+
 static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_error *err)
 {
     const struct nd_device *device = capture->device;
@@ -175,15 +185,18 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
     job->is_fallback_allowed = options->allow_fallback;
     job->is_untouched = nd_capture_job_is_untouched(capture);
     bool is_emulated = device->kind == ND_DEVICE_EMULATED;
-    size_t n_options = is_emulated ? nd_model_n_edges(capture->model) + 2 : device->n_options;
+    bool is_runner = device->kind == ND_DEVICE_EXEC;
+    size_t n_options = is_emulated ? nd_model_n_edges(capture->model) + 2 : device->n_options + 1;
     job->provider_options = nd_calloc(n_options, sizeof *job->provider_options);
     job->config = nd_calloc(device->n_options, sizeof *job->config);
     bool is_whole = job->ort_library != NULL && job->provider_name != NULL && job->provider_library != NULL &&
                     job->profile_prefix != NULL && job->provider_options != NULL && job->config != NULL;
-    for (size_t i = 0; is_whole && i < device->n_options && !is_emulated; i++)
+    for (size_t i = 0; is_whole && i < device->n_options && !is_emulated && !is_runner; i++)
         is_whole = add_device_option(job, device->option_keys[i], device->option_values[i]);
     if (is_whole && is_emulated)
         is_whole = fill_emulated(capture);
+    if (is_whole && is_runner)
+        is_whole = fill_runner(capture);
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 

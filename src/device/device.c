@@ -7,6 +7,7 @@
 #include "base/strbuf.h"
 #include "device/device_options.h"
 #include "device/emulated.h"
+#include "device/exec_device.h"
 #include "device/resolve.h"
 #include "npudiff/parse.h"
 #include "remote/phones.h"
@@ -28,6 +29,8 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
         {"float64", "the float reference: a float model in double precision"},
         {"emu:ITEM[,ITEM...] or emu:PROFILE.yaml",
          "an emulated device: the arithmetic of a chip (htp-v73), and faults of tensors (stale@TENSOR)"},
+        {"exec:RUNNER[?OPTION=VALUE&...]",
+         "a program that runs models for npudiff: npudiff-runner-RUNNER in $NPUDIFF_RUNNERS or PATH"},
         {"adb:[SERIAL][/DEVICE] or adb:*[/DEVICE]",
          "a phone, through adb: what runs there is htp, cpu or htp-sim[:CHIPSET] with its @RUNTIME and "
          "options, "
@@ -42,7 +45,7 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
 
 const char *nd_device_kind_name(enum nd_device_kind kind)
 {
-    static const char *const names[] = {"cpu", "htp-sim", "htp", "exact", "float64", "emu"};
+    static const char *const names[] = {"cpu", "htp-sim", "htp", "exact", "float64", "emu", "exec"};
     return (size_t)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
 }
 
@@ -54,6 +57,11 @@ bool nd_device_is_reference(enum nd_device_kind kind)
 bool nd_device_is_npu(enum nd_device_kind kind)
 {
     return kind == ND_DEVICE_HTP_SIM || kind == ND_DEVICE_HTP;
+}
+
+const char *nd_device_agent_suffix(enum nd_device_kind kind)
+{
+    return nd_device_is_evaluated(kind) ? "-exact" : kind == ND_DEVICE_EXEC ? "-exec" : "";
 }
 
 bool nd_device_is_evaluated(enum nd_device_kind kind)
@@ -101,7 +109,8 @@ static enum nd_status parse_npu(struct nd_device *device, const char *uri, enum 
 
 static enum nd_status fail_unknown(const char *uri, const char *kind, struct nd_error *err)
 {
-    static const char *const kinds[] = {"cpu", "exact", "float64", "emu", "htp-sim", "htp", "adb", "ssh"};
+    static const char *const kinds[] = {"cpu", "exact", "float64", "emu", "htp-sim",
+                                        "htp", "exec",  "adb",     "ssh"};
     char word[64], meant[ND_DID_YOU_MEAN_BYTES];
     snprintf(word, sizeof word, "%.*s", (int)strcspn(kind, ":"), kind);
     nd_did_you_mean(word, kinds, sizeof kinds / sizeof kinds[0], sizeof kinds[0], meant);
@@ -112,7 +121,7 @@ static enum nd_status fail_unknown(const char *uri, const char *kind, struct nd_
     return nd_fail(
         err, ND_E_DEVICE_UNKNOWN, uri,
         "unknown device '%s'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
-        "'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them%s",
+        "'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them%s",
         uri, meant);
 }
 
@@ -315,6 +324,8 @@ static enum nd_status parse_elsewhere(const char *uri, struct nd_device *device,
 enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err)
 {
     struct nd_device device;
+    if (nd_exec_is_uri(uri)) /* before a file that it names is looked at */
+        return nd_exec_check(uri, err) == ND_OK ? nd_exec_parse(uri, out, err) : ND_ERR_USAGE;
     enum nd_status status = nd_device_parse_trusted(uri, &device, err);
     if (status == ND_OK && (status = nd_device_check_options(&device, uri, err)) != ND_OK)
         nd_device_deinit(&device);
@@ -328,6 +339,8 @@ enum nd_status nd_device_parse_trusted(const char *uri, struct nd_device *out, s
     static const char emulated[] = "emu:";
     if (strncmp(uri, emulated, strlen(emulated)) == 0)
         return parse_emulated(uri, uri + strlen(emulated), out, err);
+    if (nd_exec_is_uri(uri))
+        return nd_exec_parse(uri, out, err);
     struct nd_device device = {.n_threads = 1};
     enum nd_status status =
         nd_uri_is_remote(uri) ? parse_elsewhere(uri, &device, err) : parse_here(uri, &device, err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "device/exec_device.h"
 #include "eval/rounding.h"
 #include "npudiff/parse.h"
 #include "runtime/runtime.h"
@@ -62,6 +63,8 @@ static enum nd_status apply_option(struct nd_device *device, const char *uri, co
     enum nd_optimisation level;
     if (nd_device_is_reference(device->kind))
         return apply_reference_option(device, uri, key, value, err);
+    if (device->kind == ND_DEVICE_EXEC && strcmp(key, "threads") != 0)
+        return nd_exec_apply_option(device, uri, key, value, err);
     if (strcmp(key, "optimisation") == 0) {
         if (!nd_optimisation_from_name(value, &level))
             return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,

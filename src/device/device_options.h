@@ -7,6 +7,9 @@
 /* Whether npudiff evaluates the device itself, without a runtime, by npudiff-agent-exact. */
 bool nd_device_is_evaluated(enum nd_device_kind kind);
 
+/* Which of the agents runs such a device: what follows "npudiff-agent" in its name. Static. */
+const char *nd_device_agent_suffix(enum nd_device_kind kind);
+
 /* Adds the option, or gives it another value where it stands. */
 enum nd_status nd_device_set_option(struct nd_device *device, const char *key, const char *value,
                                     struct nd_error *err);

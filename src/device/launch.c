@@ -51,7 +51,7 @@ static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid
     return problem == 0 ? ND_OK : fail_start(start, problem, err);
 }
 
-static size_t resident_bytes(pid_t pid)
+static size_t own_resident_bytes(pid_t pid)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%ld/statm", (long)pid);
@@ -62,6 +62,22 @@ static size_t resident_bytes(pid_t pid)
     int n = fscanf(file, "%lu %lu", &total, &resident);
     fclose(file);
     return n == 2 ? resident * (size_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+/* Of the agent and what it has started: a runner, with its own programs. */
+static size_t resident_bytes(pid_t pid, int depth)
+{
+    enum { MAX_DEPTH = 4 };
+    char path[64];
+    long child;
+    size_t n_bytes = own_resident_bytes(pid);
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
+    FILE *children = depth < MAX_DEPTH ? fopen(path, "re") : NULL;
+    while (children != NULL && fscanf(children, "%ld", &child) == 1)
+        n_bytes += resident_bytes((pid_t)child, depth + 1);
+    if (children != NULL)
+        fclose(children);
+    return n_bytes;
 }
 
 enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_agent_exit *exit,
@@ -88,7 +104,7 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
         nd_watch_report(&watch);
         if (pid != 0 && !(pid < 0 && errno == EINTR))
             break;
-        size_t resident = start->options->memory_limit_bytes > 0 ? resident_bytes(agent) : 0;
+        size_t resident = start->options->memory_limit_bytes > 0 ? resident_bytes(agent, 0) : 0;
         if (limits == ND_OK && (limits = nd_watch_check(&watch, resident, &ended.error)) != ND_OK)
             kill(agent, SIGKILL);
         nanosleep(&(struct timespec){.tv_nsec = limits == ND_OK ? watch_interval_ns : 1000000L}, NULL);

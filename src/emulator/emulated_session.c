@@ -76,6 +76,11 @@ const char *nd_runtime_build_info(const struct nd_runtime *runtime)
     return "exact units and double precision";
 }
 
+bool nd_runtime_starts_program(void)
+{
+    return false;
+}
+
 static const char edge_prefix[] = "edge.";
 
 static enum nd_status read_options(struct nd_session *session, const struct nd_session_options *options,
@@ -279,6 +284,13 @@ size_t nd_session_n_outputs(const struct nd_session *session)
 const struct nd_session_io *nd_session_output(const struct nd_session *session, size_t i)
 {
     return &session->outputs[i].io;
+}
+
+void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context)
+{
+    (void)session;
+    (void)visit;
+    (void)context;
 }
 
 enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,

@@ -72,7 +72,7 @@ static enum nd_status run_agent(const struct nd_prepare_work *work, const struct
     char *job_path = nd_path_join(work->scratch, "job.nds");
     enum nd_status status = job_path != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_agent_find(work->options->agent, false, &agent, err);
+        status = nd_agent_find(work->options->agent, "", &agent, err);
     if (status == ND_OK)
         status = nd_job_write(&capture->job, job_path, err);
     if (status == ND_OK) {

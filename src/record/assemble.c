@@ -96,19 +96,34 @@ static enum nd_status write_libraries(struct nd_capture_writer *writer, const st
     return status;
 }
 
+/* What the agent said of the runtime: ONNX Runtime, or a runner. */
+static enum nd_status write_runtime(struct nd_capture_writer *writer, const struct nd_record *runtime,
+                                    struct nd_error *err)
+{
+    static const char *const keys[][2] = {{"version", "ort_version"},
+                                          {"build_info", "ort_build_info"},
+                                          {"runner", "runner"},
+                                          {"confined", "confined"}};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < sizeof keys / sizeof keys[0]; i++) {
+        char *value = nd_fields_text(runtime, keys[i][0]);
+        if (value == NULL)
+            status = nd_fail_memory(err);
+        else if (value[0] != '\0')
+            status = write_string(writer, "runtime", keys[i][1], value, err);
+        free(value);
+    }
+    return status;
+}
+
 static enum nd_status write_attributes(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
                                        const struct nd_spool_index *index, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < assembly->n_attrs; i++)
         status = nd_capture_writer_attr(writer, &assembly->attrs[i], err);
-    static const char *const keys[][2] = {
-        {"version", "ort_version"}, {"build_info", "ort_build_info"}, {"confined", "confined"}};
-    for (size_t i = 0; status == ND_OK && index->runtime.kind != 0 && i < sizeof keys / sizeof keys[0]; i++) {
-        char *value = nd_fields_text(&index->runtime, keys[i][0]);
-        status = value != NULL ? write_string(writer, "runtime", keys[i][1], value, err) : nd_fail_memory(err);
-        free(value);
-    }
+    if (status == ND_OK && index->runtime.kind != 0)
+        status = write_runtime(writer, &index->runtime, err);
     const struct nd_attr resumed = {.group = (char *)"runtime",
                                     .key = (char *)"resumed",
                                     .type = ND_ATTR_I64,

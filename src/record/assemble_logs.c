@@ -46,7 +46,10 @@ static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const 
     char *log = nd_strbuf_take(&text);
     if (log == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = n > 0 ? write_log(writer, "onnxruntime", log, n, findings, err) : ND_OK;
+    char runner[8];
+    nd_fields_copy(&index->runtime, "runner", runner, sizeof runner);
+    const char *name = runner[0] != '\0' ? "runner" : "onnxruntime";
+    enum nd_status status = n > 0 ? write_log(writer, name, log, n, findings, err) : ND_OK;
     free(log);
     return status;
 }

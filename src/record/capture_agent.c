@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "record/job_run.h"
+#include "record/missing_tensors.h"
 #include "record/pass_trials.h"
 #include "remote/remote.h"
 
@@ -184,6 +185,19 @@ static enum nd_status run_checked(struct nd_capture_job *capture, struct nd_trie
                                                      : status;
 }
 
+/* A runner said which tensors it cannot give, before it ran a sample: runs again without them. */
+static enum nd_status run_without_missing(struct nd_capture_job *capture, char **folder,
+                                          struct nd_agent_exit *exit, struct nd_error *err)
+{
+    struct nd_pass_plan plan = {0};
+    enum nd_status status = nd_plan_without_missing(capture, *folder, &plan, err);
+    bool again = status == ND_OK && plan.n_passes > 0;
+    if (again)
+        status = use_plan(capture, &plan, err);
+    nd_pass_plan_deinit(&plan);
+    return again && status == ND_OK ? run_again(capture, "run-again", folder, exit, err) : status;
+}
+
 /* The first run takes no more than this share of the time to make its session: what does not come to be may in
  * several. Chosen. */
 static const double first_session_share = 0.25;
@@ -207,6 +221,9 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
     *folder = nd_path_join(capture->folder, "run");
     enum nd_status status = *folder != NULL ? nd_job_run(capture, &capture->job, *folder, &options, exit, err)
                                             : nd_fail_memory(err);
+    bool may_miss = capture->device->kind == ND_DEVICE_EXEC && capture->job.n_passes == 1;
+    if (status == ND_OK && may_miss && exit->error.id != 0 && !exit->can_resume)
+        status = run_without_missing(capture, folder, exit, err);
     if (status == ND_OK && can_be_cut)
         status = nd_tried_read(&capture->job, *folder, exit, &first, &is_of_session, err);
     if (status == ND_OK && is_of_session && !first.holds && exit->stage == NULL && !exit->can_resume) {

@@ -42,7 +42,7 @@ static enum nd_status run_here(const struct nd_capture_job *capture, const struc
     char *agent = NULL;
     bool is_resuming = options->resume && job == &capture->job && nd_job_run_has_samples(folder, true);
     enum nd_status status =
-        nd_agent_find(options->agent, nd_device_is_evaluated(capture->device->kind), &agent, err);
+        nd_agent_find(options->agent, nd_device_agent_suffix(capture->device->kind), &agent, err);
     for (bool again = true; status == ND_OK && again;) {
         if (!is_resuming)
             nd_dir_remove(folder);

@@ -23,11 +23,12 @@ static bool add_time(struct nd_attr_list *provenance)
 static bool add_device(struct nd_attr_list *provenance, const struct nd_device *device)
 {
     const struct nd_chipset *chipset = device->chipset;
-    bool is_whole =
-        nd_attr_list_add_text(provenance, "device", "uri", device->uri) &&
-        nd_attr_list_add_text(provenance, "device", "label", device->label) &&
-        nd_attr_list_add_text(provenance, "device", "kind", nd_device_kind_name(device->kind)) &&
-        nd_attr_list_add_number(provenance, "device", "is_simulator", device->kind == ND_DEVICE_HTP_SIM);
+    bool is_whole = nd_attr_list_add_text(provenance, "device", "uri", device->uri) &&
+                    nd_attr_list_add_text(provenance, "device", "label", device->label) &&
+                    nd_attr_list_add_text(provenance, "device", "kind", nd_device_kind_name(device->kind));
+    if (device->kind != ND_DEVICE_EXEC) /* nobody knows what a runner runs on */
+        is_whole = is_whole && nd_attr_list_add_number(provenance, "device", "is_simulator",
+                                                       device->kind == ND_DEVICE_HTP_SIM);
     if (device->transport != ND_TRANSPORT_NONE)
         is_whole =
             is_whole &&

@@ -290,6 +290,13 @@ static enum nd_status view_output(struct nd_session *session, size_t i, struct n
     return status;
 }
 
+void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context)
+{
+    (void)session;
+    (void)visit;
+    (void)context;
+}
+
 void nd_session_repeat(struct nd_session *session)
 {
     (void)session; /* a device that counts samples is emulated_session.c */

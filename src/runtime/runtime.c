@@ -96,6 +96,11 @@ const char *nd_runtime_version(const struct nd_runtime *runtime)
     return runtime->ort.version;
 }
 
+bool nd_runtime_starts_program(void)
+{
+    return false;
+}
+
 const char *nd_runtime_build_info(const struct nd_runtime *runtime)
 {
     return runtime->ort.GetBuildInfoString();

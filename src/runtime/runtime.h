@@ -37,6 +37,9 @@ void nd_runtime_destroy(struct nd_runtime **runtime);
 const char *nd_runtime_version(const struct nd_runtime *runtime);    /* of ONNX Runtime; borrowed */
 const char *nd_runtime_build_info(const struct nd_runtime *runtime); /* borrowed */
 
+/* Whether nd_runtime_create starts a program of its own: a runner. */
+bool nd_runtime_starts_program(void);
+
 /* Values of ONNX Runtime's GraphOptimizationLevel. */
 enum nd_optimisation {
     ND_OPTIMISATION_DISABLE = 0,
@@ -57,6 +60,8 @@ struct nd_session_options {
     const struct nd_option_pair *config; /* session configuration entries */
     size_t n_config;
     const char *profile_prefix; /* NULL: no profile */
+    const char *const *outputs; /* that are used of it; only a runner has to be told (others give all) */
+    size_t n_outputs;
 };
 
 struct nd_session;
@@ -78,6 +83,11 @@ const struct nd_session_io *nd_session_input(const struct nd_session *session, s
 void nd_session_set_input_shape(struct nd_session *session, size_t i, const struct nd_shape *shape);
 size_t nd_session_n_outputs(const struct nd_session *session);
 const struct nd_session_io *nd_session_output(const struct nd_session *session, size_t i);
+
+/* Outputs that were asked for and that the session cannot give, one call each, with the reason. Only runners
+ * have some. The strings live for the call only. */
+typedef void nd_missing_visit(void *context, const char *output, const char *reason);
+void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context);
 
 /* Where the runtime put each node of the graph it was given. A fused subgraph lists its nodes one by one. */
 struct nd_placement {

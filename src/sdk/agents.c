@@ -32,7 +32,7 @@ static char *own_folder(void)
     return nd_path_dir(self);
 }
 
-enum nd_status nd_agent_find(const char *wanted, bool is_exact, char **path, struct nd_error *err)
+enum nd_status nd_agent_find(const char *wanted, const char *suffix, char **path, struct nd_error *err)
 {
     const char *from_environment = getenv("NPUDIFF_AGENT");
     if (wanted == NULL && from_environment != NULL && from_environment[0] != '\0')
@@ -48,8 +48,8 @@ enum nd_status nd_agent_find(const char *wanted, bool is_exact, char **path, str
     for (size_t i = 0; found == NULL && i < sizeof candidates / sizeof candidates[0]; i++)
         if (candidates[i] != NULL && access(candidates[i], X_OK) == 0)
             found = realpath(candidates[i], NULL);
-    if (found != NULL && is_exact)
-        found = add_suffix(found, "-exact");
+    if (found != NULL && suffix[0] != '\0')
+        found = add_suffix(found, suffix);
     free(folder);
     free(beside);
     free(in_build);
@@ -96,7 +96,7 @@ enum nd_status nd_agent_find_abi(const char *wanted, const char *abi, char **pat
         return ND_OK;
     }
     if (strcmp(abi, nd_abi_here()) == 0)
-        return nd_agent_find(wanted, false, path, err);
+        return nd_agent_find(wanted, "", path, err);
     return nd_fail(
         err, ND_E_DEVICE_AGENT, abi,
         "there is no npudiff-agent for %s; 'tools/build_agent %s' builds it, or $NPUDIFF_AGENTS names "

@@ -33,9 +33,9 @@ enum nd_status nd_runtime_require(const struct nd_runtime_info *info, enum nd_ru
  * libQnnHtpNetRunExtensions.so. */
 bool nd_runtime_file_serves(const char *path, const char *arch, enum nd_runtime_need need);
 
-/* The path of npudiff-agent (see nd_capture_options.agent), in new memory; with is_exact that of
- * npudiff-agent-exact, which lies beside it. */
-enum nd_status nd_agent_find(const char *wanted, bool is_exact, char **path, struct nd_error *err);
+/* The path of npudiff-agent (see nd_capture_options.agent), in new memory; with a suffix ("-exact",
+ * else "") that of npudiff-agent-exact, which lies beside it. */
+enum nd_status nd_agent_find(const char *wanted, const char *suffix, char **path, struct nd_error *err);
 
 /* The agent for another machine, of that ABI: in $NPUDIFF_AGENTS, beside the program, in a build tree or in the
  * cache (<folder>/agents/<abi>/npudiff-agent); for this machine's own ABI else nd_agent_find. ND_E_DEVICE_AGENT

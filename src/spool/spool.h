@@ -31,7 +31,7 @@ enum nd_record_kind {
     ND_RECORD_STAGE = 16,  /* fields: stage */
     ND_RECORD_RESUME = 33, /* index: pass, probe, sample, how often (from 1): a later agent went on from here */
     ND_RECORD_PASS = 30,   /* index: pass: the nodes, samples and acknowledgements that follow belong to it */
-    ND_RECORD_RUNTIME = 17, /* fields: version, build_info */
+    ND_RECORD_RUNTIME = 17, /* fields: version, build_info; of a runner, runner; confined */
     ND_RECORD_LIBRARY = 18, /* fields: path, build_id */
     ND_RECORD_NODE = 19,    /* fields: provider, name, op_type, domain; of a provider's, subgraph (from 1) */
     ND_RECORD_OUTPUT = 20,  /* index: edge; fields: dtype, dims (what the first run produced) */
@@ -49,6 +49,7 @@ enum nd_record_kind {
     ND_RECORD_TRUTH =
         31, /* fields: profile, faulty, kinds, n_changed: of an emulated device; the last counts */
     ND_RECORD_PROVIDER_PROFILE = 32, /* payload: the profile that the provider itself wrote (CSV) */
+    ND_RECORD_MISSING = 34,          /* fields: output, reason: the session of the pass cannot give it */
     ND_RECORD_CONTEXT = 40, /* fields: build_id, graph, n_graphs, backend, soc_model, core_api, backend_api */
     ND_RECORD_CONTEXT_TENSOR = 41, /* index: is output, position; fields: name, data_type, dims, scale_offset */
     ND_RECORD_END = 29,            /* the agent did all it was asked */

@@ -100,7 +100,7 @@ def run_case(script, npudiff, version):
         keeper = pathlib.Path(scratch, "npudiff")
         keeper.write_text(KEEPER.format(npudiff=shlex.quote(npudiff), folder=shlex.quote(str(documents))))
         keeper.chmod(0o755)
-        environment = dict(os.environ, NPUDIFF=str(keeper), BUILT=str(pathlib.Path(npudiff).parent),
+        environment = dict(os.environ, NPUDIFF=str(keeper), NPUDIFF_RUNNERS="/nowhere", BUILT=str(pathlib.Path(npudiff).parent),
                            GOLDEN=str(golden), ROOT=str(ROOT), PYTHON=sys.executable,
                            TMPDIR=str(temporary), HOME=str(home), XDG_CACHE_HOME="", LC_ALL="C.UTF-8",
                            NPUDIFF_RUNTIMES=runtimes_folder(),

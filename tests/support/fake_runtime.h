@@ -140,6 +140,18 @@ enum nd_status nd_session_placement(const struct nd_session *session, struct nd_
     return ND_OK;
 }
 
+bool nd_runtime_starts_program(void)
+{
+    return false;
+}
+
+void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context)
+{
+    (void)session;
+    (void)visit;
+    (void)context;
+}
+
 void nd_session_repeat(struct nd_session *session)
 {
     (void)session; /* it counts the runs of a sample itself */

@@ -48,7 +48,7 @@ static int try_all(const char *outside, const char *named, const char *old)
     option.value = nd_path_join(named, "profile.csv");
     const struct nd_job job = {.provider_options = &option, .n_provider_options = 1};
     int open_file = open(old, O_WRONLY | O_CLOEXEC);
-    const char *said = nd_agent_confine(&job);
+    const char *said = nd_agent_confine(&job, false);
     bool is_network = strstr(said, "network") != NULL, are_programs = strstr(said, "programs") != NULL;
     bool are_files = strstr(said, "files") != NULL;
     char *const arguments[] = {(char *)(uintptr_t) "true", NULL}, *const none[] = {NULL};
@@ -98,7 +98,7 @@ static void what_the_kernel_has_is_used(void **state)
     pid_t child = fork();
     if (child == 0) {
         const struct nd_job job = {0};
-        const char *text = nd_agent_confine(&job);
+        const char *text = nd_agent_confine(&job, false);
         _exit(write(ends[1], text, strlen(text)) > 0 ? 0 : 1);
     }
     close(ends[1]);
@@ -117,7 +117,7 @@ static void it_can_be_switched_off(void **state)
     if (child == 0) {
         const struct nd_job job = {0};
         bool is_off =
-            setenv("NPUDIFF_CONFINE", "off", 1) == 0 && strcmp(nd_agent_confine(&job), "nothing") == 0;
+            setenv("NPUDIFF_CONFINE", "off", 1) == 0 && strcmp(nd_agent_confine(&job, false), "nothing") == 0;
         _exit(is_off && socket(AF_INET, SOCK_STREAM, 0) >= 0 ? 0 : 1);
     }
     int status = 0;

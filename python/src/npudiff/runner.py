@@ -1,0 +1,207 @@
+"""Runners: programs that run models for npudiff, as the device `exec:NAME` (docs/reference/runner.md).
+
+A runner is an executable file `npudiff-runner-NAME`. This module speaks the protocol for it; 20 lines are left:
+
+    #!/usr/bin/env python3
+    import numpy, onnxruntime
+    from npudiff.runner import Runner, main
+
+    class Ort(Runner):
+        name, version = "ort", "1"
+        versions = {"onnxruntime": onnxruntime.__version__}
+
+        def load(self, job):
+            self.session = onnxruntime.InferenceSession(job.model)
+
+        def run(self, inputs):
+            names = [t.name for t in self.job.outputs]
+            return dict(zip(names, self.session.run(names, inputs)))
+
+    main(Ort)
+
+It needs nothing but NumPy, and may be copied out of the wheel as a file of its own."""
+import json
+import os
+import struct
+import sys
+import traceback
+
+import numpy
+
+PROTOCOL = 1
+_HEADER = struct.Struct("<4sIQ")
+_MAGIC = b"NDR1"
+# What NumPy does not have is handed over as bytes of these types.
+_RAW = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8", "uint4": "uint8", "int4": "int8"}
+
+
+class RunnerError(Exception):
+    """What a runner cannot do: the device's failure says so. `stage` is "load" or "run" unless it is given."""
+
+    def __init__(self, text, stage=None, operator=""):
+        super().__init__(text)
+        self.stage, self.operator = stage, operator
+
+
+class Tensor:
+    """One tensor that is asked for, or an input.
+
+    name: in the model file. label: what npudiff calls it. type: "uint8", "float32", ... shape: a tuple; None: not known.
+    scale, zero_point: lists, empty where it is not quantised; axis: of the channels, or None.
+    real = scale * (value - zero_point)."""
+
+    def __init__(self, description):
+        self.name = description["name"]
+        self.label = description.get("label", self.name)
+        self.type = description.get("type", "none")
+        shape = description.get("shape")
+        self.shape = None if shape is None else tuple(shape)
+        self.scale = description.get("scale", [])
+        self.zero_point = description.get("zero_point", [])
+        self.axis = description.get("axis")
+        self.is_output = description.get("is_output", False)
+
+
+class Job:
+    """What is to be done. model: a path; the tensors that are asked for are outputs of that file's graph.
+
+    inputs, outputs: lists of Tensor. options: those of the device's URI, texts. threads, repeats: numbers. probes: a list
+    of {"name", "samples"}."""
+
+    def __init__(self, message):
+        self.model = message["model"]
+        self.inputs = [Tensor(t) for t in message["inputs"]]
+        self.outputs = [Tensor(t) for t in message["outputs"]]
+        self.options = message.get("options", {})
+        self.threads = message.get("threads", 1)
+        self.repeats = message.get("repeats", 1)
+        self.probes = message.get("probes", [])
+
+
+class Runner:
+    """Base class. `options` are the names of the options that the runner knows; None: any.
+
+    `missing`: {name of a tensor: why it cannot be given}, filled by load. `placement`: a list of (node, operator type,
+    where), where it is known. `outputs_of` may be left to run."""
+
+    name, version, versions, options = "runner", "0", {}, ()
+
+    def __init__(self, link):
+        self._link = link
+        self.job, self.missing, self.placement = None, {}, []
+
+    def log(self, text, severity=2):
+        """A line for the capture's log. severity: 0 verbose, 1 info, 2 warning, 3 error."""
+        self._link.send({"message": "log", "severity": severity, "text": str(text)})
+
+    def load(self, job):
+        """Loads the model. Fills self.missing and self.placement. Raises RunnerError, or anything, when it cannot."""
+        raise NotImplementedError
+
+    def run(self, inputs):
+        """Runs one sample: {name: array} of all outputs of the job that are not missing. inputs: {name: array}."""
+        raise NotImplementedError
+
+
+class _Link:
+    """Frames over the standard input and output that the runner was started with. What libraries print goes to
+    standard error, which is in the capture's log."""
+
+    def __init__(self):
+        self._in = os.fdopen(os.dup(0), "rb", buffering=1 << 20)
+        self._out = os.fdopen(os.dup(1), "wb", buffering=1 << 20)
+        sys.stdout.flush()
+        os.dup2(2, 1)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+
+    def send(self, message, parts=()):
+        text = json.dumps(message).encode()
+        views = [memoryview(part).cast("B") if part.nbytes else b"" for part in parts]
+        self._out.write(_HEADER.pack(_MAGIC, len(text), sum(len(view) for view in views)))
+        self._out.write(text)
+        for view in views:
+            self._out.write(view)
+        self._out.flush()
+
+    def receive(self):
+        """(message, data), or None when npudiff has ended."""
+        header = self._in.read(_HEADER.size)
+        if len(header) < _HEADER.size:
+            return None
+        magic, json_bytes, data_bytes = _HEADER.unpack(header)
+        if magic != _MAGIC:
+            raise RuntimeError("what came is no frame")
+        text, data = self._in.read(json_bytes), self._in.read(data_bytes)
+        if len(text) < json_bytes or len(data) < data_bytes:
+            return None
+        return json.loads(text), data
+
+
+def _type_of(array):
+    name = array.dtype.name
+    return "bool" if name == "bool_" else name
+
+
+def _arrays(message, data):
+    """{name: array} of the inputs; bytes of types that NumPy does not have are arrays of an integer type."""
+    arrays, at = {}, 0
+    for item in message["inputs"]:
+        dtype = numpy.dtype(_RAW.get(item["type"], item["type"]))
+        count = int(numpy.prod(item["shape"], dtype=numpy.int64))
+        arrays[item["name"]] = numpy.frombuffer(data, dtype, count, at).reshape(item["shape"])
+        at += count * dtype.itemsize
+    return arrays
+
+
+def _answer(runner, outputs):
+    """The message and its parts. A type that NumPy does not have keeps the name that was asked for."""
+    items, parts = [], []
+    asked = {t.name: t.type for t in runner.job.outputs}
+    for name, value in outputs.items():
+        array = numpy.asarray(value)
+        array = numpy.ascontiguousarray(array).reshape(array.shape)
+        kind, wanted = _type_of(array), asked.get(name)
+        kind = wanted if _RAW.get(wanted) == kind else kind
+        items.append({"name": name, "type": kind, "shape": list(array.shape)})
+        parts.append(array)
+    return {"message": "result", "outputs": items}, parts
+
+
+def _load(runner, message):
+    runner.job, runner.missing, runner.placement = Job(message), {}, []
+    runner.load(runner.job)
+    return {"message": "ready", "missing": [{"name": n, "reason": r} for n, r in runner.missing.items()],
+            "placement": [{"name": n, "op_type": o, "where": w} for n, o, w in runner.placement]}, ()
+
+
+def _run(runner, message, data):
+    return _answer(runner, runner.run(_arrays(message, data)))
+
+
+def main(runner_class):
+    """Speaks with npudiff until that ends. Call it last."""
+    link = _Link()
+    runner = runner_class(link)
+    hello = {"message": "hello", "protocol": PROTOCOL, "name": runner.name, "version": runner.version,
+             "versions": dict(runner.versions, python=sys.version.split()[0], numpy=numpy.__version__)}
+    if runner.options is not None:
+        hello["options"] = list(runner.options)
+    link.send(hello)
+    while True:
+        received = link.receive()
+        if received is None or received[0]["message"] == "end":
+            return
+        message, data = received
+        stage = "load" if message["message"] == "job" else "run"
+        try:
+            answer, parts = _load(runner, message) if stage == "load" else _run(runner, message, data)
+        except RunnerError as error:
+            answer = {"message": "error", "stage": error.stage or stage, "operator": error.operator, "text": str(error)}
+            parts = ()
+        except Exception as error: # pylint: disable=broad-except
+            traceback.print_exc()
+            answer = {"message": "error", "stage": stage, "text": f"{type(error).__name__}: {error}"}
+            parts = ()
+        link.send(answer, parts)

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Any program is a device: exec:RUNNER. A healthy runner gives what npudiff's own reference gives; every defect of one is named by
+its message, and what was acknowledged before survives."""
+import json
+import os
+import pathlib
+import signal
+import sys
+
+import numpy as np
+
+from support import MODELS, Capture, Running, Scratch, acknowledged, capture, compare, info, main, npudiff, wait_until
+
+STANDIN = pathlib.Path(__file__).with_name("runner_standin.py")
+MODEL = "mul.u8.onnx"
+# What a runner does wrong: words of the message that names it, and its ND number.
+DEFECTS = {
+    "version": ("speaks version 7 of the protocol, and this npudiff speaks version 1", 586),
+    "rubbish": ("does not speak the protocol: where a frame should begin it wrote 'Load'", 586),
+    "gone": ("ended with exit code 7 while it was to say hello", 531),
+    "more": ("sends more than was asked for while it was to run a sample", 586),
+    "shape": ("sent 'product' of shape 256; the model says 1x256", 586),
+    "type": ("sent 'product' as int16; it was asked for uint8", 586),
+    "name": ("sent a tensor 'Product', which nobody asked for", 586),
+    "twice": ("sent the tensor 'product' twice", 586),
+    "fewer": ("did not send the tensor 'product'", 586),
+    "dies": ("ended with exit code 9 while it was to run a sample", 531),
+    "error": ("could not load the model (stage 'compile', operator Mul): there is no such operator", 588),
+    "between": ("sent 'product' as floats, of which 256 of 256 are no quantised values: they are up to 0.375 steps away", 593),
+    "nan": ("sent 'product' as floats, of which 256 of 256 are no quantised values: they are up to inf steps away", 593),
+}
+
+
+# A runner of the models of --check, by the Python module.
+MODULE_RUNNER = """
+import numpy
+from runner import Runner, RunnerError, main
+
+class Module(Runner):
+    name, version = "module", "1"
+
+    def load(self, job):
+        if open(job.model, "rb").read().startswith(b"this"):
+            raise RunnerError("no model")
+        self.missing = {t.name: "no such tensor" for t in job.outputs if not t.name.startswith("q")}
+        print("printed by a library")
+
+    def run(self, inputs):
+        outputs = {}
+        for t in self.job.outputs:
+            with numpy.errstate(invalid="ignore"):
+                codes = numpy.nan_to_num(numpy.rint(inputs["x" + t.name[1:]] / numpy.float32(t.scale[0]))) + t.zero_point[0]
+            outputs[t.name] = codes.astype(t.type)
+        return outputs
+
+main(Module)
+"""
+
+
+def processes_of(words):
+    """Of those that run now and have the words in their command line."""
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            line = pathlib.Path(f"/proc/{pid}/cmdline").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if words in line and "capture" not in line:
+            found.append(int(pid))
+    return found
+
+
+class Runners(Scratch):
+    def setUp(self):
+        super().setUp()
+        self.runners = self.folder / "runners"
+        self.runners.mkdir()
+        self.environment = dict(os.environ, NPUDIFF_RUNNERS=str(self.runners))
+
+    def make(self, name, text=None, mode=0o755):
+        path = self.runners / f"npudiff-runner-{name}"
+        text = text if text is not None else f"#!{sys.executable}\n" + STANDIN.read_text().split("\n", 1)[1]
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    def run_it(self, device, *arguments, probes=("ramp", "uniform:6"), name=None, expect=None):
+        path = self.folder / f"{name or device.replace(':', '-').replace('?', '-')}.h5"
+        return path, capture(MODEL, [device], probes, path, *arguments, expect=expect, env=self.environment)
+
+    def test_a_healthy_runner_equals_the_reference(self):
+        self.make("standin")
+        self.make("reals")
+        path, _ = self.run_it("exec:standin?log=1", expect=0)
+        floats, _ = self.run_it("exec:reals", expect=0)
+        exact = self.folder / "exact.h5"
+        capture(MODEL, ["exact"], ["ramp", "uniform:6"], exact)
+        self.assertEqual(compare(exact, path, floats, expect=0)["verdict"], "same")
+        attributes = info(path)["attributes"]
+        self.assertEqual(attributes["device"]["uri"], "exec:standin?log=1")
+        self.assertEqual(attributes["device"]["kind"], "exec")
+        self.assertRegex(attributes["runtime"]["runner"], r"^standin 1 \(numpy [0-9.]+\)$")
+        self.assertIn("sample 6", npudiff("info", path, "--log", "runner"))
+        with Capture(path) as made:
+            self.assertEqual(made.column("nodes", "provider"), ["numpy"])
+
+    def test_each_defect_is_named(self):
+        for defect, (words, number) in DEFECTS.items():
+            with self.subTest(defect=defect):
+                self.make(defect)
+                path, done = self.run_it(f"exec:{defect}")
+                self.assertEqual(done.returncode, 5, done.stderr)
+                self.assertIn(words, done.stderr)
+                self.assertIn(f"[ND-{number}]", done.stderr)
+                self.assertIn(f"runner '{defect}'", info(path)["attributes"]["failure"]["message"])
+                npudiff("verify", path)
+
+    def test_what_cannot_be_started_is_named(self):
+        self.make("plain", mode=0o644)
+        self.make("interpreter", "#!/nowhere/python\n")
+        for name, words, number, code in (
+                ("missing", "there is no runner 'missing': no npudiff-runner-missing in the folder of runners or in PATH", 581, 2),
+                ("plain", "may not be executed: 'chmod +x' allows it", 583, 5),
+                ("interpreter", "the file or the interpreter that its first line names is missing", 583, 5)):
+            with self.subTest(name=name):
+                _, done = self.run_it(f"exec:{name}")
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn(words, done.stderr)
+                self.assertIn(f"[ND-{number}]", done.stderr)
+
+    def test_one_that_never_ends_is_stopped(self):
+        self.make("endless")
+        _, done = self.run_it("exec:endless", "--stall-limit", "2")
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("device 'exec:endless' was stopped: no progress for 2 s", done.stderr)
+        wait_until(lambda: not processes_of("npudiff-runner-endless"), 30, "end of the runner")
+
+    def test_what_was_acknowledged_survives_the_runner(self):
+        self.make("dies")
+        path, _ = self.run_it("exec:dies", probes=("uniform:8",))
+        with Capture(path) as made:
+            self.assertEqual((made.status, made.n_samples("uniform")), ("failed", 3))
+
+    def test_tensors_that_it_cannot_give_are_left_out_with_the_reason(self):
+        self.make("merged")
+        path = self.folder / "merged.h5"
+        done = npudiff("capture", MODELS / "cnn.w8a8.onnx", "-d", "exec:merged", "-p", "ramp", "-o", path, "--json",
+                       env=self.environment)
+        self.assertEqual([(o["tensor"], o["reason"]) for o in json.loads(done)["captures"][0]["left_out"]],
+                         [("pool", "it was merged")])
+        with Capture(path) as made:
+            self.assertEqual(made.status, "complete")
+            self.assertEqual(len(made.edges), 9)
+            self.assertNotIn("pool", made.edges)
+
+    def test_outputs_of_the_model_are_never_left_out(self):
+        self.make("withheld")
+        _, done = self.run_it("exec:withheld")
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("the runner cannot give 1 of the tensors: 'product' (it was merged) [ND-591]", done.stderr)
+
+    def test_floats_between_the_steps_are_rounded_when_that_is_asked_for_and_counted(self):
+        self.make("between")
+        self.make("standin")
+        path, _ = self.run_it("exec:between?off-grid=round", name="between", expect=0)
+        self.assertIn("tensor 'product': 2048 of 2048 values are no quantised values; they are up to 0.375 steps away",
+                      npudiff("info", path, "--log", "runner"))
+        healthy, _ = self.run_it("exec:standin", expect=0)
+        with Capture(path) as rounded, Capture(healthy) as made:
+            self.assertTrue(np.array_equal(rounded.values("uniform", "product"), made.values("uniform", "product")))
+
+    def test_a_stranger_can_name_no_file(self):
+        path = self.make("standin")
+        campaign = self.folder / "campaign.yaml"
+        for device in (f"exec:{path}", "exec:./npudiff-runner-standin", "exec:standin?log=/etc/passwd"):
+            with self.subTest(device=device):
+                _, done = self.run_it(device, name="refused")
+                self.assertEqual(done.returncode, 2)
+                self.assertIn("[ND-525]", done.stderr)
+                campaign.write_text(f"models: [{{name: m, quantised: {MODELS / MODEL}, probes: [ramp]}}]\n"
+                                    f"devices: [cpu, \"{device}\"]\npolicy:\n- {{gate: finalize}}\n")
+                done = npudiff("qualify", campaign, "-o", self.folder / "q", expect=None, env=self.environment)
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn("[ND-525]", done.stderr)
+        _, done = self.run_it(f"exec:{path}", "--trust-options", name="trusted")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        _, done = self.run_it("exec:Standin", name="refused")
+        self.assertIn("'Standin' is no name of a runner", done.stderr)
+
+    def test_check_names_the_trial_that_a_runner_fails(self):
+        for name, failed in (("standin", []), ("reals", []), ("order", ["order of tensors and samples", "values of 16 bits", "a second job"]),
+                             ("credulous", ["a tensor that the model lacks", "a damaged model"])):
+            with self.subTest(name=name):
+                self.make(name)
+                done = npudiff("devices", "--check", f"exec:{name}", "--json", expect=5 if failed else 0, env=self.environment)
+                trials = {t["trial"]: t["state"] for t in json.loads(done)["trials"]}
+                self.assertEqual(len(trials), 10)
+                self.assertEqual([t for t, state in trials.items() if state != "passed"], failed)
+        self.assertIn("is no runner", npudiff("devices", "--check", "cpu", expect=None).stderr)
+
+    def test_devices_lists_runners_and_what_is_missing(self):
+        self.make("standin")
+        self.make("plain", mode=0o644)
+        rows = json.loads(npudiff("devices", "--no-phones", "--json", env=self.environment))["runners"]
+        rows = {r["device"]: (r["available"], r["reason"]) for r in rows}
+        self.assertEqual(rows["exec:standin"], (True, ""))
+        self.assertEqual(rows["exec:plain"], (False, "it may not be executed: 'chmod +x' allows it"))
+
+    def test_the_module_and_the_header_make_runners(self):
+        module = pathlib.Path(__file__).resolve().parents[2] / "python/src/npudiff/runner.py"
+        (self.runners / "runner.py").write_text(module.read_text())
+        self.make("module", f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(self.runners)!r})\n" + MODULE_RUNNER)
+        done = npudiff("devices", "--check", "exec:module", "--json", expect=0, env=self.environment)
+        self.assertEqual({t["state"] for t in json.loads(done)["trials"]}, {"passed"})
+        self.make("header").write_bytes(pathlib.Path(os.environ["NPUDIFF"]).parents[2].joinpath("tests/c_runner").read_bytes())
+        _, done = self.run_it("exec:header")
+        self.assertIn("runner 'header' could not load the model (stage 'load'): this runner only refuses", done.stderr)
+
+    def test_it_is_confined(self):
+        self.make("program")
+        path, _ = self.run_it("exec:program", probes=("ramp",), expect=0)
+        if "programs" not in info(path)["attributes"]["runtime"]["confined"]:
+            self.skipTest("this kernel does not hold programs back")
+        # 127: the program could not be started. It is what the runner printed.
+        self.assertIn("127", npudiff("info", path, "--log", "stdout"))
+
+    def test_a_killed_runner_loses_nothing_that_was_acknowledged(self):
+        self.make("standin")
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
+        path = self.folder / "killed.h5"
+        os.environ["NPUDIFF_RUNNERS"] = str(self.runners)
+        self.addCleanup(os.environ.pop, "NPUDIFF_RUNNERS")
+        command = ["capture", MODELS / MODEL, "-d", "exec:standin", "-p", "uniform:200000", "-o", path, "-q"]
+        running = Running(command, temporary)
+        n = wait_until(lambda: acknowledged(temporary), 60, "acknowledged sample")
+        for pid in processes_of(str(self.runners / "npudiff-runner-standin")):
+            os.kill(pid, signal.SIGKILL)
+        _, errors = running.process.communicate(timeout=120)
+        self.assertEqual(running.process.returncode, 5, errors)
+        self.assertIn("runner 'standin' was killed by signal 9 (Killed) while it was to run a sample", errors)
+        with Capture(path) as made:
+            self.assertGreaterEqual(made.n_samples("uniform"), n)
+        npudiff("verify", path)
+
+
+if __name__ == "__main__":
+    main()

@@ -121,9 +121,9 @@ enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_error *er
     if (fields.failed)
         status = nd_fail_memory(err);
     else if (!is_same_record(&agent->resume->runtime, &fields))
-        status =
-            nd_fail(err, ND_E_DEVICE_OUTPUT, NULL, "the runtime is %s, not the one of before the interruption",
-                    nd_runtime_version(agent->runtime));
+        status = nd_fail(
+            err, ND_E_DEVICE_OUTPUT, NULL, "the runtime is %s%s, not the one of before the interruption",
+            nd_runtime_starts_program() ? "" : "ONNX Runtime ", nd_runtime_version(agent->runtime));
     nd_strbuf_deinit(&fields);
     return status;
 }

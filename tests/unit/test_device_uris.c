@@ -165,16 +165,18 @@ static void bad_uri_is_refused_in_clear_words(void **state)
     } bad[] = {
         {"", ND_E_DEVICE_UNKNOWN,
          "unknown device ''; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
-         "'htp', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them"},
+         "'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them"},
         {"CPU", ND_E_DEVICE_UNKNOWN,
          "unknown device 'CPU'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
-         "'htp', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them; did you mean 'cpu'?"},
+         "'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them; did you mean "
+         "'cpu'?"},
         {"cpu:", ND_E_DEVICE_UNKNOWN,
          "unknown device 'cpu:'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
-         "'htp', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them"},
+         "'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them"},
         {"htp-sim", ND_E_DEVICE_UNKNOWN,
          "unknown device 'htp-sim'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
-         "'htp', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them; did you mean 'htp-sim:gen3'?"},
+         "'htp', 'exec:RUNNER', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them; did you mean "
+         "'htp-sim:gen3'?"},
         {"htp-sim:", ND_E_DEVICE_UNKNOWN, "device 'htp-sim:': unknown chipset ''; 'npudiff devices' lists all"},
         {"htp-sim:gen9", ND_E_DEVICE_UNKNOWN,
          "device 'htp-sim:gen9': unknown chipset 'gen9'; 'npudiff devices' lists all"},
@@ -237,7 +239,7 @@ static void syntaxes_end_with_null(void **state)
     size_t n = 0;
     for (; syntax[n].syntax != NULL; n++)
         assert_true(strlen(syntax[n].summary) > 0);
-    assert_int_equal(n, 9);
+    assert_int_equal(n, 10);
 }
 
 int main(void)

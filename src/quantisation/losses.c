@@ -42,7 +42,8 @@ static size_t largest_of(const struct nd_plan *plan)
 
 enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *study, struct nd_error *err)
 {
-    size_t n = study->plan->n_steps, n_edges = nd_model_n_edges(study->plan->float_model);
+    size_t n = study->plan->n_steps, n_edges = nd_model_n_edges(study->plan->float_model),
+           n_own_edges = nd_model_n_edges(study->plan->model);
     *run = (struct nd_loss_run){.study = study,
                                 .own_reference = nd_calloc(n, sizeof *run->own_reference),
                                 .before = no_arrays(n),
@@ -51,8 +52,9 @@ enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *
                                 .given = no_arrays(nd_model_n_edges(study->plan->float_model)),
                                 .float_inputs = no_arrays(study->n_float_inputs),
                                 .real_inputs = nd_calloc(study->n_float_inputs, sizeof *run->real_inputs),
-                                .alone_given =
-                                    nd_calloc(nd_model_n_edges(study->plan->model), sizeof *run->alone_given),
+                                .alone_given = nd_calloc(n_own_edges, sizeof *run->alone_given),
+                                .is_alone = nd_calloc(n_own_edges, sizeof *run->is_alone),
+                                .is_alone_given = nd_calloc(n_own_edges, sizeof *run->is_alone_given),
                                 .is_given = nd_calloc(n_edges, sizeof *run->is_given),
                                 .is_asked = nd_calloc(n_edges, sizeof *run->is_asked)};
     size_t largest = largest_of(study->plan);
@@ -65,7 +67,7 @@ enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *
                    run->introduced != NULL && run->given != NULL && run->float_inputs != NULL &&
                    run->real_inputs != NULL && run->alone_given != NULL && run->real.x != NULL &&
                    (study->holds_before || run->before_room != NULL) && run->is_given != NULL &&
-                   run->is_asked != NULL;
+                   run->is_asked != NULL && run->is_alone != NULL && run->is_alone_given != NULL;
     enum nd_status status =
         has_all ? nd_rerun_init(&run->cut, study->plan->float_model, err) : nd_fail_memory(err);
     return status == ND_OK ? nd_rerun_init(&run->alone, study->plan->model, err) : status;
@@ -89,6 +91,8 @@ void nd_loss_run_deinit(struct nd_loss_run *run)
     nd_rerun_deinit(&run->cut);
     nd_rerun_deinit(&run->alone);
     free(run->alone_given); /* views */
+    free(run->is_alone);
+    free(run->is_alone_given);
     free(run->is_given);
     free(run->is_asked);
     free(run->given); /* views */

@@ -98,17 +98,18 @@ enum nd_status nd_loss_find_before(struct nd_loss_run *run, size_t step, struct 
         return ND_OK;
     for (size_t e = 0; e < nd_model_n_edges(plan->model); e++) {
         run->alone_given[e] = nd_no_array();
-        run->alone.is_skipped[e] = false;
-        run->alone.is_ignored[e] = e != plan->steps[step].edge;
+        run->is_alone_given[e] = false;
+        run->is_alone[e] = e == plan->steps[step].edge;
     }
     for (size_t s = 0; s < plan->n_steps; s++) {
         size_t edge = plan->steps[s].edge;
         if (s == step || run->reference[s].husk.shape.rank < 0)
             continue;
         run->alone_given[edge] = run->reference[s].husk;
-        run->alone.is_skipped[edge] = true;
-        run->alone.is_ignored[edge] = false;
+        run->is_alone_given[edge] = true;
     }
+    if (nd_rerun_alone(&run->alone, plan->model, run->is_alone, run->is_alone_given, err) != ND_OK)
+        return ND_ERR_MEMORY;
     const struct nd_exact_options options = {.struct_size = sizeof options,
                                              .round = round_alone,
                                              .takes_quick = true,

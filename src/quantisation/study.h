@@ -148,6 +148,7 @@ struct nd_loss_run {
     double *before_room;             /* of one step, where the study holds no more; else NULL */
     struct nd_rerun alone;           /* of the quantised model, to run a step alone */
     struct nd_array *alone_given;    /* [n_edges of model] views, for the same */
+    bool *is_alone, *is_alone_given; /* [n_edges of model], for the same: the step's edge; those that are known */
     struct nd_array *values;         /* [n_steps] of the float model */
     struct nd_array *introduced;     /* [n_steps] error, where is_wanted; rank < 0 elsewhere */
     const bool *is_wanted;           /* [n_steps] or NULL: none */

@@ -250,7 +250,6 @@ static const struct cli_example examples[] = {
      "Finds how the device computes 8-bit convolutions and matrix products."},
     {"npudiff fingerprint -d htp-sim:gen3 -o gen3-all.json --answers answers",
      "Examines all operators; this takes minutes, and can be interrupted."},
-    {"npudiff fingerprint --diff gen1.json gen3.json", "Compares two datasheets."},
     {"npudiff fingerprint --campaign sheets -d htp-sim:gen1 -d htp-sim:gen3 --runtime qairt-2.50.40 --runtime "
      "qairt-2.51.0",
      "Takes the datasheets of two chipsets with two SDKs, and prints at which step an operator changes."},

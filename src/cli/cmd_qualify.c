@@ -272,7 +272,6 @@ static const struct cli_example examples[] = {
      "Runs the campaign. The same command continues after an interruption."},
     {"npudiff qualify campaign.yaml -o results --emit make > Makefile.npudiff",
      "Writes the campaign as a Makefile; then: make -f Makefile.npudiff -j 8."},
-    {"npudiff qualify campaign.yaml -o results --suggest", "Proposes limits that the captures pass."},
     {NULL, NULL},
 };
 

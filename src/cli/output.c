@@ -9,6 +9,7 @@
 
 #include "cli/command_options.h"
 #include "cli/errors.h"
+#include "cli/signals.h"
 #include "npudiff/report.h"
 
 int cli_write_text(const char *path, const char *text, bool replace)
@@ -16,7 +17,12 @@ int cli_write_text(const char *path, const char *text, bool replace)
     struct nd_error err = {0};
     if (cli_errors_has_lost_memory()) /* the text may lack what could not be stored */
         return ND_EXIT_TROUBLE;
-    return nd_document_write(path, text, replace, &err) == ND_OK ? 0 : cli_report_error(&err);
+    /* Who reads a pipe may never come, and a signal that came before is not sent again. */
+    bool was_catching = nd_document_is_stream(path) && cli_signals_let_end();
+    enum nd_status status = nd_document_write(path, text, replace, &err);
+    if (was_catching)
+        cli_signals_catch();
+    return status == ND_OK ? 0 : cli_report_error(&err);
 }
 
 bool cli_ends_with(const char *text, const char *end)

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stddef.h>
 
+static bool is_catching;
 static volatile sig_atomic_t caught_signal; /* SIGINT or SIGTERM that asks to stop, or 0 */
 
 static void note_signal(int number)
@@ -15,6 +16,19 @@ void cli_signals_catch(void)
     const struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    is_catching = true;
+}
+
+bool cli_signals_let_end(void)
+{
+    bool was_catching = is_catching;
+    if (was_catching) {
+        signal(SIGINT, SIG_DFL);
+        signal(SIGTERM, SIG_DFL);
+    }
+    is_catching = false;
+    cli_signals_end_if_came();
+    return was_catching;
 }
 
 bool cli_signals_came(void *context)

@@ -290,8 +290,8 @@ enum nd_status nd_unit_product_prove(const struct nd_unit_program *a, const stru
                                      const struct nd_exact_unit *unit, struct nd_unit_proof *proof,
                                      bool *is_unequal, struct nd_error *err)
 {
-    struct proof p = {
-        .jobs = {{a, unit, unit->call, NULL, NULL, NULL}, {b, unit, unit->call, NULL, NULL, NULL}}};
+    struct proof p = {.jobs = {{.program = a, .unit = unit, .call = unit->call},
+                               {.program = b, .unit = unit, .call = unit->call}}};
     bool are_covered = false;
     *proof = (struct nd_unit_proof){.reason = "its arithmetic is not known"};
     if (!nd_unit_is_product(unit) || !nd_htp_is_known_product(&p.jobs[0]))

@@ -24,7 +24,7 @@ struct values {
 static json_t *row_of_checks(const struct nd_audit *audit)
 {
     json_t *rows = json_array();
-    for (size_t i = 0; i < ND_AUDIT_N_CHECKS; i++) {
+    for (int i = 0; i < ND_AUDIT_N_CHECKS; i++) {
         const struct nd_audit_check *check = &audit->checks[i];
         const char *verdict = !check->is_done ? "not done" : check->n_wrong > 0 ? "wrong" : "ok";
         json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:I, s:I, s:o}", "check", nd_audit_name(i),
@@ -267,7 +267,7 @@ static const struct cli_option options[] = {
 
 static const struct cli_example examples[] = {
     {"npudiff verify captures/*.h5", "Checks captures after a copy."},
-    {"npudiff verify captures/exact.h5 --paranoid --model model.onnx",
+    {"npudiff verify captures/gen3.h5 --paranoid --model model.onnx",
      "Also checks a capture whose digests fit: against itself and its model."},
     {"npudiff verify cert.json proven.onnx",
      "Proves again that the model gives the same bits on all chips of the certificate."},

@@ -54,8 +54,8 @@ enum nd_status nd_agent_find(const char *wanted, const char *suffix, char **path
     free(beside);
     free(in_build);
     if (found == NULL)
-        return nd_fail(err, ND_E_DEVICE_AGENT, wanted, "cannot find the agent '%s' to run devices with",
-                       wanted != NULL ? wanted : agent_name);
+        return nd_fail(err, ND_E_DEVICE_AGENT, wanted, "cannot find the agent '%s%s' to run devices with",
+                       wanted != NULL ? wanted : agent_name, suffix);
     *path = found;
     return ND_OK;
 }

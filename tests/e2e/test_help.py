@@ -16,7 +16,7 @@ from support import GOLDEN, MODELS, NPUDIFF, npudiff
 TABLE = json.loads(npudiff("--option-table"))["commands"]
 EXAMPLES = [example["command"] for command in TABLE for example in command["examples"]]
 # A phone, an SDK's wheels and the results of a phone are not here; the whole fingerprint takes minutes.
-NOT_HERE = ["'adb:*'", "runtimes add ", "import qnn-net-run", "gen3-all.json"]
+NOT_HERE = ["'adb:*'", "runtimes add ", "import qnn-net-run", "gen3-all.json", "--campaign sheets"]
 # Those that make files for others run first.
 FIRST = ["capture", "init", "golden", "bundle", "prepare"]
 

@@ -243,16 +243,16 @@ static void agent_is_taken_from_the_option_then_the_environment(void **state)
     char *path = NULL, *kept = nd_strdup(getenv("NPUDIFF_AGENT"));
     bench_open(&bench, "exit 0");
     setenv("NPUDIFF_AGENT", bench.agent, 1);
-    assert_int_equal(nd_agent_find("/bin/sh", false, &path, &err), ND_OK);
+    assert_int_equal(nd_agent_find("/bin/sh", "", &path, &err), ND_OK);
     assert_int_equal(strncmp(path, "/", 1), 0);
     assert_null(strstr(path, bench.agent));
     free(path);
-    assert_int_equal(nd_agent_find(NULL, false, &path, &err), ND_OK);
+    assert_int_equal(nd_agent_find(NULL, "", &path, &err), ND_OK);
     assert_string_equal(nd_path_base(path), "agent");
     free(path);
     setenv("NPUDIFF_AGENT", "/does/not/exist", 1);
     path = NULL;
-    assert_int_equal(nd_agent_find(NULL, false, &path, &err), ND_ERR_IO); /* what was asked for, or nothing */
+    assert_int_equal(nd_agent_find(NULL, "", &path, &err), ND_ERR_IO); /* what was asked for, or nothing */
     assert_int_equal(err.id, ND_E_DEVICE_AGENT);
     assert_null(path);
     unsetenv("NPUDIFF_AGENT");

@@ -24,13 +24,14 @@ struct values {
 static json_t *row_of_checks(const struct nd_audit *audit)
 {
     json_t *rows = json_array();
-    for (int i = 0; i < ND_AUDIT_N_CHECKS; i++) {
+    for (size_t i = 0; i < ND_AUDIT_N_CHECKS; i++) {
+        enum nd_audit_kind kind = (enum nd_audit_kind)i;
         const struct nd_audit_check *check = &audit->checks[i];
         const char *verdict = !check->is_done ? "not done" : check->n_wrong > 0 ? "wrong" : "ok";
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:I, s:I, s:o}", "check", nd_audit_name(i),
-                                              "subject", nd_audit_subject(i), "verdict", verdict, "looked_at",
-                                              (json_int_t)check->n, "wrong", (json_int_t)check->n_wrong,
-                                              "problem", cli_text(check->text)));
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:I, s:I, s:o}", "check", nd_audit_name(kind),
+                                              "subject", nd_audit_subject(kind), "verdict", verdict,
+                                              "looked_at", (json_int_t)check->n, "wrong",
+                                              (json_int_t)check->n_wrong, "problem", cli_text(check->text)));
     }
     return rows;
 }

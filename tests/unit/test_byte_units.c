@@ -136,7 +136,7 @@ static struct nd_byte_units *find(const struct nd_model *model, const struct nd_
                                   struct nd_shape shapes[MOST_EDGES])
 {
     struct nd_array input = {0};
-    struct nd_byte_units *units;
+    struct nd_byte_units *units = NULL;
     struct nd_error err = {0};
     const struct nd_exact_options options = {.struct_size = sizeof options};
     assert_true(nd_model_n_edges(model) <= MOST_EDGES);

@@ -263,6 +263,19 @@ def transposed_sum():
     g.write("transposed-sum.u8")
 
 
+def shares():
+    """A Softmax in parts; the range of the sum is a third of what it needs."""
+    g = Graph(8)
+    x = g.input("x", (1, 64), 1 / 32, 255)
+    g.nodes.append(h.make_node("Exp", [x], ["e"], name="exp"))
+    e = g.quantised("e", 1 / 255, 0)
+    axes = g.constant("axes", np.array([1], np.int64))
+    g.nodes.append(h.make_node("ReduceSum", [e, axes], ["s"], name="sum", keepdims=1))
+    g.nodes.append(h.make_node("Div", [e, g.quantised("s", 6 / 255, 0)], ["y_made"], name="shares"))
+    g.output("y", (1, 64), 1 / 255, 0)
+    g.write("shares.u8")
+
+
 if __name__ == "__main__":
     FOUND.mkdir(exist_ok=True)
     batch_norm()
@@ -282,3 +295,4 @@ if __name__ == "__main__":
     gather()
     tanh_rows()
     transposed_sum()
+    shares()

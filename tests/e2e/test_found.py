@@ -69,6 +69,22 @@ class Found(Scratch):
         for device in devices:  # the model's is 64
             self.assertLessEqual(np.abs(codes[device]["y"] + 64 - codes["cpu"]["y"])[whole].max(), 1, device)
 
+    def test_a_softmax_in_parts_does_not_clip_its_sum(self):
+        """The devices make one operation of it: the Div is no fault, and is not called known either."""
+        model, devices = "shares.u8.onnx", ["htp-sim:gen1", "htp-sim:gen3", "htp-sim:gen5"]
+        codes = self.codes(model, ["cpu", *devices], "uniform:8")
+        for device in devices:
+            e, s, y = (codes[device][edge].reshape(8, -1) for edge in ("e", "s", "y"))
+            shares = e / np.maximum(e.sum(axis=1, keepdims=True), 1) * 255
+            recorded = e / np.maximum(s * 6, 1) * 255
+            self.assertLessEqual(np.abs(y - shares).max(), 3, device)
+            self.assertGreater(np.abs(y - recorded).max(), 10, device)
+        captures = [self.folder / model / f"{device[8:]}.h5" for device in devices]
+        for device in json.loads(npudiff("explain", "--quantised", FOUND / model, *captures, "--json", expect=1))["devices"]:
+            self.assertEqual(device["faulty"], [])
+            (share,) = (layer for layer in device["layers"] if layer["name"] == "y")
+            self.assertFalse(share["is_covered"])
+
     def test_cast_of_bytes_gives_ones(self):
         codes = self.codes("cast.u8.onnx", ["cpu", "htp-sim:gen1", "htp-sim:gen3"], "ramp")
         self.assertEqual(codes["cpu"]["y"].ravel().tolist(), list(range(256)))

@@ -50,7 +50,8 @@ class Memory(Scratch):
         with ThreadPoolExecutor(2) as pool:
             for at, found in zip(drawn, pool.map(lambda at: self.run_once(command, at), drawn)):
                 where = f"npudiff {' '.join(map(str, command))}\nseed {SEED}, allocation {at} of {n}: {found}"
-                self.assertEqual(found[4], [], where)
+                # Acknowledged samples whose capture cannot be written stay in the run's folder, which the message says.
+                self.assertEqual(len(found[4]), "is kept for a day" in found[2], where)
                 if found[:2] == (code, out):
                     continue
                 n_failed += 1

@@ -61,7 +61,7 @@ static bool has_numbers_only(const struct nd_exact_graph *g, size_t node)
         return g->quants[node].quant.n == 1;
     bool are_numbers = is_by_element(n->proto) && n->n_made == 1;
     for (size_t i = 0; i < n->n_inputs && are_numbers; i++) {
-        size_t tensor = nd_exact_used(&g->model->graph, node, i);
+        size_t tensor = nd_graph_used(&g->model->graph, node, i);
         are_numbers = tensor == ND_NO_INDEX || !g->model->graph.tensors[tensor].is_constant ||
                       (g->constants[tensor].shape.rank >= 0 && g->constants[tensor].n == 1);
     }
@@ -202,7 +202,7 @@ static bool is_conv(const struct nd_byte_units *units, const struct nd_byte_unit
         return false;
     bool has_constants = call->call.n_inputs >= 2 && call->inputs[1].shorts != NULL;
     for (size_t i = 1; i < call->call.n_inputs && has_constants; i++) {
-        size_t tensor = nd_exact_used(graph, call->node, i);
+        size_t tensor = nd_graph_used(graph, call->node, i);
         has_constants = tensor == ND_NO_INDEX || graph->tensors[tensor].is_constant;
     }
     const struct nd_quant *in = call->inputs[0].quant;
@@ -216,8 +216,8 @@ static enum nd_status make_conv(struct nd_byte_runner *runner, struct nd_byte_un
     const struct nd_exact_graph *g = units->graph;
     struct nd_byte_conv *conv = &unit->conv;
     double low, high;
-    size_t weights = nd_exact_used(&g->model->graph, call->node, 1);
-    conv->weights = nd_exact_used(&g->model->graph, g->model->graph.tensors[weights].producer, 0);
+    size_t weights = nd_graph_used(&g->model->graph, call->node, 1);
+    conv->weights = nd_graph_used(&g->model->graph, g->model->graph.tensors[weights].producer, 0);
     enum nd_status status = describe_window(units, call, unit, err);
     if (status == ND_OK)
         status = take_lines(call, conv, err);

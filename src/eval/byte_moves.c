@@ -28,12 +28,12 @@ static bool find_place(const struct nd_exact_graph *g, const struct nd_byte_unit
                        const struct nd_exact_call *call, size_t i, size_t *place)
 {
     const struct nd_graph *graph = &g->model->graph;
-    size_t tensor = nd_exact_used(graph, call->node, i);
+    size_t tensor = nd_graph_used(graph, call->node, i);
     *place = unit->n_inputs;
     if (tensor == ND_NO_INDEX || graph->tensors[tensor].is_constant)
         return true;
     size_t producer = graph->tensors[tensor].producer;
-    size_t codes = producer != ND_NO_INDEX ? nd_exact_used(graph, producer, 0) : ND_NO_INDEX;
+    size_t codes = producer != ND_NO_INDEX ? nd_graph_used(graph, producer, 0) : ND_NO_INDEX;
     for (*place = 0; *place < unit->n_inputs && unit->leaves[*place] != codes;)
         ++*place;
     const struct nd_quant *quant = call->inputs[i].quant;

@@ -58,11 +58,11 @@ static enum nd_status look_back(const struct nd_exact_graph *g, size_t tensor, s
     enum nd_status status = ND_OK;
     size_t n_before = unit->n_touched;
     for (size_t i = 0; i < node->n_made; i++)
-        if (nd_exact_made(graph, producer, i) != ND_NO_INDEX &&
-            !append(&unit->touched, &unit->n_touched, nd_exact_made(graph, producer, i)))
+        if (nd_graph_made(graph, producer, i) != ND_NO_INDEX &&
+            !append(&unit->touched, &unit->n_touched, nd_graph_made(graph, producer, i)))
             return nd_fail_memory(err);
     for (size_t i = 0; i < node->n_inputs && status == ND_OK && unit->n_touched > n_before; i++)
-        status = look_back(g, nd_exact_used(graph, producer, i), unit, is_known, err);
+        status = look_back(g, nd_graph_used(graph, producer, i), unit, is_known, err);
     return status;
 }
 
@@ -80,10 +80,10 @@ static enum nd_status find_units(struct nd_byte_units *units, bool *are_known, s
             continue;
         struct nd_byte_unit *unit = &units->units[units->n++];
         unit->quantize = n;
-        unit->edge = edge_of_codes(g, nd_exact_made(graph, n, 0));
+        unit->edge = edge_of_codes(g, nd_graph_made(graph, n, 0));
         *are_known = unit->edge != ND_NO_INDEX;
         for (size_t i = 0; i < graph->nodes[n].n_inputs && status == ND_OK; i++)
-            status = look_back(g, nd_exact_used(graph, n, i), unit, are_known, err);
+            status = look_back(g, nd_graph_used(graph, n, i), unit, are_known, err);
         if (unit->reads_input && unit->n_inputs == 0) { /* it never changes */
             free(unit->touched);
             units->units[--units->n] = (struct nd_byte_unit){.edge = 0};
@@ -203,7 +203,7 @@ void nd_byte_runner_clear(struct nd_byte_runner *runner, const struct nd_byte_un
         forget(runner, unit->leaves[i]);
     for (size_t i = 0; i < unit->n_touched; i++)
         forget(runner, unit->touched[i]);
-    forget(runner, nd_exact_made(runner->run.graph, unit->quantize, 0));
+    forget(runner, nd_graph_made(runner->run.graph, unit->quantize, 0));
     nd_exact_run_release(&runner->run);
 }
 
@@ -218,7 +218,7 @@ enum nd_status nd_byte_unit_evaluate(struct nd_byte_runner *runner, size_t place
     }
     enum nd_status status = nd_exact_run_quantize(run, unit->quantize, err);
     if (status == ND_OK) {
-        struct nd_array *made = &run->values[nd_exact_made(run->graph, unit->quantize, 0)];
+        struct nd_array *made = &run->values[nd_graph_made(run->graph, unit->quantize, 0)];
         *codes = *made;
         *made = nd_exact_none();
     }

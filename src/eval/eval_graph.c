@@ -40,7 +40,7 @@ static enum nd_status fold_constants(struct nd_exact_graph *g, struct nd_error *
             continue;
         }
         for (size_t i = 0; i < graph->nodes[n].n_made && status == ND_OK; i++) {
-            size_t t = nd_exact_made(graph, n, i);
+            size_t t = nd_graph_made(graph, n, i);
             if (t != ND_NO_INDEX && g->constants[t].shape.rank < 0 && run.values[t].shape.rank >= 0)
                 nd_exact_store_put(g, t, &run.values[t]);
         }
@@ -73,10 +73,10 @@ static bool is_looked_through(const struct nd_exact_graph *g, size_t n, bool *fe
 {
     const struct nd_graph *graph = &g->model->graph;
     const struct nd_graph_node *node = &graph->nodes[n];
-    size_t source = nd_exact_used(graph, n, 0);
+    size_t source = nd_graph_used(graph, n, 0);
     bool feeds = false;
     for (size_t i = 0; i < node->n_made; i++)
-        feeds = feeds || (nd_exact_made(graph, n, i) != ND_NO_INDEX && feeds_unit[nd_exact_made(graph, n, i)]);
+        feeds = feeds || (nd_graph_made(graph, n, i) != ND_NO_INDEX && feeds_unit[nd_graph_made(graph, n, i)]);
     bool is_fold = strcmp(nd_onnx_text(node->proto->op_type), "Relu") == 0 ||
                    strcmp(nd_onnx_text(node->proto->op_type), "Clip") == 0;
     if (source != ND_NO_INDEX && (node->kind == ND_NODE_QUANTIZE || (feeds && is_fold)))
@@ -100,13 +100,13 @@ static enum nd_status find_last_uses(struct nd_exact_graph *g, struct nd_error *
             continue;
         size_t until = 0;
         for (size_t i = 0; i < graph->nodes[n].n_made; i++) {
-            size_t t = nd_exact_made(graph, n, i);
+            size_t t = nd_graph_made(graph, n, i);
             until = t != ND_NO_INDEX && g->last_use[t] != ND_NO_INDEX && g->last_use[t] > until ? g->last_use[t]
                                                                                                 : until;
         }
         bool keeps = is_looked_through(g, n, feeds_unit);
         for (size_t i = 0; i < graph->nodes[n].n_inputs && keeps; i++) {
-            size_t t = nd_exact_used(graph, n, i);
+            size_t t = nd_graph_used(graph, n, i);
             if (t != ND_NO_INDEX && g->last_use[t] != ND_NO_INDEX && g->last_use[t] < until)
                 g->last_use[t] = until;
         }
@@ -148,7 +148,7 @@ static enum nd_status read_nibble_quant(const struct nd_exact_graph *g, size_t n
 {
     const struct nd_graph *graph = &g->model->graph;
     const Onnx__NodeProto *proto = graph->nodes[node].proto;
-    size_t scale_tensor = nd_exact_used(graph, node, 1), zero_tensor = nd_exact_used(graph, node, 2);
+    size_t scale_tensor = nd_graph_used(graph, node, 1), zero_tensor = nd_graph_used(graph, node, 2);
     struct nd_quant *quant = &g->quants[node].quant;
     if (quant->n > 0 || scale_tensor == ND_NO_INDEX || zero_tensor == ND_NO_INDEX)
         return ND_OK;

@@ -67,11 +67,11 @@ bool nd_float_node_find(const struct nd_exact_graph *g, size_t edge, struct nd_f
         .proto = n->proto, .opset = g->model->opset, .n_inputs = n->n_inputs, .n_outputs = n->n_made};
     if (n->n_inputs > ND_FLOAT_OPERANDS || n->n_made > ND_FLOAT_OPERANDS || n->n_uses > n->n_inputs)
         return false;
-    while (nd_exact_made(graph, maker, out->output) != tensor)
+    while (nd_graph_made(graph, maker, out->output) != tensor)
         out->output++;
     bool is_known = true;
     for (size_t i = 0; i < n->n_inputs && is_known; i++)
-        is_known = find_input(g, nd_exact_used(graph, maker, i), out, i);
+        is_known = find_input(g, nd_graph_used(graph, maker, i), out, i);
     return is_known;
 }
 

@@ -15,7 +15,7 @@ static size_t find_operator(const struct nd_exact_graph *g, size_t edge)
     size_t node = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
     bool is_inside = node != ND_NO_INDEX && graph->nodes[node].kind == ND_NODE_QUANTIZE;
     while (is_inside) {
-        tensor = nd_exact_used(graph, node, 0);
+        tensor = nd_graph_used(graph, node, 0);
         node = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
         const char *op_type = node != ND_NO_INDEX ? nd_onnx_text(graph->nodes[node].proto->op_type) : "";
         is_inside = strcmp(op_type, "Relu") == 0 || strcmp(op_type, "Clip") == 0;
@@ -27,7 +27,7 @@ static size_t find_operator(const struct nd_exact_graph *g, size_t edge)
 static const struct nd_quant *input_quant(const struct nd_exact_graph *g, size_t node, size_t i)
 {
     const struct nd_graph *graph = &g->model->graph;
-    size_t tensor = nd_exact_used(graph, node, i);
+    size_t tensor = nd_graph_used(graph, node, i);
     size_t producer = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
     if (producer == ND_NO_INDEX || graph->nodes[producer].kind != ND_NODE_DEQUANTIZE ||
         g->quants[producer].quant.n == 0)

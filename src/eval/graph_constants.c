@@ -10,7 +10,7 @@ static size_t constant_dequantiser(const struct nd_exact_graph *g, size_t tensor
     size_t node = graph->tensors[tensor].producer;
     if (node == ND_NO_INDEX || graph->nodes[node].kind != ND_NODE_DEQUANTIZE || !graph->nodes[node].is_constant)
         return ND_NO_INDEX;
-    size_t codes = nd_exact_used(graph, node, 0);
+    size_t codes = nd_graph_used(graph, node, 0);
     return codes != ND_NO_INDEX && g->constants[codes].shape.rank >= 0 ? node : ND_NO_INDEX;
 }
 
@@ -40,7 +40,7 @@ static bool is_bias(const Onnx__NodeProto *node, size_t input)
 static bool describe(const struct nd_exact_graph *g, size_t node, size_t input, struct nd_exact_constant *out)
 {
     const struct nd_graph *graph = &g->model->graph;
-    size_t tensor = nd_exact_used(graph, node, input);
+    size_t tensor = nd_graph_used(graph, node, input);
     if (tensor == ND_NO_INDEX || g->constants[tensor].shape.rank < 0)
         return false;
     size_t dequantize = constant_dequantiser(g, tensor);
@@ -54,7 +54,7 @@ static bool describe(const struct nd_exact_graph *g, size_t node, size_t input, 
     out->channel_axis = channel_axis(graph->nodes[node].proto, input, out->real->shape.rank);
     if (dequantize == ND_NO_INDEX || g->quants[dequantize].quant.n == 0)
         return true;
-    out->codes = &g->constants[nd_exact_used(graph, dequantize, 0)];
+    out->codes = &g->constants[nd_graph_used(graph, dequantize, 0)];
     out->quant = &g->quants[dequantize].quant;
     out->dtype = out->codes->dtype;
     return true;
@@ -100,7 +100,7 @@ static size_t input_of_node(const struct nd_exact_graph *g, const struct nd_exac
     for (size_t n = 0; n < graph->n_nodes; n++) {
         const Onnx__NodeProto *node = graph->nodes[n].proto;
         if (strcmp(nd_graph_node_name(node), like->node) == 0 && is_op(node, like->op_type))
-            return nd_exact_used(graph, n, like->input);
+            return nd_graph_used(graph, n, like->input);
     }
     return ND_NO_INDEX;
 }
@@ -154,11 +154,11 @@ size_t nd_exact_input_behind(const struct nd_exact_graph *g, size_t edge)
     size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
     if (maker == ND_NO_INDEX || graph->nodes[maker].kind != ND_NODE_QUANTIZE)
         return SIZE_MAX;
-    tensor = nd_exact_used(graph, maker, 0);
+    tensor = nd_graph_used(graph, maker, 0);
     maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
     while (maker != ND_NO_INDEX && graph->nodes[maker].kind == ND_NODE_OTHER &&
            keeps_order(&graph->nodes[maker])) {
-        tensor = nd_exact_used(graph, maker, 0);
+        tensor = nd_graph_used(graph, maker, 0);
         maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
     }
     for (size_t i = 0; i < g->model->n_inputs && tensor != ND_NO_INDEX && maker == ND_NO_INDEX; i++)

@@ -63,10 +63,6 @@ enum { ND_EXACT_MAX_OPERANDS = 256 };
 /* Stands for a tensor that has no values. */
 struct nd_array nd_exact_none(void);
 
-/* Input or output i of a node: a tensor, or ND_NO_INDEX. */
-size_t nd_exact_used(const struct nd_graph *graph, size_t node, size_t i);
-size_t nd_exact_made(const struct nd_graph *graph, size_t node, size_t i);
-
 /* What options.replaced has for the tensor, or NULL. */
 const struct nd_array *nd_exact_replaced(const struct nd_exact_run *run, size_t tensor);
 

@@ -10,18 +10,6 @@ struct nd_array nd_exact_none(void)
     return (struct nd_array){.shape.rank = -1};
 }
 
-size_t nd_exact_used(const struct nd_graph *graph, size_t node, size_t i)
-{
-    const struct nd_graph_node *n = &graph->nodes[node];
-    return i < n->n_inputs ? graph->uses[n->first_use + i] : ND_NO_INDEX;
-}
-
-size_t nd_exact_made(const struct nd_graph *graph, size_t node, size_t i)
-{
-    const struct nd_graph_node *n = &graph->nodes[node];
-    return i < n->n_made ? graph->made[n->first_made + i] : ND_NO_INDEX;
-}
-
 const struct nd_array *nd_exact_replaced(const struct nd_exact_run *run, size_t tensor)
 {
     bool has_any = run->options != NULL && run->options->replaced != NULL && tensor != ND_NO_INDEX;
@@ -49,7 +37,7 @@ bool nd_exact_is_real(const struct nd_exact_run *run, size_t tensor)
 /* A DequantizeLinear of real values has nothing to do. */
 static enum nd_status pass_real(struct nd_exact_run *run, size_t node, struct nd_error *err)
 {
-    size_t from = nd_exact_used(run->graph, node, 0), to = nd_exact_made(run->graph, node, 0);
+    size_t from = nd_graph_used(run->graph, node, 0), to = nd_graph_made(run->graph, node, 0);
     enum nd_status status = nd_exact_ensure(run, from, err);
     struct nd_array copy = {0};
     if (status == ND_OK)
@@ -89,7 +77,7 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
     const struct nd_graph_node *n = &run->graph->nodes[node];
     const struct nd_array *inputs[ND_EXACT_MAX_OPERANDS];
     struct nd_array *outputs[ND_EXACT_MAX_OPERANDS];
-    if (n->kind == ND_NODE_DEQUANTIZE && nd_exact_is_real(run, nd_exact_used(run->graph, node, 0)))
+    if (n->kind == ND_NODE_DEQUANTIZE && nd_exact_is_real(run, nd_graph_used(run->graph, node, 0)))
         return pass_real(run, node, err);
     if (n->n_inputs > ND_EXACT_MAX_OPERANDS || n->n_made > ND_EXACT_MAX_OPERANDS || n->n_uses > n->n_inputs)
         return nd_fail(err, ND_E_EXACT_OPERATOR, n->proto->name,
@@ -100,14 +88,14 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
     if (found != ND_OK || is_made)
         return found;
     for (size_t i = 0; i < n->n_inputs; i++) {
-        enum nd_status status = nd_exact_ensure(run, nd_exact_used(run->graph, node, i), err);
+        enum nd_status status = nd_exact_ensure(run, nd_graph_used(run->graph, node, i), err);
         if (status != ND_OK)
             return status;
-        inputs[i] = nd_exact_value(run, nd_exact_used(run->graph, node, i));
+        inputs[i] = nd_exact_value(run, nd_graph_used(run->graph, node, i));
     }
     struct nd_array unwanted[ND_EXACT_MAX_OPERANDS];
     for (size_t i = 0; i < n->n_made; i++) {
-        size_t tensor = nd_exact_made(run->graph, node, i);
+        size_t tensor = nd_graph_made(run->graph, node, i);
         unwanted[i] = (struct nd_array){0};
         outputs[i] = tensor != ND_NO_INDEX ? &unwanted[i] : NULL;
     }
@@ -119,7 +107,7 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
                                     .outputs = outputs};
     enum nd_status status = nd_op_run(&call, err);
     for (size_t i = 0; i < n->n_made; i++) {
-        size_t tensor = nd_exact_made(run->graph, node, i);
+        size_t tensor = nd_graph_made(run->graph, node, i);
         if (status == ND_OK && tensor != ND_NO_INDEX && run->values[tensor].shape.rank < 0)
             run->values[tensor] = unwanted[i];
         else
@@ -230,7 +218,7 @@ static bool is_spared(const struct nd_exact_run *run, size_t node, bool *is_take
     bool is_ignored = run->options->is_ignored != NULL;
     *is_taken = run->options->is_skipped != NULL;
     for (size_t i = 0; i < n->n_made; i++) {
-        size_t tensor = nd_exact_made(run->graph, node, i), edge = edge_of(run, tensor);
+        size_t tensor = nd_graph_made(run->graph, node, i), edge = edge_of(run, tensor);
         if (tensor == ND_NO_INDEX)
             continue;
         is_ignored = is_ignored && edge != ND_NO_INDEX && run->options->is_ignored[edge];
@@ -245,8 +233,8 @@ static enum nd_status take_all(struct nd_exact_run *run, size_t node, struct nd_
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < run->graph->nodes[node].n_made && status == ND_OK; i++)
-        if (nd_exact_made(run->graph, node, i) != ND_NO_INDEX)
-            status = nd_exact_take_given(run, nd_exact_made(run->graph, node, i), err);
+        if (nd_graph_made(run->graph, node, i) != ND_NO_INDEX)
+            status = nd_exact_take_given(run, nd_graph_made(run->graph, node, i), err);
     return status;
 }
 
@@ -261,7 +249,7 @@ static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct
         return ND_OK; /* its unit decides, or its units do */
     /* Units look at the codes before it; who wants its numbers asks for them. */
     if (n->kind == ND_NODE_DEQUANTIZE && n->n_made == 1 &&
-        edge_of(run, nd_exact_made(run->graph, node, 0)) == ND_NO_INDEX)
+        edge_of(run, nd_graph_made(run->graph, node, 0)) == ND_NO_INDEX)
         return ND_OK;
     bool is_taken;
     if (n->n_made > 0 && is_spared(run, node, &is_taken))
@@ -269,12 +257,12 @@ static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct
     enum nd_status status = ND_OK;
     bool is_made = n->n_made > 0;
     for (size_t i = 0; i < n->n_made; i++)
-        is_made = is_made && (nd_exact_made(run->graph, node, i) == ND_NO_INDEX ||
-                              nd_exact_value(run, nd_exact_made(run->graph, node, i)) != NULL);
+        is_made = is_made && (nd_graph_made(run->graph, node, i) == ND_NO_INDEX ||
+                              nd_exact_value(run, nd_graph_made(run->graph, node, i)) != NULL);
     if (!is_made)
         status = nd_exact_run_node(run, node, err);
     for (size_t i = 0; i < n->n_made && status == ND_OK; i++)
-        status = nd_exact_tell(run, nd_exact_made(run->graph, node, i), ND_EXACT_AS_DOUBLE, err);
+        status = nd_exact_tell(run, nd_graph_made(run->graph, node, i), ND_EXACT_AS_DOUBLE, err);
     return status;
 }
 
@@ -295,7 +283,7 @@ static enum nd_status run_or_miss(struct nd_exact_run *run, size_t node, struct 
     }
     status = ND_OK;
     for (size_t i = 0; i < run->graph->nodes[node].n_made && status == ND_OK; i++)
-        status = miss(run, nd_exact_made(run->graph, node, i), &why, err);
+        status = miss(run, nd_graph_made(run->graph, node, i), &why, err);
     return status;
 }
 

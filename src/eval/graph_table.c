@@ -35,14 +35,14 @@ static double least_code(enum nd_dtype dtype, size_t n_codes)
 static size_t dequantiser_of(const struct nd_exact_run *run, size_t node)
 {
     const struct nd_graph_node *n = &run->graph->nodes[node];
-    size_t operand = nd_exact_used(run->graph, node, 0);
+    size_t operand = nd_graph_used(run->graph, node, 0);
     if (n->n_inputs != 1 || n->n_made != 1 || n->n_uses != 1 || operand == ND_NO_INDEX)
         return ND_NO_INDEX;
     size_t producer = run->graph->tensors[operand].producer;
     bool is_it = producer != ND_NO_INDEX && run->graph->nodes[producer].kind == ND_NODE_DEQUANTIZE &&
                  run->g->quants[producer].quant.n == 1 && nd_exact_replaced(run, operand) == NULL &&
-                 nd_exact_used(run->graph, producer, 0) != ND_NO_INDEX &&
-                 !nd_exact_is_real(run, nd_exact_used(run->graph, producer, 0));
+                 nd_graph_used(run->graph, producer, 0) != ND_NO_INDEX &&
+                 !nd_exact_is_real(run, nd_graph_used(run->graph, producer, 0));
     return is_it && nd_op_is_function(n->proto) ? producer : ND_NO_INDEX;
 }
 
@@ -71,8 +71,8 @@ static enum nd_status make_table(struct nd_exact_run *run, size_t node, size_t d
     for (size_t i = 0; i < codes.n && status == ND_OK; i++)
         codes.x[i] = least_code(dtype, n_codes) + (double)i;
     for (size_t i = 1; i < n_inputs && i < 3 && status == ND_OK; i++) {
-        status = nd_exact_ensure(run, nd_exact_used(run->graph, dequantiser, i), err);
-        inputs[i] = nd_exact_value(run, nd_exact_used(run->graph, dequantiser, i));
+        status = nd_exact_ensure(run, nd_graph_used(run->graph, dequantiser, i), err);
+        inputs[i] = nd_exact_value(run, nd_graph_used(run->graph, dequantiser, i));
     }
     if (status == ND_OK)
         status = run_on(run, dequantiser, inputs, &real, err);
@@ -122,11 +122,11 @@ static bool gather(const struct nd_array *table, double least, const struct nd_a
 
 enum nd_status nd_exact_look_up(struct nd_exact_run *run, size_t node, bool *is_made, struct nd_error *err)
 {
-    size_t dequantiser = dequantiser_of(run, node), made = nd_exact_made(run->graph, node, 0);
+    size_t dequantiser = dequantiser_of(run, node), made = nd_graph_made(run->graph, node, 0);
     *is_made = false;
     if (dequantiser == ND_NO_INDEX || made == ND_NO_INDEX || run->values[made].shape.rank >= 0)
         return ND_OK;
-    size_t tensor = nd_exact_used(run->graph, dequantiser, 0);
+    size_t tensor = nd_graph_used(run->graph, dequantiser, 0);
     enum nd_status status = nd_exact_ensure(run, tensor, err);
     if (status != ND_OK)
         return status;

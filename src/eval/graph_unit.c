@@ -17,7 +17,7 @@ static bool linear_input(const struct nd_exact_run *run, size_t tensor, struct n
     size_t producer = run->graph->tensors[tensor].producer;
     if (producer != ND_NO_INDEX && run->graph->nodes[producer].kind == ND_NODE_DEQUANTIZE &&
         nd_exact_replaced(run, tensor) == NULL && run->g->quants[producer].quant.n > 0) {
-        size_t codes = nd_exact_used(run->graph, producer, 0);
+        size_t codes = nd_graph_used(run->graph, producer, 0);
         out->values = nd_exact_value(run, codes);
         if (nd_exact_is_real(run, codes))
             return out->values != NULL;
@@ -38,7 +38,7 @@ static bool linear_input(const struct nd_exact_run *run, size_t tensor, struct n
 static size_t find_operator(const struct nd_exact_run *run, size_t quantize, size_t *tensor, double *low,
                             double *high)
 {
-    *tensor = nd_exact_used(run->graph, quantize, 0);
+    *tensor = nd_graph_used(run->graph, quantize, 0);
     size_t producer = run->graph->tensors[*tensor].producer;
     double least[ND_EXACT_MAX_OPERANDS], greatest[ND_EXACT_MAX_OPERANDS];
     size_t n_folds = 0;
@@ -48,8 +48,8 @@ static size_t find_operator(const struct nd_exact_run *run, size_t quantize, siz
         struct nd_linear_input inputs[4];
         bool is_known = n->n_inputs >= 1 && n->n_inputs <= 4;
         for (size_t i = 1; i < n->n_inputs && is_known; i++)
-            is_known = linear_input(run, nd_exact_used(run->graph, producer, i), &inputs[i]);
-        size_t before = nd_exact_used(run->graph, producer, 0);
+            is_known = linear_input(run, nd_graph_used(run->graph, producer, i), &inputs[i]);
+        size_t before = nd_graph_used(run->graph, producer, 0);
         size_t maker = before != ND_NO_INDEX ? run->graph->tensors[before].producer : ND_NO_INDEX;
         least[n_folds] = -HUGE_VAL;
         greatest[n_folds] = HUGE_VAL;
@@ -75,7 +75,7 @@ static size_t find_operator(const struct nd_exact_run *run, size_t quantize, siz
 static size_t output_number(const struct nd_graph *graph, size_t node, size_t tensor)
 {
     size_t i = 0;
-    while (nd_exact_made(graph, node, i) != tensor)
+    while (nd_graph_made(graph, node, i) != tensor)
         i++;
     return i;
 }
@@ -100,7 +100,7 @@ bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct n
     call->output = output_number(run->graph, unit->node, unit->tensor);
     bool is_known = n->n_inputs <= ND_EXACT_MAX_OPERANDS;
     for (size_t i = 0; i < n->n_inputs && is_known; i++)
-        is_known = linear_input(run, nd_exact_used(run->graph, unit->node, i), &unit->inputs[i]);
+        is_known = linear_input(run, nd_graph_used(run->graph, unit->node, i), &unit->inputs[i]);
     return is_known;
 }
 
@@ -142,7 +142,7 @@ static enum nd_exact_origin origin_of(const struct nd_exact_run *run, size_t ten
             return ND_EXACT_FROM_CONSTANT;
         if (!only_moves(run->graph->nodes[producer].proto))
             return ND_EXACT_FROM_UNIT;
-        tensor = nd_exact_used(run->graph, producer, 0);
+        tensor = nd_graph_used(run->graph, producer, 0);
     }
     return ND_EXACT_FROM_CONSTANT;
 }
@@ -157,12 +157,12 @@ static enum nd_status make_codes(struct nd_exact_run *run, size_t quantize, cons
     if (run->options->make == NULL || !unit->is_known)
         return ND_OK;
     for (size_t i = 0; i < unit->call.n_inputs; i++) {
-        size_t tensor = unit->node != ND_NO_INDEX ? nd_exact_used(run->graph, unit->node, i) : unit->tensor;
+        size_t tensor = unit->node != ND_NO_INDEX ? nd_graph_used(run->graph, unit->node, i) : unit->tensor;
         origins[i] = origin_of(run, tensor);
         edges[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
     }
     const struct nd_exact_unit asked = {.edge =
-                                            run->g->model->tensor_edge[nd_exact_made(run->graph, quantize, 0)],
+                                            run->g->model->tensor_edge[nd_graph_made(run->graph, quantize, 0)],
                                         .call = &unit->call,
                                         .origins = origins,
                                         .input_edges = edges,
@@ -214,7 +214,7 @@ static enum nd_status round_ratios(struct nd_exact_run *run, size_t quantize,
                                    struct nd_array *codes, struct nd_error *err)
 {
     const struct nd_node_quant *quant = &run->g->quants[quantize];
-    size_t tensor = nd_exact_made(run->graph, quantize, 0);
+    size_t tensor = nd_graph_made(run->graph, quantize, 0);
     const struct nd_exact_values values = {.edge = run->g->model->tensor_edge[tensor],
                                            .shape = &result->shape,
                                            .n = result->n,
@@ -259,7 +259,7 @@ static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, st
                                    struct nd_error *err)
 {
     const struct nd_node_quant *quant = &run->g->quants[quantize];
-    size_t input = nd_exact_used(run->graph, quantize, 0);
+    size_t input = nd_graph_used(run->graph, quantize, 0);
     if (quant->quant.n == 0 || quant->dtype == ND_DTYPE_NONE)
         return nd_exact_run_node(run, quantize, err); /* scales computed at run time, blocks */
     enum nd_status status = nd_exact_ensure(run, input, err);
@@ -279,7 +279,7 @@ static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, stru
                                      struct nd_error *err)
 {
     const struct nd_node_quant *quant = &run->g->quants[node];
-    const struct nd_array *real = nd_exact_value(run, nd_exact_used(run->graph, node, 0));
+    const struct nd_array *real = nd_exact_value(run, nd_graph_used(run->graph, node, 0));
     if (real == NULL || real->dtype != ND_DTYPE_F32 || quant->quant.n == 0 || quant->dtype == ND_DTYPE_NONE)
         return ND_ERR_UNSUPPORTED;
     enum nd_status status = nd_array_make(codes, quant->dtype, &real->shape, err);
@@ -314,7 +314,7 @@ static enum nd_status evaluate(struct nd_exact_run *run, size_t node, const stru
 
 enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err)
 {
-    size_t tensor = nd_exact_made(run->graph, node, 0);
+    size_t tensor = nd_graph_made(run->graph, node, 0);
     struct nd_array codes = {0};
     size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
     if (run->options->is_ignored != NULL && edge != ND_NO_INDEX && run->options->is_ignored[edge])

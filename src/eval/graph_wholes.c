@@ -14,7 +14,7 @@ bool nd_exact_feeds_units(const struct nd_exact_graph *g, size_t node)
     const struct nd_graph_node *n = &graph->nodes[node];
     bool feeds = n->n_made > 0;
     for (size_t i = 0; i < n->n_made && feeds; i++) {
-        size_t made = nd_exact_made(graph, node, i), edge;
+        size_t made = nd_graph_made(graph, node, i), edge;
         if (made == ND_NO_INDEX)
             continue;
         const struct nd_graph_tensor *tensor = &graph->tensors[made];
@@ -57,12 +57,12 @@ static bool is_product(const Onnx__NodeProto *node)
 static size_t find_weights(const struct nd_exact_graph *g, size_t node)
 {
     const struct nd_graph *graph = &g->model->graph;
-    size_t tensor = nd_exact_used(graph, node, 1);
+    size_t tensor = nd_graph_used(graph, node, 1);
     size_t producer = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
     if (producer == ND_NO_INDEX || graph->nodes[producer].kind != ND_NODE_DEQUANTIZE ||
         g->quants[producer].quant.n == 0)
         return ND_NO_INDEX;
-    size_t codes = nd_exact_used(graph, producer, 0);
+    size_t codes = nd_graph_used(graph, producer, 0);
     return codes != ND_NO_INDEX && g->constants[codes].shape.rank >= 0 ? producer : ND_NO_INDEX;
 }
 
@@ -163,13 +163,13 @@ enum nd_status nd_exact_prepare_wholes(struct nd_exact_graph *g, struct nd_error
     enum nd_status status = readers != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t n = 0; status == ND_OK && n < graph->n_nodes; n++)
         if (graph->nodes[n].is_alive && graph->nodes[n].kind == ND_NODE_DEQUANTIZE &&
-            nd_exact_used(graph, n, 0) != ND_NO_INDEX)
-            readers[nd_exact_used(graph, n, 0)]++;
+            nd_graph_used(graph, n, 0) != ND_NO_INDEX)
+            readers[nd_graph_used(graph, n, 0)]++;
     for (size_t n = 0; status == ND_OK && n < graph->n_nodes; n++) {
         if (!graph->nodes[n].is_alive || !is_product(graph->nodes[n].proto))
             continue;
         size_t dequantize = find_weights(g, n);
-        size_t codes = dequantize != ND_NO_INDEX ? nd_exact_used(graph, dequantize, 0) : ND_NO_INDEX;
+        size_t codes = dequantize != ND_NO_INDEX ? nd_graph_used(graph, dequantize, 0) : ND_NO_INDEX;
         if (codes == ND_NO_INDEX || readers[codes] != 1 || found[codes] != ND_NO_INDEX)
             continue;
         found[codes] = dequantize;

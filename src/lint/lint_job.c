@@ -19,14 +19,12 @@ bool nd_lint_is(const struct nd_lint_job *job, size_t node, const char *op_type)
 
 size_t nd_lint_input(const struct nd_lint_job *job, size_t node, size_t slot)
 {
-    const struct nd_graph_node *n = &job->graph->nodes[node];
-    return slot < n->n_inputs ? job->graph->uses[n->first_use + slot] : ND_NO_INDEX;
+    return nd_graph_used(job->graph, node, slot);
 }
 
 size_t nd_lint_output(const struct nd_lint_job *job, size_t node)
 {
-    const struct nd_graph_node *n = &job->graph->nodes[node];
-    return n->n_made > 0 ? job->graph->made[n->first_made] : ND_NO_INDEX;
+    return nd_graph_made(job->graph, node, 0);
 }
 
 size_t nd_lint_dequantise(const struct nd_lint_job *job, size_t node, size_t slot)

@@ -343,6 +343,18 @@ void nd_graph_deinit(struct nd_graph *graph)
     *graph = (struct nd_graph){0};
 }
 
+size_t nd_graph_used(const struct nd_graph *graph, size_t node, size_t i)
+{
+    const struct nd_graph_node *n = &graph->nodes[node];
+    return i < n->n_inputs ? graph->uses[n->first_use + i] : ND_NO_INDEX;
+}
+
+size_t nd_graph_made(const struct nd_graph *graph, size_t node, size_t i)
+{
+    const struct nd_graph_node *n = &graph->nodes[node];
+    return i < n->n_made ? graph->made[n->first_made + i] : ND_NO_INDEX;
+}
+
 bool nd_graph_is_wanted(const struct nd_graph *graph, size_t tensor)
 {
     return graph->tensors[tensor].n_readers > 0 || graph->tensors[tensor].output != ND_NO_INDEX;

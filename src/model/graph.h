@@ -61,6 +61,10 @@ enum nd_status nd_graph_order(Onnx__GraphProto *graph, struct nd_error *err);
 enum nd_status nd_graph_init(struct nd_graph *graph, const Onnx__GraphProto *proto, struct nd_error *err);
 void nd_graph_deinit(struct nd_graph *graph);
 
+/* Input or output i of a node: a tensor, or ND_NO_INDEX. */
+size_t nd_graph_used(const struct nd_graph *graph, size_t node, size_t i);
+size_t nd_graph_made(const struct nd_graph *graph, size_t node, size_t i);
+
 /* Whether tensor is a tensor read by a live node, or an output of the graph. */
 bool nd_graph_is_wanted(const struct nd_graph *graph, size_t tensor);
 

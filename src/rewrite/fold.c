@@ -13,11 +13,6 @@
 enum { X, SCALE, SHIFT, MEAN, VARIANCE, N_NORM };
 enum { WEIGHTS = 1, BIAS };
 
-static size_t input_of(const struct nd_graph *graph, size_t node, size_t slot)
-{
-    return slot < graph->nodes[node].n_inputs ? graph->uses[graph->nodes[node].first_use + slot] : ND_NO_INDEX;
-}
-
 static bool is_a(const struct nd_graph *graph, size_t node, const char *op_type)
 {
     return node != ND_NO_INDEX && graph->nodes[node].kind == ND_NODE_OTHER &&
@@ -45,7 +40,7 @@ static enum nd_status read_constant(const struct nd_model *model, size_t tensor,
     size_t producer = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
     bool is_coded = producer != ND_NO_INDEX && graph->nodes[producer].kind == ND_NODE_DEQUANTIZE &&
                     graph->nodes[producer].is_constant;
-    size_t source = is_coded ? input_of(graph, producer, 0) : tensor;
+    size_t source = is_coded ? nd_graph_used(graph, producer, 0) : tensor;
     const Onnx__TensorProto *proto = source != ND_NO_INDEX ? nd_graph_constant(graph, source) : NULL;
     if (proto == NULL)
         return ND_OK;
@@ -79,7 +74,7 @@ static bool spread(const struct nd_fold_constant *constant, size_t n_channels, s
  * which nobody else reads anything; ND_NO_INDEX: there is none. */
 static size_t maker(const struct nd_graph *graph, size_t node, size_t slot, struct nd_fold_chain *chain)
 {
-    size_t tensor = input_of(graph, node, slot);
+    size_t tensor = nd_graph_used(graph, node, slot);
     static const enum nd_node_kind kinds[] = {ND_NODE_DEQUANTIZE, ND_NODE_QUANTIZE, ND_NODE_OTHER};
     for (size_t i = 0; i < 3; i++) {
         const struct nd_graph_tensor *t = tensor != ND_NO_INDEX ? &graph->tensors[tensor] : NULL;
@@ -89,7 +84,7 @@ static size_t maker(const struct nd_graph *graph, size_t node, size_t slot, stru
         node = t->producer;
         if (i < 2)
             chain->between[chain->n_between++] = node;
-        tensor = input_of(graph, node, 0);
+        tensor = nd_graph_used(graph, node, 0);
     }
     return node;
 }
@@ -100,7 +95,7 @@ static void find_nodes(const struct nd_graph *graph, size_t norm, struct nd_fold
     chain->add = chain->product = ND_NO_INDEX;
     size_t before = maker(graph, norm, X, chain);
     for (size_t slot = 0; slot < 2 && is_a(graph, before, "Add"); slot++) {
-        size_t tensor = input_of(graph, before, slot);
+        size_t tensor = nd_graph_used(graph, before, slot);
         if (tensor == ND_NO_INDEX || graph->tensors[tensor].is_constant)
             continue;
         chain->add = before;
@@ -137,7 +132,7 @@ static enum nd_status apply_norm(const struct nd_model *model, struct nd_fold_ch
     size_t inner = chain->weights.n / (size_t)chain->weights.dims[0] / chain->n_channels;
     enum nd_status status = ND_OK;
     for (size_t i = SCALE; i < N_NORM && status == ND_OK; i++) {
-        status = read_constant(model, input_of(graph, chain->norm, i), &norm[i], err);
+        status = read_constant(model, nd_graph_used(graph, chain->norm, i), &norm[i], err);
         *is_known = *is_known && norm[i].n == chain->n_channels;
     }
     for (size_t c = 0; status == ND_OK && *is_known && c < chain->n_channels; c++) {
@@ -159,7 +154,7 @@ static enum nd_status read_chain(const struct nd_model *model, struct nd_fold_ch
 {
     const struct nd_graph *graph = &model->graph;
     struct nd_fold_constant *weights = &chain->weights;
-    enum nd_status status = read_constant(model, input_of(graph, chain->product, WEIGHTS), weights, err);
+    enum nd_status status = read_constant(model, nd_graph_used(graph, chain->product, WEIGHTS), weights, err);
     *is_known = status == ND_OK && weights->n > 0 && weights->rank > 2;
     if (status != ND_OK || !*is_known)
         return status;
@@ -167,12 +162,12 @@ static enum nd_status read_chain(const struct nd_model *model, struct nd_fold_ch
     chain->bias = nd_calloc(chain->n_channels, sizeof *chain->bias);
     if (chain->bias == NULL)
         return nd_fail_memory(err);
-    if (input_of(graph, chain->product, BIAS) != ND_NO_INDEX)
-        status = add_constant(model, input_of(graph, chain->product, BIAS), chain, 0, is_known, err);
+    if (nd_graph_used(graph, chain->product, BIAS) != ND_NO_INDEX)
+        status = add_constant(model, nd_graph_used(graph, chain->product, BIAS), chain, 0, is_known, err);
     for (size_t slot = 0; slot < 2 && chain->add != ND_NO_INDEX && status == ND_OK && *is_known; slot++)
-        if (graph->tensors[input_of(graph, chain->add, slot)].is_constant)
-            status =
-                add_constant(model, input_of(graph, chain->add, slot), chain, weights->rank - 2, is_known, err);
+        if (graph->tensors[nd_graph_used(graph, chain->add, slot)].is_constant)
+            status = add_constant(model, nd_graph_used(graph, chain->add, slot), chain, weights->rank - 2,
+                                  is_known, err);
     return status == ND_OK && *is_known ? apply_norm(model, chain, is_known, err) : status;
 }
 
@@ -186,7 +181,7 @@ static enum nd_status fold_one(struct nd_folder *f, size_t norm, struct nd_error
     struct nd_node_quant input = {0};
     bool is_known = true;
     find_nodes(graph, norm, &chain);
-    size_t x = chain.product != ND_NO_INDEX ? input_of(graph, chain.product, X) : ND_NO_INDEX;
+    size_t x = chain.product != ND_NO_INDEX ? nd_graph_used(graph, chain.product, X) : ND_NO_INDEX;
     size_t producer = x != ND_NO_INDEX ? graph->tensors[x].producer : ND_NO_INDEX;
     if (producer == ND_NO_INDEX || graph->nodes[producer].kind != ND_NODE_DEQUANTIZE ||
         graph->nodes[norm].n_made != 1)
@@ -209,7 +204,7 @@ static void drop_constants(struct nd_requantiser *r)
     const struct nd_graph *graph = &r->model->graph;
     for (size_t n = graph->n_nodes; n-- > 0;) {
         for (size_t i = 0; r->is_dropped[n] && i < graph->nodes[n].n_inputs; i++) {
-            size_t tensor = input_of(graph, n, i);
+            size_t tensor = nd_graph_used(graph, n, i);
             if (tensor == ND_NO_INDEX || !graph->tensors[tensor].is_constant)
                 continue;
             const struct nd_graph_tensor *t = &graph->tensors[tensor];

@@ -17,11 +17,6 @@ struct recoder {
     const struct nd_recoded_node **of_node; /* [graph.n_nodes], NULL: it stays */
 };
 
-static size_t tensor_at(const struct nd_graph *graph, size_t node, size_t slot)
-{
-    return slot < graph->nodes[node].n_inputs ? graph->uses[graph->nodes[node].first_use + slot] : ND_NO_INDEX;
-}
-
 /* The constant itself, past Identity nodes and, of codes, a QuantizeLinear of a constant; NULL: there is none.
  */
 static const Onnx__TensorProto *constant_of(const struct nd_graph *graph, size_t tensor)
@@ -32,7 +27,7 @@ static const Onnx__TensorProto *constant_of(const struct nd_graph *graph, size_t
             (strcmp(graph->nodes[producer].proto->op_type, "Identity") != 0 &&
              graph->nodes[producer].kind != ND_NODE_QUANTIZE))
             return NULL;
-        tensor = tensor_at(graph, producer, 0);
+        tensor = nd_graph_used(graph, producer, 0);
     }
     return tensor != ND_NO_INDEX ? nd_graph_constant(graph, tensor) : NULL;
 }
@@ -64,11 +59,11 @@ static enum nd_status name_of(struct recoder *c, const struct nd_recoded_node *i
                               const char **out, bool *is_made, struct nd_error *err)
 {
     const struct nd_graph *graph = &c->r.model->graph;
-    size_t tensor = tensor_at(graph, item->node, slot);
+    size_t tensor = nd_graph_used(graph, item->node, slot);
     const char *old = graph->tensors[tensor].name;
     *is_made = false;
     for (const struct nd_recoded_node *other = c->nodes; slot > 0 && other < item; other++)
-        if (other->quant == item->quant && tensor_at(graph, other->node, slot) != ND_NO_INDEX) {
+        if (other->quant == item->quant && nd_graph_used(graph, other->node, slot) != ND_NO_INDEX) {
             *out = c->r.use_as[graph->nodes[other->node].first_use + slot];
             *is_made = *out != NULL;
             return ND_OK;
@@ -126,7 +121,7 @@ static enum nd_status replace(struct recoder *c, const struct nd_recoded_node *i
     const struct nd_graph *graph = &c->r.model->graph;
     const char *node_name = nd_graph_node_name(graph->nodes[item->node].proto), *name = NULL;
     size_t n = slot == 0 ? item->n_codes : item->quant->n, n_old = 0;
-    const Onnx__TensorProto *old = constant_of(graph, tensor_at(graph, item->node, slot));
+    const Onnx__TensorProto *old = constant_of(graph, nd_graph_used(graph, item->node, slot));
     struct nd_node_quant quant = {0};
     bool is_made;
     if (old == NULL || !nd_onnx_n_elems(old, &n_old) || n_old != n)
@@ -166,7 +161,7 @@ static enum nd_status replace_all(struct recoder *c, struct nd_error *err)
         c->of_node[c->nodes[i].node] = &c->nodes[i];
     for (size_t i = 0; i < c->n_nodes; i++)
         for (size_t slot = 0; slot < SLOTS && status == ND_OK; slot++)
-            if (tensor_at(graph, c->nodes[i].node, slot) != ND_NO_INDEX &&
+            if (nd_graph_used(graph, c->nodes[i].node, slot) != ND_NO_INDEX &&
                 is_replaced(c, c->nodes[i].node, slot))
                 status = replace(c, &c->nodes[i], slot, err);
     return status;

@@ -7,16 +7,6 @@
 #include "base/memory.h"
 #include "rewrite/widener.h"
 
-size_t nd_widener_input(const struct nd_graph *graph, size_t node, size_t slot)
-{
-    return slot < graph->nodes[node].n_inputs ? graph->uses[graph->nodes[node].first_use + slot] : ND_NO_INDEX;
-}
-
-static size_t output_of(const struct nd_graph *graph, size_t node)
-{
-    return graph->made[graph->nodes[node].first_made];
-}
-
 enum nd_status nd_widener_name(struct nd_widener *w, const char *tensor, const char *suffix, const char **out,
                                struct nd_error *err)
 {
@@ -72,7 +62,7 @@ static enum nd_status widen_edge(struct nd_widener *w, const struct nd_wide_edge
     quant->zero_point[0] = wide->zero_point;
     size_t codes = nd_names_find(&graph->names, edge->onnx_name), quantise = graph->tensors[codes].producer;
     const struct nd_widener_part first = {"QuantizeLinear",
-                                          graph->tensors[nd_widener_input(graph, quantise, 0)].name,
+                                          graph->tensors[nd_graph_used(graph, quantise, 0)].name,
                                           edge->onnx_name,
                                           ND_DTYPE_U16,
                                           quant,
@@ -83,7 +73,7 @@ static enum nd_status widen_edge(struct nd_widener *w, const struct nd_wide_edge
     for (size_t i = 0; i < graph->tensors[codes].n_readers && status == ND_OK; i++) {
         size_t node = graph->readers[graph->tensors[codes].first_reader + i];
         const struct nd_widener_part next = {
-            "DequantizeLinear", edge->onnx_name, graph->tensors[output_of(graph, node)].name,
+            "DequantizeLinear", edge->onnx_name, graph->tensors[nd_graph_made(graph, node, 0)].name,
             ND_DTYPE_U16,       quant,           node};
         w->r.is_dropped[node] = true;
         status = nd_widener_add(w, &next, err);
@@ -97,9 +87,8 @@ static enum nd_status widen_edge(struct nd_widener *w, const struct nd_wide_edge
 static const struct nd_edge *edge_of(const struct nd_widener *w, size_t node)
 {
     const struct nd_model *model = w->r.model;
-    size_t tensor = model->graph.nodes[node].kind == ND_NODE_QUANTIZE
-                        ? output_of(&model->graph, node)
-                        : nd_widener_input(&model->graph, node, 0);
+    size_t tensor = model->graph.nodes[node].kind == ND_NODE_QUANTIZE ? nd_graph_made(&model->graph, node, 0)
+                                                                      : nd_graph_used(&model->graph, node, 0);
     return nd_model_edge(model, model->tensor_edge[tensor]);
 }
 
@@ -135,7 +124,7 @@ static enum nd_status read_wide(struct nd_widener *w, size_t tensor, const char 
     for (size_t i = 0; i < graph->tensors[tensor].n_readers && status == ND_OK; i++) {
         size_t node = graph->readers[graph->tensors[tensor].first_reader + i];
         for (size_t u = 0; u < graph->nodes[node].n_inputs && w->parts.is_wide_node[node]; u++)
-            if (nd_widener_input(graph, node, u) == tensor)
+            if (nd_graph_used(graph, node, u) == tensor)
                 w->r.use_as[graph->nodes[node].first_use + u] = name;
     }
     return status;
@@ -145,7 +134,7 @@ static enum nd_status read_wide(struct nd_widener *w, size_t tensor, const char 
 static enum nd_status convert_output(struct nd_widener *w, size_t quantise, struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
-    size_t before = nd_widener_input(graph, quantise, 0), codes = output_of(graph, quantise);
+    size_t before = nd_graph_used(graph, quantise, 0), codes = nd_graph_made(graph, quantise, 0);
     const char *name = graph->tensors[codes].name, *wide;
     enum nd_status status = convert(w, edge_of(w, quantise), graph->tensors[before].name, name,
                                     graph->tensors[before].producer, err);
@@ -156,7 +145,7 @@ static enum nd_status convert_output(struct nd_widener *w, size_t quantise, stru
     for (size_t i = 0; i < graph->tensors[codes].n_readers && status == ND_OK; i++) {
         size_t node = graph->readers[graph->tensors[codes].first_reader + i];
         if (graph->nodes[node].kind == ND_NODE_DEQUANTIZE)
-            status = read_wide(w, output_of(graph, node), name, err);
+            status = read_wide(w, nd_graph_made(graph, node, 0), name, err);
     }
     return status;
 }
@@ -168,7 +157,7 @@ static enum nd_status convert_all(struct nd_widener *w, struct nd_error *err)
     for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
         if (!w->parts.is_converted[n])
             continue;
-        size_t made = output_of(graph, n);
+        size_t made = nd_graph_made(graph, n, 0);
         const char *name = graph->tensors[made].name;
         if (graph->nodes[n].kind == ND_NODE_QUANTIZE) {
             status = convert_output(w, n, err);
@@ -223,7 +212,7 @@ static enum nd_status split_channels(struct nd_widener *w, const struct nd_chann
     const struct nd_new_initializer initializer = {
         name, (int32_t)ND_DTYPE_I8, weights->shape->dims, (size_t)weights->shape->rank, codes, n};
     const struct nd_widener_part part = {"DequantizeLinear", name, tensor, ND_DTYPE_I8, *out, node};
-    old = nd_widener_input(graph, node, 0);
+    old = nd_graph_used(graph, node, 0);
     w->r.is_dropped[node] = true;
     if (graph->tensors[old].n_readers == 1)
         w->r.read_as[old] = graph->tensors[old].name; /* so that the old codes go */

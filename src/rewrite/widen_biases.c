@@ -24,7 +24,7 @@ static enum nd_status read_scales(struct nd_widener *w, struct nd_quant *const *
                                   size_t slot, struct nd_quant *out, bool *is_new, struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
-    size_t tensor = nd_widener_input(graph, node, slot);
+    size_t tensor = nd_graph_used(graph, node, slot);
     size_t dequantise = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
     struct nd_node_quant read = {0};
     if (dequantise == ND_NO_INDEX || graph->nodes[dequantise].kind != ND_NODE_DEQUANTIZE)
@@ -35,7 +35,7 @@ static enum nd_status read_scales(struct nd_widener *w, struct nd_quant *const *
         return nd_quant_copy(channels[weights - w->what->weights], out, err);
     }
     enum nd_status status = nd_node_quant_read(graph, dequantise, w->r.model->path, &read, err);
-    size_t edge = w->r.model->tensor_edge[nd_widener_input(graph, dequantise, 0)];
+    size_t edge = w->r.model->tensor_edge[nd_graph_used(graph, dequantise, 0)];
     *out = read.quant;
     if (status != ND_OK || edge == ND_NO_INDEX || out->n != 1)
         return status;
@@ -57,15 +57,15 @@ static enum nd_status recode_bias(struct nd_widener *w, size_t node, const struc
 {
     enum { BIAS = 2 };
     const struct nd_graph *graph = &w->r.model->graph;
-    size_t bias = nd_widener_input(graph, node, BIAS), dequantise = graph->tensors[bias].producer, n = 0;
+    size_t bias = nd_graph_used(graph, node, BIAS), dequantise = graph->tensors[bias].producer, n = 0;
     const char *node_name = nd_graph_node_name(graph->nodes[node].proto), *name;
     const char *after = graph->tensors[bias].name; /* the new one has it where nobody else reads the old one */
     struct nd_node_quant old = {0};
     double *codes = NULL;
     enum nd_status status = nd_node_quant_read(graph, dequantise, w->r.model->path, &old, err);
     if (status == ND_OK)
-        status = nd_constant_numbers(graph, nd_widener_input(graph, dequantise, 0), w->r.model->path, &codes,
-                                     &n, err);
+        status =
+            nd_constant_numbers(graph, nd_graph_used(graph, dequantise, 0), w->r.model->path, &codes, &n, err);
     struct nd_quant *quant = nd_widener_quant(w, weights->n, 0);
     int32_t *bytes = nd_requantiser_keep(&w->r, n * sizeof *bytes + 1);
     int64_t *dims = nd_requantiser_keep(&w->r, sizeof *dims);
@@ -106,7 +106,7 @@ static enum nd_status recode_bias(struct nd_widener *w, size_t node, const struc
 static bool has_bias(const struct nd_graph *graph, size_t node)
 {
     static const char *const products[] = {"Conv", "ConvTranspose", "Gemm"};
-    size_t bias = nd_widener_input(graph, node, 2);
+    size_t bias = nd_graph_used(graph, node, 2);
     size_t producer = bias != ND_NO_INDEX ? graph->tensors[bias].producer : ND_NO_INDEX;
     if (producer == ND_NO_INDEX || graph->nodes[producer].kind != ND_NODE_DEQUANTIZE ||
         !graph->nodes[producer].is_constant)

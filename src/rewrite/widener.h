@@ -22,9 +22,6 @@ struct nd_widener_part {
     size_t behind; /* a node */
 };
 
-/* What a node reads at a slot: a tensor, ND_NO_INDEX. */
-size_t nd_widener_input(const struct nd_graph *graph, size_t node, size_t slot);
-
 /* A name that lives as long as the copy. */
 enum nd_status nd_widener_name(struct nd_widener *w, const char *tensor, const char *suffix, const char **out,
                                struct nd_error *err);

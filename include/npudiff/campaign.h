@@ -11,7 +11,7 @@
  *     {
  *         struct nd_plan_of_campaign plan;
  *         struct nd_qualify_result result = {0};
- *         if (nd_campaign_plan(campaign, NULL, options, &plan, err) != ND_OK)
+ *         if (nd_campaign_plan(campaign, NULL, 0, options, &plan, err) != ND_OK)
  *             return ND_EXIT_TROUBLE;
  *         enum nd_status status = ND_OK;
  *         for (size_t i = 0; status == ND_OK && i < plan.n; i++) {
@@ -81,11 +81,11 @@ struct nd_plan_of_campaign {
 };
 ND_PUBLIC void nd_plan_of_campaign_deinit(struct nd_plan_of_campaign *plan);
 
-/* Lists the tasks of a campaign and estimates each. from: folders of results of earlier campaigns, whose times
- * are used, too; NULL-terminated, or NULL. options: as of nd_qualify; folder, force and without_policy count.
- * Makes the folder, and writes nothing into it but .digests. Errors are those of nd_qualify for the campaign.
+/* Lists the tasks of a campaign and estimates each. from[n_from]: folders of results of earlier campaigns,
+ * whose times are used, too. options: as of nd_qualify; folder, force and without_policy count. Makes the
+ * folder, and writes nothing into it but .digests. Errors are those of nd_qualify for the campaign.
  */
-ND_PUBLIC enum nd_status nd_campaign_plan(const char *campaign, const char *const *from,
+ND_PUBLIC enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, size_t n_from,
                                           const struct nd_qualify_options *options,
                                           struct nd_plan_of_campaign *out, struct nd_error *err);
 

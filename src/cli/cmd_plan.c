@@ -1,6 +1,4 @@
 /* `npudiff plan`: what a campaign comes to, before anything of it is done. */
-#include <stdlib.h>
-
 #include "cli/commands.h"
 #include "cli/rows.h"
 #include "cli/terminal.h"
@@ -25,13 +23,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     char *text = NULL;
     const struct nd_qualify_options options = {
         .struct_size = sizeof options, .folder = values->output, .without_policy = values->suggest};
-    const char **from = calloc(values->from.n + 1, sizeof *from);
-    if (from == NULL)
-        return cli_fail_memory();
-    for (size_t i = 0; i < values->from.n; i++)
-        from[i] = values->from.items[i];
-    enum nd_status status = nd_campaign_plan(operands[0], from, &options, &plan, &err);
-    free(from);
+    enum nd_status status =
+        nd_campaign_plan(operands[0], values->from.items, values->from.n, &options, &plan, &err);
     if (status != ND_OK)
         return cli_report_error(&err);
     if (values->json)

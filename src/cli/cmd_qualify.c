@@ -139,13 +139,8 @@ static int emit(const struct values *values, const char *campaign, const struct 
     struct nd_error err = {0};
     struct nd_plan_of_campaign plan;
     char *text = NULL;
-    const char **from = calloc(values->from.n + 1, sizeof *from);
-    if (from == NULL)
-        return cli_fail_memory();
-    for (size_t i = 0; i < values->from.n; i++)
-        from[i] = values->from.items[i];
-    enum nd_status status = nd_campaign_plan(campaign, from, options, &plan, &err);
-    free(from);
+    enum nd_status status =
+        nd_campaign_plan(campaign, values->from.items, values->from.n, options, &plan, &err);
     if (status != ND_OK)
         return cli_report_error(&err);
     status = nd_report_plan_script(&plan, values->emit, &text, &err);

@@ -94,9 +94,11 @@ static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task
 
 /* ---- sums ---- */
 
-static void add_up(struct nd_plan_of_campaign *plan)
+static enum nd_status add_up(struct nd_plan_of_campaign *plan, struct nd_error *err)
 {
-    double *ends = nd_calloc(plan->n, sizeof *ends); /* without memory there is no longest chain: 0 */
+    double *ends = nd_calloc(plan->n, sizeof *ends);
+    if (ends == NULL)
+        return nd_fail_memory(err);
     for (size_t i = 0; i < plan->n; i++) {
         const struct nd_task *task = &plan->tasks[i];
         double begin = 0, left = task->is_done ? 0 : task->seconds;
@@ -108,14 +110,13 @@ static void add_up(struct nd_plan_of_campaign *plan)
         plan->bytes_left += task->is_done ? 0 : task->bytes;
         if (task->memory_bytes > plan->memory_bytes)
             plan->memory_bytes = task->memory_bytes;
-        for (size_t k = 0; ends != NULL && k < task->n_needs; k++)
+        for (size_t k = 0; k < task->n_needs; k++)
             begin = ends[task->needs[k]] > begin ? ends[task->needs[k]] : begin;
-        if (ends != NULL)
-            ends[i] = begin + left;
-        if (ends != NULL && ends[i] > plan->longest_s)
-            plan->longest_s = ends[i];
+        ends[i] = begin + left;
+        plan->longest_s = ends[i] > plan->longest_s ? ends[i] : plan->longest_s;
     }
     free(ends);
+    return ND_OK;
 }
 
 static enum nd_status fill(struct nd_qualification *q, const char *campaign, const struct nd_took_list *known,
@@ -139,13 +140,11 @@ static enum nd_status fill(struct nd_qualification *q, const char *campaign, con
     nd_task_places_deinit(&places);
     if (status == ND_OK && nd_arena_has_failed(plan->owner))
         status = nd_fail_memory(err);
-    if (status == ND_OK)
-        add_up(plan);
-    return status;
+    return status == ND_OK ? add_up(plan, err) : status;
 }
 
-static enum nd_status make(const char *campaign, const char *const *from, struct nd_qualification *q,
-                           struct nd_plan_of_campaign *plan, struct nd_error *err)
+static enum nd_status make(const char *campaign, const char *const *from, size_t n_from,
+                           struct nd_qualification *q, struct nd_plan_of_campaign *plan, struct nd_error *err)
 {
     struct nd_took_list known = {0};
     enum nd_status status = nd_qualify_plan(q, err);
@@ -155,7 +154,7 @@ static enum nd_status make(const char *campaign, const char *const *from, struct
         status = nd_qualify_check_fresh(q, err);
     if (status == ND_OK)
         status = nd_took_read_folder(q->folder, &known, err);
-    for (size_t i = 0; status == ND_OK && from != NULL && from[i] != NULL; i++)
+    for (size_t i = 0; status == ND_OK && i < n_from; i++)
         status = nd_took_read_folder(from[i], &known, err);
     if (status == ND_OK && (plan->owner = nd_arena_create()) == NULL)
         status = nd_fail_memory(err);
@@ -165,7 +164,7 @@ static enum nd_status make(const char *campaign, const char *const *from, struct
     return status;
 }
 
-enum nd_status nd_campaign_plan(const char *campaign, const char *const *from,
+enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, size_t n_from,
                                 const struct nd_qualify_options *options, struct nd_plan_of_campaign *out,
                                 struct nd_error *err)
 {
@@ -179,7 +178,7 @@ enum nd_status nd_campaign_plan(const char *campaign, const char *const *from,
         status = nd_qualify_begin(campaign, &own, &q, err);
     if (status != ND_OK)
         return status;
-    status = make(campaign, from, &q, &plan, err);
+    status = make(campaign, from, n_from, &q, &plan, err);
     nd_qualify_plan_deinit(&q);
     nd_campaign_deinit(&q.campaign);
     free(q.folder);

@@ -246,6 +246,20 @@ char *nd_path_join(const char *dir, const char *name)
     return nd_strbuf_take(&buf);
 }
 
+char *nd_cache_folder(const char *name)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    bool has_cache = cache != NULL && cache[0] == '/';
+    struct nd_strbuf within = {0};
+    nd_strbuf_printf(&within, has_cache ? "npudiff/%s" : ".cache/npudiff/%s", name);
+    char *relative = nd_strbuf_take(&within);
+    char *path = relative == NULL ? NULL
+                 : has_cache      ? nd_path_join(cache, relative)
+                                  : nd_path_join(home != NULL && home[0] != '\0' ? home : "/", relative);
+    free(relative);
+    return path;
+}
+
 const char *nd_path_base(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -51,6 +51,10 @@ void nd_dir_remove(const char *path);
 /* "dir/name" in new memory, or NULL when out of memory. An absolute name is returned alone. */
 char *nd_path_join(const char *dir, const char *name);
 
+/* What npudiff keeps for all its runs: $XDG_CACHE_HOME/npudiff/name where that is an absolute path, else
+ * ~/.cache/npudiff/name. In new memory, or NULL when out of memory. */
+char *nd_cache_folder(const char *name);
+
 /* The part after the last '/'; borrowed from path. */
 const char *nd_path_base(const char *path);
 

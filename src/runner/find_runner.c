@@ -25,19 +25,17 @@ bool nd_runner_is_name(const char *text)
 
 /* ---- folders ---- */
 
-/* The folders of runners, then $PATH, separated by ':'; in new memory. */
+/* The folders of runners, then $PATH, separated by ':'; in new memory, or NULL when out of memory. */
 static char *all_folders(void)
 {
     struct nd_strbuf text = {0};
     const char *own = getenv("NPUDIFF_RUNNERS"), *path = getenv("PATH");
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (own != NULL && own[0] != '\0')
-        nd_strbuf_puts(&text, own);
-    else if (cache != NULL && cache[0] == '/')
-        nd_strbuf_printf(&text, "%s/npudiff/runners", cache);
-    else
-        nd_strbuf_printf(&text, "%s/.cache/npudiff/runners", home != NULL ? home : "");
-    nd_strbuf_printf(&text, ":%s", path != NULL ? path : "");
+    bool has_own = own != NULL && own[0] != '\0';
+    char *cached = has_own ? NULL : nd_cache_folder("runners");
+    if (!has_own && cached == NULL)
+        return NULL;
+    nd_strbuf_printf(&text, "%s:%s", has_own ? own : cached, path != NULL ? path : "");
+    free(cached);
     return nd_strbuf_take(&text);
 }
 
@@ -78,8 +76,10 @@ static const char *trouble_of(const char *path)
 
 static enum nd_status add(struct list *list, const char *folder, const char *file, struct nd_error *err)
 {
+    if (strncmp(file, prefix, strlen(prefix)) != 0)
+        return ND_OK;
     const char *name = file + strlen(prefix);
-    if (strncmp(file, prefix, strlen(prefix)) != 0 || !nd_runner_is_name(name) || has(list, name))
+    if (!nd_runner_is_name(name) || has(list, name))
         return ND_OK;
     if (!nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items))
         return nd_fail_memory(err);
@@ -178,8 +178,7 @@ enum nd_status nd_runner_use_path(const char *file, char **name, char **path, st
     char *full = realpath(file, NULL);
     if (full == NULL)
         return nd_fail(err, ND_E_RUNNER_MISSING, file, "there is no runner '%s': %s", file, strerror(errno));
-    const char *trouble = trouble_of(full);
-    enum nd_status status = trouble == NULL ? ND_OK : check_file(base, full, trouble, err);
+    enum nd_status status = check_file(base, full, trouble_of(full), err);
     char *short_name = nd_strdup(strncmp(base, prefix, strlen(prefix)) == 0 ? base + strlen(prefix) : base);
     if (status == ND_OK && short_name == NULL)
         status = nd_fail_memory(err);

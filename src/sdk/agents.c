@@ -75,10 +75,7 @@ static char *find_under(const char *folder, const char *between, const char *abi
 
 enum nd_status nd_agent_find_abi(const char *wanted, const char *abi, char **path, struct nd_error *err)
 {
-    const char *cache = getenv("XDG_CACHE_HOME");
-    char *folder = own_folder();
-    char *home_cache = nd_path_join(getenv("HOME") != NULL ? getenv("HOME") : "/", ".cache");
-    const char *caches = cache != NULL && cache[0] == '/' ? cache : home_cache;
+    char *folder = own_folder(), *cached = nd_cache_folder("agents");
     char *found = find_under(getenv("NPUDIFF_AGENTS"), "", abi);
     /* Installed; in a build tree; made once for all. */
     if (found == NULL)
@@ -88,9 +85,9 @@ enum nd_status nd_agent_find_abi(const char *wanted, const char *abi, char **pat
     if (found == NULL)
         found = find_under(folder, "/../../agents", abi);
     if (found == NULL)
-        found = find_under(caches, "/npudiff/agents", abi);
+        found = find_under(cached, "", abi);
     free(folder);
-    free(home_cache);
+    free(cached);
     if (found != NULL) {
         *path = found;
         return ND_OK;

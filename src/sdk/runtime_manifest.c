@@ -235,11 +235,7 @@ char *nd_runtimes_folder(void)
         free(here);
         return path;
     }
-    const char *cache = getenv("XDG_CACHE_HOME");
-    if (cache != NULL && cache[0] == '/')
-        return nd_path_join(cache, "npudiff/runtimes");
-    const char *home = getenv("HOME");
-    return nd_path_join(home != NULL && home[0] != '\0' ? home : "/", ".cache/npudiff/runtimes");
+    return nd_cache_folder("runtimes");
 }
 
 /* The id is the folder's name without the ABI behind it. */

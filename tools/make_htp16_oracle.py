@@ -156,6 +156,8 @@ def cases():
     yield softmax("softmax16-32", 40, 32, 0.0000931, 2.0 ** -16)
     yield softmax("softmax16-64", 20, 64, 0.000171, 1 / 65535)
     yield softmax("softmax16-100", 12, 100, 0.0000371, 0.00000171)
+    yield softmax("softmax16-3", 150, 3, 0.0123, 0.000031)
+    yield softmax("softmax16-700", 2, 700, 0.00000611, 0.000000271)
 
 
 def main():

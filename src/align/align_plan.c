@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "align/align_constants.h"
 #include "align/align_stages.h"
 #include "align/layer.h"
 #include "align/observed.h"
@@ -11,7 +12,6 @@
 #include "base/memory.h"
 #include "base/scales.h"
 #include "eval/eval_graph.h"
-#include "model/constants.h"
 #include "replay/reader.h"
 
 enum { W = 1, B = 2 };
@@ -54,80 +54,6 @@ static enum nd_status add_constant(struct nd_align_plan *plan, size_t node, stru
     is_kept = keep(plan, quant->zero_point) && is_kept;
     is_kept = keep(plan, quant) && is_kept;
     return is_kept ? add_node(plan, &item, err) : nd_fail_memory(err);
-}
-
-/* ---- where the layer's constants are ---- */
-
-static size_t node_of(const struct nd_graph *graph, const Onnx__NodeProto *proto)
-{
-    size_t n = 0;
-    while (n < graph->n_nodes && graph->nodes[n].proto != proto)
-        n++;
-    return n < graph->n_nodes ? n : ND_NO_INDEX;
-}
-
-/* The DequantizeLinear of input i. *is_shared: others read what it makes. */
-static size_t dequantizer_of(const struct nd_graph *graph, size_t node, size_t i, bool *is_shared)
-{
-    if (i >= graph->nodes[node].n_inputs)
-        return ND_NO_INDEX;
-    size_t tensor = graph->uses[graph->nodes[node].first_use + i];
-    if (tensor == ND_NO_INDEX || graph->tensors[tensor].producer == ND_NO_INDEX ||
-        graph->nodes[graph->tensors[tensor].producer].kind != ND_NODE_DEQUANTIZE)
-        return ND_NO_INDEX;
-    *is_shared =
-        *is_shared || graph->tensors[tensor].n_readers > 1 || graph->tensors[tensor].output != ND_NO_INDEX;
-    return graph->tensors[tensor].producer;
-}
-
-/* ---- the float model ---- */
-
-/* Whether the numbers are what was quantised: within a step of the codes, in the root of the mean square. */
-static bool is_origin(const struct nd_float_constant *constant, const struct nd_linear_input *input)
-{
-    const struct nd_array *codes = input->values;
-    double squares = 0;
-    if (constant->n != codes->n || constant->rank != (size_t)codes->shape.rank)
-        return false;
-    for (size_t d = 0; d < constant->rank; d++)
-        if (constant->dims[d] != codes->shape.dims[d])
-            return false;
-    for (size_t i = 0; i < codes->n; i++) {
-        size_t c = nd_exact_channel(input->quant, &codes->shape, i);
-        double steps = (double)constant->values[i] / (double)input->quant->scale[c] +
-                       (double)input->quant->zero_point[c] - codes->x[i];
-        squares += steps * steps;
-    }
-    return squares <= (double)codes->n;
-}
-
-/* The operand as the float model has it; *out stays NULL where it has none that fits. */
-static enum nd_status find_floats(const struct nd_align_plan *plan, size_t dequantizer,
-                                  const struct nd_linear_input *input, double **out, struct nd_error *err)
-{
-    if (plan->float_model == NULL || dequantizer == ND_NO_INDEX)
-        return ND_OK;
-    const struct nd_graph *graph = &plan->model->graph, *floats = &plan->float_model->graph;
-    struct nd_float_constant constant = {0};
-    struct nd_error ignored = {0};
-    bool is_constant = false;
-    char *name = nd_model_constant_name(graph, dequantizer);
-    if (name == NULL)
-        return nd_fail_memory(err);
-    size_t tensor = nd_names_find(&floats->names, name);
-    free(name);
-    if (tensor == ND_NO_INDEX || nd_float_constant_read(floats, tensor, nd_model_path(plan->float_model),
-                                                        &constant, &is_constant, &ignored) != ND_OK)
-        return ND_OK;
-    enum nd_status status = ND_OK;
-    if (is_constant && is_origin(&constant, input)) {
-        *out = nd_calloc(constant.n, sizeof **out);
-        for (size_t i = 0; *out != NULL && i < constant.n; i++)
-            (*out)[i] = (double)constant.values[i];
-        status = *out != NULL ? ND_OK : nd_fail_memory(err);
-    }
-    free(constant.values);
-    return status;
 }
 
 /* ---- one layer ---- */
@@ -213,9 +139,9 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
         return ND_OK;
     }
     centre_second_operand(unit, w, y);
-    enum nd_status status = find_floats(plan, place->weights, &call->inputs[W], &weights, err);
+    enum nd_status status = nd_align_find_floats(plan, place->weights, &call->inputs[W], &weights, err);
     if (status == ND_OK && place->bias != ND_NO_INDEX && weights != NULL)
-        status = find_floats(plan, place->bias, &call->inputs[B], &bias, err);
+        status = nd_align_find_floats(plan, place->bias, &call->inputs[B], &bias, err);
     const struct nd_align_now now = {.scale_x = x->quant.scale[0],
                                      .scale_w = w != NULL ? w->quant.scale[0] : 0,
                                      .scale_y = y->quant.scale[0],
@@ -251,12 +177,12 @@ static enum nd_status visit(void *context, const struct nd_exact_unit *unit, str
         return ND_OK;
     }
     const struct nd_graph *graph = &plan->model->graph;
-    size_t node = node_of(graph, unit->call->node);
+    size_t node = nd_align_node_of(graph, unit->call->node);
     struct place place = {ND_NO_INDEX, ND_NO_INDEX, false};
     if (unit->call->n_inputs > W && unit->origins[W] == ND_EXACT_FROM_CONSTANT)
-        place.weights = dequantizer_of(graph, node, W, &place.is_shared);
+        place.weights = nd_align_dequantizer_of(graph, node, W, &place.is_shared);
     if (unit->call->n_inputs > B)
-        place.bias = dequantizer_of(graph, node, B, &place.is_shared);
+        place.bias = nd_align_dequantizer_of(graph, node, B, &place.is_shared);
     if (place.is_shared) {
         plan->steps[unit->edge].obstacle = "its weights or its bias are shared with another layer";
         return ND_OK;

@@ -115,6 +115,28 @@ static enum nd_status try_neighbours(const struct search *s, size_t *n_left, str
     return status;
 }
 
+/* With weights per channel one program rounds all biases to steps of the largest: where that has another code,
+ * all of them are rounded anew. */
+static enum nd_status try_largest(const struct search *s, const struct candidate *best, size_t *n_left,
+                                  struct nd_error *err)
+{
+    enum { MOST_STEPS = 16 }; /* chosen */
+    double *codes = s->layer->codes[B].x;
+    enum nd_status status = ND_OK;
+    size_t largest = 0;
+    for (size_t c = 0; c < s->n; c++)
+        largest = fabs(codes[c]) > fabs(codes[largest]) ? c : largest;
+    for (int i = 0; i<2 * MOST_STEPS && * n_left> 0 && status == ND_OK; i++) {
+        set_candidate(s, best);
+        codes[largest] += (i % 2 == 0 ? i / 2 + 1 : -(i / 2 + 1)) * s->step;
+        status = try_neighbours(s, n_left, err);
+    }
+    if (*n_left == 0 || status != ND_OK)
+        return status;
+    set_candidate(s, best);
+    return try_neighbours(s, n_left, err);
+}
+
 struct found {
     struct candidate best;
     size_t n_left;
@@ -176,7 +198,12 @@ static enum nd_status find(const struct search *s, size_t *n_left, struct nd_err
         return status;
     set_candidate(s, &found.best);
     *n_left = found.n_left;
-    return found.n_left > 0 && s->n > 0 ? try_neighbours(s, n_left, err) : ND_OK;
+    if (found.n_left > 0 && s->n > 0)
+        status = try_neighbours(s, n_left, err);
+    bool is_per_channel = s->layer->quants[W].n > 1;
+    return status == ND_OK && *n_left > 0 && s->n > 0 && is_per_channel
+               ? try_largest(s, &found.best, n_left, err)
+               : status;
 }
 
 enum nd_status nd_align_find_bias(struct nd_align_layer *layer, const struct nd_unit_program *const *programs,

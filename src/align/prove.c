@@ -85,7 +85,7 @@ static enum nd_status prove_other(const struct prover *p, const struct nd_exact_
         nd_array_deinit(&codes);
         if (status != ND_OK)
             return status;
-        bool agrees = nd_unit_programs_agree(p->job->programs[0], p->job->programs[i], unit);
+        bool agrees = nd_unit_programs_agree_alone(p->job->programs[0], p->job->programs[i], unit);
         if (is_covered && agrees)
             continue;
         layer->state = ND_ALIGN_UNKNOWN;

@@ -57,6 +57,11 @@ enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const 
 bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_unit_program *b,
                             const struct nd_exact_unit *unit);
 
+/* The same of a unit that a device makes by itself: a LeakyRelu that it does not make with the Gemm or MatMul
+ * before it is one to all of them. */
+bool nd_unit_programs_agree_alone(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                                  const struct nd_exact_unit *unit);
+
 /* Which share of the codes of a unit that it covers the program may have off by one on a device that does
  * follow it, as the formula is not complete (docs/science/htp-arithmetic.md); 0 where no code differed. 1:
  * nothing is known of how an operand is brought there, or how it is summed, and codes that differ say nothing.

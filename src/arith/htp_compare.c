@@ -69,6 +69,12 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
     return true;
 }
 
+bool nd_unit_programs_agree_alone(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                                  const struct nd_exact_unit *unit)
+{
+    return aspect_of(op_type_of(unit), unit->dtype) == SLOPES || nd_unit_programs_agree(a, b, unit);
+}
+
 /* A depthwise Conv of uint16 that skips places: the HTP does not sum it as it sums others, and how it does is
  * not known. */
 static bool is_wide_depthwise_with_stride(const struct nd_exact_unit *unit)

@@ -316,6 +316,37 @@ static void an_add_behind_a_transposed_convolution_is_not_proven(void **state)
     nd_model_destroy(&model);
 }
 
+/* One arithmetic has a LeakyRelu with the Gemm before it in one operation; by itself it is the same to both. */
+static void a_leaky_relu_by_itself_is_proven(void **state)
+{
+    (void)state;
+    char path[512];
+    float scales[] = {0.02F, 0.013F};
+    int64_t zeros[] = {128, 90};
+    struct nd_compose *c = NULL;
+    struct nd_model *model = NULL;
+    struct nd_align_options options;
+    struct nd_alignment *alignment = NULL;
+    struct nd_error err = {0};
+    const struct nd_quant x = one(&scales[0], &zeros[0]), y = one(&scales[1], &zeros[1]);
+    snprintf(path, sizeof path, "%s/leaky.onnx", folder);
+    assert_int_equal(nd_compose_create(21, &c, NULL), ND_OK);
+    nd_compose_input(c, "x", ND_DTYPE_F32, &(struct nd_shape){4, {1, 4, 3, 3}});
+    quantise(c, "x", &x, ND_DTYPE_U8);
+    nd_compose_node(c, "LeakyRelu", (const char *[]){"x.dq", NULL}, "y");
+    quantise(c, "y", &y, ND_DTYPE_U8);
+    nd_compose_output(c, "y.dq", ND_DTYPE_F32, &(struct nd_shape){4, {1, 4, 3, 3}});
+    assert_int_equal(nd_compose_write(c, path, NULL), ND_OK);
+    nd_compose_destroy(&c);
+    nd_align_options_init(&options);
+    if (nd_model_load(path, &model, &err) != ND_OK || nd_align(model, &options, &alignment, &err) != ND_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(alignment->n_layers, 1);
+    assert_int_equal(alignment->layers[0].state, ND_ALIGN_PROVEN);
+    nd_alignment_destroy(&alignment);
+    nd_model_destroy(&model);
+}
+
 static void a_scale_that_leaves_the_model_stays(void **state)
 {
     (void)state;
@@ -332,6 +363,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(uint16_models_are_aligned, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(an_add_behind_a_transposed_convolution_is_not_proven, make_folder,
                                         remove_folder),
+        cmocka_unit_test_setup_teardown(a_leaky_relu_by_itself_is_proven, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_scale_that_leaves_the_model_stays, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,8 +57,8 @@ struct nd_align_options {
     size_t n_devices;
     const char *agent; /* as nd_capture_options.agent */
     size_t n_threads;  /* 0: as many as the process may use */
-    /* Told what is done: "observe", "curve", "plan", "prove", "price", "capture"; of n_total parts n_done are
-     * finished. NULL: nobody. */
+    /* Told what is done: "observe", "equalise", "curve", "plan", "prove", "price", "capture"; of n_total parts
+     * n_done are finished. NULL: nobody. */
     void (*progress)(void *context, const char *stage, size_t n_done, size_t n_total);
     void *progress_context;
     bool (*is_cancelled)(void *context); /* asked now and then; true stops (ND_E_CANCELLED). NULL: never */
@@ -67,6 +67,10 @@ struct nd_align_options {
      * NULL: those of the first probe; without probes each weight is rounded to the nearest. */
     const struct nd_probe *const *fit;
     size_t n_fit;
+    /* With a float model and inputs, channels between two layers are scaled against each other where that gains
+     * 0.5 dB or more at the outputs. Those tensors then hold other values than the float model's, and scales
+     * alone do not make the model from it. true: nothing is scaled. */
+    bool keeps_channels;
 };
 
 /* All samples, no budget. */
@@ -176,7 +180,10 @@ struct nd_alignment {
                       arithmetic is not the one that the proof is about. Their state is ND_ALIGN_DIFFERS */
     size_t n_folded;      /* BatchNormalization that became part of the ConvTranspose before it */
     size_t n_fit_samples; /* that weights were rounded for; 0: none */
-    size_t n_fit_priced;  /* of these, those that the price is taken from, too, and so is better than of others */
+    size_t
+        n_fit_priced; /* of these, those that the price is taken from, too, and so is better than of others */
+    size_t
+        n_equalised; /* pairs of layers whose channels were scaled against each other, which gains precision */
 };
 
 /* Plans, writes, proves, and as the options say weighs and runs it. The caller destroys *out.

@@ -1,6 +1,7 @@
 #include "align/align_constants.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -51,6 +52,15 @@ static bool is_origin(const struct nd_float_constant *constant, const struct nd_
     return squares <= (double)codes->n;
 }
 
+static enum nd_status copy_values(const struct nd_align_scaled *scaled, double **out, struct nd_error *err)
+{
+    *out = nd_calloc(scaled->n, sizeof **out);
+    if (*out == NULL)
+        return nd_fail_memory(err);
+    memcpy(*out, scaled->values, scaled->n * sizeof **out);
+    return ND_OK;
+}
+
 enum nd_status nd_align_find_floats(const struct nd_align_plan *plan, size_t dequantizer,
                                     const struct nd_linear_input *input, double **out, struct nd_error *err)
 {
@@ -63,6 +73,11 @@ enum nd_status nd_align_find_floats(const struct nd_align_plan *plan, size_t deq
     char *name = nd_model_constant_name(graph, dequantizer);
     if (name == NULL)
         return nd_fail_memory(err);
+    for (size_t i = 0; i < plan->n_scaled; i++)
+        if (strcmp(plan->scaled[i].name, name) == 0) {
+            free(name);
+            return copy_values(&plan->scaled[i], out, err);
+        }
     size_t tensor = nd_names_find(&floats->names, name);
     free(name);
     if (tensor == ND_NO_INDEX || nd_float_constant_read(floats, tensor, nd_model_path(plan->float_model),

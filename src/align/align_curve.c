@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "align/align_stages.h"
+#include "align/equalise.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -87,7 +88,7 @@ static enum nd_status measure(struct nd_align_job *trial, struct nd_alignment_po
                               struct nd_error *err)
 {
     struct nd_align_contrast contrast;
-    enum nd_status status = nd_align_price(trial, err);
+    enum nd_status status = nd_align_price(trial, NULL, err);
     if (status != ND_OK)
         return status;
     take_price(trial->result, point);
@@ -113,7 +114,9 @@ static enum nd_status try_first(struct curve *c, size_t n, size_t n_samples, str
                                  .programs = trial.programs,
                                  .n_programs = trial.n_programs,
                                  .is_chosen = c->is_chosen,
-                                 .observed = trial.observed};
+                                 .observed = trial.observed,
+                                 .scaled = trial.equalised != NULL ? trial.equalised->scaled : NULL,
+                                 .n_scaled = trial.equalised != NULL ? trial.equalised->n_scaled : 0};
     options.n_samples = n_samples;
     options.progress = NULL; /* the points are counted */
     trial.options = &options;

@@ -170,8 +170,7 @@ bool nd_align_is_product(const char *op_types)
     return false;
 }
 
-/* A file in the job's folder. The caller frees *path. */
-static enum nd_status name_file(struct nd_align_job *job, const char *name, char **path, struct nd_error *err)
+enum nd_status nd_align_name_file(struct nd_align_job *job, const char *name, char **path, struct nd_error *err)
 {
     enum nd_status status = job->folder == NULL ? nd_dir_make_temporary(&job->folder, err) : ND_OK;
     *path = status == ND_OK ? nd_path_join(job->folder, name) : NULL;
@@ -181,7 +180,7 @@ static enum nd_status name_file(struct nd_align_job *job, const char *name, char
 enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err)
 {
     char *path;
-    enum nd_status status = name_file(job, "folded.onnx", &path, err);
+    enum nd_status status = nd_align_name_file(job, "folded.onnx", &path, err);
     if (status == ND_OK)
         status = nd_model_write_folded(job->original, path, &job->result->n_folded, err);
     if (status == ND_OK && job->result->n_folded > 0)
@@ -196,7 +195,7 @@ enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_pl
 {
     struct nd_model *aligned = NULL;
     char *path;
-    enum nd_status status = name_file(job, "aligned.onnx", &path, err);
+    enum nd_status status = nd_align_name_file(job, "aligned.onnx", &path, err);
     if (status == ND_OK)
         status = nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, path, err);
     if (status == ND_OK)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "align/equalise.h"
 #include "align/observed.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -129,7 +130,7 @@ static enum nd_status weigh_and_write(struct nd_align_job *job, const struct nd_
 {
     struct nd_alignment *result = job->result;
     const struct nd_align_options *options = job->options;
-    enum nd_status status = options->n_probes > 0 ? nd_align_price(job, err) : ND_OK;
+    enum nd_status status = options->n_probes > 0 ? nd_align_price(job, NULL, err) : ND_OK;
     nd_align_count_states(result);
     if (status != ND_OK)
         return status;
@@ -176,7 +177,9 @@ static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chos
                                  .programs = job->programs,
                                  .n_programs = job->n_programs,
                                  .is_chosen = is_chosen,
-                                 .observed = job->observed};
+                                 .observed = job->observed,
+                                 .scaled = job->equalised != NULL ? job->equalised->scaled : NULL,
+                                 .n_scaled = job->equalised != NULL ? job->equalised->n_scaled : 0};
     enum nd_status status = nd_align_tell(job, "plan", 0, 1, err);
     if (status == ND_OK)
         status = nd_align_plan_make(&plan, err);
@@ -202,6 +205,8 @@ static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
         status = nd_align_make_layers(job, job->model, err);
     if (status == ND_OK)
         status = nd_align_observe(job, &job->observed, err);
+    if (status == ND_OK && layers == NULL && !job->options->keeps_channels)
+        status = nd_align_equalise_best(job, err);
     if (status == ND_OK)
         status = choose_layers(job, &is_chosen, err);
     if (status == ND_OK && job->result->end != ND_ALIGN_END_OVER_BUDGET)
@@ -232,6 +237,9 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
     nd_observed_destroy(&job.observed);
     nd_model_destroy(&job.read_again);
     nd_model_destroy(&job.folded);
+    if (job.equalised != NULL)
+        nd_align_equalised_deinit(job.equalised);
+    free(job.equalised);
     if (job.folder != NULL)
         nd_dir_remove(job.folder);
     free(job.folder);

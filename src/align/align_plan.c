@@ -217,12 +217,7 @@ static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error
     const struct nd_graph *graph = &plan->model->graph;
     enum nd_status status = ND_OK;
     for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
-        const struct nd_graph_node *node = &graph->nodes[n];
-        if (node->kind == ND_NODE_OTHER || node->is_constant || !node->is_alive)
-            continue;
-        size_t tensor =
-            node->kind == ND_NODE_QUANTIZE ? graph->made[node->first_made] : graph->uses[node->first_use];
-        size_t edge = tensor != ND_NO_INDEX ? plan->model->tensor_edge[tensor] : ND_NO_INDEX;
+        size_t edge = nd_quantiser_edge(plan->model, n);
         if (edge == ND_NO_INDEX)
             continue;
         const struct nd_quantiser *q = nd_quantiser_of(&plan->quantisers, edge),

@@ -19,13 +19,22 @@ struct nd_align_step {
     bool is_from_float; /* the weights are rounded anew from the float model's */
 };
 
+/* A float constant of which equalisation made others: name as nd_model_constant_name. Owned. */
+struct nd_align_scaled {
+    char *name;
+    double *values;
+    size_t n;
+};
+
 struct nd_align_plan {
     const struct nd_model *model, *float_model; /* float_model nullable */
     const struct nd_unit_program *const *programs;
     size_t n_programs;
     const bool *is_chosen; /* [n_edges] layers that may get new scales; all that a different one reads and makes
                               stays as it is. NULL: all may. Borrowed */
-    const struct nd_observed *observed; /* NULL: nothing was. Borrowed */
+    const struct nd_observed *observed;   /* NULL: nothing was. Borrowed */
+    const struct nd_align_scaled *scaled; /* [n_scaled] in the place of the float model's. Borrowed */
+    size_t n_scaled;
     struct nd_quantisers quantisers;
     struct nd_align_step *steps; /* [n_edges], by the edge that the layer makes */
     /* For nd_model_write_recoded. What the entries point to is owned, but for the quantisers' quants. */

@@ -8,13 +8,17 @@
 
 enum { ND_ALIGN_MOST_PROGRAMS = 8 };
 
+struct nd_align_equalised;
+
 struct nd_align_job {
     const struct nd_align_options *options;
     const struct nd_model *original; /* as it came */
-    const struct nd_model *model;    /* the same, or with BatchNormalization folded: what is planned */
-    struct nd_model *folded;         /* the latter, for who owns it */
-    const struct nd_model *aligned;  /* as it was written and read again */
-    struct nd_model *read_again;     /* the same, for who owns it */
+    const struct nd_model
+        *model;              /* the same, or with BatchNormalization folded, or equalised: what is planned */
+    struct nd_model *folded; /* the latter, for who owns it */
+    struct nd_align_equalised *equalised; /* from which the model is, if not NULL. Owned */
+    const struct nd_model *aligned;       /* as it was written and read again */
+    struct nd_model *read_again;          /* the same, for who owns it */
     const struct nd_unit_program *programs[ND_ALIGN_MOST_PROGRAMS];
     size_t n_programs;
     struct nd_alignment *result;
@@ -38,6 +42,9 @@ void nd_align_count_states(struct nd_alignment *result);
 enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err);
 /* Conv, ConvTranspose, Gemm or MatMul, with what follows. */
 bool nd_align_is_product(const char *op_types);
+/* A file in the job's folder. The caller frees *path. */
+enum nd_status nd_align_name_file(struct nd_align_job *job, const char *name, char **path,
+                                  struct nd_error *err);
 /* Writes what is planned into the job's folder and reads it again. */
 enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_plan *plan, struct nd_error *err);
 /* How many samples the price is taken from; and the inputs of one of them, arrays of the model's inputs. */
@@ -62,8 +69,9 @@ enum nd_status nd_align_curve(struct nd_align_job *job, bool **is_chosen, struct
 
 /* prove.c: state, reason and proof of each layer of the aligned model. */
 enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err);
-/* price.c: outputs, and the classes of labelled samples. */
-enum nd_status nd_align_price(struct nd_align_job *job, struct nd_error *err);
+/* price.c: outputs, and the classes of labelled samples. noises [nd_align_n_samples], nullable: of each sample
+ * the error of the aligned model by its signal, of the output that has most. */
+enum nd_status nd_align_price(struct nd_align_job *job, double *noises, struct nd_error *err);
 /* align_verify.c: runs the aligned model on the devices, and corrects the states by what was seen. */
 enum nd_status nd_align_verify(struct nd_align_job *job, struct nd_error *err);
 /* certificate_write.c: of what was found. The aligned model is in result->output. */

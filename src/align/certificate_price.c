@@ -122,7 +122,7 @@ enum nd_status nd_certificate_check_price(struct nd_certificate_checker *c, stru
     c->job.original = c->job.model = c->options->model;
     c->align_options.n_samples = (size_t)json_integer_value(json_object_get(price, "samples"));
     if (status == ND_OK)
-        status = nd_align_price(&c->job, err);
+        status = nd_align_price(&c->job, NULL, err);
     c->check->is_price_checked = status == ND_OK;
     if (status == ND_OK && !is_price(c->job.result, price))
         status = nd_certificate_refuse(c, err, "price", "the price is another one: '%s' has %.2f dB now",

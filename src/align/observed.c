@@ -178,15 +178,21 @@ static enum nd_status run_samples(const struct nd_align_job *job, struct watcher
     return status;
 }
 
+bool nd_align_fit_options(const struct nd_align_options *options, struct nd_align_options *out)
+{
+    *out = *options;
+    out->n_probes = options->n_fit > 0 ? options->n_fit : 1;
+    out->probes = options->n_fit > 0 ? options->fit : options->probes;
+    out->n_samples = 0;
+    return options->n_probes > 0 || options->n_fit > 0;
+}
+
 enum nd_status nd_align_observe(const struct nd_align_job *job, struct nd_observed **out, struct nd_error *err)
 {
-    struct nd_align_options options = *job->options;
+    struct nd_align_options options;
     struct nd_align_job own = *job;
-    if (options.n_probes == 0 && options.n_fit == 0)
+    if (!nd_align_fit_options(job->options, &options))
         return ND_OK;
-    options.n_probes = options.n_fit > 0 ? options.n_fit : 1;
-    options.probes = options.n_fit > 0 ? options.fit : options.probes;
-    options.n_samples = 0;
     own.options = &options;
     size_t n = nd_align_n_samples(&options), n_edges = nd_model_n_edges(job->model);
     struct nd_observed *observed = nd_calloc(1, sizeof *observed);

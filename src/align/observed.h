@@ -21,6 +21,10 @@ struct nd_observed {
     struct nd_observed_layer *layers; /* [n_edges], by the edge that the layer makes */
 };
 
+/* The same options with the samples that weights are rounded for in the place of those of the price; false:
+ * there are none. */
+bool nd_align_fit_options(const struct nd_align_options *options, struct nd_align_options *out);
+
 /* Runs the model as it came on some samples: those of options->fit, else of the first probe. Without either
  * *out stays NULL. Errors as nd_exact_graph_create. */
 enum nd_status nd_align_observe(const struct nd_align_job *job, struct nd_observed **out, struct nd_error *err);

@@ -257,7 +257,19 @@ static void release(struct pricer *p)
     free(p->classes);
 }
 
-enum nd_status nd_align_price(struct nd_align_job *job, struct nd_error *err)
+/* Of a sample the greatest of its outputs. */
+static void tell_each(const struct pricer *p, double *noises)
+{
+    for (size_t s = 0; s < p->n_samples; s++) {
+        noises[s] = 0;
+        for (size_t o = 0; o < p->n_outputs; o++) {
+            const struct energies *e = &p->energies[s * p->n_outputs + o];
+            noises[s] = fmax(noises[s], e->noise[AFTER] / (e->signal > 0 ? e->signal : 1));
+        }
+    }
+}
+
+enum nd_status nd_align_price(struct nd_align_job *job, double *noises, struct nd_error *err)
 {
     struct pricer p = {.job = job};
     struct nd_error ignored;
@@ -266,6 +278,8 @@ enum nd_status nd_align_price(struct nd_align_job *job, struct nd_error *err)
         status = nd_parallel_for(p.n_workers, p.n_samples, price_sample, &p, err != NULL ? err : &ignored);
     if (status == ND_OK)
         sum_up(&p);
+    if (status == ND_OK && noises != NULL)
+        tell_each(&p, noises);
     release(&p);
     return status;
 }

@@ -69,8 +69,7 @@ static void join_units(struct nd_quantisers *q, const struct nd_model *model)
     }
 }
 
-/* The edge whose codes the node makes or reads; ND_NO_INDEX: none, or a constant's. */
-static size_t edge_of_node(const struct nd_model *model, size_t n)
+size_t nd_quantiser_edge(const struct nd_model *model, size_t n)
 {
     const struct nd_graph_node *node = &model->graph.nodes[n];
     if (node->kind == ND_NODE_OTHER || node->is_constant || !node->is_alive)
@@ -115,7 +114,7 @@ static enum nd_status settle(struct nd_quantisers *q, const struct nd_model *mod
             stands_for_clip(&model->edges[e], float_model))
             nd_quantiser_of(q, e)->is_settled = true;
     for (size_t n = 0; n < model->graph.n_nodes; n++) {
-        size_t edge = edge_of_node(model, n);
+        size_t edge = nd_quantiser_edge(model, n);
         struct nd_node_quant quant;
         if (edge == ND_NO_INDEX)
             continue;

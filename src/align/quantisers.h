@@ -37,6 +37,10 @@ void nd_quantiser_centre(struct nd_quantiser *quantiser);
  * QAIRT 2.51.0; Conv and MatMul are not merged so, nor are Sub and Mul. */
 bool nd_quantisers_are_merged(const struct nd_model *model, const struct nd_model_unit *unit);
 
+/* The edge whose codes the node, a QuantizeLinear or DequantizeLinear, makes or reads; ND_NO_INDEX: none, or a
+ * constant's. */
+size_t nd_quantiser_edge(const struct nd_model *model, size_t node);
+
 struct nd_quantiser *nd_quantiser_of(const struct nd_quantisers *q, size_t edge);
 
 #endif

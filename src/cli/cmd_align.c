@@ -34,6 +34,7 @@ struct values {
     size_t n_samples;
     size_t n_threads;
     bool allow_nonfinite;
+    bool no_equalise;
     bool force;
     bool verbose;
     bool json;
@@ -153,6 +154,8 @@ static void fill_options(const struct values *values, const struct work *work, s
     options->n_samples = values->n_samples;
     if (values->budget_db > 0)
         options->budget_db = values->budget_db;
+    /* Scales for a float model whose weights are not scaled. */
+    options->keeps_channels = values->no_equalise || values->encodings != NULL || values->overrides != NULL;
     options->devices = work->devices.items;
     options->n_devices = work->devices.n;
     options->agent = values->agent;
@@ -257,6 +260,8 @@ static const struct cli_option options[] = {
         0, "fit", struct values, fit, CLI_A_PROBE,
         "inputs that weights are rounded for, up to 8 samples: they should be none of those that measure the "
         "price; may be repeated (the first --probe)"),
+    OPT_FLAG(0, "no-equalise", struct values, no_equalise,
+             "do not scale channels of two layers against each other; --encodings and --overrides imply it"),
     OPT_ALLOW_NONFINITE(struct values),
     OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, 1e9,
                "measure the price on the first N samples (all)"),
@@ -294,7 +299,9 @@ const struct cli_command cmd_align = {
         "fit 8 signed bits, all known chips give the same result. 'align' chooses such scales: either the "
         "weights "
         "or the output of a layer become coarser, by at most 2. Weights and biases are rounded anew, "
-        "up or down so that errors cancel on inputs like those of --fit. Tensors that share a scale today "
+        "up or down so that errors cancel on inputs like those of --fit. With --float and inputs, channels "
+        "between two layers are scaled against each other (equalised) where that gains 0.5 dB or more. Tensors "
+        "that share a scale today "
         "continue "
         "to share it.\n"
         "Then 'align' reads the new model and checks each layer. proven: the known arithmetics give the same "

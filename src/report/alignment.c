@@ -110,12 +110,13 @@ static json_t *alignment_json(const struct nd_alignment *alignment)
     for (size_t i = 0; i < alignment->n_arithmetics; i++)
         json_array_append_new(arithmetics, nd_json_string(alignment->arithmetics[i]));
     json_t *counts =
-        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers", count(alignment->n_layers),
-                  "proven", count(alignment->n_proven), "tested", count(alignment->n_tested), "unknown",
-                  count(alignment->n_unknown), "differ", count(alignment->n_differ), "products",
-                  count(alignment->n_products), "planned", count(alignment->n_planned), "weighted",
-                  count(alignment->n_weighted), "from_float", count(alignment->n_from_float), "float_tensors",
-                  count(alignment->n_floats), "folded", count(alignment->n_folded));
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers",
+                  count(alignment->n_layers), "proven", count(alignment->n_proven), "tested",
+                  count(alignment->n_tested), "unknown", count(alignment->n_unknown), "differ",
+                  count(alignment->n_differ), "products", count(alignment->n_products), "planned",
+                  count(alignment->n_planned), "weighted", count(alignment->n_weighted), "from_float",
+                  count(alignment->n_from_float), "float_tensors", count(alignment->n_floats), "folded",
+                  count(alignment->n_folded), "equalised", count(alignment->n_equalised));
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result",
                      end_word(alignment->end), "model", nd_json_string(alignment->model), "output",
                      text_or_null(alignment->output), "certificate", text_or_null(alignment->certificate),

@@ -71,6 +71,12 @@ static void say_model(struct nd_report_screen *screen, const struct nd_alignment
     if (alignment->n_folded > 0)
         nd_report_screen_put(screen, "%zu BatchNormalization %s now part of the ConvTranspose before it.\n",
                              alignment->n_folded, alignment->n_folded == 1 ? "is" : "are");
+    if (alignment->n_equalised > 0)
+        nd_report_screen_put(
+            screen,
+            "%zu %s of layers equalised, which gains precision: tensors between them have channels of "
+            "other sizes than in the float model (--no-equalise leaves them).\n",
+            alignment->n_equalised, alignment->n_equalised == 1 ? "pair" : "pairs");
     if (alignment->float_model != NULL)
         nd_report_screen_put(screen, "Weights rounded anew from '%s': %zu of %zu layers.\n",
                              file_name(alignment->float_model), alignment->n_from_float, alignment->n_weighted);

@@ -4,6 +4,7 @@ its message, and what was acknowledged before survives."""
 import json
 import os
 import pathlib
+import re
 import signal
 import sys
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from support import MODELS, Capture, Running, Scratch, acknowledged, capture, compare, info, main, npudiff, wait_until
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 STANDIN = pathlib.Path(__file__).with_name("runner_standin.py")
 MODEL = "mul.u8.onnx"
 # What a runner does wrong: words of the message that names it, and its ND number.
@@ -207,7 +209,7 @@ class Runners(Scratch):
         self.assertEqual(rows["exec:plain"], (False, "it may not be executed: 'chmod +x' allows it"))
 
     def test_the_module_and_the_header_make_runners(self):
-        module = pathlib.Path(__file__).resolve().parents[2] / "python/src/npudiff/runner.py"
+        module = ROOT / "python/src/npudiff/runner.py"
         (self.runners / "runner.py").write_text(module.read_text())
         self.make("module", f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(self.runners)!r})\n" + MODULE_RUNNER)
         done = npudiff("devices", "--check", "exec:module", "--json", expect=0, env=self.environment)
@@ -215,6 +217,18 @@ class Runners(Scratch):
         self.make("header").write_bytes(pathlib.Path(os.environ["NPUDIFF"]).parents[2].joinpath("tests/c_runner").read_bytes())
         _, done = self.run_it("exec:header")
         self.assertIn("runner 'header' could not load the model (stage 'load'): this runner only refuses", done.stderr)
+
+    def test_shipped_runners_are_pinned_by_digest(self):
+        pins = sorted((ROOT / "tools/runners").glob("*.txt"))
+        self.assertEqual([p.stem.replace("-", "_") for p in pins],
+                         sorted(p.stem for p in (ROOT / "python/src/npudiff/runners").glob("[!_]*.py")))
+        for path in pins:
+            text = path.read_text()
+            self.assertRegex(text, rf"^# runner {path.stem}: .*\.\n# python: 3\.\d+( 3\.\d+)*\n")
+            for package, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.M):
+                with self.subTest(runner=path.stem, package=package):
+                    pinned = rf"^# licence of {re.escape(package)}: .+\n{re.escape(package)}=={re.escape(version)}( \\\n    --hash=sha256:[0-9a-f]{{64}})+$"
+                    self.assertRegex(text, re.compile(pinned, re.M))
 
     def test_it_is_confined(self):
         self.make("program")

@@ -6,13 +6,28 @@ The simulator takes quantised ONNX models as they are. It hands out floats, so t
 for gets a DequantizeLinear behind it. Two things are changed in the file, for the reader of rknn-toolkit2 2.3.2: an opset
 above 19 is called 19, where all operators are the same in both; scales of one element become scalars."""
 import os
+import sys
+import types
 
 import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from rknn.api import RKNN
 
 from npudiff.runner import Runner, RunnerError, main
+
+
+def stand_in_for_torch():
+    """rknn-toolkit2 imports PyTorch (3 GB), and uses it for models of PyTorch alone. What it needs to be imported is here;
+    every other name of torch is an AttributeError, which becomes the runner's error."""
+    torch = types.ModuleType("torch")
+    torch.nn = types.ModuleType("torch.nn")
+    torch.Tensor, torch.nn.Module = type("Tensor", (), {}), type("Module", (), {})
+    torch.no_grad = lambda: lambda function: function
+    sys.modules.update({"torch": torch, "torch.nn": torch.nn})
+
+
+stand_in_for_torch()
+from rknn.api import RKNN # noqa: E402 pylint: disable=wrong-import-position
 
 PLATFORMS = ("rk3588", "rk3576", "rk3566", "rk3568", "rk3562")
 NEWEST_OPSET = 19
@@ -87,7 +102,10 @@ class RknnSim(Runner):
         for what, answer in (("load_onnx", lambda: self.rknn.load_onnx(model=path)),
                              ("build", lambda: self.rknn.build(do_quantization=False)),
                              ("init_runtime", lambda: self.rknn.init_runtime())):
-            code = answer()
+            try:
+                code = answer()
+            except ValueError as error: # a whole traceback, as its text
+                raise RunnerError(f"{what} of rknn-toolkit2: {str(error).strip().splitlines()[-1]}", operator=what) from error
             if code != 0:
                 raise RunnerError(f"{what} of rknn-toolkit2 gave {code}; its words are in the log", operator=what)
         self.order = self.find_order(names)

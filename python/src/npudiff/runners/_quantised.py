@@ -1,0 +1,168 @@
+"""A quantised ONNX model as layers on integers, for engines that know no QuantizeLinear.
+
+`read` makes of QuantizeLinear and DequantizeLinear what they say of the operators between them: one Layer for each operator,
+with the values that it reads and the one that it makes. A Relu or a Clip between an operator and its QuantizeLinear is a
+member of the layer. An engine's runner (IntegerRunner) makes its own operators of the layers. It gets arrays and hands
+them out in ONNX's layout; engines work on images as NHWC."""
+import numpy
+import onnx
+from onnx import helper, numpy_helper, shape_inference
+
+from npudiff.runner import Runner, RunnerError
+
+FUSED = ("Relu", "Clip")
+BYTES = ("uint8", "int8")
+TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+class Value:
+    """What a layer reads or makes.
+
+    name: of the tensor with the quantised values. shape: ONNX's. type: "uint8", "int8", "int32", "float32", ...
+    scale, zero: arrays of one element, or one for each channel of `axis`; None where it is not quantised. array: a constant's values."""
+
+    def __init__(self, name, shape, kind, scale=None, zero=None, axis=None, array=None):
+        self.name, self.shape, self.type = name, shape, kind
+        self.scale, self.zero, self.axis, self.array = scale, zero, axis, array
+
+    def same_steps(self, other):
+        return self.scale.size == other.scale.size == 1 and self.scale[0] == other.scale[0] and self.zero[0] == other.zero[0]
+
+
+class Layer:
+    """One operator. clamp: the least and the greatest real value that it may make (None: none)."""
+
+    def __init__(self, node, op, inputs, output, clamp=(None, None)):
+        self.node, self.op, self.inputs, self.output, self.clamp = node, op, inputs, output, clamp
+        self.attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+    def refuse(self, why):
+        raise RunnerError(f"layer '{self.node.name or self.output.name}': {why}", operator=self.op)
+
+
+class Graph:
+    """layers in an order in which they can run; inputs: values of the graph's inputs; values: {name: Value} of all that are made;
+    reals: {name of a DequantizeLinear's output: Value}."""
+
+    def __init__(self, model):
+        model = shape_inference.infer_shapes(model)
+        self.nodes = model.graph.node
+        self.constants = {c.name: numpy_helper.to_array(c) for c in model.graph.initializer}
+        self.makers = {name: node for node in self.nodes for name in node.output}
+        self.shapes = {}
+        for item in [*model.graph.value_info, *model.graph.input, *model.graph.output]:
+            self.shapes[item.name] = tuple(d.dim_value for d in item.type.tensor_type.shape.dim)
+        self.types = {i.name: numpy.dtype(helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)).name for i in model.graph.input}
+        self.inputs = [Value(i.name, self.shapes[i.name], self.types[i.name]) for i in model.graph.input if i.name not in self.constants]
+        self.values, self.reals = {value.name: value for value in self.inputs}, {}
+        self.layers = [layer for node in self.nodes for layer in self.layers_of(node)]
+
+    def parameters(self, node):
+        """(scale, zero, axis) of a quantiser."""
+        scale = self.constant(node, 1).astype(numpy.float32).reshape(-1)
+        zero = self.constant(node, 2) if len(node.input) > 2 and node.input[2] else numpy.zeros(scale.size, numpy.uint8)
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 1)
+        return scale, zero.reshape(-1), axis if scale.size > 1 else None
+
+    def constant(self, node, k):
+        if node.input[k] not in self.constants:
+            raise RunnerError(f"'{node.input[k]}' of {node.op_type} is no constant", operator=node.op_type)
+        return self.constants[node.input[k]]
+
+    def value_of(self, name):
+        """What a float tensor is as a value: quantised where a DequantizeLinear makes it."""
+        if name in self.constants:
+            array = self.constants[name]
+            return Value(name, array.shape, array.dtype.name, array=array)
+        maker = self.makers.get(name)
+        if maker is None or maker.op_type != "DequantizeLinear":
+            if name in self.values:
+                return self.values[name]
+            raise RunnerError(f"'{name}' is computed as a float: this engine's runner takes quantised layers only",
+                              operator=maker.op_type if maker else "")
+        codes = maker.input[0]
+        if codes in self.values:
+            return self.values[codes]
+        scale, zero, axis = self.parameters(maker)
+        array = self.constant(maker, 0)
+        axis = None if axis is None else axis % array.ndim
+        return Value(codes, array.shape, array.dtype.name, scale, zero.astype(numpy.int64), axis, array)
+
+    def clamp_of(self, node):
+        if node.op_type == "Relu":
+            return 0.0, None
+        bounds = [self.constant(node, k).item() if len(node.input) > k and node.input[k] else None for k in (1, 2)]
+        return tuple(bounds)
+
+    def layers_of(self, node):
+        """The layers whose last node is this QuantizeLinear; a DequantizeLinear is only noted."""
+        if node.op_type == "DequantizeLinear" and node.input[0] in self.values:
+            value = self.values[node.input[0]]
+            if value.scale is None: # an input of the graph that is quantised values
+                scale, zero, value.axis = self.parameters(node)
+                value.scale, value.zero = scale, zero.astype(numpy.int64)
+            self.reals[node.output[0]] = value
+        if node.op_type != "QuantizeLinear":
+            return []
+        scale, zero, axis = self.parameters(node)
+        shape = self.shapes.get(node.output[0]) or self.shapes.get(node.input[0])
+        if shape is None or 0 in shape:
+            raise RunnerError(f"the shape of '{node.output[0]}' is not known")
+        if scale.size != 1:
+            raise RunnerError(f"'{node.output[0]}' has a scale for each channel", operator=node.op_type)
+        output = Value(node.output[0], shape, zero.dtype.name, scale, zero.astype(numpy.int64), axis)
+        maker, clamp = self.makers.get(node.input[0]), (None, None)
+        if maker is not None and maker.op_type in FUSED and self.makers.get(maker.input[0]) is not None and \
+                self.makers[maker.input[0]].op_type != "DequantizeLinear":
+            clamp, maker = self.clamp_of(maker), self.makers[maker.input[0]]
+        if maker is None or maker.op_type == "DequantizeLinear":
+            layer = Layer(node, "Requantize" if maker else "Quantize", [self.value_of(node.input[0])], output)
+        else:
+            layer = Layer(maker, maker.op_type, [self.value_of(name) if name else None for name in maker.input], output, clamp)
+        self.values[output.name] = output
+        return [layer]
+
+
+def bias_codes(layer, weights):
+    """The bias of a Conv or Gemm as int32 in steps of the input's scale times the weights', or None."""
+    bias = layer.inputs[2] if len(layer.inputs) > 2 else None
+    if bias is None:
+        return None
+    steps = layer.inputs[0].scale.astype(numpy.float64) * weights.scale.astype(numpy.float64)
+    if bias.scale is None:
+        return numpy.rint(bias.array / steps).astype(numpy.int32)
+    if not numpy.allclose(bias.scale, steps, rtol=1e-4, atol=0):
+        layer.refuse("the scale of its bias is not the input's times the weights'")
+    return bias.array.astype(numpy.int32).reshape(-1)
+
+
+class IntegerRunner(Runner):
+    """Base class of runners of such engines. They give `build(graph, outputs)` and `infer(arrays)`: arrays by name, codes in
+    the types that the engine has, in ONNX's layout."""
+
+    def load(self, job):
+        model = onnx.load(job.model)
+        onnx.checker.check_model(model)
+        self.graph = Graph(model)
+        wanted = {}
+        for tensor in job.outputs:
+            value = self.graph.values.get(tensor.name) or self.graph.reals.get(tensor.name)
+            if value is None or value.scale is None:
+                self.missing[tensor.name] = "it is a part of another layer here"
+            else:
+                wanted[tensor.name] = value
+        for value in self.graph.values.values():
+            if value.scale is not None and value.type not in BYTES:
+                raise RunnerError(f"'{value.name}' is of {value.type}; this runner takes 8 bits only")
+        self.wanted = wanted
+        self.build(self.graph, list({value.name: value for value in wanted.values()}.values()))
+
+    def run(self, inputs):
+        codes = self.infer(inputs)
+        outputs = {}
+        for name, value in self.wanted.items():
+            array = codes[value.name]
+            if name != value.name: # a DequantizeLinear's output
+                array = (array.astype(numpy.int64) - value.zero[0]).astype(numpy.float32) * value.scale[0]
+            outputs[name] = array
+        return outputs

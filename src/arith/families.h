@@ -28,7 +28,7 @@ struct nd_arithmetic_family {
 };
 
 extern const struct nd_arithmetic_family nd_family_rounding, nd_family_double, nd_family_multiplier,
-    nd_family_granule, nd_family_accumulator, nd_family_float, nd_family_stochastic;
+    nd_family_fixed, nd_family_granule, nd_family_accumulator, nd_family_float, nd_family_stochastic;
 
 /* A whole number, zero point added, clipped. */
 double nd_arithmetic_code(const struct nd_arithmetic_ready *ready, double whole);

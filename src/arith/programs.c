@@ -10,8 +10,8 @@
 #include "npudiff/parse.h"
 
 static const struct nd_arithmetic_family *const families[] = {
-    &nd_family_rounding, &nd_family_float,       &nd_family_double,     &nd_family_multiplier,
-    &nd_family_granule,  &nd_family_accumulator, &nd_family_stochastic,
+    &nd_family_rounding, &nd_family_float,   &nd_family_double,      &nd_family_multiplier,
+    &nd_family_fixed,    &nd_family_granule, &nd_family_accumulator, &nd_family_stochastic,
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 

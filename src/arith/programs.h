@@ -5,6 +5,7 @@
  *     rounding      half-even .. to-zero                            v
  *     double        double:1 .. double:12                           v
  *     multiplier    multiplier:BITS..., multiplier-fp16, -bf16      a, M
+ *     fixed-point   gemmlowp, tosa-single, tosa-double              a, M
  *     granule       granule:BITS..., fold-zero..., of the HTP       a, M, z
  *     accumulator   saturate:BITS, wrap:BITS, drop-bits:N           a, M
  *     float         float32, value-fp16, value-bf16, float-execution, unrounded-inputs    v, scale

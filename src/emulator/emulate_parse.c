@@ -159,11 +159,11 @@ static enum nd_status fail_program(const struct nd_emu_item *item, const char *v
     const struct nd_unit_program *unit_programs = nd_unit_programs(&n);
     for (size_t i = 0; i < n; i++)
         nd_strbuf_printf(&names, "%s, ", unit_programs[i].name);
-    enum nd_status status =
-        nd_fail(err, ND_E_DEVICE_PROFILE, item->text,
-                "item '%s': no program '%s'; there are %sdouble:1 to double:%d, stochastic:SEED and others of "
-                "the table of programs, such as value-fp16, drop-bits:4 and multiplier:11+rounding:half-up",
-                item->text, value, names.text != NULL ? names.text : "", (int)ND_PROGRAM_MAX_BITS);
+    enum nd_status status = nd_fail(
+        err, ND_E_DEVICE_PROFILE, item->text,
+        "item '%s': no program '%s'; there are %sdouble:1 to double:%d, stochastic:SEED and others of "
+        "the table of programs, such as value-fp16, gemmlowp, drop-bits:4 and multiplier:11+rounding:half-up",
+        item->text, value, names.text != NULL ? names.text : "", (int)ND_PROGRAM_MAX_BITS);
     nd_strbuf_deinit(&names);
     return status;
 }

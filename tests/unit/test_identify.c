@@ -92,6 +92,18 @@ static void programs_do_what_they_say(void **state)
     assert_f64_bits(outcome_of("multiplier-fp16", 0x1p20, 0x1.8p-24, 1).code, 10); /* subnormal: 2^-23 2^20 */
     assert_f64_bits(outcome_of("multiplier-bf16", 512, 1 + 0x1p-8, 1).code, 522);
     assert_f64_bits(outcome_of("float-execution", 3, 0.5, 1).code, 12);
+    /* 2^-5 is 2^30 2^-31 2^-4: 15 becomes 8, and 8 / 16 rounds up; 15 / 32 rounds down. */
+    assert_f64_bits(outcome_of("gemmlowp", 15, 0x1p-5, 1).code, 11);
+    assert_f64_bits(outcome_of("tosa-single", 15, 0x1p-5, 1).code, 10);
+    assert_f64_bits(outcome_of("gemmlowp", -15, 0x1p-5, 1).code, 10); /* -7.5 becomes -7 */
+    assert_f64_bits(outcome_of("gemmlowp", -16, 0x1p-5, 1).code, 9);
+    assert_f64_bits(outcome_of("tosa-single", -16, 0x1p-5, 1).code, 10);
+    assert_f64_bits(outcome_of("tosa-double", 15, 0x1p-5, 1).code, 11); /* 15 2^30 + 2^34 + 2^30 is 2^35 */
+    assert_f64_bits(outcome_of("tosa-double", -15, 0x1p-5, 1).code, 10);
+    assert_f64_bits(outcome_of("tosa-double", -16, 0x1p-5, 1).code, 9);
+    assert_f64_bits(outcome_of("gemmlowp", 3, 2.5, 1).code,
+                    18); /* 7.5: the first rounding, and nothing to shift */
+    assert_f64_bits(outcome_of("gemmlowp", 0x1p20, 1 - 0x1p-40, 1).code, 0x1p15 * 2 - 1);
     const struct nd_arithmetic_outcome chance = outcome_of("stochastic", 11, 0.25, 1);
     assert_f64_bits(chance.code, 12);
     assert_f64_bits(chance.other, 13);

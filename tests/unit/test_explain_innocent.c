@@ -66,6 +66,8 @@ static void rounding_of_one_layer_accuses_only_where_the_capture_says_what_it_is
                  {"half-even,round@pointwise/relu=double:4", NULL, ND_LAYER_FAULTY},
                  {"half-even,round@pointwise/relu=double:4", "npu", ND_LAYER_FAULTY},
                  {"half-even,round@pointwise/relu=double:4", "import", ND_LAYER_UNEXPLAINED},
+                 {"double:4,fallback@pointwise/relu", "exec", ND_LAYER_FOLLOWS},
+                 {"half-even,round@pointwise/relu=double:4", "exec", ND_LAYER_UNEXPLAINED},
                  {"half-even,round@pointwise/relu=floor", "import",
                   ND_LAYER_FAULTY}}; /* it cuts off, as no other does */
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -78,6 +80,20 @@ static void rounding_of_one_layer_accuses_only_where_the_capture_says_what_it_is
         assert_int_equal(f.e->devices[0].n_faulty, cases[i].state == ND_LAYER_FAULTY);
         close_fixture(&f);
     }
+}
+
+/* Kernels of TensorFlow Lite round to other places in each layer. */
+static void runner_with_arithmetic_of_its_own_is_not_faulty(void **state)
+{
+    (void)state;
+    struct fixture f;
+    explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = "gemmlowp", .import = "exec"});
+    assert_int_equal(f.e->devices[0].n_faulty, 0);
+    close_fixture(&f);
+    explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = "gemmlowp,stale@average", .import = "exec"});
+    assert_int_equal(f.e->devices[0].n_faulty, 1);
+    assert_int_equal(unit_of(&f, "average")->state, ND_LAYER_FAULTY);
+    close_fixture(&f);
 }
 
 /* The only one of its kind may have a kernel of its own. */
@@ -214,6 +230,7 @@ int main(void)
         TEST(table_of_a_device_that_rounds_twice_is_no_fallback),
         TEST(table_of_an_emulated_device_is_held_to_its_arithmetic),
         TEST(rounding_of_one_layer_accuses_only_where_the_capture_says_what_it_is),
+        TEST(runner_with_arithmetic_of_its_own_is_not_faulty),
         TEST(only_layer_of_its_kind_may_round_in_its_own_way),
         TEST(unexplained_layer_has_unexplained_values),
         TEST(mean_that_is_rounded_to_its_inputs_scale_first_is_innocent),

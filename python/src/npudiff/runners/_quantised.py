@@ -144,6 +144,8 @@ class IntegerRunner(Runner):
         model = onnx.load(job.model)
         onnx.checker.check_model(model)
         self.graph = Graph(model)
+        if not self.graph.layers:
+            raise RunnerError("the model has no QuantizeLinear: this runner takes quantised models only")
         wanted = {}
         for tensor in job.outputs:
             value = self.graph.values.get(tensor.name) or self.graph.reals.get(tensor.name)

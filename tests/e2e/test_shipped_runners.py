@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""The runners that npudiff ships, where tools/setup --runner has installed their packages. Each passes the trials of devices --check.
+Two engines of integer arithmetic, LiteRT's reference kernels and TOSA's reference model, give what npudiff's own program of that
+arithmetic gives, bit for bit, from the image to the layer before the mean."""
+import json
+import os
+import pathlib
+import shutil
+
+from support import Scratch, capture, compare, info, main, npudiff, some_digits
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INSTALLED = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "npudiff/runners"
+# Trials that an engine of 8 bits may refuse.
+REFUSED = {"litert": ["values of 16 bits"], "tosa": ["values of 16 bits"], "rknn-sim": ["values of 16 bits"]}
+
+
+class ShippedRunners(Scratch):
+    def setUp(self):
+        super().setUp()
+        self.runners = self.folder / "runners"
+        package = self.runners / "python/npudiff"
+        shutil.copytree(ROOT / "python/src/npudiff/runners", package / "runners")
+        shutil.copy(ROOT / "python/src/npudiff/runner.py", package)
+        (package / "__init__.py").touch()
+        self.environment = dict(os.environ, NPUDIFF_RUNNERS=str(self.runners))
+
+    def install(self, name):
+        """The runner of this tree with the packages that are installed."""
+        python = INSTALLED / name / "bin/python"
+        if not python.exists() or (INSTALLED / name / "made.txt").read_text() != (ROOT / f"tools/runners/{name}.txt").read_text():
+            self.skipTest(f"tools/setup --runner {name} has not run here, or with other packages")
+        path = self.runners / f"npudiff-runner-{name}"
+        path.write_text(f"#!/bin/sh\nexec env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={self.runners}/python {python} "
+                        f"-m npudiff.runners.{name.replace('-', '_')}\n")
+        path.chmod(0o755)
+
+    def check(self, name):
+        self.install(name)
+        report = json.loads(npudiff("devices", "--check", f"exec:{name}", "--json", expect=0, env=self.environment))
+        states = {trial["trial"]: trial["state"] for trial in report["trials"]}
+        self.assertEqual([trial for trial, state in states.items() if state == "refused"], REFUSED.get(name, []))
+        self.assertEqual(set(states.values()) - {"refused"}, {"passed"})
+
+    def test_ort_passes(self):
+        self.check("ort")
+
+    def test_openvino_passes(self):
+        self.check("openvino")
+
+    def test_litert_passes(self):
+        self.check("litert")
+
+    def test_tosa_passes(self):
+        self.check("tosa")
+
+    def test_rknn_sim_passes(self):
+        self.check("rknn-sim")
+
+    def differing(self, device):
+        """{tensor: whether it differs} from npudiff's own program of the arithmetic."""
+        probe = some_digits(self.folder / "digits.npz", 20)
+        captures = [self.folder / f"{i}.h5" for i in range(2)]
+        for path, uri in zip(captures, ("emu:gemmlowp", device)):
+            capture("cnn.w8a8.onnx", [uri], ["ramp", probe], path, "--force", env=self.environment)
+        report = compare(*captures)
+        self.assertEqual(len(report["tensors"]), 10)
+        return {tensor["name"]: tensor["groups"] != [0, 0] for tensor in report["tensors"]}
+
+    def test_litert_reference_kernels_are_gemmlowp(self):
+        self.install("litert")
+        differs = self.differing("exec:litert?kernels=reference")
+        self.assertEqual([name for name, yes in differs.items() if yes], ["average", "features", "logits"])
+        # XNNPACK rounds once in the first layer; npudiff sees that, so that the equality above says something.
+        self.assertTrue(self.differing("exec:litert?kernels=xnnpack")["stem/relu"])
+
+    def test_tosa_is_gemmlowp(self):
+        self.install("tosa")
+        differs = self.differing("exec:tosa")
+        self.assertEqual([name for name, yes in differs.items() if yes], ["average", "features", "logits"])
+        self.assertTrue(self.differing("exec:tosa?rounding=single")["stem/relu"])
+
+    def test_integer_runners_refuse_what_they_cannot_convert(self):
+        self.install("litert")
+        for model, says in (("vit.w8a8.onnx", "this runner has no LayerNormalization for TFLite"),
+                            ("cnn.w8a16.onnx", "this runner takes 8 bits only"),
+                            ("cnn.float.onnx", "this runner takes quantised models only")):
+            with self.subTest(model=model):
+                path = self.folder / f"{model}.h5"
+                capture(model, ["exec:litert"], ["ramp"], path, expect=5, env=self.environment)
+                self.assertIn(says, info(path)["attributes"]["failure"]["message"])
+
+
+if __name__ == "__main__":
+    main()

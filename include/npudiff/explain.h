@@ -73,6 +73,12 @@ struct nd_explain_options {
                              each unit ran */
     bool omits_quantisation; /* nd_explanation.quantisation stays NULL: it costs some runs of both models for
                                 each of a few samples */
+    /* Several machines may share the work: nd_explain_part evaluates part `part` of `n_parts` (from 0) of the
+     * samples. `merge` are the files of all parts, which nd_explain takes in place of evaluating. Both
+     * borrowed; n_merge 0: there are none. docs/science/theory.md#parts */
+    size_t part, n_parts;
+    const char *const *merge;
+    size_t n_merge;
 };
 
 /* The verdict on a device, from best to worst. Several devices together have the worst of their verdicts. */
@@ -448,11 +454,22 @@ struct nd_explanation {
  * capture holds the probe; ND_ERR_UNSUPPORTED when dimensions are not fixed; ND_ERR_FORMAT, ND_ERR_IO,
  * ND_ERR_MEMORY. An operator that cannot be evaluated is no error: its unit is not examined, and the tensors
  * after it have no reference (unreached_from). Nor is a device that failed. Memory: about 150 bytes per sample,
- * device and step. Thread-safe. The caller destroys *out, which borrows nothing. */
+ * device and step. With options->merge also ND_E_EXPLAIN_PART. Thread-safe. The caller destroys *out, which
+ * borrows nothing. */
 ND_PUBLIC enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *float_model,
                                     const struct nd_capture *const *captures, size_t n_captures,
                                     const struct nd_explain_options *options, struct nd_explanation **out,
                                     struct nd_error *err);
+
+/* Evaluates the samples of part options->part of options->n_parts (0 <= part < n_parts <= 65536), and gives the
+ * text (JSON) of the part in new memory. The text of a part is for nd_explain of the same version, models,
+ * captures, probe and numbers of samples; threads and memory may differ. The merged explanation is then, in
+ * every bit, that of one run. Errors are those of nd_explain. ND_ERR_USAGE: there is no such part.
+ * Memory: options->memory_bytes, and about 500 bytes per sample of the part, device and step. Thread-safe. */
+ND_PUBLIC enum nd_status nd_explain_part(const struct nd_model *model, const struct nd_model *float_model,
+                                         const struct nd_capture *const *captures, size_t n_captures,
+                                         const struct nd_explain_options *options, char **out,
+                                         struct nd_error *err);
 
 /* Frees it and sets *explanation to NULL; NULL in *explanation is accepted. */
 ND_PUBLIC void nd_explanation_destroy(struct nd_explanation **explanation);

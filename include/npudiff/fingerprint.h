@@ -47,6 +47,9 @@ struct nd_fingerprint_options {
     void *progress_context;
     bool (*is_cancelled)(void *context); /* as nd_capture_options.is_cancelled */
     void *cancel_context;
+    /* Several machines may share the work: only part `part` of `n_parts` of the sections (from 0; section i of
+     * those that are asked for is in part i % n_parts). n_parts 0: all of them. */
+    size_t part, n_parts;
 };
 ND_PUBLIC void nd_fingerprint_options_init_sized(struct nd_fingerprint_options *options, size_t struct_size);
 static inline void nd_fingerprint_options_init(struct nd_fingerprint_options *options)
@@ -69,6 +72,12 @@ struct nd_datasheet {
     const char *text;
     const char *name; /* for messages and results: its file */
 };
+
+/* The datasheet that the parts of one device make, given in any order: the same bytes as without parts. *json
+ * is freed by the caller. ND_ERR_FORMAT (ND_E_RESULT_FORMAT): one is no part of a datasheet, or of a different
+ * device or npudiff, or one is missing or there twice. ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_fingerprint_merge(const struct nd_datasheet *parts, size_t n, char **json,
+                                              struct nd_error *err);
 
 /* What two datasheets say differently, as JSON, freed by the caller: sections and operators with both sides.
  * *is_same: nothing that both know differs. ND_ERR_FORMAT: not a datasheet. */

@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/dim_options.h"
+#include "cli/part_option.h"
 #include "cli/progress.h"
 #include "cli/report_file.h"
 #include "cli/rows.h"
@@ -26,6 +27,8 @@ struct values {
     bool layers;
     bool hide_placement;
     bool identify;
+    const char *part;
+    struct cli_list merge;
     const char *report;
     bool json;
     size_t memory_mib;
@@ -83,50 +86,94 @@ static void show_progress(void *context, size_t n_done, size_t n_samples)
             .label = "explain", .stage = "layers", .unit = "samples", .done = n_done, .total = n_samples});
 }
 
+/* What is explained. */
+struct subject {
+    const struct nd_model *model, *float_model;
+    const struct nd_capture *const *captures;
+    size_t n;
+};
+
+/* Prints the explanation; its exit code. */
+static int finish(const struct values *values, const struct subject *subject,
+                  const struct nd_explanation *explanation)
+{
+    struct nd_error err = {0};
+    int exit_code = (int)nd_health_exit_code(explanation->health);
+    int printed = values->quiet && !values->json
+                      ? (int)ND_EXIT_SAME
+                      : print(values, subject->model, subject->captures, subject->n, explanation);
+    if (values->report != NULL) {
+        char *json = NULL;
+        enum nd_status status = nd_report_explanation_json(explanation, NULL, &json, &err);
+        printed = cli_worse(printed, cli_report_write_one(values->report, "explain", status, json, &err));
+    }
+    return printed != ND_EXIT_SAME ? printed : exit_code;
+}
+
 /* An operator that cannot be evaluated leaves the question open; a file that cannot be read is trouble. */
-static int explain(const struct values *values, const struct nd_model *model,
-                   const struct nd_model *float_model, struct nd_capture *const *captures, size_t n,
+static int explain(const struct values *values, const struct subject *subject,
                    struct nd_capture *const *untouched)
 {
     struct nd_error err = {0};
     struct nd_explanation *explanation = NULL;
+    char *part = NULL;
     struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
-    const struct nd_explain_options options = {.struct_size = sizeof options,
-                                               .probe = values->probe,
-                                               .n_samples = values->n_samples,
-                                               .n_harm_samples = n_harm_samples(values),
-                                               .untouched = (const struct nd_capture *const *)untouched,
-                                               .n_untouched = values->untouched.n,
-                                               .n_threads = values->n_threads,
-                                               .memory_bytes = values->memory_mib << 20,
-                                               .hides_placement = values->hide_placement,
-                                               .is_cancelled = cli_signals_came,
-                                               .progress = show_progress,
-                                               .progress_context = progress};
+    struct nd_explain_options options = {.struct_size = sizeof options,
+                                         .probe = values->probe,
+                                         .n_samples = values->n_samples,
+                                         .n_harm_samples = n_harm_samples(values),
+                                         .untouched = (const struct nd_capture *const *)untouched,
+                                         .n_untouched = values->untouched.n,
+                                         .n_threads = values->n_threads,
+                                         .memory_bytes = values->memory_mib << 20,
+                                         .hides_placement = values->hide_placement,
+                                         .is_cancelled = cli_signals_came,
+                                         .progress = show_progress,
+                                         .progress_context = progress,
+                                         .merge = values->merge.items,
+                                         .n_merge = values->merge.n};
     cli_signals_catch();
-    enum nd_status status = nd_explain(model, float_model, (const struct nd_capture *const *)captures, n,
-                                       &options, &explanation, &err);
+    enum nd_status status;
+    if (values->part != NULL && cli_parse_part(values->part, &options.part, &options.n_parts))
+        status = nd_explain_part(subject->model, subject->float_model, subject->captures, subject->n, &options,
+                                 &part, &err);
+    else
+        status = nd_explain(subject->model, subject->float_model, subject->captures, subject->n, &options,
+                            &explanation, &err);
     cli_progress_destroy(progress);
+    int exit_code = ND_EXIT_SAME; /* a part is no verdict */
     if (cli_signals_came(NULL)) {
         cli_stopped_tell("the captures are as they were, and no result is kept", "");
-        nd_explanation_destroy(&explanation);
-        return ND_EXIT_TROUBLE;
+        exit_code = ND_EXIT_TROUBLE;
+    } else if (status != ND_OK) {
+        exit_code = cli_report_error(&err);
+        exit_code = status == ND_ERR_UNSUPPORTED ? (int)ND_EXIT_INCONCLUSIVE : exit_code;
+    } else if (part != NULL) {
+        cli_print_document(part);
+    } else {
+        exit_code = finish(values, subject, explanation);
     }
-    if (status != ND_OK) {
-        int code = cli_report_error(&err);
-        return status == ND_ERR_UNSUPPORTED ? (int)ND_EXIT_INCONCLUSIVE : code;
-    }
-    int exit_code = (int)nd_health_exit_code(explanation->health);
-    int printed = values->quiet && !values->json
-                      ? (int)ND_EXIT_SAME
-                      : print(values, model, (const struct nd_capture *const *)captures, n, explanation);
-    if (values->report != NULL) {
-        char *json = NULL;
-        status = nd_report_explanation_json(explanation, NULL, &json, &err);
-        printed = cli_worse(printed, cli_report_write_one(values->report, "explain", status, json, &err));
-    }
+    free(part);
     nd_explanation_destroy(&explanation);
-    return printed != ND_EXIT_SAME ? printed : exit_code;
+    return exit_code;
+}
+
+/* 0, or the exit code of options that do not go together. */
+static int check(const struct values *values)
+{
+    size_t part, n_parts;
+    if (values->quantised == NULL && values->float_model == NULL)
+        return cli_usage_error("explain", "--quantised MODEL is missing: the ONNX model that was captured");
+    if (values->part == NULL)
+        return cli_report_check(values->report);
+    if (!cli_parse_part(values->part, &part, &n_parts))
+        return cli_part_error("explain", values->part);
+    if (!values->json)
+        return cli_usage_error("explain", "--part needs --json");
+    if (values->merge.n > 0 || values->report != NULL || values->identify || values->quiet)
+        return cli_usage_error("explain", "--part excludes --merge, --report, --identify and --quiet: a part "
+                                          "has no verdict");
+    return 0;
 }
 
 /* The float model has the same inputs, so it gets the same dimensions. */
@@ -151,9 +198,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     size_t n_all = n_operands + values->untouched.n;
     /* A float model by itself takes the place of the quantised one: its captures have no codes to explain. */
     const char *captured = values->quantised != NULL ? values->quantised : values->float_model;
-    if (captured == NULL)
-        return cli_usage_error("explain", "--quantised MODEL is missing: the ONNX model that was captured");
-    int checked = cli_report_check(values->report);
+    int checked = check(values);
     if (checked != 0)
         return checked;
     struct nd_capture **captures = calloc(n_all, sizeof *captures);
@@ -165,10 +210,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         status = open_captures(operands, n_operands, captures, &err);
     if (status == ND_OK)
         status = open_captures(values->untouched.items, values->untouched.n, captures + n_operands, &err);
-    int exit_code = status == ND_OK
-                        ? explain(values, model, float_model, captures, n_operands, captures + n_operands)
-                    : usage != 0 ? usage
-                                 : cli_report_error(&err);
+    const struct subject subject = {model, float_model, (const struct nd_capture *const *)captures, n_operands};
+    int exit_code = status == ND_OK ? explain(values, &subject, captures + n_operands)
+                    : usage != 0    ? usage
+                                    : cli_report_error(&err);
     for (size_t i = 0; i < n_all; i++)
         nd_capture_close(&captures[i]);
     free(captures);
@@ -199,6 +244,13 @@ static const struct cli_option options[] = {
         0, "memory", struct values, memory_mib, "MIB", 16, 1 << 20,
         "hold as many samples and weights at a time as fit into this much memory, at least one sample; other "
         "weights are read again when they are needed (1024)"),
+    OPT_TEXT(
+        0, "part", struct values, part, CLI_A_TEXT("K/N"),
+        "evaluate only part K of N of the samples and print it for --merge; needs --json; the exit code is "
+        "0"),
+    OPT_LIST(0, "merge", struct values, merge, CLI_A_FILE("FILE"),
+             "take the evaluation from this part; give all N parts, with the models, captures and options that "
+             "they were made with"),
     OPT_WIDTH(struct values),
     OPT_COLOR(struct values),
     OPT_FORMAT(struct values),

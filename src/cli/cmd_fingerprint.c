@@ -7,6 +7,7 @@
 #include "cli/fingerprint_campaign.h"
 #include "cli/fingerprint_take.h"
 #include "cli/output.h"
+#include "cli/part_option.h"
 #include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
@@ -100,7 +101,7 @@ static int finish(const struct fingerprint_values *values, const char *text)
         print_sheet(sheet);
     else if (!values->quiet)
         fingerprint_print_sheet(sheet, values->output);
-    int exit_code = fingerprint_judge(sheet, values->devices.items[0]);
+    int exit_code = fingerprint_judge(sheet, cli_text_of(json_object_get(sheet, "device"), "uri"));
     json_decref(sheet);
     return exit_code;
 }
@@ -133,6 +134,35 @@ static int take(const struct fingerprint_values *values)
         return cli_report_error(&err);
     int exit_code = finish(values, text);
     free(text);
+    return exit_code;
+}
+
+/* ---- one, from parts ---- */
+
+static int merge(const struct fingerprint_values *values)
+{
+    struct nd_error err = {0};
+    size_t n = values->merge.n, n_read = 0;
+    char *json = NULL;
+    if (values->output != NULL &&
+        cli_check_text_output(values->output, values->force, "--force overwrites it") != 0)
+        return ND_EXIT_TROUBLE;
+    struct nd_datasheet *parts = calloc(n, sizeof *parts);
+    int exit_code = parts != NULL ? ND_EXIT_SAME : cli_fail_memory();
+    for (; exit_code == ND_EXIT_SAME && n_read < n; n_read++) {
+        parts[n_read] =
+            (struct nd_datasheet){fingerprint_read(values->merge.items[n_read]), values->merge.items[n_read]};
+        if (parts[n_read].text == NULL)
+            exit_code = ND_EXIT_TROUBLE;
+    }
+    if (exit_code == ND_EXIT_SAME && nd_fingerprint_merge(parts, n, &json, &err) != ND_OK)
+        exit_code = cli_report_error(&err);
+    if (exit_code == ND_EXIT_SAME)
+        exit_code = finish(values, json);
+    for (size_t i = 0; i < n_read; i++)
+        free((void *)(uintptr_t)parts[i].text);
+    free(parts);
+    free(json);
     return exit_code;
 }
 
@@ -198,6 +228,7 @@ static int compare(const struct fingerprint_values *values, const char *a, const
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct fingerprint_values *values = context;
+    size_t part, n_parts;
     if (values->diff)
         return n_operands == 2
                    ? compare(values, operands[0], operands[1])
@@ -205,6 +236,15 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (n_operands > 0)
         return cli_usage_error("fingerprint", "unexpected word '%s'; to compare datasheets, give --diff",
                                operands[0]);
+    if (values->part != NULL && !cli_parse_part(values->part, &part, &n_parts))
+        return cli_part_error("fingerprint", values->part);
+    if (values->merge.n > 0 && (values->part != NULL || values->devices.n > 0 || values->campaign != NULL))
+        return cli_usage_error("fingerprint", "--merge excludes --part, --device and --campaign: the parts say "
+                                              "which device it was");
+    if (values->merge.n > 0)
+        return merge(values);
+    if (values->campaign != NULL && values->part != NULL)
+        return cli_usage_error("fingerprint", "--part and --campaign cannot be given together");
     if (values->campaign != NULL)
         return fingerprint_campaign(values);
     if (values->runtimes.n > 0)
@@ -228,6 +268,10 @@ static const struct cli_option options[] = {
         "store the device's answers in this folder; after an interruption the same command continues there"),
     OPT_LIST(0, "section", struct fingerprint_values, sections, CLI_A_TEXT("NAME"),
              "examine only this section, such as linear-u8; may be repeated (all)"),
+    OPT_TEXT(0, "part", struct fingerprint_values, part, CLI_A_TEXT("K/N"),
+             "examine only part K of N of the sections; the datasheet has no others, and is for --merge"),
+    OPT_LIST(0, "merge", struct fingerprint_values, merge, CLI_A_FILE("FILE.json"),
+             "make the datasheet from this part; give all N parts"),
     OPT_TEXT(
         0, "campaign", struct fingerprint_values, campaign, CLI_A_FOLDER("DIR"),
         "keep a datasheet of each device in this folder, take those that are missing, and print all as one "
@@ -259,7 +303,8 @@ static const struct cli_example examples[] = {
 const struct cli_command cmd_fingerprint = {
     .name = "fingerprint",
     .summary = "find out the arithmetic of a device, operator by operator",
-    .synopsis = "-d DEVICE [-o FILE.json] | --campaign DIR [-d DEVICE...] | --diff A.json B.json",
+    .synopsis = "-d DEVICE [-o FILE.json] | --merge PART.json... | --campaign DIR [-d DEVICE...] | --diff "
+                "A.json B.json",
     .details =
         "Runs small models of one operator on the device and finds out how it turns exact sums into "
         "quantised values: the bits of its multiplier, the width of its accumulator, where it adds the "

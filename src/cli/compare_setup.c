@@ -4,33 +4,13 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "npudiff/parse.h"
-
-enum { MAX_PARTS = 65536 };
-
-/* "2/8" is the second of eight parts: *part 1, *n_parts 8. */
-static bool parse_part(const char *text, size_t *part, size_t *n_parts)
-{
-    char first[32];
-    uint64_t k, n;
-    size_t n_bytes = strcspn(text, "/");
-    if (text[n_bytes] != '/' || n_bytes >= sizeof first)
-        return false;
-    memcpy(first, text, n_bytes);
-    first[n_bytes] = '\0';
-    if (!nd_parse_u64(first, &k) || !nd_parse_u64(text + n_bytes + 1, &n) || k < 1 || k > n || n > MAX_PARTS)
-        return false;
-    *part = (size_t)k - 1;
-    *n_parts = (size_t)n;
-    return true;
-}
+#include "cli/part_option.h"
 
 int compare_check(const struct compare_values *values)
 {
     size_t part, n_parts;
-    if (values->part != NULL && !parse_part(values->part, &part, &n_parts))
-        return cli_usage_error(cmd_compare.name, "--part takes K/N with K from 1 to N, N at most %d, not '%s'",
-                               MAX_PARTS, values->part);
+    if (values->part != NULL && !cli_parse_part(values->part, &part, &n_parts))
+        return cli_part_error(cmd_compare.name, values->part);
     if (values->cut != NULL && values->part == NULL)
         return cli_usage_error(cmd_compare.name, "--cut needs --part");
     if (values->part != NULL && !values->json)
@@ -92,7 +72,7 @@ static void fill_options(const struct compare_values *values, struct nd_compare_
     options->memory_bytes = values->memory_mib << 20;
     options->cpu_cap = cpu_cap != NULL && cpu_cap[0] != '\0' ? cpu_cap : NULL;
     if (values->part != NULL) {
-        parse_part(values->part, &options->part, &options->n_parts);
+        cli_parse_part(values->part, &options->part, &options->n_parts);
         bool is_by_tensor = values->cut != NULL && strcmp(values->cut, "tensors") == 0;
         options->cut = is_by_tensor ? ND_CUT_TENSORS : ND_CUT_SAMPLES;
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/part_option.h"
 #include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
@@ -31,6 +32,8 @@ enum nd_status fingerprint_take(const struct fingerprint_values *values, const s
     options.time_limit_s = values->time_limit_s;
     options.sections = order->sections.n > 0 ? order->sections.items : NULL;
     options.n_sections = order->sections.n;
+    if (values->part != NULL)
+        cli_parse_part(values->part, &options.part, &options.n_parts);
     options.progress = show_progress;
     options.progress_context = &shown;
     options.is_cancelled = cli_signals_came;

@@ -9,7 +9,8 @@
 
 /* What the command line says. */
 struct fingerprint_values {
-    struct cli_list devices, runtimes, sections;
+    struct cli_list devices, runtimes, sections, merge;
+    const char *part;
     const char *campaign; /* the folder */
     const char *output, *answers, *agent;
     double time_limit_s;

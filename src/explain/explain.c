@@ -10,6 +10,7 @@
 #include "explain/stages.h"
 #include "explain/verdict/health.h"
 #include "quantisation/study.h"
+#include "replay/evaluation_part.h"
 
 /* From the plan and the evaluation to what is said of the devices. */
 static enum nd_status conclude(const struct nd_evaluation *evaluation, const struct nd_explain_options *options,
@@ -39,6 +40,21 @@ static enum nd_status conclude(const struct nd_evaluation *evaluation, const str
     return status;
 }
 
+/* All samples; or what parts have of them. */
+static enum nd_status evaluate(struct nd_evaluation *evaluation, const struct nd_explain_options *options,
+                               struct nd_error *err)
+{
+    const struct nd_plan *plan = evaluation->plan;
+    enum nd_status status = ND_OK;
+    if (options->n_merge > 0)
+        status = nd_evaluation_parts_load(evaluation, options->merge, options->n_merge, err);
+    else if (plan->n_samples > 0 && nd_plan_has_codes(plan))
+        status = nd_evaluate(evaluation, (struct nd_span){0, plan->n_samples}, options, err);
+    if (status == ND_OK)
+        nd_evaluate_finish(evaluation);
+    return status;
+}
+
 /* What is said, of what was planned. */
 static enum nd_status explain(const struct nd_plan *plan, const struct nd_explain_options *options,
                               struct nd_explanation *out, struct nd_error *err)
@@ -49,14 +65,24 @@ static enum nd_status explain(const struct nd_plan *plan, const struct nd_explai
         status = nd_explain_examine_captures(plan, out->devices, err);
     if (status == ND_OK)
         status = nd_evaluation_init(&evaluation, plan, err);
-    if (status == ND_OK && plan->n_samples > 0 && nd_plan_has_codes(plan))
-        status = nd_evaluate(&evaluation, options, err);
+    if (status == ND_OK)
+        status = evaluate(&evaluation, options, err);
     if (status == ND_OK)
         status = conclude(&evaluation, options, out, err);
     if (status == ND_OK && !options->omits_quantisation)
         status = nd_study_quantisation(plan, &out->quantisation, err);
     nd_evaluation_deinit(&evaluation);
     return status;
+}
+
+/* Reads the options, and plans. deinit of the plan in any case. */
+static enum nd_status begin(const struct nd_question *question, const struct nd_explain_options *options,
+                            struct nd_explain_options *own, struct nd_plan *plan, struct nd_error *err)
+{
+    enum nd_status status = nd_options_read(own, sizeof *own, options, err);
+    for (size_t c = 0; c < question->n_captures && status == ND_OK; c++)
+        status = nd_capture_check_content(question->captures[c], err);
+    return status == ND_OK ? nd_plan_make(plan, question, own, err) : status;
 }
 
 enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *float_model,
@@ -66,14 +92,11 @@ enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *f
 {
     const struct nd_question question = {model, float_model, captures, n_captures};
     struct nd_explain_options own = {.struct_size = sizeof own};
-    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
-    for (size_t c = 0; c < n_captures && status == ND_OK; c++)
-        status = nd_capture_check_content(captures[c], err);
-    if (status != ND_OK)
-        return status;
     struct nd_plan plan = {0};
-    struct nd_explanation *explanation = nd_calloc(1, sizeof *explanation);
-    status = explanation != NULL ? nd_plan_make(&plan, &question, &own, err) : nd_fail_memory(err);
+    struct nd_explanation *explanation = NULL;
+    enum nd_status status = begin(&question, options, &own, &plan, err);
+    if (status == ND_OK && (explanation = nd_calloc(1, sizeof *explanation)) == NULL)
+        status = nd_fail_memory(err);
     if (status == ND_OK)
         status = explain(&plan, &own, explanation, err);
     nd_plan_deinit(&plan);
@@ -81,5 +104,29 @@ enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *f
         *out = explanation;
     else
         nd_explanation_destroy(&explanation);
+    return status;
+}
+
+enum nd_status nd_explain_part(const struct nd_model *model, const struct nd_model *float_model,
+                               const struct nd_capture *const *captures, size_t n_captures,
+                               const struct nd_explain_options *options, char **out, struct nd_error *err)
+{
+    enum { MOST_PARTS = 65536 };
+    const struct nd_question question = {model, float_model, captures, n_captures};
+    struct nd_explain_options own = {.struct_size = sizeof own};
+    struct nd_plan plan = {0};
+    struct nd_evaluation evaluation = {0};
+    enum nd_status status = begin(&question, options, &own, &plan, err);
+    if (status == ND_OK && (own.part >= own.n_parts || own.n_parts > MOST_PARTS))
+        status =
+            nd_fail(err, ND_E_OPTION_VALUE, NULL, "there is no part %zu of %zu", own.part + 1, own.n_parts);
+    if (status == ND_OK)
+        status = nd_evaluation_init(&evaluation, &plan, err);
+    if (status == ND_OK && plan.n_samples > 0 && nd_plan_has_codes(&plan))
+        status = nd_evaluate(&evaluation, nd_part_span(plan.n_samples, own.part, own.n_parts), &own, err);
+    if (status == ND_OK)
+        status = nd_evaluation_part_format(&evaluation, own.part, own.n_parts, out, err);
+    nd_evaluation_deinit(&evaluation);
+    nd_plan_deinit(&plan);
     return status;
 }

@@ -8,8 +8,8 @@
 #include "base/json_out.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "base/strbuf.h"
 #include "fingerprint/section.h"
+#include "fingerprint/sheet.h"
 #include "npudiff/parse.h"
 
 /* docs/reference/datasheet.md says what each holds. In the order in which they are taken: those on which most
@@ -44,6 +44,12 @@ static bool is_wanted(const struct nd_fingerprint_options *options, const char *
         if (strcmp(options->sections[i], name) == 0)
             return true;
     return options->sections == NULL;
+}
+
+/* Whether the i-th section of those that are wanted is in the part that is asked for. */
+static bool is_in_part(const struct nd_fingerprint_options *options, size_t i)
+{
+    return options->n_parts == 0 || i % options->n_parts == options->part;
 }
 
 static enum nd_status check_sections(const struct nd_fingerprint_options *options, struct nd_error *err)
@@ -121,9 +127,10 @@ static enum nd_status take_sections(struct nd_bench *bench, const struct nd_fing
                                     json_t *sheet, struct nd_error *err)
 {
     json_t *list = json_object();
+    size_t n_wanted = 0;
     enum nd_status status = set(sheet, "sections", list) ? ND_OK : nd_fail_memory(err);
     for (size_t s = 0; status == ND_OK && s < N_SECTIONS; s++) {
-        if (!is_wanted(options, sections[s].name))
+        if (!is_wanted(options, sections[s].name) || !is_in_part(options, n_wanted++))
             continue;
         json_t *entries = json_array();
         report(options, bench, s);
@@ -145,18 +152,13 @@ static enum nd_status make_sheet(struct nd_bench *bench, const struct nd_fingerp
     json_t *sheet = nd_json_document(ND_DOCUMENT_DATASHEET,
                                      json_pack("{s:i, s:o?}", "npudiff_datasheet", ND_DATASHEET_VERSION,
                                                "device", describe_device(bench->device)));
-    enum nd_status status = sheet != NULL ? take_sections(bench, options, sheet, err) : nd_fail_memory(err);
-    char *text = status == ND_OK ? json_dumps(sheet, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
-    struct nd_strbuf out = {0};
-    if (status == ND_OK) {
-        nd_strbuf_printf(&out, "%s\n", text != NULL ? text : "");
-        *json = nd_strbuf_take(&out);
-        if (text == NULL || *json == NULL) {
-            free(*json);
-            status = nd_fail_memory(err);
-        }
-    }
-    free(text);
+    bool is_made = sheet != NULL;
+    if (is_made && options->n_parts > 0)
+        is_made = set(sheet, "part", json_integer((json_int_t)options->part)) &&
+                  set(sheet, "parts", json_integer((json_int_t)options->n_parts));
+    enum nd_status status = is_made ? take_sections(bench, options, sheet, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_sheet_format(sheet, json, err);
     json_decref(sheet);
     return status;
 }
@@ -183,6 +185,8 @@ enum nd_status nd_fingerprint_take(const struct nd_device *device, const struct 
     if (status != ND_OK)
         return status;
     options = &own;
+    if (own.n_parts > 0 && own.part >= own.n_parts)
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "there is no part %zu of %zu", own.part + 1, own.n_parts);
     status = check_sections(options, err);
     if (status == ND_OK)
         status = choose_folder(options, &folder, err);

@@ -1,8 +1,10 @@
 #include "fingerprint/sheet.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/strbuf.h"
 #include "fingerprint/section.h"
 
 enum nd_status nd_sheet_read(const struct nd_datasheet *from, json_t **out, struct nd_error *err)
@@ -21,6 +23,22 @@ enum nd_status nd_sheet_read(const struct nd_datasheet *from, json_t **out, stru
                        ND_DATASHEET_VERSION);
     }
     *out = sheet;
+    return ND_OK;
+}
+
+enum nd_status nd_sheet_format(const json_t *sheet, char **out, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    char *json = json_dumps(sheet, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    nd_strbuf_printf(&text, "%s\n", json != NULL ? json : "");
+    char *taken = nd_strbuf_take(&text);
+    if (json == NULL || taken == NULL) {
+        free(json);
+        free(taken);
+        return nd_fail_memory(err);
+    }
+    free(json);
+    *out = taken;
     return ND_OK;
 }
 

@@ -11,6 +11,9 @@
  * that is not known. */
 enum nd_status nd_sheet_read(const struct nd_datasheet *from, json_t **out, struct nd_error *err);
 
+/* The text of a datasheet's file, in new memory. ND_ERR_MEMORY. */
+enum nd_status nd_sheet_format(const json_t *sheet, char **out, struct nd_error *err);
+
 /* The text member, "" when there is none. */
 const char *nd_sheet_text(const json_t *object, const char *key);
 

@@ -164,6 +164,7 @@ static enum nd_status count_probe(const struct nd_plan *plan, struct nd_identifi
 {
     struct count count = {plan, device};
     const struct nd_replay replay = {.plan = plan,
+                                     .span = {0, plan->n_samples},
                                      .state_bytes = sizeof(struct counter),
                                      .context = &count,
                                      .begin = begin,

@@ -3,8 +3,7 @@
 /* A lineage: devices whose codes are all the same have one vote. */
 static bool votes_in(const struct nd_plan *plan, size_t device, size_t step)
 {
-    return !plan->sources[device].is_failed && plan->sources[device].same_as == device &&
-           plan->sources[device].units[step].has_total;
+    return nd_plan_is_worked_out(plan, device) && plan->sources[device].units[step].has_total;
 }
 
 struct poll {

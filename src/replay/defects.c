@@ -96,6 +96,16 @@ const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model, c
     return NULL;
 }
 
+size_t nd_known_defect_index(const struct nd_known_defect *defect)
+{
+    return defect != NULL ? (size_t)(defect - defects) : SIZE_MAX;
+}
+
+const struct nd_known_defect *nd_known_defect_at(size_t index)
+{
+    return index < sizeof defects / sizeof *defects ? &defects[index] : NULL;
+}
+
 bool nd_known_defect_shows_as(const struct nd_known_defect *defect, enum nd_fault_kind kind)
 {
     for (size_t i = 0; i < defect->n_kinds; i++)

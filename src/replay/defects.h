@@ -26,6 +26,10 @@ struct nd_known_defect {
 const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model,
                                                  const struct nd_exact_unit *unit);
 
+/* Its place in the table of known defects, and back; SIZE_MAX (or any that is not in the table) is NULL. */
+size_t nd_known_defect_index(const struct nd_known_defect *defect);
+const struct nd_known_defect *nd_known_defect_at(size_t index);
+
 /* Whether an error that looks like that fault may be this defect. */
 bool nd_known_defect_shows_as(const struct nd_known_defect *defect, enum nd_fault_kind kind);
 

@@ -180,7 +180,7 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
     const struct nd_plan *plan = w->reader.plan;
     enum nd_status status = run_references(w, err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
-        if (plan->sources[d].is_failed || plan->sources[d].same_as != d)
+        if (!nd_plan_is_worked_out(plan, d))
             continue;
         status = run_device(w, d, err);
         if (status == ND_OK && nd_is_harm_sample(plan, w->reader.sample))
@@ -320,11 +320,12 @@ static enum nd_status find_units(struct nd_evaluation *evaluation, struct nd_err
     return status;
 }
 
-enum nd_status nd_evaluate(struct nd_evaluation *evaluation, const struct nd_explain_options *options,
-                           struct nd_error *err)
+enum nd_status nd_evaluate(struct nd_evaluation *evaluation, struct nd_span span,
+                           const struct nd_explain_options *options, struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;
     const struct nd_replay replay = {.plan = plan,
+                                     .span = span,
                                      .state_bytes = sizeof(struct nd_evaluator),
                                      .context = evaluation,
                                      .begin = begin,
@@ -338,9 +339,14 @@ enum nd_status nd_evaluate(struct nd_evaluation *evaluation, const struct nd_exp
     if (status == ND_OK)
         status = nd_replay_run(&replay, err);
     nd_byte_units_destroy(&evaluation->units);
+    return status;
+}
+
+void nd_evaluate_finish(struct nd_evaluation *evaluation)
+{
+    const struct nd_plan *plan = evaluation->plan;
     for (size_t k = 0; k < plan->n_devices * plan->n_steps; k++)
         nd_code_tally_finish(&evaluation->tally[k]);
-    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
+    for (size_t d = 0; d < plan->n_devices; d++)
         share_results(evaluation, d);
-    return status;
 }

@@ -58,10 +58,12 @@ enum nd_status nd_evaluation_init(struct nd_evaluation *evaluation, const struct
                                   struct nd_error *err);
 void nd_evaluation_deinit(struct nd_evaluation *evaluation);
 
-/* Fills it. Of options: progress and n_threads. Errors are those of reading captures and of nd_exact_graph_run.
- */
-enum nd_status nd_evaluate(struct nd_evaluation *evaluation, const struct nd_explain_options *options,
-                           struct nd_error *err);
+/* Fills what it has of these samples. Of options: progress and is_cancelled. Errors are those of reading
+ * captures and of nd_exact_graph_run. */
+enum nd_status nd_evaluate(struct nd_evaluation *evaluation, struct nd_span span,
+                           const struct nd_explain_options *options, struct nd_error *err);
+/* Once all samples are there: completes the tallies, and what captures with the same codes share. */
+void nd_evaluate_finish(struct nd_evaluation *evaluation);
 
 /* One place of it. */
 struct nd_sums *nd_sums_of(const struct nd_evaluation *evaluation, size_t sample, size_t device, size_t step);

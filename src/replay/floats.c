@@ -255,7 +255,7 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
     const struct nd_plan *plan = w->reader.plan;
     enum nd_status status = w->evaluation->is_beside_codes ? ND_OK : run_reference(w, err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
-        if (plan->sources[d].is_failed || plan->sources[d].same_as != d)
+        if (!nd_plan_is_worked_out(plan, d))
             continue;
         status = nd_reader_device(&w->reader, d, err);
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
@@ -412,6 +412,7 @@ enum nd_status nd_float_evaluate(struct nd_float_evaluation *e, const struct nd_
     e->plan = plan;
     e->is_beside_codes = nd_plan_has_codes(plan);
     const struct nd_replay replay = {.plan = plan,
+                                     .span = {0, plan->n_samples},
                                      .state_bytes = sizeof(struct worker),
                                      .context = e,
                                      .begin = begin,

@@ -297,6 +297,11 @@ bool nd_plan_has_codes(const struct nd_plan *plan)
     return false;
 }
 
+bool nd_plan_is_worked_out(const struct nd_plan *plan, size_t device)
+{
+    return !plan->sources[device].is_failed && plan->sources[device].same_as == device;
+}
+
 bool nd_plan_is_wide(const struct nd_plan *plan, size_t step)
 {
     return nd_dtype_size_bytes(nd_plan_edge(plan, step)->dtype) > 1;

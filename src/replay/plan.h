@@ -42,6 +42,11 @@ struct nd_question {
     size_t n_captures;
 };
 
+/* Samples that follow each other. */
+struct nd_span {
+    size_t first, n;
+};
+
 struct nd_plan {
     const struct nd_model *model, *float_model;
     struct nd_exact_graph *graph, *float_graph;
@@ -73,6 +78,8 @@ const struct nd_model_unit *nd_plan_unit(const struct nd_plan *plan, size_t step
 const struct nd_edge *nd_plan_edge(const struct nd_plan *plan, size_t step);
 /* Whether any capture has codes that can be worked out. None: a float model, or outputs in floats only. */
 bool nd_plan_has_codes(const struct nd_plan *plan);
+/* Whether the device is evaluated by itself: it did not fail, and no device before it has the same codes. */
+bool nd_plan_is_worked_out(const struct nd_plan *plan, size_t device);
 /* Whether the step's codes have more than 8 bits. */
 bool nd_plan_is_wide(const struct nd_plan *plan, size_t step);
 

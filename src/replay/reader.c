@@ -127,6 +127,7 @@ enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t n, stru
     const struct nd_plan *plan = r->plan;
     const struct nd_plan_source *leader = &plan->sources[plan->leader];
     enum nd_status status = ND_OK;
+    r->first = first;
     for (size_t i = 0; i < nd_model_n_inputs(plan->model) && status == ND_OK; i++)
         status =
             nd_capture_read_inputs(&(struct nd_capture_tensor){leader->capture, leader->probe, plan->inputs[i]},
@@ -146,7 +147,7 @@ void nd_reader_inputs(struct nd_reader *r, size_t sample)
 {
     const struct nd_model *model = r->plan->model;
     r->sample = sample;
-    r->in_block = sample % r->plan->block;
+    r->in_block = sample - r->first;
     for (size_t i = 0; i < nd_model_n_inputs(model); i++)
         nd_array_load(nd_model_input(model, i)->dtype, r->raw_inputs[i] + r->in_block * r->input_bytes[i],
                       r->inputs[i].n, r->inputs[i].x);

@@ -26,7 +26,7 @@ struct nd_reader {
     struct nd_array held;  /* codes of one edge, where is_lazy */
     size_t held_edge;
     /* ---- of the reader alone ---- */
-    size_t in_block;
+    size_t first, in_block;     /* first sample of the block; place in it of the one at hand */
     unsigned char **raw_inputs; /* [n_inputs]: a block of samples */
     unsigned char **raw;        /* [n_devices * n_steps]: the same, NULL where nothing is read, and of a device
                                    whose codes are those of a device before it: both read the same bytes */
@@ -84,6 +84,7 @@ enum nd_status nd_make_inputs(const struct nd_model *model, struct nd_array *inp
 /* Each thread has a state of its own, which begins with a struct nd_reader. */
 struct nd_replay {
     const struct nd_plan *plan;
+    struct nd_span span; /* the samples */
     size_t state_bytes;
     void *context; /* handed to the functions */
     /* Makes a zeroed state but for its reader. */

@@ -1,4 +1,4 @@
-/* All samples of a plan, in blocks, by several threads. */
+/* Samples of a plan, in blocks, by several threads. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -9,6 +9,7 @@
 
 struct team {
     const struct nd_replay *replay;
+    size_t block;
     atomic_size_t n_done; /* samples */
     unsigned char *states;
 };
@@ -23,9 +24,9 @@ static enum nd_status run_block(void *context, size_t worker, size_t task, struc
     struct team *team = context;
     const struct nd_replay *replay = team->replay;
     struct nd_reader *r = state_of(team, worker);
-    size_t block = replay->plan->block, first = task * block, n = replay->plan->n_samples - first;
+    size_t skipped = task * team->block, left = replay->span.n - skipped;
+    size_t first = replay->span.first + skipped, n = left < team->block ? left : team->block;
     enum nd_status status = ND_OK;
-    n = n < block ? n : block;
     if (r->plan == NULL) {
         status = nd_reader_init(r, replay->plan, err);
         if (status == ND_OK)
@@ -38,7 +39,7 @@ static enum nd_status run_block(void *context, size_t worker, size_t task, struc
         status = replay->run(r, err);
         size_t n_done = atomic_fetch_add(&team->n_done, 1) + 1;
         if (worker == 0 && replay->progress != NULL) /* the calling thread */
-            replay->progress(replay->progress_context, n_done, replay->plan->n_samples);
+            replay->progress(replay->progress_context, n_done, replay->span.n);
         if (status == ND_OK && replay->is_cancelled != NULL && replay->is_cancelled(replay->cancel_context))
             status = nd_fail(err, ND_E_CANCELLED, NULL, "the explanation was stopped on request");
     }
@@ -48,8 +49,10 @@ static enum nd_status run_block(void *context, size_t worker, size_t task, struc
 enum nd_status nd_replay_run(const struct nd_replay *replay, struct nd_error *err)
 {
     size_t n_workers = replay->plan->n_threads;
-    size_t n_blocks = (replay->plan->n_samples + replay->plan->block - 1) / replay->plan->block;
-    struct team team = {.replay = replay, .states = nd_calloc(n_workers, replay->state_bytes)};
+    size_t each = (replay->span.n + n_workers - 1) / n_workers, most = replay->plan->block;
+    size_t block = each < 1 ? 1 : each < most ? each : most; /* also of few samples every thread gets some */
+    size_t n_blocks = (replay->span.n + block - 1) / block;
+    struct team team = {.replay = replay, .block = block, .states = nd_calloc(n_workers, replay->state_bytes)};
     struct nd_error local = {0};
     if (team.states == NULL)
         return nd_fail_memory(err);

@@ -328,12 +328,18 @@ static void count_others(const struct nd_unit_trial *trial, const double *given,
         }
 }
 
+/* Of several the first of the table, so that it does not depend on the order of samples. */
+static void tally_defect(const struct nd_known_defect *defect, struct nd_unit_tally *tally)
+{
+    if (nd_known_defect_index(defect) < nd_known_defect_index(tally->known_defect))
+        tally->known_defect = defect;
+}
+
 void nd_unit_trial_count(const struct nd_unit_trial *trial, const double *given, const double *exact, size_t n,
                          struct nd_unit_tally *tally)
 {
     count_others(trial, given, n, tally);
-    if (trial->known_defect != NULL)
-        tally->known_defect = trial->known_defect;
+    tally_defect(trial->known_defect, tally);
     struct comparison found[ND_MAX_UNIT_PROGRAMS];
     for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
         const struct nd_array *made = &trial->made[trial->alike[p]];
@@ -352,8 +358,7 @@ void nd_unit_trial_count(const struct nd_unit_trial *trial, const double *given,
 
 void nd_unit_tally_merge(const struct nd_unit_tally *from, struct nd_unit_tally *to)
 {
-    if (from->known_defect != NULL)
-        to->known_defect = from->known_defect;
+    tally_defect(from->known_defect, to);
     for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
         to->n[p] += from->n[p];
         to->wrong[p] += from->wrong[p];

@@ -37,9 +37,15 @@
 extern "C" {
 #endif
 
-enum nd_task_kind { ND_TASK_CAPTURE, ND_TASK_COMPARE, ND_TASK_EXPLAIN, ND_TASK_JUDGE };
-enum { ND_TASK_N_KINDS = 4 };
-/* "capture", "compare", "explain", "judge". Static. */
+enum nd_task_kind {
+    ND_TASK_CAPTURE,
+    ND_TASK_COMPARE,
+    ND_TASK_EXPLAIN_PART, /* only with nd_qualify_options.n_explain_parts */
+    ND_TASK_EXPLAIN,
+    ND_TASK_JUDGE,
+};
+enum { ND_TASK_N_KINDS = 5 };
+/* "capture", "compare", "explain_part", "explain", "judge". Static. */
 ND_PUBLIC const char *nd_task_kind_name(enum nd_task_kind kind);
 
 /* One task. Texts live as long as the plan; what a task does not have is "". */
@@ -65,10 +71,11 @@ struct nd_task {
 
 /* What a campaign comes to, in an order in which all of it can be done. */
 struct nd_plan_of_campaign {
-    const char *campaign; /* its name */
-    const char *path;     /* of the campaign's file, as it was given */
-    const char *folder;   /* of results */
-    const char *version;  /* of npudiff */
+    const char *campaign;   /* its name */
+    const char *path;       /* of the campaign's file, as it was given */
+    const char *folder;     /* of results */
+    const char *version;    /* of npudiff */
+    size_t n_explain_parts; /* of every explanation; 1: it is one task */
     size_t n;
     struct nd_task *tasks;
     size_t n_done;
@@ -82,7 +89,8 @@ struct nd_plan_of_campaign {
 ND_PUBLIC void nd_plan_of_campaign_deinit(struct nd_plan_of_campaign *plan);
 
 /* Lists the tasks of a campaign and estimates each. from[n_from]: folders of results of earlier campaigns,
- * whose times are used, too. options: as of nd_qualify; folder, force and without_policy count. Makes the
+ * whose times are used, too. options: as of nd_qualify; folder, force, without_policy and
+ * n_explain_parts count. Makes the
  * folder, and writes nothing into it but .digests. Errors are those of nd_qualify for the campaign.
  */
 ND_PUBLIC enum nd_status nd_campaign_plan(const char *campaign, const char *const *from, size_t n_from,

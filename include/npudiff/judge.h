@@ -286,6 +286,9 @@ struct nd_qualify_options {
     /* Called by any thread; several may call at once. NULL: nobody. */
     void (*progress)(void *context, const struct nd_qualify_progress *progress);
     void *progress_context;
+    /* Only of tasks (npudiff/campaign.h): every explanation is made of so many parts, each a task of its own. 0
+     * and 1: it is one task. The result does not depend on it. */
+    size_t n_explain_parts;
 };
 
 /* The result of a campaign: docs/reference/campaign.md describes it. Texts that are not known are "", real

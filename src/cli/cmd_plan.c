@@ -8,6 +8,7 @@
 struct values {
     const char *output;
     struct cli_list from;
+    size_t explain_parts;
     bool suggest;
     bool verbose;
     bool json;
@@ -21,8 +22,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_error err = {0};
     struct nd_plan_of_campaign plan;
     char *text = NULL;
-    const struct nd_qualify_options options = {
-        .struct_size = sizeof options, .folder = values->output, .without_policy = values->suggest};
+    const struct nd_qualify_options options = {.struct_size = sizeof options,
+                                               .folder = values->output,
+                                               .without_policy = values->suggest,
+                                               .n_explain_parts = values->explain_parts};
     enum nd_status status =
         nd_campaign_plan(operands[0], values->from.items, values->from.n, &options, &plan, &err);
     if (status != ND_OK)
@@ -42,6 +45,9 @@ static const struct cli_option options[] = {
              "the folder for captures and results (the campaign's 'output')"),
     OPT_LIST(0, "from", struct values, from, CLI_A_FOLDER("DIR"),
              "a folder of results of an earlier campaign: its times are used, too; may be repeated"),
+    OPT_NUMBER(0, "explain-parts", struct values, explain_parts, "N", 1, 1000,
+               "count N tasks for each explanation and one that merges them, as 'qualify --emit "
+               "--explain-parts' makes them (1)"),
     OPT_FLAG(0, "suggest", struct values, suggest, "the campaign needs no policy, as with 'qualify --suggest'"),
     OPT_JSON(struct values),
     OPT_VERBOSE(struct values, "list every task with its estimate, and where that is from"),

@@ -23,6 +23,7 @@ struct values {
     const char *task;
     const char *key;
     struct cli_list from;
+    size_t explain_parts;
     size_t jobs;
     size_t n_threads;
     bool force;
@@ -154,9 +155,12 @@ static int check(const struct values *values)
         return cli_usage_error("qualify", "--key needs --task");
     if (values->from.n > 0 && values->emit == NULL)
         return cli_usage_error("qualify", "--from needs --emit");
+    if (values->explain_parts > 0 && values->emit == NULL && values->task == NULL)
+        return cli_usage_error("qualify", "--explain-parts needs --emit or --task");
     if (values->emit != NULL &&
         (values->task != NULL || values->suggest || values->json || values->report != NULL))
-        return cli_usage_error("qualify", "--emit goes with --output, --from and --force only");
+        return cli_usage_error("qualify",
+                               "--emit goes with --output, --from, --explain-parts and --force only");
     if (values->task != NULL && values->suggest)
         return cli_usage_error("qualify", "--task and --suggest cannot be given together");
     return cli_report_check(values->report);
@@ -201,6 +205,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                                .without_policy = values->suggest,
                                                .n_jobs = values->jobs,
                                                .n_threads = values->n_threads,
+                                               .n_explain_parts = values->explain_parts,
                                                .say = values->quiet ? NULL : say,
                                                .say_context = &shown,
                                                .progress = show_progress,
@@ -239,6 +244,9 @@ static const struct cli_option options[] = {
         "jobs for Slurm, a Snakefile, a Makefile, a workflow of GitHub Actions"),
     OPT_LIST(0, "from", struct values, from, CLI_A_FOLDER("DIR"),
              "with --emit: use also the times of an earlier campaign's folder; may be repeated"),
+    OPT_NUMBER(0, "explain-parts", struct values, explain_parts, "N", 1, 1000,
+               "with --emit: make each explanation of N tasks, each with a part of the samples, and one that "
+               "merges them; with --task: as the task was printed (1)"),
     OPT_TEXT(0, "task", struct values, task, CLI_A_TEXT("FILE"),
              "do one task: make this file of DIR; the lines that --emit prints have this"),
     OPT_TEXT(0, "key", struct values, key, CLI_A_TEXT("KEY"),

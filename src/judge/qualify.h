@@ -261,29 +261,44 @@ void nd_qualify_fill_targets(const struct nd_qualification *q, const struct nd_q
 
 /* ---- qualify_explain.c ---- */
 
-/* A sentence for every device that differs. What cannot be explained says why. */
+/* Of how many parts explanations are made: 1 and more. */
+size_t nd_qualify_explain_parts(const struct nd_qualification *q);
+
+/* A sentence for every device that differs. What cannot be explained says why. parts[n_parts]: files of all
+ * parts that take the place of the evaluation; n_parts 0: none. */
 enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, struct nd_qualify_model *model,
-                                      struct nd_error *err);
+                                      const char *const *parts, size_t n_parts, struct nd_error *err);
+
+/* The text of one part, in new memory; NULL: no device differs, or it cannot be explained. */
+enum nd_status nd_qualify_explain_part(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                       size_t part, char **text, struct nd_error *err);
 
 /* ---- qualify_product.c ---- */
 
 /* What a task made for the one that judges, from the folder of results:
- * "parts/<model>/compare-<reference>.json", "parts/<model>/explain.txt". In new memory; NULL without memory. */
+ * "parts/<model>/compare-<reference>.json", "parts/<model>/explain.txt", "parts/<model>/explain-1-of-4.json".
+ * In new memory; NULL without memory. */
 char *nd_qualify_comparison_file(const struct nd_qualify_model *model, size_t ref);
 char *nd_qualify_explanation_file(const struct nd_qualify_model *model);
+char *nd_qualify_explanation_part_file(const struct nd_qualify_model *model, size_t part, size_t n_parts);
 
 /* Whether the file is there, made of these captures, whose digests are known. Without memory it is not. */
 bool nd_qualify_has_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
                                size_t ref);
 bool nd_qualify_has_explanation(const struct nd_qualification *q, const struct nd_qualify_model *model);
+bool nd_qualify_has_explanation_part(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                     size_t part);
 
 /* Makes the file unless it is there, made of the same captures. Those are open. *is_made: whether it was made.
  */
 enum nd_status nd_qualify_write_comparison(const struct nd_qualification *q,
                                            const struct nd_qualify_model *model, size_t ref, bool *is_made,
                                            struct nd_error *err);
+/* Of an explanation from the files of its parts, where all are there. */
 enum nd_status nd_qualify_write_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
                                             bool *is_made, struct nd_error *err);
+enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, struct nd_qualify_model *model,
+                                                 size_t part, bool *is_made, struct nd_error *err);
 
 /* The same as nd_qualify_compare_one and nd_qualify_explain_one, from such a file where it is there and made of
  * the same captures. */

@@ -86,36 +86,89 @@ static void show_samples(void *context, size_t n_done, size_t n_samples)
                                                                                .is_done = n_done == n_samples});
 }
 
-enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, struct nd_qualify_model *model,
-                                      struct nd_error *err)
+size_t nd_qualify_explain_parts(const struct nd_qualification *q)
 {
-    const struct nd_capture **captures = nd_calloc(q->n_devices, sizeof(const struct nd_capture *));
-    size_t *devices = nd_calloc(q->n_devices, sizeof *devices), n = 0;
-    struct nd_explanation *explanation = NULL;
-    enum nd_status status = captures != NULL && devices != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t d = 0; status == ND_OK && d < q->n_devices; d++)
+    return q->options->n_explain_parts > 1 ? q->options->n_explain_parts : 1;
+}
+
+/* The captures of the devices that differ, and which devices these are. */
+struct subjects {
+    const struct nd_capture **captures;
+    size_t *devices;
+    size_t n;
+};
+
+static enum nd_status collect(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                              struct subjects *out, struct nd_error *err)
+{
+    out->captures = nd_calloc(q->n_devices, sizeof(const struct nd_capture *));
+    out->devices = nd_calloc(q->n_devices, sizeof *out->devices);
+    if (out->captures == NULL || out->devices == NULL)
+        return nd_fail_memory(err);
+    for (size_t d = 0; d < q->n_devices; d++)
         if (model->cells[d].prepared == NULL && differs(q, model, d)) {
-            devices[n] = d;
-            captures[n++] = model->cells[d].capture;
+            out->devices[out->n] = d;
+            out->captures[out->n++] = model->cells[d].capture;
         }
-    const struct nd_explain_options options = {.struct_size = sizeof options,
-                                               .n_threads = q->options->n_threads,
-                                               .omits_quantisation = true, /* a campaign does not tell of it */
-                                               .progress = q->options->progress != NULL ? show_samples : NULL,
-                                               .progress_context = (void *)(uintptr_t)q->options};
-    if (status == ND_OK && n > 0 && q->options->say != NULL)
+    return ND_OK;
+}
+
+static void subjects_deinit(struct subjects *subjects)
+{
+    free(subjects->captures);
+    free(subjects->devices);
+}
+
+static struct nd_explain_options options_of(const struct nd_qualification *q)
+{
+    return (struct nd_explain_options){.struct_size = sizeof(struct nd_explain_options),
+                                       .n_threads = q->options->n_threads,
+                                       .omits_quantisation = true, /* a campaign does not tell of it */
+                                       .progress = q->options->progress != NULL ? show_samples : NULL,
+                                       .progress_context = (void *)(uintptr_t)q->options};
+}
+
+/* That something cannot be explained is no reason to withhold the verdict. */
+static bool is_told(enum nd_status status)
+{
+    return status == ND_OK || status == ND_ERR_UNSUPPORTED || status == ND_ERR_NOT_COMPARABLE ||
+           status == ND_ERR_NOT_FOUND;
+}
+
+enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                      const char *const *parts, size_t n_parts, struct nd_error *err)
+{
+    struct subjects subjects = {0};
+    struct nd_explanation *explanation = NULL;
+    enum nd_status status = collect(q, model, &subjects, err);
+    struct nd_explain_options options = options_of(q);
+    options.merge = parts;
+    options.n_merge = n_parts;
+    if (status == ND_OK && subjects.n > 0 && q->options->say != NULL)
         q->options->say(q->options->say_context, "explaining");
-    if (status == ND_OK && n > 0)
-        status = nd_explain(model->model, model->float_model, captures, n, &options, &explanation, err);
-    /* That something cannot be explained is no reason to withhold the verdict. */
-    bool is_told = status == ND_OK || status == ND_ERR_UNSUPPORTED || status == ND_ERR_NOT_COMPARABLE ||
-                   status == ND_ERR_NOT_FOUND;
-    if (is_told && n > 0)
-        status = put_all(model, devices, n, explanation, status != ND_OK ? err->message : "")
+    if (status == ND_OK && subjects.n > 0)
+        status = nd_explain(model->model, model->float_model, subjects.captures, subjects.n, &options,
+                            &explanation, err);
+    if (is_told(status) && subjects.n > 0)
+        status = put_all(model, subjects.devices, subjects.n, explanation, status != ND_OK ? err->message : "")
                      ? ND_OK
                      : nd_fail_memory(err);
     nd_explanation_destroy(&explanation);
-    free(captures);
-    free(devices);
+    subjects_deinit(&subjects);
     return status;
+}
+
+enum nd_status nd_qualify_explain_part(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                       size_t part, char **text, struct nd_error *err)
+{
+    struct subjects subjects = {0};
+    enum nd_status status = collect(q, model, &subjects, err);
+    struct nd_explain_options options = options_of(q);
+    options.part = part;
+    options.n_parts = nd_qualify_explain_parts(q);
+    if (status == ND_OK && subjects.n > 0)
+        status = nd_explain_part(model->model, model->float_model, subjects.captures, subjects.n, &options,
+                                 text, err);
+    subjects_deinit(&subjects);
+    return is_told(status) ? ND_OK : status;
 }

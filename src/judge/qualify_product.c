@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -46,6 +47,13 @@ char *nd_qualify_explanation_file(const struct nd_qualify_model *model)
 {
     struct nd_strbuf name = {0};
     nd_strbuf_printf(&name, "parts/%s/explain.txt", model->campaign->name);
+    return nd_strbuf_take(&name);
+}
+
+char *nd_qualify_explanation_part_file(const struct nd_qualify_model *model, size_t part, size_t n_parts)
+{
+    struct nd_strbuf name = {0};
+    nd_strbuf_printf(&name, "parts/%s/explain-%zu-of-%zu.json", model->campaign->name, part + 1, n_parts);
     return nd_strbuf_take(&name);
 }
 
@@ -115,6 +123,12 @@ bool nd_qualify_has_comparison(const struct nd_qualification *q, const struct nd
 bool nd_qualify_has_explanation(const struct nd_qualification *q, const struct nd_qualify_model *model)
 {
     return has(q, model, nd_qualify_explanation_file(model));
+}
+
+bool nd_qualify_has_explanation_part(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                     size_t part)
+{
+    return has(q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)));
 }
 
 static enum nd_status put(const struct product *product, const char *text, size_t n_bytes, struct nd_error *err)
@@ -234,24 +248,98 @@ static bool parse_explanations(const struct nd_qualification *q, struct nd_quali
     return text[0] == '\0';
 }
 
-enum nd_status nd_qualify_write_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
-                                            bool *is_made, struct nd_error *err)
+/* ---- and their parts ---- */
+
+/* The paths of all parts of an explanation. */
+struct part_files {
+    size_t n;
+    struct product *products; /* [n] */
+    const char **paths;       /* [n] borrowed from these */
+};
+
+static void part_files_deinit(struct part_files *files)
+{
+    for (size_t i = 0; i < files->n; i++)
+        product_deinit(&files->products[i]);
+    free(files->products);
+    free((void *)files->paths);
+}
+
+/* None unless every part is there and says something. */
+static enum nd_status find_parts(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                 struct part_files *out, bool *are_there, struct nd_error *err)
+{
+    size_t n = nd_qualify_explain_parts(q);
+    *are_there = n > 1;
+    if (n == 1)
+        return ND_OK;
+    out->products = nd_calloc(n, sizeof *out->products);
+    out->paths = nd_calloc(n, sizeof *out->paths);
+    enum nd_status status = out->products != NULL && out->paths != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        char *name = nd_qualify_explanation_part_file(model, i, n);
+        struct stat facts;
+        status = product_init(q, model, name, &out->products[i], err);
+        if (status != ND_OK)
+            break;
+        out->paths[out->n++] = out->products[i].path;
+        *are_there = *are_there && is_there(q, &out->products[i]) && stat(out->products[i].path, &facts) == 0 &&
+                     facts.st_size > 0;
+    }
+    return status;
+}
+
+enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, struct nd_qualify_model *model,
+                                                 size_t part, bool *is_made, struct nd_error *err)
 {
     struct product product;
-    struct nd_strbuf text = {0};
-    enum nd_status status = product_init(q, model, nd_qualify_explanation_file(model), &product, err);
+    char *text = NULL;
+    enum nd_status status = product_init(
+        q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)), &product, err);
     if (status != ND_OK)
         return status;
     *is_made = !is_there(q, &product);
     if (*is_made)
         status = nd_qualify_compare(q, err);
     if (*is_made && status == ND_OK)
-        status = nd_qualify_explain_one(q, model, err);
+        status = nd_qualify_explain_part(q, model, part, &text, err);
     if (*is_made && status == ND_OK)
+        status = put(&product, text != NULL ? text : "", text != NULL ? strlen(text) : 0, err);
+    free(text);
+    product_deinit(&product);
+    return status;
+}
+
+static enum nd_status make_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
+                                       const struct product *product, struct nd_error *err)
+{
+    struct part_files parts = {0};
+    struct nd_strbuf text = {0};
+    bool are_there = false;
+    enum nd_status status = nd_qualify_compare(q, err);
+    if (status == ND_OK)
+        status = find_parts(q, model, &parts, &are_there, err);
+    if (status == ND_OK)
+        status = nd_qualify_explain_one(q, model, parts.paths, are_there ? parts.n : 0, err);
+    if (status == ND_OK)
         status = format_explanations(q, model, &text)
-                     ? put(&product, text.text != NULL ? text.text : "", text.len, err)
+                     ? put(product, text.text != NULL ? text.text : "", text.len, err)
                      : nd_fail_memory(err);
     nd_strbuf_deinit(&text);
+    part_files_deinit(&parts);
+    return status;
+}
+
+enum nd_status nd_qualify_write_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
+                                            bool *is_made, struct nd_error *err)
+{
+    struct product product;
+    enum nd_status status = product_init(q, model, nd_qualify_explanation_file(model), &product, err);
+    if (status != ND_OK)
+        return status;
+    *is_made = !is_there(q, &product);
+    if (*is_made)
+        status = make_explanation(q, model, &product, err);
     product_deinit(&product);
     return status;
 }
@@ -273,5 +361,5 @@ enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_
     if (is_read)
         return ND_OK;
     forget_explanations(q, model);
-    return nd_qualify_explain_one(q, model, err);
+    return nd_qualify_explain_one(q, model, NULL, 0, err);
 }

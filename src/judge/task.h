@@ -17,6 +17,7 @@ struct nd_task_place {
     enum nd_task_kind kind;
     size_t model; /* SIZE_MAX: of the one that judges */
     size_t cell;  /* that is captured, or the reference of a comparison; else SIZE_MAX */
+    size_t part;  /* of an explanation; else 0 */
 };
 
 /* All tasks of a qualification whose cells are planned, with the captures first: in new memory. *files[i] is

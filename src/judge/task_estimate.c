@@ -52,6 +52,11 @@ void nd_task_measure(const struct nd_qualification *q, const struct nd_task_plac
             if (place->kind != ND_TASK_CAPTURE || c == place->cell)
                 measure_cell(q, model, &model->cells[c], out);
     }
+    if (place->kind == ND_TASK_EXPLAIN_PART) {
+        out->n_runs /= nd_qualify_explain_parts(q);
+        out->raw_bytes /= nd_qualify_explain_parts(q);
+        out->work /= nd_qualify_explain_parts(q);
+    }
     if (place->model == SIZE_MAX)
         return;
     const struct nd_qualify_model *model = &q->models[place->model];
@@ -115,7 +120,7 @@ static const struct costs {
     {ND_TASK_CAPTURE, "exact", 0.03, 4.5e-8, 256 << 20}, {ND_TASK_CAPTURE, "emu", 0.03, 1.1e-7, 256 << 20},
     {ND_TASK_CAPTURE, "", 0.03, 1.1e-7, 256 << 20}, /* not measured: as emulated */
     {ND_TASK_COMPARE, "", 0.04, 1e-8, 512 << 20},        {ND_TASK_EXPLAIN, "", 0.03, 1e-7, 512 << 20},
-    {ND_TASK_JUDGE, "", 0.03, 3e-8, 256 << 20},
+    {ND_TASK_EXPLAIN_PART, "", 0.03, 1e-7, 512 << 20},   {ND_TASK_JUDGE, "", 0.03, 3e-8, 256 << 20},
 };
 
 static const struct costs *costs_of(const struct nd_task_size *size, enum nd_task_kind kind)

@@ -15,15 +15,17 @@ void nd_plan_of_campaign_deinit(struct nd_plan_of_campaign *plan)
 
 /* ---- what comes before what ---- */
 
-/* A comparison needs the captures of its model, an explanation these and the comparison with the campaign's
- * reference, the verdict everything. */
+/* A comparison needs the captures of its model, an explanation and its parts these and the comparison with the
+ * campaign's reference, an explanation also its parts, the verdict everything else. */
 static bool is_needed(const struct nd_qualification *q, const struct nd_task_place *before,
                       const struct nd_task_place *after)
 {
     bool is_of_model = after->kind == ND_TASK_JUDGE || before->model == after->model;
     if (before->kind >= after->kind || !is_of_model)
         return false;
-    if (before->kind != ND_TASK_COMPARE || after->kind != ND_TASK_EXPLAIN)
+    if (before->kind == ND_TASK_EXPLAIN_PART)
+        return after->kind == ND_TASK_EXPLAIN;
+    if (before->kind != ND_TASK_COMPARE || after->kind == ND_TASK_JUDGE)
         return true;
     return before->cell == nd_qualify_find_cell(&q->models[before->model], q->n_devices, q->campaign.reference);
 }
@@ -52,6 +54,8 @@ static bool is_done(struct nd_qualification *q, const struct nd_task_place *plac
         return model->cells[place->cell].is_fresh;
     case ND_TASK_COMPARE:
         return nd_qualify_has_comparison(q, model, place->cell);
+    case ND_TASK_EXPLAIN_PART: /* and nobody needs it when its explanation is there */
+        return nd_qualify_has_explanation_part(q, model, place->part) || nd_qualify_has_explanation(q, model);
     case ND_TASK_EXPLAIN:
         return nd_qualify_has_explanation(q, model);
     case ND_TASK_JUDGE:
@@ -130,6 +134,7 @@ static enum nd_status fill(struct nd_qualification *q, const char *campaign, con
     plan->path = nd_arena_text(plan->owner, campaign);
     plan->folder = nd_arena_text(plan->owner, q->folder);
     plan->version = nd_version();
+    plan->n_explain_parts = nd_qualify_explain_parts(q);
     plan->tasks = nd_arena_calloc(plan->owner, places.n, sizeof *plan->tasks);
     for (size_t i = 0; status == ND_OK && plan->tasks != NULL && i < places.n; i++) {
         struct nd_task *task = &plan->tasks[plan->n++];

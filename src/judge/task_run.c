@@ -165,6 +165,8 @@ static enum nd_status work(struct nd_qualification *q, const struct nd_task_plac
     status = nd_qualify_open(q, err);
     if (status == ND_OK && place->kind == ND_TASK_COMPARE)
         return nd_qualify_write_comparison(q, model, place->cell, is_made, err);
+    if (status == ND_OK && place->kind == ND_TASK_EXPLAIN_PART)
+        return nd_qualify_write_explanation_part(q, model, place->part, is_made, err);
     return status == ND_OK ? nd_qualify_write_explanation(q, model, is_made, err) : status;
 }
 

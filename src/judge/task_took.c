@@ -53,7 +53,7 @@ void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qua
                            const struct nd_qualify_cell *cell, uint64_t since)
 {
     const struct nd_task_place place = {ND_TASK_CAPTURE, (size_t)(model - q->models),
-                                        (size_t)(cell - model->cells)};
+                                        (size_t)(cell - model->cells), 0};
     struct nd_task_size size;
     nd_task_measure(q, &place, &size);
     struct nd_took took = {

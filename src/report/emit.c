@@ -52,6 +52,8 @@ void nd_emit_command(struct nd_strbuf *out, const struct nd_plan_of_campaign *pl
     nd_strbuf_puts(out, " --task ");
     nd_shell_put(out, task->file);
     nd_strbuf_printf(out, " --key %s", task->key);
+    if (plan->n_explain_parts > 1 && (task->kind == ND_TASK_EXPLAIN_PART || task->kind == ND_TASK_EXPLAIN))
+        nd_strbuf_printf(out, " --explain-parts %zu", plan->n_explain_parts);
 }
 
 void nd_emit_literal(struct nd_strbuf *out, const char *text)
@@ -98,7 +100,7 @@ void nd_emit_tasks(struct nd_strbuf *out, const struct nd_plan_of_campaign *plan
 {
     static const char *const titles[ND_TASK_N_KINDS] = {
         "Captures. All of them may run at the same time.", "Comparisons, after the captures.",
-        "Explanations, after the comparisons.",
+        "Parts of explanations, after the comparisons.", "Explanations, after the comparisons and their parts.",
         "The verdict, after all others. Its exit code is that of 'qualify'."};
     int kind = -1;
     nd_emit_head(out, plan, "Commands",

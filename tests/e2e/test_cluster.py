@@ -2,6 +2,7 @@
 """Campaigns that are cut into tasks: whatever runs them, in whatever order, killed or twice, the result is that of one
 `npudiff qualify`. Stand-ins take the place of sbatch and of the machines of GitHub; tools/studies/cluster has the real ones."""
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
@@ -67,8 +68,8 @@ class Cluster(Scratch):
             self.assertEqual(done.returncode, expect, f"{done.args}: {done.stdout}{done.stderr}")
         return done
 
-    def emit(self, place, engine, name="script"):
-        text = self.run_in(place, "npudiff", "qualify", "c.yaml", "-o", "out", "--emit", engine).stdout
+    def emit(self, place, engine, name="script", options=()):
+        text = self.run_in(place, "npudiff", "qualify", "c.yaml", "-o", "out", "--emit", engine, *options).stdout
         (place / name).write_text(text)
         return text
 
@@ -118,6 +119,40 @@ class Cluster(Scratch):
         done = self.run_in(place, "npudiff", "qualify", "c.yaml", "-o", "out", expect=code)
         self.assertEqual(done.stdout, text) # one process finds it all done
         self.assertNotIn("captur", done.stderr)
+
+    def test_explanations_in_parts(self):
+        """Any number of parts gives the result of one process; what is missing or damaged is made again."""
+        self.campaign()
+        files, _, code = self.local()
+        for n in (2, 7):
+            place = self.place(f"parts-{n}")
+            script = self.emit(place, "tasks", options=["--explain-parts", n])
+            lines = [x for x in script.splitlines() if not x.startswith("#")]
+            self.assertEqual(len(lines), 5 + 4 + 3 + 2 * n + 2 + 1)
+            self.run_in(place, "sh", "script", expect=code)
+            self.assert_equal_results(place, files)
+        place = self.place("make")
+        self.emit(place, "make", "Makefile", options=["--explain-parts", 3])
+        self.run_in(place, "make", "-j", 2, "-s", expect=2)
+        self.assert_equal_results(place, files)
+        # A part that its digest vouches for is read, and refused for what it holds; one that is damaged is not.
+        place = self.folder / "parts-2"
+        explain = [x for x in (place / "script").read_text().splitlines() if "explain.txt" in x and ODD[:1] in x][0]
+        part = place / "out/parts" / ODD / "explain-2-of-2.json"
+        whole, keys = part.read_bytes(), part.with_name(part.name + ".key").read_text().splitlines()
+        damaged = whole.replace(b'"part": 1', b'"part": 0')
+        part.write_bytes(damaged)
+        (place / "out/parts" / ODD / "explain.txt").unlink()
+        self.run_in(place, "sh", "-c", explain)
+        self.run_in(place, "sh", "script", expect=code)
+        self.assert_equal_results(place, files)
+        part.write_bytes(damaged)
+        part.with_name(part.name + ".key").write_text(f"{keys[0]}\n{hashlib.sha256(damaged).hexdigest()}\n")
+        (place / "out/parts" / ODD / "explain.txt").unlink()
+        self.assertIn("[ND-931]", self.run_in(place, "sh", "-c", explain, expect=2).stderr)
+        # The key is that of one part: no other number of parts makes it.
+        line = [x for x in lines if "explain-1-of-7" in x][0]
+        self.assertIn("[ND-1112]", self.run_in(place, "sh", "-c", line.replace("parts 7", "parts 6"), expect=2).stderr)
 
     def test_slurm(self):
         self.campaign()

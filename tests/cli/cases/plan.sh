@@ -18,6 +18,9 @@ for engine in tasks make slurm snakemake; do
     echo "== $engine"
     "$NPUDIFF" qualify one.yaml --emit $engine | keyless
 done
+run plan one.yaml --explain-parts 2 -v | sed -n '/TASK/,$p'
+"$NPUDIFF" qualify one.yaml --emit snakemake --explain-parts 2 | keyless | grep explain
+run qualify one.yaml --explain-parts 2
 "$NPUDIFF" qualify one.yaml --emit tasks >tasks.sh
 PATH=$(dirname "$NPUDIFF"):$PATH sh tasks.sh 2>&1
 run plan one.yaml | sed -n 1p

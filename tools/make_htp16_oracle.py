@@ -71,13 +71,14 @@ def divided(name, kind, a, b, y, seed, divisors=None):
             .input("b", kind, divisors or [20, 60], *b, near).output(kind, [20, 60], *y))
 
 
-def softmax(name, rows, n, scale, out):
+def softmax(name, rows, n, scale, out, kind=T):
     """Rows whose codes lie around a middle of their own."""
-    rng = np.random.default_rng([n, rows])
-    middle = rng.integers(20000, 45000, [rows, 1])
-    codes = np.clip(rng.normal(middle, rng.uniform(0.2, 3) / scale, [rows, n]), 0, 65535)
-    case = Case(name, "Softmax", n_samples=1, axis=-1).input("x", T, [1, rows, n], scale, 31007, codes.astype(np.uint16))
-    return case.output(T, [1, rows, n], out, 0)
+    rng, top = np.random.default_rng([n, rows]), np.iinfo(kind).max
+    middle = rng.integers(20000 * top // 65535, 45000 * top // 65535, [rows, 1])
+    codes = np.clip(rng.normal(middle, rng.uniform(0.2, 3) / scale, [rows, n]), 0, top)
+    case = Case(name, "Softmax", n_samples=1, axis=-1).input("x", kind, [1, rows, n], scale, 31007 * top // 65535,
+                                                                  codes.astype(kind))
+    return case.output(kind, [1, rows, n], out, 0)
 
 
 def cases():
@@ -158,6 +159,10 @@ def cases():
     yield softmax("softmax16-100", 12, 100, 0.0000371, 0.00000171)
     yield softmax("softmax16-3", 150, 3, 0.0123, 0.000031)
     yield softmax("softmax16-700", 2, 700, 0.00000611, 0.000000271)
+    yield softmax("softmax8-17", 60, 17, 0.0931, 1 / 256, "uint8")
+    yield softmax("softmax8-31", 40, 31, 0.0213, 1 / 255, "uint8")
+    yield softmax("softmax8-100", 12, 100, 0.00271, 0.00117, "uint8")
+    yield softmax("softmax8-1000", 2, 1000, 0.131, 0.00731, "uint8")
 
 
 def main():

@@ -33,7 +33,7 @@ nd_htp_family nd_htp_norm;          /* htp_norm.c: LayerNormalization */
 nd_htp_family nd_htp_batch_norm;    /* htp_batch_norm.c */
 nd_htp_family nd_htp_instance_norm; /* htp_instance_norm.c: uint8 */
 nd_htp_family nd_htp_softmax;       /* htp_softmax.c: uint8 */
-nd_htp_family nd_htp_softmax16;     /* htp_softmax16.c */
+nd_htp_family nd_htp_softmax16;     /* htp_softmax.c: uint16 */
 nd_htp_family nd_htp_table;         /* htp_table.c: uint8 functions of one input, the others being constants */
 nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
 nd_htp_family nd_htp_halves;        /* htp_halves.c: what reads an input of the graph in floats */

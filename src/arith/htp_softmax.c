@@ -1,20 +1,124 @@
-/* uint8 Softmax over the last axis: powers of two, by a multiplier of few bits.
+/* Softmax over the last axis, uint8 and uint16: powers of two of 15 bits, times one over their sum.
  * docs/science/htp-arithmetic.md#softmax. */
 #include <math.h>
 
 #include "arith/htp_internal.h"
 
 enum {
-    LEAST_ROW = 17,  /* elements: shorter rows are made in another way */
-    STEP_BITS = 7,   /* behind the leading one of what a code is worth as a power of two */
-    SCALE_BITS = 16, /* of the output's scale, after the point */
+    PLACE_BITS = 16, /* of an exponent, after the point */
+    PIECE_BITS = 14, /* of the place within a piece */
+    N_PIECES = 4,
+    NEWTON_STEPS = 5,
+    MOST_INVERSE_BITS = 16,
+    MOST_WHOLE = 40, /* powers below 2^-40 are 0 */
 };
 
-/* Of the output: those that the formula was held against. */
-static const double least_scale = 0x1p-10, greatest_scale = 0x1p-7;
+/* 2^t in steps of 2^-15, by rising powers of t; the first two are in halves. */
+struct piece {
+    int32_t ones, first, second;
+};
 
-/* log2(e) */
-static const double log2_e = 0x1.71547652b82fep+0;
+/* What the two types have of their own. */
+static const struct kind {
+    int least_row,
+        most_row;          /* elements: those that it was held against; shorter rows are made in another way */
+    float least_x, most_x; /* likewise, scales of the input and of the output */
+    float least_y, most_y;
+    int step_bits,
+        most_step_bits; /* of one code as an exponent: after the point, and in all; the rest is cut off */
+    int scale_bits;     /* of the output's scale, which bytes have after the point and words in all */
+    int number_bits;    /* that are cut off their product with the sum */
+    double rounding;    /* added before bits are cut off */
+    struct piece pieces[N_PIECES];
+} bytes =
+    {
+        .least_row = 17,
+        .most_row = 2000,
+        .least_x = 3.9e-4F,
+        .most_x = 1.6F,
+        .least_y = 1.3e-4F,
+        .most_y = 0.077F,
+        .step_bits = 14,
+        .most_step_bits = 8,
+        .scale_bits = 16,
+        .number_bits = 8,
+        .rounding = 0.5,
+        .pieces = {{32769, 22652, 4300}, {32876, 21816, 5119}, {33371, 19857, 6087}, {34675, 16404, 7230}},
+},
+  words = {
+      .least_row = 3,
+      .most_row = 5000,
+      .least_x = 2.5e-6F,
+      .most_x = 0.19F,
+      .least_y = 4e-8F,
+      .most_y = 2.2e-2F,
+      .step_bits = 22,
+      .most_step_bits = 16,
+      .scale_bits = 16,
+      .number_bits = 16,
+      .rounding = 0,
+      .pieces = {{32769, 22652, 4300}, {32876, 21816, 5119}, {33371, 19857, 6087}, {34681, 16401, 7227}},
+};
+
+struct softmax {
+    const struct kind *kind;
+    int64_t step;    /* of one code as an exponent, in steps of 2^-step_bits */
+    int64_t scale_y; /* times 2^exponent_y it is the output's scale, less what is cut off */
+    int exponent_y;
+    double most;
+    size_t n; /* of a row */
+};
+
+/* 2^-(distance from the greatest of the row). */
+static int64_t power_of(const struct softmax *s, int64_t distance)
+{
+    int64_t place = nd_htp_shift_cut(distance * s->step, s->kind->step_bits - PLACE_BITS);
+    int64_t whole = place >> PLACE_BITS, rest = UINT16_MAX - (place & UINT16_MAX);
+    const struct piece *p = &s->kind->pieces[rest >> PIECE_BITS];
+    int64_t slope = (((int64_t)p->first << (PLACE_BITS - 1)) + p->second * rest) >> PLACE_BITS;
+    int64_t power = (((int64_t)p->ones << (PLACE_BITS - 1)) + slope * rest) >> PLACE_BITS;
+    return whole > MOST_WHOLE ? 0 : (power < INT16_MAX ? power : INT16_MAX) >> whole;
+}
+
+/* One over a whole number, as R 2^-*bits: steps of Newton's method in whole numbers from the same start for
+ * all, as precise as the number has bits. */
+static int64_t inverse_of(int64_t number, int *bits)
+{
+    int size;
+    frexp((double)number, &size);
+    int n = size - 1, kept = n < MOST_INVERSE_BITS ? n : MOST_INVERSE_BITS;
+    int64_t inverse = (int64_t)1 << (kept - 1);
+    for (int i = 0; i < NEWTON_STEPS; i++)
+        inverse += (inverse * (((int64_t)1 << n) - ((inverse * number) >> kept))) >> n;
+    *bits = n + kept;
+    return inverse;
+}
+
+static void make_row(const struct softmax *s, const double *x, double *y)
+{
+    double greatest = x[0];
+    int64_t sum = 0;
+    int bits;
+    for (size_t i = 1; i < s->n; i++)
+        greatest = fmax(greatest, x[i]);
+    for (size_t i = 0; i < s->n; i++)
+        sum += power_of(s, (int64_t)(greatest - x[i]));
+    double inverse = (double)inverse_of((sum * s->scale_y) >> s->kind->number_bits, &bits);
+    int exponent = -bits - s->kind->number_bits - s->exponent_y;
+    for (size_t i = 0; i < s->n; i++) {
+        double power = (double)power_of(s, (int64_t)(greatest - x[i]));
+        y[i] = fmin(floor(ldexp(power * inverse, exponent) + s->kind->rounding), s->most);
+    }
+}
+
+/* At most so many bits of value, and none behind the point. */
+static int64_t cut(float value, int most_bits)
+{
+    int bits;
+    frexpf(value, &bits);
+    int more = bits > most_bits ? bits - most_bits : 0;
+    return (int64_t)ldexpf(value, -more) << more;
+}
 
 bool nd_htp_is_softmax_of_rows(const struct nd_htp_job *job)
 {
@@ -24,61 +128,51 @@ bool nd_htp_is_softmax_of_rows(const struct nd_htp_job *job)
     return shape->rank >= 2 && (axis == -1 || axis == shape->rank - 1);
 }
 
-static bool is_known(const struct nd_htp_job *job)
+/* With another zero point of the output bytes have 0 all the same, and words have steps of 4. */
+static bool is_known(const struct nd_htp_job *job, const struct kind *kind)
 {
-    if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8))
-        return false;
-    const struct nd_quant *y =
-        nd_htp_plain_output(job); /* with another zero point the device has 0 all the same */
-    if (y->zero_point[0] != 0 || (double)y->scale[0] < least_scale || (double)y->scale[0] > greatest_scale)
+    if (job->call->n_inputs != 1 || !nd_htp_is_softmax_of_rows(job))
         return false;
     const struct nd_shape *shape = &job->call->inputs[0].values->shape;
-    return nd_htp_is_softmax_of_rows(job) && shape->dims[shape->rank - 1] >= LEAST_ROW;
+    const struct nd_quant *x = nd_htp_plain(job, 0), *y = nd_htp_plain_output(job);
+    int64_t n = shape->dims[shape->rank - 1];
+    return n >= kind->least_row && n <= kind->most_row && y->zero_point[0] == 0 &&
+           x->scale[0] >= kind->least_x && x->scale[0] <= kind->most_x && y->scale[0] >= kind->least_y &&
+           y->scale[0] <= kind->most_y;
 }
 
-/* Inputs that are moved, to see how far an error of theirs reaches, may be no codes. */
-static bool has_codes(const struct nd_array *x)
+static enum nd_status make(const struct nd_htp_job *job, const struct kind *kind, struct softmax *s,
+                           struct nd_error *err)
 {
-    for (size_t i = 0; i < x->n; i++)
-        if (!(x->x[i] >= 0 && x->x[i] <= UINT8_MAX && x->x[i] == floor(x->x[i])))
-            return false;
-    return true;
-}
-
-/* What one step of the input is as a power of two: cut, not rounded. */
-static double step_of(double scale)
-{
-    int exponent;
-    double mantissa = frexp(scale * log2_e, &exponent);
-    return ldexp(floor(ldexp(mantissa, STEP_BITS + 1)), exponent - STEP_BITS - 1);
+    const struct nd_array *x = job->call->inputs[0].values;
+    float exponent = nd_htp_plain(job, 0)->scale[0] / (float)0.69314718055994530942;
+    s->kind = kind;
+    s->step = cut(ldexpf(exponent, kind->step_bits), kind->most_step_bits);
+    s->most = nd_htp_bounds_of(job).high;
+    s->n = (size_t)x->shape.dims[x->shape.rank - 1];
+    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+    for (size_t row = 0; status == ND_OK && row < x->n; row += s->n)
+        make_row(s, x->x + row, job->codes->x + row);
+    *job->is_covered = status == ND_OK;
+    return status;
 }
 
 enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err)
 {
-    if (!is_known(job) || !has_codes(job->call->inputs[0].values))
+    if (!nd_htp_all_are(job, 1, ND_DTYPE_U8) || !is_known(job, &bytes))
         return ND_OK;
-    const struct nd_array *x = job->call->inputs[0].values;
-    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
-    if (status != ND_OK)
-        return status;
-    double one = 1 / ldexp(floor(ldexp((double)job->call->out_quant->scale[0], SCALE_BITS)), -SCALE_BITS);
-    double step = step_of((double)nd_htp_plain(job, 0)->scale[0]), powers[UINT8_MAX + 1];
-    for (int i = 0; i <= UINT8_MAX; i++)
-        powers[i] = exp2(-i * step);
-    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    size_t n = (size_t)x->shape.dims[x->shape.rank - 1];
-    for (size_t row = 0; row < x->n; row += n) {
-        const double *from = x->x + row;
-        double greatest = from[0], sum = 0;
-        for (size_t i = 1; i < n; i++)
-            greatest = fmax(greatest, from[i]);
-        for (size_t i = 0; i < n; i++)
-            sum += powers[(size_t)(greatest - from[i])];
-        for (size_t i = 0; i < n; i++) {
-            double y = floor(one * powers[(size_t)(greatest - from[i])] / sum + 0.5);
-            job->codes->x[row + i] = fmin(fmax(y, bounds.low), bounds.high);
-        }
-    }
-    *job->is_covered = true;
-    return ND_OK;
+    float scale = nd_htp_plain_output(job)->scale[0];
+    struct softmax s = {.scale_y = (int64_t)ldexpf(scale, bytes.scale_bits), .exponent_y = -bytes.scale_bits};
+    return make(job, &bytes, &s, err);
+}
+
+enum nd_status nd_htp_softmax16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    if (!nd_htp_has_words(job) || !nd_htp_is_unbounded(job) || !is_known(job, &words))
+        return ND_OK;
+    struct softmax s;
+    float mantissa = frexpf(nd_htp_plain_output(job)->scale[0], &s.exponent_y);
+    s.scale_y = (int64_t)ldexpf(mantissa, words.scale_bits);
+    s.exponent_y -= words.scale_bits;
+    return make(job, &words, &s, err);
 }

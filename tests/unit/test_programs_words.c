@@ -47,9 +47,11 @@ static void divided_codes_are_bit_exact(void **state)
     EXPECT_ALL(true, "div16-0", "div16-1", "div16-rows", "div8-0", "div8-1", "div8-rows");
 }
 
-static void softmax_of_words_is_bit_exact(void **state)
+/* uint8, too. */
+static void softmax_is_bit_exact(void **state)
 {
     (void)state;
+    EXPECT_ALL(true, "softmax8-17", "softmax8-31", "softmax8-100", "softmax8-1000");
     EXPECT_ALL(true, "softmax16-3", "softmax16-8", "softmax16-32", "softmax16-64", "softmax16-100",
                "softmax16-700");
 }
@@ -205,7 +207,7 @@ int main(void)
         cmocka_unit_test(functions_of_words_are_bit_exact),
         cmocka_unit_test(exponentials_and_roots_of_words_are_bit_exact),
         cmocka_unit_test(divided_codes_are_bit_exact),
-        cmocka_unit_test(softmax_of_words_is_bit_exact),
+        cmocka_unit_test(softmax_is_bit_exact),
         cmocka_unit_test(chosen_words_are_bit_exact),
         cmocka_unit_test(reduced_words_are_bit_exact),
         cmocka_unit_test(strided_depthwise_products_of_words_are_bit_exact),

@@ -207,7 +207,12 @@ def floats(g):
              ("AveragePool", [], [1, 4, 3, 4], {"kernel_shape": [3, 3], "strides": [3, 3]}),
              ("Pad", [g.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1]))], [1, 4, 11, 14], {"mode": "constant"}),
              ("Resize", resize, [1, 4, 18, 24],
-              {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"})]
+              {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+             ("AveragePool", [], [1, 4, 4, 6], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+             ("AveragePool", [], shape, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
+             ("AveragePool", [], [1, 4, 7, 10], {"kernel_shape": [3, 3]})]
+    if g.bits == 16:
+        cases.append(("Slice", [g.constant(np.array([n])) for n in (1, 7, 2, 1)], [1, 4, 6, 12], {}))
     for op, more, out, attributes in cases:
         name, reach = "x%d" % len(g.inputs), np.exp(g.rng.uniform(-2, 2))
         g.codes[name] = (g.rng.normal(0, 1, shape) * reach / 3).astype(np.float32)

@@ -13,6 +13,7 @@ enum aspect {
     BYTE_NORMS,    /* BatchNormalization */
     SLOPES,        /* LeakyRelu */
     BYTE_AVERAGES, /* AveragePool */
+    WORD_AVERAGES, /* AveragePool of floats */
 };
 
 static bool begins_with(const char *op_types, const char *op_type)
@@ -35,8 +36,8 @@ static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
         return BYTE_MUL;
     if (begins_with(op_type, "LeakyRelu"))
         return SLOPES;
-    if (dtype == ND_DTYPE_U8 && begins_with(op_type, "AveragePool"))
-        return BYTE_AVERAGES;
+    if (begins_with(op_type, "AveragePool"))
+        return dtype == ND_DTYPE_U8 ? BYTE_AVERAGES : WORD_AVERAGES;
     return dtype == ND_DTYPE_U8 && begins_with(op_type, "BatchNormalization") ? BYTE_NORMS : NOTHING;
 }
 
@@ -60,6 +61,7 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
     case SLOPES:
         return a->arch == b->arch || nd_htp_is_strided_depthwise(unit);
     case BYTE_AVERAGES:
+    case WORD_AVERAGES:
         return a->arch == b->arch || !nd_htp_averages_as_product(unit->call);
     case BYTE_MUL:
         return a->rounds_products == b->rounds_products;
@@ -95,11 +97,11 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
 {
     /* Twice what was seen at most, and codes of which too few were seen. */
     static const double of_norms = 0.015, of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004,
-                        of_wide_floats = 0.005, of_quotients = 0.0025;
+                        of_quotients = 0.0025;
     const char *op_type = op_type_of(unit);
     bool is_wide = unit->dtype == ND_DTYPE_U16;
     if (nd_htp_reads_floats(unit))
-        return is_wide ? of_wide_floats : 0;
+        return 0;
     if (strcmp(op_type, "LayerNormalization") == 0)
         return of_norms;
     if (!is_wide && strcmp(op_type, "InstanceNormalization") == 0)
@@ -158,6 +160,7 @@ static const struct {
     {BYTE_AVERAGES,
      "half-granule",
      {"multiplies what the first shift leaves", "adds half a granule to what the first shift leaves"}},
+    {WORD_AVERAGES, "sum", {"adds products exactly", "adds products of floats as float32"}},
     {WORD_PRODUCTS,
      "zero-point",
      {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},

@@ -1,10 +1,11 @@
 /* Operators whose input is an input of the graph in floats, and whose output is quantised: the HTP works in
- * float16 and quantises what comes of it. docs/science/htp-arithmetic.md#floats. */
+ * float16 and quantises what comes of it, or quantises before. docs/science/htp-arithmetic.md#floats. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "arith/htp_internal.h"
+#include "arith/qfloat.h"
 #include "arith/requantise.h"
 #include "base/memory.h"
 
@@ -16,12 +17,13 @@ enum {
 /* The greatest that is not infinite as float16. */
 static const double most_of_half = 65504;
 
-static const struct {
+static const struct way {
     const char *op_type;
     bool is_flat; /* one run over all codes: of uint8, what does not fill a vector at its end is rounded down */
-} operators[] = {
-    {"Relu", false},   {"Clip", false},  {"AveragePool", false}, {"Pad", false},
-    {"Resize", false}, {"Gather", true}, {"Flatten", true},
+    bool is_codes; /* the HTP quantises the floats before: no float16 */
+} ways[] = {
+    {"Relu", false, false},   {"Clip", false, false},  {"AveragePool", false, false}, {"Pad", false, false},
+    {"Resize", false, false}, {"Gather", true, false}, {"Flatten", true, false},      {"Slice", false, true},
 };
 
 static double as_half(double v, enum nd_rounding rounding)
@@ -34,17 +36,6 @@ static double half_away(double v)
     return copysign(floor(fabs(v) + 0.5), v);
 }
 
-/* Windows of uint16 averages that were seen to follow: 2 x 2 is off by one in a tenth of the codes. */
-static bool is_known_pool(const struct nd_htp_job *job)
-{
-    enum { EXACT_WINDOW = 3 };
-    const struct nd_op_call call = {.node = job->call->node, .opset = job->call->opset};
-    const int64_t *kernel;
-    bool has_window = nd_op_ints(&call, "kernel_shape", &kernel) == 2;
-    return nd_htp_is_apart(job->call) &&
-           (job->unit->dtype == ND_DTYPE_U8 || (has_window && kernel[0] == EXACT_WINDOW));
-}
-
 static bool is_nearest(const struct nd_htp_job *job)
 {
     char mode[16];
@@ -53,33 +44,44 @@ static bool is_nearest(const struct nd_htp_job *job)
     return mode[0] == '\0' || strcmp(mode, "nearest") == 0;
 }
 
-/* The row of `operators`, or -1. */
-static int find_operator(const struct nd_htp_job *job)
+/* NULL: not known. */
+static const struct way *find_way(const struct nd_htp_job *job)
 {
     const char *op_type = job->call->node->op_type;
     const struct nd_linear_call *call = job->call;
-    enum { N = sizeof operators / sizeof operators[0] };
+    enum { N = sizeof ways / sizeof ways[0] };
     int row = 0;
-    while (row < N && strcmp(operators[row].op_type, op_type) != 0)
+    while (row < N && strcmp(ways[row].op_type, op_type) != 0)
         row++;
     bool is_known = row < N && call->n_inputs > 0 && nd_linear_has(call, 0) && call->inputs[0].quant == NULL &&
                     job->unit->origins[0] == ND_EXACT_FROM_INPUT &&
                     call->inputs[0].values->dtype == ND_DTYPE_F32 && nd_htp_plain_output(job) != NULL;
     for (size_t i = 1; is_known && i < call->n_inputs; i++)
         is_known = call->inputs[i].quant == NULL;
-    if (!is_known || (strcmp(op_type, "AveragePool") == 0 && !is_known_pool(job)) ||
+    if (!is_known ||
+        (strcmp(op_type, "AveragePool") == 0 && nd_htp_half_pool_of(call) == ND_HTP_HALF_POOL_UNKNOWN) ||
         (strcmp(op_type, "Resize") == 0 && !is_nearest(job)))
-        return -1;
-    return row;
+        return NULL;
+    return ways[row].is_codes && job->unit->dtype != ND_DTYPE_U16 ? NULL : &ways[row];
 }
 
-/* Of the real value, in steps of the output. */
-static double code_of(const struct nd_htp_job *job, double value, bool is_down)
+/* Of a float32 that is quantised before the operator: half to even, as ONNX Runtime's CPU provider has it. */
+static double code_of_input(const struct nd_quant *y, float value)
+{
+    float steps = value / y->scale[0];
+    return rint((double)steps) + (double)y->zero_point[0];
+}
+
+/* Of a float16. */
+static double code_of(const struct nd_htp_job *job, float half, bool is_down)
 {
     const struct nd_quant *y = job->call->out_quant;
-    float steps = (float)as_half(value, ND_ROUND_HALF_EVEN) * (1 / y->scale[0]);
-    if (job->unit->dtype == ND_DTYPE_U16)
-        return half_away((double)steps) + (double)y->zero_point[0];
+    float inverse = 1 / y->scale[0];
+    if (job->unit->dtype == ND_DTYPE_U16) {
+        struct nd_qfloat product = nd_qfloat_product(nd_qfloat_from(half), nd_qfloat_from(inverse));
+        return half_away(nd_qfloat_value(product)) + (double)y->zero_point[0];
+    }
+    float steps = half * inverse;
     return (is_down ? floor((double)steps) : half_away(as_half((double)steps, ND_ROUND_HALF_EVEN))) +
            (double)y->zero_point[0];
 }
@@ -94,25 +96,30 @@ static bool round_input(const struct nd_array *x, struct nd_array *halves)
     return true;
 }
 
-/* The operator on float16; takes inputs, of which the first becomes float16. */
-static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **inputs, bool is_flat,
+/* The operator on float16, or float32; takes inputs, of which the first becomes what is read. */
+static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **inputs, const struct way *way,
                           struct nd_error *err)
 {
     struct nd_array halves = {0}, made = {0};
     enum nd_status status = nd_array_copy(inputs[0], &halves, err);
-    bool is_known = status == ND_OK && round_input(inputs[0], &halves);
+    bool is_known = status == ND_OK && (way->is_codes || round_input(inputs[0], &halves));
     inputs[0] = &halves;
     if (is_known)
         status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &made, err);
+    if (is_known && status == ND_OK && strcmp(job->call->node->op_type, "AveragePool") == 0)
+        nd_htp_half_pool(job, &halves, &made);
     nd_array_deinit(&halves);
     if (!is_known || status != ND_OK) {
         nd_array_deinit(&made);
         return status;
     }
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    size_t n_whole = is_flat && job->unit->dtype == ND_DTYPE_U8 ? made.n - made.n % VECTOR_BYTES : made.n;
-    for (size_t i = 0; i < made.n; i++)
-        made.x[i] = fmin(fmax(code_of(job, made.x[i], i >= n_whole), bounds.low), bounds.high);
+    size_t n_whole = way->is_flat && job->unit->dtype == ND_DTYPE_U8 ? made.n - made.n % VECTOR_BYTES : made.n;
+    for (size_t i = 0; i < made.n; i++) {
+        double code = way->is_codes ? code_of_input(job->call->out_quant, (float)made.x[i])
+                                    : code_of(job, (float)as_half(made.x[i], ND_ROUND_HALF_EVEN), i >= n_whole);
+        made.x[i] = fmin(fmax(code, bounds.low), bounds.high);
+    }
     made.dtype = job->unit->dtype;
     *job->codes = made;
     *job->is_covered = true;
@@ -126,15 +133,15 @@ bool nd_htp_reads_floats(const struct nd_exact_unit *unit)
 
 enum nd_status nd_htp_halves(const struct nd_htp_job *job, struct nd_error *err)
 {
-    int row = find_operator(job);
-    if (row < 0)
+    const struct way *way = find_way(job);
+    if (way == NULL)
         return ND_OK;
     const struct nd_array **inputs = nd_calloc(job->call->n_inputs, sizeof *inputs);
     if (inputs == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < job->call->n_inputs; i++)
         inputs[i] = job->call->inputs[i].values;
-    enum nd_status status = run(job, inputs, operators[row].is_flat, err);
+    enum nd_status status = run(job, inputs, way, err);
     free(inputs);
     return status;
 }

@@ -176,10 +176,25 @@ double nd_htp_layout_doubt(const struct nd_exact_unit *unit);
 
 bool nd_htp_reads_floats(const struct nd_exact_unit *unit);
 
+/* ---- htp_half_pool.c ---- */
+
+/* How an AveragePool of float16 is made. */
+enum nd_htp_half_pool {
+    ND_HTP_HALF_POOL_UNKNOWN,
+    ND_HTP_HALF_POOL_EXACT,   /* 3 x 3 that do not overlap: the average, rounded once */
+    ND_HTP_HALF_POOL_PAIRS,   /* 2 x 2 that do not overlap: sums of two, as qf32 */
+    ND_HTP_HALF_POOL_PRODUCT, /* 3 x 3 by steps of one: a Conv whose weights are all alike */
+};
+enum nd_htp_half_pool nd_htp_half_pool_of(const struct nd_linear_call *call);
+/* The averages of float16 numbers, not rounded to float16 yet, in the place of exact ones in `made`. */
+void nd_htp_half_pool(const struct nd_htp_job *job, const struct nd_array *halves, struct nd_array *made);
+
 /* ---- htp_pool.c ---- */
 
 /* Whether its windows neither overlap nor reach beyond the plane, and are 2 x 2 or 3 x 3. */
 bool nd_htp_is_apart(const struct nd_linear_call *call);
+/* How many places its windows have along either axis; 0: there is no such number. */
+int64_t nd_htp_window_size(const struct nd_linear_call *call);
 /* Whether it is an AveragePool that is made as a Conv is. */
 bool nd_htp_averages_as_product(const struct nd_linear_call *call);
 

@@ -129,6 +129,11 @@ bool nd_htp_is_apart(const struct nd_linear_call *call)
     return windows_of(call).way == APART;
 }
 
+int64_t nd_htp_window_size(const struct nd_linear_call *call)
+{
+    return windows_of(call).size;
+}
+
 bool nd_htp_averages_as_product(const struct nd_linear_call *call)
 {
     return call->n_inputs == 1 && nd_linear_has(call, 0) && windows_of(call).way == PRODUCT;

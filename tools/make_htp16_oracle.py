@@ -81,6 +81,18 @@ def softmax(name, rows, n, scale, out, kind=T):
     return case.output(kind, [1, rows, n], out, 0)
 
 
+def normalised(name, rows, n, scale, out, seed):
+    """Rows around a middle of their own, with a bias."""
+    rng = np.random.default_rng(seed)
+    codes = np.clip(rng.normal(rng.integers(24000, 42000, [rows, 1]), rng.uniform(1500, 11000, [rows, 1]), [rows, n]), 0, 65535)
+    weight = np.float32(0.0061)
+    bias = np.rint(rng.normal(0, 0.3, n) / float(np.float32(scale) * weight)).astype(np.int32)
+    return (Case(name, "LayerNormalization", n_samples=1, axis=-1, epsilon=1e-5)
+            .input("x", T, [1, rows, n], scale, 31007, codes.astype(np.uint16))
+            .constant("w", rng.integers(1, 256, n).astype(np.uint8), weight, 17)
+            .constant("b", bias, [np.float32(scale) * weight], [0]).output(T, [1, rows, n], out, 30011))
+
+
 def cases():
     yield unary("relu16", "Relu", 0.00021, 30011, 0.00013, 0)
     yield unary("relu16-zero", "Relu", 0.0000131, 41233, 0.000037, 9731)
@@ -162,7 +174,9 @@ def cases():
     yield softmax("softmax8-17", 60, 17, 0.0931, 1 / 256, "uint8")
     yield softmax("softmax8-31", 40, 31, 0.0213, 1 / 255, "uint8")
     yield softmax("softmax8-100", 12, 100, 0.00271, 0.00117, "uint8")
-    yield softmax("softmax8-1000", 2, 1000, 0.131, 0.00731, "uint8")
+    yield softmax("softmax8-1000", 2, 1000, 0.0131, 0.000171, "uint8")
+    yield normalised("norm16-64", 40, 64, 0.000117, 0.00019, 7)
+    yield normalised("norm16-300", 20, 300, 0.0000431, 0.00017, 8)
 
 
 def main():

@@ -56,6 +56,13 @@ static void softmax_is_bit_exact(void **state)
                "softmax16-700");
 }
 
+/* The mean decides 0.2 to 0.6 % of these codes. */
+static void norms_of_words_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "norm16-64", "norm16-300");
+}
+
 static void chosen_words_are_bit_exact(void **state)
 {
     (void)state;
@@ -208,6 +215,7 @@ int main(void)
         cmocka_unit_test(exponentials_and_roots_of_words_are_bit_exact),
         cmocka_unit_test(divided_codes_are_bit_exact),
         cmocka_unit_test(softmax_is_bit_exact),
+        cmocka_unit_test(norms_of_words_are_bit_exact),
         cmocka_unit_test(chosen_words_are_bit_exact),
         cmocka_unit_test(reduced_words_are_bit_exact),
         cmocka_unit_test(strided_depthwise_products_of_words_are_bit_exact),

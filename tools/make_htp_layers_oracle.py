@@ -248,10 +248,40 @@ def bent(g):
         g.add("Conv", [made, g.weights([4, n, 3, 3], 0.006)], [1, 4, 8, 8], g.encoding(4), pads=[1, 1, 1, 1])
 
 
+def planes(g):
+    """uint16 means, sums and maxima of the planes of what lies in the layout of a Conv, and of what does not."""
+    for i in range(15):
+        rows, columns = (int(n) for n in g.rng.integers(3, 23, 2))
+        shape = [1, 6, rows, columns]
+        real = x = None
+        if i % 5 == 0:
+            x = g.encoding(4)
+            real = g.input(shape, x)
+        elif i % 5 == 1:
+            x = g.encoding(4)
+            real = g.add("Add", [g.input(shape, g.encoding(3)), g.input(shape, g.encoding(3))], shape, x)
+        else:
+            x = g.encoding(4)
+            real = g.add("Conv", [g.input(shape, g.encoding(4)), g.weights([6, 6, 1, 1], 0.006)], shape, x)
+        if i % 5 == 3:
+            x = g.encoding(4)
+            real = g.add("Add", [real, g.input(shape, g.encoding(3))], shape, x)
+        if i % 5 == 4:
+            x = (np.float32(2.0 ** -16), 0)
+            real = g.add("Sigmoid", [real], shape, x)
+        op = "ReduceMean" if i < 7 else "ReduceSum" if i < 10 else "ReduceMax"
+        reach = x[0] * np.exp(g.rng.uniform(-3, -0.1))
+        if op == "ReduceSum":
+            reach *= rows * columns
+        if op == "ReduceMax":
+            reach = x[0] * np.exp(g.rng.uniform(-1.2, 1.2))
+        g.add(op, [real, g.constant(np.array([2, 3]))], [1, 6, 1, 1], (np.float32(reach), int(g.rng.integers(10000, 40000))), keepdims=1)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes)]  # layers-*, of which chipsets differ
 
 
 def main():

@@ -301,7 +301,7 @@ static bool is_rescaled(const struct nd_linear_call *call)
     return false;
 }
 
-/* Concat, Slice: the codes are rescaled, then moved. With the scale of the output: htp_move.c. */
+/* Concat, Slice, ReduceMax: the codes are rescaled, then moved. With the scale of the output: htp_move.c. */
 enum nd_status nd_htp_move16(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_linear_call *call = job->call;

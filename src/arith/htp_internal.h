@@ -39,7 +39,7 @@ nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
 nd_htp_family nd_htp_halves;        /* htp_halves.c: what reads an input of the graph in floats */
 nd_htp_family nd_htp_move;          /* htp_move.c: what moves codes or takes the greatest */
 nd_htp_family nd_htp_pad;           /* htp_move.c: Pad with another encoding */
-/* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat and Slice with another scale */
+/* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat, Slice and ReduceMax with another scale */
 nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_hard_sigmoid16, nd_htp_move16;
 nd_htp_family nd_htp_prelu16;                     /* htp_elementwise16.c */
 nd_htp_family nd_htp_curve16;                     /* htp_table16.c: Tanh, Sigmoid */
@@ -122,8 +122,8 @@ bool nd_htp_is_softmax_of_rows(const struct nd_htp_job *job);
 
 /* ---- htp_reduce16.c ---- */
 
-/* Whether it is a ReduceMean over all axes between the first and the last: the HTP makes it as
- * GlobalAveragePool. */
+/* Whether it is a ReduceMean over all axes between the first and the last, of the layout that the device has:
+ * the HTP makes it as GlobalAveragePool. */
 bool nd_htp_is_plane_mean(const struct nd_htp_job *job);
 
 /* ---- htp_gelu16.c ---- */
@@ -210,6 +210,9 @@ const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, s
  * column by column; and noting what is so of the edge that a unit makes. */
 bool nd_htp_is_plain_edge(const struct nd_unit_memory *memory, size_t edge);
 void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit *unit);
+/* Whether input i lies in the layout of a Conv, as far as the operators before it say; false without a memory.
+ */
+bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
 /* Whether input i is what a Gemm or MatMul made; false without a memory. */
 bool nd_htp_reads_matrix(const struct nd_htp_job *job, size_t i);
 /* The weights of the unit, if they are constant and were kept; and keeping them, which takes them over and

@@ -9,6 +9,7 @@ struct nd_unit_memory {
     size_t n_edges;
     struct nd_array *bytes; /* [n_edges], without elements where nothing is known */
     bool *is_matrix;        /* [n_edges] made by a Gemm or MatMul */
+    bool *is_laid_out;      /* [n_edges] a tensor in the layout of a Conv, its channels last */
     bool *is_plain;         /* [n_edges] a product reads the codes of the edge, as it reads those of an input */
     struct nd_htp_weights
         *weights; /* [n_edges] constant ones of the unit that makes the edge, for all samples */
@@ -24,8 +25,10 @@ enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out
     memory->weights = nd_calloc(n_edges, sizeof *memory->weights);
     memory->is_matrix = nd_calloc(n_edges, sizeof *memory->is_matrix);
     memory->is_plain = nd_calloc(n_edges, sizeof *memory->is_plain);
+    memory->is_laid_out = nd_calloc(n_edges, sizeof *memory->is_laid_out);
     if (memory->bytes == NULL || memory->weights == NULL || memory->is_matrix == NULL ||
-        memory->is_plain == NULL) {
+        memory->is_plain == NULL || memory->is_laid_out == NULL) {
+        free(memory->is_laid_out);
         free(memory->is_matrix);
         free(memory->is_plain);
         free(memory->bytes);
@@ -64,6 +67,7 @@ void nd_unit_memory_destroy(struct nd_unit_memory **memory)
     for (size_t e = 0; e < (*memory)->n_edges; e++)
         nd_htp_weights_deinit(&(*memory)->weights[e]);
     free((*memory)->bytes);
+    free((*memory)->is_laid_out);
     free((*memory)->is_matrix);
     free((*memory)->is_plain);
     free((*memory)->weights);
@@ -96,24 +100,48 @@ bool nd_htp_reads_matrix(const struct nd_htp_job *job, size_t i)
     return edge < job->memory->n_edges && job->memory->is_matrix[edge];
 }
 
-/* What was seen to hand on its codes. An Add does not. */
-static bool hands_on_codes(const char *op_type)
+bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i)
 {
-    static const char *const names[] = {"Conv", "ConvTranspose", "Gelu",    "Gemm", "MatMul",
-                                        "Mul",  "Sigmoid",       "Softmax", "Sub"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (job->memory == NULL)
+        return false;
+    size_t edge = job->unit->input_edges[i];
+    return edge < job->memory->n_edges && job->memory->is_laid_out[edge];
+}
+
+static bool is_one_of(const char *op_type, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
         if (strcmp(op_type, names[i]) == 0)
             return true;
     return false;
 }
 
+/* What was seen to hand on its codes. An Add does not. */
+static bool hands_on_codes(const char *op_type)
+{
+    static const char *const names[] = {"Conv", "ConvTranspose", "Gelu",    "Gemm", "MatMul",
+                                        "Mul",  "Sigmoid",       "Softmax", "Sub"};
+    return is_one_of(op_type, names, sizeof names / sizeof names[0]);
+}
+
 static bool moves_codes(const char *op_type)
 {
     static const char *const names[] = {"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(op_type, names[i]) == 0)
-            return true;
-    return false;
+    return is_one_of(op_type, names, sizeof names / sizeof names[0]);
+}
+
+/* ONNX Runtime brings the channels last for these, and only what names axes of its own brings them back. */
+static bool is_laid_out(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
+                        const char *op_type)
+{
+    static const char *const makers[] = {"AveragePool",  "Conv",    "ConvTranspose",
+                                         "DepthToSpace", "MaxPool", "Resize"};
+    if (is_one_of(op_type, makers, sizeof makers / sizeof makers[0]))
+        return true;
+    bool is = false;
+    for (size_t i = 0; i < unit->call->n_inputs; i++)
+        is = is || (unit->input_edges[i] < memory->n_edges && memory->is_laid_out[unit->input_edges[i]]);
+    return is && !moves_codes(op_type) && strcmp(op_type, "Gemm") != 0 && strcmp(op_type, "MatMul") != 0;
 }
 
 void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit *unit)
@@ -121,6 +149,7 @@ void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit 
     if (memory == NULL || unit->edge >= memory->n_edges || unit->call->n_inputs == 0)
         return;
     const char *op_type = nd_onnx_text(unit->call->node->op_type);
+    memory->is_laid_out[unit->edge] = is_laid_out(memory, unit, op_type);
     memory->is_matrix[unit->edge] = strcmp(op_type, "Gemm") == 0 || strcmp(op_type, "MatMul") == 0;
     memory->is_plain[unit->edge] =
         hands_on_codes(op_type) || (moves_codes(op_type) && nd_htp_is_plain_edge(memory, unit->input_edges[0]));

@@ -35,6 +35,8 @@ bool nd_htp_is_plane_mean(const struct nd_htp_job *job)
         strcmp(job->call->node->op_type, "ReduceMean") != 0 || !find_axes(job, reduced))
         return false;
     int rank = job->call->inputs[0].values->shape.rank;
+    if (rank == MOST_AXES && nd_htp_is_laid_out(job, 0))
+        return !reduced[1] && reduced[2] && reduced[3];
     bool all = rank > 2 && !reduced[rank - 1];
     for (int i = 1; i < rank - 1; i++)
         all = all && reduced[i];

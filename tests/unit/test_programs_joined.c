@@ -244,6 +244,13 @@ static void words_have_a_slope_for_each_channel(void **state)
     expect_layers("16-bent", 0);
 }
 
+/* Those in the layout of a Conv are made as GlobalAveragePool. */
+static void means_of_planes_follow_the_layout(void **state)
+{
+    (void)state;
+    expect_layers("16-planes", 0);
+}
+
 static void floats_of_the_graph_are_halves(void **state)
 {
     (void)state;
@@ -295,6 +302,7 @@ int main(void)
         cmocka_unit_test(moves_hand_on_what_was_made_for_the_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
+        cmocka_unit_test(means_of_planes_follow_the_layout),
         cmocka_unit_test(floats_of_the_graph_are_halves),
         cmocka_unit_test(words_have_a_slope_for_each_channel),
         cmocka_unit_test(padding_rescales_what_was_made),

@@ -181,6 +181,76 @@ def means(g):
         g.add("ReduceMean", [real, g.constant(np.array([2]))], [1, 40, 1], (np.float32(0.05 / ratio), 132), keepdims=1)
 
 
+def is_tied(a, b, y):
+    """Whether a multiplier of b lies so near to a half that it depends on how the quotient of scales is rounded."""
+    a, b, y = (np.float32(v) for v in (a, b, y))
+    bits = 15 - max(0, int(np.floor(np.log2(float(a) / float(y) + float(b) / float(y)))) + 2)
+    return len({float(np.rint(float(q) * 2.0 ** bits)) for q in (float(b) / float(y), b / y, b * (np.float32(1) / y))}) > 1
+
+
+def sums(g):
+    """Add with multipliers that are nearly half between two numbers."""
+    found = [(0.0216222, 0.09735239, 0.10483218)]
+    while len(found) < 8:
+        scales = np.exp(g.rng.uniform(np.log(0.01), np.log(0.2), 3)).astype(np.float32)
+        if is_tied(*scales):
+            found.append(tuple(scales))
+    for a, b, y in found:
+        zeros = [int(v) for v in g.rng.integers(60, 190, 3)]
+        operands = [g.input([40, 40], (np.float32(s), z)) for s, z in zip((a, b), zeros)]
+        g.add("Add", operands, [40, 40], (np.float32(y), zeros[2]))
+
+
+def operand(g, kind, zero, n=10):
+    """What a MatMul reads second, of that zero point; its codes reach beyond 8 signed bits on either side."""
+    x, y = g.encoding(3), g.encoding(3)
+    scale, shape = np.float32(x[0] * g.rng.uniform(0.45, 0.6)), [n, n]
+    if kind in ("Add", "Sub"):
+        operands = [g.input(shape, x), g.input(shape, (x[0], y[1]))]
+        scale = np.float32(2.2 * scale)
+    elif kind == "Mul":
+        operands, scale = [g.input(shape, x), g.input(shape, y)], np.float32(scale * y[0] * 50)
+    elif kind in ("Clip", "Div"):
+        more = [g.constant(np.float32(v)) for v in (-9, 9)] if kind == "Clip" else [g.real(g.constant(np.uint8(200)), (0.005, 0), np.uint8)]
+        operands = [g.input(shape, x), *more]
+    else:
+        scales, axis = (0.01, None) if kind != "channels" else (g.rng.uniform(0.004, 0.01, n), 1)
+        w = g.rng.integers(-127, 128, shape).astype(np.int8)
+        w = g.input(shape, (0.01, 128)) if kind == "both" else g.scaled(w, scales, 0, axis)
+        operands, scale = [g.input(shape, x), w], np.float32(scale * (2.6 if kind == "channels" else 3.8))
+        if kind == "Gemm":
+            operands.append(g.scaled(g.rng.integers(-6000, 6000, n).astype(np.int32), x[0] * np.float32(0.01)))
+    return g.add({"both": "MatMul", "channels": "Gemm"}.get(kind, kind), operands, shape, (scale, zero)), scale
+
+
+def moved(g, real, encoding, kind, n=10):
+    if kind == "turned":
+        return g.add("Transpose", [real], [n, n], encoding, perm=[1, 0]), [n, n]
+    if kind == "heads":
+        real = g.add("Reshape", [real, g.constant(np.array([n, 2, n // 2]))], [n, 2, n // 2], encoding)
+        return g.add("Transpose", [real], [2, n, n // 2], encoding, perm=[1, 0, 2]), [2, n, n // 2]
+    if kind == "cut":
+        ends = [g.constant(np.array([v])) for v in (1, n - 1, 0)]
+        return g.add("Slice", [real, *ends], [n - 2, n], encoding), [n - 2, n]
+    return real, [n, n]
+
+
+OPERANDS = [("MatMul", ""), ("MatMul", "heads"), ("Add", "turned"), ("Sub", ""), ("Gemm", ""), ("both", ""), ("Mul", ""),
+            ("Clip", ""), ("Div", ""), ("channels", ""), ("MatMul", "cut"), ("Add", "cut")]
+
+
+def operands(g):
+    """Second operands of a MatMul, with zero points near to 128 and farther."""
+    for kind, move in OPERANDS:
+        for zero in (int(g.rng.integers(112, 128)), int(g.rng.integers(129, 145)), int(g.rng.choice([111, 145])), 80):
+            real, scale = operand(g, kind, zero)
+            real, shape = moved(g, real, (scale, zero), move)
+            first, x = shape[:-2] + [6, shape[-2]], g.encoding(3)
+            out = shape[:-2] + [6, shape[-1]]
+            y = np.float32(x[0] * scale * 130 * np.sqrt(shape[-2]))
+            g.add("MatMul", [g.input(first, x), real], out, (y, int(g.rng.integers(90, 160))))
+
+
 def sloped(g):
     """A LeakyRelu behind a MatMul or Gemm, which v73 makes in one operation."""
     for kind in ("plain", "bias", "channels"):
@@ -278,7 +348,7 @@ def planes(g):
         g.add(op, [real, g.constant(np.array([2, 3]))], [1, 6, 1, 1], (np.float32(reach), int(g.rng.integers(10000, 40000))), keepdims=1)
 
 
-GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means]
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums]
 
 
 BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes)]  # layers-*, of which chipsets differ

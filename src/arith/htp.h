@@ -19,6 +19,7 @@ enum nd_htp_arch {
     ND_HTP_V69, /* and v68 */
     ND_HTP_V73, /* and v75, v79, v81 */
 };
+enum { ND_HTP_N_ARCHS = ND_HTP_V73 + 1 };
 
 struct nd_unit_program {
     const char *name; /* static */
@@ -33,8 +34,8 @@ const struct nd_unit_program *nd_unit_programs(size_t *n);
 const struct nd_unit_program *nd_unit_program_from_name(const char *name);
 
 /* What units of one sample made that the codes of their edges do not show: a MatMul whose second operand is the
- * sum of a uint8 Add reads that sum with another zero point, from before it was clipped to the codes
- * (docs/science/htp-arithmetic.md#operands-that-are-calculated). One for each run at a time. */
+ * sum of a uint8 Add, or a product, may read that with another zero point, from before it was clipped to the
+ * codes (docs/science/htp-arithmetic.md#operands-that-are-calculated). One for each run at a time. */
 struct nd_unit_memory;
 enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out, struct nd_error *err);
 /* Weights that it keeps from sample to sample take so many bytes at most; the others are made again. */
@@ -43,6 +44,8 @@ void nd_unit_memory_destroy(struct nd_unit_memory **memory);
 void nd_unit_memory_forget(struct nd_unit_memory *memory); /* before the next sample */
 /* The codes that the edge has are not those that a program made: then nothing else is known of it, either. */
 void nd_unit_memory_forget_edge(struct nd_unit_memory *memory, size_t edge);
+/* They are not those that this program made. */
+void nd_unit_memory_refute(struct nd_unit_memory *memory, size_t edge, const struct nd_unit_program *program);
 
 /* Makes the codes of one unit: codes, zeroed before, are an array of the output's shape, to be freed by the
  * caller on success and failure. *is_covered false: the program does not say what the device makes of such a
@@ -69,7 +72,8 @@ bool nd_unit_programs_agree_alone(const struct nd_unit_program *a, const struct 
 double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                              const struct nd_unit_memory *memory);
 
-/* Whether the unit reads a calculated second operand that the device makes fit 8 signed bits, by its values. */
+/* Whether the unit reads a calculated second operand that the device makes fit 8 signed bits, by its values, or
+ * that programs that agree on its codes may make in different ways. */
 bool nd_unit_rescales_operand(const struct nd_exact_unit *unit, const struct nd_unit_memory *memory);
 
 /* Whether the provider makes of its greatest bias a code that does not fit 32 bits: a BatchNormalization, the

@@ -60,3 +60,20 @@ double nd_htp_bias(const struct nd_htp_biases *biases, size_t channel, double *s
     *scale = (double)accumulator_scale(biases->call, channel);
     return fmin(fmax(round((double)real / *scale), INT32_MIN), INT32_MAX); /* halves away from zero */
 }
+
+bool nd_htp_is_known_bias(const struct nd_htp_job *job, size_t n_columns)
+{
+    if (!nd_linear_has(job->call, 2))
+        return true;
+    const struct nd_linear_input *bias = &job->call->inputs[2];
+    const struct nd_quant *quant = bias->quant;
+    if (quant == NULL)
+        return nd_htp_is_conv(job) && bias->values->dtype == ND_DTYPE_F32 && bias->values->n == n_columns &&
+               job->unit->origins[2] == ND_EXACT_FROM_CONSTANT;
+    bool is_known = bias->values->dtype == ND_DTYPE_I32 && bias->values->n == n_columns &&
+                    job->unit->origins[2] == ND_EXACT_FROM_CONSTANT &&
+                    (quant->n == n_columns || (quant->n == 1 && job->call->inputs[1].quant->n == 1));
+    for (size_t c = 0; is_known && c < quant->n; c++)
+        is_known = quant->zero_point[c] == 0 && quant->scale[c] > 0 && isfinite(quant->scale[c]);
+    return is_known;
+}

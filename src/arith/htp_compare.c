@@ -118,7 +118,7 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
         return 0;
     if (is_wide)
         return program->arch == ND_HTP_V69 ? of_wide_sums : 0;
-    bool is_known = nd_htp_recall_edge(memory, unit->input_edges[1]) != NULL ||
+    bool is_known = nd_htp_recall_edge(memory, unit->input_edges[1], program->arch) != NULL ||
                     nd_htp_is_plain_edge(memory, unit->input_edges[1]);
     return is_known ? 0 : 1;
 }
@@ -127,11 +127,13 @@ bool nd_unit_rescales_operand(const struct nd_exact_unit *unit, const struct nd_
 {
     enum { MIDDLE = 128 };
     if (!is_product(op_type_of(unit)) || unit->dtype != ND_DTYPE_U8 || unit->call->n_inputs < 2 ||
-        unit->origins[1] != ND_EXACT_FROM_UNIT || nd_htp_recall_edge(memory, unit->input_edges[1]) != NULL)
+        unit->origins[1] != ND_EXACT_FROM_UNIT)
         return false;
+    size_t edge = unit->input_edges[1];
     const struct nd_quant *quant = unit->call->inputs[1].quant;
-    return nd_htp_is_plain_edge(memory, unit->input_edges[1]) && quant != NULL && quant->n == 1 &&
-           quant->zero_point[0] != MIDDLE;
+    bool depends = nd_htp_recall_edge(memory, edge, ND_HTP_V73) != NULL ? nd_htp_is_summed_edge(memory, edge)
+                                                                        : nd_htp_is_plain_edge(memory, edge);
+    return depends && quant != NULL && quant->n == 1 && quant->zero_point[0] != MIDDLE;
 }
 
 static const struct {

@@ -71,23 +71,6 @@ static int64_t offset_of(const struct fixed_point *f, int64_t zero, int k)
     return zero * ((int64_t)1 << k) - f->z1 * f->m1 - f->z2 * f->m2;
 }
 
-enum { ZERO_OF_BYTES = 128 };
-
-/* The sum once more with the zero point that makes of it signed 8-bit weights. */
-static enum nd_status remember_sum(const struct nd_htp_job *job, const struct fixed_point *f,
-                                   struct nd_error *err)
-{
-    static const struct nd_htp_bounds bounds = {0, 255};
-    struct nd_array bytes = {0};
-    enum nd_status status = nd_htp_for_pairs(job, add_bytes, f, &bounds, &bytes, err);
-    for (size_t i = 0; status == ND_OK && i < bytes.n; i++)
-        bytes.x[i] -= ZERO_OF_BYTES;
-    if (status == ND_OK)
-        nd_htp_remember(job, &bytes);
-    nd_array_deinit(&bytes);
-    return status;
-}
-
 /* uint8: a constant number makes a table of the sum. uint16 Add by a number is as by any other operand. */
 static bool has_number(const struct nd_htp_job *job)
 {
@@ -122,15 +105,10 @@ static enum nd_status add_as_words(const struct nd_htp_job *job, struct fixed_po
 static enum nd_status add_as_bytes(const struct nd_htp_job *job, struct fixed_point *f, int k,
                                    struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     f->half = (int64_t)1 << (k - 9);
     f->shift = k - 8;
-    if (job->memory != NULL && f->m2 > 0) {
-        f->offset = -((128 - offset_of(f, ZERO_OF_BYTES, k)) >> 8);
-        status = remember_sum(job, f, err);
-    }
     f->offset = -((128 - offset_of(f, job->call->out_quant->zero_point[0], k)) >> 8);
-    return status == ND_OK ? make_codes(job, f, add_bytes, err) : status;
+    return make_codes(job, f, add_bytes, err);
 }
 
 static bool is_number_at_an_end(const struct nd_array *codes)
@@ -140,7 +118,7 @@ static bool is_number_at_an_end(const struct nd_array *codes)
 
 /* And Sub: an Add with the second multiplier below 0. uint16 with its first operand broadcast: not looked at.
  * Less one number at an end of its codes, as quantisers write it: not known. */
-enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
 {
     bool is_word = job->unit->dtype == ND_DTYPE_U16, subtracts = job->call->node->op_type[0] == 'S';
     if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, job->unit->dtype))
@@ -152,6 +130,10 @@ enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
         return nd_htp_table(job, err);
     const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
     double r1 = (double)a->scale[0] / (double)y->scale[0], r2 = (double)b->scale[0] / (double)y->scale[0];
+    if (!is_word) { /* which decides where a multiplier lies half between two numbers */
+        r1 = (double)nd_htp_quotient(a->scale[0], y->scale[0]);
+        r2 = (double)nd_htp_quotient(b->scale[0], y->scale[0]);
+    }
     int bits = is_word     ? floor_log2(fmax(r1, r2)) + 1
                : subtracts ? floor_log2(fmax(r1, r2)) + 2
                            : floor_log2(r1 + r2) + 2;
@@ -163,6 +145,17 @@ enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
     if (subtracts)
         f.m2 = -f.m2;
     return is_word ? add_as_words(job, &f, k, err) : add_as_bytes(job, &f, k, err);
+}
+
+enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_htp_signed made;
+    enum nd_status status = add(job, err);
+    if (status != ND_OK || !*job->is_covered || !nd_htp_signed_init(&made, job))
+        return status;
+    status = add(&made.job, err);
+    nd_htp_signed_remember(&made, job);
+    return status;
 }
 
 /* Both operands in the encoding of the output, then the less or the greater. */

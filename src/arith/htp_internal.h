@@ -205,10 +205,14 @@ struct nd_htp_weights;
 /* What an edge is as signed 8-bit numbers, NULL where it is not known; and telling it, which takes the array.
  */
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i);
-const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge);
+const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge,
+                                          enum nd_htp_arch arch);
 /* Whether a product reads the edge as it reads inputs of the graph: it makes the codes fit 8 signed bits,
  * column by column; and noting what is so of the edge that a unit makes. */
 bool nd_htp_is_plain_edge(const struct nd_unit_memory *memory, size_t edge);
+/* Whether what the memory has of the edge is from a Gemm or MatMul, and so another thing for another program.
+ */
+bool nd_htp_is_summed_edge(const struct nd_unit_memory *memory, size_t edge);
 void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit *unit);
 /* Whether input i lies in the layout of a Conv, as far as the operators before it say; false without a memory.
  */
@@ -220,6 +224,24 @@ bool nd_htp_reads_matrix(const struct nd_htp_job *job, size_t i);
 const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job);
 const struct nd_htp_weights *nd_htp_keep_weights(const struct nd_htp_job *job, struct nd_htp_weights *weights);
 void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes);
+/* Whether an operator that moves codes hands on what the memory has of them. */
+bool nd_htp_keeps_memory(const char *op_type);
+
+/* What a product reads of an Add, Gemm, MatMul or Sub of uint8 whose zero point is near 128: signed numbers,
+ * made with the zero point 128. job is the one to run for them; bytes are its codes, owned. Not to be copied.
+ */
+struct nd_htp_signed {
+    struct nd_htp_job job;
+    struct nd_linear_call call;
+    struct nd_quant quant;
+    int64_t zero;
+    struct nd_array bytes;
+    bool is_covered;
+};
+/* False: products read the codes of the unit, or it is not known. */
+bool nd_htp_signed_init(struct nd_htp_signed *made, const struct nd_htp_job *job);
+/* Takes the bytes: those of the edge that `job` makes. */
+void nd_htp_signed_remember(struct nd_htp_signed *made, const struct nd_htp_job *job);
 
 /* ---- htp_arithmetic.c ---- */
 
@@ -303,6 +325,8 @@ struct nd_htp_biases {
 struct nd_htp_biases nd_htp_biases_of(const struct nd_htp_job *job);
 /* The code of a channel and its scale; 0 and 0 without a bias. */
 double nd_htp_bias(const struct nd_htp_biases *biases, size_t channel, double *scale);
+/* Whether the product has no bias, or one such as there is evidence of. */
+bool nd_htp_is_known_bias(const struct nd_htp_job *job, size_t n_columns);
 
 /* ---- htp_linear.c ---- */
 
@@ -335,7 +359,6 @@ struct nd_htp_scaling nd_htp_scaling_whole16(const struct nd_htp_column *column)
  * none of htp_depthwise16.c, either. */
 bool nd_htp_is_product(const struct nd_htp_job *job);
 bool nd_htp_is_known_product(const struct nd_htp_job *job);
-bool nd_htp_is_known_bias(const struct nd_htp_job *job, size_t n_columns);
 /* htp_depthwise16.c: a uint16 Conv of one channel each that moves by two, of the chipsets on which that is an
  * exception. The job is a product. */
 bool nd_htp_is_strided_depthwise16(const struct nd_htp_job *job);

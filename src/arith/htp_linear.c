@@ -71,23 +71,6 @@ static bool are_known_operands(const struct nd_htp_job *job)
     return w->values->dtype == ND_DTYPE_U8 || (w->values->dtype == ND_DTYPE_I8 && is_constant);
 }
 
-bool nd_htp_is_known_bias(const struct nd_htp_job *job, size_t n_columns)
-{
-    if (!nd_linear_has(job->call, 2))
-        return true;
-    const struct nd_linear_input *bias = &job->call->inputs[2];
-    const struct nd_quant *quant = bias->quant;
-    if (quant == NULL)
-        return nd_htp_is_conv(job) && bias->values->dtype == ND_DTYPE_F32 && bias->values->n == n_columns &&
-               job->unit->origins[2] == ND_EXACT_FROM_CONSTANT;
-    bool is_known = bias->values->dtype == ND_DTYPE_I32 && bias->values->n == n_columns &&
-                    job->unit->origins[2] == ND_EXACT_FROM_CONSTANT &&
-                    (quant->n == n_columns || (quant->n == 1 && job->call->inputs[1].quant->n == 1));
-    for (size_t c = 0; is_known && c < quant->n; c++)
-        is_known = quant->zero_point[c] == 0 && quant->scale[c] > 0 && isfinite(quant->scale[c]);
-    return is_known;
-}
-
 bool nd_htp_is_product(const struct nd_htp_job *job)
 {
     size_t n_inputs = job->call->n_inputs;
@@ -325,6 +308,21 @@ static bool requantise_sloped(const struct product *p)
     return true;
 }
 
+/* The sums once more, as the signed numbers that another product reads of them. */
+static enum nd_status remember_signed(const struct product *p, struct nd_error *err)
+{
+    struct nd_htp_signed made;
+    struct product other = *p;
+    if (!nd_htp_signed_init(&made, p->job))
+        return ND_OK;
+    other.job = &made.job;
+    enum nd_status status = nd_array_make(&made.bytes, p->job->unit->dtype, &p->sums->shape, err);
+    if (status == ND_OK && find_common(&other))
+        status = requantise(&other, err);
+    nd_htp_signed_remember(&made, p->job);
+    return status;
+}
+
 static enum nd_status find_weights(struct product *p, struct nd_error *err)
 {
     p->weights = nd_htp_recall_weights(p->job);
@@ -352,6 +350,8 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
         is_covered = requantise_sloped(&p);
     else if (is_covered && status == ND_OK)
         status = requantise(&p, err);
+    if (is_covered && status == ND_OK && job->slope == 0)
+        status = remember_signed(&p, err);
     *job->is_covered = is_covered && status == ND_OK;
     nd_htp_weights_deinit(&p.own_weights);
     nd_array_deinit(&p.own[0]);

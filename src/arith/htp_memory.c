@@ -5,12 +5,15 @@
 #include "arith/htp_internal.h"
 #include "base/memory.h"
 
+enum { N_ARCHS = ND_HTP_N_ARCHS };
+
 struct nd_unit_memory {
     size_t n_edges;
-    struct nd_array *bytes; /* [n_edges], without elements where nothing is known */
-    bool *is_matrix;        /* [n_edges] made by a Gemm or MatMul */
-    bool *is_laid_out;      /* [n_edges] a tensor in the layout of a Conv, its channels last */
-    bool *is_plain;         /* [n_edges] a product reads the codes of the edge, as it reads those of an input */
+    struct nd_array (*bytes)[N_ARCHS]; /* [n_edges], without elements where nothing is known */
+    bool *is_matrix;                   /* [n_edges] made by a Gemm or MatMul */
+    bool *is_laid_out;                 /* [n_edges] a tensor in the layout of a Conv, its channels last */
+    bool *is_plain;  /* [n_edges] a product reads the codes of the edge, as it reads those of an input */
+    bool *is_summed; /* [n_edges] a Gemm or MatMul made its bytes: programs may make others */
     struct nd_htp_weights
         *weights; /* [n_edges] constant ones of the unit that makes the edge, for all samples */
     size_t limit_bytes, kept_bytes; /* of weights */
@@ -25,15 +28,11 @@ enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out
     memory->weights = nd_calloc(n_edges, sizeof *memory->weights);
     memory->is_matrix = nd_calloc(n_edges, sizeof *memory->is_matrix);
     memory->is_plain = nd_calloc(n_edges, sizeof *memory->is_plain);
+    memory->is_summed = nd_calloc(n_edges, sizeof *memory->is_summed);
     memory->is_laid_out = nd_calloc(n_edges, sizeof *memory->is_laid_out);
     if (memory->bytes == NULL || memory->weights == NULL || memory->is_matrix == NULL ||
-        memory->is_plain == NULL || memory->is_laid_out == NULL) {
-        free(memory->is_laid_out);
-        free(memory->is_matrix);
-        free(memory->is_plain);
-        free(memory->bytes);
-        free(memory->weights);
-        free(memory);
+        memory->is_plain == NULL || memory->is_summed == NULL || memory->is_laid_out == NULL) {
+        nd_unit_memory_destroy(&memory); /* of no edges yet */
         return nd_fail_memory(err);
     }
     memory->n_edges = n_edges;
@@ -50,13 +49,19 @@ void nd_unit_memory_limit(struct nd_unit_memory *memory, size_t limit_bytes)
 void nd_unit_memory_forget(struct nd_unit_memory *memory)
 {
     for (size_t e = 0; e < memory->n_edges; e++)
-        nd_array_deinit(&memory->bytes[e]);
+        nd_unit_memory_forget_edge(memory, e);
 }
 
 void nd_unit_memory_forget_edge(struct nd_unit_memory *memory, size_t edge)
 {
+    for (size_t arch = 0; arch < N_ARCHS && edge < memory->n_edges; arch++)
+        nd_array_deinit(&memory->bytes[edge][arch]);
+}
+
+void nd_unit_memory_refute(struct nd_unit_memory *memory, size_t edge, const struct nd_unit_program *program)
+{
     if (edge < memory->n_edges)
-        nd_array_deinit(&memory->bytes[edge]);
+        nd_array_deinit(&memory->bytes[edge][program->arch]);
 }
 
 void nd_unit_memory_destroy(struct nd_unit_memory **memory)
@@ -70,26 +75,37 @@ void nd_unit_memory_destroy(struct nd_unit_memory **memory)
     free((*memory)->is_laid_out);
     free((*memory)->is_matrix);
     free((*memory)->is_plain);
+    free((*memory)->is_summed);
     free((*memory)->weights);
     free(*memory);
     *memory = NULL;
 }
 
-const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge)
+/* What programs agree on, one of them made for all. */
+const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge,
+                                          enum nd_htp_arch arch)
 {
-    if (memory == NULL || edge >= memory->n_edges || memory->bytes[edge].n == 0)
+    if (memory == NULL || edge >= memory->n_edges)
         return NULL;
-    return &memory->bytes[edge];
+    for (size_t other = 0; other < N_ARCHS && memory->bytes[edge][arch].n == 0; other++)
+        arch = (enum nd_htp_arch)other;
+    return memory->bytes[edge][arch].n > 0 ? &memory->bytes[edge][arch] : NULL;
 }
 
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
 {
-    return job->memory != NULL ? nd_htp_recall_edge(job->memory, job->unit->input_edges[i]) : NULL;
+    return job->memory != NULL ? nd_htp_recall_edge(job->memory, job->unit->input_edges[i], job->program->arch)
+                               : NULL;
 }
 
 bool nd_htp_is_plain_edge(const struct nd_unit_memory *memory, size_t edge)
 {
     return memory != NULL && edge < memory->n_edges && memory->is_plain[edge];
+}
+
+bool nd_htp_is_summed_edge(const struct nd_unit_memory *memory, size_t edge)
+{
+    return memory != NULL && edge < memory->n_edges && memory->is_summed[edge];
 }
 
 bool nd_htp_reads_matrix(const struct nd_htp_job *job, size_t i)
@@ -108,26 +124,41 @@ bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i)
     return edge < job->memory->n_edges && job->memory->is_laid_out[edge];
 }
 
-static bool is_one_of(const char *op_type, const char *const *names, size_t n)
+static bool is_one_of(const char *op_type, const char *const names[], size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(op_type, names[i]) == 0)
             return true;
     return false;
 }
+#define IS_ONE_OF(op_type, names) is_one_of(op_type, names, sizeof(names) / sizeof *(names))
 
-/* What was seen to hand on its codes. An Add does not. */
+/* What was seen to hand on its codes, whatever its zero point. */
 static bool hands_on_codes(const char *op_type)
 {
-    static const char *const names[] = {"Conv", "ConvTranspose", "Gelu",    "Gemm", "MatMul",
-                                        "Mul",  "Sigmoid",       "Softmax", "Sub"};
-    return is_one_of(op_type, names, sizeof names / sizeof names[0]);
+    static const char *const names[] = {
+        "Clip",      "Conv",    "ConvTranspose", "Div",       "Elu",
+        "Exp",       "Gather",  "Gelu",          "HardSwish", "LayerNormalization",
+        "LeakyRelu", "Max",     "Mul",           "Relu",      "Sigmoid",
+        "Slice",     "Softmax", "Tanh"};
+    return IS_ONE_OF(op_type, names);
 }
 
-static bool moves_codes(const char *op_type)
+static bool is_matrix(const char *op_type)
+{
+    return strcmp(op_type, "Gemm") == 0 || strcmp(op_type, "MatMul") == 0;
+}
+
+/* What makes signed numbers where its zero point is near to theirs, and hands on its codes elsewhere. */
+static bool may_be_signed(const char *op_type)
+{
+    return is_matrix(op_type) || strcmp(op_type, "Add") == 0 || strcmp(op_type, "Sub") == 0;
+}
+
+bool nd_htp_keeps_memory(const char *op_type)
 {
     static const char *const names[] = {"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"};
-    return is_one_of(op_type, names, sizeof names / sizeof names[0]);
+    return IS_ONE_OF(op_type, names);
 }
 
 /* ONNX Runtime brings the channels last for these, and only what names axes of its own brings them back. */
@@ -136,12 +167,27 @@ static bool is_laid_out(const struct nd_unit_memory *memory, const struct nd_exa
 {
     static const char *const makers[] = {"AveragePool",  "Conv",    "ConvTranspose",
                                          "DepthToSpace", "MaxPool", "Resize"};
-    if (is_one_of(op_type, makers, sizeof makers / sizeof makers[0]))
+    if (IS_ONE_OF(op_type, makers))
         return true;
     bool is = false;
     for (size_t i = 0; i < unit->call->n_inputs; i++)
         is = is || (unit->input_edges[i] < memory->n_edges && memory->is_laid_out[unit->input_edges[i]]);
-    return is && !moves_codes(op_type) && strcmp(op_type, "Gemm") != 0 && strcmp(op_type, "MatMul") != 0;
+    return is && !nd_htp_keeps_memory(op_type) && !is_matrix(op_type);
+}
+
+/* Found on both architectures: with 112 and 144 it is so, with 111 and 145 it is not
+ * (docs/science/htp-arithmetic.md#operands-that-are-calculated). */
+enum { SIGNED_ZERO = 128, FARTHEST_ZERO = 16 };
+
+static bool makes_signed(const struct nd_exact_unit *unit)
+{
+    const char *op_type = nd_onnx_text(unit->call->node->op_type);
+    const struct nd_quant *y = unit->call->out_quant, *w = NULL;
+    if (unit->call->n_inputs > 1)
+        w = unit->call->inputs[1].quant;
+    bool is_per_channel = is_matrix(op_type) && w != NULL && w->n > 1;
+    return unit->dtype == ND_DTYPE_U8 && may_be_signed(op_type) && !is_per_channel && y != NULL && y->n == 1 &&
+           llabs(y->zero_point[0] - SIGNED_ZERO) <= FARTHEST_ZERO;
 }
 
 void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit *unit)
@@ -149,10 +195,35 @@ void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit 
     if (memory == NULL || unit->edge >= memory->n_edges || unit->call->n_inputs == 0)
         return;
     const char *op_type = nd_onnx_text(unit->call->node->op_type);
+    bool keeps = nd_htp_keeps_memory(op_type);
+    size_t from = keeps ? unit->input_edges[0] : SIZE_MAX;
     memory->is_laid_out[unit->edge] = is_laid_out(memory, unit, op_type);
-    memory->is_matrix[unit->edge] = strcmp(op_type, "Gemm") == 0 || strcmp(op_type, "MatMul") == 0;
-    memory->is_plain[unit->edge] =
-        hands_on_codes(op_type) || (moves_codes(op_type) && nd_htp_is_plain_edge(memory, unit->input_edges[0]));
+    memory->is_matrix[unit->edge] = is_matrix(op_type);
+    memory->is_summed[unit->edge] = is_matrix(op_type) || (from < memory->n_edges && memory->is_summed[from]);
+    memory->is_plain[unit->edge] = hands_on_codes(op_type) || (may_be_signed(op_type) && !makes_signed(unit)) ||
+                                   nd_htp_is_plain_edge(memory, from);
+}
+
+bool nd_htp_signed_init(struct nd_htp_signed *made, const struct nd_htp_job *job)
+{
+    if (job->memory == NULL || !makes_signed(job->unit) || !nd_htp_is_unbounded(job))
+        return false;
+    *made = (struct nd_htp_signed){
+        .job = *job, .call = *job->call, .quant = *job->call->out_quant, .zero = SIGNED_ZERO};
+    made->quant.zero_point = &made->zero;
+    made->call.out_quant = &made->quant;
+    made->job.call = &made->call;
+    made->job.memory = NULL;
+    made->job.codes = &made->bytes;
+    made->job.is_covered = &made->is_covered;
+    return true;
+}
+
+void nd_htp_signed_remember(struct nd_htp_signed *made, const struct nd_htp_job *job)
+{
+    for (size_t i = 0; i < made->bytes.n; i++)
+        made->bytes.x[i] -= SIGNED_ZERO;
+    nd_htp_remember(job, &made->bytes);
 }
 
 static struct nd_htp_weights *place_of(const struct nd_htp_job *job)
@@ -193,8 +264,9 @@ const struct nd_htp_weights *nd_htp_keep_weights(const struct nd_htp_job *job, s
 void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes)
 {
     if (job->memory != NULL && job->unit->edge < job->memory->n_edges) {
-        nd_array_deinit(&job->memory->bytes[job->unit->edge]);
-        job->memory->bytes[job->unit->edge] = *bytes;
+        struct nd_array *place = &job->memory->bytes[job->unit->edge][job->program->arch];
+        nd_array_deinit(place);
+        *place = *bytes;
     } else {
         nd_array_deinit(bytes);
     }

@@ -99,20 +99,27 @@ static bool is_move(const struct nd_htp_job *job)
     return strcmp(job->call->node->op_type, "Resize") != 0 || mode[0] == '\0' || strcmp(mode, "nearest") == 0;
 }
 
-/* What the memory has of the input, moved likewise. */
+/* What the memory has of the input, moved likewise: what each architecture made, as this is run for all. */
 static enum nd_status move_memory(const struct nd_htp_job *job, const struct nd_array **inputs,
                                   struct nd_error *err)
 {
-    const struct nd_array *known = nd_htp_recall(job, 0), *codes = inputs[0];
-    struct nd_array bytes = {0};
-    if (known == NULL || !has_one_source(job))
-        return ND_OK;
-    inputs[0] = known;
-    enum nd_status status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &bytes, err);
+    const struct nd_array *codes = inputs[0];
+    enum nd_status status = ND_OK;
+    for (int arch = 0; arch < ND_HTP_N_ARCHS && status == ND_OK; arch++) {
+        struct nd_unit_program program = *job->program;
+        struct nd_htp_job part = *job;
+        struct nd_array bytes = {0};
+        program.arch = (enum nd_htp_arch)arch;
+        part.program = &program;
+        inputs[0] = nd_htp_recall(&part, 0);
+        if (inputs[0] == NULL || !nd_htp_keeps_memory(job->call->node->op_type))
+            continue;
+        status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &bytes, err);
+        if (status == ND_OK)
+            nd_htp_remember(&part, &bytes);
+        nd_array_deinit(&bytes);
+    }
     inputs[0] = codes;
-    if (status == ND_OK)
-        nd_htp_remember(job, &bytes);
-    nd_array_deinit(&bytes);
     return status;
 }
 

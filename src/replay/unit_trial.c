@@ -265,6 +265,7 @@ enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_ex
     size_t n;
     const struct nd_unit_program *programs = nd_unit_programs(&n);
     enum nd_status status = ND_OK;
+    bool fits[ND_MAX_UNIT_PROGRAMS] = {false};
     forget_unit(trial);
     n = n < ND_MAX_UNIT_PROGRAMS ? n : ND_MAX_UNIT_PROGRAMS;
     for (size_t p = 0; p < n && status == ND_OK; p++) {
@@ -274,6 +275,9 @@ enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_ex
         trial->alike[p] = first;
         if (first == p)
             status = run_program(trial, &programs[p], p, unit, err);
+        if (first == p)
+            fits[p] = trial->is_covered[p] && is_same(&trial->made[p], given);
+        fits[p] = fits[first];
         trial->is_covered[p] = trial->is_covered[first];
         trial->doubt[p] = trial->doubt[first];
         if (status == ND_OK && trial->alternatives != NULL)
@@ -283,9 +287,10 @@ enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_ex
     note_defect(trial, unit);
     if (trial->alternatives != NULL)
         forget_parts_of(trial, unit);
-    /* What no program made has not been kept from before it was codes. */
-    if (!trial->is_covered[0] || !is_same(&trial->made[0], given))
-        nd_unit_memory_forget_edge(trial->memory, unit->edge);
+    /* What a program did not make it has not kept from before it was codes. */
+    for (size_t p = 0; p < n && status == ND_OK; p++)
+        if (!fits[p])
+            nd_unit_memory_refute(trial->memory, unit->edge, &programs[p]);
     return status;
 }
 

@@ -141,6 +141,17 @@ def instances(g):
               g.encoding(3), epsilon=float(g.rng.choice([1e-5, 1e-3])))
 
 
+def short_softmax(g):
+    for n in range(3, 17):
+        shape = [40, n]
+        x = (np.float32(np.exp(g.rng.uniform(np.log(0.01), np.log(0.2)))), int(g.rng.integers(0, 256)))
+        real = g.input(shape, x)
+        below = np.abs(g.rng.normal(0, g.rng.uniform(0.3, 2) / x[0], shape)) + g.rng.integers(0, 20, [40, 1])
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(255 - below, 0, 255).astype(g.type)
+        y = 1 / 256 if g.rng.integers(0, 2) else np.exp(g.rng.uniform(np.log(0.002), np.log(0.007)))
+        g.add("Softmax", [real], shape, (np.float32(y), 0), axis=-1)
+
+
 SOFTMAX = [[1, 12, 20], [1, 2, 17, 17], [1, 6, 33], [1, 4, 64], [2, 3, 4, 24], [1, 5, 128]]
 
 
@@ -348,7 +359,7 @@ def planes(g):
         g.add(op, [real, g.constant(np.array([2, 3]))], [1, 6, 1, 1], (np.float32(reach), int(g.rng.integers(10000, 40000))), keepdims=1)
 
 
-GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums]
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax]
 
 
 BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes)]  # layers-*, of which chipsets differ

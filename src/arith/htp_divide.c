@@ -39,7 +39,7 @@ static int64_t normal_of(int64_t value, int *exponent)
     return nd_htp_shift_cut(value, *exponent);
 }
 
-static int64_t inverse_of(int64_t normal)
+int64_t nd_htp_inverse(int64_t normal)
 {
     int64_t t = (normal - LEAST_NORMAL) << (PLACE_BITS - ND_HTP_FACTOR_BITS + 1);
     const struct piece *p = &pieces[t >> PIECE_BITS];
@@ -60,7 +60,7 @@ static int64_t divide(const void *parameters, int64_t a, int64_t b)
     int exponent_a, exponent_b;
     int64_t sign = (a < 0) == (b < 0) ? 1 : -1;
     int64_t dividend = normal_of(llabs(a), &exponent_a) * q->factor.m;
-    int64_t inverse = inverse_of(normal_of(llabs(b), &exponent_b));
+    int64_t inverse = nd_htp_inverse(normal_of(llabs(b), &exponent_b));
     int right = INVERSE_BITS + exponent_b - exponent_a - q->factor.exponent;
     if (!q->is_short)
         return q->zero_y + sign * nd_htp_shift(nd_htp_shift(dividend, ND_HTP_FACTOR_BITS) * inverse, right);

@@ -33,6 +33,7 @@ nd_htp_family nd_htp_norm;          /* htp_norm.c: LayerNormalization */
 nd_htp_family nd_htp_batch_norm;    /* htp_batch_norm.c */
 nd_htp_family nd_htp_instance_norm; /* htp_instance_norm.c: uint8 */
 nd_htp_family nd_htp_softmax;       /* htp_softmax.c: uint8 */
+nd_htp_family nd_htp_short_softmax; /* htp_softmax_short.c: uint8 */
 nd_htp_family nd_htp_softmax16;     /* htp_softmax.c: uint16 */
 nd_htp_family nd_htp_table;         /* htp_table.c: uint8 functions of one input, the others being constants */
 nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
@@ -115,10 +116,17 @@ bool nd_htp_factor_init(struct nd_htp_factor *factor, float value);
 int64_t nd_htp_shift(int64_t value, int right);
 int64_t nd_htp_shift_cut(int64_t value, int right);
 
+/* ---- htp_divide.c ---- */
+
+/* 2^28 / normal, nearly, of 2^14 .. 2^15 - 1. */
+int64_t nd_htp_inverse(int64_t normal);
+
 /* ---- htp_softmax.c ---- */
 
 /* Whether the Softmax is one over the last axis of several. */
 bool nd_htp_is_softmax_of_rows(const struct nd_htp_job *job);
+/* Whether the last axis of its input has so few elements that one over their sum is as Div has it (uint8). */
+bool nd_htp_is_short_softmax(const struct nd_exact_unit *unit);
 
 /* ---- htp_reduce16.c ---- */
 

@@ -159,6 +159,8 @@ static enum nd_status make(const struct nd_htp_job *job, const struct kind *kind
 
 enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err)
 {
+    if (nd_htp_is_short_softmax(job->unit))
+        return nd_htp_short_softmax(job, err);
     if (!nd_htp_all_are(job, 1, ND_DTYPE_U8) || !is_known(job, &bytes))
         return ND_OK;
     float scale = nd_htp_plain_output(job)->scale[0];

@@ -265,6 +265,12 @@ static void long_softmax_is_made_of_powers_of_two(void **state)
     expect_layers("softmax");
 }
 
+static void short_softmax_has_the_inverse_of_div(void **state)
+{
+    (void)state;
+    expect_nearly("short_softmax", 0.08);
+}
+
 /* The first layer of the group is covered, the second only by `program`, or by none. */
 static void expect_second_of(const char *name, const char *program)
 {
@@ -305,6 +311,7 @@ int main(void)
         cmocka_unit_test(windows_that_overlap_are_averaged_bit_exact),
         cmocka_unit_test(instances_are_normalised_in_float16),
         cmocka_unit_test(long_softmax_is_made_of_powers_of_two),
+        cmocka_unit_test(short_softmax_has_the_inverse_of_div),
         cmocka_unit_test(transposed_products_with_a_row_more_are_bit_exact),
         cmocka_unit_test(second_operands_are_bit_exact),
         cmocka_unit_test(multipliers_of_sums_are_rounded_as_the_provider_does),

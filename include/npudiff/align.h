@@ -182,6 +182,7 @@ struct nd_alignment {
     size_t n_fit_samples; /* that weights were rounded for; 0: none */
     size_t
         n_fit_priced; /* of these, those that the price is taken from, too, and so is better than of others */
+    size_t n_right_to_wrong; /* labelled samples whose class was right before and is not any more */
     size_t
         n_equalised; /* pairs of layers whose channels were scaled against each other, which gains precision */
 };

@@ -156,6 +156,8 @@ static void sum_up(const struct pricer *p)
         result->n_labelled += (p->classes[s] & IS_LABELLED) != 0;
         result->n_right_before += (p->classes[s] & IS_RIGHT_BEFORE) != 0;
         result->n_right_after += (p->classes[s] & IS_RIGHT_AFTER) != 0;
+        result->n_right_to_wrong +=
+            (p->classes[s] & IS_RIGHT_BEFORE) != 0 && (p->classes[s] & IS_RIGHT_AFTER) == 0;
         result->n_changed += (p->classes[s] & IS_CHANGED) != 0;
     }
 }

@@ -1,6 +1,7 @@
 /* What `npudiff align` made, as JSON. */
 #include "align/outputs_json.h"
 #include "base/json_out.h"
+#include "report/accuracy_change.h"
 #include "report/tree.h"
 
 static const char *end_word(enum nd_align_end end)
@@ -58,17 +59,29 @@ static json_t *layer_json(const struct nd_alignment *alignment, const struct nd_
                      layer->n_groups > 0 ? count(layer->n_groups) : json_null());
 }
 
+/* In points: hundredths of the labelled samples. */
+static json_t *accuracy_json(const struct nd_alignment *alignment)
+{
+    if (alignment->n_labelled == 0)
+        return json_null();
+    const struct nd_accuracy_change change = nd_accuracy_change_of(alignment);
+    return json_pack("{s:o, s:o, s:o, s:o}", "points", nd_json_number(change.points), "low",
+                     nd_json_number(change.low), "high", nd_json_number(change.high), "confidence",
+                     nd_json_number(change.confidence));
+}
+
 static json_t *price_json(const struct nd_alignment *alignment)
 {
     if (alignment->n_outputs == 0)
         return json_null();
-    return json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "reference",
-        alignment->float_model != NULL ? "float" : "quantised", "samples", count(alignment->n_samples),
-        "fit_samples", count(alignment->n_fit_samples), "fit_samples_priced", count(alignment->n_fit_priced),
-        "outputs", nd_alignment_outputs_json(alignment), "budget_db", nd_json_known(alignment->budget_db),
-        "labelled", count(alignment->n_labelled), "right_before", count(alignment->n_right_before),
-        "right_after", count(alignment->n_right_after), "classes_changed", count(alignment->n_changed));
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "reference",
+                     alignment->float_model != NULL ? "float" : "quantised", "samples",
+                     count(alignment->n_samples), "fit_samples", count(alignment->n_fit_samples),
+                     "fit_samples_priced", count(alignment->n_fit_priced), "outputs",
+                     nd_alignment_outputs_json(alignment), "budget_db", nd_json_known(alignment->budget_db),
+                     "labelled", count(alignment->n_labelled), "right_before", count(alignment->n_right_before),
+                     "right_after", count(alignment->n_right_after), "classes_changed",
+                     count(alignment->n_changed), "accuracy_change", accuracy_json(alignment));
 }
 
 static json_t *curve_json(const struct nd_alignment *alignment)

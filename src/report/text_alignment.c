@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json_out.h"
+#include "report/accuracy_change.h"
 #include "report/tree.h"
 
 static json_t *count(size_t n)
@@ -137,10 +138,15 @@ static void say_price(struct nd_report_screen *screen, const struct nd_alignment
                          alignment->float_model != NULL ? " to the float model" : "", alignment->n_samples,
                          alignment->n_samples == 1 ? "" : "s", fitted);
     say_rows(screen, rows, alignment->float_model != NULL ? columns : columns_alone, "-v shows all");
-    if (alignment->n_labelled > 0)
-        nd_report_screen_put(screen, "\nRight classes: %zu of %zu before, %zu after; %zu class%s changed.\n",
-                             alignment->n_right_before, alignment->n_labelled, alignment->n_right_after,
-                             alignment->n_changed, alignment->n_changed == 1 ? "" : "es");
+    if (alignment->n_labelled == 0)
+        return;
+    const struct nd_accuracy_change change = nd_accuracy_change_of(alignment);
+    nd_report_screen_put(screen,
+                         "\nRight classes: %zu of %zu before, %zu after; %zu class%s changed. "
+                         "Accuracy: %+.2f points (%.0f %% interval %+.2f to %+.2f).\n",
+                         alignment->n_right_before, alignment->n_labelled, alignment->n_right_after,
+                         alignment->n_changed, alignment->n_changed == 1 ? "" : "es", change.points,
+                         100 * change.confidence, change.low, change.high);
 }
 
 /* What part of the alignment costs how much. */

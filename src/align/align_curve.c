@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "align/align_stages.h"
-#include "align/equalise.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -114,9 +113,7 @@ static enum nd_status try_first(struct curve *c, size_t n, size_t n_samples, str
                                  .programs = trial.programs,
                                  .n_programs = trial.n_programs,
                                  .is_chosen = c->is_chosen,
-                                 .observed = trial.observed,
-                                 .scaled = trial.equalised != NULL ? trial.equalised->scaled : NULL,
-                                 .n_scaled = trial.equalised != NULL ? trial.equalised->n_scaled : 0};
+                                 .observed = trial.observed};
     options.n_samples = n_samples;
     options.progress = NULL; /* the points are counted */
     trial.options = &options;

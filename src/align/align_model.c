@@ -118,7 +118,9 @@ static enum nd_status write_and_prove(struct nd_align_job *job, const struct nd_
 static enum nd_status refuse(struct nd_align_job *job, struct nd_error *err)
 {
     bool *is_chosen = NULL;
-    enum nd_status status = job->result->n_points == 0 ? nd_align_curve(job, &is_chosen, err) : ND_OK;
+    enum nd_status status = nd_align_unequalise(job, err);
+    if (status == ND_OK && job->result->n_points == 0)
+        status = nd_align_curve(job, &is_chosen, err);
     free(is_chosen);
     nd_align_count_states(job->result);
     job->result->end = ND_ALIGN_END_OVER_BUDGET;
@@ -237,9 +239,7 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
     nd_observed_destroy(&job.observed);
     nd_model_destroy(&job.read_again);
     nd_model_destroy(&job.folded);
-    if (job.equalised != NULL)
-        nd_align_equalised_deinit(job.equalised);
-    free(job.equalised);
+    nd_align_equalised_destroy(&job.equalised);
     if (job.folder != NULL)
         nd_dir_remove(job.folder);
     free(job.folder);

@@ -149,3 +149,14 @@ enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error 
     free(is_done);
     return status;
 }
+
+enum nd_status nd_align_unequalise(struct nd_align_job *job, struct nd_error *err)
+{
+    if (job->equalised == NULL)
+        return ND_OK;
+    nd_align_equalised_destroy(&job->equalised);
+    job->model = job->folded != NULL ? job->folded : job->original;
+    job->result->n_equalised = 0;
+    nd_observed_destroy(&job->observed);
+    return nd_align_observe(job, &job->observed, err);
+}

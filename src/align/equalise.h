@@ -47,6 +47,7 @@ struct nd_align_equalised {
     size_t n_scaled;
 };
 void nd_align_equalised_deinit(struct nd_align_equalised *equalised);
+void nd_align_equalised_destroy(struct nd_align_equalised **equalised); /* allocated; NULL is accepted */
 
 /* equalise_model.c: with the pairs is_on[n], and factors to the power of `strength`. path: where the model is
  * written. */
@@ -83,5 +84,7 @@ enum nd_status nd_align_try(const struct nd_align_job *job, const struct nd_alig
 /* equalise.c: equalises what lowers the error at the outputs, as it is measured; job->model is the model that
  * it led to, or stays. */
 enum nd_status nd_align_equalise_best(struct nd_align_job *job, struct nd_error *err);
+/* job->model is what it was before. A plan that was made of the equalised one can only be freed then. */
+enum nd_status nd_align_unequalise(struct nd_align_job *job, struct nd_error *err);
 
 #endif

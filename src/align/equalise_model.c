@@ -26,6 +26,14 @@ void nd_align_equalised_deinit(struct nd_align_equalised *equalised)
     *equalised = (struct nd_align_equalised){0};
 }
 
+void nd_align_equalised_destroy(struct nd_align_equalised **equalised)
+{
+    if (*equalised != NULL)
+        nd_align_equalised_deinit(*equalised);
+    free(*equalised);
+    *equalised = NULL;
+}
+
 /* ---- factors ---- */
 
 void nd_align_channel_sizes(const struct nd_align_product *product, bool is_output, double *sizes)

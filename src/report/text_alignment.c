@@ -141,12 +141,10 @@ static void say_price(struct nd_report_screen *screen, const struct nd_alignment
     if (alignment->n_labelled == 0)
         return;
     const struct nd_accuracy_change change = nd_accuracy_change_of(alignment);
-    nd_report_screen_put(screen,
-                         "\nRight classes: %zu of %zu before, %zu after; %zu class%s changed. "
-                         "Accuracy: %+.2f points (%.0f %% interval %+.2f to %+.2f).\n",
-                         alignment->n_right_before, alignment->n_labelled, alignment->n_right_after,
-                         alignment->n_changed, alignment->n_changed == 1 ? "" : "es", change.points,
-                         100 * change.confidence, change.low, change.high);
+    nd_report_screen_put(
+        screen, "\nRight classes: %zu, then %zu of %zu (%.0f %%: %+.2f to %+.2f points); %zu changed.\n",
+        alignment->n_right_before, alignment->n_right_after, alignment->n_labelled, 100 * change.confidence,
+        change.low, change.high, alignment->n_changed);
 }
 
 /* What part of the alignment costs how much. */

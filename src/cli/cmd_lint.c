@@ -55,8 +55,11 @@ static int report(const struct values *values, const struct nd_lint *lint)
         status = nd_report_lint_text(lint, cli_text_width(0), &text, &err);
     else
         status = nd_report_lint_brief(lint, cli_text_width(0), &text, &err);
-    return cli_worse(exit_code,
-                     cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err));
+    exit_code = cli_worse(exit_code,
+                          cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err));
+    if (values->output != NULL && lint->output == NULL && !values->json)
+        printf("Nothing can be mended, so '%s' was not written.\n", values->output);
+    return exit_code;
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)

@@ -219,7 +219,9 @@ const struct cli_command cmd_promote = {
         "includes the multiply-adds of its neighbours, and the copies of their other inputs.\n"
         "Exit code 0: at least one layer is promoted; 1: nothing helps, and nothing is written; 2: wrong "
         "usage, a "
-        "file problem, or a model that has nothing to promote; 5: a device failed with the model as it is.",
+        "file problem, or a model that has nothing to promote; 3: the float model is a different one; 5: a "
+        "device "
+        "failed with the model as it is.",
     .examples = examples,
     .options = options,
     .operand = CLI_VALUE_MODEL,

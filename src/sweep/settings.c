@@ -106,9 +106,10 @@ enum nd_status nd_sweep_list(struct nd_sweep_job *job, struct nd_error *err)
         return status;
     const char *const *defaults = nd_sweep_defaults(job->devices[0].kind);
     if (job->options->n_variations == 0 && defaults[0] == NULL)
-        return nd_fail(err, ND_E_OPTION_VALUE, job->options->device,
-                       "which options of '%s' to vary has to be said: OPTION=VALUE,VALUE",
-                       job->options->device);
+        return nd_fail(
+            err, ND_E_OPTION_VALUE, job->options->device,
+            "no options of '%s' are known to change bits or times; name some: --set OPTION=VALUE,VALUE",
+            job->options->device);
     for (size_t i = 0; i < job->options->n_variations && status == ND_OK; i++)
         status = add_variation(job, job->options->variations[i], err);
     for (size_t i = 0; job->options->n_variations == 0 && defaults[i] != NULL && status == ND_OK; i++)

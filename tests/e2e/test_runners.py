@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 
+import h5py
 import numpy as np
 
 from support import MODELS, Capture, Running, Scratch, acknowledged, capture, compare, info, main, npudiff, wait_until
@@ -56,6 +57,40 @@ class Module(Runner):
         return outputs
 
 main(Module)
+"""
+
+
+# An engine with names and layouts of its own: it has the values of the file ENGINE, and finds the sample by its input.
+ENGINE_RUNNER = """
+import numpy
+from runner import Matching, Runner, main
+
+def change(arrays):
+CHANGE
+
+class Engine(Runner):
+    name, version = "engine", "1"
+
+    def compute(self, i):
+        labels = {t.label: t for t in self.job.outputs}
+        arrays = {name: (self.values[name][i:i + 1].reshape(t.shape).astype("int64") - t.zero_point[0]).astype("float32") * numpy.float32(t.scale[0])
+                  for name, t in labels.items()}
+        named = change(arrays)
+        return {labels[key].name if key in labels else key: a for key, a in named.items()}
+
+    def load(self, job):
+        self.values = dict(numpy.load(ENGINE))
+        self.matching = Matching(job.outputs, self.compute(2))
+        self.missing = self.matching.missing
+        for doubt in self.matching.doubts:
+            self.log(doubt)
+
+    def run(self, inputs):
+        image = inputs["image"].reshape(-1)
+        i = next(i for i, known in enumerate(self.values["input"]) if (known.reshape(-1) == image).all())
+        return self.matching.apply(self.compute(i))
+
+main(Engine)
 """
 
 
@@ -217,6 +252,51 @@ class Runners(Scratch):
         self.make("header").write_bytes(pathlib.Path(os.environ["NPUDIFF"]).parents[2].joinpath("tests/c_runner").read_bytes())
         _, done = self.run_it("exec:header")
         self.assertIn("runner 'header' could not load the model (stage 'load'): this runner only refuses", done.stderr)
+
+    def engine(self, change, n=6):
+        """A runner of the golden CNN whose engine gives what `exact` gives, changed; (its capture, what was said, that of exact)."""
+        exact = self.folder / "exact.h5"
+        capture("cnn.w8a8.onnx", ["exact"], [f"uniform:{n}"], exact, "--force")
+        with h5py.File(exact) as file:
+            probe = file["probes/uniform"]
+            values = {"input": probe["inputs/image"][()]}
+            values |= {name.replace("%2F", "/"): data[()] for name, data in probe["outputs"].items()}
+        np.savez(self.folder / "engine.npz", **values)
+        (self.runners / "runner.py").write_text((ROOT / "python/src/npudiff/runner.py").read_text())
+        self.make("engine", f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(self.runners)!r})\n"
+                  + ENGINE_RUNNER.replace("ENGINE", repr(str(self.folder / "engine.npz"))).replace("CHANGE", change))
+        path = self.folder / "engine.h5"
+        done = capture("cnn.w8a8.onnx", ["exec:engine"], [f"uniform:{n}"], path, "--force", expect=None, env=self.environment)
+        return path, done, exact
+
+    def test_names_order_and_layout_of_an_engine_are_matched_and_doubts_are_told(self):
+        # Real numbers, images as NHWC, in another order, all names but two changed.
+        path, done, exact = self.engine("""
+    arrays = dict(reversed(arrays.items()))
+    return {(name if name in ("logits", "image") else f"layer{i}"): a.transpose(0, 2, 3, 1) if a.ndim == 4 else a
+            for i, (name, a) in enumerate(arrays.items())}""")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(compare(exact, path, expect=0)["verdict"], "same")
+        said = npudiff("info", path, "--log", "runner")
+        self.assertEqual(said.count("the names differ"), 8)
+        self.assertIn("'stem/relu_QuantizeLinear_Output' is taken from the engine's 'layer", said)
+
+    def test_tensors_that_an_engine_merged_or_requantised_are_left_out(self):
+        path, done, exact = self.engine("""
+    arrays.pop("pool", None)                               # merged into the layer before
+    if "average" in arrays:
+        arrays["average"] = arrays["average"] * 1.37       # another scale under its name
+    if "depthwise/relu" in arrays:
+        arrays["x"] = arrays["y"] = arrays.pop("depthwise/relu") # two that could be it
+    return arrays""")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with h5py.File(path) as file:
+            self.assertEqual(len(file["probes/uniform/outputs"]), 7)
+        said = json.dumps(info(path))
+        for words in ("it was merged, or requantised", "values between its steps: it was requantised", "2 of the engine's tensors could be it: x, y"):
+            self.assertIn(words, said)
+        report = compare(path, exact, expect=None)
+        self.assertEqual([t["groups"] for t in report["tensors"] if t["verdict"] == "same"], [[0, 0]] * 7)
 
     def test_shipped_runners_are_pinned_by_digest(self):
         pins = sorted((ROOT / "tools/runners").glob("*.txt"))

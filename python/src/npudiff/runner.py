@@ -103,6 +103,93 @@ class Runner:
         raise NotImplementedError
 
 
+# How far floats may be from a step of a tensor, in steps, to count as its values; chosen: npudiff holds each sample to less.
+_NEAR = 0.01
+_TO_NCHW = (0, 3, 1, 2)
+
+
+def _plain(name):
+    """A name without what engines change in it."""
+    return name.removesuffix(":0").replace("/", "_").replace(".", "_").replace(":", "_")
+
+
+def _order(tensor, array, layout):
+    """The order of the array's dimensions that makes the tensor's shape, and whether another one would do as well; None: none."""
+    shape, orders = tuple(array.shape), []
+    if tensor.shape is None or shape == tensor.shape:
+        orders.append(tuple(range(array.ndim)))
+    if array.ndim == 4 and tensor.shape == tuple(shape[i] for i in _TO_NCHW):
+        orders.append(_TO_NCHW)
+    is_open = len(orders) == 2 and min(shape[1] * shape[2], shape[3]) > 1
+    return (orders[-1 if layout == "nhwc" else 0], is_open and layout is None) if orders else None
+
+
+def _lies_on_steps(tensor, array):
+    if not tensor.scale or array.dtype.kind != "f":
+        return array.dtype.kind == "f" or array.dtype.name == tensor.type
+    shape = [1] * array.ndim
+    if len(tensor.scale) > 1:
+        shape[tensor.axis] = -1
+    steps = array.astype(numpy.float64) / numpy.reshape(tensor.scale, shape)
+    codes = numpy.rint(steps) + numpy.reshape(tensor.zero_point, shape)
+    limits = numpy.iinfo(_RAW.get(tensor.type, tensor.type))
+    return bool((numpy.abs(steps - numpy.rint(steps)) <= _NEAR).all() and (codes >= limits.min).all() and (codes <= limits.max).all())
+
+
+class Matching:
+    """Which of an engine's tensors is which of those that are asked for, for engines that change names, order or layout.
+
+    tensors: list of Tensor. arrays: {the engine's name: array} of one sample, whose values should not be all alike. layout: "nchw" or
+    "nhwc" of the engine's images; None: as the shapes say. By name first (without ":0"; "/" and "." may be "_"); the others by shape
+    and by values (floats lie on the steps of their tensor), where that leaves one possibility. `missing`: {name: reason} of tensors
+    without one; `doubts`: a sentence for each that was not found by its name and shape, to be logged."""
+
+    def __init__(self, tensors, arrays, layout=None):
+        self.pairs, self.missing, self.doubts = {}, {}, []
+        self._layout, left = layout, dict(arrays)
+        for tensor in tensors:
+            names = [key for key in left if key == tensor.name] or [key for key in left if _plain(key) == _plain(tensor.name)]
+            if len(names) == 1 and self._fits(tensor, left[names[0]]):
+                self._take(tensor, names[0], left)
+            elif len(names) == 1:
+                left.pop(names[0])
+                self.missing[tensor.name] = "the engine's tensor of that name has another shape, or values between its steps: it was requantised"
+        self._match_others([tensor for tensor in tensors if tensor.name not in self.pairs and tensor.name not in self.missing], left)
+
+    def _match_others(self, rest, left):
+        is_new = True
+        while is_new:
+            is_new = False
+            for tensor in rest:
+                fitting = [key for key, array in left.items() if tensor.name not in self.pairs and self._fits(tensor, array)]
+                others = [t for t in rest if t is not tensor and t.name not in self.pairs
+                          and fitting == [key for key, array in left.items() if self._fits(t, array)]]
+                if len(fitting) == 1 and not others:
+                    self.doubts.append(f"'{tensor.name}' is taken from the engine's '{fitting[0]}', the only one left with its shape and "
+                                       "steps: the names differ")
+                    self._take(tensor, fitting[0], left)
+                    is_new = True
+        for tensor in (t for t in rest if t.name not in self.pairs):
+            fitting = [key for key, array in left.items() if self._fits(tensor, array)]
+            self.missing[tensor.name] = ("none of the engine's tensors has its name, or its shape and steps: it was merged, or "
+                                         "requantised" if not fitting else
+                                         f"{len(fitting)} of the engine's tensors could be it: {', '.join(sorted(fitting)[:4])}")
+
+    def _fits(self, tensor, array):
+        order = _order(tensor, array, self._layout)
+        return order is not None and _lies_on_steps(tensor, array.transpose(order[0]))
+
+    def _take(self, tensor, key, left):
+        order, is_open = _order(tensor, left.pop(key), self._layout)
+        self.pairs[tensor.name] = (key, order)
+        if is_open:
+            self.doubts.append(f"'{tensor.name}' is taken as NCHW; its shape would be the same as NHWC")
+
+    def apply(self, arrays):
+        """{name: array} of the tensors that are not missing, in the layout that is asked for."""
+        return {name: arrays[key].transpose(order) for name, (key, order) in self.pairs.items()}
+
+
 class _Link:
     """Frames over the standard input and output that the runner was started with. What libraries print goes to
     standard error, which is in the capture's log."""

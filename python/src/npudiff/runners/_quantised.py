@@ -12,6 +12,7 @@ from npudiff.runner import Runner, RunnerError
 
 FUSED = ("Relu", "Clip")
 BYTES = ("uint8", "int8")
+FROM_FLOATS = ("Quantize", "Reshape", "Flatten", "Squeeze", "Unsqueeze") # layers that may read a float
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
@@ -153,6 +154,9 @@ class IntegerRunner(Runner):
                 self.missing[tensor.name] = "it is a part of another layer here"
             else:
                 wanted[tensor.name] = value
+        for layer in self.graph.layers:
+            if layer.op not in FROM_FLOATS and any(v is not None and v.array is None and v.scale is None for v in layer.inputs):
+                layer.refuse("it reads floats: this engine's runner takes quantised layers only")
         for value in self.graph.values.values():
             if value.scale is not None and value.type not in BYTES:
                 raise RunnerError(f"'{value.name}' is of {value.type}; this runner takes 8 bits only")

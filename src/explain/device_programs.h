@@ -23,6 +23,8 @@ struct nd_habit {
     uint64_t n_codes;                  /* of the unit */
     bool is_table;  /* an integer device may make it from a table of 256 entries, which are worked out in floats
                        (nd_unit_is_table) */
+    size_t places;  /* of nd_programs: two roundings, the first to the places that the unit's own multiplier is
+                       shifted by (gemmlowp, arith/family_fixed.c); SIZE_MAX: not thought of */
     size_t program; /* out: of nd_programs, what the device does in such units; SIZE_MAX: not known */
     bool is_exact;  /* out: in every code, else but for what float32 arithmetic can move */
     bool follows;   /* out: the unit does that; true where nothing is known */
@@ -42,6 +44,10 @@ struct nd_habits {
  * of an operator type, but float arithmetic: fallback; but for tables, which show how their entries were worked
  * out, and not how the device multiplies. *device_program is SIZE_MAX when there is none. */
 void nd_find_habits(struct nd_habit *habits, size_t n, size_t *device_program);
+
+/* A unit that does not follow the device's program, and in all codes its own `places`, follows that: integer
+ * engines shift each unit as its scales say. */
+void nd_settle_places(struct nd_habit *habits, size_t n);
 
 /* The same for a device that is known to compute in floats: no other program is thought of. */
 void nd_hold_to_float(struct nd_habit *habits, size_t n, size_t *device_program);

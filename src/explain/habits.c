@@ -221,6 +221,18 @@ void nd_find_habits(struct nd_habit *habits, size_t n, size_t *device_program)
     *device_program = device;
 }
 
+void nd_settle_places(struct nd_habit *habits, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct nd_habit *habit = &habits[i];
+        if (!habit->is_counted || habit->follows || habit->places == SIZE_MAX ||
+            !fits(habit, habit->places, true))
+            continue;
+        habit->program = habit->places;
+        habit->is_exact = habit->follows = true;
+    }
+}
+
 void nd_hold_to_float(struct nd_habit *habits, size_t n, size_t *device_program)
 {
     size_t n_programs, half_even = nd_half_even_program();

@@ -147,12 +147,38 @@ static enum nd_status tell_of_nan(size_t s, const struct nd_explained_unit *unit
     return nd_explain_add_finding(device, s, "not-a-number", share, nd_strbuf_take(&text), err);
 }
 
+/* nd_habit.places of a unit: one number for all its channels. */
+static size_t places_of(const struct nd_plan *plan, size_t s)
+{
+    struct nd_wide *steps = NULL;
+    struct nd_error ignored = {0};
+    size_t n_steps = 0, n, found = SIZE_MAX;
+    const struct nd_quant *quant = &nd_plan_edge(plan, s)->quant;
+    const struct nd_program *programs = nd_programs(&n);
+    if (quant->n != 1 ||
+        nd_exact_accumulator_steps(plan->graph, plan->steps[s].edge, &steps, &n_steps, &ignored) != ND_OK)
+        return SIZE_MAX;
+    for (size_t i = 0; i < n_steps; i++) {
+        int exponent;
+        size_t p = 0;
+        frexp(steps[i].parts[0] / (double)quant->scale[0], &exponent);
+        while (p < n && !(programs[p].kind == ND_PROGRAM_DOUBLE && programs[p].n_bits == -exponent))
+            p++;
+        found = p == n || (i > 0 && p != found) ? SIZE_MAX : p;
+        if (found == SIZE_MAX)
+            break;
+    }
+    free(steps);
+    return found;
+}
+
 /* What is asked of each step of the device. */
 static void begin_habits(const struct nd_evaluation *evaluation, size_t d,
                          const struct nd_explained_device *device, struct nd_habit *units)
 {
     const struct nd_plan *plan = evaluation->plan;
     bool is_emulated = nd_is_emulated(plan->sources[d].capture);
+    bool is_runner = nd_is_runner(plan->sources[d].capture);
     for (size_t s = 0; s < plan->n_steps; s++)
         units[s] =
             (struct nd_habit){.op_types = plan->steps[s].op_types,
@@ -161,6 +187,7 @@ static void begin_habits(const struct nd_evaluation *evaluation, size_t d,
                               .tally = nd_tally_of(evaluation, d, s),
                               .units = nd_unit_tally_of(evaluation, d, s),
                               .n_codes = device->units[s].n_codes,
+                              .places = is_runner && plan->steps[s].is_unit ? places_of(plan, s) : SIZE_MAX,
                               .is_table = !is_emulated && nd_unit_is_table(plan->model, nd_plan_unit(plan, s))};
 }
 
@@ -182,6 +209,7 @@ static enum nd_status identify_device(const struct nd_evaluation *evaluation, si
         nd_hold_to_float(units, plan->n_steps, &program);
     else
         nd_find_habits(units, plan->n_steps, &program);
+    nd_settle_places(units, plan->n_steps);
     nd_find_unit_habits(units, plan->n_steps, expectation, unit_program, is_possible, &device->is_refuted);
     enum nd_status status = name_device_programs(device, program, *unit_program, is_possible, err);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {

@@ -51,12 +51,18 @@ bool nd_is_emulated(const struct nd_capture *capture)
     return kind != NULL && strcmp(kind, "emu") == 0;
 }
 
+bool nd_is_runner(const struct nd_capture *capture)
+{
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    return kind != NULL && strcmp(kind, "exec") == 0;
+}
+
 bool nd_can_fall_back(const struct nd_capture *capture)
 {
     static const char *const others[] = {"import", "cpu", "gpu", "reference"};
     const char *kind = nd_capture_string(capture, "device", "kind");
     bool is_import = nd_capture_string(capture, "import", "format") != NULL;
-    if (kind != NULL && strcmp(kind, "exec") == 0)
+    if (nd_is_runner(capture))
         return nd_expect(capture) != ND_EXPECT_ANY;
     return !is_import || nd_expect(capture) != ND_EXPECT_ANY ||
            (kind != NULL && !is_one_of(kind, others, sizeof others / sizeof *others));

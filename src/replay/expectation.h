@@ -18,6 +18,8 @@ enum nd_expectation nd_expect(const struct nd_capture *capture);
 enum nd_expectation nd_expect_of_arch(const char *arch);
 /* Whether the capture's device is an emulated one: one arithmetic makes everything, tables too. */
 bool nd_is_emulated(const struct nd_capture *capture);
+/* Whether it is a runner, exec:NAME: an engine with kernels of its own. */
+bool nd_is_runner(const struct nd_capture *capture);
 /* Whether values alone may show that a layer was computed elsewhere, in floats: not of an import that does not
  * say that an NPU made it, nor of one that states a CPU, a GPU or a reference; nor of a runner, which may have
  * a kernel of its own for each kind of layer. */

@@ -89,6 +89,17 @@ static void runner_with_arithmetic_of_its_own_is_not_faulty(void **state)
     struct fixture f;
     explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = "gemmlowp", .import = "exec"});
     assert_int_equal(f.e->devices[0].n_faulty, 0);
+    static const char *const convs[] = {"stem/relu", "depthwise/relu", "pointwise/relu", "residual/conv"};
+    static const char *const programs[] = {"double:7", "double:6", "double:6", "double:9"};
+    for (size_t i = 0; i < sizeof convs / sizeof convs[0]; i++) {
+        assert_int_equal(unit_of(&f, convs[i])->state, ND_LAYER_FOLLOWS);
+        assert_string_equal(unit_of(&f, convs[i])->program, programs[i]);
+    }
+    close_fixture(&f);
+    /* 5 places are not those of its scale. */
+    explain_device(&f, "cnn.w8a8",
+                   &(struct mc_device){.emulated = "gemmlowp,round@residual/conv=double:5", .import = "exec"});
+    assert_int_equal(unit_of(&f, "residual/conv")->state, ND_LAYER_UNEXPLAINED);
     close_fixture(&f);
     explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = "gemmlowp,stale@average", .import = "exec"});
     assert_int_equal(f.e->devices[0].n_faulty, 1);

@@ -296,9 +296,8 @@ class Converter:
             order = [TO_NHWC.index(order[k]) for k in TO_NHWC]
         self.emit_kept(layer, OP.TRANSPOSE, [self.read(layer.inputs[0]), self.integers(order)], "TransposeOptions")
 
-    def emit_concat(self, layer):
-        axis = layer.attributes["axis"] % len(layer.output.shape)
-        axis = TO_NHWC.index(axis) if len(layer.output.shape) == 4 else axis
+    def in_output_steps(self, layer):
+        """All inputs, quantised to the output's steps where they have others."""
         places = []
         for value in layer.inputs:
             place = self.read(value)
@@ -307,19 +306,17 @@ class Converter:
                 self.file.operator(OP.QUANTIZE, [place], turned, "QuantizeOptions")
                 place = turned
             places.append(place)
-        self.file.operator(OP.CONCATENATION, places, self.finish(layer), "ConcatenationOptions", axis=axis)
+        return places
+
+    def emit_concat(self, layer):
+        axis = layer.attributes["axis"] % len(layer.output.shape)
+        axis = TO_NHWC.index(axis) if len(layer.output.shape) == 4 else axis
+        self.file.operator(OP.CONCATENATION, self.in_output_steps(layer), self.finish(layer), "ConcatenationOptions", axis=axis)
 
     def emit_maximum(self, layer):
         """Max and Min: TFLite's want the same steps everywhere."""
-        middle, places = layer.inputs[0], []
-        for value in layer.inputs:
-            place = self.read(value)
-            if not value.same_steps(middle):
-                turned = self.new(layer, middle, self.shape(value))
-                self.file.operator(OP.QUANTIZE, [place], turned, "QuantizeOptions")
-                place = turned
-            places.append(place)
-        self.emit_kept(layer, OP.MAXIMUM if layer.op == "Max" else OP.MINIMUM, places, "MaximumMinimumOptions")
+        code = OP.MAXIMUM if layer.op == "Max" else OP.MINIMUM
+        self.file.operator(code, self.in_output_steps(layer), self.finish(layer), "MaximumMinimumOptions")
 
     emit_max = emit_min = emit_maximum
 

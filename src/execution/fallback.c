@@ -53,19 +53,31 @@ static enum nd_status judge_floats(struct nd_fallback *f, size_t device, size_t 
 
 /* ---- what is around it, and what is recorded ---- */
 
+/* Units of a run whose values tell where they were computed. */
+struct decided {
+    size_t n_npu, n_not;
+};
+
+static struct decided count_decided(const struct nd_fallback *f, size_t device)
+{
+    struct decided all = {0};
+    for (size_t s = 0; s < f->plan->n_steps; s++) {
+        all.n_npu += f->values[nd_fallback_at(f, device, s)] >= ND_FALLBACK_DECISION;
+        all.n_not += f->values[nd_fallback_at(f, device, s)] <= -ND_FALLBACK_DECISION;
+    }
+    return all;
+}
+
 /* Where nothing else was computed by an NPU, this one hardly was. The other way round it says nothing: single
  * units that are not is what is looked for. */
-static enum nd_status judge_neighbours(struct nd_fallback *f, size_t device, size_t step, struct nd_error *err)
+static enum nd_status judge_neighbours(struct nd_fallback *f, size_t device, size_t step,
+                                       const struct decided *all, struct nd_error *err)
 {
     enum { FEWEST = 3 };
     static const double most = 5; /* bits; docs/science/fallback.md#the-run */
-    size_t n_npu = 0, n_not = 0;
-    for (size_t s = 0; s < f->plan->n_steps; s++) {
-        if (s == step)
-            continue;
-        n_npu += f->values[nd_fallback_at(f, device, s)] >= ND_FALLBACK_DECISION;
-        n_not += f->values[nd_fallback_at(f, device, s)] <= -ND_FALLBACK_DECISION;
-    }
+    double own = f->values[nd_fallback_at(f, device, step)];
+    size_t n_npu = all->n_npu - (own >= ND_FALLBACK_DECISION);
+    size_t n_not = all->n_not - (own <= -ND_FALLBACK_DECISION);
     if (n_npu + n_not < FEWEST)
         return ND_OK;
     double weight = fmin(fmax(log2(((double)n_npu + 0.5) / ((double)n_not + 0.5)), -most), 0);
@@ -114,9 +126,10 @@ static const char *why_unknown(const struct nd_fallback *f, size_t device, size_
 
 /* ---- all of it ---- */
 
-static enum nd_status judge_step(struct nd_fallback *f, size_t device, size_t step, struct nd_error *err)
+static enum nd_status judge_step(struct nd_fallback *f, size_t device, size_t step, const struct decided *all,
+                                 struct nd_error *err)
 {
-    enum nd_status status = judge_neighbours(f, device, step, err);
+    enum nd_status status = judge_neighbours(f, device, step, all, err);
     if (status == ND_OK)
         status = judge_placement(f, device, step, err);
     nd_fallback_conclude(nd_fallback_execution_of(f, device, step));
@@ -128,8 +141,8 @@ static enum nd_status judge_values(struct nd_fallback *f, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     const struct nd_plan *plan = f->plan;
-    for (size_t d = 0; d < plan->n_devices; d++)
-        nd_fallback_count_codes(f, d);
+    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
+        status = nd_fallback_count_codes(f, d, err);
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
             if (!nd_fallback_is_judged(f, d, s))
@@ -146,9 +159,10 @@ static enum nd_status judge_device(struct nd_fallback *f, size_t device, struct 
     enum nd_status status = ND_OK;
     if (f->plan->sources[device].is_failed)
         return ND_OK;
+    const struct decided all = count_decided(f, device);
     for (size_t s = 0; s < f->plan->n_steps && status == ND_OK; s++)
         if (nd_fallback_is_judged(f, device, s))
-            status = judge_step(f, device, s, err);
+            status = judge_step(f, device, s, &all, err);
     if (status == ND_OK)
         status = nd_fallback_judge_run(f->plan, device, &f->values[nd_fallback_at(f, device, 0)],
                                        f->hides_placement, f->out, err);
@@ -168,10 +182,11 @@ enum nd_status nd_find_execution(const struct nd_evaluation *evaluation, const s
                             .half_even = nd_half_even_program(),
                             .counts = nd_calloc(n, sizeof *f.counts),
                             .floats = nd_calloc(n, sizeof *f.floats),
+                            .kin = nd_calloc(n, sizeof *f.kin),
                             .alone = nd_calloc(n, sizeof *f.alone),
                             .values = nd_calloc(n, sizeof *f.values)};
     enum nd_status status = ND_OK;
-    if (n > 0 && (f.counts == NULL || f.floats == NULL || f.alone == NULL || f.values == NULL))
+    if (n > 0 && (f.counts == NULL || f.floats == NULL || f.kin == NULL || f.alone == NULL || f.values == NULL))
         status = nd_fail_memory(err);
     if (status == ND_OK && n > 0)
         status = nd_fallback_look_at_floats(plan, f.floats, err);
@@ -181,6 +196,7 @@ enum nd_status nd_find_execution(const struct nd_evaluation *evaluation, const s
         status = judge_device(&f, d, err);
     free(f.counts);
     free(f.floats);
+    free(f.kin);
     free(f.alone);
     free(f.values);
     return status;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "diagnosis/diagnosis.h"
 #include "execution/fallback_parts.h"
 
@@ -97,11 +98,17 @@ struct siblings {
     bool is_same_unit;
 };
 
+/* Whether it tells what an NPU does. */
+static bool is_telling(const struct nd_fallback *f, size_t device, size_t step)
+{
+    size_t k = nd_fallback_at(f, device, step);
+    return f->alone[k] >= ND_FALLBACK_DECISION && f->counts[k].n > 0 && !nd_fallback_is_spoilt(f, device, step);
+}
+
 static void add_sibling(const struct nd_fallback *f, size_t device, size_t step, struct siblings *siblings)
 {
     size_t k = nd_fallback_at(f, device, step), i = siblings->n_units;
-    if (f->alone[k] < ND_FALLBACK_DECISION || f->counts[k].n <= 0 || i == MOST_SIBLINGS ||
-        nd_fallback_is_spoilt(f, device, step))
+    if (i == MOST_SIBLINGS)
         return;
     double rate = f->counts[k].n_off / f->counts[k].n;
     for (; i > 0 && siblings->rates[i - 1] > rate; i--)
@@ -119,17 +126,17 @@ static double usual_rate(const struct siblings *siblings)
 static struct siblings find_siblings(const struct nd_fallback *f, size_t device, size_t step)
 {
     struct siblings siblings = {.is_same_unit = true};
-    const struct nd_explained_step *steps = f->out->steps;
     for (size_t d = 0; d < f->plan->n_devices; d++)
-        if (d != device && f->plan->sources[d].same_as != f->plan->sources[device].same_as)
+        if (d != device && f->plan->sources[d].same_as != f->plan->sources[device].same_as &&
+            is_telling(f, d, step))
             add_sibling(f, d, step, &siblings);
     if (siblings.n_units > 0)
         return siblings;
     siblings.is_same_unit = false;
-    bool is_wide = f->counts[nd_fallback_at(f, device, step)].is_wide;
-    for (size_t s = 0; s < f->plan->n_steps; s++)
-        if (s != step && strcmp(steps[s].op_types, steps[step].op_types) == 0 &&
-            f->counts[nd_fallback_at(f, device, s)].is_wide == is_wide)
+    const struct nd_fallback_kin *kin = &f->kin[nd_fallback_at(f, device, 0)];
+    for (size_t s = kin[kin[step].kind].first; s != SIZE_MAX && siblings.n_units < MOST_SIBLINGS;
+         s = kin[s].next)
+        if (s != step)
             add_sibling(f, device, s, &siblings);
     return siblings;
 }
@@ -223,7 +230,30 @@ enum nd_status nd_fallback_judge_codes(struct nd_fallback *f, size_t device, siz
         execution->n_off, execution->n_deciding, 100 * rates.off, base);
 }
 
-void nd_fallback_count_codes(struct nd_fallback *f, size_t device)
+/* Units of the same operators and width are of one kind. */
+static enum nd_status find_kin(struct nd_fallback *f, size_t device, struct nd_error *err)
+{
+    struct nd_names kinds[2] = {{0}}; /* narrow, wide */
+    struct nd_fallback_kin *kin = &f->kin[nd_fallback_at(f, device, 0)];
+    size_t n = f->plan->n_steps;
+    bool is_made = true;
+    for (size_t s = 0; s < n && is_made; s++) {
+        struct nd_names *names = &kinds[f->counts[nd_fallback_at(f, device, s)].is_wide];
+        size_t kind = nd_names_find(names, f->out->steps[s].op_types);
+        is_made = kind != SIZE_MAX || nd_names_add(names, f->out->steps[s].op_types, s);
+        kin[s] = (struct nd_fallback_kin){kind != SIZE_MAX ? kind : s, SIZE_MAX, SIZE_MAX};
+    }
+    for (size_t s = n; s-- > 0 && is_made;)
+        if (is_telling(f, device, s)) {
+            kin[s].next = kin[kin[s].kind].first;
+            kin[kin[s].kind].first = s;
+        }
+    nd_names_deinit(&kinds[0]);
+    nd_names_deinit(&kinds[1]);
+    return is_made ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_fallback_count_codes(struct nd_fallback *f, size_t device, struct nd_error *err)
 {
     for (size_t s = 0; s < f->plan->n_steps && !f->plan->sources[device].is_failed; s++)
         count_codes(f, device, s);
@@ -233,4 +263,5 @@ void nd_fallback_count_codes(struct nd_fallback *f, size_t device)
         struct nd_fallback_rates rates = nd_fallback_rates_of(f->plan->steps[s].op_types, counts);
         f->alone[nd_fallback_at(f, device, s)] = nd_fallback_weigh(counts, &rates);
     }
+    return find_kin(f, device, err);
 }

@@ -4,6 +4,14 @@
 
 #include "execution/fallback.h"
 
+/* Of each kind of units a list, in graph order: the units of a run that tell what an NPU does in such a unit.
+ */
+struct nd_fallback_kin {
+    size_t kind;  /* the first step of this one's kind */
+    size_t first; /* of that step: the first of the list; SIZE_MAX: it is empty */
+    size_t next;  /* of a step in the list; SIZE_MAX: the last one */
+};
+
 struct nd_fallback {
     const struct nd_plan *plan;
     const struct nd_evaluation *evaluation;
@@ -13,6 +21,7 @@ struct nd_fallback {
     size_t half_even;                  /* of nd_programs */
     struct nd_fallback_counts *counts; /* [n_devices][n_steps] */
     struct nd_fallback_floats *floats; /* [n_devices][n_steps] */
+    struct nd_fallback_kin *kin;       /* [n_devices][n_steps] */
     double *alone;  /* [n_devices][n_steps] weight of the codes by what is known of the operator */
     double *values; /* [n_devices][n_steps] of codes, by all that is known, and floats */
 };
@@ -36,8 +45,8 @@ static inline bool nd_fallback_is_judged(const struct nd_fallback *f, size_t dev
 
 /* ---- fallback_codes.c ---- */
 
-/* Fills counts and alone of the device. */
-void nd_fallback_count_codes(struct nd_fallback *f, size_t device);
+/* Fills counts, alone and kin of the device. ND_ERR_MEMORY. */
+enum nd_status nd_fallback_count_codes(struct nd_fallback *f, size_t device, struct nd_error *err);
 /* A fault says nothing of where a layer ran: a wrong scale or a permutation is off everywhere. Nor does an
  * error that no rounding makes, whether it has a name or not. */
 bool nd_fallback_is_spoilt(const struct nd_fallback *f, size_t device, size_t step);

@@ -11,34 +11,33 @@ static bool has_local(const struct nd_explained_unit *unit)
 }
 
 /* Whether something that the step depends on has local mismatches; is_below[] of earlier steps says it of
- * those. What floats between units are made of is not known: it may be everything before them. */
+ * those, has_any of all of them together. What floats between units are made of is not known: it may be
+ * everything before them. */
 static bool has_ancestor(const struct nd_plan *plan, const struct nd_explained_device *device,
-                         const bool *is_below, size_t step)
+                         const bool *is_below, bool has_any, size_t step)
 {
     const struct nd_model_unit *unit = nd_plan_unit(plan, step);
-    bool is_input = nd_plan_edge(plan, step)->is_model_input;
-    bool found = false;
+    bool found = unit == NULL && has_any && !nd_plan_edge(plan, step)->is_model_input;
     for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
         size_t input = plan->step_of_edge[unit->inputs[i]];
         found = found || (input != SIZE_MAX && (is_below[input] || has_local(&device->units[input])));
     }
-    for (size_t i = 0; unit == NULL && !is_input && i < step; i++)
-        found = found || has_local(&device->units[i]);
     return found;
 }
 
 static enum nd_status find_sources(const struct nd_plan *plan, struct nd_explained_device *device,
                                    struct nd_error *err)
 {
-    bool *is_below = nd_calloc(plan->n_steps, sizeof *is_below);
+    bool *is_below = nd_calloc(plan->n_steps, sizeof *is_below), has_any = false;
     device->sources = nd_calloc(plan->n_steps, sizeof *device->sources);
     if (is_below == NULL || device->sources == NULL) {
         free(is_below);
         return nd_fail_memory(err);
     }
     for (size_t s = 0; s < plan->n_steps; s++) {
-        is_below[s] = has_ancestor(plan, device, is_below, s);
+        is_below[s] = has_ancestor(plan, device, is_below, has_any, s);
         device->units[s].is_source = has_local(&device->units[s]) && !is_below[s];
+        has_any = has_any || has_local(&device->units[s]);
         if (device->units[s].is_source)
             device->sources[device->n_sources++] = s;
     }

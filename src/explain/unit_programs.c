@@ -142,6 +142,16 @@ static size_t program_of_kind(const struct nd_habit *habits, size_t n, const cha
     return n_kind >= FEWEST && most + 1 >= n_kind ? best : SIZE_MAX;
 }
 
+/* The first unit of i's kind of which nothing is known: its program is that of all of them. */
+static size_t first_unknown(const struct nd_habit *habits, size_t i)
+{
+    size_t first = 0;
+    while (first < i && (!habits[first].is_counted || habits[first].standing != ND_STANDING_UNKNOWN ||
+                         strcmp(habits[first].op_types, habits[i].op_types) != 0))
+        first++;
+    return first;
+}
+
 /* Kinds of units of which the program says nothing may have one of values: at least three units, all but one.
  */
 static void settle_others(struct nd_habit *habits, size_t n)
@@ -152,7 +162,8 @@ static void settle_others(struct nd_habit *habits, size_t n)
         habit->follows = habit->is_exact = true;
         if (!habit->is_counted || habit->standing != ND_STANDING_UNKNOWN)
             continue;
-        habit->program = program_of_kind(habits, n, habit->op_types);
+        size_t first = first_unknown(habits, i);
+        habit->program = first < i ? habits[first].program : program_of_kind(habits, n, habit->op_types);
         if (habit->program == SIZE_MAX)
             continue;
         habit->follows = habit->tally->wrong[habit->program] == 0;

@@ -33,10 +33,10 @@ static void match_steps(struct nd_study *study)
     }
     for (size_t e = 0; e < n_edges; e++) {
         study->step_of_float[e] = plan->step_of_float[e];
-        for (size_t s = 0; s < plan->n_steps && study->step_of_float[e] == SIZE_MAX; s++)
-            if (nd_plan_edge(plan, s)->quant.n == 0 && nd_dtype_is_float(nd_plan_edge(plan, s)->dtype) &&
-                strcmp(nd_plan_edge(plan, s)->name, nd_model_edge(plan->float_model, e)->name) == 0)
-                study->step_of_float[e] = s;
+        size_t named = nd_names_find(&plan->step_of_name, nd_model_edge(plan->float_model, e)->name);
+        if (study->step_of_float[e] == SIZE_MAX && named != SIZE_MAX &&
+            nd_plan_edge(plan, named)->quant.n == 0 && nd_dtype_is_float(nd_plan_edge(plan, named)->dtype))
+            study->step_of_float[e] = named;
         if (study->step_of_float[e] != SIZE_MAX)
             study->float_edge[study->step_of_float[e]] = e;
     }

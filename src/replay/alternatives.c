@@ -111,6 +111,7 @@ static bool is_maker(const struct nd_model *model, size_t edge)
 static void add_part(struct nd_alternatives *a, size_t from, size_t to)
 {
     a->parts[a->n_parts] = (struct nd_fused_part){.from = from, .to = to, .next = a->first_part[from]};
+    a->part_to[to] = a->part_to[to] == SIZE_MAX ? a->n_parts : a->part_to[to];
     a->first_part[from] = a->n_parts++;
 }
 
@@ -174,6 +175,7 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
     size_t n = nd_model_n_edges(model);
     *a = (struct nd_alternatives){.n_edges = n,
                                   .fused_from = nd_calloc(n, sizeof *a->fused_from),
+                                  .part_to = nd_calloc(n, sizeof *a->part_to),
                                   .first_part = nd_calloc(n, sizeof *a->first_part),
                                   .is_joined = nd_calloc(n, sizeof *a->is_joined),
                                   .parts = nd_calloc(count_parts(model), sizeof *a->parts),
@@ -181,11 +183,12 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
                                   .is_hard = nd_calloc(n, sizeof *a->is_hard),
                                   .is_forced_here = nd_calloc(n, sizeof *a->is_forced_here),
                                   .forced = nd_calloc(n, sizeof *a->forced)};
-    if (a->fused_from == NULL || a->first_part == NULL || a->is_joined == NULL || a->parts == NULL ||
-        a->gated == NULL || a->is_hard == NULL || a->forced == NULL || a->is_forced_here == NULL)
+    if (a->fused_from == NULL || a->part_to == NULL || a->first_part == NULL || a->is_joined == NULL ||
+        a->parts == NULL || a->gated == NULL || a->is_hard == NULL || a->forced == NULL ||
+        a->is_forced_here == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n; e++) {
-        a->fused_from[e] = a->first_part[e] = a->gated[e] = SIZE_MAX;
+        a->fused_from[e] = a->part_to[e] = a->first_part[e] = a->gated[e] = SIZE_MAX;
         a->forced[e] = forced_of(model, e);
         const struct nd_model_unit *maker = nd_model_unit_of_edge(model, e);
         a->is_forced_here[e] =
@@ -202,6 +205,7 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
 void nd_alternatives_deinit(struct nd_alternatives *a)
 {
     free(a->fused_from);
+    free(a->part_to);
     free(a->first_part);
     free(a->is_joined);
     free(a->parts);

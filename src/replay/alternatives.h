@@ -43,6 +43,7 @@ struct nd_alternatives {
     size_t n_edges;
     struct nd_fused_part *parts;
     size_t n_parts;
+    size_t *part_to;    /* [n_edges] the first part to this edge, which the others follow; SIZE_MAX: none */
     size_t *first_part; /* [n_edges] the first part from this edge; SIZE_MAX: none */
     size_t *fused_from; /* [n_edges] the edge whose maker may make all of this one; SIZE_MAX: none */
     bool *is_joined;    /* [n_edges] a Concat of which the makers of its inputs may make the parts */

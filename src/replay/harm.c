@@ -168,6 +168,17 @@ static enum nd_status follow_ripple(struct nd_evaluator *w, size_t step, struct 
     return status;
 }
 
+/* What the changed values are a share of. */
+static uint64_t count_output_codes(const struct nd_evaluator *w)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    uint64_t n = 0;
+    for (size_t s = 0; s < plan->n_steps; s++)
+        if (plan->steps[s].is_model_output && has_reference(w, s))
+            n += w->reference[s].husk.n;
+    return n;
+}
+
 static enum nd_status measure_step(struct nd_evaluator *w, size_t step, bool has_all, struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
@@ -180,9 +191,6 @@ static enum nd_status measure_step(struct nd_evaluator *w, size_t step, bool has
         .missed = missed_harmed};
     struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
     sums->is_harm_missed = sums->is_missed || !has_reference(w, step);
-    for (size_t s = 0; s < plan->n_steps; s++)
-        if (plan->steps[s].is_model_output && has_reference(w, s))
-            sums->n_harm_codes += w->reference[s].husk.n;
     if (sums->is_harm_missed || sums->local.n_differing == 0)
         return ND_OK;
     w->harmful = step;
@@ -204,8 +212,11 @@ enum nd_status nd_measure_harm(struct nd_evaluator *w, struct nd_error *err)
     const struct nd_plan *plan = w->reader.plan;
     enum nd_status status = ND_OK;
     bool has_all = has_all_references(w);
+    uint64_t n_codes = count_output_codes(w);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-        if (plan->sources[w->reader.device].units[s].is_examined && plan->steps[s].is_unit)
+        if (plan->sources[w->reader.device].units[s].is_examined && plan->steps[s].is_unit) {
+            nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, s)->n_harm_codes += n_codes;
             status = measure_step(w, s, has_all, err);
+        }
     return status;
 }

@@ -270,6 +270,7 @@ void nd_plan_deinit(struct nd_plan *plan)
     free(plan->inputs);
     free(plan->float_inputs);
     free(plan->step_of_edge);
+    nd_names_deinit(&plan->step_of_name);
     free(plan->step_of_float);
     free(plan->shapes);
     nd_exact_graph_destroy(&plan->graph);

@@ -10,6 +10,7 @@
 #ifndef ND_REPLAY_PLAN_H
 #define ND_REPLAY_PLAN_H
 
+#include "base/names.h"
 #include "eval/eval_graph.h"
 #include "npudiff/explain.h"
 #include "replay/alternatives.h"
@@ -54,6 +55,7 @@ struct nd_plan {
     size_t *inputs;                  /* [n_inputs of model]: which input of the probe */
     size_t *float_inputs;            /* [n_inputs of float_model]: which input of model */
     size_t *step_of_edge;            /* [n_edges of model] or SIZE_MAX: an edge that is not computed */
+    struct nd_names step_of_name;    /* by the names of model's edges */
     size_t *step_of_float;           /* [n_edges of float_model] or SIZE_MAX */
     struct nd_explained_step *steps; /* [n_steps]; is_double is not known yet */
     struct nd_shape *shapes;         /* [n_steps] */

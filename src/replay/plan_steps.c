@@ -138,7 +138,10 @@ static enum nd_status add_step(struct nd_plan *plan, const struct finding *findi
     plan->shapes[plan->n_steps] = shape_of(plan, finding, e);
     plan->step_of_edge[e] = plan->n_steps;
     plan->n_steps++;
-    return step->name != NULL && step->op_types != NULL ? ND_OK : nd_fail_memory(err);
+    return step->name != NULL && step->op_types != NULL &&
+                   nd_names_add(&plan->step_of_name, edge->name, plan->n_steps - 1)
+               ? ND_OK
+               : nd_fail_memory(err);
 }
 
 /* ---- the float model ---- */
@@ -157,22 +160,19 @@ static enum nd_status check_float_model(const struct nd_plan *plan, struct nd_er
                    nd_model_path(plan->model), n, plan->n_steps);
 }
 
-/* Edges of the same name, number of elements and known scale. The input's float tensor is no edge of a float
+/* An edge of the same name, number of elements and known scale. The input's float tensor is no edge of a float
  * model: its values are the probe's. */
 static void match_float_edge(struct nd_plan *plan, const struct nd_survey_sight *sight, size_t e)
 {
-    for (size_t s = 0; s < plan->n_steps; s++) {
-        struct nd_explained_step *step = &plan->steps[s];
-        size_t n;
-        if (strcmp(step->name, nd_model_edge(plan->float_model, e)->name) != 0 ||
-            nd_model_edge(plan->model, step->edge)->quant.n == 0)
-            continue;
-        step->lacks_float |= sight->why != NULL;
-        if (!sight->is_found || nd_shape_n_elems(&plan->shapes[s], &n, NULL) != ND_OK || n != sight->n)
-            continue;
-        plan->step_of_float[e] = s;
-        step->has_float = true;
-    }
+    size_t s = nd_names_find(&plan->step_of_name, nd_model_edge(plan->float_model, e)->name), n;
+    if (s == SIZE_MAX || nd_plan_edge(plan, s)->quant.n == 0)
+        return;
+    struct nd_explained_step *step = &plan->steps[s];
+    step->lacks_float |= sight->why != NULL;
+    if (!sight->is_found || nd_shape_n_elems(&plan->shapes[s], &n, NULL) != ND_OK || n != sight->n)
+        return;
+    plan->step_of_float[e] = s;
+    step->has_float = true;
 }
 
 static enum nd_status match_float_steps(struct nd_plan *plan, struct nd_error *err)

@@ -11,17 +11,23 @@ enum nd_status nd_ripple_init(struct nd_ripple *r, const struct nd_plan *plan,
 {
     *r = (struct nd_ripple){.plan = plan, .units = units};
     r->made = nd_calloc(plan->n_steps, sizeof *r->made);
-    r->now = nd_calloc(plan->n_steps, sizeof(struct nd_packed *));
+    r->changed = nd_calloc(plan->n_steps, sizeof(struct nd_packed *));
+    r->first_reader = nd_calloc(plan->n_steps, sizeof *r->first_reader);
     r->last_reader = nd_calloc(plan->n_steps, sizeof *r->last_reader);
-    if (r->made == NULL || r->now == NULL || r->last_reader == NULL)
+    r->touched = nd_calloc(plan->n_steps, sizeof *r->touched);
+    if (r->made == NULL || r->changed == NULL || r->first_reader == NULL || r->last_reader == NULL ||
+        r->touched == NULL)
         return nd_fail_memory(err);
     for (size_t s = 0; s < plan->n_steps; s++)
-        r->last_reader[s] = SIZE_MAX;
+        r->first_reader[s] = r->last_reader[s] = SIZE_MAX;
     for (size_t u = 0; u < nd_byte_units_count(units); u++) {
         const size_t *edges;
         size_t n = nd_byte_unit_inputs(units, u, &edges);
-        for (size_t i = 0; i < n; i++)
-            r->last_reader[plan->step_of_edge[edges[i]]] = u;
+        for (size_t i = 0; i < n; i++) {
+            size_t step = plan->step_of_edge[edges[i]];
+            r->first_reader[step] = r->first_reader[step] == SIZE_MAX ? u : r->first_reader[step];
+            r->last_reader[step] = u;
+        }
     }
     return nd_byte_runner_create(units, &r->runner, err);
 }
@@ -31,8 +37,10 @@ void nd_ripple_deinit(struct nd_ripple *r)
     for (size_t s = 0; r->made != NULL && s < r->plan->n_steps; s++)
         nd_packed_deinit(&r->made[s]);
     free(r->made);
-    free(r->now);
+    free(r->changed);
+    free(r->first_reader);
     free(r->last_reader);
+    free(r->touched);
     nd_byte_runner_destroy(&r->runner);
     *r = (struct nd_ripple){.plan = NULL};
 }
@@ -44,7 +52,8 @@ static size_t step_made(const struct nd_ripple *r, size_t unit)
 
 static const struct nd_packed *current(const struct nd_ripple *r, size_t edge)
 {
-    return r->now[r->plan->step_of_edge[edge]];
+    size_t step = r->plan->step_of_edge[edge];
+    return r->changed[step] != NULL ? r->changed[step] : &r->reference[step];
 }
 
 static bool is_reached(const struct nd_ripple *r, size_t unit)
@@ -52,7 +61,7 @@ static bool is_reached(const struct nd_ripple *r, size_t unit)
     const size_t *edges;
     size_t n = nd_byte_unit_inputs(r->units, unit, &edges);
     for (size_t i = 0; i < n; i++)
-        if (current(r, edges[i]) != &r->reference[r->plan->step_of_edge[edges[i]]])
+        if (r->changed[r->plan->step_of_edge[edges[i]]] != NULL)
             return true;
     return false;
 }
@@ -164,6 +173,14 @@ static void forget_read(struct nd_ripple *r, size_t unit)
     }
 }
 
+/* Units are in graph order: what reads the step comes behind it. */
+static void set_changed(struct nd_ripple *r, size_t step, const struct nd_packed *to)
+{
+    r->changed[step] = to;
+    r->touched[r->n_touched++] = step;
+    r->reach = r->last_reader[step] > r->reach ? r->last_reader[step] : r->reach;
+}
+
 static enum nd_status run_unit(struct nd_ripple *r, size_t unit, struct nd_ripple_sums *sums,
                                struct nd_error *err)
 {
@@ -178,7 +195,7 @@ static enum nd_status run_unit(struct nd_ripple *r, size_t unit, struct nd_rippl
     if (is_changed && r->plan->steps[step].is_model_output)
         status = add_up(made, &r->reference[step], sums, err);
     if (is_changed && r->last_reader[step] != SIZE_MAX)
-        r->now[step] = made;
+        set_changed(r, step, made);
     else
         nd_packed_deinit(made);
     return status;
@@ -192,15 +209,17 @@ enum nd_status nd_ripple_run(struct nd_ripple *r, const struct nd_packed *refere
     enum nd_status status = ND_OK;
     *sums = (struct nd_ripple_sums){.n_changed = 0};
     r->reference = reference;
-    for (size_t s = 0; s < r->plan->n_steps; s++)
-        r->now[s] = &reference[s];
-    r->now[step] = changed;
-    for (size_t u = 0; u < nd_byte_units_count(r->units) && status == ND_OK; u++) {
-        if (step_made(r, u) == step || !is_reached(r, u))
+    r->n_touched = r->reach = 0;
+    if (r->first_reader[step] != SIZE_MAX)
+        set_changed(r, step, changed);
+    for (size_t u = r->first_reader[step]; r->n_touched > 0 && u <= r->reach && status == ND_OK; u++) {
+        if (!is_reached(r, u))
             continue;
         status = run_unit(r, u, sums, &why);
         forget_read(r, u);
     }
+    for (size_t i = 0; i < r->n_touched; i++)
+        r->changed[r->touched[i]] = NULL;
     *is_known = status == ND_OK;
     if (status == ND_ERR_UNSUPPORTED || status == ND_ERR_FORMAT)
         return ND_OK;

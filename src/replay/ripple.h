@@ -12,9 +12,11 @@ struct nd_ripple {
     const struct nd_plan *plan;
     const struct nd_byte_units *units;
     struct nd_byte_runner *runner;
-    struct nd_packed *made;                   /* [n_steps] */
-    const struct nd_packed *reference, **now; /* [n_steps]; of the run at hand */
-    size_t *last_reader;                      /* [n_steps]: the unit, or SIZE_MAX */
+    struct nd_packed *made;             /* [n_steps] */
+    const struct nd_packed *reference;  /* [n_steps]; of the run at hand */
+    const struct nd_packed **changed;   /* [n_steps]; NULL: the step has its reference */
+    size_t *first_reader, *last_reader; /* [n_steps]: units; SIZE_MAX: nothing reads the step */
+    size_t *touched, n_touched, reach;  /* [n_steps] of the run: steps that changed, the last unit to look at */
 };
 
 /* The differences at the model's outputs, in codes. */

@@ -187,9 +187,9 @@ static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_ex
 
 static void forget_parts_of(struct nd_unit_trial *trial, const struct nd_exact_unit *unit)
 {
-    for (size_t k = 0; k < trial->n_kept; k++)
-        if (trial->alternatives->parts[k].to == unit->edge)
-            forget_made(&trial->kept[k]);
+    const struct nd_alternatives *a = trial->alternatives;
+    for (size_t k = a->part_to[unit->edge]; k < a->n_parts && a->parts[k].to == unit->edge; k++)
+        forget_made(&trial->kept[k]);
 }
 
 /* What was made with the unit by the maker of what it reads, or as one function with its gate. */

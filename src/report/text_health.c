@@ -279,7 +279,7 @@ static void put_ties(struct nd_strbuf *out, const struct nd_explanation *e,
         const struct nd_explained_unit *unit = &device->units[s];
         char more[64] = "";
         size_t n_before = 0, n_after = 0;
-        for (size_t k = 0; k < e->n_steps && unit->tie_rule != NULL; k++) {
+        for (size_t k = 0; k < e->n_steps && unit->tie_rule != NULL && n_before == 0; k++) {
             bool is_same =
                 device->units[k].tie_rule != NULL && strcmp(device->units[k].tie_rule, unit->tie_rule) == 0;
             n_before += is_same && k < s;

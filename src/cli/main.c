@@ -14,6 +14,7 @@
 #include "cli/option_table.h"
 #include "cli/safe_output.h"
 #include "cli/sigbus.h"
+#include "cli/signals.h"
 #include "cli/stopped.h"
 #include "npudiff/parse.h"
 #include "npudiff/report.h"
@@ -150,6 +151,7 @@ int main(int argc, char **argv)
     int exit_code = cli_errors_end(run(argc, argv));
     /* A result that could not be written is no result. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
+        cli_signals_end_if_came(); /* which may be why: safe_output.c */
         fprintf(stderr, "npudiff: cannot write to standard output\n");
         return ND_EXIT_TROUBLE;
     }

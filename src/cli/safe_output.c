@@ -1,9 +1,13 @@
 #include "cli/safe_output.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "cli/signals.h"
 
 struct guard {
     int fd;
@@ -11,10 +15,28 @@ struct guard {
     bool has_return;            /* the last one is a carriage return that is not written yet */
 };
 
+/* Waits until PIPE_BUF bytes can be written, or what is wrong. Who reads a pipe may never come: false, when the
+ * program was asked to end and there was no room for a while. */
+static bool wait_for_room(int fd)
+{
+    enum { STEP_MS = 100, PATIENCE_MS = 1000 }; /* chosen */
+    static int waited_ms[STDERR_FILENO + 1];    /* in all: what was given up is not waited for again */
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+    while (waited_ms[fd] < PATIENCE_MS) {
+        int n = poll(&room, 1, STEP_MS);
+        if (n > 0 || (n < 0 && errno != EINTR))
+            return true;
+        waited_ms[fd] += n == 0 && cli_signals_came(NULL) ? STEP_MS : 0;
+    }
+    return false;
+}
+
 static bool write_all(int fd, const char *text, size_t n)
 {
     while (n > 0) {
-        ssize_t done = write(fd, text, n);
+        if (!wait_for_room(fd))
+            return false;
+        ssize_t done = write(fd, text, n < PIPE_BUF ? n : PIPE_BUF);
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)

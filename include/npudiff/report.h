@@ -130,8 +130,8 @@ ND_PUBLIC void nd_report_screen_put(struct nd_report_screen *screen, const char 
 /* A text that belongs on the screen was lost for want of memory: nd_report_screen_end reports it. */
 ND_PUBLIC void nd_report_screen_lose(struct nd_report_screen *screen);
 
-/* Rows as for nd_report_rows. The columns are read at the end. more: what shows the rows that are left out,
- * such as "-v shows all". */
+/* Rows as for nd_report_rows; NULL: they were lost for want of memory. The columns are read at the end. more:
+ * what shows the rows that are left out, such as "-v shows all". */
 ND_PUBLIC void nd_report_screen_rows(struct nd_report_screen *screen, const char *json,
                                      const struct nd_report_column *columns, const char *more);
 

@@ -40,9 +40,8 @@ static json_t *inputs_json(const struct nd_model *model)
         const struct nd_model_io *input = nd_model_input(model, i);
         json_t *shape = json_array();
         for (int d = 0; d < input->shape.rank; d++)
-            json_array_append_new(shape, json_integer(input->shape.dims[d]));
-        json_array_append_new(inputs,
-                              json_pack("{s:o, s:o}", "name", nd_json_string(input->name), "shape", shape));
+            nd_tree_append(shape, json_integer(input->shape.dims[d]));
+        nd_tree_append(inputs, json_pack("{s:o, s:o}", "name", nd_json_string(input->name), "shape", shape));
     }
     return inputs;
 }
@@ -54,8 +53,7 @@ static enum nd_status arithmetics_json(const struct nd_align_job *job, json_t *o
         char digits[ND_CERTIFICATE_DIGEST_BYTES];
         status = nd_align_behaviour(job->aligned, job->programs[i], digits, err);
         if (status == ND_OK)
-            json_array_append_new(out,
-                                  json_pack("{s:s, s:s}", "name", job->programs[i]->name, "behaviour", digits));
+            nd_tree_append(out, json_pack("{s:s, s:s}", "name", job->programs[i]->name, "behaviour", digits));
     }
     return status;
 }
@@ -66,14 +64,14 @@ static json_t *layers_json(const struct nd_alignment *result)
     for (size_t i = 0; i < result->n_layers; i++) {
         const struct nd_alignment_layer *layer = &result->layers[i];
         bool is_covered = layer->n_channels > 0;
-        json_array_append_new(
-            layers,
-            json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "tensor", nd_json_string(layer->name), "operators",
-                      nd_json_string(layer->op_types), "state", nd_align_state_name(layer->state), "reason",
-                      layer->reason != NULL ? nd_json_string(layer->reason) : json_null(), "channels",
-                      is_covered ? count(layer->n_channels) : json_null(), "sums",
-                      is_covered ? json_real(layer->n_sums) : json_null(), "groups",
-                      layer->n_groups > 0 ? count(layer->n_groups) : json_null()));
+        nd_tree_append(layers,
+                       json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o}", "tensor", nd_json_string(layer->name),
+                                 "operators", nd_json_string(layer->op_types), "state",
+                                 nd_align_state_name(layer->state), "reason",
+                                 layer->reason != NULL ? nd_json_string(layer->reason) : json_null(),
+                                 "channels", is_covered ? count(layer->n_channels) : json_null(), "sums",
+                                 is_covered ? json_real(layer->n_sums) : json_null(), "groups",
+                                 layer->n_groups > 0 ? count(layer->n_groups) : json_null()));
     }
     return layers;
 }
@@ -119,9 +117,9 @@ static enum nd_status probes_json(const struct nd_align_job *job, json_t *out, s
         char digits[ND_CERTIFICATE_DIGEST_BYTES];
         status = nd_certificate_probe_digest(probe, digits, err);
         if (status == ND_OK)
-            json_array_append_new(out, json_pack("{s:o, s:o, s:o, s:s}", "name", nd_json_string(probe->name),
-                                                 "source", nd_json_string(probe->source), "samples",
-                                                 count(probe->n_samples), "digest", digits));
+            nd_tree_append(out, json_pack("{s:o, s:o, s:o, s:s}", "name", nd_json_string(probe->name), "source",
+                                          nd_json_string(probe->source), "samples", count(probe->n_samples),
+                                          "digest", digits));
     }
     return status;
 }
@@ -132,8 +130,8 @@ static json_t *verification_json(const struct nd_alignment *result)
         return json_null();
     json_t *devices = json_array();
     for (size_t i = 0; i < result->n_devices; i++)
-        json_array_append_new(devices, json_pack("{s:o, s:o}", "device", nd_json_string(result->devices[i]),
-                                                 "environment", nd_json_string(result->environments[i])));
+        nd_tree_append(devices, json_pack("{s:o, s:o}", "device", nd_json_string(result->devices[i]),
+                                          "environment", nd_json_string(result->environments[i])));
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "devices", devices, "groups", nd_json_string(result->groups),
                      "tensors", count(result->n_tensors), "tensors_equal", count(result->n_tensors_equal),
                      "samples", count(result->n_device_samples));

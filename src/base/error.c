@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 static enum nd_status status_of(enum nd_error_id id)
 {
     switch (id) {
@@ -34,6 +36,7 @@ enum nd_status nd_fail(struct nd_error *err, enum nd_error_id id, const char *ob
 
 enum nd_status nd_fail_memory(struct nd_error *err)
 {
+    nd_take_lost_text(); /* it is said */
     return nd_fail(err, ND_E_MEMORY, NULL, "out of memory");
 }
 

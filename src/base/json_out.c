@@ -237,13 +237,29 @@ void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree)
     }
 }
 
+void nd_tree_set(json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value) != 0)
+        nd_note_lost_text();
+}
+
+void nd_tree_append(json_t *array, json_t *value)
+{
+    if (json_array_append_new(array, value) != 0)
+        nd_note_lost_text();
+}
+
 char *nd_json_dump(const json_t *tree, size_t indent)
 {
     struct nd_strbuf out = {0};
     struct nd_json json = {.out = &out, .indent = indent};
     nd_json_tree(&json, NULL, tree);
     nd_strbuf_puts(&out, "\n");
-    return nd_strbuf_take(&out);
+    char *text = nd_strbuf_take(&out);
+    if (!nd_take_lost_text())
+        return text;
+    free(text);
+    return NULL;
 }
 
 json_t *nd_json_string(const char *text)

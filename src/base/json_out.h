@@ -62,7 +62,12 @@ void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree);
  * which this takes over. NULL when memory is out, or when members is NULL. */
 json_t *nd_json_document(enum nd_document kind, json_t *members);
 
-/* The tree as text with a final newline, in new memory; NULL when memory is out. */
+/* json_object_set_new and json_array_append_new that note what is lost, be it a value that is NULL as it could
+ * not be made, for the end of the text (base/memory.h). */
+void nd_tree_set(json_t *object, const char *key, json_t *value);
+void nd_tree_append(json_t *array, json_t *value);
+
+/* The tree as text with a final newline, in new memory; NULL when memory is out, or a part is lost. */
 char *nd_json_dump(const json_t *tree, size_t indent);
 
 /* A string of a tree; NULL is "", and what is no UTF-8 has '?' in the place of every byte beyond ASCII. NULL

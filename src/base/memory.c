@@ -52,9 +52,26 @@ void *nd_tensor_room(size_t size_bytes)
     return allocate_aligned(size_bytes, false);
 }
 
+static _Thread_local bool has_lost_text;
+
+void nd_note_lost_text(void)
+{
+    has_lost_text = true;
+}
+
+bool nd_take_lost_text(void)
+{
+    bool has_lost = has_lost_text;
+    has_lost_text = false;
+    return has_lost;
+}
+
 char *nd_strdup(const char *text)
 {
-    return text != NULL ? strdup(text) : NULL;
+    char *copy = text != NULL ? strdup(text) : NULL;
+    if (text != NULL && copy == NULL)
+        nd_note_lost_text();
+    return copy;
 }
 
 bool nd_grow(void **items, size_t *capacity, size_t n_needed, size_t item_bytes)

@@ -23,6 +23,13 @@ void *nd_tensor_room(size_t size_bytes);
 /* strdup that accepts NULL (gives NULL). */
 char *nd_strdup(const char *text);
 
+/* A part of a text that could not be had looks like one that is empty, and the text would go on without it. So
+ * nd_strdup, a string (base/strbuf.h) and a tree (report/tree.h) note what they lose, for their thread, and who
+ * hands out a whole text asks at its end whether anything is lost. Asking forgets it, as nd_fail_memory does.
+ */
+void nd_note_lost_text(void);
+bool nd_take_lost_text(void);
+
 /* Grows the array *items of *capacity elements so that it holds n_needed; doubles. False: out of memory, the
  * array is as it was. Usage: nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)
  */

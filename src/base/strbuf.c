@@ -13,8 +13,10 @@ static bool reserve(struct nd_strbuf *buf, size_t extra)
     if (buf->failed)
         return false;
     if (!nd_size_add(buf->len, extra, &needed) || !nd_size_add(needed, 1, &needed) ||
-        !nd_grow((void **)&buf->text, &buf->capacity, needed, 1))
+        !nd_grow((void **)&buf->text, &buf->capacity, needed, 1)) {
         buf->failed = true;
+        nd_note_lost_text();
+    }
     return !buf->failed;
 }
 

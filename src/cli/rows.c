@@ -113,9 +113,7 @@ void cli_screen_rows(struct nd_report_screen *screen, json_t *rows, const struct
                      const char *more)
 {
     char *json = json_dumps(rows, JSON_COMPACT);
-    if (json == NULL)
-        cli_errors_lost_memory();
-    nd_report_screen_rows(screen, json != NULL ? json : "[]", columns, more);
+    nd_report_screen_rows(screen, json, columns, more);
     free(json);
     json_decref(rows);
 }

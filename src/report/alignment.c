@@ -91,13 +91,13 @@ static json_t *curve_json(const struct nd_alignment *alignment)
     json_t *points = json_array();
     for (size_t i = 0; i < alignment->n_points; i++) {
         const struct nd_alignment_point *point = &alignment->points[i];
-        json_array_append_new(
-            points,
-            json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers", count(point->n_layers), "last",
-                      text_or_null(point->layer), "effect_db", nd_json_known(point->effect_db), "sqnr_db",
-                      nd_json_known(point->sqnr_db), "loss_db", nd_json_known(point->loss_db), "values",
-                      count(point->n_values), "different", count(point->n_different), "tensors",
-                      count(point->n_tensors), "tensors_different", count(point->n_tensors_different)));
+        nd_tree_append(points,
+                       json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers",
+                                 count(point->n_layers), "last", text_or_null(point->layer), "effect_db",
+                                 nd_json_known(point->effect_db), "sqnr_db", nd_json_known(point->sqnr_db),
+                                 "loss_db", nd_json_known(point->loss_db), "values", count(point->n_values),
+                                 "different", count(point->n_different), "tensors", count(point->n_tensors),
+                                 "tensors_different", count(point->n_tensors_different)));
     }
     return json_pack("{s:o, s:o}", "samples", count(alignment->n_curve_samples), "points", points);
 }
@@ -108,7 +108,7 @@ static json_t *devices_json(const struct nd_alignment *alignment)
         return json_null();
     json_t *labels = json_array();
     for (size_t i = 0; i < alignment->n_devices; i++)
-        json_array_append_new(labels, nd_json_string(alignment->devices[i]));
+        nd_tree_append(labels, nd_json_string(alignment->devices[i]));
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "devices", labels, "groups",
                      nd_json_string(alignment->groups), "tensors", count(alignment->n_tensors), "tensors_equal",
                      count(alignment->n_tensors_equal), "samples", count(alignment->n_device_samples),
@@ -119,9 +119,9 @@ static json_t *alignment_json(const struct nd_alignment *alignment)
 {
     json_t *layers = json_array(), *arithmetics = json_array();
     for (size_t i = 0; i < alignment->n_layers; i++)
-        json_array_append_new(layers, layer_json(alignment, &alignment->layers[i]));
+        nd_tree_append(layers, layer_json(alignment, &alignment->layers[i]));
     for (size_t i = 0; i < alignment->n_arithmetics; i++)
-        json_array_append_new(arithmetics, nd_json_string(alignment->arithmetics[i]));
+        nd_tree_append(arithmetics, nd_json_string(alignment->arithmetics[i]));
     json_t *counts =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers",
                   count(alignment->n_layers), "proven", count(alignment->n_proven), "tested",

@@ -4,6 +4,7 @@
 #include "npudiff/report.h"
 #include "report/json_diagnoses.h"
 #include "report/json_difference.h"
+#include "report/tree.h"
 
 static void put_pair(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_edge *edge,
                      const struct nd_compared_pair *pair)
@@ -338,9 +339,5 @@ enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out
     put_lists(&json, comparison);
     nd_json_close(&json, '}');
     nd_strbuf_append(&buf, "\n", 1);
-    char *text = nd_strbuf_take(&buf);
-    if (text == NULL)
-        return nd_fail_memory(err);
-    *out = text;
-    return ND_OK;
+    return nd_text_end(&buf, out, err);
 }

@@ -40,7 +40,7 @@ static json_t *programs(const struct nd_explained_unit *unit)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < unit->n_programs; i++)
-        json_array_append_new(list, json_string(unit->programs[i]));
+        nd_tree_append(list, json_string(unit->programs[i]));
     return list;
 }
 
@@ -54,7 +54,7 @@ static json_t *inputs(const struct nd_explained_step *step)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < step->n_inputs; i++)
-        json_array_append_new(list, json_integer((json_int_t)step->inputs[i]));
+        nd_tree_append(list, json_integer((json_int_t)step->inputs[i]));
     return list;
 }
 
@@ -70,13 +70,13 @@ static json_t *floats_json(const struct nd_explained_floats *f)
                   (json_int_t)f->n_lost, "out_of_range", (json_int_t)f->n_overflown);
     if (row == NULL)
         return NULL;
-    json_object_set_new(row, "largest_ulp", nd_json_known(f->max_ulp));
-    json_object_set_new(row, "mean_ulp", nd_json_known(f->mean_ulp));
-    json_object_set_new(row, "largest_of_bound", nd_json_known(f->worst));
-    json_object_set_new(row, "introduced", nd_json_known(f->introduced));
-    json_object_set_new(row, "passed_on", nd_json_known(f->passed_on));
-    json_object_set_new(row, "total", nd_json_known(f->total));
-    json_object_set_new(row, "effect", nd_json_known(f->effect));
+    nd_tree_set(row, "largest_ulp", nd_json_known(f->max_ulp));
+    nd_tree_set(row, "mean_ulp", nd_json_known(f->mean_ulp));
+    nd_tree_set(row, "largest_of_bound", nd_json_known(f->worst));
+    nd_tree_set(row, "introduced", nd_json_known(f->introduced));
+    nd_tree_set(row, "passed_on", nd_json_known(f->passed_on));
+    nd_tree_set(row, "total", nd_json_known(f->total));
+    nd_tree_set(row, "effect", nd_json_known(f->effect));
     return row;
 }
 
@@ -103,37 +103,35 @@ static json_t *unit_json(const struct nd_explanation *e, const struct nd_explain
                   unit->is_source, "within_one_step_of_double", unit->is_within_step);
     if (row == NULL)
         return NULL;
-    json_object_set_new(row, "inputs", inputs(step));
-    json_object_set_new(row, "floats", floats_json(&unit->floats));
-    json_object_set_new(row, "taken_from", text_or_null(is_taken ? e->devices[step->taken_from].uri : NULL));
-    json_object_set_new(row, "arithmetic", text_or_null(unit->program));
-    json_object_set_new(row, "is_covered", json_boolean(unit->is_covered));
-    json_object_set_new(row, "state", json_string(nd_layer_state_name(unit->state)));
-    json_object_set_new(row, "why_follows", text_or_null(unit->why_follows));
-    json_object_set_new(row, "follows_text", text_or_null(unit->follows_text));
-    json_object_set_new(row, "evidence", text_or_null(unit->evidence));
-    json_object_set_new(row, "certainty", text_or_null(nd_certainty_name(unit->certainty)));
-    json_object_set_new(row, "tie_rule", text_or_null(unit->tie_rule));
-    json_object_set_new(row, "ties",
-                        unit->tie_rule != NULL ? json_integer((json_int_t)unit->n_ties) : json_null());
-    json_object_set_new(row, "known_defect", text_or_null(unit->known_defect));
-    json_object_set_new(row, "remedy", text_or_null(unit->remedy));
-    json_object_set_new(row, "is_faulty", json_boolean(unit->is_faulty));
-    json_object_set_new(row, "not_a_number", is_examined ? json_integer((json_int_t)unit->n_nan) : json_null());
-    json_object_set_new(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
-    json_object_set_new(row, "introduced", has_codes ? part(&unit->local) : json_null());
-    json_object_set_new(row, "passed_on",
-                        is_examined && unit->has_total ? part(&unit->inherited) : json_null());
-    json_object_set_new(row, "total", unit->has_total ? part(&unit->total) : json_null());
-    json_object_set_new(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
-    json_object_set_new(row, "amplification", nd_json_known(unit->gain));
-    json_object_set_new(row, "effect", nd_json_known(unit->floats.n > 0 ? (double)NAN : unit->harm));
-    json_object_set_new(row, "effect_share", nd_json_known(nd_explain_effect_share(e, device, s)));
-    json_object_set_new(row, "affected_share", nd_json_known(unit->harmed_share));
-    json_object_set_new(row, "quality", decomposition(&unit->quality));
-    json_object_set_new(row, "no_reference_from", text_or_null(unreached));
-    json_object_set_new(row, "lacks_float", json_boolean(step->lacks_float));
-    json_object_set_new(row, "execution", nd_explain_execution_json(&unit->execution));
+    nd_tree_set(row, "inputs", inputs(step));
+    nd_tree_set(row, "floats", floats_json(&unit->floats));
+    nd_tree_set(row, "taken_from", text_or_null(is_taken ? e->devices[step->taken_from].uri : NULL));
+    nd_tree_set(row, "arithmetic", text_or_null(unit->program));
+    nd_tree_set(row, "is_covered", json_boolean(unit->is_covered));
+    nd_tree_set(row, "state", json_string(nd_layer_state_name(unit->state)));
+    nd_tree_set(row, "why_follows", text_or_null(unit->why_follows));
+    nd_tree_set(row, "follows_text", text_or_null(unit->follows_text));
+    nd_tree_set(row, "evidence", text_or_null(unit->evidence));
+    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(unit->certainty)));
+    nd_tree_set(row, "tie_rule", text_or_null(unit->tie_rule));
+    nd_tree_set(row, "ties", unit->tie_rule != NULL ? json_integer((json_int_t)unit->n_ties) : json_null());
+    nd_tree_set(row, "known_defect", text_or_null(unit->known_defect));
+    nd_tree_set(row, "remedy", text_or_null(unit->remedy));
+    nd_tree_set(row, "is_faulty", json_boolean(unit->is_faulty));
+    nd_tree_set(row, "not_a_number", is_examined ? json_integer((json_int_t)unit->n_nan) : json_null());
+    nd_tree_set(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
+    nd_tree_set(row, "introduced", has_codes ? part(&unit->local) : json_null());
+    nd_tree_set(row, "passed_on", is_examined && unit->has_total ? part(&unit->inherited) : json_null());
+    nd_tree_set(row, "total", unit->has_total ? part(&unit->total) : json_null());
+    nd_tree_set(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
+    nd_tree_set(row, "amplification", nd_json_known(unit->gain));
+    nd_tree_set(row, "effect", nd_json_known(unit->floats.n > 0 ? (double)NAN : unit->harm));
+    nd_tree_set(row, "effect_share", nd_json_known(nd_explain_effect_share(e, device, s)));
+    nd_tree_set(row, "affected_share", nd_json_known(unit->harmed_share));
+    nd_tree_set(row, "quality", decomposition(&unit->quality));
+    nd_tree_set(row, "no_reference_from", text_or_null(unreached));
+    nd_tree_set(row, "lacks_float", json_boolean(step->lacks_float));
+    nd_tree_set(row, "execution", nd_explain_execution_json(&unit->execution));
     return row;
 }
 
@@ -142,22 +140,22 @@ static json_t *energy(const struct nd_explained_device *device)
     if (device->output.n_codes == 0)
         return json_null();
     json_t *energy = decomposition(&device->output);
-    json_object_set_new(energy, "own_share", nd_json_known(device->own_share));
-    json_object_set_new(energy, "own_share_interval", interval(&device->own_share_interval));
-    json_object_set_new(energy, "quantisation_interval", interval(&device->quantisation_interval));
-    json_object_set_new(energy, "divergence_interval", interval(&device->divergence_interval));
-    json_object_set_new(energy, "interaction_interval", interval(&device->interaction_interval));
+    nd_tree_set(energy, "own_share", nd_json_known(device->own_share));
+    nd_tree_set(energy, "own_share_interval", interval(&device->own_share_interval));
+    nd_tree_set(energy, "quantisation_interval", interval(&device->quantisation_interval));
+    nd_tree_set(energy, "divergence_interval", interval(&device->divergence_interval));
+    nd_tree_set(energy, "interaction_interval", interval(&device->interaction_interval));
     return energy;
 }
 
 static void add_fault(json_t *row, const struct nd_explained_fault *fault)
 {
-    json_object_set_new(row, "text", nd_json_string(fault->text));
-    json_object_set_new(row, "channel",
-                        fault->channel != SIZE_MAX ? json_integer((json_int_t)fault->channel) : json_null());
-    json_object_set_new(row, "amount", nd_json_known(fault->amount));
-    json_object_set_new(row, "explained_fraction", nd_json_known(fault->explained));
-    json_object_set_new(row, "rival", text_or_null(fault->rival));
+    nd_tree_set(row, "text", nd_json_string(fault->text));
+    nd_tree_set(row, "channel",
+                fault->channel != SIZE_MAX ? json_integer((json_int_t)fault->channel) : json_null());
+    nd_tree_set(row, "amount", nd_json_known(fault->amount));
+    nd_tree_set(row, "explained_fraction", nd_json_known(fault->explained));
+    nd_tree_set(row, "rival", text_or_null(fault->rival));
 }
 
 static json_t *faulty_json(const struct nd_explanation *e, const struct nd_explained_device *device,
@@ -170,12 +168,12 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
                             (json_int_t)unit->n_unexplained, "kind", text_or_null(fault->kind));
     if (row == NULL)
         return NULL;
-    json_object_set_new(row, "evidence", text_or_null(unit->evidence));
-    json_object_set_new(row, "certainty", text_or_null(nd_certainty_name(unit->certainty)));
-    json_object_set_new(row, "known_defect", text_or_null(unit->known_defect));
-    json_object_set_new(row, "remedy", text_or_null(unit->remedy));
-    json_object_set_new(row, "differing_share", share(unit->n_unexplained, unit->n_codes, unit->is_examined));
-    json_object_set_new(row, "effect", nd_json_known(unit->harm));
+    nd_tree_set(row, "evidence", text_or_null(unit->evidence));
+    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(unit->certainty)));
+    nd_tree_set(row, "known_defect", text_or_null(unit->known_defect));
+    nd_tree_set(row, "remedy", text_or_null(unit->remedy));
+    nd_tree_set(row, "differing_share", share(unit->n_unexplained, unit->n_codes, unit->is_examined));
+    nd_tree_set(row, "effect", nd_json_known(unit->harm));
     if (fault->kind != NULL)
         add_fault(row, fault);
     return row;
@@ -190,7 +188,7 @@ static json_t *findings_json(const struct nd_explanation *e, const struct nd_exp
                                 "kind", fault->kind);
         if (row != NULL)
             add_fault(row, fault);
-        json_array_append_new(list, row);
+        nd_tree_append(list, row);
     }
     return list;
 }
@@ -200,15 +198,15 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
     json_t *sources = json_array(), *units = json_array(), *faulty = json_array(), *programs = json_array();
     json_t *unexplained = json_array();
     for (size_t i = 0; i < device->n_unexplained; i++)
-        json_array_append_new(unexplained, faulty_json(e, device, device->unexplained[i]));
+        nd_tree_append(unexplained, faulty_json(e, device, device->unexplained[i]));
     for (size_t i = 0; i < device->n_programs; i++)
-        json_array_append_new(programs, json_string(device->programs[i]));
+        nd_tree_append(programs, json_string(device->programs[i]));
     for (size_t i = 0; i < device->n_faulty; i++)
-        json_array_append_new(faulty, faulty_json(e, device, device->faulty[i]));
+        nd_tree_append(faulty, faulty_json(e, device, device->faulty[i]));
     for (size_t i = 0; i < device->n_sources; i++)
-        json_array_append_new(sources, nd_json_string(e->steps[device->sources[i]].name));
+        nd_tree_append(sources, nd_json_string(e->steps[device->sources[i]].name));
     for (size_t s = 0; s < e->n_steps; s++)
-        json_array_append_new(units, unit_json(e, device, s));
+        nd_tree_append(units, unit_json(e, device, s));
     json_t *observer = device->observer.n_samples == 0
                            ? json_null()
                            : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,
@@ -242,7 +240,7 @@ static json_t *explanation_json(const struct nd_explanation *e)
 {
     json_t *devices = json_array();
     for (size_t d = 0; d < e->n_devices; d++)
-        json_array_append_new(devices, device_json(e, &e->devices[d]));
+        nd_tree_append(devices, device_json(e, &e->devices[d]));
     return json_pack(
         "{s:s, s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "verdict", nd_health_name(e->health),
         "difference", nd_verdict_name(e->verdict), "model", nd_json_string(e->model), "model_sha256",
@@ -257,10 +255,7 @@ enum nd_status nd_report_explanation_json(const struct nd_explanation *explanati
                                           struct nd_error *err)
 {
     json_t *tree = explanation_json(explanation);
-    if (identification != NULL && tree != NULL &&
-        json_object_set_new(tree, "identification", nd_identification_json(identification)) != 0) {
-        json_decref(tree);
-        tree = NULL;
-    }
+    if (identification != NULL)
+        nd_tree_set(tree, "identification", nd_identification_json(identification));
     return nd_tree_end(ND_DOCUMENT_EXPLANATION, tree, out, err);
 }

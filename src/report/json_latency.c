@@ -6,9 +6,9 @@ static json_t *modes(const struct nd_latency *l)
 {
     json_t *list = json_array();
     for (size_t i = 0; l->is_bimodal && i < 2; i++)
-        json_array_append_new(
-            list, json_pack("{s:o, s:o, s:I}", "median_us", nd_json_known(l->modes[i].median_us), "weight",
-                            nd_json_known(l->modes[i].weight), "runs", (json_int_t)l->modes[i].n));
+        nd_tree_append(list,
+                       json_pack("{s:o, s:o, s:I}", "median_us", nd_json_known(l->modes[i].median_us), "weight",
+                                 nd_json_known(l->modes[i].weight), "runs", (json_int_t)l->modes[i].n));
     return list;
 }
 
@@ -16,10 +16,10 @@ static json_t *changes(const struct nd_latency *l)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < l->n_changes; i++)
-        json_array_append_new(list, json_pack("{s:I, s:o, s:o, s:o}", "run", (json_int_t)l->changes[i].run,
-                                              "before_us", nd_json_known(l->changes[i].before_us), "after_us",
-                                              nd_json_known(l->changes[i].after_us), "p",
-                                              nd_json_known(l->changes[i].p)));
+        nd_tree_append(list,
+                       json_pack("{s:I, s:o, s:o, s:o}", "run", (json_int_t)l->changes[i].run, "before_us",
+                                 nd_json_known(l->changes[i].before_us), "after_us",
+                                 nd_json_known(l->changes[i].after_us), "p", nd_json_known(l->changes[i].p)));
     return list;
 }
 
@@ -66,9 +66,9 @@ static void add_runs(json_t *row, const struct nd_latency_series *entry)
     size_t every = entry->n_us > MAX_RUNS ? (entry->n_us + MAX_RUNS - 1) / MAX_RUNS : 1;
     json_t *list = entry->us != NULL ? json_array() : json_null();
     for (size_t i = 0; entry->us != NULL && i < entry->n_us; i += every)
-        json_array_append_new(list, nd_json_known(entry->us[i]));
-    json_object_set_new(row, "runs_us", list);
-    json_object_set_new(row, "runs_us_every", json_integer((json_int_t)every));
+        nd_tree_append(list, nd_json_known(entry->us[i]));
+    nd_tree_set(row, "runs_us", list);
+    nd_tree_set(row, "runs_us_every", json_integer((json_int_t)every));
 }
 
 static json_t *series_json(const struct nd_latency_series *entry)
@@ -98,8 +98,7 @@ static json_t *rule_json(const struct nd_latency_options *options)
         !(options->suspect_cv < defaults.suspect_cv) && !(options->suspect_cv > defaults.suspect_cv);
     for (const struct nd_latency_rate *rate = nd_latency_rule_rates(); is_measured && rate->series != NULL;
          rate++)
-        json_array_append_new(rates,
-                              json_pack("{s:s, s:I, s:o}", "series", rate->series, "runs",
+        nd_tree_append(rates, json_pack("{s:s, s:I, s:o}", "series", rate->series, "runs",
                                         (json_int_t)rate->n_runs, "rate", nd_json_known(rate->false_alarms)));
     return json_pack("{s:o, s:o, s:I, s:o}", "healthy_cv", nd_json_known(options->healthy_cv), "suspect_cv",
                      nd_json_known(options->suspect_cv), "min_runs", (json_int_t)options->min_runs,
@@ -112,7 +111,7 @@ enum nd_status nd_report_latency_json(const struct nd_latency_series *series, si
 {
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, series_json(&series[i]));
+        nd_tree_append(list, series_json(&series[i]));
     return nd_tree_end(ND_DOCUMENT_LATENCY, json_pack("{s:o, s:o}", "series", list, "rule", rule_json(options)),
                        out, err);
 }

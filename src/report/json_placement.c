@@ -95,19 +95,19 @@ static json_t *device_json(const struct nd_placed_device *device)
     json_t *nodes = json_array(), *edges = json_array(), *pieces = json_array(), *cuts = json_array();
     json_t *events = json_array(), *problems = json_array();
     for (size_t i = 0; i < report->n_nodes; i++)
-        json_array_append_new(nodes, node_json(&report->nodes[i]));
+        nd_tree_append(nodes, node_json(&report->nodes[i]));
     for (size_t i = 0; i < report->n_edges; i++)
-        json_array_append_new(edges, json_pack("{s:o, s:o, s:s}", "name", nd_json_string(report->edges[i].name),
-                                               "provider", nd_json_string(report->edges[i].provider), "where",
-                                               nd_where_name(report->edges[i].where)));
+        nd_tree_append(edges, json_pack("{s:o, s:o, s:s}", "name", nd_json_string(report->edges[i].name),
+                                        "provider", nd_json_string(report->edges[i].provider), "where",
+                                        nd_where_name(report->edges[i].where)));
     for (size_t i = 0; i < report->n_pieces; i++)
-        json_array_append_new(pieces, piece_json(&report->pieces[i]));
+        nd_tree_append(pieces, piece_json(&report->pieces[i]));
     for (size_t i = 0; i < report->n_cuts; i++)
-        json_array_append_new(cuts, cut_json(&report->cuts[i]));
+        nd_tree_append(cuts, cut_json(&report->cuts[i]));
     for (size_t i = 0; i < report->n_events; i++)
-        json_array_append_new(events, event_json(&report->events[i]));
+        nd_tree_append(events, event_json(&report->events[i]));
     for (size_t i = 0; i < report->n_problems; i++)
-        json_array_append_new(problems, nd_json_string(report->problems[i]));
+        nd_tree_append(problems, nd_json_string(report->problems[i]));
     return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "uri",
                      nd_json_string(device->uri), "label", nd_json_string(device->label), "chipset",
                      nd_json_string(chipset != NULL ? chipset : ""), "status",
@@ -170,7 +170,7 @@ static json_t *find_row(json_t *rows, const char *op_type)
             return row;
     }
     row = json_pack("{s:o, s:i}", "op_type", nd_json_string(op_type), "count", 0);
-    json_array_append_new(rows, row);
+    nd_tree_append(rows, row);
     return row;
 }
 
@@ -184,7 +184,7 @@ json_t *nd_placement_matrix(const struct nd_placed_device *devices, size_t n_dev
         if (node->model_node == SIZE_MAX || node->is_constant || node->is_io_quantisation)
             continue;
         row = find_row(rows, node->op_type);
-        json_object_set_new(row, "count", json_integer(json_integer_value(json_object_get(row, "count")) + 1));
+        nd_tree_set(row, "count", json_integer(json_integer_value(json_object_get(row, "count")) + 1));
     }
     json_array_foreach(rows, i, row)
     {
@@ -192,9 +192,9 @@ json_t *nd_placement_matrix(const struct nd_placed_device *devices, size_t n_dev
         for (size_t d = 0; d < n_devices; d++) {
             char text[80];
             cell_text(&devices[d], json_string_value(json_object_get(row, "op_type")), text, sizeof text);
-            json_array_append_new(cells, nd_json_string(text));
+            nd_tree_append(cells, nd_json_string(text));
         }
-        json_object_set_new(row, "cells", cells);
+        nd_tree_set(row, "cells", cells);
     }
     return rows;
 }
@@ -204,7 +204,7 @@ enum nd_status nd_report_placement_json(const struct nd_model *model, const stru
 {
     json_t *list = json_array();
     for (size_t d = 0; d < n; d++)
-        json_array_append_new(list, device_json(&devices[d]));
+        nd_tree_append(list, device_json(&devices[d]));
     return nd_tree_end(ND_DOCUMENT_PLACEMENT,
                        json_pack("{s:o, s:s, s:o, s:o}", "model", nd_json_string(nd_model_path(model)),
                                  "model_sha256", nd_model_sha256(model), "devices", list, "operators",

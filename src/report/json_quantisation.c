@@ -9,7 +9,7 @@ static json_t *remedy_json(const struct nd_explanation *e, const struct nd_remed
 {
     json_t *partners = json_array();
     for (size_t i = 0; i < remedy->n_partners; i++)
-        json_array_append_new(partners, nd_json_string(e->steps[remedy->partners[i]].name));
+        nd_tree_append(partners, nd_json_string(e->steps[remedy->partners[i]].name));
     return json_pack(
         "{s:s, s:s?, s:o, s:o, s:o, s:o, s:o}", "kind", nd_remedy_kind_name(remedy->kind), "method",
         remedy->method, "partners", partners, "text", nd_json_string(remedy->text), "range",
@@ -42,7 +42,7 @@ static json_t *layer_json(const struct nd_explanation *e, size_t s)
     const struct nd_quantised_layer *layer = &e->quantisation->layers[s];
     json_t *remedies = json_array();
     for (size_t i = 0; i < layer->n_remedies; i++)
-        json_array_append_new(remedies, remedy_json(e, &layer->remedies[i]));
+        nd_tree_append(remedies, remedy_json(e, &layer->remedies[i]));
     json_t *row = json_pack("{s:o, s:o, s:b, s:s, s:o, s:b, s:o, s:o}", "name",
                             nd_json_string(e->steps[s].name), "op_type", nd_json_string(e->steps[s].op_types),
                             "known", layer->is_known, "cause", nd_loss_cause_name(layer->cause), "text",
@@ -64,8 +64,7 @@ static json_t *layer_json(const struct nd_explanation *e, size_t s)
                    {"effect_db", layer->effect_db},
                    {"effect_share", layer->effect_share}};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && row != NULL; i++)
-        json_object_set_new(row, numbers[i].name,
-                            layer->is_known ? nd_json_known(numbers[i].value) : json_null());
+        nd_tree_set(row, numbers[i].name, layer->is_known ? nd_json_known(numbers[i].value) : json_null());
     return row;
 }
 
@@ -73,10 +72,9 @@ static json_t *whole_json(const struct nd_quantisation *q)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < q->n_whole; i++)
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:I, s:o}", "kind", nd_remedy_kind_name(q->whole[i].kind),
-                                        "text", q->whole[i].text, "layers", (json_int_t)q->whole[i].n_layers,
-                                        "output_gain_db", nd_json_number(q->whole[i].output_gain_db)));
+        nd_tree_append(list, json_pack("{s:s, s:s, s:I, s:o}", "kind", nd_remedy_kind_name(q->whole[i].kind),
+                                       "text", q->whole[i].text, "layers", (json_int_t)q->whole[i].n_layers,
+                                       "output_gain_db", nd_json_number(q->whole[i].output_gain_db)));
     return list;
 }
 
@@ -87,9 +85,9 @@ json_t *nd_explain_quantisation_json(const struct nd_explanation *e)
         return json_null();
     json_t *layers = json_array(), *ranked = json_array();
     for (size_t s = 0; s < q->n_layers; s++)
-        json_array_append_new(layers, layer_json(e, s));
+        nd_tree_append(layers, layer_json(e, s));
     for (size_t i = 0; i < q->n_ranked; i++)
-        json_array_append_new(ranked, nd_json_string(e->steps[q->ranked[i]].name));
+        nd_tree_append(ranked, nd_json_string(e->steps[q->ranked[i]].name));
     return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "samples", (json_int_t)q->n_samples,
                      "effect_samples", (json_int_t)q->n_effect_samples, "output_sqnr_db",
                      nd_json_known(q->output_sqnr_db), "mended_sqnr_db", nd_json_known(q->mended_sqnr_db),

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/print.h"
 #include "base/strbuf.h"
 #include "npudiff/report.h"
@@ -163,7 +164,7 @@ enum nd_status nd_report_qualification_junit(const struct nd_qualified *result, 
         add_suites(&w, top);
         xmlDocDumpFormatMemoryEnc(document, &text, &n_bytes, "UTF-8", 1);
     }
-    char *copy = text != NULL && !w.failed ? strdup((const char *)text) : NULL;
+    char *copy = text != NULL && !w.failed && !nd_take_lost_text() ? strdup((const char *)text) : NULL;
     xmlFree(text);
     xmlFreeDoc(document);
     if (copy == NULL)

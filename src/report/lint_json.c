@@ -31,7 +31,7 @@ static json_t *rules_json(void)
     const struct nd_lint_rule *rules = nd_lint_rules(&n);
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, rule_json(&rules[i]));
+        nd_tree_append(list, rule_json(&rules[i]));
     return list;
 }
 
@@ -49,7 +49,7 @@ enum nd_status nd_report_lint_json(const struct nd_lint *lint, char **out, struc
 {
     json_t *findings = json_array();
     for (size_t i = 0; i < lint->n_findings; i++)
-        json_array_append_new(findings, finding_json(&lint->findings[i]));
+        nd_tree_append(findings, finding_json(&lint->findings[i]));
     json_t *counts = json_pack("{s:o, s:o, s:o, s:o, s:o}", "layers", count(lint->n_layers), "errors",
                                count(lint->n_errors), "warnings", count(lint->n_warnings), "notes",
                                count(lint->n_notes), "left", count(lint->n_left));
@@ -77,12 +77,12 @@ static json_t *sarif_rules(void)
     const struct nd_lint_rule *rules = nd_lint_rules(&n);
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(
-            list, json_pack("{s:s, s:o, s:o, s:o, s:{s:s}, s:{s:s, s:s, s:s}}", "id", rules[i].id,
-                            "shortDescription", sarif_text(rules[i].what), "fullDescription",
-                            sarif_text(rules[i].why), "help", sarif_text(rules[i].mend), "defaultConfiguration",
-                            "level", nd_lint_level_name(rules[i].level), "properties", "where", rules[i].where,
-                            "cost", rules[i].cost, "evidence", rules[i].evidence));
+        nd_tree_append(list, json_pack("{s:s, s:o, s:o, s:o, s:{s:s}, s:{s:s, s:s, s:s}}", "id", rules[i].id,
+                                       "shortDescription", sarif_text(rules[i].what), "fullDescription",
+                                       sarif_text(rules[i].why), "help", sarif_text(rules[i].mend),
+                                       "defaultConfiguration", "level", nd_lint_level_name(rules[i].level),
+                                       "properties", "where", rules[i].where, "cost", rules[i].cost, "evidence",
+                                       rules[i].evidence));
     return list;
 }
 
@@ -101,7 +101,7 @@ enum nd_status nd_report_lint_sarif(const struct nd_lint *lint, char **out, stru
 {
     json_t *results = json_array();
     for (size_t i = 0; i < lint->n_findings; i++)
-        json_array_append_new(results, sarif_result(lint, &lint->findings[i]));
+        nd_tree_append(results, sarif_result(lint, &lint->findings[i]));
     json_t *root =
         json_pack("{s:s, s:s, s:[{s:{s:{s:s, s:s, s:o}}, s:o}]}", "$schema",
                   "https://json.schemastore.org/sarif-2.1.0.json", "version", "2.1.0", "runs", "tool", "driver",

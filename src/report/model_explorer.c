@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "npudiff/model.h"
 #include "npudiff/report.h"
+#include "report/tree.h"
 
 /* Up to this value, this colour. */
 struct band {
@@ -115,8 +116,8 @@ static json_t *thresholds_of(const struct measure *measure)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < N_BANDS && measure->bands[i].colour != NULL; i++)
-        json_array_append_new(list, json_pack("{s:f, s:s}", "value", measure->bands[i].value, "bgColor",
-                                              measure->bands[i].colour));
+        nd_tree_append(list, json_pack("{s:f, s:s}", "value", measure->bands[i].value, "bgColor",
+                                       measure->bands[i].colour));
     return list;
 }
 

@@ -65,10 +65,9 @@ static json_t *rows_of_kinds(const struct nd_plan_of_campaign *plan)
             bytes += task->bytes;
         }
         if (n > 0)
-            json_array_append_new(rows,
-                                  row(nd_task_kind_name((enum nd_task_kind)kind), n, n_done, seconds, bytes));
+            nd_tree_append(rows, row(nd_task_kind_name((enum nd_task_kind)kind), n, n_done, seconds, bytes));
     }
-    json_array_append_new(rows, row("all", plan->n, plan->n_done, plan->seconds, plan->bytes));
+    nd_tree_append(rows, row("all", plan->n, plan->n_done, plan->seconds, plan->bytes));
     return rows;
 }
 
@@ -79,14 +78,6 @@ static json_t *row_of_task(const struct nd_task *task)
                      task->is_done ? "yes" : "", "time", duration(task->seconds, time), "disk",
                      size(task->bytes, disk), "memory", size(task->memory_bytes, memory), "source",
                      nd_json_string(task->source));
-}
-
-static void put_rows(struct nd_report_screen *screen, json_t *rows, const struct nd_report_column *columns)
-{
-    char *text = rows != NULL ? json_dumps(rows, 0) : NULL;
-    nd_report_screen_rows(screen, text != NULL ? text : "[]", columns, "");
-    free(text);
-    json_decref(rows);
 }
 
 /* Every task: this may be long. */
@@ -105,7 +96,7 @@ enum nd_status nd_report_plan_text(const struct nd_plan_of_campaign *plan, char 
     enum nd_status status = nd_report_plan_brief(plan, 0, &brief, err);
     if (status == ND_OK) {
         for (size_t i = 0; i < plan->n; i++)
-            json_array_append_new(rows, row_of_task(&plan->tasks[i]));
+            nd_tree_append(rows, row_of_task(&plan->tasks[i]));
         nd_strbuf_printf(&text, "%s\n", brief);
         nd_rows_put(&text, rows, columns);
         status = nd_text_end(&text, out, err);
@@ -125,7 +116,7 @@ enum nd_status nd_report_plan_brief(const struct nd_plan_of_campaign *plan, size
     struct nd_report_screen *screen = nd_report_screen_create(width);
     nd_report_screen_put(screen, "%s: %zu task%s, %zu of them done\n\n", plan->campaign, plan->n,
                          plan->n == 1 ? "" : "s", plan->n_done);
-    put_rows(screen, rows_of_kinds(plan), columns);
+    nd_screen_rows(screen, rows_of_kinds(plan), columns, "");
     nd_report_screen_put(screen,
                          "\n%s about %s one after the other, and at least %s on many machines. They need %s of "
                          "disk. The largest task needs %s of memory.\n",
@@ -146,7 +137,7 @@ static json_t *task_json(const struct nd_task *task)
 {
     json_t *needs = json_array();
     for (size_t k = 0; k < task->n_needs; k++)
-        json_array_append_new(needs, json_integer((json_int_t)task->needs[k]));
+        nd_tree_append(needs, json_integer((json_int_t)task->needs[k]));
     return json_pack("{s:s, s:o, s:s, s:o, s:o, s:s, s:o, s:o, s:b, s:I, s:o, s:I, s:I, s:o}", "task",
                      nd_task_kind_name(task->kind), "file", nd_json_string(task->file), "key", task->key,
                      "model", nd_json_string(task->model), "device", nd_json_string(task->device),
@@ -160,7 +151,7 @@ enum nd_status nd_report_plan_json(const struct nd_plan_of_campaign *plan, char 
 {
     json_t *tasks = json_array();
     for (size_t i = 0; i < plan->n; i++)
-        json_array_append_new(tasks, task_json(&plan->tasks[i]));
+        nd_tree_append(tasks, task_json(&plan->tasks[i]));
     json_t *members = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "campaign", nd_json_string(plan->campaign),
         "path", nd_json_string(plan->path), "folder", nd_json_string(plan->folder), "seconds",

@@ -26,7 +26,7 @@ static json_t *layer_json(const struct nd_promoted *promoted, const struct nd_pr
 {
     json_t *devices = json_array();
     for (size_t d = 0; d < promoted->n_devices; d++)
-        json_array_append_new(devices, nd_json_known(layer->device_db[d]));
+        nd_tree_append(devices, nd_json_known(layer->device_db[d]));
     return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
                      nd_json_string(layer->name), "operators", nd_json_string(layer->op_types), "change",
                      nd_remedy_kind_name(layer->kind), "fate", nd_promotion_fate_name(layer->fate), "reason",
@@ -50,9 +50,9 @@ enum nd_status nd_report_promotion_json(const struct nd_promoted *promoted, char
 {
     json_t *layers = json_array(), *devices = json_array();
     for (size_t i = 0; i < promoted->n_layers; i++)
-        json_array_append_new(layers, layer_json(promoted, &promoted->layers[i]));
+        nd_tree_append(layers, layer_json(promoted, &promoted->layers[i]));
     for (size_t d = 0; d < promoted->n_devices; d++)
-        json_array_append_new(devices, device_json(&promoted->devices[d]));
+        nd_tree_append(devices, device_json(&promoted->devices[d]));
     json_t *computed = json_pack("{s:o, s:o, s:o}", "samples", count(promoted->n_computed_samples), "before_db",
                                  nd_json_known(promoted->computed_before_db), "after_db",
                                  nd_json_known(promoted->computed_after_db));

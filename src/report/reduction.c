@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/json_out.h"
+#include "base/memory.h"
 #include "report/tree.h"
 
 /* What was asked for. */
@@ -40,7 +41,7 @@ static json_t *reduction_json(const struct nd_reduction *reduction, const struct
 {
     json_t *operators = json_array();
     for (size_t i = 0; i < reduction->n_operators_left; i++)
-        json_array_append_new(operators, nd_json_string(reduction->operators[i]));
+        nd_tree_append(operators, nd_json_string(reduction->operators[i]));
     json_t *json =
         json_pack("{s:s, s:o, s:o, s:o, s:b, s:o, s:I, s:I, s:o}", "result", end_word(reduction->end), "device",
                   nd_json_string(reduction->device), "chipset", nd_json_string(reduction->chipset), "runtime",
@@ -54,26 +55,19 @@ static json_t *reduction_json(const struct nd_reduction *reduction, const struct
         (json_int_t)reduction->n_uncut, "layers", (json_int_t)reduction->n_units, "layers_left",
         (json_int_t)reduction->n_units_left, "operators", (json_int_t)reduction->n_operators, "operators_left",
         (json_int_t)reduction->n_operators_left);
-    bool is_whole = json != NULL && counts != NULL && json_object_update(json, counts) == 0;
+    if (json_object_update(json, counts) != 0)
+        nd_note_lost_text();
     json_decref(counts);
-    is_whole = is_whole && json_object_set_new(json, "operator_names", operators) == 0 &&
-               json_object_set_new(json, "inputs", nd_json_string(reduction->inputs)) == 0 &&
-               json_object_set_new(json, "samples", json_integer((json_int_t)reduction->n_samples)) == 0;
-    if (is_whole && shown->has_difference)
-        is_whole =
-            json_object_set_new(json, "difference", difference_json(&reduction->difference)) == 0 &&
-            json_object_set_new(json, "difference_left", difference_json(&reduction->left_difference)) == 0;
-    if (is_whole)
-        is_whole =
-            json_object_set_new(json, "folder",
-                                shown->folder != NULL ? nd_json_string(shown->folder) : json_null()) == 0 &&
-            json_object_set_new(json, "command",
-                                reduction->command != NULL ? nd_json_string(reduction->command)
-                                                           : json_null()) == 0;
-    if (is_whole)
-        return json;
-    json_decref(json);
-    return NULL;
+    nd_tree_set(json, "operator_names", operators);
+    nd_tree_set(json, "inputs", nd_json_string(reduction->inputs));
+    nd_tree_set(json, "samples", json_integer((json_int_t)reduction->n_samples));
+    if (shown->has_difference) {
+        nd_tree_set(json, "difference", difference_json(&reduction->difference));
+        nd_tree_set(json, "difference_left", difference_json(&reduction->left_difference));
+    }
+    nd_tree_set(json, "folder", shown->folder != NULL ? nd_json_string(shown->folder) : json_null());
+    nd_tree_set(json, "command", reduction->command != NULL ? nd_json_string(reduction->command) : json_null());
+    return json;
 }
 
 static void put_difference(struct nd_strbuf *out, const char *what,
@@ -187,7 +181,7 @@ static void say_found(struct nd_report_screen *screen, const struct nd_reduction
     static const struct nd_report_column columns[] = {{"operator", "REMAINING OPERATOR"}, {NULL, NULL}};
     json_t *rows = json_array();
     for (size_t i = 0; i < reduction->n_operators_left; i++)
-        json_array_append_new(rows, json_pack("{s:o}", "operator", nd_json_string(reduction->operators[i])));
+        nd_tree_append(rows, json_pack("{s:o}", "operator", nd_json_string(reduction->operators[i])));
     if (shown->has_difference)
         say_difference(screen, "In this part", &reduction->left_difference);
     if (!reduction->is_confirm_known)
@@ -200,10 +194,7 @@ static void say_found(struct nd_report_screen *screen, const struct nd_reduction
             screen, "A smaller part may exist: all %zu sessions are used up (--sessions allows more).\n",
             reduction->session_limit);
     nd_report_screen_put(screen, "\n");
-    char *json = json_dumps(rows, JSON_COMPACT);
-    nd_report_screen_rows(screen, json != NULL ? json : "", columns, "--json lists all");
-    free(json);
-    json_decref(rows);
+    nd_screen_rows(screen, rows, columns, "--json lists all");
     if (shown->folder == NULL)
         return;
     nd_report_screen_put(screen, "\nThe small model and its inputs are in '%s'. Next, to see it again there:\n",

@@ -11,7 +11,7 @@ static json_t *scales_of(const struct nd_quant *quant)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < quant->n; i++)
-        json_array_append_new(list, json_real((double)quant->scale[i]));
+        nd_tree_append(list, json_real((double)quant->scale[i]));
     return list;
 }
 
@@ -19,7 +19,7 @@ static json_t *zero_points_of(const struct nd_quant *quant)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < quant->n; i++)
-        json_array_append_new(list, json_integer(quant->zero_point[i]));
+        nd_tree_append(list, json_integer(quant->zero_point[i]));
     return list;
 }
 
@@ -59,9 +59,8 @@ static json_t *encoding_row(const struct nd_encoding *item)
                   nd_encoding_role_name(item->role), "type", type_of(item), "bits", item->bits, "symmetric",
                   item->is_symmetric, "quantisation", quantisation_text(item), "scale", scales_of(&item->quant),
                   "zero_point", zero_points_of(&item->quant));
-    json_object_set_new(row, "axis", item->has_axis ? json_integer(item->quant.axis) : json_null());
-    json_object_set_new(row, "not_applied",
-                        item->unhandled != NULL ? nd_json_string(item->unhandled) : json_null());
+    nd_tree_set(row, "axis", item->has_axis ? json_integer(item->quant.axis) : json_null());
+    nd_tree_set(row, "not_applied", item->unhandled != NULL ? nd_json_string(item->unhandled) : json_null());
     return row;
 }
 
@@ -70,9 +69,9 @@ static void add_texts(json_t *row, const struct nd_encoding *item)
 {
     const struct nd_quant *quant = &item->quant;
     bool is_one = item->unhandled == NULL && quant->n == 1;
-    json_object_set_new(row, "scale_text",
-                        is_one ? json_sprintf("%.7g", (double)quant->scale[0]) : quantisation_text(item));
-    json_object_set_new(row, "zero_point_text", is_one ? json_integer(quant->zero_point[0]) : json_null());
+    nd_tree_set(row, "scale_text",
+                is_one ? json_sprintf("%.7g", (double)quant->scale[0]) : quantisation_text(item));
+    nd_tree_set(row, "zero_point_text", is_one ? json_integer(quant->zero_point[0]) : json_null());
 }
 
 json_t *nd_encoding_rows(const struct nd_encodings *encodings, bool has_texts)
@@ -82,7 +81,7 @@ json_t *nd_encoding_rows(const struct nd_encodings *encodings, bool has_texts)
         json_t *row = encoding_row(nd_encodings_at(encodings, i));
         if (has_texts)
             add_texts(row, nd_encodings_at(encodings, i));
-        json_array_append_new(rows, row);
+        nd_tree_append(rows, row);
     }
     return rows;
 }
@@ -119,9 +118,8 @@ enum nd_status nd_report_encodings_applied_json(const struct nd_encodings_match 
     json_t *rows = json_array();
     for (size_t i = 0; i < match->n_omitted; i++) {
         const struct nd_encodings_omission *omission = &match->omitted[i];
-        json_array_append_new(rows,
-                              json_pack("{s:o, s:o, s:b}", "tensor", nd_json_string(omission->name), "why",
-                                        nd_json_string(omission->why), "unknown", omission->is_unknown));
+        nd_tree_append(rows, json_pack("{s:o, s:o, s:b}", "tensor", nd_json_string(omission->name), "why",
+                                       nd_json_string(omission->why), "unknown", omission->is_unknown));
     }
     return nd_tree_end(ND_DOCUMENT_ENCODINGS_APPLIED,
                        json_pack("{s:o, s:s, s:I, s:o}", "output",
@@ -160,10 +158,10 @@ static json_t *difference_row(const struct nd_encoding_difference *item)
                   "test_type", item->test != NULL ? type_of(item->test) : json_null(), "ref",
                   item->ref != NULL ? quantisation_text(item->ref) : json_null(), "test",
                   item->test != NULL ? quantisation_text(item->test) : json_null(), "ratio", ratio_text(item));
-    json_object_set_new(row, "scale_ratio_least", nd_json_number(item->least_ratio));
-    json_object_set_new(row, "scale_ratio_largest", nd_json_number(item->largest_ratio));
-    json_object_set_new(row, "zero_point_difference",
-                        item->is_comparable ? json_integer(item->zero_point_difference) : json_null());
+    nd_tree_set(row, "scale_ratio_least", nd_json_number(item->least_ratio));
+    nd_tree_set(row, "scale_ratio_largest", nd_json_number(item->largest_ratio));
+    nd_tree_set(row, "zero_point_difference",
+                item->is_comparable ? json_integer(item->zero_point_difference) : json_null());
     return row;
 }
 
@@ -173,17 +171,17 @@ static void add_difference_texts(json_t *row, const struct nd_encoding_differenc
     const char *ref = json_string_value(json_object_get(row, "ref_type"));
     const char *test = json_string_value(json_object_get(row, "test_type"));
     bool is_changed = ref != NULL && test != NULL && strcmp(ref, test) != 0;
-    json_object_set_new(row, "what",
-                        json_string(item->test == NULL  ? "only in A"
-                                    : item->ref == NULL ? "only in B"
-                                                        : "differs"));
-    json_object_set_new(row, "type",
-                        is_changed ? json_sprintf("%s, %s", ref, test) : json_string(ref != NULL ? ref : test));
+    nd_tree_set(row, "what",
+                json_string(item->test == NULL  ? "only in A"
+                            : item->ref == NULL ? "only in B"
+                                                : "differs"));
+    nd_tree_set(row, "type",
+                is_changed ? json_sprintf("%s, %s", ref, test) : json_string(ref != NULL ? ref : test));
     if (item->is_comparable)
-        json_object_set_new(row, "ratio_text",
-                            item->least_ratio == item->largest_ratio
-                                ? json_sprintf("%.4g", item->least_ratio)
-                                : json_sprintf("%.4g to %.4g", item->least_ratio, item->largest_ratio));
+        nd_tree_set(row, "ratio_text",
+                    item->least_ratio == item->largest_ratio
+                        ? json_sprintf("%.4g", item->least_ratio)
+                        : json_sprintf("%.4g to %.4g", item->least_ratio, item->largest_ratio));
 }
 
 json_t *nd_encoding_difference_rows(const struct nd_encodings_diff *diff, bool has_texts)
@@ -195,7 +193,7 @@ json_t *nd_encoding_difference_rows(const struct nd_encodings_diff *diff, bool h
         json_t *row = difference_row(&diff->items[i]);
         if (has_texts)
             add_difference_texts(row, &diff->items[i]);
-        json_array_append_new(rows, row);
+        nd_tree_append(rows, row);
     }
     return rows;
 }
@@ -206,7 +204,7 @@ enum nd_status nd_report_encodings_diff_json(const struct nd_encodings_diff *dif
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < diff->n_items; i++)
-        json_array_append_new(rows, difference_row(&diff->items[i]));
+        nd_tree_append(rows, difference_row(&diff->items[i]));
     return nd_tree_end(
         ND_DOCUMENT_ENCODINGS_DIFFERENCE,
         json_pack("{s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "verdict",
@@ -258,15 +256,15 @@ static json_t *use_row(const struct nd_encoding_use *use, const struct nd_captur
     json_t *row = json_pack("{s:o, s:s, s:o, s:I, s:I}", "tensor", nd_json_string(use->encoding->name),
                             "verdict", use_verdict(use, capture), "encoding", quantisation_text(use->encoding),
                             "elements", (json_int_t)use->n_elements, "nan", (json_int_t)use->n_nan);
-    json_object_set_new(row, "lowest", has ? nd_json_number(use->lowest) : json_null());
-    json_object_set_new(row, "highest", has ? nd_json_number(use->highest) : json_null());
-    json_object_set_new(row, "low_share", has ? nd_json_number(use->low_share) : json_null());
-    json_object_set_new(row, "high_share", has ? nd_json_number(use->high_share) : json_null());
-    json_object_set_new(row, "used_range", has ? nd_json_number(use->used_range) : json_null());
-    json_object_set_new(row, "low", has ? percent(use->low_share) : json_null());
-    json_object_set_new(row, "high", has ? percent(use->high_share) : json_null());
-    json_object_set_new(row, "used", has ? percent(use->used_range) : json_null());
-    json_object_set_new(row, "span", has ? json_sprintf("%.6g..%.6g", use->lowest, use->highest) : json_null());
+    nd_tree_set(row, "lowest", has ? nd_json_number(use->lowest) : json_null());
+    nd_tree_set(row, "highest", has ? nd_json_number(use->highest) : json_null());
+    nd_tree_set(row, "low_share", has ? nd_json_number(use->low_share) : json_null());
+    nd_tree_set(row, "high_share", has ? nd_json_number(use->high_share) : json_null());
+    nd_tree_set(row, "used_range", has ? nd_json_number(use->used_range) : json_null());
+    nd_tree_set(row, "low", has ? percent(use->low_share) : json_null());
+    nd_tree_set(row, "high", has ? percent(use->high_share) : json_null());
+    nd_tree_set(row, "used", has ? percent(use->used_range) : json_null());
+    nd_tree_set(row, "span", has ? json_sprintf("%.6g..%.6g", use->lowest, use->highest) : json_null());
     return row;
 }
 
@@ -274,7 +272,7 @@ json_t *nd_encoding_use_rows(const struct nd_encodings_check *check, const struc
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < check->n_used; i++)
-        json_array_append_new(rows, use_row(&check->uses[i], capture));
+        nd_tree_append(rows, use_row(&check->uses[i], capture));
     return rows;
 }
 
@@ -285,7 +283,7 @@ enum nd_status nd_report_encodings_check_json(const struct nd_encodings_check *c
 {
     json_t *without = json_array();
     for (size_t i = 0; i < check->n_without; i++)
-        json_array_append_new(without, nd_json_string(nd_capture_edge(capture, check->without[i])->name));
+        nd_tree_append(without, nd_json_string(nd_capture_edge(capture, check->without[i])->name));
     return nd_tree_end(ND_DOCUMENT_ENCODINGS_CHECK,
                        json_pack("{s:o, s:o, s:o, s:o}", "encodings",
                                  nd_json_string(nd_encodings_path(encodings)), "capture",

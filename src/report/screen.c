@@ -132,10 +132,18 @@ void nd_report_screen_command(struct nd_report_screen *screen, const char *comma
 void nd_report_screen_rows(struct nd_report_screen *screen, const char *json,
                            const struct nd_report_column *columns, const char *more)
 {
+    nd_screen_rows(screen, json_loads(json, 0, NULL), columns, more);
+}
+
+void nd_screen_rows(struct nd_report_screen *screen, json_t *rows, const struct nd_report_column *columns,
+                    const char *more)
+{
     struct part *part = add_part(screen);
-    if (part == NULL)
+    if (part == NULL) {
+        json_decref(rows);
         return;
-    part->rows = json_loads(json, 0, NULL);
+    }
+    part->rows = rows;
     part->columns = columns;
     part->more = nd_strdup(more);
     screen->failed = screen->failed || part->rows == NULL || part->more == NULL;

@@ -39,7 +39,7 @@ enum nd_status nd_report_sweep_json(const struct nd_sweep *sweep, char **out, st
 {
     json_t *settings = json_array();
     for (size_t i = 0; i < sweep->n_settings; i++)
-        json_array_append_new(settings, setting_json(&sweep->settings[i]));
+        nd_tree_append(settings, setting_json(&sweep->settings[i]));
     json_t *members =
         json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result",
                   sweep->n_failed > 0     ? "failed"

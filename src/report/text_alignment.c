@@ -95,17 +95,14 @@ static void add_number(json_t *row, const char *key, const char *format, double 
 {
     char text[64];
     snprintf(text, sizeof text, format, value);
-    json_object_set_new(row, key, isnan(value) ? json_null() : nd_json_string(text));
+    nd_tree_set(row, key, isnan(value) ? json_null() : nd_json_string(text));
 }
 
 static void say_rows(struct nd_report_screen *screen, json_t *rows, const struct nd_report_column *columns,
                      const char *more)
 {
-    char *json = json_dumps(rows, JSON_COMPACT);
     nd_report_screen_put(screen, "\n");
-    nd_report_screen_rows(screen, json != NULL ? json : "[]", columns, more);
-    free(json);
-    json_decref(rows);
+    nd_screen_rows(screen, rows, columns, more);
 }
 
 static void say_price(struct nd_report_screen *screen, const struct nd_alignment *alignment)
@@ -128,7 +125,7 @@ static void say_price(struct nd_report_screen *screen, const struct nd_alignment
         add_number(row, "before", "%.2f", alignment->outputs[i].sqnr_before_db);
         add_number(row, "after", "%.2f", alignment->outputs[i].sqnr_after_db);
         add_number(row, "change", "%+.2f", 0.0 - alignment->outputs[i].loss_db);
-        json_array_append_new(rows, row);
+        nd_tree_append(rows, row);
     }
     char fitted[96] = "";
     if (alignment->n_fit_priced > 0)
@@ -164,7 +161,7 @@ static void say_curve(struct nd_report_screen *screen, const struct nd_alignment
             json_pack("{s:o, s:s, s:s, s:o}", "layers", count(point->n_layers), "values", values, "tensors",
                       tensors, "last", nd_json_string(point->layer != NULL ? point->layer : ""));
         add_number(row, "change", "%+.2f", 0.0 - point->loss_db);
-        json_array_append_new(rows, row);
+        nd_tree_append(rows, row);
     }
     if (alignment->n_points == 0) {
         json_decref(rows);
@@ -226,8 +223,8 @@ static void add_to_group(json_t *rows, json_t *row)
     json_t *group = group_of(rows, row);
     json_int_t n = group != NULL ? json_integer_value(json_object_get(group, "layers")) : 0;
     if (group == NULL)
-        json_array_append_new(rows, json_incref(row));
-    json_object_set_new(group != NULL ? group : row, "layers", json_integer(n + 1));
+        nd_tree_append(rows, json_incref(row));
+    nd_tree_set(group != NULL ? group : row, "layers", json_integer(n + 1));
     json_decref(row);
 }
 
@@ -286,7 +283,7 @@ static void describe_scaling(const struct nd_alignment_layer *layer, json_t *row
     if (!layer->is_planned)
         return;
     snprintf(text, sizeof text, layer->has_exponents ? "2^-%d and less" : "2^-%d", layer->exponent);
-    json_object_set_new(row, "multiplier", nd_json_string(text));
+    nd_tree_set(row, "multiplier", nd_json_string(text));
     add_number(row, "weights", "%.3f", layer->weight_factor);
     add_number(row, "output", "%.3f", layer->output_factor);
 }
@@ -296,7 +293,7 @@ static json_t *full_row(const struct nd_alignment *alignment, const struct nd_al
     json_t *row = short_row(layer);
     describe_scaling(layer, row);
     if (layer->n_channels > 0) {
-        json_object_set_new(row, "channels", count(layer->n_channels));
+        nd_tree_set(row, "channels", count(layer->n_channels));
         add_number(row, "sums", "%.4g", layer->n_sums);
     }
     if (layer->n_unequal > 0) {
@@ -306,7 +303,7 @@ static json_t *full_row(const struct nd_alignment *alignment, const struct nd_al
                          layer->sum, layer->values[0], alignment->arithmetics[0], layer->values[1],
                          alignment->arithmetics[layer->against]);
         char *why = nd_strbuf_take(&text);
-        json_object_set_new(row, "why", nd_json_string(why != NULL ? why : ""));
+        nd_tree_set(row, "why", nd_json_string(why));
         free(why);
     }
     return row;
@@ -328,7 +325,7 @@ enum nd_status nd_report_alignment_text(const struct nd_alignment *alignment, ch
     free(brief);
     json_t *rows = json_array();
     for (size_t i = 0; i < alignment->n_layers; i++)
-        json_array_append_new(rows, full_row(alignment, &alignment->layers[i]));
+        nd_tree_append(rows, full_row(alignment, &alignment->layers[i]));
     nd_strbuf_puts(&text,
                    "\nAll layers. WEIGHTS and OUTPUT: how many times coarser their steps became. SUMS: sums of "
                    "products that a proof covers.\n");

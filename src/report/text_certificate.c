@@ -15,10 +15,10 @@ enum nd_status nd_report_certificate_json(const struct nd_certificate_check *che
 {
     json_t *refusals = json_array(), *arithmetics = json_array();
     for (size_t i = 0; i < check->n_refusals; i++)
-        json_array_append_new(refusals, json_pack("{s:s, s:o}", "what", check->refusals[i].what, "text",
-                                                  nd_json_string(check->refusals[i].text)));
+        nd_tree_append(refusals, json_pack("{s:s, s:o}", "what", check->refusals[i].what, "text",
+                                           nd_json_string(check->refusals[i].text)));
     for (size_t i = 0; i < check->n_arithmetics; i++)
-        json_array_append_new(arithmetics, nd_json_string(check->arithmetics[i]));
+        nd_tree_append(arithmetics, nd_json_string(check->arithmetics[i]));
     json_t *counts = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers", count(check->n_layers),
                                "proven", count(check->n_proven), "proven_again", count(check->n_proven_again),
                                "tested", count(check->n_tested), "tested_again", count(check->n_tested_again),

@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "report/format.h"
 #include "report/summary.h"
+#include "report/tree.h"
 
 enum { DEFAULT_WIDTH = 120, MIN_WIDTH = 80 };
 
@@ -250,10 +251,5 @@ enum nd_status nd_report_text(const struct nd_comparison *comparison, const stru
         nd_text_brief(&report);
     else
         put_sections(&report);
-    char *text = nd_strbuf_take(&buf);
-    nd_strbuf_deinit(&buf);
-    if (text == NULL)
-        return nd_fail_memory(err);
-    *out = text;
-    return ND_OK;
+    return nd_text_end(&buf, out, err);
 }

@@ -9,14 +9,9 @@
 #include "npudiff/report.h"
 #include "report/encoding_rows.h"
 #include "report/summary.h"
+#include "report/tree.h"
 
-static void put_rows(struct nd_report_screen *screen, json_t *rows, const struct nd_report_column *columns)
-{
-    char *json = rows != NULL ? json_dumps(rows, JSON_COMPACT) : NULL;
-    nd_report_screen_rows(screen, json != NULL ? json : "", columns, "-v lists all");
-    free(json);
-    json_decref(rows);
-}
+static const char lists_all[] = "-v lists all";
 
 static const char *plural(size_t n)
 {
@@ -52,7 +47,7 @@ enum nd_status nd_report_encodings_brief(const struct nd_encodings *encodings, s
         nd_report_screen_put(screen, "'npudiff encodings apply' leaves out %zu of them (-v says why).\n",
                              n_listed);
     nd_report_screen_put(screen, "\n");
-    put_rows(screen, nd_encoding_rows(encodings, true), n_roles > 0 ? columns : without_role);
+    nd_screen_rows(screen, nd_encoding_rows(encodings, true), n_roles > 0 ? columns : without_role, lists_all);
     const char *next[] = {
         "npudiff", "encodings", "check", nd_encodings_path(encodings), "captures/cpu.h5",
     };
@@ -114,7 +109,7 @@ enum nd_status nd_report_encodings_diff_brief(const struct nd_encodings_diff *di
     if (!is_same) {
         const char *next[] = {"npudiff", "encodings", "check", nd_encodings_path(test), "captures/cpu.h5"};
         nd_report_screen_put(screen, "\n");
-        put_rows(screen, nd_encoding_difference_rows(diff, true), columns);
+        nd_screen_rows(screen, nd_encoding_difference_rows(diff, true), columns, lists_all);
         nd_report_screen_next(screen, "to see which values reach the end of their range in B", next,
                               sizeof next / sizeof next[0]);
     }
@@ -166,7 +161,7 @@ enum nd_status nd_report_encodings_check_brief(const struct nd_encodings_check *
         nd_report_screen_put(screen, "'%s' has the most values at the highest value of its range: %.3g%%.\n",
                              fullest->encoding->name, 100 * fullest->high_share);
     nd_report_screen_put(screen, "\n");
-    put_rows(screen, nd_encoding_use_rows(check, capture), columns);
+    nd_screen_rows(screen, nd_encoding_use_rows(check, capture), columns, lists_all);
     if (n_different + n > 0) {
         const char *next[] = {"npudiff", "encodings", "diff", nd_encodings_path(encodings),
                               nd_capture_path(capture)};

@@ -16,9 +16,9 @@ static json_t *evidence_json(const struct nd_explained_execution *execution)
     json_t *list = json_array();
     for (size_t i = 0; i < execution->n_evidence; i++) {
         const struct nd_execution_evidence *evidence = &execution->evidence[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:o}", "kind", evidence->kind, "for",
-                                              evidence->is_for_npu ? "npu" : "not-npu", "weight",
-                                              evidence->weight, "text", nd_json_string(evidence->text)));
+        nd_tree_append(list, json_pack("{s:s, s:s, s:f, s:o}", "kind", evidence->kind, "for",
+                                       evidence->is_for_npu ? "npu" : "not-npu", "weight", evidence->weight,
+                                       "text", nd_json_string(evidence->text)));
     }
     return list;
 }

@@ -240,7 +240,7 @@ enum nd_status nd_report_golden_list_brief(const struct nd_golden *store, const 
         if (status != ND_OK)
             break;
         n_failed += strcmp(entry.status, "complete") != 0;
-        json_array_append_new(rows, entry_row(&entry));
+        nd_tree_append(rows, entry_row(&entry));
         nd_golden_entry_deinit(&entry);
     }
     nd_report_screen_put(screen, "%s: %zu accepted capture%s\n", path, n, n == 1 ? "" : "s");
@@ -248,10 +248,8 @@ enum nd_status nd_report_golden_list_brief(const struct nd_golden *store, const 
         nd_report_screen_put(screen, "%zu of them %s of a device that failed (-v shows which).\n", n_failed,
                              n_failed == 1 ? "is" : "are");
     if (n > 0) {
-        char *json = json_dumps(rows, JSON_COMPACT);
         nd_report_screen_put(screen, "\n");
-        nd_report_screen_rows(screen, json != NULL ? json : "", columns, "-v lists all, with the notes");
-        free(json);
+        nd_screen_rows(screen, json_incref(rows), columns, "-v lists all, with the notes");
         nd_report_screen_next(screen, "to compare a capture with what was accepted", next,
                               sizeof next / sizeof next[0]);
     }

@@ -160,12 +160,12 @@ static void put_table(struct nd_strbuf *out, const struct nd_latency_series *ser
     for (size_t i = 0; i < n; i++) {
         const struct nd_latency_series *e = &series[i];
         const struct nd_latency *l = &e->latency;
-        json_array_append_new(
-            rows, json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:i, s:s}", "file", nd_json_string(e->file),
-                            "probe", nd_json_string(e->probe != NULL ? e->probe : "-"), "timed",
-                            (json_int_t)l->n_timed, "median", number(l->median_us, 5, "us"), "p99",
-                            number(l->p99_us, 5, "us"), "cv", number(100 * l->cv, 3, "%"), "modes",
-                            l->is_bimodal ? 2 : 1, "verdict", nd_latency_verdict_name(l->verdict)));
+        nd_tree_append(rows,
+                       json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:i, s:s}", "file", nd_json_string(e->file),
+                                 "probe", nd_json_string(e->probe != NULL ? e->probe : "-"), "timed",
+                                 (json_int_t)l->n_timed, "median", number(l->median_us, 5, "us"), "p99",
+                                 number(l->p99_us, 5, "us"), "cv", number(100 * l->cv, 3, "%"), "modes",
+                                 l->is_bimodal ? 2 : 1, "verdict", nd_latency_verdict_name(l->verdict)));
     }
     nd_rows_put(out, rows, columns);
     json_decref(rows);

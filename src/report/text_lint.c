@@ -93,12 +93,9 @@ static void say_rules(struct nd_report_screen *screen, const struct nd_lint *lin
     json_t *rows = json_array();
     for (size_t i = 0; i < lint->n_findings; i++)
         if (i == 0 || lint->findings[i].rule != lint->findings[i - 1].rule)
-            json_array_append_new(rows, rule_row(lint, i));
-    char *json = json_dumps(rows, JSON_COMPACT);
+            nd_tree_append(rows, rule_row(lint, i));
     nd_report_screen_put(screen, "\n");
-    nd_report_screen_rows(screen, json != NULL ? json : "[]", columns, "-v shows all");
-    free(json);
-    json_decref(rows);
+    nd_screen_rows(screen, rows, columns, "-v shows all");
 }
 
 /* The first finding that is left, in full: what is wrong, what it does, what to do. */

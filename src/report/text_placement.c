@@ -29,7 +29,7 @@ static void put_columns(struct nd_strbuf *out, const struct nd_placed_device *de
         json_object_set(line, "count", json_object_get(row, "count"));
         for (size_t d = 0; d < n; d++)
             json_object_set(line, keys[d], json_array_get(json_object_get(row, "cells"), first + d));
-        json_array_append_new(rows, line);
+        nd_tree_append(rows, line);
     }
     nd_rows_put(out, rows, columns);
     json_decref(rows);

@@ -149,12 +149,12 @@ json_t *nd_explain_losses_json(const struct nd_explanation *e, const struct nd_e
     json_t *list = json_array();
     for (size_t i = 0; i < device->n_losses; i++) {
         const struct nd_explained_unit *unit = &device->units[device->losses[i]];
-        json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "layer",
-                                              nd_json_string(e->steps[device->losses[i]].name), "op_type",
-                                              nd_json_string(e->steps[device->losses[i]].op_types),
-                                              "arithmetic", unit->program, "max", unit->local.max, "differing",
-                                              (json_int_t)unit->local.n_differing, "values",
-                                              (json_int_t)unit->n_codes));
+        nd_tree_append(list,
+                       json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "layer",
+                                 nd_json_string(e->steps[device->losses[i]].name), "op_type",
+                                 nd_json_string(e->steps[device->losses[i]].op_types), "arithmetic",
+                                 unit->program, "max", unit->local.max, "differing",
+                                 (json_int_t)unit->local.n_differing, "values", (json_int_t)unit->n_codes));
     }
     return list;
 }
@@ -164,9 +164,9 @@ static json_t *because_json(const struct nd_explained_difference *difference)
     json_t *list = json_array();
     for (size_t i = 0; i < difference->n_because; i++) {
         const struct nd_explained_reason *reason = &difference->because[i];
-        json_array_append_new(list, json_pack("{s:s, s:[s, s], s:o}", "property", reason->name, "text",
-                                              reason->texts[0], reason->texts[1], "op_types",
-                                              nd_json_string(reason->op_types)));
+        nd_tree_append(list,
+                       json_pack("{s:s, s:[s, s], s:o}", "property", reason->name, "text", reason->texts[0],
+                                 reason->texts[1], "op_types", nd_json_string(reason->op_types)));
     }
     return list;
 }
@@ -176,14 +176,14 @@ json_t *nd_explain_differences_json(const struct nd_explanation *e)
     json_t *list = json_array();
     for (size_t i = 0; i < e->n_differences; i++) {
         const struct nd_explained_difference *difference = &e->differences[i];
-        json_array_append_new(
-            list,
-            json_pack("{s:[I, I], s:[s, s], s:o, s:I, s:o, s:I, s:I}", "devices",
-                      (json_int_t)difference->devices[0], (json_int_t)difference->devices[1], "arithmetic",
-                      difference->programs[0], difference->programs[1], "because", because_json(difference),
-                      "layers", (json_int_t)difference->n_units, "op_types",
-                      nd_json_string(difference->op_types != NULL ? difference->op_types : ""), "differing",
-                      (json_int_t)difference->n_differing, "values", (json_int_t)difference->n_codes));
+        nd_tree_append(list, json_pack("{s:[I, I], s:[s, s], s:o, s:I, s:o, s:I, s:I}", "devices",
+                                       (json_int_t)difference->devices[0], (json_int_t)difference->devices[1],
+                                       "arithmetic", difference->programs[0], difference->programs[1],
+                                       "because", because_json(difference), "layers",
+                                       (json_int_t)difference->n_units, "op_types",
+                                       nd_json_string(difference->op_types != NULL ? difference->op_types : ""),
+                                       "differing", (json_int_t)difference->n_differing, "values",
+                                       (json_int_t)difference->n_codes));
     }
     return list;
 }

@@ -22,7 +22,7 @@ static void add_number(json_t *row, const char *key, const char *format, double 
 {
     char text[64];
     snprintf(text, sizeof text, format, value);
-    json_object_set_new(row, key, isnan(value) ? json_null() : nd_json_string(text));
+    nd_tree_set(row, key, isnan(value) ? json_null() : nd_json_string(text));
 }
 
 /* "1.23 k", "45.6 M" */
@@ -34,7 +34,7 @@ static void add_amount(json_t *row, const char *key, double value)
     for (; value >= 1000 && unit + 1 < sizeof units / sizeof units[0]; unit++)
         value /= 1000;
     snprintf(text, sizeof text, "%.3g%s", value, units[unit]);
-    json_object_set_new(row, key, nd_json_string(text));
+    nd_tree_set(row, key, nd_json_string(text));
 }
 
 static void add_cost(json_t *row, const struct nd_promotion_cost *cost)
@@ -42,14 +42,6 @@ static void add_cost(json_t *row, const struct nd_promotion_cost *cost)
     add_number(row, "percent", "%.3g %%", cost->percent);
     add_amount(row, "bytes", cost->activation_bytes + cost->weight_bytes);
     add_amount(row, "products", cost->multiply_adds);
-}
-
-static void say_rows(struct nd_report_screen *screen, json_t *rows, const struct nd_report_column *columns)
-{
-    char *json = json_dumps(rows, JSON_COMPACT);
-    nd_report_screen_rows(screen, json != NULL ? json : "[]", columns, "-v shows all");
-    free(json);
-    json_decref(rows);
 }
 
 /* The smallest gain of all devices. */
@@ -103,14 +95,14 @@ static void say_layers(struct nd_report_screen *screen, const struct nd_promoted
         add_number(row, "predicted", "%+.2f", layer->predicted_db);
         add_number(row, "measured", "%+.2f", layer->measured_db);
         add_cost(row, &layer->cost);
-        json_array_append_new(rows, row);
+        nd_tree_append(rows, row);
     }
     if (promoted->n_kept == 0) {
         json_decref(rows);
         return;
     }
     nd_report_screen_put(screen, "\n");
-    say_rows(screen, rows, columns);
+    nd_screen_rows(screen, rows, columns, "-v shows all");
     nd_report_screen_put(screen,
                          "\nGains in dB, each beside those above it; MEASURED on the device that gains least.\n"
                          "PRODUCTS: multiply-adds at 16 bits. COST: their share, or that of the bytes.\n");
@@ -132,12 +124,12 @@ static void say_devices(struct nd_report_screen *screen, const struct nd_promote
         add_number(row, "after", "%.2f", device->after_db);
         snprintf(right, sizeof right, "%zu, then %zu of %zu", device->n_right_before, device->n_right_after,
                  device->n_labelled);
-        json_object_set_new(row, "right", device->n_labelled > 0 ? nd_json_string(right) : json_null());
-        json_array_append_new(rows, row);
+        nd_tree_set(row, "right", device->n_labelled > 0 ? nd_json_string(right) : json_null());
+        nd_tree_append(rows, row);
     }
     nd_report_screen_put(screen, "\nSignal-to-noise ratio of the outputs to the float model, %zu sample%s:\n",
                          promoted->n_samples, promoted->n_samples == 1 ? "" : "s");
-    say_rows(screen, rows, columns);
+    nd_screen_rows(screen, rows, columns, "-v shows all");
 }
 
 /* Proposals that were not kept are told of by number. */
@@ -207,7 +199,7 @@ enum nd_status nd_report_promotion_text(const struct nd_promoted *promoted, size
         add_number(row, "predicted", "%+.2f", layer->predicted_db);
         add_number(row, "measured", "%+.2f", layer->measured_db);
         add_cost(row, &layer->cost);
-        json_array_append_new(rows, row);
+        nd_tree_append(rows, row);
     }
     nd_strbuf_puts(&text,
                    "\nAll proposals, in the order in which they are tried. EFFECT: of the layer's error, of "

@@ -33,7 +33,7 @@ static void add_text(json_t *row, const char *key, const char *format, double va
 {
     char text[64];
     snprintf(text, sizeof text, format, value);
-    json_object_set_new(row, key, isnan(value) ? json_null() : nd_json_string(text));
+    nd_tree_set(row, key, isnan(value) ? json_null() : nd_json_string(text));
 }
 
 static char *name_of(const struct nd_sweep_setting *setting)
@@ -49,21 +49,20 @@ static char *name_of(const struct nd_sweep_setting *setting)
 static json_t *row_of(const struct nd_sweep_setting *setting)
 {
     char text[96], *name = name_of(setting);
-    json_t *row = json_pack("{s:o}", "setting", nd_json_string(name != NULL ? name : ""));
+    json_t *row = json_pack("{s:o}", "setting", nd_json_string(name));
     free(name);
     if (setting->failure != NULL) {
-        json_object_set_new(row, "tensors", nd_json_string("failed"));
+        nd_tree_set(row, "tensors", nd_json_string("failed"));
         return row;
     }
     if (setting->option != NULL) {
         snprintf(text, sizeof text, "%zu of %zu", setting->n_different, setting->n_tensors);
-        json_object_set_new(row, "tensors", nd_json_string(text));
-        json_object_set_new(row, "first",
-                            setting->first != NULL ? nd_json_string(setting->first) : json_null());
+        nd_tree_set(row, "tensors", nd_json_string(text));
+        nd_tree_set(row, "first", setting->first != NULL ? nd_json_string(setting->first) : json_null());
         add_text(row, "outputs", "%.3g %%", 100 * setting->output_share);
     }
     if (setting->n_labelled > 0)
-        json_object_set_new(row, "right", json_integer((json_int_t)setting->n_right));
+        nd_tree_set(row, "right", json_integer((json_int_t)setting->n_right));
     add_text(row, "sqnr", "%.2f", setting->sqnr_db);
     add_text(row, "time", "%.3g ms", setting->median_us / 1e3);
     return row;
@@ -116,13 +115,10 @@ enum nd_status nd_report_sweep_brief(const struct nd_sweep *sweep, size_t width,
     json_t *rows = json_array();
     choose_columns(sweep, columns);
     for (size_t i = 0; i < sweep->n_settings; i++)
-        json_array_append_new(rows, row_of(&sweep->settings[i]));
+        nd_tree_append(rows, row_of(&sweep->settings[i]));
     say_headline(screen, sweep);
     nd_report_screen_put(screen, "\n");
-    char *json = json_dumps(rows, JSON_COMPACT);
-    nd_report_screen_rows(screen, json != NULL ? json : "[]", columns, "-v shows all");
-    free(json);
-    json_decref(rows);
+    nd_screen_rows(screen, rows, columns, "-v shows all");
     say_legend(screen, sweep);
     say_failures(screen, sweep);
     return nd_report_screen_end(&screen, out, err);
@@ -150,15 +146,13 @@ enum nd_status nd_report_sweep_text(const struct nd_sweep *sweep, size_t width, 
         const struct nd_sweep_setting *setting = &sweep->settings[i];
         json_t *row = row_of(setting);
         bool has_values = setting->failure == NULL && setting->option != NULL;
-        json_object_set_new(row, "known",
-                            setting->option != NULL ? nd_json_string(nd_config_effect_name(setting->effect))
-                                                    : json_null());
-        json_object_set_new(row, "lsb",
-                            has_values ? json_integer((json_int_t)setting->output_lsb) : json_null());
-        json_object_set_new(row, "changed",
-                            has_values ? json_integer((json_int_t)setting->n_changed) : json_null());
-        json_object_set_new(row, "uri", nd_json_string(setting->uri));
-        json_array_append_new(rows, row);
+        nd_tree_set(row, "known",
+                    setting->option != NULL ? nd_json_string(nd_config_effect_name(setting->effect))
+                                            : json_null());
+        nd_tree_set(row, "lsb", has_values ? json_integer((json_int_t)setting->output_lsb) : json_null());
+        nd_tree_set(row, "changed", has_values ? json_integer((json_int_t)setting->n_changed) : json_null());
+        nd_tree_set(row, "uri", nd_json_string(setting->uri));
+        nd_tree_append(rows, row);
     }
     nd_strbuf_puts(&text, "\nAll settings. LSB: the largest difference of an output, in its steps.\n");
     nd_rows_put(&text, rows, columns);

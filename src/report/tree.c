@@ -11,24 +11,35 @@
 
 enum { MAX_COLUMNS = 12 };
 
-enum nd_status nd_tree_end(enum nd_document kind, json_t *members, char **out, struct nd_error *err)
+/* The text, or NULL where a part of it is lost. */
+static char *whole(char *text)
 {
-    json_t *tree = nd_json_document(kind, members);
-    char *text = tree != NULL ? nd_json_dump(tree, 2) : NULL;
-    json_decref(tree);
+    if (!nd_take_lost_text())
+        return text;
+    free(text);
+    return NULL;
+}
+
+static enum nd_status end(char *text, char **out, struct nd_error *err)
+{
+    text = whole(text);
     if (text == NULL)
         return nd_fail_memory(err);
     *out = text;
     return ND_OK;
 }
 
+enum nd_status nd_tree_end(enum nd_document kind, json_t *members, char **out, struct nd_error *err)
+{
+    json_t *tree = nd_json_document(kind, members);
+    char *text = tree != NULL ? nd_json_dump(tree, 2) : NULL;
+    json_decref(tree);
+    return end(text, out, err);
+}
+
 enum nd_status nd_text_end(struct nd_strbuf *text, char **out, struct nd_error *err)
 {
-    char *taken = nd_strbuf_take(text);
-    if (taken == NULL)
-        return nd_fail_memory(err);
-    *out = taken;
-    return ND_OK;
+    return end(nd_strbuf_take(text), out, err);
 }
 
 /* ---- tables ---- */
@@ -89,7 +100,7 @@ char *nd_report_document(enum nd_document kind, const char *json)
     json_t *tree = nd_json_document(kind, json_loads(json, 0, NULL));
     char *text = tree != NULL ? nd_json_dump(tree, 2) : NULL;
     json_decref(tree);
-    return text;
+    return whole(text);
 }
 
 char *nd_report_rows(const char *json, const struct nd_report_column *columns)
@@ -98,5 +109,5 @@ char *nd_report_rows(const char *json, const struct nd_report_column *columns)
     struct nd_strbuf out = {.failed = rows == NULL};
     nd_rows_put(&out, rows, columns);
     json_decref(rows);
-    return nd_strbuf_take(&out);
+    return whole(nd_strbuf_take(&out));
 }

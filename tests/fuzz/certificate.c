@@ -1,5 +1,5 @@
-/* Certificates of the model golden/models/mul.u8.onnx: as they are, and with the digests made right, so that what lies
- * behind them is read. */
+/* Certificates of the model golden/models/mul.u8.onnx: as they are, and with the digests made right, so that
+ * what lies behind them is read. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

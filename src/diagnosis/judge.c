@@ -123,7 +123,7 @@ static bool count_whole(const struct nd_look *look, double predicted, size_t i, 
         return false;
     if (!(apart > look->far)) {
         score->n_beside++;
-        score->n_broken += !(off <= look->far);
+        score->n_broken += off <= look->far ? 0 : 1;
         return true;
     }
     score->n_decisive++;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "operators/gemm_kernels.h"
 
 /* Whether strides can be worked out: the product fits even without the dimensions that are 0. */
 static bool has_strides(const struct nd_shape *shape)
@@ -152,8 +153,7 @@ static double load_small(enum nd_dtype dtype, const unsigned char *from, size_t 
 static bool load_codes(enum nd_dtype dtype, const unsigned char *from, size_t n, double *restrict x)
 {
     if (dtype == ND_DTYPE_U8) {
-        for (size_t i = 0; i < n; i++)
-            x[i] = (double)from[i];
+        nd_gemm_kernels()->spread(from, 0, n, x);
         return true;
     }
     if (dtype == ND_DTYPE_I8) {

@@ -243,6 +243,20 @@ static bool take_zero(const double *codes, size_t n, double zero, double *out, d
     return n_broken == 0;
 }
 
+static bool take_scaled(const struct nd_scaled_codes *from, size_t n, double *out, double *largest)
+{
+    const double *codes = from->codes, zero = from->zero, factor = from->factor;
+    int64_t most = 0, n_broken = 0;
+    for (size_t i = 0; i < n; i++) {
+        double x = codes[i] - zero, size = size_of(x);
+        out[i] = x * factor;
+        most = bits_of(size) > most ? bits_of(size) : most;
+        n_broken += !(nearest(x) == x) & !(size >= 0x1p51);
+    }
+    memcpy(largest, &most, sizeof *largest);
+    return n_broken == 0;
+}
+
 static void scale(double *x, size_t n, double factor)
 {
     for (size_t i = 0; i < n; i++)
@@ -323,6 +337,8 @@ static bool round_block(const struct nd_rounding_block *block)
     return signs < 0;
 }
 
+#include "operators/code_kernels_template.h"
+
 /* ---- planes ---- */
 
 #define ELEMENT double
@@ -352,11 +368,20 @@ const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {TEXT_OF(ND_KERNELS_ISA),
                                                         to_floats,
                                                         narrow,
                                                         spread,
+                                                        narrow_words,
+                                                        spread_words,
+                                                        compare_bytes,
+                                                        compare_words,
+                                                        pair_keys,
+                                                        compare_ways,
+                                                        count_ends,
+                                                        find_cases,
                                                         look_up,
                                                         pair_up,
                                                         add_plane,
                                                         add_plane_of_floats,
                                                         take_zero,
+                                                        take_scaled,
                                                         scale,
                                                         follow_line,
                                                         add_pairs,

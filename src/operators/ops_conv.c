@@ -167,7 +167,7 @@ static bool is_finite(const struct nd_array *array)
 {
     size_t n_broken = 0;
     for (size_t i = 0; i < array->n; i++)
-        n_broken += !(fabs(array->x[i]) < HUGE_VAL);
+        n_broken += fabs(array->x[i]) < HUGE_VAL ? 0 : 1;
     return n_broken == 0;
 }
 

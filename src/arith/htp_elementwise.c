@@ -38,7 +38,7 @@ enum nd_status nd_htp_for_pairs(const struct nd_htp_job *job, nd_htp_pair *funct
         for (ptrdiff_t i = 0; i < walk.n; i++, y++) {
             int64_t code = function(parameters, (int64_t)a->x[walk.at[0] + i * walk.step[0]],
                                     (int64_t)b->x[walk.at[1] + i * walk.step[1]]);
-            *y = fmin(fmax((double)code, bounds->low), bounds->high);
+            *y = nd_within((double)code, bounds->low, bounds->high);
         }
     return ND_OK;
 }

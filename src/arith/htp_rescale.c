@@ -5,6 +5,7 @@
 
 #include "arith/htp_internal.h"
 #include "arith/requantise.h"
+#include "operators/gemm_kernels.h"
 
 enum {
     FIXED_BITS = 14,      /* behind the leading one of the multiplier */
@@ -58,14 +59,54 @@ double nd_htp_rescale(const struct nd_htp_rescaling *r, double x)
     return floor(x * r->ratio + 0.5 + r->more);
 }
 
+/* From one encoding to another, and within the bounds of the layer. */
+struct step {
+    const struct nd_htp_rescaling *r;
+    double zero, sign, out_zero;
+    struct nd_htp_bounds bounds;
+};
+
+static double rescale(const struct step *s, double code)
+{
+    return nd_within(nd_htp_rescale(s->r, s->sign * (code - s->zero)) + s->out_zero, s->bounds.low,
+                     s->bounds.high);
+}
+
+/* Of bytes each is worked out once. False: there are others, and nothing was done. */
+static bool rescale_bytes(const struct step *s, double *x, size_t n)
+{
+    enum { BLOCK = 1024, N_BYTES = UINT8_MAX + 1 };
+    const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
+    double made[N_BYTES];
+    uint8_t table[N_BYTES], codes[BLOCK];
+    for (size_t code = 0; code < N_BYTES; code++)
+        made[code] = rescale(s, (double)code);
+    if (n < N_BYTES || !kernels->narrow(made, 0, N_BYTES, table))
+        return false;
+    for (size_t first = 0; first < n; first += BLOCK)
+        if (!kernels->narrow(x + first, 0, n - first < BLOCK ? n - first : BLOCK, codes))
+            return false;
+    for (size_t first = 0; first < n; first += BLOCK) {
+        size_t m = n - first < BLOCK ? n - first : BLOCK;
+        kernels->narrow(x + first, 0, m, codes);
+        kernels->look_up(table, codes, m, codes);
+        kernels->spread(codes, 0, m, x + first);
+    }
+    return true;
+}
+
 void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescaling *r, double zero,
                         double sign, struct nd_array *codes)
 {
-    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    double out_zero = (double)job->call->out_quant->zero_point[0];
+    const struct step step = {.r = r,
+                              .zero = zero,
+                              .sign = sign,
+                              .out_zero = (double)job->call->out_quant->zero_point[0],
+                              .bounds = nd_htp_bounds_of(job)};
+    if (rescale_bytes(&step, codes->x, codes->n))
+        return;
     for (size_t i = 0; i < codes->n; i++)
-        codes->x[i] =
-            fmin(fmax(nd_htp_rescale(r, sign * (codes->x[i] - zero)) + out_zero, bounds.low), bounds.high);
+        codes->x[i] = rescale(&step, codes->x[i]);
 }
 
 /* Input i times a number that is not zero. */

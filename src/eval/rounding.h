@@ -63,6 +63,13 @@ double nd_round_place(const struct nd_place *place, enum nd_rounding rounding);
 double nd_round_ratio(const struct nd_ratio *ratio, enum nd_rounding rounding);
 double nd_round_value(double v, enum nd_rounding rounding);
 
+/* x within low and high, and low of NaN: what fmin(fmax(x, low), high) gives, without a call for each. */
+static inline double nd_within(double x, double low, double high)
+{
+    double above = x > low ? x : low;
+    return above < high ? above : high;
+}
+
 /* The least and the largest code of an integer type of at most 32 bits, 4-bit ones included; other types are
  * asserted. */
 void nd_code_range(enum nd_dtype dtype, double *low, double *high);

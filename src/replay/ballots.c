@@ -44,7 +44,8 @@ static void count_element(struct nd_evaluator *w, size_t step, size_t i, const s
     struct nd_reference_sums *sums = nd_reference_sums_of(w->evaluation, w->reader.sample, step);
     const struct poll poll = poll_element(w->ballots, n_voters, w->ballot_n, i);
     double shared = poll.code - w->step.x[i];
-    double error = shared + (plan->steps[step].has_float ? w->error[step].x[i] : 0);
+    bool has_error = plan->steps[step].has_float && !sums->is_float_missed;
+    double error = shared + (has_error ? w->error[step].x[i] : 0);
     sums->n_voted++;
     sums->common_divergence += shared * shared;
     sums->common_error += error * error;

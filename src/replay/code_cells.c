@@ -1,9 +1,12 @@
 #include "replay/code_cells.h"
 
-#include <assert.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/memory.h"
+#include "operators/gemm_kernels.h"
 
 /* Most values lie between two thresholds of programs, and not beside one: all values between the same two are
  * one case, and are counted together. A cell is a range of fractions, small enough that few hold a threshold.
@@ -12,7 +15,8 @@ enum {
     N_CELLS = 1 << 14, /* chosen: about 60 of them hold a threshold */
     IN_DOUBT = 255,
     MOST_CLASSES = 128,
-    N_OUTCOMES = 4 /* floor - 1, floor, floor + 1, floor + 2 */
+    N_OUTCOMES = ND_CASE_OUTCOMES, /* floor - 1, floor, floor + 1, floor + 2 */
+    N_BANKS = 2
 };
 
 /* Keys are cells of both signs, and behind them what is no cell; CUT_OFF is a class of no cell. */
@@ -124,9 +128,12 @@ struct work {
     struct nd_ratio ends[2]; /* the same, exactly */
     struct nd_place places[2];
     double end_codes[2]; /* where places are whole */
-    uint32_t counts[2][N_CLASSES][N_OUTCOMES];
-    uint64_t n_wild; /* open, and not even near */
-    struct remembered remembered[N_REMEMBERED];
+    uint32_t counts[N_BANKS][2][N_CLASSES]
+                   [N_OUTCOMES]; /* to be added up: neighbours wait less for each other */
+    uint64_t n_wild;             /* open, and not even near */
+    struct remembered remembered[N_REMEMBERED], *last;
+    size_t line_begin, line_end; /* elements that follow each other in one line: */
+    double line;
 };
 
 static void settle(struct work *w, struct remembered *r)
@@ -136,95 +143,80 @@ static void settle(struct work *w, struct remembered *r)
     r->count = 0;
 }
 
-static struct operands operands_of(const struct nd_quick *quick, size_t i, double given)
+/* The line of an element; neighbours mostly have the same one, so that nothing is divided for them. */
+static double line_of(struct work *w, size_t i)
 {
-    double y = quick->y != NULL ? quick->y[i] : 0;
-    if (quick->kind == ND_QUICK_LINE)
-        y = (double)(i / quick->n_inner % quick->n_lines);
-    return (struct operands){quick->x[i], y, given};
+    const struct nd_quick *quick = w->quick;
+    if (i < w->line_begin || i >= w->line_end) {
+        w->line_begin = i - i % quick->n_inner;
+        w->line_end = w->line_begin + quick->n_inner;
+        w->line = (double)(i / quick->n_inner % quick->n_lines);
+    }
+    return w->line;
+}
+
+static struct remembered *place_of(struct work *w, const struct operands *operands)
+{
+    uint64_t bits[3];
+    memcpy(bits, operands, sizeof bits);
+    uint64_t hash = bits[0] * 0x9e3779b97f4a7c15 + bits[1] * 0xc2b2ae3d27d4eb4f + bits[2] * 0x165667b19e3779f9;
+    return &w->remembered[(hash ^ (hash >> 32)) * 0x9e3779b97f4a7c15 >> (64 - REMEMBERED_BITS)];
+}
+
+static bool are_same(const struct operands *a, const struct operands *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
 }
 
 static void count_exactly(struct work *w, size_t i, double given)
 {
-    const struct operands operands = operands_of(w->quick, i, given);
-    uint64_t bits[3], hash = 0;
-    memcpy(bits, &operands, sizeof bits);
-    for (size_t k = 0; k < 3; k++)
-        hash = (hash ^ bits[k]) * 0x9e3779b97f4a7c15;
-    struct remembered *r = &w->remembered[hash >> (64 - REMEMBERED_BITS)];
-    if (r->count == 0 || memcmp(&r->operands, bits, sizeof bits) != 0) {
+    const struct nd_quick *quick = w->quick;
+    double y = quick->kind == ND_QUICK_LINE ? line_of(w, i) : quick->y != NULL ? quick->y[i] : 0;
+    const struct operands operands = {quick->x[i], y, given};
+    struct remembered *r = w->last;
+    if (r == NULL || !are_same(&r->operands, &operands))
+        r = w->last = place_of(w, &operands);
+    if (r->count == 0 || !are_same(&r->operands, &operands)) {
         if (r->count > 0)
             settle(w, r);
         r->operands = operands;
-        r->v = nd_quick_exact(w->quick, i);
+        r->v = nd_quick_exact(quick, i);
     }
     r->count++;
 }
 
 /* ---- many at once ---- */
 
-/* A value as a whole number of cells from -N_WHOLE on: the places of a block of values. */
-enum { CELL_BITS = 14, N_WHOLE = 1 << 16 };
-static_assert(N_CELLS == 1 << CELL_BITS, "cells have a power of two");
+enum { N_WHOLE = 1 << 16 }; /* values are told apart up to that magnitude */
 
-/* What count_block needs of the work, in variables of its own. */
-struct limits {
-    double cut_low, cut_high; /* beyond them bounds cut off */
-    double low, high;         /* between them no bound is near */
-    double code_low, code_high, zero, end_codes[2];
-    bool is_float32_in_doubt; /* it moves large values across a half from further off than a cell */
-};
-
-static struct limits limits_of(const struct work *w)
+static struct nd_case_limits limits_of(const struct work *w)
 {
-    struct limits l = {.cut_low = w->places[0].is_whole ? w->low - ND_QUICK_DOUBT : -ND_QUICK_LARGEST,
-                       .cut_high = w->places[1].is_whole ? w->high + ND_QUICK_DOUBT : ND_QUICK_LARGEST,
-                       .low = fmax(w->low + ND_QUICK_DOUBT, -N_WHOLE),
-                       .high = fmin(w->high - ND_QUICK_DOUBT, N_WHOLE),
-                       .code_low = w->bounds->low,
-                       .code_high = w->bounds->high,
-                       .zero = w->bounds->zero,
-                       .end_codes = {w->end_codes[0], w->end_codes[1]},
-                       .is_float32_in_doubt = w->bounds->high - w->bounds->low > UINT8_MAX};
-    return l;
-}
-
-/* Cell and outcome of each value, keys[i] = key * N_OUTCOMES + outcome, without a branch: a Relu cuts off as
- * many as it lets through, in no order that a processor could guess. How many of those that are cut off are
- * not what they have to be. */
-static size_t find_keys(const struct limits *limits, const double *restrict near, const double *restrict given,
-                        size_t n, int32_t *restrict keys)
-{
-    const struct limits l = *limits;
-    int32_t n_wrong = 0;
-    for (size_t i = 0; i < n; i++) {
-        double v = near[i], inside = v > -N_WHOLE ? v : -N_WHOLE;
-        inside = inside < N_WHOLE - 1 ? inside : N_WHOLE - 1;
-        int32_t place = (int32_t)((inside + N_WHOLE) * N_CELLS); /* positive: rounded down */
-        int32_t whole = (place >> CELL_BITS) - N_WHOLE, cell = place & (N_CELLS - 1);
-        double code = whole + l.zero, outcome = given[i] - code + 1;
-        int32_t is_below = (v < l.cut_low) & (v > -ND_QUICK_LARGEST);
-        int32_t is_above = (v > l.cut_high) & (v < ND_QUICK_LARGEST);
-        int32_t is_one = (v > l.low) & (v < l.high) & (code >= l.code_low) & (code < l.code_high) &
-                         (outcome >= 0) & (outcome < N_OUTCOMES);
-        int32_t is_half = (cell >= N_CELLS / 2 - N_CELLS / 64) & (cell <= N_CELLS / 2 + N_CELLS / 64);
-        int32_t is_large = (whole >= 256) | (whole <= -256);
-        is_one &= ~(is_half & is_large & l.is_float32_in_doubt);
-        n_wrong += (is_below & (given[i] != l.end_codes[0])) | (is_above & (given[i] != l.end_codes[1]));
-        int32_t key = (whole < 0 ? N_CELLS : 0) + cell;
-        key = is_one ? key * N_OUTCOMES + (int32_t)(is_one ? outcome : 0) : KEY_IN_DOUBT * N_OUTCOMES;
-        keys[i] = is_below | is_above ? KEY_CUT_OFF * N_OUTCOMES : key;
-    }
-    return (size_t)n_wrong;
+    /* float32 moves large values of 16 bits across a half from further off than a cell */
+    bool is_float32_in_doubt = w->bounds->high - w->bounds->low > UINT8_MAX;
+    return (struct nd_case_limits){
+        .n_cells = N_CELLS,
+        .n_whole = N_WHOLE,
+        .cut_low = w->places[0].is_whole ? w->low - ND_QUICK_DOUBT : -ND_QUICK_LARGEST,
+        .cut_high = w->places[1].is_whole ? w->high + ND_QUICK_DOUBT : ND_QUICK_LARGEST,
+        .largest = ND_QUICK_LARGEST,
+        .low = fmax(w->low + ND_QUICK_DOUBT, -N_WHOLE),
+        .high = fmin(w->high - ND_QUICK_DOUBT, N_WHOLE),
+        .code_low = w->bounds->low,
+        .code_high = w->bounds->high,
+        .zero = w->bounds->zero,
+        .end_codes = {w->end_codes[0], w->end_codes[1]},
+        .large = is_float32_in_doubt ? 256 : HUGE_VAL,
+        .half_low = N_CELLS / 2 - N_CELLS / 64,
+        .half_high = N_CELLS / 2 + N_CELLS / 64};
 }
 
 /* open[]: those that have no case yet. How many these are. */
-static size_t count_block(struct work *w, const struct limits *limits, const double *near, const double *given,
-                          size_t n, uint16_t *open)
+static size_t count_block(struct work *w, const struct nd_case_limits *limits, const struct nd_pairs *block,
+                          uint16_t *open)
 {
     int32_t keys[ND_QUICK_BLOCK];
-    size_t n_open = 0;
-    w->tally->all_wrong += find_keys(limits, near, given, n, keys);
+    size_t n_open = 0, n = block->n;
+    w->tally->all_wrong += nd_gemm_kernels()->find_cases(limits, block, keys);
     for (size_t i = 0; i < n; i++) {
         size_t key = (size_t)keys[i] / N_OUTCOMES, outcome = (size_t)keys[i] % N_OUTCOMES,
                class = w->cells->class_of[key];
@@ -232,7 +224,7 @@ static size_t count_block(struct work *w, const struct limits *limits, const dou
         open[n_open] = (uint16_t)i;
         n_open += is_open;
         class = is_open ? CUT_OFF : class;
-        w->counts[key >= N_CELLS][class][outcome]++;
+        w->counts[i % N_BANKS][key >= N_CELLS][class][outcome]++;
     }
     return n_open;
 }
@@ -267,7 +259,7 @@ static bool count_near(struct work *w, double v, double given)
     }
     double outcome = given - code + 1;
     if (outcome >= 0 && outcome < N_OUTCOMES)
-        w->counts[is_negative][class][(size_t)outcome]++;
+        w->counts[0][is_negative][class][(size_t)outcome]++;
     else
         w->n_wild++;
     return true;
@@ -302,11 +294,70 @@ static void add_cases(struct work *w)
                 double fraction = w->cells->middle[is_negative][class];
                 const struct nd_place place = {
                     .floor = is_negative ? -1 : 0, .fraction = fraction, .half = fraction > 0.5 ? 1 : -1};
-                if (w->counts[is_negative][class][outcome] > 0)
-                    add_case(w->tally, &bounds, &place, outcome, w->counts[is_negative][class][outcome]);
+                uint64_t count = 0;
+                for (size_t bank = 0; bank < N_BANKS; bank++)
+                    count += w->counts[bank][is_negative][class][outcome];
+                if (count > 0)
+                    add_case(w->tally, &bounds, &place, outcome, count);
             }
     w->tally->n_open += w->n_wild;
     w->tally->all_wrong += w->n_wild;
+}
+
+/* ---- of few values ---- */
+
+/* What hands on codes has so few values that each is worked out once for each code that the device has there.
+ * Units of fewer elements are not worth the table; chosen. */
+enum { LEAST_OF_PAIRS = 1 << 14, N_CODES = UINT8_MAX + 1, N_VALUES = 2 * ND_KEY_LARGEST + 1 };
+
+/* counts[N_VALUES * N_CODES], zeros before. False: there are other values. */
+static bool count_pairs(const struct nd_quick *quick, double low, const double *given, uint32_t *counts)
+{
+    uint32_t keys[ND_QUICK_BLOCK];
+    for (size_t first = 0; first < quick->n; first += ND_QUICK_BLOCK) {
+        size_t n = quick->n - first < ND_QUICK_BLOCK ? quick->n - first : ND_QUICK_BLOCK;
+        const struct nd_pairs pairs = {quick->x + first, given + first, n};
+        if (!nd_gemm_kernels()->pair_keys(&pairs, low, keys))
+            return false;
+        for (size_t i = 0; i < n; i++)
+            counts[keys[i]]++;
+    }
+    return true;
+}
+
+static void settle_pairs(struct nd_code_tally *tally, const struct nd_quick *quick,
+                         const struct nd_code_bounds *bounds, const uint32_t *counts)
+{
+    for (size_t row = 0; row < N_VALUES; row++) {
+        const double x = (double)row - ND_KEY_LARGEST;
+        struct nd_quick one = *quick;
+        one.x = &x;
+        const struct nd_ratio v = nd_quick_exact(&one, 0);
+        const struct nd_place place = nd_place_of(&v);
+        for (size_t column = 0; column < N_CODES; column++)
+            if (counts[row * N_CODES + column] > 0)
+                nd_code_tally_many(tally, &v, &place, bounds, (double)column + bounds->low,
+                                   counts[row * N_CODES + column]);
+    }
+}
+
+/* False: nothing was added. */
+static bool add_pairs(struct nd_code_tally *tally, const struct nd_quick *quick,
+                      const struct nd_code_bounds *bounds, const double *given)
+{
+    if (quick->kind != ND_QUICK_LINE || quick->n_lines != 1 || quick->n < LEAST_OF_PAIRS ||
+        quick->n > UINT32_MAX || bounds->high - bounds->low != UINT8_MAX)
+        return false;
+    const struct nd_pairs few = {quick->x, given, ND_QUICK_BLOCK};
+    uint32_t keys[ND_QUICK_BLOCK];
+    if (!nd_gemm_kernels()->pair_keys(&few, bounds->low, keys))
+        return false; /* sums of products, mostly */
+    uint32_t *counts = nd_calloc((size_t)N_VALUES * N_CODES, sizeof *counts);
+    bool is_counted = counts != NULL && count_pairs(quick, bounds->low, given, counts);
+    if (is_counted)
+        settle_pairs(tally, quick, bounds, counts);
+    free(counts);
+    return is_counted;
 }
 
 void nd_code_cells_add(struct nd_code_tally *tally, const struct nd_quick *quick,
@@ -314,6 +365,8 @@ void nd_code_cells_add(struct nd_code_tally *tally, const struct nd_quick *quick
 {
     double near[ND_QUICK_BLOCK];
     uint16_t open[ND_QUICK_BLOCK];
+    if (add_pairs(tally, quick, bounds, given))
+        return;
     struct work w = {.tally = tally, .quick = quick, .bounds = bounds, .cells = cells_of(bounds)};
     w.low = quick->kind == ND_QUICK_TABLE ? -HUGE_VAL : quick->low / quick->scale;
     w.high = quick->kind == ND_QUICK_TABLE ? HUGE_VAL : quick->high / quick->scale;
@@ -322,11 +375,12 @@ void nd_code_cells_add(struct nd_code_tally *tally, const struct nd_quick *quick
         w.places[k] = nd_place_of(&w.ends[k]);
         w.end_codes[k] = fmin(fmax(w.places[k].floor + bounds->zero, bounds->low), bounds->high);
     }
-    const struct limits limits = limits_of(&w);
+    const struct nd_case_limits limits = limits_of(&w);
     for (size_t first = 0; first < quick->n; first += ND_QUICK_BLOCK) {
         size_t n = quick->n - first < ND_QUICK_BLOCK ? quick->n - first : ND_QUICK_BLOCK;
         nd_quick_near_unbounded(quick, first, n, near);
-        size_t n_open = w.cells != NULL ? count_block(&w, &limits, near, given + first, n, open) : 0;
+        const struct nd_pairs block = {near, given + first, n};
+        size_t n_open = w.cells != NULL ? count_block(&w, &limits, &block, open) : 0;
         for (size_t k = 0; k < n_open; k++)
             if (!count_near(&w, near[open[k]], given[first + open[k]]))
                 count_exactly(&w, first + open[k], given[first + open[k]]);

@@ -204,7 +204,7 @@ static enum nd_status make_steps(struct nd_evaluator *w, struct nd_error *err)
         status = nd_shape_n_elems(&husk->shape, &husk->n, err);
         w->injected[s].husk = *husk;
         if (status == ND_OK && plan->steps[s].has_float)
-            status = nd_array_make(&w->error[s], ND_DTYPE_F64, &plan->shapes[s], err);
+            status = nd_array_make_room(&w->error[s], ND_DTYPE_F64, &plan->shapes[s], err);
         most = husk->n > most ? husk->n : most;
         if (plan->steps[s].is_model_output && husk->n > w->ballot_n)
             w->ballot_n = husk->n;

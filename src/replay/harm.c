@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "eval/rounding.h"
 
 /* Samples 0, n/k, 2n/k, ...: of a probe in order of classes some of each. */
 bool nd_is_harm_sample(const struct nd_plan *plan, size_t sample)
@@ -116,7 +117,7 @@ enum nd_status nd_inject_error(struct nd_evaluator *w, size_t step, const struct
                           *given = nd_reader_given(&w->reader, plan->steps[step].edge);
     nd_code_range(codes->dtype, &low, &high);
     for (size_t i = 0; i < codes->n; i++)
-        codes->x[i] = fmin(fmax(codes->x[i] + given->x[i] - own->x[i], low), high);
+        codes->x[i] = nd_within(codes->x[i] + given->x[i] - own->x[i], low, high);
     return nd_pack(codes, &w->injected[step], err);
 }
 

@@ -22,14 +22,7 @@ static bool store_bytes(const struct nd_array *values, double low, uint8_t *out)
 
 static bool store_words(const struct nd_array *values, double low, uint16_t *out)
 {
-    size_t n_broken = 0;
-    for (size_t i = 0; i < values->n; i++) {
-        double x = values->x[i] - low;
-        uint16_t code = (uint16_t)(x >= 0 && x <= UINT16_MAX ? (int32_t)x : 0);
-        n_broken += !((double)code == x);
-        out[i] = code;
-    }
-    return n_broken == 0;
+    return nd_gemm_kernels()->narrow_words(values->x, low, values->n, out);
 }
 
 static double least_of(const struct nd_packed *packed)
@@ -79,8 +72,8 @@ void nd_unpack(const struct nd_packed *packed, double *out)
     const uint16_t *words = packed->bytes;
     if (packed->width == 1)
         nd_gemm_kernels()->spread(bytes, low, n, out);
-    for (size_t i = 0; i < n && packed->width == 2; i++)
-        out[i] = words[i] + low;
+    if (packed->width == 2)
+        nd_gemm_kernels()->spread_words(words, low, n, out);
     if (packed->width > 2 && n > 0)
         memcpy(out, packed->bytes, n * sizeof *out);
 }

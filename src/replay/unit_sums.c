@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "eval/rounding.h"
+#include "operators/gemm_kernels.h"
 #include "replay/evaluator.h"
 
 /* ---- the references ---- */
@@ -57,35 +58,6 @@ static bool are_exact(const struct nd_array *values)
     return (double)values->n * (high - low) * (high - low) < 0x1p53;
 }
 
-/* a - b. */
-static void add_differences(struct nd_part_sums *part, const double *a, const double *b, size_t n)
-{
-    enum { LANES = 4 };
-    double sum[LANES] = {0}, energy[LANES] = {0}, max[LANES] = {0}, n_differing = 0;
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t k = 0; k < LANES; k++) {
-            double d = a[i + k] - b[i + k], size = fabs(d);
-            n_differing += d != 0 ? 1.0 : 0.0;
-            max[k] = size > max[k] ? size : max[k];
-            sum[k] += d;
-            energy[k] += d * d;
-        }
-    for (; i < n; i++) {
-        double d = a[i] - b[i];
-        n_differing += d != 0 ? 1.0 : 0.0;
-        max[0] = fabs(d) > max[0] ? fabs(d) : max[0];
-        sum[0] += d;
-        energy[0] += d * d;
-    }
-    part->n_differing += (uint64_t)n_differing;
-    for (size_t k = 0; k < LANES; k++) {
-        part->max = max[k] > part->max ? max[k] : part->max;
-        part->sum += sum[k];
-        part->energy += energy[k];
-    }
-}
-
 static void add_difference(struct nd_part_sums *part, double d)
 {
     part->n_differing += d != 0;
@@ -94,14 +66,14 @@ static void add_difference(struct nd_part_sums *part, double d)
     part->energy += d * d;
 }
 
-/* What the differences of a device are to the errors of quantisation. */
-static void add_errors(struct nd_sums *sums, const double *given, const struct nd_array *ref,
-                       const double *error)
+/* What the differences of a device are to the errors of quantisation, in the order of the elements. */
+static void add_errors(struct nd_sums *sums, enum nd_dtype dtype, const double *given, const double *ref,
+                       const double *error, size_t n)
 {
     double low, high, q_times_d = sums->q_times_d, clipped = sums->clipped_divergence;
-    clip_limits(ref->dtype, &low, &high);
-    for (size_t i = 0; i < ref->n; i++) {
-        double total = given[i] - ref->x[i], value = ref->x[i] - error[i];
+    clip_limits(dtype, &low, &high);
+    for (size_t i = 0; i < n; i++) {
+        double total = given[i] - ref[i], value = ref[i] - error[i];
         q_times_d += error[i] * total;
         clipped += value < low || value > high ? total * total : 0;
     }
@@ -109,39 +81,122 @@ static void add_errors(struct nd_sums *sums, const double *given, const struct n
     sums->clipped_divergence = clipped;
 }
 
-void nd_add_unit(struct nd_evaluator *w, size_t step, const struct nd_array *values)
+/* One unit of a device: what it has, what the unit makes of the device's own inputs, and the reference. */
+struct held {
+    const struct nd_array *captured, *own;
+    const struct nd_packed *reference; /* NULL: there is none */
+    const double *error;               /* of quantisation, in steps; NULL: there is none */
+    const void *raw;                   /* what was captured, as it is stored */
+    bool is_examined;
+};
+
+/* ---- in whole numbers ---- */
+
+enum { BLOCK = 2048 }; /* elements that stay in the first cache: chosen */
+
+static void add_part(const struct nd_code_differences *found, struct nd_part_sums *part)
 {
-    const struct nd_plan *plan = w->reader.plan;
-    const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
-    struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
-    const struct nd_array *captured = nd_reader_given(&w->reader, plan->steps[step].edge), *reference = NULL;
-    if (unit->has_total && !nd_reference_of(w, step)->is_missed)
-        reference = nd_reference_array(w, step);
-    const double *given = captured->x, *own = values->x, *ref = reference != NULL ? reference->x : NULL;
-    const double *error = ref != NULL && plan->steps[step].has_float ? w->error[step].x : NULL;
-    sums->n_codes = values->n;
-    if (error != NULL)
-        add_errors(sums, given, reference, error);
-    if (are_exact(values) && are_exact(captured)) {
-        if (unit->is_examined)
-            add_differences(&sums->local, given, own, values->n);
-        if (ref != NULL)
-            add_differences(&sums->total, given, ref, values->n);
-        if (ref != NULL && unit->is_examined)
-            add_differences(&sums->inherited, own, ref, values->n); /* whole numbers: no violation can be */
-        return;
+    part->n_differing += found->n_differing;
+    part->max = fmax(part->max, (double)found->max);
+    part->sum += (double)found->sum;
+    part->energy += (double)found->energy;
+}
+
+/* What of a block of codes of one width is held against what. */
+struct code_block {
+    const void *given, *own, *reference; /* the last one may be NULL */
+    size_t width, n;
+};
+
+static void compare_codes(const struct code_block *block, const void *a, const void *b,
+                          struct nd_part_sums *part)
+{
+    struct nd_code_differences found;
+    if (block->width == 1)
+        nd_gemm_kernels()->compare_bytes(a, b, block->n, &found);
+    else
+        nd_gemm_kernels()->compare_words(a, b, block->n, &found);
+    add_part(&found, part);
+}
+
+static void add_block(struct nd_sums *sums, const struct code_block *block, bool is_examined)
+{
+    if (is_examined)
+        compare_codes(block, block->given, block->own, &sums->local);
+    if (block->reference != NULL)
+        compare_codes(block, block->given, block->reference, &sums->total);
+    if (block->reference != NULL && is_examined)
+        compare_codes(block, block->own, block->reference, &sums->inherited);
+}
+
+/* False: nothing was added, since there are other values than codes of an unsigned type of 8 or 16 bits. */
+static bool add_codes(struct nd_sums *sums, const struct held *held)
+{
+    const struct nd_array *own = held->own;
+    const struct nd_sums before = *sums;
+    const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
+    size_t width = own->dtype == ND_DTYPE_U8 ? 1 : 2;
+    uint16_t made[BLOCK];
+    if ((own->dtype != ND_DTYPE_U8 && own->dtype != ND_DTYPE_U16) || held->captured->dtype != own->dtype ||
+        !are_exact(own) ||
+        (held->reference != NULL &&
+         (held->reference->husk.dtype != own->dtype || held->reference->width != width)))
+        return false;
+    for (size_t first = 0; first < own->n; first += BLOCK) {
+        size_t n = own->n - first < BLOCK ? own->n - first : BLOCK;
+        bool are_codes = width == 1 ? kernels->narrow(own->x + first, 0, n, (uint8_t *)made)
+                                    : kernels->narrow_words(own->x + first, 0, n, made);
+        if (!are_codes) {
+            *sums = before;
+            return false;
+        }
+        const struct code_block block = {
+            (const uint8_t *)held->raw + first * width, made,
+            held->reference != NULL ? (const uint8_t *)held->reference->bytes + first * width : NULL, width, n};
+        add_block(sums, &block, held->is_examined);
     }
-    for (size_t i = 0; i < values->n; i++) {
+    return true;
+}
+
+/* ---- in any ---- */
+
+static void add_values(struct nd_sums *sums, const struct held *held, const double *ref)
+{
+    const double *given = held->captured->x, *own = held->own->x;
+    for (size_t i = 0; i < held->own->n; i++) {
         double local = given[i] - own[i];
-        if (unit->is_examined)
+        if (held->is_examined)
             add_difference(&sums->local, local);
         if (ref == NULL)
             continue;
         double total = given[i] - ref[i], inherited = own[i] - ref[i];
         add_difference(&sums->total, total);
-        if (!unit->is_examined)
+        if (!held->is_examined)
             continue;
         add_difference(&sums->inherited, inherited);
-        sums->n_violations += total != local + inherited;
+        sums->n_violations += total != local + inherited; /* of whole numbers none can be */
     }
+}
+
+void nd_add_unit(struct nd_evaluator *w, size_t step, const struct nd_array *values)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
+    struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
+    bool has_reference = unit->has_total && !nd_reference_of(w, step)->is_missed;
+    bool has_error = has_reference && plan->steps[step].has_float && !nd_reference_of(w, step)->is_float_missed;
+    const struct held held = {.captured = nd_reader_given(&w->reader, plan->steps[step].edge),
+                              .own = values,
+                              .reference = has_reference ? &w->reference[step] : NULL,
+                              .error = has_error ? w->error[step].x : NULL,
+                              .raw = nd_reader_raw(&w->reader, w->reader.device, step),
+                              .is_examined = unit->is_examined};
+    sums->n_codes = values->n;
+    bool is_added = add_codes(sums, &held);
+    const double *ref =
+        has_reference && (!is_added || held.error != NULL) ? nd_reference_array(w, step)->x : NULL;
+    if (held.error != NULL)
+        add_errors(sums, held.reference->husk.dtype, held.captured->x, ref, held.error, values->n);
+    if (!is_added)
+        add_values(sums, &held, ref);
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "operators/gemm_kernels.h"
 #include "replay/unit_joined.h"
 
 /* ---- one unit ---- */
@@ -294,27 +295,6 @@ enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_ex
     return status;
 }
 
-/* How codes lie to what one program makes. */
-struct comparison {
-    uint64_t wrong, apart, apart_as_made, apart_as_exact;
-    double max;
-};
-
-static struct comparison compare_codes(const double *given, const double *made, const double *exact, size_t n)
-{
-    double wrong = 0, apart = 0, apart_as_made = 0, apart_as_exact = 0, max = 0; /* as registers take them */
-    for (size_t i = 0; i < n; i++) {
-        double off = fabs(given[i] - made[i]), own = made[i] == exact[i] ? 0.0 : 1.0;
-        wrong += off != 0 ? 1.0 : 0.0;
-        max = off > max ? off : max;
-        apart += own;
-        apart_as_made += off == 0 ? own : 0.0;
-        apart_as_exact += given[i] == exact[i] ? own : 0.0;
-    }
-    return (struct comparison){(uint64_t)wrong, (uint64_t)apart, (uint64_t)apart_as_made,
-                               (uint64_t)apart_as_exact, max};
-}
-
 static void count_others(const struct nd_unit_trial *trial, const double *given, size_t n,
                          struct nd_unit_tally *tally)
 {
@@ -325,11 +305,10 @@ static void count_others(const struct nd_unit_trial *trial, const double *given,
             if (made == NULL || made->n != n)
                 continue;
             other->n[p] += n;
-            for (size_t i = 0; i < n; i++) {
-                double off = fabs(given[i] - made->x[i]);
-                other->wrong[p] += off != 0;
-                other->max[p] = off > other->max[p] ? off : other->max[p];
-            }
+            struct nd_ways_compared found;
+            nd_gemm_kernels()->compare_ways(given, made->x, made->x, n, &found);
+            other->wrong[p] += found.n_wrong;
+            other->max[p] = fmax(other->max[p], found.max);
         }
 }
 
@@ -345,19 +324,22 @@ void nd_unit_trial_count(const struct nd_unit_trial *trial, const double *given,
 {
     count_others(trial, given, n, tally);
     tally_defect(trial->known_defect, tally);
-    struct comparison found[ND_MAX_UNIT_PROGRAMS];
+    struct nd_ways_compared found[ND_MAX_UNIT_PROGRAMS];
     for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
         const struct nd_array *made = &trial->made[trial->alike[p]];
         if (!trial->is_covered[p] || made->n != n)
             continue;
         tally->doubt[p] = fmax(tally->doubt[p], trial->doubt[p]);
-        found[p] = trial->alike[p] < p ? found[trial->alike[p]] : compare_codes(given, made->x, exact, n);
+        if (trial->alike[p] < p)
+            found[p] = found[trial->alike[p]];
+        else
+            nd_gemm_kernels()->compare_ways(given, made->x, exact, n, &found[p]);
         tally->n[p] += n;
-        tally->wrong[p] += found[p].wrong;
+        tally->wrong[p] += found[p].n_wrong;
         tally->max[p] = fmax(tally->max[p], found[p].max);
-        tally->apart[p] += found[p].apart;
-        tally->apart_as_made[p] += found[p].apart_as_made;
-        tally->apart_as_exact[p] += found[p].apart_as_exact;
+        tally->apart[p] += found[p].n_apart;
+        tally->apart_as_made[p] += found[p].n_apart_as_made;
+        tally->apart_as_exact[p] += found[p].n_apart_as_exact;
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "eval/rounding.h"
 #include "explain/findings/findings_internal.h"
+#include "operators/gemm_kernels.h"
 
 /* Values. Chosen: fewer are no evidence. */
 enum { MIN_CODES = 8 };
@@ -36,13 +37,9 @@ static double greatest_of(double a, double b)
 
 static void widen(struct nd_code_look *look, const double *ref, const double *codes, size_t n)
 {
-    double low = codes[0], high = codes[0], ref_low = ref[0], ref_high = ref[0];
-    for (size_t i = 1; i < n; i++) {
-        low = least_of(low, codes[i]);
-        high = greatest_of(high, codes[i]);
-        ref_low = least_of(ref_low, ref[i]);
-        ref_high = greatest_of(ref_high, ref[i]);
-    }
+    double low, high, ref_low, ref_high;
+    nd_gemm_kernels()->range(codes, n, &low, &high);
+    nd_gemm_kernels()->range(ref, n, &ref_low, &ref_high);
     bool is_first = look->n == 0;
     look->low = is_first ? low : least_of(look->low, low);
     look->high = is_first ? high : greatest_of(look->high, high);
@@ -53,34 +50,23 @@ static void widen(struct nd_code_look *look, const double *ref, const double *co
 void nd_look_at_codes(struct nd_code_look *look, enum nd_dtype dtype, const double *ref, const double *codes,
                       size_t n)
 {
-    double low, high;
-    size_t n_near = 0, n_signed = 0, n_signed_near = 0;
-    size_t at_end[ND_N_ENDS] = {0}, ref_at_end[ND_N_ENDS] = {0}, far[ND_N_ENDS] = {0};
-    nd_code_range(dtype, &low, &high);
-    double near = slack(low, high), sign_bit = (high - low + 1) / 2;
-    bool is_type_signed = low < 0;
-    for (size_t i = 0; i < n; i++) { /* no branches: most of these say nothing about the next */
-        unsigned is_near = fabs(codes[i] - ref[i]) <= near, is_far = !is_near;
-        /* Of an unsigned type the upper half is negative when read as signed, and the reverse. */
-        unsigned is_signed = is_type_signed ? codes[i] < 0 : codes[i] >= sign_bit;
-        unsigned is_low = codes[i] == low, is_high = codes[i] == high;
-        n_near += is_near;
-        n_signed += is_signed;
-        n_signed_near += is_signed & is_near;
-        at_end[ND_LOW_END] += is_low;
-        at_end[ND_HIGH_END] += is_high;
-        ref_at_end[ND_LOW_END] += ref[i] == low;
-        ref_at_end[ND_HIGH_END] += ref[i] == high;
-        far[ND_LOW_END] += is_low & is_far;
-        far[ND_HIGH_END] += is_high & is_far;
-    }
-    look->n_near += n_near;
-    look->n_signed += n_signed;
-    look->n_signed_near += n_signed_near;
+    const struct nd_pairs pairs = {codes, ref, n};
+    struct nd_code_ends ends;
+    struct nd_ends_counted found;
+    nd_code_range(dtype, &ends.low, &ends.high);
+    ends.near = slack(ends.low, ends.high);
+    /* Of an unsigned type the upper half is negative when read as signed, and the reverse. */
+    bool is_type_signed = ends.low < 0;
+    ends.least_signed = is_type_signed ? -HUGE_VAL : (ends.high - ends.low + 1) / 2;
+    ends.most_signed = is_type_signed ? 0 : HUGE_VAL;
+    nd_gemm_kernels()->count_ends(&ends, &pairs, &found);
+    look->n_near += found.n_near;
+    look->n_signed += found.n_signed;
+    look->n_signed_near += found.n_signed_near;
     for (int end = 0; end < ND_N_ENDS; end++) {
-        look->at_end[end] += at_end[end];
-        look->ref_at_end[end] += ref_at_end[end];
-        look->far[end] += far[end];
+        look->at_end[end] += found.at_end[end];
+        look->ref_at_end[end] += found.ref_at_end[end];
+        look->far[end] += found.far[end];
     }
     if (n > 0)
         widen(look, ref, codes, n);

@@ -10,6 +10,9 @@
 /* Of codes that a float32 scale can be multiplied with in a double: 53 - 24 bits. */
 static const double largest_code = 0x1p29;
 
+static const char broken_text[] = "an input that is neither codes nor whole numbers",
+                  large_text[] = "codes of more than 29 bits";
+
 enum nd_status nd_linear_unsupported(const struct nd_linear_call *call, struct nd_error *err, const char *text)
 {
     const char *name = call->node != NULL ? nd_graph_node_name(call->node) : "";
@@ -103,14 +106,14 @@ enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, str
         return nd_gemm_kernels()->take_zero(input->values->x, out->n, (double)input->quant->zero_point[0],
                                             out->x, largest)
                    ? ND_OK
-                   : nd_linear_unsupported(call, err, "an input that is neither codes nor whole numbers");
+                   : nd_linear_unsupported(call, err, broken_text);
     }
     enum nd_status status =
         input->quant != NULL ? take_zeros(input, out, err) : nd_array_copy(input->values, out, err);
     if (status != ND_OK)
         return status;
     if (!is_whole(out))
-        return nd_linear_unsupported(call, err, "an input that is neither codes nor whole numbers");
+        return nd_linear_unsupported(call, err, broken_text);
     out->dtype = ND_DTYPE_F32; /* operators make integers of integers wrap around */
     *largest = largest_of(out);
     return ND_OK;
@@ -183,6 +186,22 @@ enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__N
     return run(call, &op_call, made, err);
 }
 
+/* With one scale and zero point, in one go. */
+static enum nd_status take_scaled(const struct nd_linear_call *call, size_t i, struct nd_array *out,
+                                  struct nd_error *err)
+{
+    const struct nd_linear_input *input = &call->inputs[i];
+    const struct nd_scaled_codes codes = {input->values->x, (double)input->quant->zero_point[0],
+                                          nd_linear_scale(input, 0)};
+    double largest;
+    enum nd_status status = nd_array_make_room(out, ND_DTYPE_F32, &input->values->shape, err);
+    if (status != ND_OK)
+        return status;
+    if (!nd_gemm_kernels()->take_scaled(&codes, out->n, out->x, &largest))
+        return nd_linear_unsupported(call, err, broken_text);
+    return largest > largest_code ? nd_linear_unsupported(call, err, large_text) : ND_OK;
+}
+
 enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, struct nd_array *out,
                                struct nd_error *err)
 {
@@ -192,13 +211,15 @@ enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, stru
     double largest = 0;
     int axis;
     size_t n_inner, channel = 0;
+    if (input->quant->n == 1)
+        return take_scaled(call, i, out, err);
     enum nd_status status = nd_linear_wholes(call, i, out, &largest, err);
     if (status == ND_OK)
         status = nd_linear_layout(input->quant, &out->shape, &axis, &n_inner, err);
     if (status != ND_OK)
         return status;
     if (largest > largest_code)
-        return nd_linear_unsupported(call, err, "codes of more than 29 bits");
+        return nd_linear_unsupported(call, err, large_text);
     for (size_t start = 0; start < out->n; start += n_inner, channel = (channel + 1) % input->quant->n)
         nd_gemm_kernels()->scale(out->x + start, n_inner, nd_linear_scale(input, channel));
     return ND_OK;

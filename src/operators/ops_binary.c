@@ -8,13 +8,22 @@
 typedef void row_function(double *y, const double *a, ptrdiff_t step_a, const double *b, ptrdiff_t step_b,
                           ptrdiff_t n);
 
+#define ROW_LOOP(at_a, at_b, type, formula)                                                                    \
+    for (ptrdiff_t i = 0; i < n; i++) {                                                                        \
+        double u = (double)(type)a[at_a], v = (double)(type)b[at_b];                                           \
+        y[i] = formula;                                                                                        \
+    }
+/* Rows without gaps, and with one number for all, are worked out several elements at a time. */
 #define ROW_OF(name, type, formula)                                                                            \
     static void name(double *y, const double *a, ptrdiff_t step_a, const double *b, ptrdiff_t step_b,          \
                      ptrdiff_t n)                                                                              \
     {                                                                                                          \
-        for (ptrdiff_t i = 0; i < n; i++) {                                                                    \
-            double u = (double)(type)a[i * step_a], v = (double)(type)b[i * step_b];                           \
-            y[i] = formula;                                                                                    \
+        if (step_a == 1 && step_b == 1) {                                                                      \
+            ROW_LOOP(i, i, type, formula)                                                                      \
+        } else if (step_a == 1 && step_b == 0) {                                                               \
+            ROW_LOOP(i, 0, type, formula)                                                                      \
+        } else {                                                                                               \
+            ROW_LOOP(i *step_a, i *step_b, type, formula)                                                      \
         }                                                                                                      \
     }
 #define ROW(name, formula) ROW_OF(row_##name, double, formula)
@@ -144,10 +153,13 @@ enum nd_status nd_op_variadic(const struct nd_op_call *call, struct nd_error *er
         status = nd_op_make_room(call, 0, call->inputs[0]->dtype, &shape, err);
     if (status != ND_OK)
         return status;
-    struct nd_array zero = {.n = 1, .x = &(double){-0.0}}; /* -0 + x is x, -0 included */
-    apply(row_add, call->inputs[0], &zero, y);
+    const struct nd_array zero = {.n = 1, .x = &(double){-0.0}}; /* -0 + x is x, -0 included */
     row_function *row = find_binary(call->node->op_type)->row;
-    for (size_t i = 1; i < call->n_inputs; i++)
+    if (call->n_inputs == 1)
+        apply(row_add, call->inputs[0], &zero, y);
+    else
+        apply(row, call->inputs[0], call->inputs[1], y);
+    for (size_t i = 2; i < call->n_inputs; i++)
         apply(row, y, call->inputs[i], y);
     for (size_t i = 0; i < y->n && nd_op_is(call, "Mean"); i++)
         y->x[i] /= (double)call->n_inputs;

@@ -111,6 +111,62 @@ static void pool_planes(const struct nd_window *w, const struct pool *pool, size
     }
 }
 
+/* ---- a row of windows at a time ---- */
+
+static ptrdiff_t count_of(struct taps taps)
+{
+    return taps.to > taps.from ? taps.to - taps.from : 0;
+}
+
+/* What one tap adds to a row of windows; as `take`, in every window in the same order of taps. */
+static void take_row(bool is_max, const double *in, ptrdiff_t stride, double *y, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n && !is_max; i++)
+        y[i] += in[i * stride];
+    for (ptrdiff_t i = 0; i < n && is_max; i++) {
+        double x = in[i * stride];
+        y[i] = x > y[i] || (isnan(x) && !isnan(y[i])) ? x : y[i];
+    }
+}
+
+/* The taps of the last axis in the order of their places. */
+static void take_taps(const struct nd_window *w, bool is_max, const double *in, double *y)
+{
+    for (ptrdiff_t k = 0; k < w->kernel[2]; k++) {
+        ptrdiff_t from, to;
+        nd_window_range(w, 2, k, &from, &to);
+        if (from < to)
+            take_row(is_max, in + from * w->stride[2] - w->pad_begin[2] + k * w->dilation[2], w->stride[2],
+                     y + from, to - from);
+    }
+}
+
+/* Maxima and averages without places. */
+static void pool_rows(const struct nd_window *w, const struct pool *pool, size_t n_planes, const double *x,
+                      double *y)
+{
+    bool is_max = pool->kind == POOL_MAX;
+    ptrdiff_t o[ND_WINDOW_AXES];
+    for (size_t plane = 0; plane < n_planes; plane++, x += w->n_in)
+        for (o[0] = 0; o[0] < w->out[0]; o[0]++)
+            for (o[1] = 0; o[1] < w->out[1]; o[1]++, y += w->out[2]) {
+                struct taps planes = taps_inside(w, 0, o[0], 0, w->in[0]);
+                struct taps rows = taps_inside(w, 1, o[1], 0, w->in[1]);
+                ptrdiff_t n = count_of(planes) * count_of(rows);
+                for (ptrdiff_t i = 0; i < w->out[2]; i++)
+                    y[i] = is_max ? -(double)INFINITY : 0;
+                for (ptrdiff_t d = planes.from; d < planes.to; d++)
+                    for (ptrdiff_t h = rows.from; h < rows.to; h++)
+                        take_taps(w, is_max,
+                                  x + ((o[0] * w->stride[0] - w->pad_begin[0] + d * w->dilation[0]) * w->in[1] +
+                                       o[1] * w->stride[1] - w->pad_begin[1] + h * w->dilation[1]) *
+                                          w->in[2],
+                                  y);
+                for (o[2] = 0; o[2] < w->out[2] && !is_max; o[2]++)
+                    y[o[2]] /= divisor(w, pool, o, n * count_of(taps_inside(w, 2, o[2], 0, w->in[2])));
+            }
+}
+
 static struct pool pool_of(const struct nd_op_call *call)
 {
     struct pool pool = {.kind = POOL_MAX};
@@ -147,8 +203,11 @@ enum nd_status nd_op_pool(const struct nd_op_call *call, struct nd_error *err)
     if (status != ND_OK || x->n == 0)
         return status;
     struct pool pool = pool_of(call);
-    pool_planes(&w, &pool, (size_t)(x->shape.dims[0] * x->shape.dims[1]), x->x, call->outputs[0]->x,
-                indices != NULL ? indices->x : NULL);
+    size_t n_planes = (size_t)(x->shape.dims[0] * x->shape.dims[1]);
+    if (indices == NULL && pool.kind != POOL_LP)
+        pool_rows(&w, &pool, n_planes, x->x, call->outputs[0]->x);
+    else
+        pool_planes(&w, &pool, n_planes, x->x, call->outputs[0]->x, indices != NULL ? indices->x : NULL);
     return ND_OK;
 }
 

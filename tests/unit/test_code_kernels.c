@@ -315,6 +315,56 @@ static void few_values_are_counted_as_each(void **state)
     }
 }
 
+/* ---- pools ---- */
+
+/* Without places a row of windows is taken at a time, with them one window after another. */
+static void maxima_are_the_same_with_their_places(void **state)
+{
+    (void)state;
+    static const double others[] = {(double)NAN, -(double)INFINITY, (double)INFINITY, -0.0, 0};
+    for (int round = 0; round < 3 * ROUNDS; round++) {
+        int64_t kernel[2], strides[2], dilations[2], pads[4];
+        for (int a = 0; a < 2; a++) {
+            kernel[a] = pick(1, 4);
+            strides[a] = pick(1, 3);
+            dilations[a] = pick(1, 2);
+            pads[a] = pick(0, kernel[a] - 1);
+            pads[a + 2] = pick(0, kernel[a] - 1);
+        }
+        const struct nd_shape shape = {.rank = 4, .dims = {pick(1, 2), pick(1, 3), pick(7, 15), pick(7, 40)}};
+        struct nd_array x = {0}, y = {0}, with_places = {0}, places = {0};
+        const struct nd_array *inputs[] = {&x};
+        struct nd_array *outputs[] = {&y}, *both[] = {&with_places, &places};
+        struct node node;
+        node_begin(&node, "MaxPool", 1);
+        node_ints(&node, "kernel_shape", kernel, 2);
+        node_ints(&node, "strides", strides, 2);
+        node_ints(&node, "dilations", dilations, 2);
+        node_ints(&node, "pads", pads, 4);
+        assert_int_equal(nd_array_make(&x, ND_DTYPE_F32, &shape, NULL), ND_OK);
+        for (size_t i = 0; i < x.n; i++)
+            x.x[i] = pick(0, 9) == 0 ? others[pick(0, 4)] : (double)pick(-5, 5);
+        struct nd_op_call call = {.node = &node.proto,
+                                  .opset = 21,
+                                  .n_inputs = 1,
+                                  .n_outputs = 1,
+                                  .inputs = inputs,
+                                  .outputs = outputs};
+        assert_int_equal(nd_op_run(&call, NULL), ND_OK);
+        call.n_outputs = 2;
+        call.outputs = both;
+        assert_int_equal(nd_op_run(&call, NULL), ND_OK);
+        assert_int_equal(y.n, with_places.n);
+        for (size_t i = 0; i < y.n; i++)
+            if (!isnan(y.x[i]) || !isnan(with_places.x[i]))
+                assert_memory_equal(&y.x[i], &with_places.x[i], sizeof y.x[i]);
+        nd_array_deinit(&x);
+        nd_array_deinit(&y);
+        nd_array_deinit(&with_places);
+        nd_array_deinit(&places);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -326,6 +376,7 @@ int main(void)
         cmocka_unit_test(pairs_have_keys),
         cmocka_unit_test(cases_are_found),
         cmocka_unit_test(few_values_are_counted_as_each),
+        cmocka_unit_test(maxima_are_the_same_with_their_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,11 +56,13 @@ static enum nd_status evaluate(struct nd_evaluation *evaluation, const struct nd
 }
 
 /* What is said, of what was planned. */
-static enum nd_status explain(const struct nd_plan *plan, const struct nd_explain_options *options,
+static enum nd_status explain(struct nd_plan *plan, const struct nd_explain_options *options,
                               struct nd_explanation *out, struct nd_error *err)
 {
     struct nd_evaluation evaluation = {0};
     enum nd_status status = nd_explanation_begin(plan, out, err);
+    if (status == ND_OK && plan->n_samples > 0)
+        status = nd_plan_hold(plan, err);
     if (status == ND_OK && plan->n_samples > 0)
         status = nd_explain_examine_captures(plan, out->devices, err);
     if (status == ND_OK)
@@ -69,6 +71,7 @@ static enum nd_status explain(const struct nd_plan *plan, const struct nd_explai
         status = evaluate(&evaluation, options, err);
     if (status == ND_OK)
         status = conclude(&evaluation, options, out, err);
+    nd_plan_release(plan); /* the study of quantisation reads no captures */
     if (status == ND_OK && !options->omits_quantisation)
         status = nd_study_quantisation(plan, &out->quantisation, err);
     nd_evaluation_deinit(&evaluation);

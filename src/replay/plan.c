@@ -253,6 +253,7 @@ static void deinit_source(struct nd_plan_source *source, size_t n_steps)
 
 void nd_plan_deinit(struct nd_plan *plan)
 {
+    nd_plan_release(plan);
     for (size_t d = 0; plan->sources != NULL && d < plan->n_devices; d++)
         deinit_source(&plan->sources[d], plan->n_steps);
     for (size_t s = 0; plan->steps != NULL && s < plan->n_steps; s++) {

@@ -6,6 +6,7 @@
  *     plan_steps.c   the steps, and what each device has of them
  *     taken.c        layers that cannot be evaluated, and whose values stand for theirs
  *     plan_memory.c  how much of it is held at once
+ *     held.c         tensors of captures that are decoded once for all stages
  *     observer.c     whether making intermediates visible changed the outputs */
 #ifndef ND_REPLAY_PLAN_H
 #define ND_REPLAY_PLAN_H
@@ -66,6 +67,10 @@ struct nd_plan {
     double memory_bytes;     /* that are asked for */
     size_t block, n_threads; /* samples that are read at once, and by how many threads: plan_memory.c */
     struct nd_plan_source *sources; /* [n_devices] */
+    bool reads_singly; /* one sample of one device at a time, but for what several devices are asked together */
+    double held_bytes; /* that held.c may take */
+    size_t n_held;     /* the first samples, which are */
+    unsigned char **held; /* [n_devices * n_steps] of nd_plan_hold; NULL where nothing is held */
 };
 
 /* Reads what captures say of themselves, and digests; no values but those that observer.c compares. n_samples
@@ -108,6 +113,24 @@ void nd_plan_take_memory(struct nd_plan *plan, const struct nd_explain_options *
 /* One part of n of the memory. */
 size_t nd_plan_share(const struct nd_plan *plan, size_t n);
 void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options);
+
+/* ---- held.c ---- */
+
+/* Decodes the first samples of tensors of the captures, as many as held_bytes has room for, on all threads.
+ * Until then, and once they are released, every read goes to the captures. ND_ERR_MEMORY, and the errors of
+ * nd_capture_read_verified.
+ */
+enum nd_status nd_plan_hold(struct nd_plan *plan, struct nd_error *err);
+void nd_plan_release(struct nd_plan *plan);
+/* Whether the codes of all devices are needed at the same time: where they vote, or stand for the reference. */
+bool nd_plan_reads_together(const struct nd_plan *plan, size_t step);
+/* The bytes of n samples of a step that the device has. Threads may read at the same time. */
+struct nd_plan_tensor {
+    size_t device, step;
+};
+enum nd_status nd_plan_read(const struct nd_plan *plan, const struct nd_plan_tensor *tensor, size_t first,
+                            size_t n, void *out, struct nd_error *err);
+
 /* Fills `observer` of the devices. */
 enum nd_status nd_plan_observe(struct nd_plan *plan, const struct nd_capture *const *witnesses,
                                size_t n_witnesses, struct nd_error *err);

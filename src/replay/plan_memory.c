@@ -8,7 +8,28 @@
 /* What one thread keeps of the sample at hand, and of each sample of a block that it reads. */
 struct need {
     double thread_bytes, sample_bytes;
+    double single_bytes; /* of a sample, where devices are read one after another */
 };
+
+bool nd_plan_reads_together(const struct nd_plan *plan, size_t step)
+{
+    return plan->steps[step].is_model_output || plan->steps[step].taken_from != SIZE_MAX;
+}
+
+static void add_codes(const struct nd_plan *plan, size_t step, struct need *need)
+{
+    double most = 0, sum = 0;
+    for (size_t d = 0; d < plan->n_devices; d++) {
+        const struct nd_plan_source *source = &plan->sources[d];
+        if (source->same_as != d || source->edges == NULL || source->edges[step] == SIZE_MAX)
+            continue;
+        double bytes = (double)source->sample_bytes[step];
+        sum += bytes;
+        most = bytes > most ? bytes : most;
+    }
+    need->sample_bytes += sum;
+    need->single_bytes += nd_plan_reads_together(plan, step) ? sum : most;
+}
 
 static struct need need_of(const struct nd_plan *plan)
 {
@@ -29,10 +50,7 @@ static struct need need_of(const struct nd_plan *plan)
         need.thread_bytes += plan->steps[s].has_float ? bytes : 0;
         need.thread_bytes += width < sizeof(double) ? (double)(n * width * PACKED) : bytes * OF_FLOATS;
         largest = bytes > largest ? bytes : largest;
-        for (size_t d = 0; d < plan->n_devices; d++)
-            if (plan->sources[d].same_as == d && plan->sources[d].edges != NULL &&
-                plan->sources[d].edges[s] != SIZE_MAX)
-                need.sample_bytes += (double)plan->sources[d].sample_bytes[s];
+        add_codes(plan, s, &need);
     }
     need.thread_bytes += OF_LARGEST * largest;
     return need;
@@ -65,6 +83,9 @@ static double kept_bytes(const struct nd_exact_graph *graph)
  * W8A16), 2026-11-23. */
 static const double not_counted = 3.0 / 16;
 
+/* Tensors of captures that are decoded once: of what is left at most this part of the memory. Chosen. */
+enum { OF_HELD = 16 };
+
 void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options)
 {
     double limit =
@@ -76,10 +97,14 @@ void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options)
     size_t block = (plan->n_samples + n - 1) / n; /* every thread gets some */
     size_t most = most_of(&need);
     block = block < 1 ? 1 : block > most ? most : block;
-    while (n > 1 && (double)n * (need.thread_bytes + need.sample_bytes) > limit)
+    while (n > 1 && (double)n * (need.thread_bytes + need.single_bytes) > limit)
         n--;
     while (block > 1 && (double)n * (need.thread_bytes + (double)block * need.sample_bytes) > limit)
         block--;
     plan->block = block;
     plan->n_threads = n;
+    plan->reads_singly = block == 1;
+    double codes = block == 1 ? need.single_bytes : (double)block * need.sample_bytes;
+    double left = limit - (double)n * (need.thread_bytes + codes);
+    plan->held_bytes = left < plan->memory_bytes / OF_HELD ? left : plan->memory_bytes / OF_HELD;
 }

@@ -10,7 +10,7 @@ static enum nd_status make_bytes(const struct nd_shape *shape, enum nd_dtype dty
 {
     size_t size_bytes;
     enum nd_status status = nd_shape_size_bytes(shape, dtype, &size_bytes, err);
-    *bytes = status == ND_OK ? nd_tensor_alloc(size_bytes) : NULL;
+    *bytes = status == ND_OK ? nd_tensor_room(size_bytes) : NULL;
     return status == ND_OK && *bytes == NULL ? nd_fail_memory(err) : status;
 }
 

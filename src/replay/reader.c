@@ -38,14 +38,32 @@ static enum nd_status make_block(size_t n, size_t sample_bytes, unsigned char **
     size_t bytes;
     if (!nd_size_mul(sample_bytes, n, &bytes))
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "a tensor is too large");
-    *out = nd_tensor_alloc(bytes);
+    *out = nd_tensor_room(bytes); /* written before it is read */
     return *out != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Whether one device after another has its codes of the step in the same room. */
+static bool takes_turns(const struct nd_plan *plan, size_t step)
+{
+    return plan->reads_singly && !nd_plan_reads_together(plan, step);
 }
 
 /* Where a block of a step of the device is. Devices with the same codes share it. */
 static unsigned char **raw_of(const struct nd_reader *r, size_t device, size_t step)
 {
-    return &r->raw[r->plan->sources[device].same_as * r->plan->n_steps + step];
+    size_t owner = takes_turns(r->plan, step) ? 0 : r->plan->sources[device].same_as;
+    return &r->raw[owner * r->plan->n_steps + step];
+}
+
+/* Of a sample, in the room of the device. */
+static size_t room_bytes(const struct nd_plan *plan, size_t device, size_t step)
+{
+    size_t most = plan->sources[device].sample_bytes[step];
+    for (size_t d = 0; d < plan->n_devices && takes_turns(plan, step); d++)
+        if (!plan->sources[d].is_failed && plan->sources[d].edges[step] != SIZE_MAX &&
+            plan->sources[d].sample_bytes[step] > most)
+            most = plan->sources[d].sample_bytes[step];
+    return most;
 }
 
 static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
@@ -61,7 +79,7 @@ static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
             if (plan->sources[d].edges[s] != SIZE_MAX && *raw_of(r, d, s) == NULL)
-                status = make_block(plan->block, plan->sources[d].sample_bytes[s], raw_of(r, d, s), err);
+                status = make_block(plan->block, room_bytes(plan, d, s), raw_of(r, d, s), err);
     return status;
 }
 
@@ -122,24 +140,47 @@ void nd_reader_deinit(struct nd_reader *r)
 
 /* ---- what captures hold ---- */
 
+/* Before one device is at hand. */
+static bool is_read_first(const struct nd_reader *r, size_t device, size_t step)
+{
+    if (r->is_wanted != NULL)
+        return r->is_wanted[step] && device == r->device;
+    return !takes_turns(r->plan, step);
+}
+
+/* What was not read first, of the device and of those with the same codes, so that what is damaged is found. */
+static enum nd_status read_turn(struct nd_reader *r, size_t device, struct nd_error *err)
+{
+    const struct nd_plan *plan = r->plan;
+    enum nd_status status = ND_OK;
+    if (!plan->reads_singly || r->is_wanted != NULL || r->loaded == device)
+        return ND_OK;
+    r->loaded = SIZE_MAX;
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+            if (plan->sources[d].same_as == plan->sources[device].same_as && !plan->sources[d].is_failed &&
+                plan->sources[d].edges[s] != SIZE_MAX && takes_turns(plan, s))
+                status =
+                    nd_plan_read(plan, &(struct nd_plan_tensor){d, s}, r->sample, 1, *raw_of(r, d, s), err);
+    r->loaded = status == ND_OK ? device : SIZE_MAX;
+    return status;
+}
+
 enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t n, struct nd_error *err)
 {
     const struct nd_plan *plan = r->plan;
     const struct nd_plan_source *leader = &plan->sources[plan->leader];
     enum nd_status status = ND_OK;
     r->first = first;
+    r->loaded = SIZE_MAX;
     for (size_t i = 0; i < nd_model_n_inputs(plan->model) && status == ND_OK; i++)
         status =
             nd_capture_read_inputs(&(struct nd_capture_tensor){leader->capture, leader->probe, plan->inputs[i]},
                                    first, n, r->raw_inputs[i], err);
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-            if (plan->sources[d].edges[s] != SIZE_MAX &&
-                (r->is_wanted == NULL || (r->is_wanted[s] && d == r->device)))
-                status = nd_capture_read_verified(&(struct nd_capture_tensor){plan->sources[d].capture,
-                                                                              plan->sources[d].probe,
-                                                                              plan->sources[d].edges[s]},
-                                                  first, n, *raw_of(r, d, s), err);
+            if (plan->sources[d].edges[s] != SIZE_MAX && is_read_first(r, d, s))
+                status = nd_plan_read(plan, &(struct nd_plan_tensor){d, s}, first, n, *raw_of(r, d, s), err);
     return status;
 }
 
@@ -162,7 +203,7 @@ enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_er
 {
     const struct nd_plan *plan = r->plan;
     const struct nd_plan_source *source = &plan->sources[device];
-    enum nd_status status = ND_OK;
+    enum nd_status status = read_turn(r, device, err);
     r->device = device;
     r->held_edge = SIZE_MAX;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {

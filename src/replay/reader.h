@@ -29,7 +29,9 @@ struct nd_reader {
     size_t first, in_block;     /* first sample of the block; place in it of the one at hand */
     unsigned char **raw_inputs; /* [n_inputs]: a block of samples */
     unsigned char **raw;        /* [n_devices * n_steps]: the same, NULL where nothing is read, and of a device
-                                   whose codes are those of a device before it: both read the same bytes */
+                                   whose codes are those of a device before it: both read the same bytes. Where
+                                   devices are read one after another, all have the first one's room. */
+    size_t loaded;              /* the device that it is in then, of the sample at hand; or SIZE_MAX */
     size_t *input_bytes;        /* [n_inputs] of a sample */
 };
 

@@ -133,7 +133,14 @@ static enum nd_status make_room(struct nd_input_exam *input, struct nd_error *er
     exam->codes = nd_calloc(n, sizeof *exam->codes);
     exam->values = nd_calloc(n, sizeof *exam->values);
     exam->expected = nd_calloc(n, sizeof *exam->expected);
-    bool is_made = exam->codes != NULL && exam->values != NULL && exam->expected != NULL;
+    exam->is_wanted = nd_calloc(exam->job->plan->n_steps, sizeof *exam->is_wanted);
+    bool is_made =
+        exam->codes != NULL && exam->values != NULL && exam->expected != NULL && exam->is_wanted != NULL;
+    if (is_made) {
+        exam->is_wanted[exam->step] =
+            true; /* the reader leaves all other tensors of the captures where they are */
+        exam->reader->is_wanted = exam->is_wanted;
+    }
     for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++) {
         input->faults[f] = nd_calloc(n, sizeof **input->faults);
         is_made = is_made && input->faults[f] != NULL;

@@ -55,6 +55,26 @@ static void find_look(const struct nd_examination *x, size_t device, size_t step
 
 /* ---- beside the reference ---- */
 
+/* The values of the sample at hand, which the plan may hold. */
+static enum nd_status read_values(const struct nd_examination *x, size_t device, size_t step,
+                                  enum nd_dtype dtype, struct nd_array *out, struct nd_error *err)
+{
+    const struct nd_capture_tensor *place = &nd_look_of(x, device, step)->place;
+    const struct nd_plan_source *source = &x->plan->sources[device];
+    const struct nd_plan_tensor tensor = {device, step};
+    if (place->edge != source->edges[step])
+        return nd_read_tensor(place, x->sample, dtype, out, err);
+    unsigned char *raw = nd_tensor_room(source->sample_bytes[step]);
+    enum nd_status status =
+        raw != NULL ? nd_plan_read(x->plan, &tensor, x->sample, 1, raw, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_array_make_room(out, dtype, &nd_capture_edge(place->capture, place->edge)->shape, err);
+    if (status == ND_OK)
+        nd_array_load(dtype, raw, out->n, out->x);
+    free(raw);
+    return status;
+}
+
 static enum nd_status look_at(const struct nd_examination *x, size_t device, size_t step,
                               const struct nd_array *ref, struct nd_error *err)
 {
@@ -65,7 +85,7 @@ static enum nd_status look_at(const struct nd_examination *x, size_t device, siz
     struct nd_array values = {0};
     enum nd_dtype dtype = is_code ? nd_plan_edge(x->plan, step)->dtype
                                   : nd_capture_edge(x->plan->sources[device].capture, look->place.edge)->dtype;
-    enum nd_status status = nd_read_tensor(&look->place, x->sample, dtype, &values, err);
+    enum nd_status status = read_values(x, device, step, dtype, &values, err);
     if (status == ND_OK && is_code && values.n == ref->n)
         nd_look_at_codes(&look->codes, dtype, ref->x, values.x, ref->n);
     if (status == ND_OK && !is_code)

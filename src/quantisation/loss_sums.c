@@ -51,8 +51,12 @@ static void stop_at_codes(const struct nd_loss_run *run, size_t step, const doub
     size_t inner = nd_exact_inner(quant, &run->real.shape, run->real.n), channel = 0;
     for (size_t start = 0; start < run->real.n; start += inner, channel++) {
         const struct nd_range codes = reach_of(quant, dtype, channel % quant->n, 0);
-        for (size_t i = start; i < start + inner; i++)
-            exact[i] = fmax(fmin(exact[i], fmax(codes.high, layer[i])), fmin(codes.low, layer[i]));
+        for (size_t i = start; i < start + inner; i++) { /* as fmin and fmax: NaN of one counts as the other */
+            double low = layer[i] < codes.low ? layer[i] : codes.low;
+            double high = layer[i] > codes.high ? layer[i] : codes.high;
+            double below = exact[i] < high ? exact[i] : high;
+            exact[i] = below > low ? below : low;
+        }
     }
 }
 

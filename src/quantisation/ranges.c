@@ -29,7 +29,7 @@ static inline double nearest(double x)
     return fabs(x) < 0x1p51 ? (x + shift) - shift : rint(x);
 }
 
-double nd_fit_apply(const struct nd_fit *fit, double x)
+static inline double apply(const struct nd_fit *fit, double x)
 {
     double code = nearest(x / fit->scale) + fit->zero;
     code = code > fit->low_code ? code : fit->low_code; /* NaN gives the least code */
@@ -37,11 +37,23 @@ double nd_fit_apply(const struct nd_fit *fit, double x)
     return (code - fit->zero) * fit->scale;
 }
 
+double nd_fit_apply(const struct nd_fit *fit, double x)
+{
+    return apply(fit, x);
+}
+
+void nd_fit_apply_all(const struct nd_fit *fit, double *x, size_t n)
+{
+    const struct nd_fit own = *fit;
+    for (size_t i = 0; i < n; i++)
+        x[i] = apply(&own, x[i]);
+}
+
 double nd_fit_error(const struct nd_fit *fit, const float *values, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
-        double d = nd_fit_apply(fit, (double)values[i]) - (double)values[i];
+        double d = apply(fit, (double)values[i]) - (double)values[i];
         sum += d * d;
     }
     return n > 0 ? sum / (double)n : 0;

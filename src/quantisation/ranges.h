@@ -19,6 +19,8 @@ struct nd_fit nd_fit_range(struct nd_range range, double low_code, double high_c
 struct nd_range nd_range_of_fit(const struct nd_fit *fit);
 /* x after quantising and dequantising. */
 double nd_fit_apply(const struct nd_fit *fit, double x);
+/* The same of x[n], in place. */
+void nd_fit_apply_all(const struct nd_fit *fit, double *x, size_t n);
 /* Mean square of the error; 0 for n = 0. */
 double nd_fit_error(const struct nd_fit *fit, const float *values, size_t n);
 

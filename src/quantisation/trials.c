@@ -88,8 +88,7 @@ static enum nd_status round_changed(void *context, const struct nd_exact_values 
         return ND_OK;
     }
     nd_reals_before(values, codes->x);
-    for (size_t i = 0; i < values->n; i++)
-        codes->x[i] = nd_fit_apply(&change->fit, codes->x[i]);
+    nd_fit_apply_all(&change->fit, codes->x, values->n);
     codes->dtype = ND_DTYPE_F32;
     return ND_OK;
 }
@@ -104,7 +103,7 @@ static double noise_of(const struct worker *w, size_t step, const struct nd_arra
     if (before->n != values->n)
         return NAN;
     for (size_t i = 0; i < values->n; i++) {
-        size_t c = nd_exact_channel(quant, &values->shape, i);
+        size_t c = quant->n > 1 ? nd_exact_channel(quant, &values->shape, i) : 0;
         double real = quant->n == 0 || w->is_real[plan->steps[step].edge]
                           ? values->x[i]
                           : (values->x[i] - (double)quant->zero_point[c]) * (double)quant->scale[c];
@@ -247,6 +246,18 @@ static enum nd_status found_watched(void *context, size_t edge, const struct nd_
     return ND_OK;
 }
 
+/* What is given and read by a changed layer is not ignored. */
+static void read_inputs(struct worker *w)
+{
+    const struct nd_plan *plan = w->run.study->plan;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        const struct nd_model_unit *unit = nd_plan_unit(plan, s);
+        for (size_t i = 0; unit != NULL && w->is_changed[plan->steps[s].edge] && i < unit->n_inputs; i++)
+            if (w->cut.is_skipped[unit->inputs[i]])
+                w->cut.is_ignored[unit->inputs[i]] = false;
+    }
+}
+
 /* The layers of the trial, fed with the float model's values; the trial at hand may leave them as they are. */
 static enum nd_status run_alone(struct worker *w, const struct nd_trial *of, double *noise,
                                 struct nd_error *err)
@@ -268,8 +279,8 @@ static enum nd_status run_alone(struct worker *w, const struct nd_trial *of, dou
             continue;
         w->given[edge] = w->run.values[s];
         w->is_real[edge] = w->cut.is_skipped[edge] = true;
-        w->cut.is_ignored[edge] = false;
     }
+    read_inputs(w);
     make_changes(w);
     const struct nd_exact_options options = options_of(w, NULL);
     w->watched = NAN;

@@ -1,12 +1,11 @@
 #include "record/pass_plan.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "record/edge_kinds.h"
-#include "record/pass_split.h"
+#include "record/pass_grow.h"
 
 void nd_pass_plan_deinit(struct nd_pass_plan *plan)
 {
@@ -20,176 +19,7 @@ void nd_pass_plan_deinit(struct nd_pass_plan *plan)
     *plan = (struct nd_pass_plan){0};
 }
 
-struct planner {
-    const struct nd_recording *of;
-    struct nd_pass_plan *plan;
-    size_t *kinds;                   /* of the model's edges */
-    struct nd_candidate *candidates; /* of the pass in work */
-    bool *is_shown;  /* [n_edges]: in the session of the pass in work; its edges and its checks */
-    bool *is_member; /* [n_edges]: recorded by it */
-    size_t n_members;
-    size_t *n_accepted, *n_rejected; /* of each kind, in the pass in work */
-    bool *is_near;                   /* kinds near the nodes that fell */
-    bool *fails_beside;              /* [n_edges]: does not hold beside the outputs and nothing else */
-    size_t n_seeds;                  /* members that are the outputs, in the first pass */
-    size_t *scratch;                 /* [n_edges] */
-    bool with_outputs;               /* the pass in work exposes the outputs again */
-    bool with_sources;               /* it exposes what its edges are computed from, as far as pass 0 has it */
-    bool is_closed;                  /* it takes no more edges */
-    bool is_late;                    /* there is no time for trials */
-};
-
-static const struct nd_edge *edge_at(const struct planner *p, size_t at)
-{
-    return nd_model_edge(p->of->model, p->of->edges[at]);
-}
-
-static bool is_output_of_first(const struct planner *p, size_t at)
-{
-    return p->plan->pass_of_edge[at] == 0 && edge_at(p, at)->is_model_output;
-}
-
-static bool has_first_outputs(const struct planner *p)
-{
-    bool has_any = false;
-    for (size_t i = 0; i < p->of->n_edges; i++)
-        has_any = has_any || is_output_of_first(p, i);
-    return has_any;
-}
-
-static void show_outputs(struct planner *p, bool is_shown)
-{
-    for (size_t i = 0; i < p->of->n_edges; i++)
-        if (is_output_of_first(p, i))
-            p->is_shown[i] = is_shown;
-}
-
-/* ---- trials ---- */
-
-static enum nd_status try_shown(struct planner *p, struct nd_tried *out, struct nd_error *err)
-{
-    size_t n = 0;
-    p->is_late = p->is_late || (p->of->has_time != NULL && !p->of->has_time(p->of->context));
-    if (p->is_late) {
-        snprintf(out->reason, sizeof out->reason, "there was no time to try the sessions that could show it");
-        return ND_OK;
-    }
-    for (size_t i = 0; i < p->of->n_edges; i++)
-        if (p->is_shown[i])
-            p->scratch[n++] = p->of->edges[i];
-    p->plan->n_trials++;
-    return p->of->trial(p->of->context, p->scratch, n, out, err);
-}
-
-/* Beside what the pass has. */
-static enum nd_status try_beside(struct planner *p, const struct nd_candidate *x, size_t n,
-                                 struct nd_tried *out, struct nd_error *err)
-{
-    for (size_t i = 0; i < n; i++)
-        p->is_shown[x[i].at] = true;
-    enum nd_status status = try_shown(p, out, err);
-    for (size_t i = 0; i < n; i++)
-        p->is_shown[x[i].at] = false;
-    return status;
-}
-
-static void accept(struct planner *p, const struct nd_candidate *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        p->is_shown[x[i].at] = p->is_member[x[i].at] = true;
-        p->n_accepted[x[i].kind]++;
-    }
-    p->n_members += n;
-}
-
-/* ---- what cannot be shown ---- */
-
-static enum nd_status give_up(struct planner *p, size_t at, const struct nd_tried *trial, struct nd_error *err)
-{
-    char text[512];
-    const char *reason = trial->reason;
-    if (reason[0] == '\0') {
-        snprintf(text, sizeof text, "recording it moves %zu node%s to the CPU, first '%s'", trial->fallen.n,
-                 trial->fallen.n == 1 ? "" : "s", trial->fallen.n > 0 ? trial->fallen.names[0] : "");
-        reason = text;
-    }
-    p->plan->reasons[at] = nd_strdup(reason);
-    return p->plan->reasons[at] != NULL ? ND_OK : nd_fail_memory(err);
-}
-
-/* An edge that does not hold beside what the pass has. Where the pass has nothing yet, it does not even hold
- * alone, in the model cut behind it: then the whole model is left to try, with its outputs beside the edge. */
-static enum nd_status reject(struct planner *p, const struct nd_candidate *x, const struct nd_tried *trial,
-                             struct nd_error *err)
-{
-    struct nd_tried beside = {0};
-    enum nd_status status = ND_OK;
-    p->n_rejected[x->kind]++;
-    if (p->n_members == p->n_seeds && (p->n_seeds > 0 || p->with_outputs))
-        p->fails_beside[x->at] = true;
-    if (p->n_members > 0 || p->with_outputs)
-        return ND_OK;
-    if (has_first_outputs(p) && !p->fails_beside[x->at]) {
-        show_outputs(p, true);
-        status = try_beside(p, x, 1, &beside, err);
-        if (status == ND_OK && beside.holds) {
-            accept(p, x, 1);
-            p->with_outputs = p->is_closed = true;
-        } else {
-            show_outputs(p, false);
-        }
-    }
-    if (status == ND_OK && !beside.holds)
-        status = give_up(p, x->at, trial, err);
-    nd_tried_deinit(&beside);
-    return status;
-}
-
-/* ---- growing ---- */
-
-/* Edges of one kind that do not hold together, of which single ones do not hold either: they are left to a
- * later pass without a look at each. */
-static bool is_presumed(const struct planner *p, const struct nd_candidate *x, size_t n)
-{
-    size_t accepted = p->n_accepted[x[0].kind], rejected = p->n_rejected[x[0].kind];
-    for (size_t i = 1; i < n; i++)
-        if (x[i].kind != x[0].kind)
-            return false;
-    return n > 1 && ((rejected > 0 && accepted < 2) || (rejected > 1 && accepted < 2 * rejected));
-}
-
-/* Takes into the pass what holds of x. known: what a session did that exposes all of it beside what the pass
- * has; NULL: not tried. */
-static enum nd_status grow(struct planner *p, struct nd_candidate *x, size_t n, const struct nd_tried *known,
-                           struct nd_error *err)
-{
-    struct nd_tried own = {0};
-    enum nd_status status = ND_OK;
-    if (n == 0 || p->is_closed)
-        return ND_OK;
-    if (known == NULL)
-        status = try_beside(p, x, n, &own, err);
-    if (known == NULL)
-        known = &own;
-    if (status == ND_OK && known->holds) {
-        accept(p, x, n);
-    } else if (status == ND_OK && n == 1) {
-        status = reject(p, x, known, err);
-    } else if (status == ND_OK && !p->is_late && !is_presumed(p, x, n)) {
-        size_t before = p->n_members;
-        nd_near_kinds(p->of->model, p->kinds, &known->fallen, p->is_near);
-        size_t k = nd_split(x, n, p->is_near, p->n_accepted, p->n_rejected);
-        status = grow(p, x, k, NULL, err);
-        if (status == ND_OK)
-            status = grow(p, x + k, n - k, p->n_members - before == k ? known : NULL, err);
-    }
-    nd_tried_deinit(&own);
-    return status;
-}
-
-/* ---- passes ---- */
-
-static void begin_pass(struct planner *p, bool with_outputs)
+static void begin_pass(struct nd_planner *p, bool with_outputs)
 {
     size_t n_kinds = nd_model_n_edges(p->of->model);
     memset(p->is_shown, 0, p->of->n_edges * sizeof *p->is_shown);
@@ -201,11 +31,11 @@ static void begin_pass(struct planner *p, bool with_outputs)
     p->with_outputs = with_outputs;
     p->with_sources = false;
     if (with_outputs)
-        show_outputs(p, true);
+        nd_planner_show_outputs(p, true);
 }
 
 /* What no pass has yet. */
-static size_t list_candidates(struct planner *p)
+static size_t list_candidates(struct nd_planner *p)
 {
     size_t n = 0;
     for (size_t i = 0; i < p->of->n_edges; i++)
@@ -215,19 +45,19 @@ static size_t list_candidates(struct planner *p)
     return n;
 }
 
-static enum nd_status grow_first(struct planner *p, struct nd_error *err)
+static enum nd_status grow_first(struct nd_planner *p, struct nd_error *err)
 {
     begin_pass(p, false);
     for (size_t i = 0; p->of->do_outputs_hold && i < p->of->n_edges; i++)
-        if (edge_at(p, i)->is_model_output)
-            accept(p, &(struct nd_candidate){i, p->kinds[p->of->edges[i]]}, 1);
+        if (nd_planner_edge(p, i)->is_model_output)
+            nd_planner_accept(p, &(struct nd_candidate){i, p->kinds[p->of->edges[i]]}, 1);
     p->n_seeds = p->n_members;
     size_t n = list_candidates(p);
-    return grow(p, p->candidates, n, p->of->first, err);
+    return nd_planner_grow(p, p->candidates, n, p->of->first, err);
 }
 
 /* Shows what the candidates and the members are computed from, as far as pass 0 has it. */
-static void show_sources(struct planner *p, const struct nd_candidate *x, size_t n)
+static void show_sources(struct nd_planner *p, const struct nd_candidate *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         p->is_member[x[i].at] = true;
@@ -245,15 +75,15 @@ static void show_sources(struct planner *p, const struct nd_candidate *x, size_t
 
 /* All that is left in one pass without the outputs, where that holds: one trial for what else takes several,
  * and perhaps several passes. */
-static enum nd_status take_all_cut(struct planner *p, struct nd_error *err)
+static enum nd_status take_all_cut(struct nd_planner *p, struct nd_error *err)
 {
     struct nd_tried trial = {0};
     begin_pass(p, false);
     size_t n = list_candidates(p);
     show_sources(p, p->candidates, n);
-    enum nd_status status = try_beside(p, p->candidates, n, &trial, err);
+    enum nd_status status = nd_planner_try_beside(p, p->candidates, n, &trial, err);
     if (status == ND_OK && trial.holds) {
-        accept(p, p->candidates, n);
+        nd_planner_accept(p, p->candidates, n);
         p->with_sources = true;
     }
     nd_tried_deinit(&trial);
@@ -261,30 +91,30 @@ static enum nd_status take_all_cut(struct planner *p, struct nd_error *err)
 }
 
 /* With the outputs beside it, as long as any edge can be shown so. *seeded is false from then on. */
-static enum nd_status grow_later(struct planner *p, bool *seeded, struct nd_error *err)
+static enum nd_status grow_later(struct nd_planner *p, bool *seeded, struct nd_error *err)
 {
     struct nd_tried all = {0};
     enum nd_status status = ND_OK;
     begin_pass(p, *seeded);
     size_t n = *seeded ? list_candidates(p) : 0;
     if (n > 0)
-        status = try_beside(p, p->candidates, n, &all, err);
+        status = nd_planner_try_beside(p, p->candidates, n, &all, err);
     if (status == ND_OK && n > 0 && !all.holds)
         status = take_all_cut(p, err);
     if (status == ND_OK && n > 0 && p->n_members == 0) {
         begin_pass(p, true);
-        status = grow(p, p->candidates, list_candidates(p), &all, err);
+        status = nd_planner_grow(p, p->candidates, list_candidates(p), &all, err);
     }
     nd_tried_deinit(&all);
     if (status != ND_OK || p->n_members > 0)
         return status;
     *seeded = false;
     begin_pass(p, false);
-    return grow(p, p->candidates, list_candidates(p), NULL, err);
+    return nd_planner_grow(p, p->candidates, list_candidates(p), NULL, err);
 }
 
 /* What a pass has that pass 0 has as well: the outputs, or what its edges are computed from. */
-static enum nd_status choose_checks(struct planner *p, struct nd_planned_pass *pass, struct nd_error *err)
+static enum nd_status choose_checks(struct nd_planner *p, struct nd_planned_pass *pass, struct nd_error *err)
 {
     struct nd_tried trial = {0};
     enum nd_status status = ND_OK;
@@ -295,7 +125,7 @@ static enum nd_status choose_checks(struct planner *p, struct nd_planned_pass *p
     for (size_t i = 0; i < p->of->n_edges; i++)
         n += p->is_shown[i] && !p->is_member[i];
     if (n > 0 && !is_tried)
-        status = try_shown(p, &trial, err);
+        status = nd_planner_try_shown(p, &trial, err);
     bool do_hold = is_tried || trial.holds;
     nd_tried_deinit(&trial);
     pass->checks = nd_calloc(n, sizeof *pass->checks);
@@ -307,7 +137,7 @@ static enum nd_status choose_checks(struct planner *p, struct nd_planned_pass *p
     return status;
 }
 
-static enum nd_status end_pass(struct planner *p, struct nd_error *err)
+static enum nd_status end_pass(struct nd_planner *p, struct nd_error *err)
 {
     struct nd_pass_plan *plan = p->plan;
     struct nd_planned_pass *grown = realloc(plan->passes, (plan->n_passes + 1) * sizeof *grown);
@@ -324,7 +154,7 @@ static enum nd_status end_pass(struct planner *p, struct nd_error *err)
     return status;
 }
 
-static enum nd_status make_passes(struct planner *p, struct nd_error *err)
+static enum nd_status make_passes(struct nd_planner *p, struct nd_error *err)
 {
     static const struct nd_tried late = {.reason = "there was no time to try the sessions that could show it"};
     bool seeded = true;
@@ -338,10 +168,10 @@ static enum nd_status make_passes(struct planner *p, struct nd_error *err)
         if (status != ND_OK || n_left == 0)
             return status;
         for (size_t i = 0; status == ND_OK && p->is_late && i < n_left; i++)
-            status = give_up(p, p->candidates[i].at, &late, err);
+            status = nd_planner_give_up(p, p->candidates[i].at, &late, err);
         if (p->is_late)
             return status;
-        seeded = seeded && has_first_outputs(p);
+        seeded = seeded && nd_planner_has_outputs(p);
         status = grow_later(p, &seeded, err);
     }
 }
@@ -353,16 +183,16 @@ enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pa
     struct nd_pass_plan plan = {.pass_of_edge = nd_calloc(n_edges, sizeof *plan.pass_of_edge),
                                 .reasons = nd_calloc(n_edges, sizeof *plan.reasons),
                                 .n_edges = n_edges};
-    struct planner p = {.of = recording,
-                        .plan = &plan,
-                        .candidates = nd_calloc(n_edges, sizeof *p.candidates),
-                        .is_shown = nd_calloc(n_edges, sizeof *p.is_shown),
-                        .is_member = nd_calloc(n_edges, sizeof *p.is_member),
-                        .n_accepted = nd_calloc(n_kinds, sizeof *p.n_accepted),
-                        .n_rejected = nd_calloc(n_kinds, sizeof *p.n_rejected),
-                        .is_near = nd_calloc(n_kinds, sizeof *p.is_near),
-                        .fails_beside = nd_calloc(n_edges, sizeof *p.fails_beside),
-                        .scratch = nd_calloc(n_edges, sizeof *p.scratch)};
+    struct nd_planner p = {.of = recording,
+                           .plan = &plan,
+                           .candidates = nd_calloc(n_edges, sizeof *p.candidates),
+                           .is_shown = nd_calloc(n_edges, sizeof *p.is_shown),
+                           .is_member = nd_calloc(n_edges, sizeof *p.is_member),
+                           .n_accepted = nd_calloc(n_kinds, sizeof *p.n_accepted),
+                           .n_rejected = nd_calloc(n_kinds, sizeof *p.n_rejected),
+                           .is_near = nd_calloc(n_kinds, sizeof *p.is_near),
+                           .fails_beside = nd_calloc(n_edges, sizeof *p.fails_beside),
+                           .scratch = nd_calloc(n_edges, sizeof *p.scratch)};
     bool is_whole = plan.pass_of_edge != NULL && plan.reasons != NULL && p.candidates != NULL &&
                     p.is_shown != NULL && p.is_member != NULL && p.n_accepted != NULL && p.n_rejected != NULL &&
                     p.is_near != NULL && p.fails_beside != NULL && p.scratch != NULL;

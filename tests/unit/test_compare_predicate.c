@@ -290,6 +290,7 @@ static void gross_samples_among_rounded_ones_are_told(void **state)
     assert_int_equal(nd_report_json(c, &json, NULL), ND_OK);
     assert_int_equal(c->n_predicates, 1);
     assert_int_equal(c->predicates[0].n_wrong, 2);
+    assert_int_equal(f.captures[1]->n_reads, 2); /* the comparison, and all samples at once */
     assert_has(c->predicates[0].text, "that are wrong by more than rounding on ");
     assert_has(c->predicates[0].text,
                " are exactly those with sample index 3 or 11; all others differ by rounding");

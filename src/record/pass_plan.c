@@ -45,17 +45,6 @@ static size_t list_candidates(struct nd_planner *p)
     return n;
 }
 
-static enum nd_status grow_first(struct nd_planner *p, struct nd_error *err)
-{
-    begin_pass(p, false);
-    for (size_t i = 0; p->of->do_outputs_hold && i < p->of->n_edges; i++)
-        if (nd_planner_edge(p, i)->is_model_output)
-            nd_planner_accept(p, &(struct nd_candidate){i, p->kinds[p->of->edges[i]]}, 1);
-    p->n_seeds = p->n_members;
-    size_t n = list_candidates(p);
-    return nd_planner_grow(p, p->candidates, n, p->of->first, err);
-}
-
 /* Shows what the candidates and the members are computed from, as far as pass 0 has it. */
 static void show_sources(struct nd_planner *p, const struct nd_candidate *x, size_t n)
 {
@@ -90,22 +79,35 @@ static enum nd_status take_all_cut(struct nd_planner *p, struct nd_error *err)
     return status;
 }
 
+/* All that is left in one pass: beside the outputs, or else cut. Where neither holds, it has no members, and
+ * *beside says what the session with the outputs did. */
+static enum nd_status take_all(struct nd_planner *p, struct nd_tried *beside, struct nd_error *err)
+{
+    begin_pass(p, true);
+    size_t n = list_candidates(p);
+    if (n == 0)
+        return ND_OK;
+    enum nd_status status = nd_planner_try_beside(p, p->candidates, n, beside, err);
+    if (status == ND_OK && beside->holds)
+        nd_planner_accept(p, p->candidates, n);
+    else if (status == ND_OK)
+        status = take_all_cut(p, err);
+    return status;
+}
+
 /* With the outputs beside it, as long as any edge can be shown so. *seeded is false from then on. */
 static enum nd_status grow_later(struct nd_planner *p, bool *seeded, struct nd_error *err)
 {
-    struct nd_tried all = {0};
+    struct nd_tried beside = {0};
     enum nd_status status = ND_OK;
     begin_pass(p, *seeded);
-    size_t n = *seeded ? list_candidates(p) : 0;
-    if (n > 0)
-        status = nd_planner_try_beside(p, p->candidates, n, &all, err);
-    if (status == ND_OK && n > 0 && !all.holds)
-        status = take_all_cut(p, err);
-    if (status == ND_OK && n > 0 && p->n_members == 0) {
+    if (*seeded)
+        status = take_all(p, &beside, err);
+    if (status == ND_OK && *seeded && p->n_members == 0) {
         begin_pass(p, true);
-        status = nd_planner_grow(p, p->candidates, list_candidates(p), &all, err);
+        status = nd_planner_grow(p, p->candidates, list_candidates(p), &beside, err);
     }
-    nd_tried_deinit(&all);
+    nd_tried_deinit(&beside);
     if (status != ND_OK || p->n_members > 0)
         return status;
     *seeded = false;
@@ -151,6 +153,71 @@ static enum nd_status end_pass(struct nd_planner *p, struct nd_error *err)
         if (p->is_member[i])
             plan->pass_of_edge[i] = plan->n_passes;
     plan->n_passes++;
+    return status;
+}
+
+/* Takes the first pass in work again, with what it has. */
+static void reopen_first(struct nd_planner *p)
+{
+    begin_pass(p, false);
+    p->plan->n_passes = 0;
+    for (size_t i = 0; i < p->of->n_edges; i++) {
+        if (p->plan->pass_of_edge[i] != 0)
+            continue;
+        p->plan->pass_of_edge[i] = SIZE_MAX;
+        p->n_seeds += nd_planner_edge(p, i)->is_model_output;
+        nd_planner_accept(p, &(struct nd_candidate){i, p->kinds[p->of->edges[i]]}, 1);
+    }
+}
+
+/* Two passes are the fewest where one session does not show all. The first one has all but what the nodes that
+ * fell read: where a second one holds the rest, nothing else is tried, and it is in work. */
+static enum nd_status take_rest(struct nd_planner *p, bool *is_taken, struct nd_error *err)
+{
+    struct nd_tried beside = {0};
+    enum nd_status status = end_pass(p, err);
+    if (status == ND_OK)
+        status = take_all(p, &beside, err);
+    nd_tried_deinit(&beside);
+    *is_taken = status == ND_OK && p->n_members > 0;
+    if (status == ND_OK && !*is_taken)
+        reopen_first(p);
+    return status;
+}
+
+/* all: what the session did that shows every edge. */
+static enum nd_status grow_in_parts(struct nd_planner *p, const struct nd_tried *all, struct nd_error *err)
+{
+    size_t n = list_candidates(p);
+    bool is_taken = false;
+    nd_read_kinds(p->of->model, p->kinds, &all->fallen, p->is_near);
+    size_t k = nd_part_suspects(p->candidates, n, p->is_near);
+    if (all->holds || p->n_seeds == 0 || k == 0 || k == n)
+        return nd_planner_grow(p, p->candidates, n, all, err);
+    enum nd_status status = nd_planner_grow(p, p->candidates, k, NULL, err);
+    if (status != ND_OK || p->n_members - p->n_seeds < k)
+        return status == ND_OK ? nd_planner_grow(p, p->candidates + k, n - k, NULL, err) : status;
+    status = take_rest(p, &is_taken, err);
+    if (status == ND_OK && !is_taken)
+        status = nd_planner_grow(p, p->candidates, list_candidates(p), all, err);
+    return status;
+}
+
+static enum nd_status grow_first(struct nd_planner *p, struct nd_error *err)
+{
+    struct nd_tried own = {0};
+    enum nd_status status = ND_OK;
+    begin_pass(p, false);
+    for (size_t i = 0; p->of->do_outputs_hold && i < p->of->n_edges; i++)
+        if (nd_planner_edge(p, i)->is_model_output)
+            nd_planner_accept(p, &(struct nd_candidate){i, p->kinds[p->of->edges[i]]}, 1);
+    p->n_seeds = p->n_members;
+    size_t n = list_candidates(p);
+    if (p->of->first == NULL && n > 0)
+        status = nd_planner_try_beside(p, p->candidates, n, &own, err);
+    if (status == ND_OK && n > 0)
+        status = grow_in_parts(p, p->of->first != NULL ? p->of->first : &own, err);
+    nd_tried_deinit(&own);
     return status;
 }
 

@@ -3,18 +3,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-void nd_near_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fallen *fallen,
-                   bool *is_near)
+static void mark_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fallen *fallen,
+                       bool with_made, bool *is_near)
 {
     memset(is_near, 0, nd_model_n_edges(model) * sizeof *is_near);
     for (size_t u = 0; fallen->n > 0 && u < nd_model_n_units(model); u++) {
         const struct nd_model_unit *unit = nd_model_unit(model, u);
         if (!nd_fallen_has(fallen, nd_model_edge(model, unit->edge)->node))
             continue;
-        is_near[kinds[unit->edge]] = true;
+        if (with_made)
+            is_near[kinds[unit->edge]] = true;
         for (size_t i = 0; i < unit->n_inputs; i++)
             is_near[kinds[unit->inputs[i]]] = true;
     }
+}
+
+void nd_near_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fallen *fallen,
+                   bool *is_near)
+{
+    mark_kinds(model, kinds, fallen, true, is_near);
+}
+
+void nd_read_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fallen *fallen,
+                   bool *is_read)
+{
+    mark_kinds(model, kinds, fallen, false, is_read);
 }
 
 static bool is_suspect(const struct nd_candidate *x, const bool *is_near, const size_t *n_rejected)
@@ -57,10 +70,15 @@ static size_t part_kinds(struct nd_candidate *x, size_t n)
     return best;
 }
 
+size_t nd_part_suspects(struct nd_candidate *x, size_t n, const bool *is_near)
+{
+    return part_suspects(x, n, is_near, NULL);
+}
+
 size_t nd_split(struct nd_candidate *x, size_t n, const bool *is_near, const size_t *n_accepted,
                 const size_t *n_rejected)
 {
-    size_t k = part_suspects(x, n, is_near, NULL);
+    size_t k = nd_part_suspects(x, n, is_near);
     if (k == 0 || k == n)
         k = part_suspects(x, n, NULL, n_rejected);
     if (k == 0 || k == n)

@@ -50,6 +50,7 @@ static unsigned int seed(void)
 struct bad_set {
     size_t at[MOST]; /* indices into the model's edges */
     size_t n;
+    const char *node; /* that falls; NULL: that of at[0] */
 };
 
 enum way { ANY_WAY, WITH_OUTPUTS, WITHOUT_OUTPUTS };
@@ -129,7 +130,9 @@ static enum nd_status try_exposed(void *context, const size_t *exposed, size_t n
             snprintf(out->reason, sizeof out->reason, "the session is stuck");
         else
             add_fallen(&out->fallen, provider->is_silent ? "Transpose_token_12"
-                                                         : nd_model_edge(model, provider->sets[i].at[0])->node);
+                                     : provider->sets[i].node != NULL
+                                         ? provider->sets[i].node
+                                         : nd_model_edge(model, provider->sets[i].at[0])->node);
     }
     if (out->holds && provider->n_kept < MAX_KEPT) {
         unsigned char *kept = provider->kept[provider->n_kept++];
@@ -262,7 +265,7 @@ static void what_holds_at_once_takes_one_trial(void **state)
 static void what_is_known_is_not_tried_again(void **state)
 {
     (void)state;
-    struct provider provider = {.sets = {{{edges[5], edges[9]}, 2}}, .n_sets = 1};
+    struct provider provider = {.sets = {{{edges[5], edges[9]}, 2, NULL}}, .n_sets = 1};
     struct nd_pass_plan made = {0}, again = {0};
     struct nd_tried first = {0};
     struct nd_recording recording = recording_of(&provider);
@@ -392,13 +395,36 @@ static void like_edges_of_all_blocks_go_together(void **state)
     for (size_t u = 0; u < nd_model_n_units(model); u++) {
         const struct nd_model_unit *unit = nd_model_unit(model, u);
         if (strcmp(unit->op_types, "Softmax") == 0)
-            provider.sets[provider.n_sets++] = (struct bad_set){{unit->edge, unit->inputs[0]}, 2};
+            provider.sets[provider.n_sets++] = (struct bad_set){{unit->edge, unit->inputs[0]}, 2, NULL};
     }
     assert_in_range(provider.n_sets, 2, MAX_SETS);
     plan(&provider, &made);
     assert_int_equal(made.n_passes, 2);
     assert_int_equal(n_of_pass(&made, 1), provider.n_sets);
     assert_in_range(made.n_trials, 2, 8);
+    nd_pass_plan_deinit(&made);
+}
+
+/* What each Softmax reads moves it where the outputs are recorded, too: two passes, found by four trials (all
+ * at once, what no Softmax reads, the rest beside the outputs, the rest cut). */
+static void what_fallen_nodes_read_goes_to_a_second_pass(void **state)
+{
+    (void)state;
+    struct provider provider = {.way = WITH_OUTPUTS};
+    struct nd_pass_plan made = {0};
+    for (size_t u = 0; u < nd_model_n_units(model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(model, u);
+        if (strcmp(unit->op_types, "Softmax") == 0)
+            provider.sets[provider.n_sets++] =
+                (struct bad_set){{unit->inputs[0]}, 1, nd_model_edge(model, unit->edge)->node};
+    }
+    assert_in_range(provider.n_sets, 2, MAX_SETS);
+    plan(&provider, &made);
+    assert_int_equal(made.n_passes, 2);
+    assert_int_equal(made.n_trials, 4);
+    assert_int_equal(n_left_out(&made), 0);
+    assert_int_equal(n_of_pass(&made, 1), provider.n_sets);
+    assert_true(made.passes[1].n_checks > 0);
     nd_pass_plan_deinit(&made);
 }
 
@@ -411,7 +437,8 @@ static void edges_that_exclude_one_another_get_a_pass_each(void **state)
         struct nd_pass_plan made = {0};
         for (size_t i = 0; i < n; i++)
             for (size_t k = 0; k < i; k++)
-                provider.sets[provider.n_sets++] = (struct bad_set){{edges[5 * i + 2], edges[5 * k + 2]}, 2};
+                provider.sets[provider.n_sets++] =
+                    (struct bad_set){{edges[5 * i + 2], edges[5 * k + 2]}, 2, NULL};
         plan(&provider, &made);
         assert_int_equal(n_left_out(&made), 0);
         assert_in_range(made.n_passes, n, n + 1);
@@ -426,7 +453,7 @@ static void time_that_is_over_ends_the_search(void **state)
     struct provider provider = {0};
     struct nd_pass_plan made = {0};
     for (size_t i = 0; i < 8; i++)
-        provider.sets[provider.n_sets++] = (struct bad_set){{edges[7 * i + 3], edges[7 * i + 5]}, 2};
+        provider.sets[provider.n_sets++] = (struct bad_set){{edges[7 * i + 3], edges[7 * i + 5]}, 2, NULL};
     plan(&provider, &made);
     size_t n_whole = made.n_trials;
     assert_true(n_whole > 4);
@@ -449,7 +476,7 @@ static void failing_trial_is_passed_on(void **state)
     struct provider provider = {0};
     struct nd_pass_plan made = {0};
     for (size_t i = 0; i < 3; i++)
-        provider.sets[provider.n_sets++] = (struct bad_set){{edges[7 * i + 3], edges[7 * i + 5]}, 2};
+        provider.sets[provider.n_sets++] = (struct bad_set){{edges[7 * i + 3], edges[7 * i + 5]}, 2, NULL};
     plan(&provider, &made);
     size_t n_trials = made.n_trials;
     nd_pass_plan_deinit(&made);
@@ -498,6 +525,7 @@ int main(void)
         cmocka_unit_test(what_only_the_whole_model_shows_is_shown_there),
         cmocka_unit_test(sets_without_any_order_are_shown),
         cmocka_unit_test(like_edges_of_all_blocks_go_together),
+        cmocka_unit_test(what_fallen_nodes_read_goes_to_a_second_pass),
         cmocka_unit_test(edges_that_exclude_one_another_get_a_pass_each),
         cmocka_unit_test(time_that_is_over_ends_the_search),
         cmocka_unit_test(failing_trial_is_passed_on),

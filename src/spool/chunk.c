@@ -10,7 +10,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "spool/literals.h"
 
 enum { TARGET_BYTES = 256 * 1024, MAX_CHUNK_BYTES = 1 << 30 };
 
@@ -173,9 +172,9 @@ void nd_chunk_span(const struct nd_chunk_layout *layout, size_t index, struct nd
 }
 
 #if ND_HAVE_LIBDEFLATE
-static size_t deflate_bound(size_t n_bytes)
+size_t nd_chunk_bound(size_t chunk_bytes)
 {
-    return libdeflate_zlib_compress_bound(NULL, n_bytes);
+    return libdeflate_zlib_compress_bound(NULL, chunk_bytes);
 }
 
 static enum nd_status deflate_bytes(const void *source, size_t n_bytes, int level, void *out, size_t *out_bytes,
@@ -184,7 +183,7 @@ static enum nd_status deflate_bytes(const void *source, size_t n_bytes, int leve
     struct libdeflate_compressor *compressor = libdeflate_alloc_compressor(level);
     if (compressor == NULL)
         return nd_fail_memory(err);
-    size_t size = libdeflate_zlib_compress(compressor, source, n_bytes, out, deflate_bound(n_bytes));
+    size_t size = libdeflate_zlib_compress(compressor, source, n_bytes, out, nd_chunk_bound(n_bytes));
     libdeflate_free_compressor(compressor);
     if (size == 0)
         return nd_fail(err, ND_E_CHUNK_CODEC, NULL, "a chunk of %zu bytes cannot be deflated at level %d",
@@ -193,9 +192,9 @@ static enum nd_status deflate_bytes(const void *source, size_t n_bytes, int leve
     return ND_OK;
 }
 #else
-static size_t deflate_bound(size_t n_bytes)
+size_t nd_chunk_bound(size_t chunk_bytes)
 {
-    return compressBound(n_bytes);
+    return compressBound(chunk_bytes);
 }
 
 static enum nd_status deflate_bytes(const void *source, size_t n_bytes, int level, void *out, size_t *out_bytes,
@@ -212,62 +211,6 @@ static enum nd_status deflate_bytes(const void *source, size_t n_bytes, int leve
     return ND_OK;
 }
 #endif
-
-size_t nd_chunk_bound(size_t chunk_bytes)
-{
-    size_t bound = deflate_bound(chunk_bytes), of_literals = nd_literals_bound(chunk_bytes);
-    return bound > of_literals ? bound : of_literals;
-}
-
-/* Matches are not looked for where they save less than a tenth, judged by four pieces of a chunk. Chosen. */
-enum {
-    PIECE_BYTES = 4096,
-    SAMPLE_PIECES = 4,
-    SAMPLE_BYTES = SAMPLE_PIECES * PIECE_BYTES,
-    SHARE_OF_MATCHES = 10,
-};
-
-/* From one piece to the next: the same place of different samples, of which many may be equal. */
-static size_t stride_of(const struct nd_chunk_layout *layout)
-{
-    size_t stride = layout->chunk_bytes / SAMPLE_PIECES, plane = layout->sample_bytes / layout->elem_bytes;
-    return plane > 0 && plane <= stride ? stride - stride % plane : stride;
-}
-
-/* source: shuffled, chunk_bytes. */
-static enum nd_status has_few_matches(const struct nd_chunk_layout *layout, const unsigned char *source,
-                                      bool *has_few, struct nd_error *err)
-{
-    unsigned char sample[SAMPLE_BYTES];
-    size_t room = nd_chunk_bound(SAMPLE_BYTES), deflated_bytes = 0;
-    unsigned char *out = malloc(room);
-    if (out == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < SAMPLE_PIECES; i++)
-        memcpy(sample + i * PIECE_BYTES, source + i * stride_of(layout), PIECE_BYTES);
-    enum nd_status status = deflate_bytes(sample, SAMPLE_BYTES, 1, out, &deflated_bytes, err);
-    size_t literal_bytes = status == ND_OK ? nd_literals_encode(sample, SAMPLE_BYTES, out) : 0;
-    *has_few = status == ND_OK && literal_bytes <= deflated_bytes + deflated_bytes / SHARE_OF_MATCHES;
-    free(out);
-    return status;
-}
-
-/* Level 1 is the quickest, and where matches save little, they are not looked for. */
-static enum nd_status deflate_chunk(const struct nd_chunk_layout *layout, const void *source, int level,
-                                    void *out, size_t *out_bytes, struct nd_error *err)
-{
-    size_t n_bytes = layout->chunk_bytes;
-    bool has_few = false;
-    if (level == 1 && n_bytes >= 4 * SAMPLE_BYTES) {
-        enum nd_status status = has_few_matches(layout, source, &has_few, err);
-        if (status != ND_OK)
-            return status;
-    }
-    if (!has_few)
-        return deflate_bytes(source, n_bytes, level, out, out_bytes, err);
-    *out_bytes = nd_literals_encode(source, n_bytes, out);
-    return ND_OK;
-}
 
 /* HDF5's SHUFFLE: byte j of every element, then byte j + 1 of every element; a rest smaller than an element
  * stays. */
@@ -293,7 +236,7 @@ enum nd_status nd_chunk_encode(const struct nd_chunk_layout *layout, const void 
     }
     static const unsigned char nothing;
     const void *source = shuffled != NULL ? shuffled : chunk_bytes > 0 ? raw : &nothing;
-    enum nd_status status = deflate_chunk(layout, source, level, out, out_bytes, err);
+    enum nd_status status = deflate_bytes(source, chunk_bytes, level, out, out_bytes, err);
     free(shuffled);
     return status;
 }

@@ -99,9 +99,11 @@ static void fault_that_is_passed_on_is_no_wrong_record(void **state)
     close_fixture(&f);
 }
 
-/* ---- makers that nobody can predict ---- */
+/* ---- makers that nobody can predict ----
+ * unknown-softmax is models/random-attention.w8a8 with the zero point 20 behind its Softmax, of which no
+ * arithmetic is known. */
 
-static const char softmax[] = "block0/attn/softmax", context[] = "block0/attn/context";
+static const char softmax[] = "softmax", context[] = "context";
 
 /* What no known fault predicts. */
 static void scatter(struct nd_array *codes, uint64_t seed, double width)
@@ -130,14 +132,14 @@ static void reader_of_what_nobody_can_predict_is_not_accused_by_size(void **stat
 {
     (void)state;
     struct fixture f;
-    explain_device(&f, "vit.w8a8",
+    explain_device(&f, "../programs/unknown-softmax",
                    &(struct mc_device){.emulated = "htp-v73", .arch = "v73", .change = spoil_maker_and_reader});
     const struct nd_explained_unit *unit = unit_of(&f, context);
     assert_int_equal(unit_of(&f, softmax)->state, ND_LAYER_UNEXPLAINED);
     assert_int_equal(unit->state, ND_LAYER_UNEXPLAINED);
-    assert_non_null(strstr(unit->evidence, "'block0/attn/softmax', which is itself unexplained"));
+    assert_non_null(strstr(unit->evidence, "'softmax', which is itself unexplained"));
     close_fixture(&f);
-    explain_device(&f, "vit.w8a8",
+    explain_device(&f, "../programs/unknown-softmax",
                    &(struct mc_device){.emulated = "htp-v73", .arch = "v73", .change = spoil_reader});
     assert_int_equal(unit_of(&f, context)->state, ND_LAYER_FAULTY);
     close_fixture(&f);

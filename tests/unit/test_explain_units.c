@@ -57,8 +57,8 @@ static void units_without_a_program_are_not_known_and_not_faulty(void **state)
 {
     (void)state;
     struct fixture f;
-    explain_emulated(&f, "vit.w8a8", "htp-v73,round.Softmax=floor");
-    const struct nd_explained_unit *softmax = unit_of(&f, "block0/attn/softmax");
+    explain_emulated(&f, "../programs/unknown-softmax", "htp-v73,round.Softmax=floor");
+    const struct nd_explained_unit *softmax = unit_of(&f, "softmax");
     assert_false(softmax->is_covered || softmax->is_faulty);
     assert_null(softmax->program);
     assert_true(softmax->local.n_differing > 0);

@@ -7,7 +7,8 @@
 /* From now on the two signals are only noted. */
 void cli_signals_catch(void);
 
-/* From now on the two signals end the process, as one that came before does at once. Whether they were noted. */
+/* From now on the two signals end the process, as one that came before does at once. Whether they were noted.
+ */
 bool cli_signals_let_end(void);
 
 /* Whether one came; nd_capture_options.is_cancelled. The context is not looked at. */

@@ -148,17 +148,18 @@ struct nd_loss_run {
     double *before_room;             /* of one step, where the study holds no more; else NULL */
     struct nd_rerun alone;           /* of the quantised model, to run a step alone */
     struct nd_array *alone_given;    /* [n_edges of model] views, for the same */
-    bool *is_alone, *is_alone_given; /* [n_edges of model], for the same: the step's edge; those that are known */
-    struct nd_array *values;         /* [n_steps] of the float model */
-    struct nd_array *introduced;     /* [n_steps] error, where is_wanted; rank < 0 elsewhere */
-    const bool *is_wanted;           /* [n_steps] or NULL: none */
-    struct nd_loss_sums *sums;       /* [n_steps] of the sample; NULL: neither sums nor values are wanted */
-    bool takes_outputs;              /* of the float model only its inputs and outputs: those of the study */
-    struct nd_rerun cut;             /* of the float model, to run only what is wanted */
-    bool *is_given, *is_asked;       /* [n_edges of float_model], for the same */
-    struct nd_array *given;          /* [n_edges of float_model] views */
-    struct nd_array *float_inputs;   /* [n_float_inputs] views */
-    struct nd_array *real_inputs;    /* [n_float_inputs] dequantised, owned; n = 0: none */
+    bool *is_alone,
+        *is_alone_given;           /* [n_edges of model], for the same: the step's edge; those that are known */
+    struct nd_array *values;       /* [n_steps] of the float model */
+    struct nd_array *introduced;   /* [n_steps] error, where is_wanted; rank < 0 elsewhere */
+    const bool *is_wanted;         /* [n_steps] or NULL: none */
+    struct nd_loss_sums *sums;     /* [n_steps] of the sample; NULL: neither sums nor values are wanted */
+    bool takes_outputs;            /* of the float model only its inputs and outputs: those of the study */
+    struct nd_rerun cut;           /* of the float model, to run only what is wanted */
+    bool *is_given, *is_asked;     /* [n_edges of float_model], for the same */
+    struct nd_array *given;        /* [n_edges of float_model] views */
+    struct nd_array *float_inputs; /* [n_float_inputs] views */
+    struct nd_array *real_inputs;  /* [n_float_inputs] dequantised, owned; n = 0: none */
 };
 enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *study, struct nd_error *err);
 void nd_loss_run_deinit(struct nd_loss_run *run);

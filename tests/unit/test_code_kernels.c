@@ -214,7 +214,8 @@ static int32_t key_of(const struct nd_case_limits *l, double v, double given, si
     int64_t place = (int64_t)floor((v + N_WHOLE) * N_CELLS), whole = (place >> 14) - N_WHOLE,
             cell = place % N_CELLS;
     double code = (double)whole + l->zero, outcome = given - code + 1;
-    bool is_half = cell >= l->half_low && cell <= l->half_high, is_large = llabs(whole) >= l->large;
+    double at = (double)cell;
+    bool is_half = at >= l->half_low && at <= l->half_high, is_large = fabs((double)whole) >= l->large;
     bool is_one = code >= l->code_low && code < l->code_high && outcome >= 0 && outcome < ND_CASE_OUTCOMES;
     if (!is_one || (is_half && is_large))
         return (2 * N_CELLS + 1) * ND_CASE_OUTCOMES;

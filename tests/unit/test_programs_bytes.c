@@ -36,7 +36,8 @@ static void expect_agreement(const struct trial *t, const struct nd_exact_unit *
         bool agrees = nd_unit_programs_agree(t->program, &others[p], unit);
         if (!nd_unit_programs_agree_alone(t->program, &others[p], unit))
             continue;
-        assert_int_equal(nd_unit_program_run(&others[p], unit, agrees ? t->memory : NULL, &made, &is_made, NULL), ND_OK);
+        assert_int_equal(
+            nd_unit_program_run(&others[p], unit, agrees ? t->memory : NULL, &made, &is_made, NULL), ND_OK);
         assert_true(!agrees || is_made);
         assert_true(!is_made || made.n == codes->n);
         if (is_made)

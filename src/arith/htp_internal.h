@@ -125,6 +125,9 @@ int64_t nd_htp_inverse(int64_t normal);
 
 /* Whether the Softmax is one over the last axis of several. */
 bool nd_htp_is_softmax_of_rows(const struct nd_htp_job *job);
+/* Whether the first input holds codes of uint8. Inputs that are moved, to see how far an error of theirs
+ * reaches, may hold others. */
+bool nd_htp_has_bytes(const struct nd_htp_job *job);
 /* Whether the last axis of its input has so few elements that one over their sum is as Div has it (uint8). */
 bool nd_htp_is_short_softmax(const struct nd_exact_unit *unit);
 

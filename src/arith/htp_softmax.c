@@ -65,7 +65,7 @@ struct softmax {
     int64_t step;    /* of one code as an exponent, in steps of 2^-step_bits */
     int64_t scale_y; /* times 2^exponent_y it is the output's scale, less what is cut off */
     int exponent_y;
-    double most;
+    struct nd_htp_bounds bounds;
     size_t n; /* of a row */
 };
 
@@ -101,13 +101,16 @@ static void make_row(const struct softmax *s, const double *x, double *y)
     int bits;
     for (size_t i = 1; i < s->n; i++)
         greatest = fmax(greatest, x[i]);
-    for (size_t i = 0; i < s->n; i++)
-        sum += power_of(s, (int64_t)(greatest - x[i]));
+    for (size_t i = 0; i < s->n; i++) {
+        int64_t power = power_of(s, (int64_t)(greatest - x[i]));
+        y[i] = (double)power;
+        sum += power;
+    }
     double inverse = (double)inverse_of((sum * s->scale_y) >> s->kind->number_bits, &bits);
     int exponent = -bits - s->kind->number_bits - s->exponent_y;
     for (size_t i = 0; i < s->n; i++) {
-        double power = (double)power_of(s, (int64_t)(greatest - x[i]));
-        y[i] = fmin(floor(ldexp(power * inverse, exponent) + s->kind->rounding), s->most);
+        double code = floor(ldexp(y[i] * inverse, exponent) + s->kind->rounding);
+        y[i] = fmin(fmax(code, s->bounds.low), s->bounds.high);
     }
 }
 
@@ -126,6 +129,17 @@ bool nd_htp_is_softmax_of_rows(const struct nd_htp_job *job)
     const struct nd_shape *shape = &job->call->inputs[0].values->shape;
     int64_t axis = nd_op_i(&op_call, "axis", job->call->opset < 13 ? 1 : -1);
     return shape->rank >= 2 && (axis == -1 || axis == shape->rank - 1);
+}
+
+bool nd_htp_has_bytes(const struct nd_htp_job *job)
+{
+    if (!nd_htp_all_are(job, 1, ND_DTYPE_U8))
+        return false;
+    const struct nd_array *x = job->call->inputs[0].values;
+    for (size_t i = 0; i < x->n; i++)
+        if (!(x->x[i] >= 0 && x->x[i] <= UINT8_MAX && x->x[i] == floor(x->x[i])))
+            return false;
+    return true;
 }
 
 /* With another zero point of the output bytes have 0 all the same, and words have steps of 4. */
@@ -148,7 +162,7 @@ static enum nd_status make(const struct nd_htp_job *job, const struct kind *kind
     float exponent = nd_htp_plain(job, 0)->scale[0] / (float)0.69314718055994530942;
     s->kind = kind;
     s->step = cut(ldexpf(exponent, kind->step_bits), kind->most_step_bits);
-    s->most = nd_htp_bounds_of(job).high;
+    s->bounds = nd_htp_bounds_of(job);
     s->n = (size_t)x->shape.dims[x->shape.rank - 1];
     enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
     for (size_t row = 0; status == ND_OK && row < x->n; row += s->n)
@@ -161,7 +175,7 @@ enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err
 {
     if (nd_htp_is_short_softmax(job->unit))
         return nd_htp_short_softmax(job, err);
-    if (!nd_htp_all_are(job, 1, ND_DTYPE_U8) || !is_known(job, &bytes))
+    if (!nd_htp_has_bytes(job) || !is_known(job, &bytes))
         return ND_OK;
     float scale = nd_htp_plain_output(job)->scale[0];
     struct softmax s = {.scale_y = (int64_t)ldexpf(scale, bytes.scale_bits), .exponent_y = -bytes.scale_bits};

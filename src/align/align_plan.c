@@ -195,19 +195,16 @@ static enum nd_status visit(void *context, const struct nd_exact_unit *unit, str
 static enum nd_status visit_all(struct nd_align_plan *plan, struct nd_error *err)
 {
     struct nd_exact_graph *graph = NULL;
-    size_t n_inputs = nd_model_n_inputs(plan->model);
-    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs);
+    struct nd_array *inputs;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = visit, .missed = nd_exact_let_go};
-    enum nd_status status = inputs != NULL ? nd_make_inputs(plan->model, inputs, err) : nd_fail_memory(err);
+    enum nd_status status = nd_inputs_create(plan->model, &inputs, err);
     if (status == ND_OK)
         status = nd_exact_graph_create(plan->model, &graph, err);
     if (status == ND_OK)
         status = nd_exact_graph_run(graph, inputs, &options, NULL, plan, err);
     nd_exact_graph_destroy(&graph);
-    for (size_t i = 0; inputs != NULL && i < n_inputs; i++)
-        nd_array_deinit(&inputs[i]);
-    free(inputs);
+    nd_inputs_destroy(plan->model, &inputs);
     return status;
 }
 

@@ -52,13 +52,13 @@ static enum nd_status draw(const struct nd_edge *edge, struct nd_array *codes, s
     return status;
 }
 
-static enum nd_status run(const struct witness *w, struct nd_array *inputs, struct nd_array *given,
-                          struct nd_error *err)
+static enum nd_status run(const struct witness *w, struct nd_array *given, struct nd_error *err)
 {
     struct nd_exact_graph *graph = NULL;
+    struct nd_array *inputs;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = hear, .given = given, .missed = nd_exact_let_go};
-    enum nd_status status = nd_make_inputs(w->model, inputs, err);
+    enum nd_status status = nd_inputs_create(w->model, &inputs, err);
     for (size_t e = 0; e < nd_model_n_edges(w->model) && status == ND_OK; e++)
         status = draw(nd_model_edge(w->model, e), &given[e], err);
     if (status == ND_OK)
@@ -66,25 +66,22 @@ static enum nd_status run(const struct witness *w, struct nd_array *inputs, stru
     if (status == ND_OK)
         status = nd_exact_graph_run(graph, inputs, &options, NULL, (void *)(uintptr_t)w, err);
     nd_exact_graph_destroy(&graph);
+    nd_inputs_destroy(w->model, &inputs);
     return status;
 }
 
 enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_unit_program *program,
                                   char digits[static ND_CERTIFICATE_DIGEST_BYTES], struct nd_error *err)
 {
-    size_t n_inputs = nd_model_n_inputs(model), n_edges = nd_model_n_edges(model);
-    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs), *given = nd_calloc(n_edges, sizeof *given);
+    size_t n_edges = nd_model_n_edges(model);
+    struct nd_array *given = nd_calloc(n_edges, sizeof *given);
     struct witness w = {.model = model, .program = program, .stream = nd_digest_stream_create()};
-    enum nd_status status =
-        inputs != NULL && given != NULL && w.stream != NULL ? run(&w, inputs, given, err) : nd_fail_memory(err);
+    enum nd_status status = given != NULL && w.stream != NULL ? run(&w, given, err) : nd_fail_memory(err);
     if (status == ND_OK)
         nd_certificate_print_digest(nd_digest_stream_value(w.stream), digits);
     nd_digest_stream_destroy(&w.stream);
-    for (size_t i = 0; inputs != NULL && i < n_inputs; i++)
-        nd_array_deinit(&inputs[i]);
     for (size_t e = 0; given != NULL && e < n_edges; e++)
         nd_array_deinit(&given[e]);
-    free(inputs);
     free(given);
     return status;
 }

@@ -142,15 +142,13 @@ static enum nd_status contrast_each(const struct contrast *c, struct run *r, siz
 static enum nd_status take_sample(void *context, size_t worker, size_t sample, struct nd_error *err)
 {
     const struct contrast *c = context;
-    size_t n_inputs = nd_model_n_inputs(c->model);
-    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs);
+    struct nd_array *inputs = NULL;
     struct run r = {.c = c,
                     .usual = c->job->programs[0],
                     .other_edge = SIZE_MAX,
                     .kept = nd_calloc(c->n_edges, sizeof *r.kept),
                     .is_first = true};
-    enum nd_status status =
-        inputs != NULL && r.kept != NULL ? nd_make_inputs(c->model, inputs, err) : nd_fail_memory(err);
+    enum nd_status status = r.kept != NULL ? nd_inputs_create(c->model, &inputs, err) : nd_fail_memory(err);
     if (status == ND_OK && worker == 0)
         status = nd_align_tell(c->job, "curve", 0, 1, err);
     if (status == ND_OK) {
@@ -161,11 +159,9 @@ static enum nd_status take_sample(void *context, size_t worker, size_t sample, s
     r.is_first = false;
     if (status == ND_OK)
         status = (c->counts != NULL ? contrast_all : contrast_each)(c, &r, sample, inputs, err);
-    for (size_t i = 0; inputs != NULL && i < n_inputs; i++)
-        nd_array_deinit(&inputs[i]);
     for (size_t e = 0; r.kept != NULL && e < c->n_edges; e++)
         nd_array_deinit(&r.kept[e]);
-    free(inputs);
+    nd_inputs_destroy(c->model, &inputs);
     free(r.kept);
     return status;
 }

@@ -295,12 +295,11 @@ enum nd_status nd_align_pairs_find(const struct nd_align_job *job, struct nd_ali
     struct finder f = {
         .job = job, .floats = {.model = job->model, .float_model = job->options->float_model}, .pairs = pairs};
     struct nd_exact_graph *graph = NULL;
-    size_t n_inputs = nd_model_n_inputs(job->model);
-    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs);
+    struct nd_array *inputs;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = look, .missed = nd_exact_let_go};
     *pairs = (struct nd_align_pairs){0};
-    enum nd_status status = inputs != NULL ? nd_make_inputs(job->model, inputs, err) : nd_fail_memory(err);
+    enum nd_status status = nd_inputs_create(job->model, &inputs, err);
     if (status == ND_OK)
         status = nd_exact_graph_create(job->model, &graph, err);
     if (status == ND_OK)
@@ -310,8 +309,6 @@ enum nd_status nd_align_pairs_find(const struct nd_align_job *job, struct nd_ali
     if (status == ND_OK && pairs->n > 0)
         status = watch(&f, graph, inputs, err);
     nd_exact_graph_destroy(&graph);
-    for (size_t i = 0; inputs != NULL && i < n_inputs; i++)
-        nd_array_deinit(&inputs[i]);
-    free(inputs);
+    nd_inputs_destroy(job->model, &inputs);
     return status;
 }

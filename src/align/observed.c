@@ -157,11 +157,11 @@ static enum nd_status watch(void *context, const struct nd_exact_unit *unit, str
 static enum nd_status run_samples(const struct nd_align_job *job, struct watcher *watcher, struct nd_error *err)
 {
     struct nd_exact_graph *graph = NULL;
-    size_t n_inputs = nd_model_n_inputs(job->model), n = nd_align_n_samples(job->options);
-    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs);
+    size_t n = nd_align_n_samples(job->options);
+    struct nd_array *inputs;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = watch, .missed = nd_exact_let_go};
-    enum nd_status status = inputs != NULL ? nd_make_inputs(job->model, inputs, err) : nd_fail_memory(err);
+    enum nd_status status = nd_inputs_create(job->model, &inputs, err);
     if (status == ND_OK)
         status = nd_exact_graph_create(job->model, &graph, err);
     for (size_t i = 0; i < watcher->n_samples && status == ND_OK; i++) {
@@ -172,9 +172,7 @@ static enum nd_status run_samples(const struct nd_align_job *job, struct watcher
             status = nd_exact_graph_run(graph, inputs, &options, NULL, watcher, err);
     }
     nd_exact_graph_destroy(&graph);
-    for (size_t i = 0; inputs != NULL && i < n_inputs; i++)
-        nd_array_deinit(&inputs[i]);
-    free(inputs);
+    nd_inputs_destroy(job->model, &inputs);
     return status;
 }
 

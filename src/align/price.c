@@ -164,7 +164,6 @@ static void sum_up(const struct pricer *p)
 
 static enum nd_status make_workers(struct pricer *p, struct nd_error *err)
 {
-    size_t n_inputs = nd_model_n_inputs(p->job->model);
     p->n_workers = p->job->options->n_threads > 0 ? p->job->options->n_threads : nd_parallel_n_threads();
     p->workers = nd_calloc(p->n_workers, sizeof *p->workers);
     p->energies = nd_calloc(p->n_samples * p->n_outputs, sizeof *p->energies);
@@ -173,11 +172,10 @@ static enum nd_status make_workers(struct pricer *p, struct nd_error *err)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
     for (size_t w = 0; w < p->n_workers && status == ND_OK; w++) {
-        p->workers[w].inputs = nd_calloc(n_inputs, sizeof *p->workers[w].inputs);
         p->workers[w].outputs = nd_calloc(N_MODELS * p->n_outputs, sizeof *p->workers[w].outputs);
-        if (p->workers[w].inputs == NULL || p->workers[w].outputs == NULL)
+        if (p->workers[w].outputs == NULL)
             return nd_fail_memory(err);
-        status = nd_make_inputs(p->job->model, p->workers[w].inputs, err);
+        status = nd_inputs_create(p->job->model, &p->workers[w].inputs, err);
     }
     return status;
 }
@@ -243,11 +241,9 @@ static enum nd_status prepare(struct pricer *p, struct nd_error *err)
 static void release(struct pricer *p)
 {
     for (size_t w = 0; p->workers != NULL && w < p->n_workers; w++) {
-        for (size_t i = 0; p->workers[w].inputs != NULL && i < nd_model_n_inputs(p->job->model); i++)
-            nd_array_deinit(&p->workers[w].inputs[i]);
+        nd_inputs_destroy(p->job->model, &p->workers[w].inputs);
         for (size_t i = 0; p->workers[w].outputs != NULL && i < N_MODELS * p->n_outputs; i++)
             nd_array_deinit(&p->workers[w].outputs[i]);
-        free(p->workers[w].inputs);
         free(p->workers[w].outputs);
     }
     for (size_t m = 0; m < N_MODELS; m++) {

@@ -179,8 +179,7 @@ enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err)
 {
     struct prover p = {.job = job};
     struct nd_exact_graph *graph = NULL;
-    size_t n_inputs = nd_model_n_inputs(job->aligned);
-    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs);
+    struct nd_array *inputs = NULL;
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .make = prove_unit, .missed = nd_exact_let_go};
     for (size_t i = 0; i < job->result->n_layers; i++) {
@@ -189,7 +188,7 @@ enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err)
     }
     p.shares = nd_calloc(nd_model_n_edges(job->aligned), sizeof *p.shares);
     enum nd_status status =
-        inputs != NULL && p.shares != NULL ? nd_make_inputs(job->aligned, inputs, err) : nd_fail_memory(err);
+        p.shares != NULL ? nd_inputs_create(job->aligned, &inputs, err) : nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_alternatives_init(&p.alternatives, job->aligned, err);
     if (status == ND_OK)
@@ -202,8 +201,6 @@ enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err)
     nd_unit_memory_destroy(&p.memory);
     nd_alternatives_deinit(&p.alternatives);
     free(p.shares);
-    for (size_t i = 0; inputs != NULL && i < n_inputs; i++)
-        nd_array_deinit(&inputs[i]);
-    free(inputs);
+    nd_inputs_destroy(job->aligned, &inputs);
     return status;
 }

@@ -12,14 +12,26 @@ struct nd_array nd_no_array(void)
     return (struct nd_array){.shape.rank = -1};
 }
 
-enum nd_status nd_make_inputs(const struct nd_model *model, struct nd_array *inputs, struct nd_error *err)
+enum nd_status nd_inputs_create(const struct nd_model *model, struct nd_array **inputs, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < nd_model_n_inputs(model) && status == ND_OK; i++) {
+    size_t n = nd_model_n_inputs(model);
+    *inputs = nd_calloc(n, sizeof **inputs);
+    enum nd_status status = *inputs != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; i < n && status == ND_OK; i++) {
         const struct nd_model_io *io = nd_model_input(model, i);
-        status = nd_array_make(&inputs[i], io->dtype, &io->shape, err);
+        status = nd_array_make(&(*inputs)[i], io->dtype, &io->shape, err);
     }
+    if (status != ND_OK)
+        nd_inputs_destroy(model, inputs);
     return status;
+}
+
+void nd_inputs_destroy(const struct nd_model *model, struct nd_array **inputs)
+{
+    for (size_t i = 0; *inputs != NULL && i < nd_model_n_inputs(model); i++)
+        nd_array_deinit(&(*inputs)[i]);
+    free(*inputs);
+    *inputs = NULL;
 }
 
 enum nd_status nd_exact_let_go(void *context, size_t edge, const struct nd_error *why, struct nd_error *err)
@@ -69,7 +81,7 @@ static size_t room_bytes(const struct nd_plan *plan, size_t device, size_t step)
 static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
 {
     const struct nd_plan *plan = r->plan;
-    enum nd_status status = nd_make_inputs(plan->model, r->inputs, err);
+    enum nd_status status = nd_inputs_create(plan->model, &r->inputs, err);
     for (size_t i = 0; i < nd_model_n_inputs(plan->model) && status == ND_OK; i++) {
         const struct nd_model_io *io = nd_model_input(plan->model, i);
         status = nd_shape_size_bytes(&io->shape, io->dtype, &r->input_bytes[i], err);
@@ -90,7 +102,6 @@ enum nd_status nd_reader_init(struct nd_reader *r, const struct nd_plan *plan, s
 {
     size_t n_inputs = nd_model_n_inputs(plan->model), n_edges = nd_model_n_edges(plan->model);
     *r = (struct nd_reader){.plan = plan,
-                            .inputs = nd_calloc(n_inputs, sizeof *r->inputs),
                             .raw_inputs = nd_calloc(n_inputs, sizeof *r->raw_inputs),
                             .input_bytes = nd_calloc(n_inputs, sizeof *r->input_bytes),
                             .given = nd_calloc(n_edges, sizeof *r->given),
@@ -98,8 +109,8 @@ enum nd_status nd_reader_init(struct nd_reader *r, const struct nd_plan *plan, s
                             .is_skipped = nd_calloc(n_edges, sizeof *r->is_skipped),
                             .is_ignored = nd_calloc(n_edges, sizeof *r->is_ignored),
                             .raw = nd_calloc(plan->n_devices * plan->n_steps, sizeof *r->raw)};
-    if (r->inputs == NULL || r->raw_inputs == NULL || r->input_bytes == NULL || r->given == NULL ||
-        r->chain == NULL || r->is_skipped == NULL || r->is_ignored == NULL || r->raw == NULL)
+    if (r->raw_inputs == NULL || r->input_bytes == NULL || r->given == NULL || r->chain == NULL ||
+        r->is_skipped == NULL || r->is_ignored == NULL || r->raw == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n_edges; e++)
         r->given[e] = nd_no_array();
@@ -114,18 +125,14 @@ void nd_reader_deinit(struct nd_reader *r)
     const struct nd_plan *plan = r->plan;
     if (plan == NULL)
         return;
-    for (size_t i = 0; i < nd_model_n_inputs(plan->model); i++) {
-        if (r->inputs != NULL)
-            nd_array_deinit(&r->inputs[i]);
-        if (r->raw_inputs != NULL)
-            free(r->raw_inputs[i]);
-    }
+    for (size_t i = 0; r->raw_inputs != NULL && i < nd_model_n_inputs(plan->model); i++)
+        free(r->raw_inputs[i]);
     for (size_t e = 0; r->given != NULL && e < nd_model_n_edges(plan->model); e++)
         if (r->given[e].shape.rank >= 0)
             nd_array_deinit(&r->given[e]);
     for (size_t i = 0; r->raw != NULL && i < plan->n_devices * plan->n_steps; i++)
         free(r->raw[i]);
-    free(r->inputs);
+    nd_inputs_destroy(plan->model, &r->inputs);
     free(r->raw_inputs);
     free(r->input_bytes);
     nd_array_deinit(&r->held);

@@ -44,20 +44,15 @@ enum nd_status nd_survey_run(struct nd_survey *survey, const struct nd_model *mo
                              const struct nd_exact_graph *graph, const struct nd_array *given,
                              struct nd_error *err)
 {
-    size_t n_inputs = nd_model_n_inputs(model);
-    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs);
+    struct nd_array *inputs = NULL;
     struct walk walk = {.survey = survey, .model = model};
     const struct nd_exact_options options = {.struct_size = sizeof options, .given = given, .missed = missed};
     survey->n_edges = nd_model_n_edges(model);
     survey->edges = nd_calloc(survey->n_edges, sizeof *survey->edges);
-    enum nd_status status = inputs != NULL && survey->edges != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_make_inputs(model, inputs, err);
+    enum nd_status status = survey->edges != NULL ? nd_inputs_create(model, &inputs, err) : nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_exact_graph_run(graph, inputs, &options, found, &walk, err);
-    for (size_t i = 0; inputs != NULL && i < n_inputs; i++)
-        nd_array_deinit(&inputs[i]);
-    free(inputs);
+    nd_inputs_destroy(model, &inputs);
     return status;
 }
 

@@ -133,18 +133,18 @@ static size_t count_differences(const struct nd_model *model, uint64_t seed)
 {
     enum { SAMPLES = 200 };
     struct nd_exact_graph *graph = NULL;
-    struct nd_array input = {0};
+    struct nd_array *inputs;
     struct runner runners[2] = {{.program = nd_unit_program_from_name("htp-v69")},
                                 {.program = nd_unit_program_from_name("htp-v73")}};
     const struct nd_exact_options options = {.struct_size = sizeof options, .make = make};
     size_t n = 0;
     assert_int_equal(nd_exact_graph_create(model, &graph, NULL), ND_OK);
-    assert_int_equal(nd_make_inputs(model, &input, NULL), ND_OK);
+    assert_int_equal(nd_inputs_create(model, &inputs, NULL), ND_OK);
     for (int s = 0; s < SAMPLES; s++) {
-        for (size_t i = 0; i < input.n; i++)
-            input.x[i] = (double)(float)((nd_splitmix_uniform(&seed) - 0.5) * (s % 8 == 0 ? 100 : 4));
+        for (size_t i = 0; i < inputs[0].n; i++)
+            inputs[0].x[i] = (double)(float)((nd_splitmix_uniform(&seed) - 0.5) * (s % 8 == 0 ? 100 : 4));
         for (int p = 0; p < 2; p++)
-            assert_int_equal(nd_exact_graph_run(graph, &input, &options, keep, &runners[p], NULL), ND_OK);
+            assert_int_equal(nd_exact_graph_run(graph, inputs, &options, keep, &runners[p], NULL), ND_OK);
         for (size_t e = 0; e < nd_model_n_edges(model); e++)
             for (size_t i = 0; i < runners[0].made[e].n; i++)
                 n += runners[0].made[e].x[i] != runners[1].made[e].x[i];
@@ -152,7 +152,7 @@ static size_t count_differences(const struct nd_model *model, uint64_t seed)
     for (size_t e = 0; e < 16; e++)
         for (int p = 0; p < 2; p++)
             nd_array_deinit(&runners[p].made[e]);
-    nd_array_deinit(&input);
+    nd_inputs_destroy(model, &inputs);
     nd_exact_graph_destroy(&graph);
     return n;
 }

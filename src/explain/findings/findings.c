@@ -131,10 +131,8 @@ static enum nd_status look_beside_reference(struct nd_examination *x, struct nd_
     const struct nd_exact_options options = {.struct_size = sizeof options, .missed = nd_exact_let_go};
     const struct nd_plan_source *leader = &plan->sources[plan->leader];
     size_t n_inputs = nd_model_n_inputs(plan->model);
-    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs);
-    enum nd_status status = inputs != NULL || n_inputs == 0 ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_make_inputs(plan->model, inputs, err);
+    struct nd_array *inputs;
+    enum nd_status status = nd_inputs_create(plan->model, &inputs, err);
     for (x->sample = 0; x->sample < x->n_samples && status == ND_OK; x->sample++) {
         for (size_t i = 0; i < n_inputs && status == ND_OK; i++)
             status = nd_read_input(&(struct nd_capture_tensor){leader->capture, leader->probe, plan->inputs[i]},
@@ -142,9 +140,7 @@ static enum nd_status look_beside_reference(struct nd_examination *x, struct nd_
         if (status == ND_OK)
             status = nd_exact_graph_run(plan->graph, inputs, &options, found, x, err);
     }
-    for (size_t i = 0; i < n_inputs && inputs != NULL; i++)
-        nd_array_deinit(&inputs[i]);
-    free(inputs);
+    nd_inputs_destroy(plan->model, &inputs);
     return status;
 }
 

@@ -105,7 +105,7 @@ class Progress(unittest.TestCase):
 
     def test_ctrl_c_says_what_is_kept_and_the_command_that_continues(self):
         name = "it's a folder" # needs quotes in a shell
-        drawn, code = self.on_terminal(80, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-p", "uniform:60", "-o", name, "--force",
+        drawn, code = self.on_terminal(80, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-p", "uniform:600", "-o", name, "--force",
                                        enough=r"emu:htp-v73 run")
         self.assertEqual(code, -signal.SIGINT)
         self.assertIn("npudiff: stopped; 1 of 2 captures are complete and kept\r\n", drawn)

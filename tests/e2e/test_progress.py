@@ -79,7 +79,7 @@ class Progress(unittest.TestCase):
                 self.assertEqual(any(re.search(r"\d/s  ", line) for line in lines), columns == 80, lines)
 
     def test_two_devices_have_two_lines(self):
-        drawn, _ = self.on_terminal(80, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-j", 2, "-p", "uniform:60", "-o", "out")
+        drawn, _ = self.on_terminal(80, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-j", 2, "-p", "uniform:600", "-o", "out")
         self.assertRegex(drawn, r"exact run [^\r]*\r?\nemu:htp-v73 run ")
 
     def test_a_log_has_one_line_for_each_stage_and_device(self):

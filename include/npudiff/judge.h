@@ -187,6 +187,61 @@ ND_PUBLIC enum nd_status nd_golden_check(const struct nd_golden *store, const ch
 ND_PUBLIC enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, const char *test,
                                         struct nd_golden_check *out, struct nd_error *err);
 
+/* ---- history ---- */
+
+/* What one chipset gave with one SDK: the newest entry of both. */
+struct nd_golden_cell {
+    char id[65];       /* of the entry; "": there is none, and the rest is empty */
+    size_t n_accepted; /* entries of this chipset and SDK */
+    bool has_failed;   /* its device did */
+    bool is_unstable;  /* samples of it differ from run to run */
+    size_t value; /* cells with the same number are equal in every tensor, and failed alike; from 0. SIZE_MAX:
+                     no entry */
+};
+
+/* From one SDK to the next that the chipset has an entry of. */
+struct nd_golden_step {
+    size_t chipset, from, to; /* indices; to is the newer SDK */
+    /* "same", "differs", "fails", "works again", "inconclusive" (one of the two is not repeatable, so that
+     * noise may be the difference). Static. */
+    const char *verdict;
+    size_t n_different, n_missing, n_extra; /* tensors */
+    size_t first;                           /* tensor that differs first in graph order; SIZE_MAX: none */
+    size_t n_also;
+    const char *also[ND_GOLDEN_N_AXES]; /* what changed besides the SDK; static */
+};
+
+struct nd_golden_tensor {
+    const char *name, *op_types;
+    size_t *values; /* [n_chipsets][n_sdks] the same number: the same bits on all probes; SIZE_MAX: not there */
+    size_t n_steps; /* those at which it differs, of verdict "differs" */
+};
+
+/* Entries of one model with the same inputs and options. */
+struct nd_golden_chart {
+    const char *model; /* file name */
+    size_t n_entries;
+    struct nd_golden_names probes, sdks; /* SDKs by version */
+    struct nd_golden_names chipsets;     /* with the kind of device where it says more: "SM8650 (htp-sim)" */
+    struct nd_golden_cell *cells;        /* [n_chipsets][n_sdks] */
+    size_t n_tensors;                    /* of all entries, in the graph order of the first */
+    struct nd_golden_tensor *tensors;
+    size_t n_steps;
+    struct nd_golden_step *steps; /* by chipset, then SDK */
+};
+
+struct nd_golden_history {
+    size_t n_charts;
+    struct nd_golden_chart *charts; /* by the first entry's date */
+    struct nd_arena *owner;
+};
+
+/* Which tensors changed at which SDK, on every chipset of the store: from the digests of its entries alone.
+ * ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_golden_history(const struct nd_golden *store, struct nd_golden_history *out,
+                                           struct nd_error *err);
+ND_PUBLIC void nd_golden_history_deinit(struct nd_golden_history *history);
+
 struct nd_golden_plan {
     size_t n;
     struct nd_golden_entry *entries;

@@ -395,6 +395,14 @@ ND_PUBLIC enum nd_status nd_report_golden_diff_json(const struct nd_golden_check
                                                     const struct nd_golden *store, char **out,
                                                     struct nd_error *err);
 
+/* Chipsets by SDKs of every chart, and the steps at which something changed. width: columns, 0: 80. is_verbose:
+ * all steps, and the tensors that changed. */
+ND_PUBLIC enum nd_status nd_report_golden_history_json(const struct nd_golden_history *history,
+                                                       const struct nd_golden *store, char **out,
+                                                       struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_golden_history_text(const struct nd_golden_history *history, size_t width,
+                                                       bool is_verbose, char **out, struct nd_error *err);
+
 /* What a check or a diff found, the verdict first; `name` is the test. width: columns, 0: 80; at most `most`
  * tensors are listed. */
 ND_PUBLIC enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, const char *name,
@@ -542,12 +550,11 @@ ND_PUBLIC enum nd_status nd_report_node_data(const struct nd_model *model,
                                              struct nd_node_data *out, struct nd_error *err);
 ND_PUBLIC void nd_node_data_deinit(struct nd_node_data *data);
 
-/* One HTML page of the results of compare, explain, placement, latency, golden check, golden diff, qualify,
- * align and promote:
- * at most one of each for a model, at most 64 models. The page loads nothing and is complete without
- * JavaScript. Every text of a document is escaped. title NULL: the model's name. SOURCE_DATE_EPOCH is the date
- * where it is set. The caller frees *out. ND_ERR_FORMAT (ND_E_REPORT_DOCUMENT): no such result, or two of one
- * kind for a model. ND_ERR_MEMORY. */
+/* One HTML page of the results of compare, explain, placement, latency, golden check, golden diff, golden
+ * history, qualify, align and promote: at most one of each for a model, at most 64 models. The page loads
+ * nothing and is complete without JavaScript. Every text of a document is escaped. title NULL: the model's
+ * name. SOURCE_DATE_EPOCH is the date where it is set. The caller frees *out. ND_ERR_FORMAT
+ * (ND_E_REPORT_DOCUMENT): no such result, or two of one kind for a model. ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_report_page(const struct nd_report_document *documents, size_t n, const char *title,
                                         char **out, struct nd_error *err);
 

@@ -126,6 +126,32 @@ static int run_diff(const struct golden_values *values, const char *path, const 
                                                  &(struct cli_style){values->json, values->color, NULL}, &err));
 }
 
+static int run_history(const struct golden_values *values, const char *path, const struct nd_golden *store)
+{
+    struct nd_error err = {0};
+    struct nd_golden_history history;
+    char *text = NULL;
+    int exit_code = golden_tell_problems(path, store);
+    if (nd_golden_history(store, &history, &err) != ND_OK)
+        return cli_report_error(&err);
+    if (values->report != NULL) {
+        enum nd_status made = nd_report_golden_history_json(&history, store, &text, &err);
+        exit_code =
+            cli_worse(exit_code, cli_report_write_one(values->report, "golden history", made, text, &err));
+        text = NULL;
+    }
+    if (values->json || !values->quiet) {
+        enum nd_status status = values->json ? nd_report_golden_history_json(&history, store, &text, &err)
+                                             : nd_report_golden_history_text(&history, cli_text_width(0),
+                                                                             values->verbose, &text, &err);
+        exit_code = cli_worse(
+            exit_code,
+            cli_print_answer(status, text, &(struct cli_style){values->json, values->color, NULL}, &err));
+    }
+    nd_golden_history_deinit(&history);
+    return exit_code;
+}
+
 /* ---- check ---- */
 
 static int check_one(const struct golden_values *values, const struct nd_golden *store, const char *path,
@@ -178,7 +204,7 @@ static int run_check(const struct golden_values *values, const char *path, const
 
 /* ---- the command ---- */
 
-enum { ADD, LIST, CHECK, DIFF, PRUNE, N_ACTIONS };
+enum { ADD, LIST, CHECK, DIFF, HISTORY, PRUNE, N_ACTIONS };
 
 static const struct {
     const char *name, *operands;
@@ -188,6 +214,7 @@ static const struct {
     {"list", "STORE", 0, 0},
     {"check", "STORE CAPTURE.h5 ...", 0, CLI_ANY_NUMBER},
     {"diff", "STORE ENTRY ENTRY", 2, 2},
+    {"history", "STORE", 0, 0},
     {"prune", "STORE", 0, 0},
 };
 
@@ -220,9 +247,10 @@ static int check_usage(const struct golden_values *values, int action, size_t n_
     if (n_operands < actions[action].min_operands || n_operands > actions[action].max_operands)
         return cli_usage_error("golden", "'golden %s' takes %s", actions[action].name,
                                actions[action].operands);
-    if (values->report != NULL && action != CHECK && action != DIFF)
+    if (values->report != NULL && action != CHECK && action != DIFF && action != HISTORY)
         return cli_usage_error("golden",
-                               "--report belongs to 'golden check' and 'golden diff', not to 'golden %s'",
+                               "--report belongs to 'golden check', 'golden diff' and 'golden history', not to "
+                               "'golden %s'",
                                actions[action].name);
     int checked = cli_report_check(values->report);
     if (checked != 0 || action != CHECK)
@@ -260,6 +288,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         exit_code = run_list(values, path, store);
     else if (action == DIFF)
         exit_code = run_diff(values, path, store, operands + 2);
+    else if (action == HISTORY)
+        exit_code = run_history(values, path, store);
     else if (action == PRUNE)
         exit_code = run_prune(values, path, store);
     else if (values->runtime != NULL)
@@ -270,7 +300,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     return exit_code;
 }
 
-static const char *const action_names[] = {"add", "list", "check", "diff", "prune", NULL};
+static const char *const action_names[] = {"add", "list", "check", "diff", "history", "prune", NULL};
 
 static const struct cli_option options[] = {
     OPT_FLAG(0, "digest-only", struct golden_values, digest_only,
@@ -296,10 +326,12 @@ static const struct cli_option options[] = {
                "N (all)"),
     OPT_FLAG(0, "dry-run", struct golden_values, dry_run,
              "prune: print what would be removed, and remove nothing"),
-    OPT_VERBOSE(struct golden_values,
-                "check, diff: list every tensor that differs; list: all entries with their notes"),
+    OPT_VERBOSE(
+        struct golden_values,
+        "check, diff: list every tensor that differs; list: all entries with their notes; history: every "
+        "step, and the tensors that changed"),
     OPT_TEXT(0, "report", struct golden_values, report, CLI_A_FILE("FILE.html"),
-             "check, diff: also write the result as a page for a browser; overwrites an older report"),
+             "check, diff, history: also write the result as a page for a browser; overwrites an older report"),
     OPT_JSON(struct golden_values),
     OPT_QUIET_ANSWER(struct golden_values),
     OPT_COLOR(struct golden_values),
@@ -313,13 +345,15 @@ static const struct cli_example examples[] = {
      "Says whether a capture is what was accepted, and what changed."},
     {"npudiff golden check store --runtime qairt-2.51.0 --model model.onnx -p zeros -o new",
      "Says what a new SDK changes, on every chipset in the store."},
+    {"npudiff golden history store --report history.html",
+     "Shows which SDK changed which tensors on which chipset."},
     {NULL, NULL},
 };
 
 const struct cli_command cmd_golden = {
     .name = "golden",
     .summary = "keep accepted captures, and say what changed since: SDK, chipset, ...",
-    .synopsis = "add|list|check|diff|prune STORE [CAPTURE.h5 ... | ENTRY ENTRY]",
+    .synopsis = "add|list|check|diff|history|prune STORE [CAPTURE.h5 ... | ENTRY ENTRY]",
     .details =
         "A golden store is a folder of captures that somebody accepted.\n"
         "add STORE CAPTURE.h5 ...: verifies captures and stores them.\n"
@@ -332,6 +366,8 @@ const struct cli_command cmd_golden = {
         "every chipset of the store, and checks them.\n"
         "diff STORE ENTRY ENTRY: compares two entries; the start of their name or label is enough. If the "
         "first entry cannot be right (all values NaN, no label right), the exit code is 3.\n"
+        "history STORE: shows which tensors changed at which SDK, for each model and chipset of the store. It "
+        "compares digests, and reads no capture. Its exit code is 0, or 2 for a damaged entry.\n"
         "prune STORE: removes files that interrupted commands left behind, and captures without an entry.\n"
         "Exit code 0: same; 1: differs; 2: wrong usage, a file problem, or a damaged entry; 3: no entry of "
         "that model and probe, or only an entry that cannot be right; 4: two things changed; 5: a device "

@@ -72,18 +72,20 @@ const struct cli_command cmd_report = {
     .name = "report",
     .summary = "make one HTML page of captures or results, to look at and to pass on",
     .synopsis = "REF.h5 TEST.h5 ... | RESULT.json ... | FOLDER [-o report.html]",
-    .details = "Writes one HTML file that needs no network: the verdict, a heat map of tensors and devices, "
-               "the flow of the "
-               "error through the model, the error budget, samples and accuracy, and where the model ran. A "
-               "view whose data "
-               "is not there says which command gives it.\n"
-               "REF.h5 TEST.h5: compares the captures; with --quantised and --float explains them, too.\n"
-               "RESULT.json: what compare, explain, placement, latency, golden check, golden diff, qualify, "
-               "align or promote "
-               "printed with "
-               "--json; one of each command.\n"
-               "FOLDER: the folder of 'npudiff qualify'.\n"
-               "Exit code 0: the page is written, whatever it says; 2: trouble.",
+    .details =
+        "Writes one HTML file that needs no network: the verdict, a heat map of tensors and devices, "
+        "the flow of the "
+        "error through the model, the error budget, samples and accuracy, and where the model ran. A "
+        "view whose data "
+        "is not there says which command gives it.\n"
+        "REF.h5 TEST.h5: compares the captures; with --quantised and --float explains them, too.\n"
+        "RESULT.json: what compare, explain, placement, latency, golden check, golden diff, golden history, "
+        "qualify, "
+        "align or promote "
+        "printed with "
+        "--json; one of each command.\n"
+        "FOLDER: the folder of 'npudiff qualify'.\n"
+        "Exit code 0: the page is written, whatever it says; 2: trouble.",
     .examples = examples,
     .options = options,
     .operand = CLI_VALUE_CAPTURE,

@@ -1,6 +1,6 @@
 /* The report: one HTML file, made of the JSON documents that the commands print.
  *
- * In: documents of compare, explain, placement, latency, golden check, golden diff, qualify, align and promote.
+ * In: documents of compare, explain, placement, latency, golden check, golden diff, golden history, qualify, align and promote.
  * Out: a page that needs no network and no server, is complete without JavaScript, and takes no text of a
  * capture for markup.
  *
@@ -29,6 +29,7 @@ enum nd_page_document {
     ND_PAGE_PLACEMENT,
     ND_PAGE_LATENCY,
     ND_PAGE_GOLDEN,
+    ND_PAGE_HISTORY, /* of a golden store */
     ND_PAGE_QUALIFICATION,
     ND_PAGE_CHANGED, /* of align or promote: the model before and after */
     ND_PAGE_N_DOCUMENTS,
@@ -76,6 +77,7 @@ void nd_view_where(struct nd_page *page, const struct nd_page_part *part);
 /* Parts of the verdict that are long enough for files of their own. */
 void nd_view_campaign(struct nd_page *page, const struct nd_page_part *part);
 void nd_view_golden(struct nd_page *page, const struct nd_page_part *part);
+void nd_view_history(struct nd_page *page, const struct nd_page_part *part);
 void nd_view_changed(struct nd_page *page, const struct nd_page_part *part);
 void nd_view_latency(struct nd_page *page, const struct nd_page_part *part);
 /* Of the error budget. Nothing without a float model. */

@@ -159,6 +159,23 @@
 #define ND_KEY_N_EQUAL "n_equal"
 #define ND_KEY_DIFFERENT "different"
 
+/* ---- golden history ---- */
+#define ND_KIND_HISTORY "golden_history"
+#define ND_KEY_CHARTS "charts"
+#define ND_KEY_SDKS "sdks"
+#define ND_KEY_CHIPSETS "chipsets"
+#define ND_KEY_CELLS "cells"
+#define ND_KEY_STEPS "steps"
+#define ND_KEY_FROM "from"
+#define ND_KEY_TO "to"
+#define ND_KEY_ALSO_CHANGED "also_changed"
+#define ND_KEY_N_DIFFERENT "n_different"
+#define ND_KEY_IS_REPEATABLE "repeatable"
+#define ND_KEY_N_STEPS "n_steps"
+#define ND_KEY_VALUE "value"
+#define ND_KEY_HAS_FAILED "failed"
+#define ND_KEY_FIRST "first"
+
 /* ---- qualify ---- */
 #define ND_KIND_QUALIFICATION "qualification"
 #define ND_KEY_CAMPAIGN "campaign"

@@ -91,8 +91,9 @@ static bool has_views(const struct nd_page_part *part, size_t n_parts)
 {
     bool has_some = n_parts == 1;
     for (int kind = 0; kind < ND_PAGE_N_DOCUMENTS; kind++)
-        has_some = has_some || (kind != ND_PAGE_QUALIFICATION && kind != ND_PAGE_GOLDEN &&
-                                kind != ND_PAGE_CHANGED && part->documents[kind] != NULL);
+        has_some =
+            has_some || (kind != ND_PAGE_QUALIFICATION && kind != ND_PAGE_GOLDEN && kind != ND_PAGE_HISTORY &&
+                         kind != ND_PAGE_CHANGED && part->documents[kind] != NULL);
     return has_some;
 }
 
@@ -244,7 +245,8 @@ static enum nd_status sort_document(struct nd_page_part *parts, size_t *n_parts,
         return nd_fail(
             err, ND_E_REPORT_DOCUMENT, document->name,
             "'%s' is no result that a report can be made of: it can be made of what compare, explain, "
-            "placement, latency, golden check, golden diff, qualify, align and promote print with --json",
+            "placement, latency, golden check, golden diff, golden history, qualify, align and promote print "
+            "with --json",
             document->name);
     struct nd_page_part *part = part_of(parts, n_parts, document->model != NULL ? document->model : "");
     if (part == NULL)

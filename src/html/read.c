@@ -63,6 +63,8 @@ enum nd_page_document nd_doc_kind(const json_t *document)
     if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_ALIGNMENT) == 0 ||
         strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_PROMOTION) == 0)
         return ND_PAGE_CHANGED;
+    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_HISTORY) == 0)
+        return ND_PAGE_HISTORY;
     if (nd_doc_get(document, ND_KEY_PARTINGS) != NULL)
         return ND_PAGE_COMPARISON;
     if (nd_doc_get(document, ND_KEY_IMAGES) != NULL)

@@ -413,6 +413,8 @@ void nd_view_verdict(struct nd_page *page, const struct nd_page_part *part)
         nd_view_campaign(page, part);
     if (part->documents[ND_PAGE_GOLDEN] != NULL)
         nd_view_golden(page, part);
+    if (part->documents[ND_PAGE_HISTORY] != NULL)
+        nd_view_history(page, part);
     if (part->documents[ND_PAGE_CHANGED] != NULL)
         nd_view_changed(page, part);
     if (has_comparison || part->documents[ND_PAGE_EXPLANATION] != NULL)

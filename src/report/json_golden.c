@@ -145,7 +145,7 @@ static void put_check(struct nd_json *json, const char *key, const struct nd_gol
     nd_json_close(json, '}');
 }
 
-static void put_problems(struct nd_json *json, const struct nd_golden *store)
+void nd_report_put_problems(struct nd_json *json, const struct nd_golden *store)
 {
     nd_json_open(json, "problems", '[');
     for (size_t i = 0; i < nd_golden_n_problems(store); i++) {
@@ -188,7 +188,7 @@ enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **
         nd_golden_entry_deinit(&entry);
     }
     nd_json_close(&json, ']');
-    put_problems(&json, store);
+    nd_report_put_problems(&json, store);
     if (status == ND_OK)
         return end(&json, out, err);
     nd_strbuf_deinit(&buf);
@@ -221,7 +221,7 @@ enum nd_status nd_report_golden_checks_json(const struct nd_golden_check *checks
     for (size_t i = 0; i < n; i++)
         put_check(&json, NULL, &checks[i]);
     nd_json_close(&json, ']');
-    put_problems(&json, store);
+    nd_report_put_problems(&json, store);
     return end(&json, out, err);
 }
 
@@ -231,7 +231,7 @@ enum nd_status nd_report_golden_diff_json(const struct nd_golden_check *check, c
     struct nd_strbuf buf = {0};
     struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_DIFFERENCE);
     put_check_members(&json, check);
-    put_problems(&json, store);
+    nd_report_put_problems(&json, store);
     return end(&json, out, err);
 }
 
@@ -247,7 +247,7 @@ enum nd_status nd_report_golden_pruning_json(const struct nd_golden_pruning *pru
         const struct nd_golden_removed *removed = &pruning->removed[part];
         nd_json_texts(&json, keys[part], (const char *const *)removed->names, removed->n);
     }
-    put_problems(&json, store);
+    nd_report_put_problems(&json, store);
     return end(&json, out, err);
 }
 
@@ -336,6 +336,6 @@ enum nd_status nd_report_triage_json(const struct nd_triage *triage, const char 
     put_standing_if(&json, "closer", triage, triage->closer);
     nd_json_count(&json, "n_comparable", triage->n);
     put_failure(&json, &triage->failure);
-    put_problems(&json, store);
+    nd_report_put_problems(&json, store);
     return end(&json, out, err);
 }

@@ -2,6 +2,7 @@
 #ifndef ND_REPORT_REPORT_GOLDEN_H
 #define ND_REPORT_REPORT_GOLDEN_H
 
+#include "base/json_out.h"
 #include "base/strbuf.h"
 #include "npudiff/report.h"
 
@@ -15,6 +16,13 @@ const char *nd_upgrade_operators(const struct nd_golden_upgrade *upgrade, char b
 
 /* "48/50 -> 47/50, p 1", or "". */
 const char *nd_upgrade_accuracy(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
+
+/* golden_history.c: a short name for a value, "a" for 0; "-" for SIZE_MAX. */
+enum { ND_HISTORY_LETTER_BYTES = 16 };
+const char *nd_history_letter(size_t value, char buf[static ND_HISTORY_LETTER_BYTES]);
+
+/* json_golden.c: the member "problems" of a store. */
+void nd_report_put_problems(struct nd_json *json, const struct nd_golden *store);
 
 /* text_changes.c: a line with what changed of the axis; what people call it; whether a key changed. */
 void nd_golden_put_axis(struct nd_strbuf *out, const char *axis, const struct nd_golden_difference *difference,

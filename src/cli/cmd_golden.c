@@ -343,8 +343,6 @@ static const struct cli_example examples[] = {
      "Accepts a capture: later ones are compared with it."},
     {"npudiff golden check store captures/gen3.h5",
      "Says whether a capture is what was accepted, and what changed."},
-    {"npudiff golden check store --runtime qairt-2.51.0 --model model.onnx -p zeros -o new",
-     "Says what a new SDK changes, on every chipset in the store."},
     {"npudiff golden history store --report history.html",
      "Shows which SDK changed which tensors on which chipset."},
     {NULL, NULL},

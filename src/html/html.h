@@ -1,8 +1,8 @@
 /* The report: one HTML file, made of the JSON documents that the commands print.
  *
- * In: documents of compare, explain, placement, latency, golden check, golden diff, golden history, qualify, align and promote.
- * Out: a page that needs no network and no server, is complete without JavaScript, and takes no text of a
- * capture for markup.
+ * In: documents of compare, explain, placement, latency, golden check, golden diff, golden history, qualify,
+ * align and promote. Out: a page that needs no network and no server, is complete without JavaScript, and takes
+ * no text of a capture for markup.
  *
  * The page has one part for each model (struct nd_page_part). A view writes the HTML of one part, and what
  * scripts need of it into the part's data. page.c puts the parts together; keys.h has the names of all members

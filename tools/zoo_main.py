@@ -152,17 +152,26 @@ def fresh_row(path, inputs):
     return row if row.get("inputs") == inputs.name else None
 
 
-def measured(model, kind, inputs, again):
-    folder = inputs.parent
-    path = folder / f"row.{kind}.json"
-    known = fresh_row(path, inputs)
-    if known and not again:
-        return known
+def captured_row(model, kind, inputs, path, keep):
+    """The captures, and what they and the bare loops cost: those of an earlier row with the same inputs, or new ones."""
+    out, quantised = path.parent / f"captures.{kind}", path.parent / f"{kind}.onnx"
+    if keep and path.exists() and (row := json.loads(path.read_text())).get("inputs") == inputs.name:
+        return row
     row = {"model": model.name, "title": model.title, "kind": kind, "inputs": inputs.name, "load": os.getloadavg()[0]}
-    out, quantised = folder / f"captures.{kind}", folder / f"{kind}.onnx"
     out.mkdir(exist_ok=True)
     capture(quantised, inputs, out, row)
     bare(quantised, inputs, out, row)
+    return row
+
+
+def measured(model, kind, inputs, options):
+    folder = inputs.parent
+    path = folder / f"row.{kind}.json"
+    known = fresh_row(path, inputs)
+    if known and not options.again:
+        return known
+    row = captured_row(model, kind, inputs, path, options.keep_captures)
+    out, quantised = folder / f"captures.{kind}", folder / f"{kind}.onnx"
     captures = [p for d in DEVICES if (p := out / f"{d.split(':')[-1]}.h5").exists()]
     compare(captures, row)
     explain(quantised, folder, captures, row)
@@ -228,6 +237,8 @@ def main():
     parser.add_argument("--list", action="store_true", help="list the models, with packages and licences")
     parser.add_argument("--prepare", action="store_true", help="only fetch and quantise")
     parser.add_argument("--again", action="store_true", help="measure again what is measured already")
+    parser.add_argument("--keep-captures", action="store_true",
+                        help="keep captures, and what they cost, and measure compare and explain again")  # fmt: skip
     options = parser.parse_args()
     if options.list:
         return list_models()
@@ -243,7 +254,7 @@ def main():
                 print(f"zoo: {model.name} is left out: {missing}", file=sys.stderr)
                 continue
             if not options.prepare:
-                rows.append(measured(model, kind, inputs, options.again))
+                rows.append(measured(model, kind, inputs, options))
                 print("| " + " | ".join(cells(rows[-1])) + " |", flush=True)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")

@@ -63,6 +63,21 @@ def reduced(name, op, shape, axis, scale, zero, out, out_zero):
     return case.output(T, left, out, out_zero)
 
 
+def reduced_next_to_thresholds(name, op, n, scale, zero, out, out_zero):
+    """Rows of n codes whose sum or mean is next to a whole number of steps of the output."""
+    rng, rows = np.random.default_rng(n), 60
+    step = float(np.float32(out)) / float(np.float32(scale)) * (n if op == "ReduceMean" else 1)
+    sums = rng.integers(-int(15000 * step), int(15000 * step), 100000)
+    sums = sums[np.argsort(np.abs(sums / step - np.rint(sums / step)), kind="stable")[:rows]]
+    codes = zero + sums[:, None] // n + (np.arange(n) < sums[:, None] % n)
+    half = n // 2
+    apart = rng.integers(-3000, 3001, [rows, half])   # what one has more another has less
+    codes[:, :half] += apart
+    codes[:, half:2 * half] -= apart
+    return (Case(name, op, n_samples=1).input("x", T, [rows, n], scale, zero, codes.astype(np.uint16))
+            .constant("axes", np.array([1], np.int64)).output(T, [rows, 1], out, out_zero))
+
+
 def divided(name, kind, a, b, y, seed, divisors=None):
     """Div by as many numbers, or by one for each row; some of them are zero."""
     rng, top = np.random.default_rng(seed), np.iinfo(kind).max + 1
@@ -149,6 +164,9 @@ def cases():
     yield reduced("reducemean16", "ReduceMean", [60, 48], 1, 0.0000937, 31011, 0.0000177, 33007)
     yield reduced("reducemean16-four", "ReduceMean", [1, 8, 15, 4], -1, 0.0000737, 0, 0.000093, 0)
     yield reduced("reducemean16-plane", "ReduceMean", [1, 40, 60], 1, 0.0000937, 31011, 0.0000177, 33007)
+    yield reduced_next_to_thresholds("reducesum16-many", "ReduceSum", 500, 0.0000937, 31011, 0.000231, 33007)
+    yield reduced_next_to_thresholds("reducemean16-many", "ReduceMean", 1100, 0.0000937, 31011, 0.00000231, 33007)
+    yield reduced_next_to_thresholds("reducesum16-few", "ReduceSum", 33, 0.0000937, 23011, 0.00371, 33007)
     yield unary("exp16", "Exp", 0.0000437, 20011, 0.000113, 0)
     # Whole powers of two below zero are made from the place before them; the multiplier lies half between two numbers.
     yield unary("exp16-below", "Exp", 0.0000846126931719482, 65535, 16387 * 2.0 ** -30, 17)

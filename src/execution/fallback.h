@@ -41,6 +41,9 @@ struct nd_fallback_rates nd_fallback_rates_of(const char *op_types, const struct
 /* Whether the first operator combines two tensors element by element, such as Add. */
 bool nd_fallback_is_pairwise(const char *op_types);
 
+/* Whether it is an operator that moves codes, and may bring them to another encoding on the way. */
+bool nd_fallback_is_move(const char *op_types);
+
 /* What is expected when n_siblings units of the kind on the same run, or where is_same_unit the same unit on
  * other runs, are off in `off` of their codes. */
 void nd_fallback_learn(struct nd_fallback_rates *rates, double off, size_t n_siblings, bool is_same_unit);

@@ -162,6 +162,19 @@ static bool is_neither(const struct nd_fallback *f, size_t device, size_t step)
            f->counts[nd_fallback_at(f, device, step)].n_far > 0;
 }
 
+/* Whether what speaks against the program is what it leaves open (nd_unit_program_doubt): an NPU has such
+ * codes, too. Where each code follows from one code, those of one value are any share of them: which of two
+ * ways the NPU goes is not known, and all codes of a background may lie where the ways differ. */
+static bool is_left_open(const struct nd_fallback *f, size_t device, size_t step, size_t program)
+{
+    const struct nd_unit_tally *units = nd_unit_tally_of(f->evaluation, device, step);
+    bool is_of_one_code = f->counts[nd_fallback_at(f, device, step)].is_by_constant ||
+                          nd_fallback_is_move(f->plan->steps[step].op_types);
+    return units->doubt[program] > 0 && units->max[program] <= 1 &&
+           (is_of_one_code ||
+            (double)units->wrong[program] <= units->doubt[program] * (double)units->n[program]);
+}
+
 /* Where the device has a program of whole units: the codes of the unit on which that and exact rounding differ.
  * *is_told stays false where they are neither's. Where there are none, and the program gives all codes, these
  * say nothing. A handful of codes that are exact tells nothing: a fused layer may be exact by chance. Then the
@@ -183,8 +196,9 @@ static enum nd_status judge_by_program(struct nd_fallback *f, size_t device, siz
     *is_told = true;
     if (gives_all) /* and so does exact rounding: an NPU gives these codes, too, however many there are */
         return ND_OK;
-    if (weight < 0 && (is_neither(f, device, step) || units->apart[program] < FEWEST_AGAINST ||
-                       follows_otherwise(&f->out->devices[device].units[step])))
+    if (weight < 0 &&
+        (is_neither(f, device, step) || units->apart[program] < FEWEST_AGAINST ||
+         is_left_open(f, device, step, program) || follows_otherwise(&f->out->devices[device].units[step])))
         return ND_OK;
     f->values[nd_fallback_at(f, device, step)] = weight;
     const char *name = nd_unit_programs(&n_programs)[program].name;

@@ -61,13 +61,24 @@ static bool is_first(const char *op_types, const char *name)
     return strlen(name) == length && strncmp(name, op_types, length) == 0;
 }
 
+static bool is_one_of(const char *op_types, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (is_first(op_types, names[i]))
+            return true;
+    return false;
+}
+
 bool nd_fallback_is_pairwise(const char *op_types)
 {
     static const char *const pairwise[] = {"Add", "Div", "Max", "Min", "Mod", "Mul", "PRelu", "Pow", "Sub"};
-    for (size_t i = 0; i < sizeof pairwise / sizeof *pairwise; i++)
-        if (is_first(op_types, pairwise[i]))
-            return true;
-    return false;
+    return is_one_of(op_types, pairwise, sizeof pairwise / sizeof *pairwise);
+}
+
+bool nd_fallback_is_move(const char *op_types)
+{
+    static const char *const moves[] = {"Identity", "Pad", "Slice", "Split", "Transpose"};
+    return is_one_of(op_types, moves, sizeof moves / sizeof *moves);
 }
 
 struct nd_fallback_rates nd_fallback_rates_of(const char *op_types, const struct nd_fallback_counts *counts)

@@ -119,6 +119,26 @@ class DepthwiseWithStride(Scratch):
             self.assertEqual(device["execution"]["verdict"], "npu")
 
 
+class DividedByANumber(Scratch):
+    def test_what_the_arithmetic_leaves_open_does_not_show_another_unit(self):
+        """Behind a Conv a Div by a number is rescaled in the way that differs from exact rounding nowhere, and elsewhere in one that
+        does: seed 42004 of tools/studies/strangers. Which way a layer goes is not known."""
+        block = mobile_blocks.Block(SEED).conv(8, 3)
+        x = block.values[block.last.removesuffix(".dq")]
+        block.add("Div", [block.last, block.scalar(6.0)], np.clip(x / 6, x.min() / 13, x.max() / 13))
+        block.conv(8, 1)
+        (self.folder / "divided.onnx").write_bytes(block.bytes())
+        capture(self.folder / "divided.onnx", ["htp-sim:gen1", "htp-sim:gen3"], ["uniform:32"], self.folder / "out")
+        for path in sorted((self.folder / "out").glob("*.h5")):
+            done = npudiff("explain", "--quantised", self.folder / "divided.onnx", path, "--json", "--hide-placement", "--effect-samples", 0)
+            (device,) = json.loads(done)["devices"]
+            (layer,) = [u for u in device["layers"] if u["op_type"] == "Div"]
+            self.assertEqual((device["verdict"], layer["state"]), ("healthy", "follows"))
+            self.assertGreater(layer["unexplained"], 20)   # codes that speak against the way that the program has
+            self.assertEqual(layer["execution"]["verdict"], "unknown")
+            self.assertEqual(device["execution"]["verdict"], "npu")
+
+
 for block in mobile_blocks.BLOCKS:
     setattr(MobileBlocks, "test_" + block.replace("-", "_"), lambda self, name=block: self.check(name))
 

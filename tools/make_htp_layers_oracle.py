@@ -128,7 +128,8 @@ def averages(g):
 
 
 def instances(g):
-    for n, rows, columns in ((6, 9, 7), (8, 5, 5), (5, 12, 12), (12, 4, 6)):
+    for n, rows, columns, kind in ((6, 9, 7, np.uint8), (8, 5, 5, np.uint8), (5, 12, 12, np.uint8), (12, 4, 6, np.uint8),
+                                   (6, 8, 8, np.int8), (4, 9, 11, np.int8)):
         x = g.encoding(4)
         real = g.input([1, n, rows, columns], x)
         deviations = np.exp(g.rng.uniform(np.log(12), np.log(70), [1, n, 1, 1]))
@@ -136,7 +137,8 @@ def instances(g):
         g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(near, 0, 255).astype(g.type)
         scale = np.float32(g.rng.uniform(0.004, 0.012))
         bias = np.rint(g.rng.normal(0, 0.5, n) / float(x[0] * scale)).astype(np.int32)
-        weights = g.scaled(g.rng.integers(0, 256, n).astype(np.uint8), scale, int(g.rng.integers(0, 60)))
+        low, zero = (0, int(g.rng.integers(0, 60))) if kind == np.uint8 else (-128, 0)
+        weights = g.scaled(g.rng.integers(low, low + 256, n).astype(kind), scale, zero)
         g.add("InstanceNormalization", [real, weights, g.scaled(bias, np.float32(x[0]) * scale)], [1, n, rows, columns],
               g.encoding(3), epsilon=float(g.rng.choice([1e-5, 1e-3])))
 
@@ -210,6 +212,17 @@ def sums(g):
         zeros = [int(v) for v in g.rng.integers(60, 190, 3)]
         operands = [g.input([40, 40], (np.float32(s), z)) for s, z in zip((a, b), zeros)]
         g.add("Add", operands, [40, 40], (np.float32(y), zeros[2]))
+
+
+def quotients(g):
+    """Div of powers of two, which are as near to the end of their range as negative numbers get."""
+    for _ in range(8):
+        shape, a, b = [16, 40], g.encoding(4), g.encoding(4)
+        reals = [g.input(shape, a), g.input(shape, (b[0], int(g.rng.choice([0, 128]))))]
+        powers = a[1] + g.rng.choice([-1, 1], shape) * 2 ** g.rng.integers(0, 8, shape)
+        g.codes["x%d" % (len(g.inputs) - 2)] = np.clip(powers, 0, 255).astype(g.type)
+        scale = np.float32(a[0] / b[0] * np.exp(g.rng.uniform(-5, -2)))
+        g.add("Div", reals, shape, (scale, int(g.rng.integers(60, 200))))
 
 
 def operand(g, kind, zero, n=10):
@@ -359,7 +372,7 @@ def planes(g):
         g.add(op, [real, g.constant(np.array([2, 3]))], [1, 6, 1, 1], (np.float32(reach), int(g.rng.integers(10000, 40000))), keepdims=1)
 
 
-GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax]
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients]
 
 
 BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes)]  # layers-*, of which chipsets differ

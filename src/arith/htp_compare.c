@@ -97,7 +97,7 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
 {
     /* Twice what was seen at most, and codes of which too few were seen. */
     static const double of_norms = 0.015, of_short_softmax = 0.08, of_wide_means = 1e-4, of_wide_sums = 0.025,
-                        of_instances = 0.004, of_quotients = 0.0025;
+                        of_instances = 0.004;
     const char *op_type = op_type_of(unit);
     bool is_wide = unit->dtype == ND_DTYPE_U16;
     if (nd_htp_reads_floats(unit))
@@ -110,8 +110,6 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
         return of_instances;
     if (is_wide && (strcmp(op_type, "GlobalAveragePool") == 0 || strcmp(op_type, "ReduceMean") == 0))
         return of_wide_means;
-    if (!is_wide && strcmp(op_type, "Div") == 0 && unit->call->inputs[1].values->n > 1)
-        return of_quotients;
     if (strcmp(op_type, "Conv") == 0 && is_wide_depthwise_with_stride(unit))
         return 1;
     if (unit->dtype == ND_DTYPE_U8 && !is_product(op_type))

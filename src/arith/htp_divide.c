@@ -59,7 +59,12 @@ static int64_t divide(const void *parameters, int64_t a, int64_t b)
         return q->zero_y;
     int exponent_a, exponent_b;
     int64_t sign = (a < 0) == (b < 0) ? 1 : -1;
-    int64_t dividend = normal_of(llabs(a), &exponent_a) * q->factor.m;
+    int64_t dividend = normal_of(llabs(a), &exponent_a);
+    if (q->is_short && sign < 0 && dividend == LEAST_NORMAL) { /* -2^15 is a signed number of 16 bits, too */
+        dividend *= 2;
+        exponent_a--;
+    }
+    dividend *= q->factor.m;
     int64_t inverse = nd_htp_inverse(normal_of(llabs(b), &exponent_b));
     int right = INVERSE_BITS + exponent_b - exponent_a - q->factor.exponent;
     if (!q->is_short)

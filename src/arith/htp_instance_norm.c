@@ -42,8 +42,9 @@ static bool is_known(const struct nd_htp_job *job)
     if (job->call->n_inputs != 3 || !nd_htp_all_are(job, 1, ND_DTYPE_U8))
         return false;
     const struct nd_array *x = job->call->inputs[0].values;
-    return x->shape.rank == RANK && x->n > 0 && is_constant(job, 1, ND_DTYPE_U8, (size_t)x->shape.dims[1]) &&
-           is_constant(job, 2, ND_DTYPE_I32, (size_t)x->shape.dims[1]);
+    size_t n = x->shape.rank == RANK ? (size_t)x->shape.dims[1] : 0;
+    return x->n > 0 && n > 0 && (is_constant(job, 1, ND_DTYPE_U8, n) || is_constant(job, 1, ND_DTYPE_I8, n)) &&
+           is_constant(job, 2, ND_DTYPE_I32, n);
 }
 
 static double real_of(const struct nd_linear_input *input, size_t i)

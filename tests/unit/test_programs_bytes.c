@@ -260,6 +260,13 @@ static void instances_are_normalised_in_float16(void **state)
     expect_nearly("instances", 0.004);
 }
 
+/* Negative powers of two, too. */
+static void quotients_are_bit_exact(void **state)
+{
+    (void)state;
+    expect_layers("quotients");
+}
+
 static void long_softmax_is_made_of_powers_of_two(void **state)
 {
     (void)state;
@@ -311,6 +318,7 @@ int main(void)
         cmocka_unit_test(slopes_of_channels_are_bit_exact),
         cmocka_unit_test(windows_that_overlap_are_averaged_bit_exact),
         cmocka_unit_test(instances_are_normalised_in_float16),
+        cmocka_unit_test(quotients_are_bit_exact),
         cmocka_unit_test(long_softmax_is_made_of_powers_of_two),
         cmocka_unit_test(short_softmax_has_the_inverse_of_div),
         cmocka_unit_test(transposed_products_with_a_row_more_are_bit_exact),

@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/info_brief.h"
+#include "cli/left_out.h"
 #include "cli/rows.h"
 #include "cli/safe_output.h"
 #include "npudiff/capture.h"
@@ -144,12 +145,12 @@ static json_t *finding_rows(const struct nd_capture *capture)
 
 static json_t *describe(const struct nd_capture *capture)
 {
-    return json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "path",
-                     cli_text(nd_capture_path(capture)), "status",
-                     nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture),
-                     "tensors", (json_int_t)nd_capture_n_edges(capture), "nodes",
-                     (json_int_t)nd_capture_n_nodes(capture), "placement", placement_counts(capture), "probes",
-                     probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
+    return json_pack(
+        "{s:o, s:s, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)),
+        "status", nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture),
+        "tensors", (json_int_t)nd_capture_n_edges(capture), "left_out", cli_left_out_rows(capture), "nodes",
+        (json_int_t)nd_capture_n_nodes(capture), "placement", placement_counts(capture), "probes",
+        probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
 }
 
 static void print_group(const char *group, const json_t *members)
@@ -165,6 +166,8 @@ static void print_group(const char *group, const json_t *members)
     }
     json_object_foreach((json_t *)(uintptr_t)members, key, value)
     {
+        if (strcmp(group, "runtime") == 0 && strcmp(key, "left_out") == 0)
+            continue; /* a table of its own */
         if (json_is_string(value))
             printf("  %-*s %s\n", width, key, json_string_value(value));
         else if (json_is_integer(value))
@@ -231,7 +234,13 @@ static void print_text(const json_t *info)
     static const struct nd_report_column columns[] = {
         {"probe", "PROBE"},     {"source", "SOURCE"}, {"samples", "SAMPLES"},     {"expected", "ASKED"},
         {"repeats", "REPEATS"}, {"labels", "LABELS"}, {"median_us", "MEDIAN_US"}, {NULL, NULL}};
+    static const struct nd_report_column left_out[] = {
+        {"tensor", "LEFT_OUT"}, {"reason", "REASON"}, {NULL, NULL}};
     print_groups(info);
+    if (json_array_size(json_object_get(info, "left_out")) > 0) {
+        cli_print_table(json_object_get(info, "left_out"), left_out);
+        printf("\n");
+    }
     cli_print_table(json_object_get(info, "probes"), columns);
     print_findings(json_object_get(info, "findings"));
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "cli/command_options.h"
+#include "cli/left_out.h"
 #include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
@@ -142,20 +143,10 @@ static void tell_machine(const struct cli_cell *cell, json_t *row)
 static json_t *list_left_out(const struct cli_cell *cell)
 {
     struct nd_capture *capture = NULL;
-    json_t *rows = json_array();
     if (cell->status != ND_OK || cell->outcome.n_left_out == 0 ||
         nd_capture_open(cell->path, &capture, NULL) != ND_OK)
-        return rows;
-    const char *line = nd_capture_string(capture, "runtime", "left_out");
-    while (line != NULL && *line != '\0') {
-        size_t n = strcspn(line, "\n"), n_name = strcspn(line, "\t\n");
-        size_t begin = n_name < n ? n_name + 1 : n;
-        json_t *row = json_object();
-        json_object_set_new(row, "tensor", json_stringn(line, n_name));
-        json_object_set_new(row, "reason", json_stringn(line + begin, n - begin));
-        json_array_append_new(rows, row);
-        line += n + (line[n] == '\n');
-    }
+        return json_array();
+    json_t *rows = cli_left_out_rows(capture);
     nd_capture_close(&capture);
     return rows;
 }

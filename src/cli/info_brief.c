@@ -68,6 +68,28 @@ static void say_nodes(struct nd_report_screen *screen, const json_t *info)
                          json_integer_value(json_object_get(info, "nodes")), text);
 }
 
+/* What is recorded, and which tensors are not, with the reason. */
+static void say_tensors(struct nd_report_screen *screen, const json_t *info)
+{
+    enum { MOST = 3 };
+    const json_t *rows = json_object_get(info, "left_out"), *row;
+    size_t n = json_array_size(rows), i;
+    char more[64] = "";
+    if (n > 0)
+        snprintf(more, sizeof more, ", %zu left out", n);
+    nd_report_screen_put(screen, "model: %s, %" JSON_INTEGER_FORMAT " tensors recorded%s\n",
+                         attribute(info, "model", "file"), json_integer_value(json_object_get(info, "tensors")),
+                         more);
+    json_array_foreach(rows, i, row)
+    {
+        if (i < MOST)
+            nd_report_screen_put(screen, "  left out: '%s': %s\n", cli_text_of(row, "tensor"),
+                                 cli_text_of(row, "reason"));
+    }
+    if (n > MOST)
+        nd_report_screen_put(screen, "  and %zu more, which -v lists\n", n - MOST);
+}
+
 /* The first failures of the logs. */
 static void say_findings(struct nd_report_screen *screen, const json_t *findings)
 {
@@ -117,9 +139,7 @@ int info_print_brief(const json_t *info)
         nd_report_screen_put(screen, "failure: %s: %s\n", attribute(info, "failure", "stage"),
                              attribute(info, "failure", "message"));
     say_device(screen, info);
-    nd_report_screen_put(screen, "model: %s, %" JSON_INTEGER_FORMAT " tensors recorded\n",
-                         attribute(info, "model", "file"),
-                         json_integer_value(json_object_get(info, "tensors")));
+    say_tensors(screen, info);
     nd_report_screen_put(screen, "runtime: %s\n",
                          joined(text, run_parts, sizeof run_parts / sizeof run_parts[0]));
     nd_report_screen_put(screen, "captured: %s\n",

@@ -189,6 +189,9 @@ class Runners(Scratch):
             self.assertEqual(made.status, "complete")
             self.assertEqual(len(made.edges), 9)
             self.assertNotIn("pool", made.edges)
+        self.assertEqual(info(path)["left_out"], [{"tensor": "pool", "reason": "it was merged"}])
+        self.assertIn("9 tensors recorded, 1 left out\n  left out: 'pool': it was merged\n", npudiff("info", path))
+        self.assertRegex(npudiff("info", path, "-v"), r"\nLEFT_OUT +REASON *\npool +it was merged *\n")
 
     def test_outputs_of_the_model_are_never_left_out(self):
         self.make("withheld")

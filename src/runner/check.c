@@ -294,6 +294,7 @@ static enum nd_status try_once(struct test *test, struct nd_runner_trial *out, s
     char *model = nd_path_join(test->folder, "check.onnx");
     enum nd_status status = model != NULL ? make_files(test, model, err) : nd_fail_memory(err);
     test->talk.is_quiet = true;
+    test->talk.folder = test->folder;
     if (status == ND_OK)
         status = nd_runner_start(&test->talk, test->program, err);
     if (status == ND_OK)

@@ -204,6 +204,7 @@ static enum nd_status connect(struct nd_runner_talk *talk, const char *path, str
     int problem = errors < 0 || pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0 ? errno : 0;
     const struct nd_child child = {.program = path,
                                    .argv = argv,
+                                   .folder = talk->folder,
                                    .in = to[0],
                                    .out = from[1],
                                    .errors = errors,

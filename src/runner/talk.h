@@ -17,12 +17,13 @@ struct nd_runner_talk {
     nd_runtime_log log;    /* nullable */
     void *log_context;
     int log_severity;
-    bool is_quiet; /* what it prints is dropped; else it goes where this process prints its errors */
+    const char *folder; /* it works there; NULL: where this process does. Borrowed */
+    bool is_quiet;      /* what it prints is dropped; else it goes where this process prints its errors */
 };
 
 /* Starts the program and reads its "hello", which is in talk->frame then. ND_E_RUNNER_START: it cannot be
- * started; ND_E_RUNNER_PROTOCOL: it says nothing, something else, or speaks another version. talk->log* are set
- * by the caller. The caller ends it with nd_runner_end, also after a failure. */
+ * started; ND_E_RUNNER_PROTOCOL: it says nothing, something else, or speaks another version. talk->log*, folder
+ * and is_quiet are set by the caller. The caller ends it with nd_runner_end, also after a failure. */
 enum nd_status nd_runner_start(struct nd_runner_talk *talk, const char *path, struct nd_error *err);
 void nd_runner_end(struct nd_runner_talk *talk);
 

@@ -115,6 +115,8 @@ def run(job, tensors, message, data):
 
 def answer(job):
     """The answer to the job."""
+    if DEFECT == "litters": # which a runner may do: its working folder is its own
+        pathlib.Path("litter").touch()
     placement = [{"name": "mul", "op_type": "Mul", "where": "numpy"}]
     checks = [t["name"] for t in job["outputs"] if t["name"].startswith("none")]
     damaged = pathlib.Path(job["model"]).read_bytes().startswith(b"this is no model")

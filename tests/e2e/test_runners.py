@@ -238,6 +238,13 @@ class Runners(Scratch):
                 self.assertEqual([t for t, state in trials.items() if state != "passed"], failed)
         self.assertIn("is no runner", npudiff("devices", "--check", "cpu", expect=None).stderr)
 
+    def test_check_leaves_no_files_where_it_is_called(self):
+        self.make("litters")
+        here = self.folder / "here"
+        here.mkdir()
+        npudiff("devices", "--check", "exec:litters", env=self.environment, cwd=here)
+        self.assertEqual(list(here.iterdir()), [])
+
     def test_devices_lists_runners_and_what_is_missing(self):
         self.make("standin")
         self.make("plain", mode=0o644)

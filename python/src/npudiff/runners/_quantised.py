@@ -11,8 +11,8 @@ from onnx import helper, numpy_helper, shape_inference
 from npudiff.runner import Runner, RunnerError
 
 FUSED = ("Relu", "Clip")
-BYTES = ("uint8", "int8")
-FROM_FLOATS = ("Quantize", "Reshape", "Flatten", "Squeeze", "Unsqueeze") # layers that may read a float
+MIDDLE = {"uint8": 128, "int8": 0} # of the types that these engines take
+FROM_FLOATS = ("Quantize", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose") # layers that may read a float
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
@@ -26,19 +26,92 @@ class Value:
         self.name, self.shape, self.type = name, shape, kind
         self.scale, self.zero, self.axis, self.array = scale, zero, axis, array
 
+    def reals(self):
+        """The real numbers of a constant."""
+        if self.scale is None:
+            return self.array.astype(numpy.float64)
+        shape = [1] * self.array.ndim
+        if self.scale.size > 1:
+            shape[self.axis] = -1
+        return (self.array.astype(numpy.int64) - self.zero.reshape(shape)) * self.scale.astype(numpy.float64).reshape(shape)
+
     def same_steps(self, other):
         return self.scale.size == other.scale.size == 1 and self.scale[0] == other.scale[0] and self.zero[0] == other.zero[0]
 
 
 class Layer:
-    """One operator. clamp: the least and the greatest real value that it may make (None: none)."""
+    """One operator. clamp: the least and the greatest real value that it may make (None: none). place: which output of the operator
+    it is."""
 
-    def __init__(self, node, op, inputs, output, clamp=(None, None)):
-        self.node, self.op, self.inputs, self.output, self.clamp = node, op, inputs, output, clamp
+    def __init__(self, node, op, inputs, output, clamp=(None, None), place=0):
+        self.node, self.op, self.inputs, self.output, self.clamp, self.place = node, op, inputs, output, clamp, place
         self.attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
     def refuse(self, why):
         raise RunnerError(f"layer '{self.node.name or self.output.name}': {why}", operator=self.op)
+
+    def whole(self, k, default):
+        """The whole numbers of the constant input k, as a list; default: there is none."""
+        if len(self.inputs) <= k or self.inputs[k] is None:
+            return default
+        if self.inputs[k].array is None:
+            self.refuse("its parameters are no constants")
+        return [int(x) for x in self.inputs[k].array.reshape(-1)]
+
+    def axes(self):
+        """Of a ReduceMean: the axes, none negative."""
+        rank = len(self.inputs[0].shape)
+        found = self.whole(1, list(self.attributes.get("axes", [])))
+        if not found:
+            found = [] if self.attributes.get("noop_with_empty_axes", 0) else range(rank)
+        return sorted(axis % rank for axis in found)
+
+    def region(self):
+        """Of a Slice or a Split: where in its input its output begins."""
+        shape, begin = self.inputs[0].shape, [0] * len(self.inputs[0].shape)
+        if self.op == "Split":
+            axis, n = self.attributes.get("axis", 0) % len(shape), len(self.node.output)
+            sizes = self.whole(1, self.attributes.get("split", None)) or [-(-shape[axis] // n)] * n
+            begin[axis] = sum(sizes[:self.place])
+            return begin
+        starts = self.whole(1, self.attributes.get("starts", []))
+        axes = self.whole(3, self.attributes.get("axes", list(range(len(starts)))))
+        if any(step != 1 for step in self.whole(4, [])):
+            self.refuse("a Slice with steps is not converted")
+        for start, axis in zip(starts, axes):
+            size = shape[axis % len(shape)]
+            begin[axis % len(shape)] = min(max(start + size if start < 0 else start, 0), size)
+        return begin
+
+    def divisor(self):
+        """Of a Div: the number that it divides by; None: other than one."""
+        value = self.inputs[1]
+        return float(value.reals().reshape(-1)[0]) if value.array is not None and value.array.size == 1 else None
+
+    def as_depthwise(self, factors, offsets):
+        """factor * x + offset for each channel of an image, as a Conv of one weight for each channel. A weight is 127 steps, so that it
+        is exact, and the offset is rounded to a 127th of the input's step times the factor."""
+        channels = self.inputs[0].shape[1] if len(self.inputs[0].shape) == 4 else 0
+        if channels == 0:
+            self.refuse("it is converted for images only")
+        factors, offsets = (numpy.broadcast_to(numpy.asarray(x, numpy.float64).reshape(-1), channels) for x in (factors, offsets))
+        scale = numpy.where(factors == 0, 1, numpy.abs(factors) / 127).astype(numpy.float32)
+        scale = scale[:1] if (scale == scale[0]).all() else scale
+        codes = (127 * numpy.sign(factors)).astype(numpy.int8).reshape(channels, 1, 1, 1)
+        name = self.output.name
+        weights = Value(f"{name}/factors", codes.shape, "int8", scale, numpy.zeros(scale.size, numpy.int64), 0, codes)
+        layer = Layer(self.node, "Conv", [self.inputs[0], weights, Value(f"{name}/offsets", offsets.shape, "float64", array=offsets)],
+                      self.output, self.clamp)
+        layer.attributes = {"group": channels}
+        return layer
+
+    def batch_norm(self):
+        """(factors, offsets) of a BatchNormalization."""
+        if any(value is None or value.array is None for value in self.inputs[1:5]):
+            self.refuse("its parameters are no constants")
+        scale, bias, mean, variance = (value.reals() for value in self.inputs[1:5])
+        factors = scale / numpy.sqrt(variance + self.attributes.get("epsilon", 1e-5))
+        return factors, bias - mean * factors
 
 
 class Graph:
@@ -79,7 +152,8 @@ class Graph:
         if maker is None or maker.op_type != "DequantizeLinear":
             if name in self.values:
                 return self.values[name]
-            raise RunnerError(f"'{name}' is computed as a float: this engine's runner takes quantised layers only",
+            node = f" by the node '{maker.name}'" if maker is not None and maker.name else ""
+            raise RunnerError(f"'{name}' is computed as a float{node}: this engine's runner takes quantised layers only",
                               operator=maker.op_type if maker else "")
         codes = maker.input[0]
         if codes in self.values:
@@ -119,7 +193,9 @@ class Graph:
         if maker is None or maker.op_type == "DequantizeLinear":
             layer = Layer(node, "Requantize" if maker else "Quantize", [self.value_of(node.input[0])], output)
         else:
-            layer = Layer(maker, maker.op_type, [self.value_of(name) if name else None for name in maker.input], output, clamp)
+            made = node.input[0] if node.input[0] in maker.output else self.makers[node.input[0]].input[0]
+            layer = Layer(maker, maker.op_type, [self.value_of(name) if name else None for name in maker.input], output, clamp,
+                          list(maker.output).index(made))
         self.values[output.name] = output
         return [layer]
 
@@ -158,7 +234,7 @@ class IntegerRunner(Runner):
             if layer.op not in FROM_FLOATS and any(v is not None and v.array is None and v.scale is None for v in layer.inputs):
                 layer.refuse("it reads floats: this engine's runner takes quantised layers only")
         for value in self.graph.values.values():
-            if value.scale is not None and value.type not in BYTES:
+            if value.scale is not None and value.type not in MIDDLE:
                 raise RunnerError(f"'{value.name}' is of {value.type}; this runner takes 8 bits only")
         self.wanted = wanted
         self.build(self.graph, list({value.name: value for value in wanted.values()}.values()))

@@ -6,71 +6,21 @@ The quantised ONNX model becomes a TFLite model, layer by layer, with its own sc
 (npudiff.runners._quantised). Weights of one zero point in the middle of their type are int8, as TFLite's quantiser makes them, and so
 are then all activations (uint8 ones moved by 128); others need uint8 kernels. Where TFLite's operator can only keep its input's
 scale (pools, Reshape, Concat) or has a fixed one (Softmax), a QUANTIZE follows, as TFLite's own converter does it."""
-import flatbuffers
 import numpy
 import ai_edge_litert
 from ai_edge_litert import schema_py_generated as tfl
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from npudiff.runner import RunnerError, main
-from npudiff.runners._quantised import IntegerRunner, TO_NCHW, TO_NHWC, Value, bias_codes
+from npudiff.runners._litert_layers import OtherLayers
+from npudiff.runners._quantised import IntegerRunner, MIDDLE, TO_NCHW, TO_NHWC, Value, bias_codes
+from npudiff.runners._tflite import Writer
 
 KERNELS = {"xnnpack": OpResolverType.BUILTIN, "optimised": OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
            "reference": OpResolverType.BUILTIN_REF}
-TYPES = {"float32": tfl.TensorType.FLOAT32, "int8": tfl.TensorType.INT8, "uint8": tfl.TensorType.UINT8, "int32": tfl.TensorType.INT32}
 OP, ACTIVATION = tfl.BuiltinOperator, tfl.ActivationFunctionType
 # Scale and zero point (of int8) that TFLite's kernels demand of their output.
 FIXED = {"Sigmoid": (1 / 256, -128), "Softmax": (1 / 256, -128), "Tanh": (1 / 128, 0)}
-MIDDLE = {"uint8": 128, "int8": 0}
-
-
-class Writer:
-    """A TFLite model that grows: tensors by number, operators in the order in which they run."""
-
-    def __init__(self):
-        self.graph = tfl.SubGraphT()
-        self.graph.tensors, self.graph.operators, self.graph.inputs, self.graph.outputs = [], [], [], []
-        self.buffers, self.codes = [tfl.BufferT()], []
-
-    def tensor(self, name, shape, kind, quant=None, data=None):
-        """quant: (scales, zero points, axis)."""
-        tensor = tfl.TensorT()
-        tensor.name, tensor.shape, tensor.type = name, [int(d) for d in shape], TYPES[kind]
-        if quant is not None:
-            tensor.quantization = tfl.QuantizationParametersT()
-            tensor.quantization.scale = [float(s) for s in quant[0]]
-            tensor.quantization.zeroPoint = [int(z) for z in quant[1]]
-            tensor.quantization.quantizedDimension = quant[2] or 0
-        if data is not None:
-            buffer = tfl.BufferT()
-            buffer.data = numpy.frombuffer(numpy.ascontiguousarray(data, kind).tobytes(), numpy.uint8)
-            tensor.buffer = len(self.buffers)
-            self.buffers.append(buffer)
-        self.graph.tensors.append(tensor)
-        return len(self.graph.tensors) - 1
-
-    def operator(self, code, inputs, output, options=None, **fields):
-        operator = tfl.OperatorT()
-        if code not in self.codes:
-            self.codes.append(code)
-        operator.opcodeIndex, operator.inputs, operator.outputs = self.codes.index(code), inputs, [output]
-        if options is not None:
-            operator.builtinOptions = getattr(tfl, options + "T")()
-            operator.builtinOptionsType = getattr(tfl.BuiltinOptions, options)
-            for field, value in fields.items():
-                setattr(operator.builtinOptions, field, value)
-        self.graph.operators.append(operator)
-
-    def pack(self):
-        model = tfl.ModelT()
-        model.version, model.subgraphs, model.buffers, model.operatorCodes = 3, [self.graph], self.buffers, []
-        for code in self.codes:
-            item = tfl.OperatorCodeT()
-            item.builtinCode, item.deprecatedBuiltinCode, item.version = code, min(code, 127), 1
-            model.operatorCodes.append(item)
-        builder = flatbuffers.Builder(1 << 20)
-        builder.Finish(model.Pack(builder), b"TFL3")
-        return bytes(builder.Output())
 
 
 def same_padding(size, stride, reach):
@@ -79,11 +29,11 @@ def same_padding(size, stride, reach):
     return total // 2, total - total // 2
 
 
-class Converter:
+class Converter(OtherLayers):
     """Makes a TFLite model of the graph. type: of all activations, "int8" or "uint8"."""
 
     def __init__(self, graph, outputs):
-        self.graph, self.file, self.places = graph, Writer(), {}
+        self.graph, self.file, self.places, self.notes = graph, Writer(), {}, []
         weights = [layer.inputs[1] for layer in graph.layers if layer.op in ("Conv", "Gemm", "MatMul") and layer.inputs[1].array is not None]
         is_middle = [w.scale is not None and w.type in MIDDLE and (w.zero == MIDDLE[w.type]).all() for w in weights]
         self.type = "int8" if all(is_middle) else "uint8"
@@ -238,12 +188,12 @@ class Converter:
 
     def emit_matmul(self, layer):
         first, second = layer.inputs
-        if second.array is not None and second.array.ndim == 2 and len(first.shape) < 4:
+        if first.array is None and second.array is not None and second.array.ndim == 2 and len(first.shape) < 4:
             inputs = [self.read(first), self.constant(second, (1, 0), 0)]
             self.file.operator(OP.FULLY_CONNECTED, [*inputs, -1], self.finish(layer), "FullyConnectedOptions", keepNumDims=True,
                                fusedActivationFunction=self.activation(layer))
         else:
-            layer.refuse("a MatMul of two activations is not converted")
+            self.emit_product(layer)
 
     def emit_binary(self, layer):
         code = {"Add": OP.ADD, "Sub": OP.SUB, "Mul": OP.MUL}[layer.op]
@@ -320,18 +270,22 @@ class Converter:
 
     emit_max = emit_min = emit_maximum
 
+    def is_alike(self, a, b):
+        """Whether two values have the same steps in TFLite."""
+        return a.scale[0] == b.scale[0] and (a.zero + self.move(a))[0] == (b.zero + self.move(b))[0]
+
     def emit_fixed(self, layer):
         """Functions whose output has steps that the kernel demands."""
         code, options = {"Sigmoid": (OP.LOGISTIC, None), "Tanh": (OP.TANH, None), "Softmax": (OP.SOFTMAX, "SoftmaxOptions")}[layer.op]
         if layer.op == "Softmax" and layer.attributes.get("axis", -1) % len(layer.output.shape) != len(layer.output.shape) - 1:
             layer.refuse("TFLite's Softmax is along the last axis")
-        if layer.op == "Softmax" and len(layer.output.shape) == 4:
-            layer.refuse("a Softmax of four dimensions is not converted")
         scale, zero = FIXED[layer.op]
         like = Value("", layer.output.shape, "int8", numpy.array([scale], numpy.float32), numpy.array([zero]))
+        if layer.op == "Softmax" and len(layer.output.shape) == 4:
+            self.emit_wide_softmax(layer, like)
+            return
         fields = {"beta": 1.0} if options else {}
-        is_same = like.scale[0] == layer.output.scale[0] and (like.zero + self.move(like))[0] == (layer.output.zero + self.move(layer.output))[0]
-        middle = None if is_same else self.new(layer, like)
+        middle = None if self.is_alike(like, layer.output) else self.new(layer, like)
         place = self.finish(layer) if middle is None else middle
         self.file.operator(code, [self.read(layer.inputs[0])], place, options, **fields)
         if middle is not None:
@@ -366,6 +320,8 @@ class LiteRt(IntegerRunner):
                                        experimental_op_resolver_type=KERNELS[word])
         self.interpreter.allocate_tensors()
         self.log(f"activations are {self.made.type} in TFLite", 1)
+        for note in self.made.notes:
+            self.log(note, 1)
         for layer in graph.layers:
             self.placement.append((layer.output.name, layer.op, f"cpu ({word})"))
 

@@ -4,7 +4,8 @@ Option: rounding=double (default: what TensorFlow Lite's converter asks for) or 
 
 The quantised ONNX model becomes a TOSA graph, layer by layer, in the way in which TensorFlow's legalisation makes it of TFLite
 models: activations are int8 (uint8 ones moved by 128), products are summed in int32, and a RESCALE with a multiplier of 32 bits
-goes to the output's scale. Curves (Sigmoid, Tanh, HardSwish, HardSigmoid) are a TABLE, rounded half away from zero."""
+goes to the output's scale. Curves (Sigmoid, Tanh, Gelu, HardSwish, HardSigmoid) are a TABLE, rounded half away from zero.
+LayerNormalization and Softmax are computed in floats, which is said in the log."""
 import importlib.metadata
 
 import numpy
@@ -12,14 +13,14 @@ import tosa_reference_model
 import tosa_serializer as tosa
 
 from npudiff.runner import RunnerError, main
-from npudiff.runners._quantised import IntegerRunner, TO_NCHW, TO_NHWC, Value, bias_codes
+from npudiff.runners._quantised import IntegerRunner, MIDDLE, TO_NCHW, TO_NHWC, Value, bias_codes
+from npudiff.runners._tosa_layers import OtherLayers, gelu
 
 ROUNDINGS = {"double": tosa.RoundingMode.DOUBLE_ROUND, "single": tosa.RoundingMode.SINGLE_ROUND}
 TYPES = {"int8": tosa.DType.INT8, "int32": tosa.DType.INT32, "float32": tosa.DType.FP32}
 OP = tosa.Op
-MIDDLE = {"uint8": 128, "int8": 0}
 ADD_BITS = 20 # of an Add of 8 bits before its inputs are rescaled: TensorFlow's legalisation, as TFLite's kernel
-CURVES = {"Sigmoid": lambda x, a: 1 / (1 + numpy.exp(-x)), "Tanh": lambda x, a: numpy.tanh(x),
+CURVES = {"Gelu": gelu, "Sigmoid": lambda x, a: 1 / (1 + numpy.exp(-x)), "Tanh": lambda x, a: numpy.tanh(x),
           "HardSwish": lambda x, a: x * numpy.clip(x / 6 + 0.5, 0, 1),
           "HardSigmoid": lambda x, a: numpy.clip(a.get("alpha", 0.2) * x + a.get("beta", 0.5), 0, 1)}
 
@@ -38,11 +39,11 @@ def multiplier_of(scale):
     return multiplier, shift
 
 
-class Converter:
+class Converter(OtherLayers):
     """Makes a TOSA graph of the layers. Every value is a tensor of int8 there, of images NHWC."""
 
     def __init__(self, graph, outputs, rounding):
-        self.file, self.rounding, self.places, self.n = tosa.TosaSerializer("."), rounding, {}, 0
+        self.file, self.rounding, self.places, self.n, self.notes = tosa.TosaSerializer("."), rounding, {}, 0, []
         for value in graph.inputs:
             kind = "int8" if value.scale is not None else value.type
             if kind not in TYPES:
@@ -132,14 +133,17 @@ class Converter:
 
     # Layers: each gives the place of its output.
 
-    def emit_quantize(self, layer):
-        value, shape = layer.output, self.shape(layer.output)
-        ones, place = [1] * len(shape), self.read(layer.inputs[0])
+    def quantised(self, value, place, shape):
+        """Real numbers in the steps of a value."""
+        ones = [1] * len(shape)
         factor = self.constant(numpy.full(ones, numpy.float32(1) / value.scale[0]), tosa.DType.FP32)
         zero = self.constant(numpy.full(ones, numpy.float32(self.zero(value))), tosa.DType.FP32)
         steps = self.make(OP.MUL, "MulAttribute", [place, factor, self.int8([0])], shape, "float32")
         codes = self.make(OP.ADD, "AddAttribute", [steps, zero], shape, "float32")
         return self.make(OP.CAST, "CastAttribute", [codes], shape, "int8")
+
+    def emit_quantize(self, layer):
+        return self.quantised(layer.output, self.read(layer.inputs[0]), self.shape(layer.output))
 
     def emit_requantize(self, layer):
         return self.requantised(layer.inputs[0], layer.output)
@@ -192,13 +196,11 @@ class Converter:
     def dense(self, layer, weights):
         """Constant weights [outputs, inputs]: a CONV2D of 1 x 1, as the legalisation has it."""
         source = layer.inputs[0]
-        if len(source.shape) == 4:
-            layer.refuse("a MatMul of four dimensions is not converted")
         rows = [int(numpy.prod(source.shape[:-1])), 1, 1, int(source.shape[-1])]
         array = weights.array.reshape(*weights.array.shape, 1, 1)
         wide = Value(weights.name, array.shape, weights.type, weights.scale, weights.zero, weights.axis, array)
-        place = self.product(layer, self.reshape(self.read(source), rows), wide, TO_NHWC, None)
-        return self.reshape(place, self.shape(layer.output))
+        place = self.product(layer, self.reshape(self.plain(source), rows), wide, TO_NHWC, None)
+        return self.from_plain(layer, self.reshape(place, layer.output.shape))
 
     def emit_gemm(self, layer):
         attributes, weights = layer.attributes, layer.inputs[1]
@@ -207,8 +209,11 @@ class Converter:
         return self.dense(layer, weights if attributes.get("transB", 0) else self.turned(weights))
 
     def emit_matmul(self, layer):
-        if layer.inputs[1].array is None or layer.inputs[1].array.ndim != 2:
-            layer.refuse("a MatMul of two activations is not converted")
+        first, second = layer.inputs
+        if first.array is None and second.array is None:
+            return self.emit_product(layer)
+        if second.array is None or second.array.ndim != 2:
+            layer.refuse("a MatMul of a constant of other than two dimensions is not converted")
         return self.dense(layer, self.turned(layer.inputs[1]))
 
     def turned(self, weights):
@@ -258,8 +263,10 @@ class Converter:
         return self.to_output(layer, place)
 
     def to_output(self, layer, place):
-        """What has the input's steps, in the output's."""
+        """What has the input's steps, in the output's; real numbers become its values."""
         source, out = layer.inputs[0], layer.output
+        if source.scale is None:
+            return self.quantised(out, place, self.shape(out))
         return self.requantised(Value("", out.shape, source.type, source.scale, source.zero), out, place)
 
     def emit_globalaveragepool(self, layer):
@@ -286,11 +293,7 @@ class Converter:
         place = self.reshape(place, shape, kind)
         if len(shape) == 4:
             place = self.transposed(place, shape, TO_NHWC, kind)
-        if value.scale is not None:
-            return self.to_output(layer, place)
-        self.places[layer.output.name + "/real"] = place
-        layer.inputs = [Value(layer.output.name + "/real", layer.output.shape, value.type)]
-        return self.emit_quantize(layer)
+        return self.to_output(layer, place)
 
     emit_flatten = emit_squeeze = emit_unsqueeze = emit_reshape
 
@@ -298,7 +301,9 @@ class Converter:
         order = list(layer.attributes.get("perm", range(len(layer.output.shape))[::-1]))
         if len(order) == 4: # both sides are NHWC
             order = [TO_NHWC.index(order[k]) for k in TO_NHWC]
-        return self.to_output(layer, self.transposed(self.read(layer.inputs[0]), self.shape(layer.inputs[0]), order))
+        value = layer.inputs[0]
+        kind = "int8" if value.scale is not None else value.type
+        return self.to_output(layer, self.transposed(self.read(value), self.shape(value), order, kind))
 
     def emit_concat(self, layer):
         axis, rank = layer.attributes["axis"], len(layer.output.shape)
@@ -337,7 +342,7 @@ class Converter:
         codes = numpy.clip(numpy.sign(y) * numpy.floor(numpy.abs(y) + 0.5) + self.zero(out), -128, 127).astype(numpy.int64)
         return self.make(OP.TABLE, "TableAttribute", [self.read(source), self.int8(codes)], self.shape(out), "int8")
 
-    emit_sigmoid = emit_tanh = emit_hardswish = emit_hardsigmoid = emit_curve
+    emit_sigmoid = emit_tanh = emit_hardswish = emit_hardsigmoid = emit_gelu = emit_curve
 
 
 class Tosa(IntegerRunner):
@@ -350,7 +355,10 @@ class Tosa(IntegerRunner):
         if word not in ROUNDINGS:
             raise RunnerError(f"option 'rounding' is {', '.join(ROUNDINGS)}, not '{word}'")
         self.asked = outputs
-        self.made = Converter(graph, outputs, ROUNDINGS[word]).file.serialize()
+        made = Converter(graph, outputs, ROUNDINGS[word])
+        self.made = made.file.serialize()
+        for note in made.notes:
+            self.log(note, 1)
 
     def infer(self, arrays):
         inputs = []

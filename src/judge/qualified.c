@@ -177,6 +177,8 @@ enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, str
 {
     json_error_t problem;
     json_t *root = json_loads(json, 0, &problem);
+    if (root == NULL && json_error_code(&problem) == json_error_out_of_memory)
+        return nd_fail_memory(err);
     if (root == NULL)
         return nd_fail(err, ND_E_RESULT_FORMAT, NULL, "no result of a campaign: line %d: %s", problem.line,
                        problem.text);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "judge/keyed.h"
 #include "judge/qualify.h"
 
 enum { MAX_RESULT_BYTES = 1 << 30 };
@@ -51,19 +52,25 @@ static bool all_fresh(const struct nd_qualification *q)
     return true;
 }
 
-/* Fills q->last, unless everything is to be judged anew. What cannot be read there is no result. */
-static void read_last(struct nd_qualification *q)
+/* Fills q->last, unless everything is to be judged anew. A file that is no result is none; one that cannot be
+ * read just now is an error: the result would be judged without the last one's baseline. */
+static enum nd_status read_last(struct nd_qualification *q, struct nd_error *err)
 {
-    char *path = q->options->force ? NULL : nd_path_join(q->folder, "result.json");
     void *bytes = NULL;
     size_t n_bytes;
     struct nd_qualified last;
-    if (path != NULL && nd_path_exists(path) &&
-        nd_file_read(path, MAX_RESULT_BYTES, &bytes, &n_bytes, NULL) == ND_OK &&
-        nd_qualified_read(bytes, &last, NULL) == ND_OK)
+    if (q->options->force)
+        return ND_OK;
+    char *path = nd_path_join(q->folder, "result.json");
+    enum nd_status status = path != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && !nd_keyed_is_missing(path))
+        status = nd_file_read(path, MAX_RESULT_BYTES, &bytes, &n_bytes, err);
+    enum nd_status parsed = bytes != NULL ? nd_qualified_read(bytes, &last, NULL) : ND_OK;
+    if (bytes != NULL && parsed == ND_OK)
         q->last = last;
     free(bytes);
     free(path);
+    return parsed == ND_ERR_MEMORY ? nd_fail_memory(err) : status;
 }
 
 /* Whether the result in the folder is the one that would be made. */
@@ -107,7 +114,9 @@ static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result
 enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_qualify_result *out,
                                      struct nd_error *err)
 {
-    read_last(q);
+    enum nd_status status = read_last(q, err);
+    if (status != ND_OK)
+        return status;
     nd_qualify_make_key(q);
     if (!is_last_current(q))
         return judge(q, out, err);

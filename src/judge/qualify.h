@@ -146,9 +146,14 @@ enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error 
 enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_error *err);
 
 /* Says of one cell, whose key is known, whether it is fresh. A capture of a machine that could not be reached
- * is not: it is made again by whoever makes captures. nd_qualify_is_usable takes that one, too. */
-void nd_qualify_look(const struct nd_qualification *q, struct nd_qualify_cell *cell);
-bool nd_qualify_is_usable(struct nd_qualify_cell *cell);
+ * is not: it is made again by whoever makes captures. A capture that is there and cannot be read just now is an
+ * error: it is not made again over what may be whole. */
+enum nd_status nd_qualify_look(const struct nd_qualification *q, struct nd_qualify_cell *cell,
+                               struct nd_error *err);
+
+/* The same for whoever only reads captures; takes that of a machine that could not be reached, too.
+ * ND_E_QUALIFY_NEEDS where there is none. */
+enum nd_status nd_qualify_find_usable(struct nd_qualify_cell *cell, struct nd_error *err);
 
 /* Writes beside a capture what it is, and fills cell->sha256. Not is_final: it is captured again the next time.
  */
@@ -282,12 +287,15 @@ char *nd_qualify_comparison_file(const struct nd_qualify_model *model, size_t re
 char *nd_qualify_explanation_file(const struct nd_qualify_model *model);
 char *nd_qualify_explanation_part_file(const struct nd_qualify_model *model, size_t part, size_t n_parts);
 
-/* Whether the file is there, made of these captures, whose digests are known. Without memory it is not. */
-bool nd_qualify_has_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                               size_t ref);
-bool nd_qualify_has_explanation(const struct nd_qualification *q, const struct nd_qualify_model *model);
-bool nd_qualify_has_explanation_part(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                                     size_t part);
+/* Whether the file is there, made of these captures, whose digests are known. */
+enum nd_status nd_qualify_has_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                         size_t ref, bool *out, struct nd_error *err);
+enum nd_status nd_qualify_has_explanation(const struct nd_qualification *q,
+                                          const struct nd_qualify_model *model, bool *out,
+                                          struct nd_error *err);
+enum nd_status nd_qualify_has_explanation_part(const struct nd_qualification *q,
+                                               const struct nd_qualify_model *model, size_t part, bool *out,
+                                               struct nd_error *err);
 
 /* Makes the file unless it is there, made of the same captures. Those are open. *is_made: whether it was made.
  */

@@ -1,29 +1,21 @@
-/* Which captures are what the campaign asks for (qualify_run.c makes those that are not). Beside every capture
- * lies a file "<capture>.key": the digest of what it depends on, and that of the capture itself; for a machine
- * that could not be reached also the word "again". It is written after the capture: whoever is killed between
- * the two captures again. */
+/* Which captures are what the campaign asks for (qualify_run.c makes those that are not), by the keys of
+ * keyed.h. That of a machine that could not be reached is made again. */
 #include <dirent.h>
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/new_file.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
 #include "judge/digest_cache.h"
+#include "judge/keyed.h"
 #include "judge/qualify.h"
 
 /* Changes when a capture made before can no longer be used, whatever the version says. */
 #define KEY_FORMAT "3"
-
-/* Of a key's file: two digests, each with its line's end. */
-enum { KEY_BYTES = 130 };
-
-/* The third line of the key of a capture that is made again the next time. */
-#define AGAIN "again\n"
 
 /* ---- what a capture depends on ---- */
 
@@ -37,13 +29,16 @@ static enum nd_status put_file(struct nd_strbuf *key, struct nd_digest_cache *di
     return status;
 }
 
-/* All files of a folder by content; a folder that is not there has none. */
+/* All files of a folder by content; a folder that is not there has none. Files that cannot be looked at are an
+ * error: without them every capture would seem to be one of a different runtime. */
 static enum nd_status put_folder(struct nd_strbuf *key, struct nd_digest_cache *digests, const char *folder,
                                  struct nd_error *err)
 {
     struct dirent **entries = NULL;
     enum nd_status status = ND_OK;
     int n = scandir(folder, &entries, NULL, alphasort);
+    if (n < 0 && errno != ENOENT && errno != ENOTDIR)
+        return nd_fail(err, ND_E_FILE_READ, folder, "cannot list '%s': %s", folder, strerror(errno));
     for (int i = 0; i < n; i++) {
         struct stat info;
         char *path = nd_path_join(folder, entries[i]->d_name);
@@ -197,40 +192,32 @@ static enum nd_status make_key(const struct nd_qualification *q, const struct nd
 
 /* ---- what is there ---- */
 
-static char *key_path(const struct nd_qualify_cell *cell)
+static enum nd_status look(struct nd_qualify_cell *cell, struct nd_keyed *found, struct nd_error *err)
 {
-    struct nd_strbuf path = {0};
-    nd_strbuf_printf(&path, "%s.key", cell->path);
-    return nd_strbuf_take(&path);
+    enum nd_status status = nd_keyed_look(cell->path, cell->key, found, err);
+    memcpy(cell->sha256, found->sha256, sizeof found->sha256);
+    return status;
 }
 
-/* The key is the one that is wanted, and the capture the very file that was made then. *is_final: it need not
- * be made again. */
-static bool has_key(struct nd_qualify_cell *cell, bool *is_final)
+enum nd_status nd_qualify_look(const struct nd_qualification *q, struct nd_qualify_cell *cell,
+                               struct nd_error *err)
 {
-    char *path = key_path(cell);
-    void *bytes = NULL;
-    size_t n_bytes;
-    bool is_so = path != NULL && nd_path_exists(cell->path) && nd_path_exists(path) &&
-                 nd_file_read(path, 4096, &bytes, &n_bytes, NULL) == ND_OK && n_bytes >= KEY_BYTES &&
-                 strncmp(bytes, cell->key, 64) == 0 &&
-                 nd_sha256_file(cell->path, cell->sha256, NULL) == ND_OK &&
-                 strncmp((const char *)bytes + 65, cell->sha256, 64) == 0;
-    *is_final = is_so && n_bytes == KEY_BYTES;
-    free(bytes);
-    free(path);
-    return is_so;
+    struct nd_keyed found = {0};
+    enum nd_status status = q->options->force ? ND_OK : look(cell, &found, err);
+    cell->is_fresh = found.is_final;
+    return status;
 }
 
-void nd_qualify_look(const struct nd_qualification *q, struct nd_qualify_cell *cell)
+enum nd_status nd_qualify_find_usable(struct nd_qualify_cell *cell, struct nd_error *err)
 {
-    bool is_final = false;
-    cell->is_fresh = !q->options->force && has_key(cell, &is_final) && is_final;
-}
-
-bool nd_qualify_is_usable(struct nd_qualify_cell *cell)
-{
-    return has_key(cell, &cell->is_fresh);
+    struct nd_keyed found;
+    enum nd_status status = look(cell, &found, err);
+    cell->is_fresh = found.is_final;
+    if (status == ND_OK && !found.is_current)
+        status =
+            nd_fail(err, ND_E_QUALIFY_NEEDS, cell->path,
+                    "'%s' is not there, or not what the campaign asks for; its task comes first", cell->path);
+    return status;
 }
 
 /* Captures do not depend on target tensors, but the result does. */
@@ -299,22 +286,15 @@ enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_erro
 {
     enum nd_status status = nd_qualify_make_keys(q, err);
     for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
-        for (size_t c = 0; c < q->models[m].n_cells; c++)
-            nd_qualify_look(q, &q->models[m].cells[c]);
+        for (size_t c = 0; status == ND_OK && c < q->models[m].n_cells; c++)
+            status = nd_qualify_look(q, &q->models[m].cells[c], err);
     return status;
 }
 
 enum nd_status nd_qualify_write_key(struct nd_qualify_cell *cell, bool is_final, struct nd_error *err)
 {
-    char text[160];
     enum nd_status status = nd_sha256_file(cell->path, cell->sha256, err);
-    if (status != ND_OK)
-        return status;
-    char *path = key_path(cell);
-    int n = snprintf(text, sizeof text, "%s\n%s\n%s", cell->key, cell->sha256, is_final ? "" : AGAIN);
-    status = path != NULL ? nd_file_put(path, text, (size_t)n, err) : nd_fail_memory(err);
-    free(path);
-    return status;
+    return status == ND_OK ? nd_keyed_write(cell->path, cell->key, cell->sha256, is_final, err) : status;
 }
 
 /* ---- opening ---- */

@@ -1,8 +1,6 @@
 /* What one process makes for another that judges: a comparison, or the explanations of a model. A product lies
- * in the folder "parts" beside that of the captures. Beside it lies "<product>.key": the digest of what it was
- * made of, the captures' bytes among it, and that of the product. Whoever is killed before the key is written
- * makes the product again; whoever finds no product of these captures does the work. */
-#include <stdio.h>
+ * in the folder "parts" beside that of the captures, with a key (keyed.h) of what it was made of, the captures'
+ * bytes among it. Whoever finds no product of these captures does the work. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,26 +10,24 @@
 #include "base/new_file.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
+#include "judge/keyed.h"
 #include "judge/qualify.h"
 #include "npudiff/parse.h"
 
 /* Changes when a product made before can no longer be used, whatever the version says. */
 #define PRODUCT_FORMAT "1"
 
-enum {
-    KEY_BYTES = 130,            /* two digests, each with its line's end */
-    MAX_PRODUCT_BYTES = 1 << 30 /* chosen: that of a result */
-};
+enum { MAX_PRODUCT_BYTES = 1 << 30 /* chosen: that of a result */ };
 
 struct product {
-    char *path, *key_path;
+    char *path;
     char key[65];
+    bool is_there; /* made of these captures */
 };
 
 static void product_deinit(struct product *product)
 {
     free(product->path);
-    free(product->key_path);
 }
 
 char *nd_qualify_comparison_file(const struct nd_qualify_model *model, size_t ref)
@@ -60,10 +56,10 @@ char *nd_qualify_explanation_part_file(const struct nd_qualify_model *model, siz
 /* ---- keys ---- */
 
 /* Takes over `relative`. */
-static enum nd_status product_init(const struct nd_qualification *q, const struct nd_qualify_model *model,
+static enum nd_status product_name(const struct nd_qualification *q, const struct nd_qualify_model *model,
                                    char *relative, struct product *out, struct nd_error *err)
 {
-    struct nd_strbuf key = {0}, name = {0};
+    struct nd_strbuf key = {0};
     *out = (struct product){0};
     nd_strbuf_printf(&key, "npudiff %s " PRODUCT_FORMAT "\n%s\nreference %s\nmodel %s\nfloat %s\n",
                      nd_version(), relative != NULL ? relative : "", q->campaign.reference,
@@ -76,10 +72,8 @@ static enum nd_status product_init(const struct nd_qualification *q, const struc
     char *text = nd_strbuf_take(&key);
     if (relative != NULL)
         out->path = nd_path_join(q->folder, relative);
-    nd_strbuf_printf(&name, "%s.key", out->path != NULL ? out->path : "");
-    out->key_path = nd_strbuf_take(&name);
     free(relative);
-    if (text == NULL || out->path == NULL || out->key_path == NULL) {
+    if (text == NULL || out->path == NULL) {
         free(text);
         product_deinit(out);
         return nd_fail_memory(err);
@@ -89,51 +83,55 @@ static enum nd_status product_init(const struct nd_qualification *q, const struc
     return ND_OK;
 }
 
-static bool is_there(const struct nd_qualification *q, const struct product *product)
+/* Takes over `relative`. */
+static enum nd_status product_init(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                   char *relative, struct product *out, struct nd_error *err)
 {
-    void *bytes = NULL;
-    size_t n_bytes;
-    char sha256[ND_SHA256_HEX_BYTES];
-    bool is_so = !q->options->force && nd_path_exists(product->path) && nd_path_exists(product->key_path) &&
-                 nd_file_read(product->key_path, 4096, &bytes, &n_bytes, NULL) == ND_OK &&
-                 n_bytes == KEY_BYTES && strncmp(bytes, product->key, 64) == 0 &&
-                 nd_sha256_file(product->path, sha256, NULL) == ND_OK &&
-                 strncmp((const char *)bytes + 65, sha256, 64) == 0;
-    free(bytes);
-    return is_so;
+    struct nd_keyed found = {0};
+    enum nd_status status = product_name(q, model, relative, out, err);
+    if (status == ND_OK && !q->options->force)
+        status = nd_keyed_look(out->path, out->key, &found, err);
+    out->is_there = found.is_final;
+    if (status != ND_OK) {
+        product_deinit(out);
+        *out = (struct product){0};
+    }
+    return status;
 }
 
 /* Takes over `relative`. */
-static bool has(const struct nd_qualification *q, const struct nd_qualify_model *model, char *relative)
+static enum nd_status has(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                          char *relative, bool *out, struct nd_error *err)
 {
     struct product product;
-    if (product_init(q, model, relative, &product, NULL) != ND_OK)
-        return false;
-    bool is_so = is_there(q, &product);
+    enum nd_status status = product_init(q, model, relative, &product, err);
+    *out = product.is_there;
     product_deinit(&product);
-    return is_so;
+    return status;
 }
 
-bool nd_qualify_has_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                               size_t ref)
+enum nd_status nd_qualify_has_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                         size_t ref, bool *out, struct nd_error *err)
 {
-    return has(q, model, nd_qualify_comparison_file(model, ref));
+    return has(q, model, nd_qualify_comparison_file(model, ref), out, err);
 }
 
-bool nd_qualify_has_explanation(const struct nd_qualification *q, const struct nd_qualify_model *model)
+enum nd_status nd_qualify_has_explanation(const struct nd_qualification *q,
+                                          const struct nd_qualify_model *model, bool *out, struct nd_error *err)
 {
-    return has(q, model, nd_qualify_explanation_file(model));
+    return has(q, model, nd_qualify_explanation_file(model), out, err);
 }
 
-bool nd_qualify_has_explanation_part(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                                     size_t part)
+enum nd_status nd_qualify_has_explanation_part(const struct nd_qualification *q,
+                                               const struct nd_qualify_model *model, size_t part, bool *out,
+                                               struct nd_error *err)
 {
-    return has(q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)));
+    return has(q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)), out, err);
 }
 
 static enum nd_status put(const struct product *product, const char *text, size_t n_bytes, struct nd_error *err)
 {
-    char key[KEY_BYTES + 1], sha256[ND_SHA256_HEX_BYTES];
+    char sha256[ND_SHA256_HEX_BYTES];
     char *folder = nd_path_dir(product->path);
     enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
     free(folder);
@@ -142,8 +140,7 @@ static enum nd_status put(const struct product *product, const char *text, size_
     if (status != ND_OK)
         return status;
     nd_sha256_bytes(text, n_bytes, sha256);
-    int n = snprintf(key, sizeof key, "%s\n%s\n", product->key, sha256);
-    return nd_file_put(product->key_path, key, (size_t)n, err);
+    return nd_keyed_write(product->path, product->key, sha256, true, err);
 }
 
 /* ---- comparisons ---- */
@@ -175,7 +172,7 @@ enum nd_status nd_qualify_write_comparison(const struct nd_qualification *q,
     enum nd_status status = product_init(q, model, nd_qualify_comparison_file(model, ref), &product, err);
     if (status != ND_OK)
         return status;
-    *is_made = !is_there(q, &product);
+    *is_made = !product.is_there;
     if (*is_made)
         status = make_comparison(q, model, ref, &product, err);
     product_deinit(&product);
@@ -192,7 +189,7 @@ enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q, struc
     if (status != ND_OK)
         return status;
     const char *path = product.path;
-    if (is_there(q, &product) && nd_parts_read(&path, 1, &parts, NULL) != ND_OK)
+    if (product.is_there && nd_parts_read(&path, 1, &parts, NULL) != ND_OK)
         parts = NULL; /* nothing was compared */
     const struct nd_qualify_share share = {.parts = parts};
     status = nd_qualify_compare_one(q, model, &share, out, err);
@@ -283,7 +280,7 @@ static enum nd_status find_parts(const struct nd_qualification *q, const struct 
         if (status != ND_OK)
             break;
         out->paths[out->n++] = out->products[i].path;
-        *are_there = *are_there && is_there(q, &out->products[i]) && stat(out->products[i].path, &facts) == 0 &&
+        *are_there = *are_there && out->products[i].is_there && stat(out->products[i].path, &facts) == 0 &&
                      facts.st_size > 0;
     }
     return status;
@@ -298,7 +295,7 @@ enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, str
         q, model, nd_qualify_explanation_part_file(model, part, nd_qualify_explain_parts(q)), &product, err);
     if (status != ND_OK)
         return status;
-    *is_made = !is_there(q, &product);
+    *is_made = !product.is_there;
     if (*is_made)
         status = nd_qualify_compare(q, err);
     if (*is_made && status == ND_OK)
@@ -337,7 +334,7 @@ enum nd_status nd_qualify_write_explanation(struct nd_qualification *q, struct n
     enum nd_status status = product_init(q, model, nd_qualify_explanation_file(model), &product, err);
     if (status != ND_OK)
         return status;
-    *is_made = !is_there(q, &product);
+    *is_made = !product.is_there;
     if (*is_made)
         status = make_explanation(q, model, &product, err);
     product_deinit(&product);
@@ -353,7 +350,7 @@ enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_
     enum nd_status status = product_init(q, model, nd_qualify_explanation_file(model), &product, err);
     if (status != ND_OK)
         return status;
-    bool is_read = is_there(q, &product) &&
+    bool is_read = product.is_there &&
                    nd_file_read(product.path, MAX_PRODUCT_BYTES, &text, &n_bytes, NULL) == ND_OK &&
                    parse_explanations(q, model, text);
     free(text);

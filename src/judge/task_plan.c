@@ -46,22 +46,27 @@ static void fill_needs(const struct nd_qualification *q, const struct nd_task_pl
 
 /* ---- one task ---- */
 
-static bool is_done(struct nd_qualification *q, const struct nd_task_place *place)
+static enum nd_status find_done(struct nd_qualification *q, const struct nd_task_place *place, bool *out,
+                                struct nd_error *err)
 {
     struct nd_qualify_model *model = place->model != SIZE_MAX ? &q->models[place->model] : NULL;
+    enum nd_status status = ND_OK;
+    *out = false;
     switch (place->kind) {
     case ND_TASK_CAPTURE:
-        return model->cells[place->cell].is_fresh;
+        *out = model->cells[place->cell].is_fresh;
+        break;
     case ND_TASK_COMPARE:
-        return nd_qualify_has_comparison(q, model, place->cell);
-    case ND_TASK_EXPLAIN_PART: /* and nobody needs it when its explanation is there */
-        return nd_qualify_has_explanation_part(q, model, place->part) || nd_qualify_has_explanation(q, model);
+        return nd_qualify_has_comparison(q, model, place->cell, out, err);
+    case ND_TASK_EXPLAIN_PART: /* nobody needs it when its explanation is there */
+        status = nd_qualify_has_explanation_part(q, model, place->part, out, err);
+        return status == ND_OK && !*out ? nd_qualify_has_explanation(q, model, out, err) : status;
     case ND_TASK_EXPLAIN:
-        return nd_qualify_has_explanation(q, model);
+        return nd_qualify_has_explanation(q, model, out, err);
     case ND_TASK_JUDGE:
         break;
     }
-    return false;
+    return status;
 }
 
 static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task_place *place,
@@ -87,11 +92,10 @@ static enum nd_status fill_task(struct nd_qualification *q, const struct nd_task
         task->transport = cell->device.transport;
         task->address = nd_arena_text(arena, cell->device.address);
     }
-    task->is_done = is_done(q, place);
+    status = key.failed ? nd_fail_memory(err) : find_done(q, place, &task->is_done, err);
     nd_task_measure(q, place, &size);
     nd_task_estimate(&size, known, task);
     task->source = nd_arena_text(arena, task->source);
-    status = key.failed ? nd_fail_memory(err) : ND_OK;
     nd_strbuf_deinit(&key);
     return status;
 }

@@ -131,23 +131,21 @@ static enum nd_status check_key(const struct nd_qualification *q, const struct n
 static enum nd_status capture_one(struct nd_qualification *q, struct nd_qualify_cell *wanted,
                                   struct nd_error *err)
 {
-    nd_qualify_look(q, wanted);
+    enum nd_status status = nd_qualify_look(q, wanted, err);
     for (size_t c = 0; c < q->models[0].n_cells; c++)
         if (&q->models[0].cells[c] != wanted)
             q->models[0].cells[c].is_fresh = true; /* not asked for */
-    return nd_qualify_capture(q, err);
+    return status == ND_OK ? nd_qualify_capture(q, err) : status;
 }
 
 /* Opens the captures that other tasks made. */
 static enum nd_status take_captures(struct nd_qualification *q, struct nd_error *err)
 {
+    enum nd_status status = ND_OK;
     for (size_t m = 0; m < q->campaign.n_models; m++)
-        for (size_t c = 0; c < q->models[m].n_cells; c++)
-            if (!nd_qualify_is_usable(&q->models[m].cells[c]))
-                return nd_fail(err, ND_E_QUALIFY_NEEDS, q->models[m].cells[c].path,
-                               "'%s' is not there, or not what the campaign asks for; its task comes first",
-                               q->models[m].cells[c].path);
-    return ND_OK;
+        for (size_t c = 0; status == ND_OK && c < q->models[m].n_cells; c++)
+            status = nd_qualify_find_usable(&q->models[m].cells[c], err);
+    return status;
 }
 
 static enum nd_status work(struct nd_qualification *q, const struct nd_task_place *place, bool *is_made,

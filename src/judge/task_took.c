@@ -1,5 +1,6 @@
 /* What it took to make a file, kept beside it for estimates: a line for each field, "<name> <value>". */
 #include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "base/new_file.h"
 #include "base/strbuf.h"
 #include "base/suffix.h"
+#include "judge/keyed.h"
 #include "judge/task.h"
 #include "npudiff/parse.h"
 
@@ -112,19 +114,25 @@ static bool parse(char *text, struct nd_took *took)
     return n == 8 && took->n_runs > 0;
 }
 
+/* A file that is there and cannot be read is an error: a default in its place would be an estimate for no
+ * reason. */
 static enum nd_status read_one(const char *folder, const char *relative, struct nd_took_list *list,
                                struct nd_error *err)
 {
     struct nd_took took = {0};
     void *bytes = NULL;
     size_t n_bytes;
+    bool is_took = false;
     char *path = nd_path_join(folder, relative);
-    bool is_read = path != NULL && nd_file_read(path, MAX_TOOK_BYTES, &bytes, &n_bytes, NULL) == ND_OK &&
-                   parse(bytes, &took);
+    enum nd_status status = path != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && !nd_keyed_is_missing(path))
+        status = nd_file_read(path, MAX_TOOK_BYTES, &bytes, &n_bytes, err);
+    if (status == ND_OK && bytes != NULL)
+        is_took = parse(bytes, &took);
     free(bytes);
     free(path);
-    if (!is_read)
-        return ND_OK;
+    if (status != ND_OK || !is_took)
+        return status;
     took.file = strndup(relative, strlen(relative) - strlen(SUFFIX));
     if (took.file == NULL ||
         !nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)) {
@@ -143,9 +151,14 @@ static enum nd_status read_below(const char *root, const char *relative, int dep
     char *folder = nd_path_join(root, relative);
     enum nd_status status = folder != NULL ? ND_OK : nd_fail_memory(err);
     int n = folder != NULL ? scandir(folder, &entries, NULL, alphasort) : 0;
+    if (n < 0 && errno != ENOENT && errno != ENOTDIR)
+        status = nd_fail(err, ND_E_FILE_READ, folder, "cannot list '%s': %s", folder, strerror(errno));
     for (int i = 0; i < n; i++) {
         const char *name = entries[i]->d_name;
-        char *below = name[0] != '.' ? nd_path_join(relative, name) : NULL;
+        bool is_hidden = name[0] == '.';
+        char *below = is_hidden ? NULL : nd_path_join(relative, name);
+        if (!is_hidden && below == NULL && status == ND_OK)
+            status = nd_fail_memory(err);
         if (below != NULL && status == ND_OK && nd_ends_with(name, SUFFIX))
             status = read_one(root, below, list, err);
         else if (below != NULL && status == ND_OK && depth > 0)

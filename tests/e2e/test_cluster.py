@@ -303,6 +303,26 @@ class Cluster(Scratch):
         self.run_in(place, "sh", "script", expect=code) # the capture's task makes it again
         self.assert_equal_results(place, files)
 
+    def test_what_cannot_be_read_is_not_missing(self):
+        """A file that is there and cannot be opened is no task that was never done: an error names it, and it is not made again."""
+        self.campaign("cnn")
+        place = self.place("unreadable")
+        self.emit(place, "tasks")
+        self.run_in(place, "sh", "script", expect=1)
+        for name in ("captures/cnn/cpu.h5", "parts/cnn/explain.txt", "parts/cnn/compare-quantised.json.key"):
+            file, kept = place / "out" / name, place / "kept"
+            file.rename(kept)
+            file.symlink_to(file.name) # to itself
+            for command in (["plan", "c.yaml", "-o", "out"], ["qualify", "c.yaml", "-o", "out", "--emit", "tasks"]):
+                self.assertIn(f"out/{name}", self.run_in(place, "npudiff", *command, expect=2).stderr)
+            if name.startswith("captures"):
+                self.assertIn(f"out/{name}", self.run_in(place, "npudiff", "qualify", "c.yaml", "-o", "out", expect=2).stderr)
+            self.assertTrue(file.is_symlink())
+            file.unlink()
+            kept.rename(file)
+        plan = json.loads(self.run_in(place, "npudiff", "plan", "c.yaml", "-o", "out", "--json").stdout)
+        self.assertEqual({task["done"] for task in plan["tasks"][:-1]}, {True})
+
     def test_full_disk(self):
         """A task that cannot write ends with exit code 2; with room it can be repeated."""
         self.campaign("cnn")

@@ -8,6 +8,9 @@
 #include "npudiff/audit.h"
 #include "npudiff/model.h"
 
+/* A verdict of the list. */
+#define NOT_READ "not read"
+
 struct values {
     const char *model;
     const char *float_model;
@@ -69,6 +72,13 @@ static enum nd_status look_at(const char *path, const struct nd_model *model, bo
     return status;
 }
 
+/* Whether the error says nothing of what is in the file: it is missing, or was not let read. */
+static bool is_not_read(const struct nd_error *err)
+{
+    return err->id == ND_E_FILE_OPEN || err->id == ND_E_FILE_READ || err->id == ND_E_MEMORY ||
+           err->id == ND_E_CANCELLED;
+}
+
 /* Verifies one capture and adds its row; the exit code that it alone would give. */
 static int verify_one(const char *path, const struct nd_model *model, bool is_paranoid, json_t *rows)
 {
@@ -79,7 +89,8 @@ static int verify_one(const char *path, const struct nd_model *model, bool is_pa
         return cli_report_error(&err);
     if (status != ND_OK) {
         json_array_append_new(rows, json_pack("{s:o, s:s, s:o}", "capture", cli_text(path), "verdict",
-                                              "unreadable", "problem", cli_text(err.message)));
+                                              is_not_read(&err) ? NOT_READ : "unreadable", "problem",
+                                              cli_text(err.message)));
         return cli_report_error(&err);
     }
     const struct nd_capture_verification *digests = &found.digests;
@@ -118,13 +129,26 @@ static json_t *rows_bad_first(const json_t *rows)
     return sorted;
 }
 
+static size_t count_verdict(const json_t *rows, const char *verdict)
+{
+    size_t n = 0, i;
+    const json_t *row;
+    json_array_foreach(rows, i, row) n += strcmp(cli_text_of(row, "verdict"), verdict) == 0;
+    return n;
+}
+
+/* A file that could not be read is not damaged, as far as is known. */
 static void put_headline(struct nd_report_screen *screen, const json_t *rows)
 {
-    size_t n = json_array_size(rows), n_bad = 0, i;
-    const json_t *row;
-    json_array_foreach(rows, i, row) n_bad += strcmp(cli_text_of(row, "verdict"), "sound") != 0;
-    if (n_bad > 0)
-        nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures\n\n", n_bad, n);
+    size_t n = json_array_size(rows), n_not_read = count_verdict(rows, NOT_READ);
+    size_t n_damaged = n - n_not_read - count_verdict(rows, "sound");
+    if (n_damaged > 0 && n_not_read > 0)
+        nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures; %zu cannot be read\n\n", n_damaged, n,
+                             n_not_read);
+    else if (n_damaged > 0)
+        nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures\n\n", n_damaged, n);
+    else if (n_not_read > 0)
+        nd_report_screen_put(screen, "NOT READ: %zu of %zu captures\n\n", n_not_read, n);
     else
         nd_report_screen_put(screen, "OK: %zu capture%s as stored\n\n", n, n == 1 ? " is" : "s are");
 }
@@ -174,7 +198,7 @@ static void put_checks(struct nd_report_screen *screen, const json_t *rows, bool
                                                       {"problem", "PROBLEM"}, {NULL, NULL}};
     size_t i;
     const json_t *row;
-    if (!is_paranoid)
+    if (!is_paranoid && count_verdict(rows, NOT_READ) < json_array_size(rows))
         nd_report_screen_put(
             screen, "\nChecked: every value against its digest, all else against the content digest.\n");
     json_array_foreach(rows, i, row)

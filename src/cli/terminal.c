@@ -49,6 +49,7 @@ static const struct {
     const char *word, *color;
 } verdicts[] = {
     {"NOT READY", RED},
+    {"NOT READ", RED},
     {"NOT COMPARABLE", YELLOW},
     {"DIFFERS", RED},
     {"FAULTY", RED},

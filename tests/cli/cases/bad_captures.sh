@@ -17,3 +17,5 @@ done
 code_of verify "$GOLDEN/bad/captures/valid.h5" # readable, but without true digests
 cp "$GOLDEN/bad/captures/text.h5" . # the table must not depend on where the project lies
 run verify good.h5 text.h5 missing.h5
+run verify good.h5 missing.h5 # a file that is missing is not damaged
+run verify missing.json

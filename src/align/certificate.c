@@ -19,21 +19,6 @@ void nd_certificate_print_digest(struct nd_digest digest, char digits[static ND_
              (unsigned long long)digest.low);
 }
 
-enum nd_status nd_certificate_digest(const json_t *root, char hex[static ND_SHA256_HEX_BYTES],
-                                     struct nd_error *err)
-{
-    json_t *content = json_copy((json_t *)(uintptr_t)root);
-    if (content != NULL)
-        json_object_del(content, "digest");
-    char *text = content != NULL ? json_dumps(content, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    json_decref(content);
-    if (text == NULL)
-        return nd_fail_memory(err);
-    nd_sha256_bytes(text, strlen(text), hex);
-    free(text);
-    return ND_OK;
-}
-
 enum nd_status nd_certificate_probe_digest(const struct nd_probe *probe,
                                            char digits[static ND_CERTIFICATE_DIGEST_BYTES],
                                            struct nd_error *err)

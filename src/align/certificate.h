@@ -15,10 +15,6 @@ struct nd_certificate {
 
 enum { ND_CERTIFICATE_DIGEST_BYTES = 33 }; /* 32 hexadecimal digits and a NUL */
 
-/* SHA-256 over the content: all members but "digest", sorted, without blanks. ND_ERR_MEMORY. */
-enum nd_status nd_certificate_digest(const json_t *root, char hex[static ND_SHA256_HEX_BYTES],
-                                     struct nd_error *err);
-
 /* behaviour.c: a digest of what the arithmetic makes of the model. Every layer that it covers reads codes that
  * are drawn from a fixed seed, so that no other layer has a part in it. An arithmetic that is mended in a later
  * version of npudiff, and that matters to this model, has another digest. */

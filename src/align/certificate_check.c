@@ -9,6 +9,7 @@
 #include "align/certificate_check.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/options.h"
 
@@ -49,7 +50,7 @@ static enum nd_status check_content(struct nd_certificate_checker *c, struct nd_
 {
     char hex[ND_SHA256_HEX_BYTES];
     const char *stated = nd_certificate_text(c->certificate->root, "digest");
-    enum nd_status status = nd_certificate_digest(c->certificate->root, hex, err);
+    enum nd_status status = nd_json_digest(c->certificate->root, hex, err);
     if (status == ND_OK && strcmp(stated, hex) != 0)
         status = nd_certificate_refuse(
             c, err, "content",

@@ -152,13 +152,10 @@ static enum nd_status make(const struct nd_align_job *job, const struct nd_model
                   files_json(job, written), "inputs", inputs_json(job->aligned), "arithmetics", arithmetics,
                   "counts", counts_json(result), "layers", layers_json(result), "probes", probes, "price",
                   price_json(result), "verification", verification_json(result)));
-    char hex[ND_SHA256_HEX_BYTES];
     if (status == ND_OK && root == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_certificate_digest(root, hex, err);
-    if (status == ND_OK && json_object_set_new(root, "digest", json_string(hex)) != 0)
-        status = nd_fail_memory(err);
+        status = nd_json_stamp(root, err);
     if (status == ND_OK)
         *out = root;
     else

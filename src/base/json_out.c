@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/print.h"
@@ -260,6 +261,29 @@ char *nd_json_dump(const json_t *tree, size_t indent)
         return text;
     free(text);
     return NULL;
+}
+
+enum nd_status nd_json_digest(const json_t *root, char hex[static ND_SHA256_HEX_BYTES], struct nd_error *err)
+{
+    json_t *content = json_copy((json_t *)(uintptr_t)root);
+    if (content != NULL)
+        json_object_del(content, "digest");
+    char *text = content != NULL ? json_dumps(content, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    json_decref(content);
+    if (text == NULL)
+        return nd_fail_memory(err);
+    nd_sha256_bytes(text, strlen(text), hex);
+    free(text);
+    return ND_OK;
+}
+
+enum nd_status nd_json_stamp(json_t *root, struct nd_error *err)
+{
+    char hex[ND_SHA256_HEX_BYTES];
+    enum nd_status status = nd_json_digest(root, hex, err);
+    if (status == ND_OK && json_object_set_new(root, "digest", json_string(hex)) != 0)
+        status = nd_fail_memory(err);
+    return status;
 }
 
 json_t *nd_json_string(const char *text)

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "base/sha256.h"
 #include "base/strbuf.h"
 #include "npudiff/document_kinds.h"
 
@@ -69,6 +70,13 @@ void nd_tree_append(json_t *array, json_t *value);
 
 /* The tree as text with a final newline, in new memory; NULL when memory is out, or a part is lost. */
 char *nd_json_dump(const json_t *tree, size_t indent);
+
+/* SHA-256 over the content of a document: all members but "digest", sorted, without blanks. It finds what is
+ * changed by accident and by hand, and is no signature. */
+enum nd_status nd_json_digest(const json_t *root, char hex[static ND_SHA256_HEX_BYTES], struct nd_error *err);
+
+/* Adds that member. */
+enum nd_status nd_json_stamp(json_t *root, struct nd_error *err);
 
 /* A string of a tree; NULL is "", and what is no UTF-8 has '?' in the place of every byte beyond ASCII. NULL
  * without memory. */

@@ -108,18 +108,10 @@ enum nd_status nd_compare_part_format(const struct nd_comparison *comparison, ch
     put(&w, root, "probes", probes);
     put(&w, root, "edges", edges);
     put(&w, root, "top1", top1);
-    char *text = w.failed ? NULL : json_dumps(root, JSON_INDENT(1));
+    char *text = !w.failed && nd_json_stamp(root, NULL) == ND_OK ? nd_json_dump(root, 1) : NULL;
     json_decref(root);
-    struct nd_strbuf buf = {0};
-    nd_strbuf_printf(&buf, "%s\n", text != NULL ? text : "");
-    bool is_made = text != NULL;
-    free(text);
-    char *taken = nd_strbuf_take(&buf);
-    nd_strbuf_deinit(&buf);
-    if (!is_made || taken == NULL) {
-        free(taken);
+    if (text == NULL)
         return nd_fail_memory(err);
-    }
-    *out = taken;
+    *out = text;
     return ND_OK;
 }

@@ -17,7 +17,7 @@ enum nd_status nd_parts_load(const struct nd_parts *parts, struct nd_job *job, s
 enum nd_status nd_parts_load_top1(const struct nd_parts *parts, struct nd_comparison *comparison,
                                   struct nd_error *err);
 
-enum { ND_PART_FORMAT = 3, ND_PART_DEVICE_COUNTS = 4, ND_PART_PAIR_COUNTS = 6 };
+enum { ND_PART_FORMAT = 4, ND_PART_DEVICE_COUNTS = 4, ND_PART_PAIR_COUNTS = 6 };
 
 /* The 32 hexadecimal digits that stand for a name in a part. digits has room for 40. */
 void nd_part_name(const char *name, char *digits);

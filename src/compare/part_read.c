@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "compare/part.h"
 
@@ -42,6 +43,22 @@ static json_int_t integer_of(const json_t *object, const char *key)
     return json_is_integer(value) ? json_integer_value(value) : -1;
 }
 
+/* Nothing but the digest shows that a count was changed. */
+static enum nd_status check_whole(const json_t *root, const char *path, struct nd_error *err)
+{
+    char hex[ND_SHA256_HEX_BYTES];
+    if (integer_of(root, "npudiff_part") != ND_PART_FORMAT)
+        return nd_fail(err, ND_E_COMPARE_PART, path,
+                       "'%s' is not a part of a comparison that this version reads", path);
+    const char *stated = json_string_value(json_object_get(root, "digest"));
+    enum nd_status status = nd_json_digest(root, hex, err);
+    if (status == ND_OK && (stated == NULL || strcmp(stated, hex) != 0))
+        status = nd_fail(err, ND_E_COMPARE_PART, path,
+                         "'%s' is damaged: the digest of its content is %s, and it states '%s'", path, hex,
+                         stated != NULL ? stated : "");
+    return status;
+}
+
 static enum nd_status read_one(struct nd_parts *parts, const char *path, struct nd_error *err)
 {
     json_error_t where;
@@ -52,17 +69,14 @@ static enum nd_status read_one(struct nd_parts *parts, const char *path, struct 
         return nd_fail(err, ND_E_COMPARE_PART, path, "'%s' is not a part of a comparison: line %d, %s", path,
                        where.line, where.text);
     json_int_t part = integer_of(root, "part"), n = integer_of(root, "parts");
-    enum nd_status status = ND_OK;
-    if (integer_of(root, "npudiff_part") != ND_PART_FORMAT)
-        status = nd_fail(err, ND_E_COMPARE_PART, path,
-                         "'%s' is not a part of a comparison that this version reads", path);
-    else if (n < 1 || part < 0 || part >= n || (size_t)n != parts->n)
+    enum nd_status status = check_whole(root, path, err);
+    if (status == ND_OK && (n < 1 || part < 0 || part >= n || (size_t)n != parts->n))
         status = nd_fail(err, ND_E_COMPARE_PART, path, "'%s' is part %lld of %lld, and %zu files were given",
                          path, (long long)part + 1, (long long)n, parts->n);
-    else if (parts->roots[part] != NULL)
+    else if (status == ND_OK && parts->roots[part] != NULL)
         status = nd_fail(err, ND_E_COMPARE_PART, path, "'%s' and '%s' are the same part: %lld of %lld",
                          parts->paths[part], path, (long long)part + 1, (long long)n);
-    else if ((parts->paths[part] = strdup(path)) == NULL)
+    else if (status == ND_OK && (parts->paths[part] = strdup(path)) == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
         parts->roots[part] = json_incref(root);

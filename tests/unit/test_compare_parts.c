@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/file.h"
+#include "base/json_out.h"
 #include "npudiff/report.h"
 #include "support/fleet_compare.h"
 #include "support/scratch.h"
@@ -273,11 +274,24 @@ static void parts_of_something_else_are_refused(void **state)
     fleet_stop(&f);
 }
 
-/* Reading, and if that goes well, merging: refused or done, but nothing else. */
+/* The text with the digest of what is in it; a copy of what is no document. */
+static char *stamp(const char *text)
+{
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    char *stamped =
+        json_is_object(root) && nd_json_stamp(root, NULL) == ND_OK ? nd_json_dump(root, 1) : strdup(text);
+    json_decref(root);
+    assert_non_null(stamped);
+    return stamped;
+}
+
+/* Reading, and if that goes well, merging: refused or done, but nothing else. The digest is made right before.
+ */
 static bool is_taken(struct fleet *f, const char *text)
 {
     struct nd_parts *parts = NULL;
-    char *path = write_text("mutated.json", text);
+    char *stamped = stamp(text), *path = write_text("mutated.json", stamped);
+    free(stamped);
     bool is_merged = false;
     if (nd_parts_read((const char *const *)&path, 1, &parts, &f->err) == ND_OK) {
         f->options.merge = parts;
@@ -352,6 +366,31 @@ static void mutated_parts_do_no_harm(void **state)
     fleet_stop(&f);
 }
 
+/* One digit of the state or of the head is enough. */
+static void changed_parts_are_refused(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    struct fleet f;
+    start(&f, &seed);
+    char *text = make_part(&f, ND_CUT_TENSORS, 0, 1);
+    size_t len = strlen(text);
+    for (size_t run = 0; run < 200; run++) {
+        struct nd_parts *parts = NULL;
+        size_t at = below(&seed, len);
+        while (text[at] < '0' || text[at] > '9')
+            at = (at + 1) % len;
+        char before = text[at];
+        text[at] = (char)('0' + (before - '0' + 1 + (int)below(&seed, 9)) % 10);
+        char *path = write_text("changed.json", text);
+        expect_refusal(nd_parts_read((const char *const *)&path, 1, &parts, &f.err), &f.err, "changed.json");
+        text[at] = before;
+        free(path);
+    }
+    free(text);
+    fleet_stop(&f);
+}
+
 /* Places that the captures do not have. */
 static void part_with_an_impossible_place_is_refused(void **state)
 {
@@ -386,6 +425,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(parts_of_something_else_are_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(malformed_parts_are_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(mutated_parts_do_no_harm, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(changed_parts_are_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(part_with_an_impossible_place_is_refused, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

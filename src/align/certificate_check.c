@@ -60,6 +60,30 @@ static enum nd_status check_content(struct nd_certificate_checker *c, struct nd_
     return status;
 }
 
+/* What a member may be; a certificate of this format has all of them. */
+static const struct {
+    const char *name;
+    json_type type;
+    bool may_be_null;
+} members[] = {
+    {"npudiff", JSON_STRING, false},     {"result", JSON_STRING, false}, {"files", JSON_OBJECT, false},
+    {"inputs", JSON_ARRAY, false},       {"counts", JSON_OBJECT, false}, {"arithmetics", JSON_ARRAY, false},
+    {"layers", JSON_ARRAY, false},       {"probes", JSON_ARRAY, false},  {"price", JSON_OBJECT, true},
+    {"verification", JSON_OBJECT, true},
+};
+
+static enum nd_status check_members(struct nd_certificate_checker *c, struct nd_error *err)
+{
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        const json_t *value = json_object_get(c->certificate->root, members[i].name);
+        if (value == NULL ||
+            (json_typeof(value) != members[i].type && !(members[i].may_be_null && json_is_null(value))))
+            return nd_certificate_refuse(
+                c, err, "content", "the certificate's '%s' is missing, or of a wrong type", members[i].name);
+    }
+    return ND_OK;
+}
+
 static enum nd_status check_file(struct nd_certificate_checker *c, struct nd_error *err)
 {
     const json_t *aligned = json_object_get(nd_certificate_member(c, "files"), "aligned");
@@ -78,14 +102,16 @@ static enum nd_status check_shapes(struct nd_certificate_checker *c, struct nd_e
     bool is_same = json_array_size(inputs) == nd_model_n_inputs(c->model);
     for (size_t i = 0; i < nd_model_n_inputs(c->model) && is_same; i++) {
         const struct nd_model_io *input = nd_model_input(c->model, i);
-        const json_t *shape = json_object_get(json_array_get(inputs, i), "shape");
-        is_same = json_array_size(shape) == (size_t)input->shape.rank;
+        const json_t *stated = json_array_get(inputs, i), *shape = json_object_get(stated, "shape");
+        is_same = strcmp(nd_certificate_text(stated, "name"), input->name) == 0 &&
+                  json_array_size(shape) == (size_t)input->shape.rank;
         for (int d = 0; d < input->shape.rank && is_same; d++)
             is_same = json_integer_value(json_array_get(shape, (size_t)d)) == input->shape.dims[d];
     }
     return is_same ? ND_OK
                    : nd_certificate_refuse(c, err, "file",
-                                           "the model's inputs have other dimensions than in the certificate");
+                                           "the model's inputs have other names or dimensions than in the "
+                                           "certificate");
 }
 
 static enum nd_status check_behaviour(struct nd_certificate_checker *c, const json_t *stated,
@@ -132,6 +158,16 @@ static enum nd_status check_arithmetics(struct nd_certificate_checker *c, struct
 
 /* ---- layers ---- */
 
+/* Whether the certificate states what the new proof covers: null where it covers no sums of products. */
+static bool has_sums(const json_t *stated, const struct nd_alignment_layer *layer)
+{
+    const json_t *sums = json_object_get(stated, "sums"), *channels = json_object_get(stated, "channels");
+    if (layer->n_channels == 0)
+        return json_is_null(sums) && json_is_null(channels);
+    return json_number_value(sums) == layer->n_sums &&
+           (size_t)json_integer_value(channels) == layer->n_channels;
+}
+
 /* What the certificate and the new proof say of one layer. */
 static enum nd_status check_layer(struct nd_certificate_checker *c, const json_t *stated,
                                   const struct nd_alignment_layer *layer, struct nd_error *err)
@@ -149,9 +185,7 @@ static enum nd_status check_layer(struct nd_certificate_checker *c, const json_t
         if (layer->state != ND_ALIGN_PROVEN)
             return nd_certificate_refuse(c, err, "proof", "'%s' is called proven, and is not: %s", layer->name,
                                          layer->reason);
-        bool has_sums = layer->n_channels > 0;
-        if (has_sums && (json_number_value(json_object_get(stated, "sums")) != layer->n_sums ||
-                         (size_t)json_integer_value(json_object_get(stated, "channels")) != layer->n_channels))
+        if (!has_sums(stated, layer))
             return nd_certificate_refuse(
                 c, err, "proof",
                 "the proof of '%s' covers %.0f sums of %zu channels, other numbers than the certificate "
@@ -287,7 +321,7 @@ static void take_arithmetics(struct nd_certificate_checker *c)
 static enum nd_status check_all(struct nd_certificate_checker *c, struct nd_error *err)
 {
     static enum nd_status (*const checks[])(struct nd_certificate_checker *, struct nd_error *) = {
-        check_content, check_file, check_shapes, check_arithmetics, prove, check_layers};
+        check_content, check_members, check_file, check_shapes, check_arithmetics, prove, check_layers};
     enum nd_status status = begin(c, err);
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && status == ND_OK && c->check->n_refusals == 0;
          i++)

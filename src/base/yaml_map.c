@@ -138,6 +138,12 @@ static const char *scalar_of(const yaml_node_t *node)
     return strlen(text) == node->data.scalar.length ? text : NULL;
 }
 
+const char *nd_yaml_text(const yaml_node_t *node)
+{
+    const char *text = scalar_of(node);
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
 enum nd_status nd_yaml_list(struct nd_yaml *yaml, const yaml_node_t *node, const char *what, size_t *n,
                             struct nd_error *err)
 {
@@ -155,8 +161,8 @@ const yaml_node_t *nd_yaml_item(struct nd_yaml *yaml, const yaml_node_t *list, s
 static enum nd_status add_text(struct nd_yaml *yaml, const yaml_node_t *node, const char *name,
                                struct nd_texts *out, struct nd_error *err)
 {
-    const char *text = scalar_of(node);
-    if (text == NULL || *text == '\0')
+    const char *text = nd_yaml_text(node);
+    if (text == NULL)
         return nd_yaml_fail(yaml, &node->start_mark, err, "'%s' takes texts that are not empty", name);
     return nd_texts_add(out, text) ? ND_OK : nd_fail_memory(err);
 }
@@ -210,8 +216,8 @@ static enum nd_status read_value(struct nd_yaml *yaml, const yaml_node_t *node, 
 {
     switch (key->type) {
     case ND_YAML_TEXT: {
-        const char *text = scalar_of(node);
-        if (text == NULL || *text == '\0')
+        const char *text = nd_yaml_text(node);
+        if (text == NULL)
             return nd_yaml_fail(yaml, &node->start_mark, err, "'%s' is a text that is not empty", key->name);
         *(char **)at = nd_strdup(text);
         return *(char **)at != NULL ? ND_OK : nd_fail_memory(err);

@@ -31,6 +31,9 @@ void nd_yaml_deinit(struct nd_yaml *yaml);
 
 const yaml_node_t *nd_yaml_root(struct nd_yaml *yaml);
 
+/* The text of a node; NULL: it is none, it is empty, or there is a NUL in it. Borrowed. */
+const char *nd_yaml_text(const yaml_node_t *node);
+
 /* Texts of a list; a single text stands for a list of one. */
 struct nd_texts {
     size_t n;

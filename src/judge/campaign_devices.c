@@ -28,17 +28,18 @@ static enum nd_status read_prepared(struct nd_campaign_reading *reading, const y
     for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start; pair < node->data.mapping.pairs.top;
          pair++) {
         const yaml_node_t *key = yaml_document_get_node(&reading->yaml.document, pair->key);
-        const char *name = key->type == YAML_SCALAR_NODE ? (const char *)key->data.scalar.value : "";
+        const char *name = nd_yaml_text(key);
         size_t m = 0;
-        while (m < reading->campaign->n_models && strcmp(reading->campaign->models[m].name, name) != 0)
+        while (m < reading->campaign->n_models &&
+               (name == NULL || strcmp(reading->campaign->models[m].name, name) != 0))
             m++;
         if (m == reading->campaign->n_models)
-            return nd_yaml_fail(&reading->yaml, &key->start_mark, reading->err, "there is no model '%s'", name);
+            return nd_yaml_fail(&reading->yaml, &key->start_mark, reading->err, "there is no model '%s'",
+                                name != NULL ? name : "");
         for (size_t i = 0; i < device->n_prepared; i++)
             if (strcmp(device->prepared[i].model, name) == 0)
                 return nd_yaml_fail(&reading->yaml, &key->start_mark, reading->err, "there is a second '%s'",
                                     name);
-        const struct nd_yaml_key file = {.name = name, .type = ND_YAML_TEXT};
         struct nd_campaign_prepared *grown =
             realloc(device->prepared, (device->n_prepared + 1) * sizeof *device->prepared);
         if (grown == NULL)
@@ -48,10 +49,10 @@ static enum nd_status read_prepared(struct nd_campaign_reading *reading, const y
         *prepared = (struct nd_campaign_prepared){.model = nd_strdup(name)};
         device->n_prepared++;
         const yaml_node_t *value = yaml_document_get_node(&reading->yaml.document, pair->value);
-        if (value->type != YAML_SCALAR_NODE || value->data.scalar.length == 0)
-            return nd_yaml_fail(&reading->yaml, &value->start_mark, reading->err, "'%s' takes a file",
-                                file.name);
-        prepared->path = nd_strdup((const char *)value->data.scalar.value);
+        const char *path = nd_yaml_text(value);
+        if (path == NULL)
+            return nd_yaml_fail(&reading->yaml, &value->start_mark, reading->err, "'%s' takes a file", name);
+        prepared->path = nd_strdup(path);
         if (prepared->model == NULL || prepared->path == NULL ||
             !nd_campaign_relocate(reading->folder, &prepared->path))
             return nd_fail_memory(reading->err);
@@ -183,8 +184,8 @@ enum nd_status nd_campaign_read_devices(struct nd_campaign_reading *reading, con
     enum nd_status status = nd_yaml_list(&reading->yaml, list, "devices", &n, reading->err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         const yaml_node_t *node = nd_yaml_item(&reading->yaml, list, i);
-        if (node->type == YAML_SCALAR_NODE && node->data.scalar.length > 0)
-            status = add_uri(reading, node, (const char *)node->data.scalar.value, NULL);
+        if (nd_yaml_text(node) != NULL)
+            status = add_uri(reading, node, nd_yaml_text(node), NULL);
         else
             status = read_device_mapping(reading, node);
     }

@@ -78,40 +78,52 @@ static bool parse_kind(const char *word, enum nd_task_kind *out)
     return false;
 }
 
-static bool parse_line(char *line, struct nd_took *took)
+static bool put_text(const char *value, char *out, size_t size)
 {
-    char *value = strchr(line, ' ');
-    if (value == NULL)
-        return false;
-    *value++ = '\0';
-    if (strcmp(line, "task") == 0)
-        return parse_kind(value, &took->kind);
-    if (strcmp(line, "model") == 0)
-        return (size_t)snprintf(took->model, sizeof took->model, "%s", value) < sizeof took->model;
-    if (strcmp(line, "device") == 0)
-        return (size_t)snprintf(took->device, sizeof took->device, "%s", value) < sizeof took->device;
-    if (strcmp(line, "uri") == 0)
-        return (size_t)snprintf(took->uri, sizeof took->uri, "%s", value) < sizeof took->uri;
-    if (strcmp(line, "runs") == 0)
-        return nd_parse_u64(value, &took->n_runs);
-    if (strcmp(line, "seconds") == 0)
-        return nd_parse_double(value, &took->seconds) && isfinite(took->seconds) && took->seconds >= 0;
-    if (strcmp(line, "memory_bytes") == 0)
-        return nd_parse_u64(value, &took->memory_bytes);
-    return strcmp(line, "bytes") == 0 && nd_parse_u64(value, &took->bytes);
+    return (size_t)snprintf(out, size, "%s", value) < size;
 }
 
-/* A file of all eight lines; false for any other. */
-static bool parse(char *text, struct nd_took *took)
+/* The field of that place in a file. */
+static bool parse_field(size_t i, const char *value, struct nd_took *took)
 {
-    char *rest = text, *line;
-    size_t n = 0;
-    while ((line = strsep(&rest, "\n")) != NULL && line[0] != '\0') {
-        if (!parse_line(line, took))
-            return false;
-        n++;
+    switch (i) {
+    case 0:
+        return parse_kind(value, &took->kind);
+    case 1:
+        return put_text(value, took->model, sizeof took->model);
+    case 2:
+        return put_text(value, took->device, sizeof took->device);
+    case 3:
+        return put_text(value, took->uri, sizeof took->uri);
+    case 4:
+        return nd_parse_u64(value, &took->n_runs) && took->n_runs > 0;
+    case 5:
+        return nd_parse_double(value, &took->seconds) && isfinite(took->seconds) && took->seconds >= 0;
+    case 6:
+        return nd_parse_u64(value, &took->memory_bytes);
+    default:
+        return nd_parse_u64(value, &took->bytes);
     }
-    return n == 8 && took->n_runs > 0;
+}
+
+/* The eight lines as they were written, each with its end; false for any other file. */
+static bool parse(char *text, size_t n_bytes, struct nd_took *took)
+{
+    static const char *const names[] = {"task", "model",   "device",       "uri",
+                                        "runs", "seconds", "memory_bytes", "bytes"};
+    if (strlen(text) != n_bytes)
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *end = strchr(text, '\n');
+        size_t n = strlen(names[i]);
+        if (end == NULL || strncmp(text, names[i], n) != 0 || text[n] != ' ')
+            return false;
+        *end = '\0';
+        if (!parse_field(i, text + n + 1, took))
+            return false;
+        text = end + 1;
+    }
+    return *text == '\0';
 }
 
 /* A file that is there and cannot be read is an error: a default in its place would be an estimate for no
@@ -128,7 +140,7 @@ static enum nd_status read_one(const char *folder, const char *relative, struct 
     if (status == ND_OK && !nd_keyed_is_missing(path))
         status = nd_file_read(path, MAX_TOOK_BYTES, &bytes, &n_bytes, err);
     if (status == ND_OK && bytes != NULL)
-        is_took = parse(bytes, &took);
+        is_took = parse(bytes, n_bytes, &took);
     free(bytes);
     free(path);
     if (status != ND_OK || !is_took)

@@ -192,8 +192,12 @@ void nd_transport_close(struct nd_transport **transport)
 {
     if (*transport == NULL)
         return;
+    (*transport)->is_cancelled = NULL; /* whoever stops the run must not stop its end */
+    if ((*transport)->ops->leave != NULL)
+        (*transport)->ops->leave(*transport);
     free((*transport)->tool);
     free((*transport)->address);
+    free((*transport)->shared_folder);
     free(*transport);
     *transport = NULL;
 }

@@ -30,6 +30,7 @@ struct nd_transport {
     bool (*is_cancelled)(void *context); /* nullable; asked while waiting, ends it with ND_E_CANCELLED */
     void *cancel_context;
     struct nd_transport_traffic traffic;
+    char *shared_folder; /* private; holds the socket of ssh's one connection. NULL: a login for each command */
 };
 
 /* A command, and where its input comes from. Zeroed, with a text, is complete. */
@@ -119,6 +120,7 @@ struct nd_transport_ops {
                     char **scratch);
     /* Tries once to reach the machine. ND_E_DEVICE_CONNECT with the reason; *is_final: waiting is no use. */
     enum nd_status (*connect)(struct nd_transport *transport, bool *is_final, struct nd_error *err);
+    void (*leave)(struct nd_transport *transport); /* nullable; ends what connect left running */
 };
 extern const struct nd_transport_ops nd_transport_adb;
 extern const struct nd_transport_ops nd_transport_ssh;

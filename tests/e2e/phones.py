@@ -100,6 +100,12 @@ def kill_sshd_below(folder):
             os.kill(int(path.name), signal.SIGKILL)
 
 
+def shared_connections(folder):
+    """The processes of ssh that hold a connection open whose socket lies below the folder; their title overwrites the mark."""
+    lines = (" ".join(command_line(p.name)) for p in pathlib.Path("/proc").glob("[0-9]*"))
+    return [line for line in lines if line.startswith("ssh: ") and f"{folder}/" in line and "[mux]" in line]
+
+
 # ---- the shelf ----
 
 WATCHDOG = """
@@ -473,7 +479,7 @@ class Board:
             f"Host {self.name}", "  HostName 127.0.0.1", f"  Port {self.link.port}", f"  IdentityFile {self.folder}/user_key",
             "  IdentitiesOnly yes", f"  UserKnownHostsFile {self.known_hosts}", "  GlobalKnownHostsFile /dev/null",
             "  StrictHostKeyChecking yes",
-            "  KexAlgorithms curve25519-sha256", "  Compression no", ""])) # the quickest: there is a login for each command
+            "  KexAlgorithms curve25519-sha256", "  Compression no", ""]))
         self.ssh = self.folder / "ssh"
         self.ssh.write_text(f'#!/bin/sh\nexec ssh -F {shlex.quote(str(self.folder / "ssh_config"))} "$@"\n')
         self.ssh.chmod(0o755)
@@ -503,6 +509,10 @@ class Board:
         if expect is not None and done.returncode != expect:
             raise AssertionError(f"ssh {command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         return done if expect is None else done.stdout
+
+    def logins(self):
+        """How many times sshd has let somebody in, by its log."""
+        return (self.folder / "sshd.log").read_text().count("Accepted publickey for ")
 
     def agents(self):
         """The agents on the board."""

@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 from phone_captures import check_changed_store, device_facts, differences
-from phones import Shelf, skip_without, wait_until
+from phones import Shelf, shared_connections, skip_without, wait_until
 from support import Capture, MODELS, NPUDIFF, Scratch, acknowledged, capture, main, npudiff
 
 MODEL = "cnn.w8a8.onnx"
@@ -58,6 +58,29 @@ class Ssh(Scratch):
         self.assertEqual([f for f in self.board.files() if f.startswith("runs/")], [])
         self.assertEqual(device_facts(output)["is_simulator"], 1)
         self.assertTrue(first >= 0)
+
+    def test_a_capture_logs_in_once(self):
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
+        before = self.board.logins()
+        self.capture(self.board.uri("htp-sim:gen3"), SHORT, self.folder / "x.h5", TMPDIR=str(temporary))
+        self.assertEqual(self.board.logins() - before, 1)
+        wait_until(lambda: shared_connections(temporary) == [], 10, "end of the connection")
+        self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_a_capture_that_is_stopped_leaves_no_connection(self):
+        self.end_a_capture(signal.SIGINT, 10)
+
+    def test_a_capture_that_is_killed_leaves_no_connection_for_long(self):
+        self.end_a_capture(signal.SIGKILL, 60)
+
+    def end_a_capture(self, number, limit_s):
+        process, temporary = self.begin(self.folder / "x.h5")
+        self.assertEqual(len(shared_connections(temporary)), 1)
+        process.send_signal(number)
+        process.wait(timeout=60)
+        self.board.thaw()
+        wait_until(lambda: shared_connections(temporary) == [], limit_s, "end of the connection")
 
     def test_what_changed_in_the_store_is_sent_again(self):
         """Files of another content and the same size and times: neither run nor believed."""

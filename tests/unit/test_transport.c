@@ -42,7 +42,9 @@ static void stand_in_for_ssh(const char *body)
     char *path = in_folder("ssh");
     char text[4096];
     snprintf(text, sizeof text,
-             "#!/bin/sh\n# A stand-in for ssh.\nhere=$(dirname \"$0\")\nfor c in \"$@\"; do :; done\n%s\n",
+             "#!/bin/sh\n# A stand-in for ssh.\nhere=$(dirname \"$0\")\nfor c in \"$@\"; do :; done\n"
+             "case $1 in -G) [ ! -f \"$here/settings\" ] || cat \"$here/settings\"; exit 0;; "
+             "-O) echo \"$@\" >> \"$here/left\"; exit 0;; esac\n%s\n",
              body);
     write_program(path, text);
     setenv("NPUDIFF_SSH", path, 1);
@@ -226,32 +228,124 @@ static void endless_output_is_cut(void **state)
     nd_transport_close(&sh);
 }
 
+#define SSH_OPTIONS                                                                                            \
+    "-T\n-oBatchMode=yes\n-oConnectTimeout=10\n-oServerAliveInterval=5\n-oServerAliveCountMax=3\n"
+#define SSH_SHARED "-oControlMaster=auto\n-oControlPath=SOCKET\n-oControlPersist=30\n"
+
+/* The words that ssh got without the last, the command; the path of the socket, which differs each time, as
+ * SOCKET. */
+static char *words_of_ssh(const char *address)
+{
+    char *words = in_folder("words");
+    void *text = NULL;
+    size_t n = 0;
+    struct nd_transport *ssh = open_kind(ND_TRANSPORT_SSH, address);
+    struct nd_strbuf seen = {0};
+    assert_int_equal(nd_file_read(words, 10000, &text, &n, NULL), ND_OK);
+    char *path = ssh->shared_folder != NULL ? strstr(text, ssh->shared_folder) : NULL;
+    if (path != NULL)
+        nd_strbuf_printf(&seen, "%.*sSOCKET%s", (int)(path - (char *)text), (char *)text, strchr(path, '\n'));
+    else
+        nd_strbuf_puts(&seen, text);
+    nd_transport_close(&ssh);
+    free(text);
+    free(words);
+    return nd_strbuf_take(&seen);
+}
+
+static void record_words(void)
+{
+    stand_in_for_ssh(
+        "for w in \"$@\"; do echo \"$w\"; done | head -n $(($# - 1)) > \"$here/words\"; exec sh -c \"$c\"");
+}
+
 static void ssh_gets_host_and_port_and_never_asks(void **state)
 {
     (void)state;
-    stand_in_for_ssh(
-        "for w in \"$@\"; do echo \"$w\"; done | head -n $(($# - 1)) > \"$here/words\"; exec sh -c \"$c\"");
-    char *words = in_folder("words");
+    record_words();
     static const char *const addresses[][2] = {
-        {"me@board", "-T\n-oBatchMode=yes\n-oConnectTimeout=10\n-oServerAliveInterval=5\n-oServerAliveCountMax="
-                     "3\n--\nme@board\n"},
-        {"board:2222", "-T\n-oBatchMode=yes\n-oConnectTimeout=10\n-oServerAliveInterval=5\n-"
-                       "oServerAliveCountMax=3\n-p\n2222\n--\nboard\n"},
-        {"::1", "-T\n-oBatchMode=yes\n-oConnectTimeout=10\n-oServerAliveInterval=5\n-oServerAliveCountMax=3\n--"
-                "\n::1\n"},
-        {"-oProxyCommand=x", "-T\n-oBatchMode=yes\n-oConnectTimeout=10\n-oServerAliveInterval=5\n-"
-                             "oServerAliveCountMax=3\n--\n-oProxyCommand=x\n"},
+        {"me@board", SSH_OPTIONS SSH_SHARED "--\nme@board\n"},
+        {"board:2222", SSH_OPTIONS "-p\n2222\n" SSH_SHARED "--\nboard\n"},
+        {"::1", SSH_OPTIONS SSH_SHARED "--\n::1\n"},
+        {"-oProxyCommand=x", SSH_OPTIONS SSH_SHARED "--\n-oProxyCommand=x\n"},
     };
     for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
-        void *text = NULL;
-        size_t n = 0;
-        struct nd_transport *ssh = open_kind(ND_TRANSPORT_SSH, addresses[i][0]);
-        nd_transport_close(&ssh);
-        assert_int_equal(nd_file_read(words, 10000, &text, &n, NULL), ND_OK);
-        assert_string_equal(text, addresses[i][1]);
-        free(text);
+        char *seen = words_of_ssh(addresses[i][0]);
+        assert_string_equal(seen, addresses[i][1]);
+        free(seen);
     }
-    free(words);
+}
+
+static void a_connection_that_the_user_shares_is_left_to_ssh(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *settings, *words;
+    } known[] = {
+        {"host board\ncontrolpath /home/me/.ssh/m-%C\nport 22\n", SSH_OPTIONS "--\nboard\n"},
+        {"host board\ncontrolpath none\nport 22\n", SSH_OPTIONS SSH_SHARED "--\nboard\n"},
+    };
+    char *settings = in_folder("settings");
+    record_words();
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        assert_int_equal(nd_file_put(settings, known[i].settings, strlen(known[i].settings), NULL), ND_OK);
+        char *seen = words_of_ssh("board");
+        assert_string_equal(seen, known[i].words);
+        free(seen);
+    }
+    unlink(settings);
+    free(settings);
+}
+
+/* ssh ends with an error where it cannot make its socket: then every command logs in, as without. */
+static void where_no_socket_can_be_every_command_logs_in(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a-folder-whose-name-is-so-long-that-no-socket-in-it-has-a-path-that-"
+                                        "fits-into-an-address-of-unix-domain",
+                                        "100%", "two words"};
+    const char *before = getenv("TMPDIR");
+    char *kept = before != NULL ? strdup(before) : NULL;
+    record_words();
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *place = in_folder(names[i]);
+        assert_int_equal(nd_dir_make(place, NULL), ND_OK);
+        setenv("TMPDIR", place, 1);
+        char *seen = words_of_ssh("board");
+        assert_string_equal(seen, SSH_OPTIONS "--\nboard\n");
+        free(seen);
+        assert_int_equal(rmdir(place), 0); /* nothing is left in it */
+        free(place);
+    }
+    if (kept != NULL)
+        setenv("TMPDIR", kept, 1);
+    else
+        unsetenv("TMPDIR");
+    free(kept);
+}
+
+static void the_shared_connection_ends_with_the_transport(void **state)
+{
+    (void)state;
+    void *text = NULL;
+    size_t n = 0;
+    char *left = in_folder("left"), expected[300];
+    unlink(left);
+    record_words();
+    struct nd_transport *ssh = open_kind(ND_TRANSPORT_SSH, "board:2222");
+    char *place = strdup(ssh->shared_folder);
+    struct stat info;
+    assert_int_equal(stat(place, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0700);
+    assert_int_not_equal(access(left, F_OK), 0);
+    nd_transport_close(&ssh);
+    assert_int_not_equal(access(place, F_OK), 0);
+    assert_int_equal(nd_file_read(left, 10000, &text, &n, NULL), ND_OK);
+    snprintf(expected, sizeof expected, "-O exit -oControlPath=%s/m -p 2222 -- board\n", place);
+    assert_string_equal(text, expected);
+    free(text);
+    free(place);
+    free(left);
 }
 
 static void tools_that_are_missing_are_named(void **state)
@@ -487,6 +581,9 @@ int main(void)
         cmocka_unit_test(a_command_that_does_not_answer_is_a_lost_link),
         cmocka_unit_test(endless_output_is_cut),
         IN_FOLDER(ssh_gets_host_and_port_and_never_asks),
+        IN_FOLDER(a_connection_that_the_user_shares_is_left_to_ssh),
+        IN_FOLDER(where_no_socket_can_be_every_command_logs_in),
+        IN_FOLDER(the_shared_connection_ends_with_the_transport),
         cmocka_unit_test(tools_that_are_missing_are_named),
         IN_FOLDER(phones_are_listed_in_every_state),
         IN_FOLDER(files_arrive_as_they_were),

@@ -182,8 +182,8 @@ enum nd_remote_way { ND_REMOTE_AGENT, ND_REMOTE_QNN_NET_RUN };
 
 /* A device as a URI names it: KIND[:CHIPSET][@RUNTIME][?key=value[&key=value...]], or emu:ITEM[,ITEM...], or
  * emu:PROFILE.yaml, or exec:RUNNER[?key=value...]; on another machine
- * adb:[SERIAL][/agent|/qnn-net-run][/DEVICE] or ssh:HOST[/agent|/qnn-net-run][/DEVICE], where DEVICE is a KIND
- * with what follows it, "htp" unless given. */
+ * adb:[SERIAL][@SERVER:PORT][/agent|/qnn-net-run][/DEVICE] or ssh:HOST[/agent|/qnn-net-run][/DEVICE], where
+ * DEVICE is a KIND with what follows it, "htp" unless given. */
 struct nd_device {
     enum nd_device_kind kind;
     char *uri;                        /* canonical: SM number and runtime spelled out */
@@ -197,7 +197,7 @@ struct nd_device {
     char *optimisation;               /* graph optimisation level: "disable", "basic", "extended", "all" */
     int n_threads;
     enum nd_transport_kind transport; /* ND_TRANSPORT_NONE: this machine */
-    char *address;                    /* adb's serial, ssh's host; NULL on this machine */
+    char *address;                    /* adb's serial (and "@SERVER:PORT"), ssh's host; NULL on this machine */
     enum nd_remote_way way;
     size_t n_options; /* in the order given to the provider; "ep.*" and "session.*" go to the session instead.
                          On another machine only those of the URI: the others follow when it was asked */
@@ -261,9 +261,10 @@ ND_PUBLIC enum nd_status nd_runner_check(const struct nd_device *device, struct 
                                          struct nd_error *err);
 
 /* The URIs that a URI stands for: "adb:*", with or without what may follow, becomes one for each phone that adb
- * knows of, in the order of their serials, also for those that cannot be used now (capturing on them fails and
- * says why); every other URI itself. ND_E_TRANSPORT_TOOL: no adb; ND_E_DEVICE_UNKNOWN: no phone is attached.
- * The caller frees *out with nd_device_uris_free, on success only. */
+ * (or the server that the URI names) knows of, in the order of their serials, also for those that cannot be
+ * used now (capturing on them fails and says why); every other URI itself. ND_E_TRANSPORT_TOOL: no adb;
+ * ND_E_DEVICE_UNKNOWN: no phone is attached; ND_E_DEVICE_CONNECT: the server cannot be reached. The caller
+ * frees *out with nd_device_uris_free, on success only. */
 ND_PUBLIC enum nd_status nd_device_expand(const char *uri, char ***out, size_t *n, struct nd_error *err);
 ND_PUBLIC void nd_device_uris_free(char **uris, size_t n);
 
@@ -277,10 +278,12 @@ struct nd_phone {
     const struct nd_chipset *chipset; /* NULL: unknown */
 };
 
-/* By serial. with_chipsets: asks those that can be used, all at once and for a few seconds at most.
- * ND_E_TRANSPORT_TOOL: no adb. The caller frees *out with nd_phones_free, on success only. */
-ND_PUBLIC enum nd_status nd_phones_list(bool with_chipsets, struct nd_phone **out, size_t *n,
-                                        struct nd_error *err);
+/* The phones of adb's server, by serial. server: "HOST:PORT"; NULL: that of this machine, which is started
+ * where there is none. with_chipsets: asks those that can be used, all at once and for a few seconds at most.
+ * ND_E_TRANSPORT_TOOL: no adb; ND_E_DEVICE_CONNECT: the server cannot be reached (15 s at most);
+ * ND_E_DEVICE_UNKNOWN: that is no server. The caller frees *out with nd_phones_free, on success only. */
+ND_PUBLIC enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_phone **out,
+                                        size_t *n, struct nd_error *err);
 ND_PUBLIC void nd_phones_free(struct nd_phone *phones, size_t n);
 
 /* ---- probes ---- */

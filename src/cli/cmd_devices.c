@@ -12,6 +12,7 @@ struct values {
     bool no_phones;
     bool trust_options;
     const char *check;
+    const char *server;
 };
 
 static json_t *syntax_rows(void)
@@ -38,12 +39,13 @@ static json_t *chipset_rows(const char *missing)
     return rows;
 }
 
-/* The phones that adb knows of; NULL, and why, where it cannot be asked. */
-static json_t *phone_rows(struct nd_error *err)
+/* The phones that adb knows of, or its server elsewhere; NULL, and why, where it cannot be asked. */
+static json_t *phone_rows(const char *server, struct nd_error *err)
 {
     struct nd_phone *phones = NULL;
+    const char *at = server != NULL ? "@" : "";
     size_t n = 0;
-    if (nd_phones_list(true, &phones, &n, err) != ND_OK)
+    if (nd_phones_list(server, true, &phones, &n, err) != ND_OK)
         return NULL;
     json_t *rows = json_array();
     for (size_t i = 0; i < n; i++) {
@@ -53,8 +55,9 @@ static json_t *phone_rows(struct nd_error *err)
         json_array_append_new(
             rows,
             json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s}", "device",
-                      json_sprintf("adb:%s", json_string_value(uri)), "serial", uri, "state",
-                      cli_text(phone->state), "model", cli_text(phone->model), "soc", cli_text(soc), "chipset",
+                      json_sprintf("adb:%s%s%s", json_string_value(uri), at, server != NULL ? server : ""),
+                      "serial", uri, "state", cli_text(phone->state), "model", cli_text(phone->model), "soc",
+                      cli_text(soc), "chipset",
                       phone->chipset != NULL ? json_string(phone->chipset->sm) : json_null(), "available",
                       phone->trouble == NULL, "reason", phone->trouble != NULL ? phone->trouble : ""));
     }
@@ -90,18 +93,19 @@ static void print_runners(const json_t *runners)
         cli_print_table(runners, columns);
 }
 
+static const struct nd_report_column phone_columns[] = {{"device", "PHONE"},  {"model", "MODEL"},
+                                                        {"soc", "CHIPSET"},   {"state", "STATE"},
+                                                        {"reason", "REASON"}, {NULL, NULL}};
+
 static void print_phones(const json_t *phones, const struct nd_error *trouble)
 {
-    static const struct nd_report_column columns[] = {{"device", "PHONE"},  {"model", "MODEL"},
-                                                      {"soc", "CHIPSET"},   {"state", "STATE"},
-                                                      {"reason", "REASON"}, {NULL, NULL}};
     printf("\n");
     if (phones == NULL)
         printf("not available: %s\n", trouble->message);
     else if (json_array_size(phones) == 0)
         printf("phones: none is attached\n");
     else
-        cli_print_table(phones, columns);
+        cli_print_table(phones, phone_columns);
 }
 
 static void print_tables(const json_t *root, const struct nd_error *phone_trouble, const char *missing)
@@ -249,6 +253,29 @@ static int check_runner(const struct values *values)
     return report.has_passed ? ND_EXIT_SAME : ND_EXIT_DEVICE_FAILED;
 }
 
+/* ---- the phones of a different machine ---- */
+
+/* Nothing else is listed: so an answer that does not come is an error. */
+static int list_server(const struct values *values)
+{
+    struct nd_error err = {0};
+    json_t *phones = phone_rows(values->server, &err);
+    if (phones == NULL)
+        return cli_report_error(&err);
+    if (values->json) {
+        json_t *root =
+            json_pack("{s:o, s:o, s:O}", "syntaxes", syntax_rows(), "chipsets", json_array(), "phones", phones);
+        cli_print_json(ND_DOCUMENT_DEVICES, root);
+        json_decref(root);
+    } else if (json_array_size(phones) == 0) {
+        printf("phones: none is attached there\n");
+    } else {
+        cli_print_table(phones, phone_columns);
+    }
+    json_decref(phones);
+    return 0;
+}
+
 /* ---- the command ---- */
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -258,6 +285,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     const struct values *values = context;
     if (values->check != NULL)
         return check_runner(values);
+    if (values->server != NULL)
+        return list_server(values);
     struct nd_error err = {0}, phone_trouble = {0};
     struct nd_device probe = {0};
     /* Whether a device can run here depends on its runtime alone: asking for one says what is missing. */
@@ -265,7 +294,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     nd_device_deinit(&probe);
     json_t *root = json_pack("{s:o, s:o}", "syntaxes", syntax_rows(), "chipsets", chipset_rows(missing));
     json_object_set_new(root, "runners", runner_rows());
-    json_t *phones = values->no_phones ? NULL : phone_rows(&phone_trouble);
+    json_t *phones = values->no_phones ? NULL : phone_rows(NULL, &phone_trouble);
     if (phones != NULL)
         json_object_set_new(root, "phones", phones);
     else if (!values->no_phones)
@@ -283,6 +312,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const struct cli_option options[] = {
     OPT_FLAG(0, "no-phones", struct values, no_phones, "do not ask adb for phones; asking starts adb's server"),
+    OPT_TEXT(0, "server", struct values, server, CLI_A_TEXT("HOST:PORT"),
+             "list only the phones of adb's server at HOST:PORT, which a different machine runs"),
     OPT_TEXT(
         0, "check", struct values, check, CLI_A_DEVICE,
         "try whether a runner keeps to the protocol: order, types, batches, large tensors, NaN, wrong names, a "
@@ -304,7 +335,7 @@ static const struct cli_example examples[] = {
 const struct cli_command cmd_devices = {
     .name = "devices",
     .summary = "list the devices that can be captured here, and what is missing",
-    .synopsis = "[--check exec:RUNNER] [--no-phones] [--json]",
+    .synopsis = "[--check exec:RUNNER | --server HOST:PORT] [--no-phones] [--json]",
     .details =
         "Lists how to write a device (-d of 'npudiff capture'), the chipsets that the simulator knows, "
         "by alias, SM number and QNN's soc_model, the runners that are found, and the phones that adb knows, "
@@ -312,6 +343,7 @@ const struct cli_command cmd_devices = {
         "their chipsets. If adb is missing or a phone does not answer, the rest is listed.\n"
         "A runner is a program npudiff-runner-NAME in a folder of $NPUDIFF_RUNNERS (default "
         "${XDG_CACHE_HOME:-~/.cache}/npudiff/runners) or of PATH. --check exits with 5 when a trial fails.\n"
+        "--server exits with 5 when the server cannot be reached, after 15 s at the latest.\n"
         "$NPUDIFF_ADB and $NPUDIFF_SSH name other programs than adb and ssh.",
     .examples = examples,
     .options = options,

@@ -131,7 +131,7 @@ static void put_phones(FILE *out, bool is_asked)
 {
     struct nd_phone *phones = NULL;
     size_t n = 0;
-    bool is_known = is_asked && nd_phones_list(true, &phones, &n, NULL) == ND_OK;
+    bool is_known = is_asked && nd_phones_list(NULL, true, &phones, &n, NULL) == ND_OK;
     for (size_t i = 0; is_known && i < n; i++) {
         fputs(phones[i].trouble == NULL ? "  - " : "  # not usable now: ", out);
         char *uri = NULL;

@@ -35,6 +35,8 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
          "a phone, through adb: what runs there is htp, cpu or htp-sim[:CHIPSET] with its @RUNTIME and "
          "options, "
          "htp unless given; no SERIAL: the only phone; *: every phone"},
+        {"adb:[SERIAL]@HOST:PORT[/DEVICE]",
+         "a phone that hangs on a different machine, through adb's server there (*: every phone)"},
         {"adb:[SERIAL]/qnn-net-run[/htp[:CHIPSET]]", "the same phone, through the vendor's qnn-net-run"},
         {"ssh:HOST[/DEVICE] or ssh:HOST/qnn-net-run",
          "a board or laptop that runs Linux, likewise through ssh"},
@@ -305,6 +307,8 @@ static enum nd_status parse_elsewhere(const char *uri, struct nd_device *device,
         device->transport = parts.transport;
         device->way = parts.way;
         status = parse_plain(uri, parts.device, device, err);
+        if (status != ND_OK && err != NULL && err->id == ND_E_RUNTIME_MISSING && parts.rest[0] == '@')
+            nd_error_context(err, "device '%s' (an adb server is written with its port: '@HOST:5037')", uri);
     }
     if (status == ND_OK)
         status = nd_device_reach(uri, parts.transport, &parts.address, err);

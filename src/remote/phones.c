@@ -78,20 +78,32 @@ static char *take_name(const char *text)
     return nd_strbuf_take(&name);
 }
 
+struct asking {
+    struct nd_phone *phones;
+    const char *server; /* NULL: adb's own default */
+};
+
 static enum nd_status ask_chipset(void *context, size_t worker, size_t i, struct nd_error *err)
 {
     (void)worker;
-    struct nd_phone *phone = &((struct nd_phone *)context)[i];
+    const struct asking *asking = context;
+    struct nd_phone *phone = &asking->phones[i];
     if (phone->trouble != NULL)
         return ND_OK;
     static const char question[] =
         "getprop ro.soc.model 2>/dev/null || cat /sys/devices/soc0/machine 2>/dev/null";
-    const char *const argv[] = {
-        tool_name(ND_TRANSPORT_ADB), "-s", phone->serial, "shell", "-T", "-n", question, NULL};
+    struct nd_transport adb = {.tool = (char *)(uintptr_t)tool_name(ND_TRANSPORT_ADB), .serial = phone->serial};
+    const char *argv[ND_TRANSPORT_MAX_ARGV];
+    char *scratch = NULL;
+    if (asking->server != NULL && (adb.server = nd_adb_name_server(asking->server)) == NULL)
+        return nd_fail_memory(err);
+    nd_transport_adb.command(&adb, question, false, argv, &scratch);
     const struct nd_process process = {
         .argv = argv, .stdout_limit_bytes = 4096, .time_limit_s = 4, .keeps_group = true};
     struct nd_process_end end = {0};
-    if (nd_process_run(&process, &end, NULL) != ND_OK)
+    enum nd_status status = nd_process_run(&process, &end, NULL);
+    free(adb.server);
+    if (status != ND_OK)
         return ND_OK; /* a phone that does not say it is listed without it */
     char *soc = take_name(end.out);
     nd_process_end_deinit(&end);
@@ -108,11 +120,14 @@ static int by_serial(const void *a, const void *b)
     return strcmp(((const struct nd_phone *)a)->serial, ((const struct nd_phone *)b)->serial);
 }
 
-enum nd_status nd_phones_list(bool with_chipsets, struct nd_phone **out, size_t *n, struct nd_error *err)
+enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_phone **out, size_t *n,
+                              struct nd_error *err)
 {
     enum { MOST_AT_ONCE = 16 };
     struct nd_adb_devices devices = {0};
-    enum nd_status status = nd_adb_devices_list(&devices, err);
+    enum nd_status status = server != NULL ? nd_adb_check_server(server, server, err) : ND_OK;
+    if (status == ND_OK)
+        status = nd_adb_devices_list(server, &devices, err);
     if (status != ND_OK)
         return status;
     struct nd_phone *phones = nd_calloc(devices.n, sizeof *phones);
@@ -133,9 +148,10 @@ enum nd_status nd_phones_list(bool with_chipsets, struct nd_phone **out, size_t 
     nd_adb_devices_deinit(&devices);
     if (status == ND_OK && n_phones > 0) {
         qsort(phones, n_phones, sizeof *phones, by_serial);
+        struct asking asking = {phones, server};
         if (with_chipsets)
             status = nd_parallel_for(n_phones < MOST_AT_ONCE ? n_phones : MOST_AT_ONCE, n_phones, ask_chipset,
-                                     phones, err);
+                                     &asking, err);
     }
     if (status != ND_OK) {
         nd_phones_free(phones, n_phones);
@@ -160,9 +176,11 @@ static char *list_text(const struct nd_phone *phones, size_t n)
     return nd_strbuf_take(&text);
 }
 
-static enum nd_status refuse_choice(const char *uri, const struct nd_phone *phones, size_t n,
-                                    const struct nd_phone *usable, struct nd_error *err)
+static enum nd_status refuse_choice(const char *uri, const char *address, const struct nd_phone *phones,
+                                    size_t n, const struct nd_phone *usable, struct nd_error *err)
 {
+    const char *server = nd_adb_server(address);
+    const char *at = server != NULL ? server - 1 : "";
     char *list = list_text(phones, n);
     if (list == NULL)
         return nd_fail_memory(err);
@@ -175,35 +193,50 @@ static enum nd_status refuse_choice(const char *uri, const struct nd_phone *phon
                          phones[0].trouble);
     else
         status = nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                         "device '%s': there are several phones: %s; name one, as in 'adb:%s', or all with "
-                         "'adb:*'",
-                         uri, list, usable->serial);
+                         "device '%s': there are several phones: %s; name one, as in 'adb:%s%s', or all with "
+                         "'adb:*%s'",
+                         uri, list, usable->serial, at, at);
     free(list);
     return status;
 }
 
-static enum nd_status find_only_phone(const char *uri, char **serial, struct nd_error *err)
+/* "SERIAL" or "SERIAL@SERVER", in new memory. */
+static char *join_address(const char *serial, const char *server)
+{
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s%s%s", serial, server != NULL ? "@" : "", server != NULL ? server : "");
+    return nd_strbuf_take(&text);
+}
+
+static enum nd_status find_only_phone(const char *uri, char **address, struct nd_error *err)
 {
     struct nd_phone *phones = NULL;
     const struct nd_phone *usable = NULL;
+    const char *server = nd_adb_server(*address);
     size_t n = 0, n_usable = 0;
-    enum nd_status status = nd_phones_list(false, &phones, &n, err);
+    enum nd_status status = nd_phones_list(server, false, &phones, &n, err);
     for (size_t i = 0; status == ND_OK && i < n; i++)
         if (phones[i].trouble == NULL && n_usable++ == 0)
             usable = &phones[i];
     if (status == ND_OK && n_usable != 1)
-        status = refuse_choice(uri, phones, n, usable, err);
+        status = refuse_choice(uri, *address, phones, n, usable, err);
     if (status == ND_OK) {
-        char *copy = nd_strdup(usable->serial);
-        if (copy == NULL) {
+        char *found = join_address(usable->serial, server);
+        if (found == NULL) {
             status = nd_fail_memory(err);
         } else {
-            free(*serial);
-            *serial = copy;
+            free(*address);
+            *address = found;
         }
     }
     nd_phones_free(phones, n);
     return status;
+}
+
+/* Of ssh it has been refused. */
+static bool is_all(const char *address)
+{
+    return address[0] == '*' && nd_adb_serial_length(address) == 1;
 }
 
 enum nd_status nd_device_reach(const char *uri, enum nd_transport_kind transport, char **address,
@@ -212,10 +245,11 @@ enum nd_status nd_device_reach(const char *uri, enum nd_transport_kind transport
     enum nd_status status = find_tool(uri, transport, err);
     if (status != ND_OK)
         return status;
-    if (strcmp(*address, "*") == 0)
+    if (is_all(*address))
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s' stands for all phones; here one is needed",
                        uri);
-    return **address == '\0' ? find_only_phone(uri, address, err) : ND_OK;
+    bool is_only = transport == ND_TRANSPORT_ADB && nd_adb_serial_length(*address) == 0;
+    return is_only ? find_only_phone(uri, address, err) : ND_OK;
 }
 
 /* ---- all of them ---- */
@@ -227,22 +261,24 @@ void nd_device_uris_free(char **uris, size_t n)
     free(uris);
 }
 
-static enum nd_status expand_phones(const char *uri, const char *rest, char ***out, size_t *n,
+static enum nd_status expand_phones(const char *uri, const struct nd_remote_uri *parts, char ***out, size_t *n,
                                     struct nd_error *err)
 {
     struct nd_phone *phones = NULL;
+    const char *server = nd_adb_server(parts->address);
     size_t n_phones = 0;
     char **uris = NULL;
     enum nd_status status = find_tool(uri, ND_TRANSPORT_ADB, err);
     if (status == ND_OK)
-        status = nd_phones_list(false, &phones, &n_phones, err);
+        status = nd_phones_list(server, false, &phones, &n_phones, err);
     if (status == ND_OK && n_phones == 0)
-        status = refuse_choice(uri, NULL, 0, NULL, err);
+        status = refuse_choice(uri, parts->address, NULL, 0, NULL, err);
     if (status == ND_OK && (uris = nd_calloc(n_phones, sizeof *uris)) == NULL)
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n_phones; i++) {
         struct nd_strbuf text = {0};
-        nd_strbuf_printf(&text, "adb:%s%s", phones[i].serial, rest);
+        nd_strbuf_printf(&text, "adb:%s%s%s%s", phones[i].serial, server != NULL ? "@" : "",
+                         server != NULL ? server : "", parts->rest);
         uris[i] = nd_strbuf_take(&text);
         if (uris[i] == NULL)
             status = nd_fail_memory(err);
@@ -276,8 +312,8 @@ enum nd_status nd_device_expand(const char *uri, char ***out, size_t *n, struct 
     enum nd_status status = ND_OK;
     if (nd_uri_is_remote(uri))
         status = nd_remote_uri_parse(uri, &parts, err);
-    if (status == ND_OK && parts.address != NULL && strcmp(parts.address, "*") == 0) {
-        status = expand_phones(uri, parts.rest, out, n, err);
+    if (status == ND_OK && parts.address != NULL && is_all(parts.address)) {
+        status = expand_phones(uri, &parts, out, n, err);
     } else if (status == ND_OK) {
         status = take_alone(uri, out, err);
         if (status == ND_OK)

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "npudiff/parse.h"
 
 static const struct {
     enum nd_transport_kind kind;
@@ -49,6 +50,40 @@ static char *copy_bytes(const char *at, size_t n)
     return nd_strbuf_take(&buf);
 }
 
+size_t nd_adb_serial_length(const char *address)
+{
+    return strcspn(address, "@");
+}
+
+const char *nd_adb_server(const char *address)
+{
+    const char *at = strchr(address, '@');
+    return at != NULL ? at + 1 : NULL;
+}
+
+/* The address of adb is the serial, and with it a server, which has a port: what has none is a runtime. */
+static size_t adb_address_length(const char *address)
+{
+    size_t n = strcspn(address, "/?@");
+    if (address[n] != '@')
+        return n;
+    size_t n_server = strcspn(address + n + 1, "/?@");
+    return memchr(address + n + 1, ':', n_server) != NULL ? n + 1 + n_server : n;
+}
+
+enum nd_status nd_adb_check_server(const char *uri, const char *server, struct nd_error *err)
+{
+    const char *colon = strrchr(server, ':');
+    uint64_t port;
+    if (colon == NULL || colon == server || server[0] == '-' || !nd_parse_u64(colon + 1, &port) || port == 0 ||
+        port > 65535)
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': adb's server is written HOST:PORT, with a port from 1 to 65535, such as "
+                       "'lab7:5037'",
+                       uri);
+    return ND_OK;
+}
+
 /* Nothing that a command line could take for something else than a name. */
 static enum nd_status check_address(const char *uri, size_t transport, const char *address,
                                     struct nd_error *err)
@@ -63,9 +98,12 @@ static enum nd_status check_address(const char *uri, size_t transport, const cha
     for (const char *at = address; *at != '\0'; at++)
         if ((unsigned char)*at <= ' ' || *at == 127)
             return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': a %s holds no blanks", uri, what);
-    if (strchr(address, '*') != NULL && address[1] != '\0')
+    size_t n_name = is_ssh ? strlen(address) : nd_adb_serial_length(address);
+    if (memchr(address, '*', n_name) != NULL && n_name != 1)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
                        "device '%s': '*' stands for all phones, or not at all, in a serial", uri);
+    if (!is_ssh && nd_adb_server(address) != NULL)
+        return nd_adb_check_server(uri, nd_adb_server(address), err);
     return ND_OK;
 }
 
@@ -105,7 +143,8 @@ enum nd_status nd_remote_uri_parse(const char *uri, struct nd_remote_uri *out, s
     if (transport == SIZE_MAX)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s' is not on another machine", uri);
     const char *address = uri + strlen(transports[transport].name) + 1;
-    size_t n = strcspn(address, transports[transport].kind == ND_TRANSPORT_ADB ? "/?@" : "/?");
+    size_t n =
+        transports[transport].kind == ND_TRANSPORT_ADB ? adb_address_length(address) : strcspn(address, "/?");
     struct nd_remote_uri parsed = {.transport = transports[transport].kind,
                                    .address = copy_bytes(address, n),
                                    .rest = nd_strdup(address + n)};

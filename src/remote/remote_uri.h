@@ -1,10 +1,11 @@
 /* Devices on other machines, as a URI names them:
  *
- *     adb:[SERIAL][/agent|/qnn-net-run][/DEVICE]      ssh:HOST[/agent|/qnn-net-run][/DEVICE]
+ *     adb:[SERIAL][@SERVER:PORT][/agent|/qnn-net-run][/DEVICE]      ssh:HOST[/agent|/qnn-net-run][/DEVICE]
  *
  * DEVICE is what runs there, with its own @RUNTIME and ?options; "htp" unless it is given, and then these may
  * follow what is before ("adb:SERIAL?vtcm_mb=4"). An '@' before the first '/' belongs to the host of ssh
- * ("ssh:root@board"), and begins a runtime for adb. No SERIAL: the only phone there is; "*": every phone. */
+ * ("ssh:root@board"). For adb it begins a server when a ':' follows before the next '/', '?' or '@', else a
+ * runtime: a runtime's id has no ':'. No SERIAL: the only phone there is; "*": every phone. */
 #ifndef ND_REMOTE_REMOTE_URI_H
 #define ND_REMOTE_REMOTE_URI_H
 
@@ -12,7 +13,8 @@
 
 struct nd_remote_uri {
     enum nd_transport_kind transport;
-    char *address; /* "" for the only phone, "*" for all */
+    char *
+        address; /* "" for the only phone, "*" for all; of adb with its server: "R5@lab7:5037", "*@lab7:5037" */
     enum nd_remote_way way;
     char *rest;   /* the URI behind the address: "", "/agent/cpu", "?vtcm_mb=4" */
     char *device; /* "htp", "cpu@qairt-2.51.0?threads=2" */
@@ -20,6 +22,15 @@ struct nd_remote_uri {
 
 /* Whether it begins with "adb:" or "ssh:". */
 bool nd_uri_is_remote(const char *uri);
+
+/* Where the serial of an address of adb ends: at its '@', or at its end. */
+size_t nd_adb_serial_length(const char *address);
+
+/* The server of such an address, "lab7:5037"; NULL: adb's own default. Points into the address. */
+const char *nd_adb_server(const char *address);
+
+/* ND_E_DEVICE_UNKNOWN: it is no "HOST:PORT"; uri is what the message names. */
+enum nd_status nd_adb_check_server(const char *uri, const char *server, struct nd_error *err);
 
 /* "adb", "ssh"; "agent", "qnn-net-run". Static storage. */
 const char *nd_transport_name(enum nd_transport_kind transport);

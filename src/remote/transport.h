@@ -24,12 +24,14 @@ struct nd_transport_traffic {
 struct nd_transport {
     const struct nd_transport_ops *ops;
     char *tool;                          /* the executable: $NPUDIFF_ADB, $NPUDIFF_SSH or "adb", "ssh" */
-    char *address;                       /* adb's serial, ssh's host; NULL for "sh" */
+    char *address;                       /* adb's serial and server, ssh's host; NULL for "sh" */
     char nonce[40];                      /* of the trailers */
     double link_limit_s;                 /* how long a lost link is waited for; 0: not at all */
     bool (*is_cancelled)(void *context); /* nullable; asked while waiting, ends it with ND_E_CANCELLED */
     void *cancel_context;
     struct nd_transport_traffic traffic;
+    char *serial;        /* of adb */
+    char *server;        /* of adb, as its -L takes it: "tcp:lab7:5037"; NULL: adb's own default */
     char *shared_folder; /* private; holds the socket of ssh's one connection. NULL: a login for each command */
 };
 
@@ -102,20 +104,26 @@ struct nd_adb_devices {
     size_t capacity;
 };
 
-/* Those that adb knows of, in its order; starts adb's server when there is none. ND_E_TRANSPORT_TOOL: no adb,
- * or its server does not start. */
-enum nd_status nd_adb_devices_list(struct nd_adb_devices *out, struct nd_error *err);
+/* Those that adb's server knows of, in its order. server: "HOST:PORT"; NULL: adb's default, which is started
+ * when there is none. ND_E_TRANSPORT_TOOL: no adb, or its server does not start; ND_E_DEVICE_CONNECT: the
+ * server cannot be reached, which takes 15 s at most. */
+enum nd_status nd_adb_devices_list(const char *server, struct nd_adb_devices *out, struct nd_error *err);
 void nd_adb_devices_deinit(struct nd_adb_devices *devices);
 
 /* Why a phone in that state cannot be used and what helps, without its name; NULL for "device", which can. */
 const char *nd_adb_state_trouble(const char *state);
 
-/* ---- shared by the files transport*.c only ---- */
+/* A server as nd_transport.server has it, in new memory: "tcp:HOST:PORT". */
+char *nd_adb_name_server(const char *server);
+
+/* ---- shared by the files transport*.c only, and by those that ask a phone one thing ---- */
+
+enum { ND_TRANSPORT_MAX_ARGV = 24 };
 
 struct nd_transport_ops {
     const char *name; /* "adb" */
-    /* Fills argv (ended by NULL, at most 24) for a command that is one text for the machine's sh; *scratch is
-     * freed by the caller afterwards. False without memory. */
+    /* Fills argv (ended by NULL, at most ND_TRANSPORT_MAX_ARGV) for a command that is one text for the
+     * machine's sh; *scratch is freed by the caller afterwards. False without memory. */
     bool (*command)(const struct nd_transport *transport, const char *text, bool has_stdin, const char **argv,
                     char **scratch);
     /* Tries once to reach the machine. ND_E_DEVICE_CONNECT with the reason; *is_final: waiting is no use. */

@@ -1,14 +1,16 @@
-/* Phones, through the platform's own adb. */
+/* Phones, through the platform's own adb: those of this machine, or of adb's server on a different one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "npudiff/parse.h"
+#include "remote/remote_uri.h"
 #include "remote/transport.h"
 
 static const double tool_limit_s = 15;
 static const double probe_limit_s = 8;
+static const char server_prefix[] = "tcp:"; /* of an address of adb's -L */
 
 /* ---- which phones there are ---- */
 
@@ -101,19 +103,49 @@ static enum nd_status run_adb(const struct nd_transport *adb, const char *const 
     return status;
 }
 
+/* adb and its server, which begin every command line. */
+static size_t put_adb(const struct nd_transport *adb, const char **argv)
+{
+    size_t n = 0;
+    argv[n++] = adb->tool;
+    if (adb->server != NULL) {
+        argv[n++] = "-L";
+        argv[n++] = adb->server;
+    }
+    return n;
+}
+
+/* adb's last line says why: "adb: cannot connect to daemon at tcp:lab7:5037: Connection refused". */
+static enum nd_status fail_list(const struct nd_transport *adb, const struct nd_process_end *end,
+                                struct nd_error *err)
+{
+    char line[300];
+    nd_transport_last_line(end->errors, line, sizeof line);
+    if (end->timed_out)
+        snprintf(line, sizeof line, "no answer within %g s", tool_limit_s);
+    if (adb->server != NULL)
+        return nd_fail(err, ND_E_DEVICE_CONNECT, adb->server, "cannot reach adb's server at '%s': %s",
+                       adb->server + strlen(server_prefix), line[0] != '\0' ? line : "adb does not say why");
+    return nd_fail(err, ND_E_TRANSPORT_TOOL, adb->tool, "'%s devices' %s: %.300s", adb->tool,
+                   end->timed_out ? "does not answer" : "failed",
+                   end->errors[0] != '\0' ? end->errors : "its server cannot be started");
+}
+
 static enum nd_status list_with(const struct nd_transport *adb, struct nd_adb_devices *out,
                                 struct nd_error *err)
 {
-    const char *const argv[] = {adb->tool, "devices", "-l", NULL};
+    const char *argv[8];
+    size_t n = put_adb(adb, argv);
+    argv[n++] = "devices";
+    argv[n++] = "-l";
+    argv[n] = NULL;
     struct nd_process_end end = {0};
     struct nd_adb_devices devices = {0};
     enum nd_status status = run_adb(adb, argv, &end, err);
     if (status != ND_OK)
         return status;
     if (end.exit_code != 0)
-        status = nd_fail(err, ND_E_TRANSPORT_TOOL, adb->tool, "'%s devices' %s: %.300s", adb->tool,
-                         end.timed_out ? "does not answer" : "failed",
-                         end.errors[0] != '\0' ? end.errors : "its server cannot be started");
+        status = fail_list(adb, &end, err);
     else if (!parse_list(end.out, &devices))
         status = nd_fail_memory(err);
     nd_process_end_deinit(&end);
@@ -124,14 +156,25 @@ static enum nd_status list_with(const struct nd_transport *adb, struct nd_adb_de
     return status;
 }
 
-enum nd_status nd_adb_devices_list(struct nd_adb_devices *out, struct nd_error *err)
+char *nd_adb_name_server(const char *server)
+{
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s%s", server_prefix, server);
+    return nd_strbuf_take(&text);
+}
+
+enum nd_status nd_adb_devices_list(const char *server, struct nd_adb_devices *out, struct nd_error *err)
 {
     const char *wanted = getenv("NPUDIFF_ADB");
-    const struct nd_transport adb = {
-        .ops = &nd_transport_adb,
-        .tool = (char *)(uintptr_t)(wanted != NULL && wanted[0] != '\0' ? wanted : "adb"),
-        .address = (char *)(uintptr_t) ""};
-    return list_with(&adb, out, err);
+    struct nd_transport adb = {.ops = &nd_transport_adb,
+                               .tool =
+                                   (char *)(uintptr_t)(wanted != NULL && wanted[0] != '\0' ? wanted : "adb"),
+                               .address = (char *)(uintptr_t) ""};
+    if (server != NULL && (adb.server = nd_adb_name_server(server)) == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = list_with(&adb, out, err);
+    free(adb.server);
+    return status;
 }
 
 /* ---- the transport ---- */
@@ -139,11 +182,10 @@ enum nd_status nd_adb_devices_list(struct nd_adb_devices *out, struct nd_error *
 static bool adb_command(const struct nd_transport *transport, const char *text, bool has_stdin,
                         const char **argv, char **scratch)
 {
-    size_t n = 0;
+    size_t n = put_adb(transport, argv);
     *scratch = NULL;
-    argv[n++] = transport->tool;
     argv[n++] = "-s";
-    argv[n++] = transport->address;
+    argv[n++] = transport->serial;
     argv[n++] = "shell";
     argv[n++] = "-T";
     if (!has_stdin)
@@ -175,16 +217,26 @@ static enum nd_status probe(struct nd_transport *transport, struct nd_error *err
                    transport->address, "%s", why.message);
 }
 
+/* "adb disconnect SERIAL", "adb connect SERIAL". */
+static enum nd_status run_with_serial(struct nd_transport *transport, const char *what,
+                                      struct nd_process_end *end, struct nd_error *err)
+{
+    const char *argv[8];
+    size_t n = put_adb(transport, argv);
+    argv[n++] = what;
+    argv[n++] = transport->serial;
+    argv[n] = NULL;
+    return run_adb(transport, argv, end, err);
+}
+
 /* A fresh connection: that of before may be one that nobody answers on any more. */
 static enum nd_status connect_network(struct nd_transport *transport, struct nd_error *err)
 {
-    const char *const leave[] = {transport->tool, "disconnect", transport->address, NULL};
-    const char *const enter[] = {transport->tool, "connect", transport->address, NULL};
     struct nd_process_end end = {0};
-    enum nd_status status = run_adb(transport, leave, &end, err);
+    enum nd_status status = run_with_serial(transport, "disconnect", &end, err);
     if (status == ND_OK) {
         nd_process_end_deinit(&end);
-        status = run_adb(transport, enter, &end, err);
+        status = run_with_serial(transport, "connect", &end, err);
     }
     if (status != ND_OK)
         return status;
@@ -212,17 +264,37 @@ static enum nd_status fail_missing(const struct nd_transport *transport, const s
     return status;
 }
 
+/* Serial and server, of the address. */
+static enum nd_status split_address(struct nd_transport *transport, struct nd_error *err)
+{
+    const char *server = nd_adb_server(transport->address);
+    if (transport->serial != NULL)
+        return ND_OK;
+    transport->serial = strndup(transport->address, nd_adb_serial_length(transport->address));
+    transport->server = server != NULL ? nd_adb_name_server(server) : NULL;
+    return transport->serial != NULL && (server == NULL || transport->server != NULL) ? ND_OK
+                                                                                      : nd_fail_memory(err);
+}
+
+static void adb_leave(struct nd_transport *transport)
+{
+    free(transport->serial);
+    free(transport->server);
+}
+
 static enum nd_status adb_connect(struct nd_transport *transport, bool *is_final, struct nd_error *err)
 {
     struct nd_adb_devices devices = {0};
     const struct nd_adb_device *found = NULL;
-    bool by_network = is_network(transport->address);
     *is_final = false;
-    enum nd_status status = list_with(transport, &devices, err);
+    enum nd_status status = split_address(transport, err);
+    if (status == ND_OK)
+        status = list_with(transport, &devices, err);
     if (status != ND_OK)
         return status;
+    bool by_network = is_network(transport->serial);
     for (size_t i = 0; i < devices.n; i++)
-        if (strcmp(devices.items[i].serial, transport->address) == 0)
+        if (strcmp(devices.items[i].serial, transport->serial) == 0)
             found = &devices.items[i];
     const char *trouble = found != NULL ? nd_adb_state_trouble(found->state) : NULL;
     if (found != NULL && trouble == NULL)
@@ -244,4 +316,4 @@ static enum nd_status adb_connect(struct nd_transport *transport, bool *is_final
 }
 
 const struct nd_transport_ops nd_transport_adb = {
-    .name = "adb", .command = adb_command, .connect = adb_connect};
+    .name = "adb", .command = adb_command, .connect = adb_connect, .leave = adb_leave};

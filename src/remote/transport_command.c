@@ -7,7 +7,7 @@
 
 static const double command_limit_s = 30;
 static const size_t default_stdout_limit = 1u << 20;
-enum { MAX_ARGV = 24, MAX_GREETING = 64 << 10 };
+enum { MAX_GREETING = 64 << 10 };
 
 void nd_shell_quote(struct nd_strbuf *command, const char *text)
 {
@@ -115,7 +115,7 @@ static size_t limit_of(const struct nd_remote_command *command)
 static enum nd_status run_process(struct nd_transport *transport, const struct nd_remote_command *command,
                                   struct nd_process_end *end, struct nd_error *err)
 {
-    const char *argv[MAX_ARGV];
+    const char *argv[ND_TRANSPORT_MAX_ARGV];
     char *scratch = NULL;
     char *text = frame_command(transport, command->text);
     if (text == NULL ||

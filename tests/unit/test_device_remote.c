@@ -52,7 +52,7 @@ static void put_adb(const char *lines)
 {
     char text[4096];
     snprintf(text, sizeof text,
-             "#!/bin/sh\n# A stand-in for adb: prints what adb prints.\n"
+             "#!/bin/sh\n# A stand-in for adb: prints what adb prints.\n[ \"$1\" = -L ] && shift 2\n"
              "if [ \"$1\" = devices ]; then printf 'List of devices attached\\n%s\\n'; exit 0; fi\n"
              "case \"$2\" in slow) sleep 60;; R5*) echo SM8650-AC;; *) printf '\\033[31mbad\\001\\n';; esac\n",
              lines);
@@ -105,6 +105,17 @@ static void remote_uri_is_taken_apart(void **state)
         {"adb:localhost:6501/agent/htp-sim:gen3@r?x=y", ND_TRANSPORT_ADB, "localhost:6501", ND_REMOTE_AGENT,
          "/agent/htp-sim:gen3@r?x=y", "htp-sim:gen3@r?x=y"},
         {"adb:/cpu", ND_TRANSPORT_ADB, "", ND_REMOTE_AGENT, "/cpu", "cpu"},
+        {"adb:R5@lab7:5037", ND_TRANSPORT_ADB, "R5@lab7:5037", ND_REMOTE_AGENT, "", "htp"},
+        {"adb:R5@lab7:5037@r1", ND_TRANSPORT_ADB, "R5@lab7:5037", ND_REMOTE_AGENT, "@r1", "htp@r1"},
+        {"adb:R5@r1/htp-sim:gen3", ND_TRANSPORT_ADB, "R5", ND_REMOTE_AGENT, "@r1/htp-sim:gen3",
+         "htp@r1/htp-sim:gen3"},
+        {"adb:R5@lab7:5037/agent/htp-sim:gen3@r?x=y@z:1", ND_TRANSPORT_ADB, "R5@lab7:5037", ND_REMOTE_AGENT,
+         "/agent/htp-sim:gen3@r?x=y@z:1", "htp-sim:gen3@r?x=y@z:1"},
+        {"adb:10.0.0.7:5555@[::1]:5037?vtcm_mb=4", ND_TRANSPORT_ADB, "10.0.0.7:5555@[::1]:5037",
+         ND_REMOTE_AGENT, "?vtcm_mb=4", "htp?vtcm_mb=4"},
+        {"adb:*@lab7:5037/cpu", ND_TRANSPORT_ADB, "*@lab7:5037", ND_REMOTE_AGENT, "/cpu", "cpu"},
+        {"adb:@lab7:5037", ND_TRANSPORT_ADB, "@lab7:5037", ND_REMOTE_AGENT, "", "htp"},
+        {"adb:R5/cpu@r?x=y@z:1", ND_TRANSPORT_ADB, "R5", ND_REMOTE_AGENT, "/cpu@r?x=y@z:1", "cpu@r?x=y@z:1"},
         {"ssh:root@board", ND_TRANSPORT_SSH, "root@board", ND_REMOTE_AGENT, "", "htp"},
         {"ssh:root@::1/cpu@r2", ND_TRANSPORT_SSH, "root@::1", ND_REMOTE_AGENT, "/cpu@r2", "cpu@r2"},
     };
@@ -133,6 +144,11 @@ static void remote_device_knows_what_its_uri_says(void **state)
         enum nd_remote_way way;
     } known[] = {
         {"adb:R5", "adb:R5/agent/htp", "adb:R5", "R5", NULL, "", ND_DEVICE_HTP, ND_REMOTE_AGENT},
+        {"adb:R5@lab7:5037/cpu@qairt-2.51.0", "adb:R5@lab7:5037/agent/cpu@qairt-2.51.0",
+         "adb:R5@lab7:5037/cpu@qairt-2.51.0", "R5@lab7:5037", NULL, "qairt-2.51.0", ND_DEVICE_CPU,
+         ND_REMOTE_AGENT},
+        {"adb:@lab7:5037", "adb:R5CX10ABCDE@lab7:5037/agent/htp", "adb:R5CX10ABCDE@lab7:5037",
+         "R5CX10ABCDE@lab7:5037", NULL, "", ND_DEVICE_HTP, ND_REMOTE_AGENT},
         {"adb:", "adb:R5CX10ABCDE/agent/htp", "adb:R5CX10ABCDE", "R5CX10ABCDE", NULL, "", ND_DEVICE_HTP,
          ND_REMOTE_AGENT},
         {"adb:/cpu", "adb:R5CX10ABCDE/agent/cpu", "adb:R5CX10ABCDE/cpu", "R5CX10ABCDE", NULL, "", ND_DEVICE_CPU,
@@ -213,6 +229,26 @@ static void bad_remote_uri_is_refused_in_clear_words(void **state)
         {"adb:R5*", ND_E_DEVICE_UNKNOWN,
          "device 'adb:R5*': '*' stands for all phones, or not at all, in a serial"},
         {"adb:*", ND_E_DEVICE_UNKNOWN, "device 'adb:*' stands for all phones; here one is needed"},
+        {"adb:R5@lab7", ND_E_RUNTIME_MISSING,
+         "device 'adb:R5@lab7' (an adb server is written with its port: '@HOST:5037'): there is no runtime "
+         "'lab7'; "
+         "'npudiff runtimes' lists all"},
+        {"adb:R5@:5037", ND_E_DEVICE_UNKNOWN,
+         "device 'adb:R5@:5037': adb's server is written HOST:PORT, with a port from 1 to 65535, such as "
+         "'lab7:5037'"},
+        {"adb:R5@lab7:0", ND_E_DEVICE_UNKNOWN,
+         "device 'adb:R5@lab7:0': adb's server is written HOST:PORT, with a port from 1 to 65535, such as "
+         "'lab7:5037'"},
+        {"adb:R5@lab7:x/cpu", ND_E_DEVICE_UNKNOWN,
+         "device 'adb:R5@lab7:x/cpu': adb's server is written HOST:PORT, with a port from 1 to 65535, such as "
+         "'lab7:5037'"},
+        {"adb:R5@-H:1", ND_E_DEVICE_UNKNOWN,
+         "device 'adb:R5@-H:1': adb's server is written HOST:PORT, with a port from 1 to 65535, such as "
+         "'lab7:5037'"},
+        {"adb:R*@lab7:1", ND_E_DEVICE_UNKNOWN,
+         "device 'adb:R*@lab7:1': '*' stands for all phones, or not at all, in a serial"},
+        {"adb:*@lab7:1", ND_E_DEVICE_UNKNOWN,
+         "device 'adb:*@lab7:1' stands for all phones; here one is needed"},
         {"ssh:", ND_E_DEVICE_UNKNOWN, "device 'ssh:': ssh:HOST names one host, as 'ssh' takes it"},
         {"ssh:*", ND_E_DEVICE_UNKNOWN, "device 'ssh:*': ssh:HOST names one host, as 'ssh' takes it"},
         {"ssh:-oProxyCommand=x", ND_E_DEVICE_UNKNOWN,
@@ -299,7 +335,12 @@ static void star_stands_for_every_phone(void **state)
     assert_string_equal(uris[1], "adb:R5/agent/cpu?threads=2");
     assert_string_equal(uris[2], "adb:R6/agent/cpu?threads=2");
     nd_device_uris_free(uris, n);
-    static const char *const alone[] = {"adb:R5", "adb:", "cpu", "emu:zero@adb:*", "nonsense"};
+    expect_ok(nd_device_expand("adb:*@lab7:5037/cpu", &uris, &n, &err), &err);
+    assert_int_equal(n, 3);
+    assert_string_equal(uris[1], "adb:R5@lab7:5037/cpu");
+    nd_device_uris_free(uris, n);
+    static const char *const alone[] = {"adb:R5", "adb:",           "adb:R5@lab7:5037",
+                                        "cpu",    "emu:zero@adb:*", "nonsense"};
     for (size_t i = 0; i < sizeof alone / sizeof alone[0]; i++) {
         expect_ok(nd_device_expand(alone[i], &uris, &n, &err), &err);
         assert_int_equal(n, 1);
@@ -324,7 +365,7 @@ static void phones_are_listed_with_what_they_say(void **state)
     put_adb("slow\\tdevice model:Slow\\nR5\\tdevice product:e3q model:SM_S928B transport_id:1\\n"
             "A1\\tdevice\\nR7\\tno permissions (user in plugdev group?); see [http]\\n");
     uint64_t before = nd_clock_ns();
-    expect_ok(nd_phones_list(true, &phones, &n, &err), &err);
+    expect_ok(nd_phones_list(NULL, true, &phones, &n, &err), &err);
     assert_true((nd_clock_ns() - before) / 1000000000u < 30); /* a phone that hangs is not waited for */
     assert_int_equal(n, 4);
     assert_string_equal(phones[0].serial, "A1");

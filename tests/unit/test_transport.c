@@ -361,7 +361,7 @@ static void tools_that_are_missing_are_named(void **state)
     assert_int_equal(err.id, ND_E_TRANSPORT_TOOL);
     assert_non_null(strstr(err.message, "/no/such/adb"));
     assert_non_null(strstr(err.message, "apt install adb"));
-    assert_int_equal(nd_adb_devices_list(&devices, &err), ND_ERR_IO);
+    assert_int_equal(nd_adb_devices_list(NULL, &devices, &err), ND_ERR_IO);
     assert_int_equal(err.id, ND_E_TRANSPORT_TOOL);
     assert_int_equal(nd_transport_open(ND_TRANSPORT_SSH, "h", &options, &transport, &err), ND_ERR_IO);
     assert_int_equal(err.id, ND_E_TRANSPORT_TOOL);
@@ -399,7 +399,7 @@ static void phones_are_listed_in_every_state(void **state)
         "HT7\tbootloader\n");
     struct nd_adb_devices devices = {0};
     struct nd_error err = {0};
-    expect_ok(nd_adb_devices_list(&devices, &err), &err);
+    expect_ok(nd_adb_devices_list(NULL, &devices, &err), &err);
     assert_int_equal(devices.n, 5);
     for (size_t i = 0; i < devices.n; i++) {
         assert_string_equal(devices.items[i].serial, expected[i][0]);

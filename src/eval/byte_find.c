@@ -175,6 +175,13 @@ static bool is_worth_it(const struct nd_byte_conv *conv, const int16_t *shorts)
     return is_it;
 }
 
+static bool make_bytes(struct nd_byte_runner *runner, struct nd_byte_conv *conv, const int16_t *shorts)
+{
+    const struct nd_conv_group group = group_of(conv, shorts);
+    return nd_byte_take_room(runner, nd_byte_weights_bytes(&group, conv->n_groups)) &&
+           nd_byte_weights_make(&conv->bytes, &group, conv->n_groups, conv->zero);
+}
+
 /* What the sums are worth, as the evaluation in doubles makes it. */
 static enum nd_status take_lines(const struct nd_exact_call *call, struct nd_byte_conv *conv,
                                  struct nd_error *err)
@@ -229,7 +236,8 @@ static enum nd_status make_conv(struct nd_byte_runner *runner, struct nd_byte_un
     conv->range = nd_short_range_of(&any, &shorts);
     bool is_possible = status == ND_OK && conv->lines.n_lines > 0 && conv->range.n_terms > 0;
     if (is_possible &&
-        (make_floats(conv, &call->inputs[1], shorts.left_largest) || is_worth_it(conv, call->inputs[1].shorts)))
+        (make_floats(conv, &call->inputs[1], shorts.left_largest) ||
+         make_bytes(runner, conv, call->inputs[1].shorts) || is_worth_it(conv, call->inputs[1].shorts)))
         unit->kind = ND_BYTE_CONV;
     return status;
 }

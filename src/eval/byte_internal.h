@@ -4,7 +4,7 @@
 
 #include "eval/byte_unit.h"
 #include "eval/graph_internal.h"
-#include "operators/conv_blocks.h"
+#include "operators/conv_bytes.h"
 #include "operators/gemm_kernels.h"
 
 enum nd_byte_kind {
@@ -21,9 +21,10 @@ struct nd_byte_conv {
     size_t n_groups, n_in, n_out, n_samples;
     struct nd_window window;
     struct nd_short_range range;
-    int zero;              /* of the input, as a byte */
-    struct nd_quick lines; /* of all channels, without sums */
-    float *floats;         /* the weights, of convolutions of one plane each; else NULL */
+    int zero;                     /* of the input, as a byte */
+    struct nd_quick lines;        /* of all channels, without sums */
+    float *floats;                /* the weights, of convolutions of one plane each; else NULL */
+    struct nd_byte_weights bytes; /* of others; without quads: there is no room, or they do not fit bytes */
 };
 
 /* n codes of the input that follow each other from there on. */
@@ -65,6 +66,9 @@ enum nd_status nd_byte_find_moves(struct nd_byte_runner *runner, struct nd_byte_
                                   const struct nd_exact_call *call, struct nd_error *err);
 /* Takes as much of left_bytes; false: there is not as much. */
 bool nd_byte_take_room(struct nd_byte_runner *runner, size_t bytes);
+/* byte_conv.c: one unit that is an ND_BYTE_CONV. ND_ERR_IO, ND_ERR_MEMORY. */
+enum nd_status nd_byte_convolve(struct nd_byte_runner *runner, const struct nd_byte_unit *unit,
+                                const uint8_t *in, uint8_t *out, struct nd_error *err);
 /* byte_unit.c: forgets what the run has of the unit. */
 void nd_byte_runner_clear(struct nd_byte_runner *runner, const struct nd_byte_unit *unit);
 

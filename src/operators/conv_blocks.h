@@ -34,10 +34,11 @@ bool nd_conv_shorts_begin(struct nd_conv_shorts *shorts, const struct nd_conv_gr
 void nd_conv_shorts_end(struct nd_conv_shorts *shorts);
 void nd_conv_shorts_add(const struct nd_conv_shorts *shorts, const struct nd_conv_group *group);
 
-/* Sums of positions from .. from + n - 1 of all output channels of a group: sums[n_channels][n]. */
+/* Sums of positions from .. from + n - 1 of output channels of a group, from the first one on: rows of `sums`,
+ * which lie so many elements apart. */
 struct nd_sums_block {
     const double *sums;
-    size_t n_channels, from, n;
+    size_t first_channel, n_channels, from, n, row;
 };
 /* Input 0 as bytes, of which zero is 0, and who takes the sums. */
 struct nd_byte_sums {

@@ -134,7 +134,8 @@ bool nd_conv_planes_each(struct nd_conv_planes *planes, const struct nd_conv_gro
                                            .n_columns = (size_t)w->out[2],
                                            .in_row = planes->in_row,
                                            .out = sums};
-        const struct nd_sums_block made = {.sums = sums, .n_channels = 1, .n = (size_t)w->n_out};
+        const struct nd_sums_block made = {
+            .sums = sums, .n_channels = 1, .n = (size_t)w->n_out, .row = (size_t)w->n_out};
         nd_gemm_kernels()->add_float_plane(&taps);
         bytes->take(bytes->context, &made);
     }

@@ -132,7 +132,7 @@ bool nd_conv_shorts_each(const struct nd_conv_shorts *shorts, const struct nd_co
         memset(sums, 0, g->n_out * (size_t)block.n * sizeof *sums);
         add_block(shorts, g, block, sums, (size_t)block.n);
         const struct nd_sums_block made = {
-            .sums = sums, .n_channels = g->n_out, .from = from, .n = (size_t)block.n};
+            .sums = sums, .n_channels = g->n_out, .from = from, .n = (size_t)block.n, .row = (size_t)block.n};
         bytes->take(bytes->context, &made);
     }
     free(sums);

@@ -28,6 +28,21 @@ struct nd_short_gemm {
     size_t a_row, b_row, c_row;
 };
 
+/* Products of bytes by signed bytes, four terms at a time, exact where 32 bits hold each sum: for each row i of
+ * ND_QUAD_ROWS and column j, c[i][j] = start[i] + step[i] totals[j] + sum over quads k and t < 4 of
+ * a[k][i][t] b[4 (offsets[k] + j) + t]. Columns of b, totals and c up to ND_QUAD_COLUMNS are read and written,
+ * whatever m is. */
+enum { ND_QUAD_ROWS = 8, ND_QUAD_COLUMNS = 96 };
+struct nd_quad_gemm {
+    size_t n_quads, m; /* m: columns that are wanted, at most ND_QUAD_COLUMNS */
+    const int8_t *a;   /* [n_quads][ND_QUAD_ROWS][4] */
+    const uint8_t *b;
+    const ptrdiff_t *offsets;    /* [n_quads] */
+    const int32_t *start, *step; /* [ND_QUAD_ROWS] */
+    const int32_t *totals;       /* NULL: none */
+    double *c;                   /* [ND_QUAD_ROWS][ND_QUAD_COLUMNS], written */
+};
+
 /* One plane of a convolution of one plane by steps of 1. `in` has its padding around it, rows of in_row
  * elements. In every element the products are added in order of taps. */
 struct nd_plane_taps {
@@ -111,6 +126,10 @@ struct nd_gemm_kernels {
     const char *name; /* "scalar", "avx2", "avx512", "avx512vnni", "neon" */
     void (*add)(const struct nd_gemm *gemm);
     void (*add_short)(const struct nd_short_gemm *gemm);
+    void (*multiply_quads)(const struct nd_quad_gemm *gemm);
+    /* out[n][4]: one byte of each row; and totals[i] += the sum of quad i. */
+    void (*make_quads)(const uint8_t *const rows[4], size_t n, uint8_t *out);
+    void (*total_quads)(const uint8_t *quads, size_t n, int32_t *totals);
     /* The sum of a[i] b[i], which 32 bits hold. */
     int32_t (*dot_short)(const int16_t *a, const int16_t *b, size_t n);
     /* out[i] = x[i] - offset, a whole number of 16 bits. */

@@ -155,6 +155,8 @@ static void add_short(const struct nd_short_gemm *g)
     }
 }
 
+#include "operators/quad_kernels_template.h"
+
 static int32_t dot_short(const int16_t *a, const int16_t *b, size_t n)
 {
     int32_t sum = 0;
@@ -362,6 +364,9 @@ extern const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA);
 const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {TEXT_OF(ND_KERNELS_ISA),
                                                         add_products,
                                                         add_short,
+                                                        multiply_quads,
+                                                        make_quads,
+                                                        total_quads,
                                                         dot_short,
                                                         shorten,
                                                         widen,

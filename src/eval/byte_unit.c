@@ -227,6 +227,19 @@ enum nd_status nd_byte_unit_evaluate(struct nd_byte_runner *runner, size_t place
     return status;
 }
 
+enum nd_status nd_byte_unit_evaluate_with(struct nd_byte_runner *runner, size_t place,
+                                          const struct nd_exact_options *options, void *context,
+                                          struct nd_array *inputs, struct nd_array *codes, struct nd_error *err)
+{
+    const struct nd_exact_options *before = runner->run.options;
+    runner->run.options = options;
+    runner->run.context = context;
+    enum nd_status status = nd_byte_unit_evaluate(runner, place, inputs, codes, err);
+    runner->run.options = before;
+    runner->run.context = NULL;
+    return status;
+}
+
 /* ---- on bytes ---- */
 
 /* A row of the result of two operands, each of which repeats an element or goes on. */

@@ -42,5 +42,10 @@ enum nd_status nd_byte_unit_run(struct nd_byte_runner *runner, size_t unit, cons
  * those of nd_exact_graph_run. */
 enum nd_status nd_byte_unit_evaluate(struct nd_byte_runner *runner, size_t unit, struct nd_array *inputs,
                                      struct nd_array *codes, struct nd_error *err);
+/* The same with options, of which nothing is given, skipped or ignored; context: theirs. */
+enum nd_status nd_byte_unit_evaluate_with(struct nd_byte_runner *runner, size_t unit,
+                                          const struct nd_exact_options *options, void *context,
+                                          struct nd_array *inputs, struct nd_array *codes,
+                                          struct nd_error *err);
 
 #endif

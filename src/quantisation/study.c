@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "replay/reader.h"
+#include "replay/ripple.h"
 
 /* ---- what both models have ---- */
 
@@ -163,6 +164,8 @@ enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan,
         status = nd_is_matched(study, s) ? make_channels(study, s, err) : ND_OK;
     if (status == ND_OK)
         status = nd_study_take_memory(study, err);
+    if (status == ND_OK && study->n_effect_samples > 0)
+        status = nd_ripple_find_units(plan, &study->units, err);
     if (status == ND_OK)
         status = nd_find_pairs(study, err);
     for (size_t k = 0; k < study->n_samples; k++)
@@ -195,6 +198,7 @@ void nd_study_deinit(struct nd_study *study)
         free(study->channels[s].shift);
     free(study->channels);
     nd_pairs_deinit(study);
+    nd_byte_units_destroy(&study->units);
     free(study->values);
     nd_quantisation_destroy(&study->out);
 }

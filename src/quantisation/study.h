@@ -6,11 +6,11 @@
  *     reference.c the first of them;  study_memory.c  what of it is kept
  *     values.c    what the float values of a tensor look like: ranges, outliers, mask constants
  *     cause.c     why a layer introduces its error, from the numbers
- *     effects.c   what each layer's error does to the outputs;  trials.c  what a changed model would give there
- *     remedies.c  what helps, and how much;  candidates.c  changes that could;  whole.c  in all layers
- *     promotions.c  which of all layers more bits help
- *     equalise.c  layers scaled against each other: channel_pairs.c finds them, equalise_candidates.c tries
- * them ranges.c    quantisers of one scale; weights.c  those of constants; cut.c  which part of a graph to run
+ *     effects.c   what each layer's error does to the outputs;  trials.c  what a changed model would give
+ * there;  trial_run.c remedies.c  what helps, and how much;  candidates.c  changes that could;  whole.c  in all
+ * layers promotions.c  which of all layers more bits help equalise.c  layers scaled against each other:
+ * channel_pairs.c finds them, equalise_candidates.c tries them ranges.c    quantisers of one scale; weights.c
+ * those of constants; cut.c  which part of a graph to run
  */
 #ifndef ND_QUANTISATION_STUDY_H
 #define ND_QUANTISATION_STUDY_H
@@ -79,6 +79,7 @@ struct nd_study {
     bool holds_before;                 /* what was rounded of all steps at once, and not of one after another */
     struct nd_loss_values *values;     /* [n_steps] */
     struct nd_loss_channels *channels; /* [n_steps] */
+    struct nd_byte_units *units;       /* of the quantised model, for trials; NULL: there are none */
     struct nd_pair *pairs;             /* [n_pairs] layers that could be equalised */
     size_t n_pairs;
     struct nd_quantisation *out;

@@ -301,25 +301,6 @@ static void share_results(struct nd_evaluation *evaluation, size_t device)
                n * sizeof *evaluation->sums);
 }
 
-/* What harm.c runs very often. */
-static enum nd_status find_units(struct nd_evaluation *evaluation, struct nd_error *err)
-{
-    enum { OF_TABLES = 32 }; /* a part of the memory: 512 tables of two codes with the default; chosen */
-    const struct nd_plan *plan = evaluation->plan;
-    size_t n_edges = nd_model_n_edges(plan->model);
-    struct nd_shape *shapes = nd_calloc(n_edges, sizeof *shapes);
-    if (shapes == NULL)
-        return nd_fail_memory(err);
-    for (size_t e = 0; e < n_edges; e++)
-        shapes[e].rank = -1;
-    for (size_t s = 0; s < plan->n_steps; s++)
-        shapes[plan->steps[s].edge] = plan->shapes[s];
-    enum nd_status status =
-        nd_byte_units_create(plan->graph, shapes, nd_plan_share(plan, OF_TABLES), &evaluation->units, err);
-    free(shapes);
-    return status;
-}
-
 enum nd_status nd_evaluate(struct nd_evaluation *evaluation, struct nd_span span,
                            const struct nd_explain_options *options, struct nd_error *err)
 {
@@ -335,7 +316,8 @@ enum nd_status nd_evaluate(struct nd_evaluation *evaluation, struct nd_span span
                                      .progress_context = options->progress_context,
                                      .is_cancelled = options->is_cancelled,
                                      .cancel_context = options->cancel_context};
-    enum nd_status status = plan->n_harm_samples > 0 ? find_units(evaluation, err) : ND_OK;
+    enum nd_status status =
+        plan->n_harm_samples > 0 ? nd_ripple_find_units(plan, &evaluation->units, err) : ND_OK;
     if (status == ND_OK)
         status = nd_replay_run(&replay, err);
     nd_byte_units_destroy(&evaluation->units);

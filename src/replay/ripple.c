@@ -6,6 +6,23 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+enum nd_status nd_ripple_find_units(const struct nd_plan *plan, struct nd_byte_units **out,
+                                    struct nd_error *err)
+{
+    enum { OF_TABLES = 32 }; /* a part of the memory: 512 tables of two codes with the default; chosen */
+    size_t n_edges = nd_model_n_edges(plan->model);
+    struct nd_shape *shapes = nd_calloc(n_edges, sizeof *shapes);
+    if (shapes == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n_edges; e++)
+        shapes[e].rank = -1;
+    for (size_t s = 0; s < plan->n_steps; s++)
+        shapes[plan->steps[s].edge] = plan->shapes[s];
+    enum nd_status status = nd_byte_units_create(plan->graph, shapes, nd_plan_share(plan, OF_TABLES), out, err);
+    free(shapes);
+    return status;
+}
+
 enum nd_status nd_ripple_init(struct nd_ripple *r, const struct nd_plan *plan,
                               const struct nd_byte_units *units, struct nd_error *err)
 {
@@ -66,13 +83,19 @@ static bool is_reached(const struct nd_ripple *r, size_t unit)
     return false;
 }
 
+/* By the options of the changes, whatever it reads. */
+static bool is_made_anew(const struct nd_ripple *r, size_t unit)
+{
+    return r->change != NULL && r->change->is_changed[nd_byte_unit_edge(r->units, unit)];
+}
+
 enum { MOST_INPUTS = 64 };
 
 static bool has_bytes(const struct nd_ripple *r, size_t unit, const uint8_t *inputs[MOST_INPUTS])
 {
     const size_t *edges;
     size_t n = nd_byte_unit_inputs(r->units, unit, &edges);
-    bool has_all = nd_byte_unit_is_quick(r->units, unit) && n <= MOST_INPUTS &&
+    bool has_all = nd_byte_unit_is_quick(r->units, unit) && n <= MOST_INPUTS && !is_made_anew(r, unit) &&
                    r->reference[step_made(r, unit)].width == 1;
     for (size_t i = 0; i < n && has_all; i++) {
         inputs[i] = current(r, edges[i])->bytes;
@@ -108,7 +131,9 @@ static enum nd_status run_slowly(struct nd_ripple *r, size_t unit, struct nd_err
             nd_unpack(from, inputs[i].x);
     }
     if (status == ND_OK)
-        status = nd_byte_unit_evaluate(r->runner, unit, inputs, &codes, err);
+        status = r->change != NULL ? nd_byte_unit_evaluate_with(r->runner, unit, r->change->options,
+                                                                r->change->context, inputs, &codes, err)
+                                   : nd_byte_unit_evaluate(r->runner, unit, inputs, &codes, err);
     for (size_t i = 0; i < n && inputs != NULL; i++)
         nd_array_deinit(&inputs[i]);
     free(inputs);
@@ -192,7 +217,9 @@ static enum nd_status run_unit(struct nd_ripple *r, size_t unit, struct nd_rippl
     if (status != ND_OK)
         return status;
     bool is_changed = !are_equal(made, &r->reference[step]);
-    if (is_changed && r->plan->steps[step].is_model_output)
+    if (r->plan->steps[step].is_model_output && r->change != NULL)
+        r->change->found(r->change->context, step, made);
+    else if (is_changed && r->plan->steps[step].is_model_output)
         status = add_up(made, &r->reference[step], sums, err);
     if (is_changed && r->last_reader[step] != SIZE_MAX)
         set_changed(r, step, made);
@@ -201,19 +228,14 @@ static enum nd_status run_unit(struct nd_ripple *r, size_t unit, struct nd_rippl
     return status;
 }
 
-enum nd_status nd_ripple_run(struct nd_ripple *r, const struct nd_packed *reference, size_t step,
-                             const struct nd_packed *changed, struct nd_ripple_sums *sums, bool *is_known,
-                             struct nd_error *err)
+/* Units from that one to the last that there is to look at. */
+static enum nd_status run_units(struct nd_ripple *r, size_t from, struct nd_ripple_sums *sums, bool *is_known,
+                                struct nd_error *err)
 {
     struct nd_error why = {0};
     enum nd_status status = ND_OK;
-    *sums = (struct nd_ripple_sums){.n_changed = 0};
-    r->reference = reference;
-    r->n_touched = r->reach = 0;
-    if (r->first_reader[step] != SIZE_MAX)
-        set_changed(r, step, changed);
-    for (size_t u = r->first_reader[step]; r->n_touched > 0 && u <= r->reach && status == ND_OK; u++) {
-        if (!is_reached(r, u))
+    for (size_t u = from; u <= r->reach && u < nd_byte_units_count(r->units) && status == ND_OK; u++) {
+        if (!is_reached(r, u) && !is_made_anew(r, u))
             continue;
         status = run_unit(r, u, sums, &why);
         forget_read(r, u);
@@ -226,4 +248,31 @@ enum nd_status nd_ripple_run(struct nd_ripple *r, const struct nd_packed *refere
     if (status != ND_OK && err != NULL)
         *err = why;
     return status;
+}
+
+enum nd_status nd_ripple_run(struct nd_ripple *r, const struct nd_packed *reference, size_t step,
+                             const struct nd_packed *changed, struct nd_ripple_sums *sums, bool *is_known,
+                             struct nd_error *err)
+{
+    *sums = (struct nd_ripple_sums){.n_changed = 0};
+    r->reference = reference;
+    r->change = NULL;
+    r->n_touched = r->reach = 0;
+    if (r->first_reader[step] != SIZE_MAX)
+        set_changed(r, step, changed);
+    return run_units(r, r->first_reader[step], sums, is_known, err);
+}
+
+enum nd_status nd_ripple_changes(struct nd_ripple *r, const struct nd_packed *reference,
+                                 const struct nd_ripple_change *change, bool *is_known, struct nd_error *err)
+{
+    struct nd_ripple_sums sums = {.n_changed = 0};
+    r->reference = reference;
+    r->change = change;
+    r->n_touched = r->reach = 0;
+    if (change->given_step != SIZE_MAX && r->first_reader[change->given_step] != SIZE_MAX)
+        set_changed(r, change->given_step, change->given);
+    for (size_t u = 0; u < nd_byte_units_count(r->units); u++)
+        r->reach = is_made_anew(r, u) && u > r->reach ? u : r->reach;
+    return run_units(r, 0, &sums, is_known, err);
 }

@@ -71,7 +71,7 @@ def batch_norm(g, x, kind, n=8):
         operands.append(g.scaled(g.rng.integers(30, 128, n).astype(np.int8), g.rng.uniform(0.005, 0.015)))
         operands += [g.constant(bias), g.constant(g.rng.normal(0, 0.5, n).astype(np.float32)),
                      g.constant(g.rng.uniform(0.4, 2, n).astype(np.float32))]
-    g.add("BatchNormalization", operands, [1, n, 9, 9], g.encoding(reach))
+    return g.add("BatchNormalization", operands, [1, n, 9, 9], g.encoding(reach))
 
 
 def norms(g):
@@ -225,6 +225,42 @@ def quotients(g):
         g.add("Div", reals, shape, (scale, int(g.rng.integers(60, 200))))
 
 
+SHAPE = [1, 8, 9, 9]
+
+
+def made_by(g, kind, x):
+    """A tensor in the encoding x, in the layout of a Conv or not."""
+    made = {"Conv": ["Conv"], "Conv, Add": ["Conv", "Add"], "Batch, Add": ["Batch", "Add"]}.get(kind, [kind])
+    real = None
+    for op in made:
+        y = x if op == made[-1] else g.encoding(4)
+        if op == "Conv":
+            real = g.add("Conv", [g.input(SHAPE, g.encoding(4)), g.weights([8, 8, 1, 1], 0.006)], SHAPE, y)
+        elif op == "Batch":
+            real = batch_norm(g, g.input(SHAPE, g.encoding(4)), "bytes")
+        elif op == "Add":
+            real = g.add("Add", [real or g.input(SHAPE, g.encoding(3)), g.input(SHAPE, g.encoding(3))], SHAPE, y)
+        elif op == "MaxPool":
+            real = g.add("MaxPool", [g.input([1, 8, 18, 18], y)], SHAPE, y, kernel_shape=[2, 2], strides=[2, 2])
+        elif op == "MatMul":
+            real = g.add("MatMul", [g.input(SHAPE, g.encoding(4)), g.weights([9, 9], 0.006)], SHAPE, y)
+        else:
+            real = g.input(SHAPE, y)
+    return real
+
+
+def by_numbers(g):
+    """Mul and Div by one number: quotients of scales with which many codes lie next to a half."""
+    for kind in ("Conv", "Conv, Add", "Batch, Add", "MaxPool", "MatMul", "Add", "input"):
+        for op in ("Mul", "Div"):
+            x, number = g.encoding(4), np.float32(0.01) * 200
+            near = np.abs((np.arange(-99, 99) * (ratios := g.rng.uniform(0.55, 1.9, [400, 1]))) % 1 - 0.496) < 0.0038
+            ratio = float(ratios[np.argmax(near.sum(1)), 0])
+            y = float(x[0]) / ratio * (number if op == "Mul" else 1 / number)
+            constant = g.real(g.constant(np.uint8(200)), (0.01, 0), np.uint8)
+            g.add(op, [made_by(g, kind, x), constant], SHAPE, (np.float32(y), int(g.rng.integers(90, 160))))
+
+
 def operand(g, kind, zero, n=10):
     """What a MatMul reads second, of that zero point; its codes reach beyond 8 signed bits on either side."""
     x, y = g.encoding(3), g.encoding(3)
@@ -372,7 +408,7 @@ def planes(g):
         g.add(op, [real, g.constant(np.array([2, 3]))], [1, 6, 1, 1], (np.float32(reach), int(g.rng.integers(10000, 40000))), keepdims=1)
 
 
-GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients]
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers]
 
 
 BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes)]  # layers-*, of which chipsets differ

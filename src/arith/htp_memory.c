@@ -165,8 +165,8 @@ bool nd_htp_keeps_memory(const char *op_type)
 static bool is_laid_out(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
                         const char *op_type)
 {
-    static const char *const makers[] = {"AveragePool",  "Conv",    "ConvTranspose",
-                                         "DepthToSpace", "MaxPool", "Resize"};
+    static const char *const makers[] = {"AveragePool",  "BatchNormalization",    "Conv",    "ConvTranspose",
+                                         "DepthToSpace", "InstanceNormalization", "MaxPool", "Resize"};
     if (IS_ONE_OF(op_type, makers))
         return true;
     bool is = false;

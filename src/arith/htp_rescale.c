@@ -110,8 +110,8 @@ void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescal
 }
 
 /* Input i times a number that is not zero. */
-static enum nd_status multiply_by_way(const struct nd_htp_job *job, size_t i, enum nd_htp_way way,
-                                      double factor, struct nd_error *err)
+static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_way way, double factor,
+                                  struct nd_error *err)
 {
     const struct nd_quant *x = nd_htp_plain(job, i), *y = nd_htp_plain_output(job);
     struct nd_htp_rescaling r;
@@ -125,21 +125,16 @@ static enum nd_status multiply_by_way(const struct nd_htp_job *job, size_t i, en
     return ND_OK;
 }
 
-static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, double factor, struct nd_error *err)
-{
-    return multiply_by_way(job, i, ND_HTP_FIXED, factor, err);
-}
-
 enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_way way, struct nd_error *err)
 {
-    return multiply_by_way(job, 0, way, 1, err);
+    return multiply_by(job, 0, way, 1, err);
 }
 
 enum nd_status nd_htp_negate(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8))
         return ND_OK;
-    return multiply_by(job, 0, -1, err);
+    return multiply_by(job, 0, ND_HTP_FIXED, -1, err);
 }
 
 bool nd_htp_is_number(const struct nd_htp_job *job, size_t i)
@@ -157,7 +152,8 @@ enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bo
         (number->values->x[0] - (double)number->quant->zero_point[0]) * (double)number->quant->scale[0];
     if (!(factor > 0) || number->values->shape.rank > other->values->shape.rank)
         return ND_OK;
-    return multiply_by(job, !constant, divides ? 1 / factor : factor, err);
+    enum nd_htp_way way = nd_htp_is_laid_out(job, !constant) ? ND_HTP_LAYOUT : ND_HTP_FIXED;
+    return multiply_by(job, !constant, way, divides ? 1 / factor : factor, err);
 }
 
 static bool is_constant_number(const struct nd_exact_unit *unit, size_t i)

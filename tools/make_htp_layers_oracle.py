@@ -187,11 +187,28 @@ def transposed(g):
 
 
 def means(g):
-    """Of a few elements, with a multiplier below 1/2 and above."""
+    """Multipliers below 1/2 and above, of few elements and of more, along all kinds of axes."""
     for ratio in (1.3, 5.9):
         x = (np.float32(0.05), 230)
         real = g.input([1, 40, 5], x)
         g.add("ReduceMean", [real, g.constant(np.array([2]))], [1, 40, 1], (np.float32(0.05 / ratio), 132), keepdims=1)
+    for i in range(24):
+        n, rows, columns = (int(v) for v in g.rng.integers(2, 12, 3))
+        shape, axes = [([1, 30, n * rows], [2]), ([1, n * rows, 20], [1]), ([40, n], [1]), ([1, n, rows, columns], [2, 3]),
+                       ([1, rows, columns, n], [1, 2]), ([1, rows, 20, n], [1])][i % 6]
+        count = int(np.prod([shape[axis] for axis in axes]))
+        multiplier = np.exp(g.rng.uniform(np.log(0.05), np.log(1.5)))
+        x, center = g.encoding(4), g.rng.integers(60, 200)
+        if i % 12 == 3:  # in the layout of a Conv
+            real = g.add("Conv", [g.input(shape, g.encoding(4)), g.weights([n, n, 1, 1], 0.006)], shape, x)
+        else:
+            real = g.input(shape, x)
+            reach = min(60, 100 / multiplier / count)
+            near = x[1] + (center - 128) / 128 * reach + g.rng.uniform(-reach, reach, shape)
+            g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(np.rint(near), 0, 255).astype(g.type)
+        out = [1 if axis in axes else size for axis, size in enumerate(shape)]
+        y = (np.float32(float(x[0]) / count / multiplier), int(g.rng.integers(60, 200)))
+        g.add("ReduceMean", [real, g.constant(np.array(axes))], out, y, keepdims=1)
 
 
 def is_tied(a, b, y):

@@ -12,13 +12,23 @@ static double multiplier_of(const struct nd_htp_job *job, double count)
     return (double)job->call->inputs[0].quant->scale[0] / ((double)job->call->out_quant->scale[0] * count);
 }
 
-/* Of uint8 ReduceMean: from this multiplier on all codes may be off by one (seen at 0.62, 0.68 and 1.18). */
-static const double most_of_means = 0.5;
+/* What makes codes of sums. */
+struct averages {
+    bool is_apart; /* in the way of sums */
+    struct nd_htp_sums sums;
+    struct nd_htp_scaling scaling;
+};
 
-static bool is_known_mean(const struct nd_htp_job *job, double count)
+/* False: not known. */
+static bool averages_init(struct averages *a, const struct nd_htp_job *job, size_t count)
 {
-    return job->unit->dtype != ND_DTYPE_U8 || strcmp(job->call->node->op_type, "ReduceMean") != 0 ||
-           multiplier_of(job, count) < most_of_means;
+    *a = (struct averages){.scaling = {.step = 1, .zero = (double)job->call->out_quant->zero_point[0]}};
+    a->scaling.c = nd_multiplier_round(multiplier_of(job, (double)count), 14, ND_ROUND_HALF_EVEN);
+    if (job->unit->dtype != ND_DTYPE_U8 || strcmp(job->call->node->op_type, "ReduceMean") != 0)
+        return true;
+    if (!nd_htp_is_byte_mean(job, count, &a->is_apart))
+        return false;
+    return !a->is_apart || nd_htp_sums_init(&a->sums, job, count);
 }
 
 enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
@@ -35,19 +45,20 @@ enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
     enum nd_status status = nd_linear_wholes(job->call, 0, &x, &largest, err);
     if (status == ND_OK)
         status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &mean, err);
-    bool is_known = status == ND_OK && mean.n > 0 && is_known_mean(job, (double)(x.n / mean.n));
+    struct averages averages;
+    bool is_known = status == ND_OK && mean.n > 0 && averages_init(&averages, job, x.n / mean.n);
     if (is_known)
         status = nd_array_make(job->codes, job->unit->dtype, &mean.shape, err);
     if (is_known && status == ND_OK) {
         struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
         double count = (double)(x.n / mean.n);
-        struct nd_htp_scaling scaling = {
-            .c = nd_multiplier_round(multiplier_of(job, count), 14, ND_ROUND_HALF_EVEN),
-            .step = 1,
-            .zero = (double)job->call->out_quant->zero_point[0]};
         /* The mean of whole numbers is within some ulp: times their count it rounds to their sum. */
-        for (size_t i = 0; i < mean.n; i++)
-            job->codes->x[i] = nd_htp_scale(&scaling, rint(mean.x[i] * count), &bounds);
+        for (size_t i = 0; i < mean.n; i++) {
+            double sum = rint(mean.x[i] * count);
+            double code = averages.is_apart ? (double)nd_htp_mean_of_bytes(&averages.sums, (int64_t)sum)
+                                            : nd_htp_scale(&averages.scaling, sum, &bounds);
+            job->codes->x[i] = fmin(fmax(code, bounds.low), bounds.high);
+        }
         *job->is_covered = true;
     }
     nd_array_deinit(&x);

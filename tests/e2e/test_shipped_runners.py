@@ -7,7 +7,7 @@ import os
 import pathlib
 import shutil
 
-from support import Scratch, capture, compare, info, main, npudiff, some_digits
+from support import MODELS, Scratch, capture, compare, info, main, npudiff, some_digits
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INSTALLED = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "npudiff/runners"
@@ -80,15 +80,33 @@ class ShippedRunners(Scratch):
         self.assertEqual([name for name, yes in differs.items() if yes], ["average", "features", "logits"])
         self.assertTrue(self.differing("exec:tosa?rounding=single")["stem/relu"])
 
-    def test_integer_runners_refuse_what_they_cannot_convert(self):
+    def test_attention_on_tosa_with_one_rounding_equals_onnx_runtime(self):
+        self.install("tosa")
+        captures = [self.folder / "cpu.h5", self.folder / "tosa.h5"]
+        for path, uri in zip(captures, ("cpu", "exec:tosa?rounding=single")):
+            capture("vit.w8a8.onnx", [uri], ["ramp", "uniform:3"], path, env=self.environment)
+        report = compare(*captures, expect=0)
+        self.assertEqual((len(report["tensors"]), report["verdict"]), (64, "same"))
+        self.assertIn("a LayerNormalization is computed in floats", npudiff("info", captures[1], "--log", "runner"))
+
+    def test_attention_on_litert_rounds_each_layer_once_where_it_has_no_integer_kernel(self):
         self.install("litert")
-        for model, says in (("vit.w8a8.onnx", "this runner has no LayerNormalization for TFLite"),
-                            ("cnn.w8a16.onnx", "this runner takes 8 bits only"),
-                            ("cnn.float.onnx", "this runner takes quantised models only")):
-            with self.subTest(model=model):
-                path = self.folder / f"{model}.h5"
-                capture(model, ["exec:litert"], ["ramp"], path, expect=5, env=self.environment)
-                self.assertIn(says, info(path)["attributes"]["failure"]["message"])
+        path = self.folder / "litert.h5"
+        capture("vit.w8a8.onnx", ["exec:litert"], ["uniform:2"], path, env=self.environment)
+        report = json.loads(npudiff("explain", "--identify", "--quantised", MODELS / "vit.w8a8.onnx", path, "--json", expect=None).stdout)
+        exceptions = {t["op_type"]: t["exceptions"] for t in report["identification"]["devices"][0]["types"]}
+        self.assertEqual({exceptions[op] for op in ("LayerNormalization", "Gelu", "ReduceMean", "Add", "Conv", "Gemm")}, {0})
+
+    def test_integer_runners_refuse_what_they_cannot_convert(self):
+        for runner, vendor in (("litert", "TFLite"), ("tosa", "TOSA")):
+            self.install(runner)
+            for model, says in ((ROOT / "golden/found/shares.u8.onnx", f"layer 'exp': this runner has no Exp for {vendor}"),
+                                (MODELS / "cnn.w8a16.onnx", "this runner takes 8 bits only"),
+                                (MODELS / "cnn.float.onnx", "this runner takes quantised models only")):
+                with self.subTest(runner=runner, model=model.name):
+                    path = self.folder / f"{runner}-{model.name}.h5"
+                    capture(model, [f"exec:{runner}"], ["ramp"], path, expect=5, env=self.environment)
+                    self.assertIn(says, info(path)["attributes"]["failure"]["message"])
 
 
 if __name__ == "__main__":

@@ -115,11 +115,10 @@ class Layer:
 
 
 class Graph:
-    """layers in an order in which they can run; inputs: values of the graph's inputs; values: {name: Value} of all that are made;
+    """Of a model with its shapes. layers in an order in which they can run; inputs: values of the graph's inputs; values: {name: Value} of all that are made;
     reals: {name of a DequantizeLinear's output: Value}."""
 
     def __init__(self, model):
-        model = shape_inference.infer_shapes(model)
         self.nodes = model.graph.node
         self.constants = {c.name: numpy_helper.to_array(c) for c in model.graph.initializer}
         self.makers = {name: node for node in self.nodes for name in node.output}
@@ -218,7 +217,7 @@ class IntegerRunner(Runner):
     the types that the engine has, in ONNX's layout."""
 
     def load(self, job):
-        model = onnx.load(job.model)
+        model = shape_inference.infer_shapes(onnx.load(job.model)) # the checker wants shapes of all outputs
         onnx.checker.check_model(model)
         self.graph = Graph(model)
         if not self.graph.layers:

@@ -73,8 +73,7 @@ class OtherLayers:
         """A Slice, or one output of a Split."""
         begin, size = layer.region(), self.shape(layer.output)
         begin = [begin[i] for i in TO_NHWC] if len(begin) == 4 else begin
-        parts = [self.constant(numbers, tosa.DType.SHAPE) for numbers in (begin, size)]
-        return self.to_output(layer, self.make(OP.SLICE, "SliceAttribute", [self.read(layer.inputs[0]), *parts], size, "int8"))
+        return self.to_output(layer, self.region(self.read(layer.inputs[0]), begin, size))
 
     emit_split = emit_slice
 

@@ -321,7 +321,7 @@ class LiteRt(IntegerRunner):
         self.interpreter.allocate_tensors()
         self.log(f"activations are {self.made.type} in TFLite", 1)
         for note in self.made.notes:
-            self.log(note, 1)
+            self.log(note)
         for layer in graph.layers:
             self.placement.append((layer.output.name, layer.op, f"cpu ({word})"))
 

@@ -149,7 +149,7 @@ class Converter(OtherLayers):
         return self.requantised(layer.inputs[0], layer.output)
 
     def window(self, layer, kernel):
-        """(pads, strides, dilations); TOSA wants windows that end where the input does."""
+        """(the input, its pads, strides, dilations); TOSA wants windows that end where the input does, so that a rest is cut off."""
         attributes, rank = layer.attributes, len(kernel)
         if rank != 2 or attributes.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID") or attributes.get("ceil_mode", 0):
             layer.refuse("auto_pad, ceil_mode and other than two dimensions are not converted")
@@ -157,10 +157,17 @@ class Converter(OtherLayers):
         before, after = list(attributes.get("pads", [0] * 4)[:2]), list(attributes.get("pads", [0] * 4)[2:])
         for k, size in enumerate(layer.inputs[0].shape[2:]):
             rest = (size - 1 + before[k] + after[k] - (kernel[k] - 1) * dilations[k]) % strides[k]
-            if rest > after[k]:
-                layer.refuse("its windows leave a rest of the input, which TOSA does not allow")
             after[k] -= rest
-        return [before[0], after[0], before[1], after[1]], list(strides), list(dilations)
+        place, shape = self.read(layer.inputs[0]), self.shape(layer.inputs[0])
+        if min(after) < 0:
+            size = [shape[0], shape[1] + min(after[0], 0), shape[2] + min(after[1], 0), shape[3]]
+            place = self.region(place, [0] * 4, size)
+            after = [max(n, 0) for n in after]
+        return place, [before[0], after[0], before[1], after[1]], list(strides), list(dilations)
+
+    def region(self, place, begin, size):
+        parts = [self.constant(numbers, tosa.DType.SHAPE) for numbers in (begin, size)]
+        return self.make(OP.SLICE, "SliceAttribute", [place, *parts], size, "int8")
 
     def product(self, layer, place, weights, order, window):
         """A CONV2D or DEPTHWISE_CONV2D with its RESCALE. weights: a Value, ONNX's; order: of its dimensions for TOSA."""
@@ -190,8 +197,8 @@ class Converter(OtherLayers):
         if groups not in (1, layer.inputs[0].shape[1]):
             layer.refuse("TOSA has no CONV2D in groups")
         is_depthwise = groups > 1
-        window = self.window(layer, weights.shape[2:])
-        return self.product(layer, self.read(layer.inputs[0]), weights, (2, 3, 0, 1) if is_depthwise else TO_NHWC, window)
+        place, *window = self.window(layer, weights.shape[2:])
+        return self.product(layer, place, weights, (2, 3, 0, 1) if is_depthwise else TO_NHWC, window)
 
     def dense(self, layer, weights):
         """Constant weights [outputs, inputs]: a CONV2D of 1 x 1, as the legalisation has it."""
@@ -245,20 +252,20 @@ class Converter(OtherLayers):
 
     def emit_maxpool(self, layer):
         kernel = layer.attributes["kernel_shape"]
-        pads, strides, dilations = self.window(layer, kernel)
+        place, pads, strides, dilations = self.window(layer, kernel)
         if dilations != [1, 1]:
             layer.refuse("TOSA's pools have no dilations")
-        place = self.make(OP.MAX_POOL2D, "MaxPool2dAttribute", [self.read(layer.inputs[0])], self.shape(layer.output), "int8", list(kernel),
+        place = self.make(OP.MAX_POOL2D, "MaxPool2dAttribute", [place], self.shape(layer.output), "int8", list(kernel),
                           strides, pads, tosa.NanPropagationMode.PROPAGATE)
         return self.to_output(layer, place)
 
     def emit_averagepool(self, layer):
         kernel = layer.attributes["kernel_shape"]
-        pads, strides, dilations = self.window(layer, kernel)
+        place, pads, strides, dilations = self.window(layer, kernel)
         if dilations != [1, 1] or (any(pads) and layer.attributes.get("count_include_pad", 0)):
             layer.refuse("TOSA's pools have neither dilations nor padding that counts")
         zero = self.int8([self.zero(layer.inputs[0])])
-        place = self.make(OP.AVG_POOL2D, "AvgPool2dAttribute", [self.read(layer.inputs[0]), zero, zero], self.shape(layer.output), "int8",
+        place = self.make(OP.AVG_POOL2D, "AvgPool2dAttribute", [place, zero, zero], self.shape(layer.output), "int8",
                           list(kernel), strides, pads, tosa.DType.INT32)
         return self.to_output(layer, place)
 
@@ -358,7 +365,7 @@ class Tosa(IntegerRunner):
         made = Converter(graph, outputs, ROUNDINGS[word])
         self.made = made.file.serialize()
         for note in made.notes:
-            self.log(note, 1)
+            self.log(note)
 
     def infer(self, arrays):
         inputs = []

@@ -112,7 +112,9 @@ double nd_arithmetic_multiplier(double scale, const struct nd_wide *step)
 bool nd_arithmetic_prepare(const struct nd_arithmetic *program, const struct nd_arithmetic_scaling *scaling,
                            bool has_fused, struct nd_arithmetic_ready *out)
 {
-    bool has_accumulator = scaling->multiplier > 0 && isfinite(scaling->multiplier);
+    bool is_for_fixed = scaling->n_averaged > 0 || scaling->slope > 0;
+    bool has_accumulator = scaling->multiplier > 0 && isfinite(scaling->multiplier) &&
+                           (!is_for_fixed || program->family == &nd_family_fixed);
     if ((program->family->needs_accumulator && !has_accumulator) ||
         (nd_arithmetic_needs_fused(program) && !has_fused))
         return false;

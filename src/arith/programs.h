@@ -51,13 +51,17 @@ struct nd_arithmetic_scaling {
     double multiplier;
     double zero, low, high; /* zero point and range of the codes */
     double scale;           /* of the output */
+    /* What has a sum for the family fixed-point alone: */
+    double n_averaged; /* a mean of so many: a is their sum, and multiplier is of that; 0: no mean */
+    double slope;      /* a LeakyRelu: the multiplier of a < 0 is slope times the other; 0: none */
 };
 /* A program made ready for it. */
 struct nd_arithmetic_ready {
     const struct nd_arithmetic *program;
     struct nd_arithmetic_scaling scaling;
     struct nd_requantiser requantiser;
-    double dropped; /* what a is cut to a multiple of; 0: nothing */
+    struct nd_fixed_multiplier below; /* of a < 0, with a slope */
+    double dropped;                   /* what a is cut to a multiple of; 0: nothing */
 };
 struct nd_arithmetic_element {
     const struct nd_ratio *v;

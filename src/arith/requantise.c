@@ -29,7 +29,10 @@ struct nd_requantiser nd_requantise_prepare(const struct nd_requantise *program,
         .c = nd_multiplier_round(multiplier, program->multiplier_bits, program->multiplier_rounding),
         .step = 1,
         .zero = zero_point,
-        .rounding = program->rounding};
+        .rounding = program->rounding,
+        .fixed = program->fixed};
+    if (program->fixed != ND_FIXED_NONE)
+        r.multiplier = nd_fixed_multiplier(multiplier);
     if (program->has_granule) {
         int e = nd_multiplier_log(multiplier) - program->granule_bits;
         r.step = ldexp(1, program->is_granule_whole && e < 0 ? 0 : e);
@@ -60,6 +63,8 @@ static double limit(const struct nd_requantiser *r, double a)
 
 double nd_requantise_code(const struct nd_requantiser *r, double a, double low, double high)
 {
+    if (r->fixed != ND_FIXED_NONE)
+        return fmin(fmax(nd_fixed_run(r->fixed, &r->multiplier, a) + r->zero, low), high);
     double scaled = r->c * (r->step * (floor((limit(r, a) + r->fold) / r->step) + r->half));
     return fmin(fmax(nd_round_value(scaled, r->rounding) + r->zero, low), high);
 }
@@ -76,6 +81,10 @@ const char *nd_requantise_name(const struct nd_requantise *p, char buf[ND_REQUAN
 {
     char part[48];
     buf[0] = '\0';
+    if (p->fixed != ND_FIXED_NONE) {
+        add_part(buf, nd_fixed_name(p->fixed));
+        return buf;
+    }
     if (p->multiplier_bits != ND_MULTIPLIER_EXACT) {
         bool is_usual = p->multiplier_rounding == ND_ROUND_HALF_EVEN;
         snprintf(part, sizeof part, "multiplier:%d%s%s", p->multiplier_bits, is_usual ? "" : ":",
@@ -186,6 +195,10 @@ bool nd_requantise_from_name(const char *name, struct nd_requantise *out)
     char text[ND_REQUANTISE_NAME_BYTES], *save = NULL;
     if (strlen(name) >= sizeof text)
         return false;
+    if (nd_fixed_from_name(name, &p.fixed)) {
+        *out = (struct nd_requantise){.fixed = p.fixed};
+        return true;
+    }
     snprintf(text, sizeof text, "%s", name);
     char *part = strtok_r(text, "+", &save);
     if (part == NULL)

@@ -8,10 +8,13 @@
  *     code = clip(round(c A) + z), without z where it is folded
  *
  * Before that the accumulator may saturate or wrap at a width. What single and double rounding of exact values
- * is (program.h) has its parts here, too: exact multiplier, no granule. */
+ * is (program.h) has its parts here, too: exact multiplier, no granule.
+ *
+ * Or, in the place of all parts: code = clip(round(M a) + z) as fixed_point.h has it. */
 #ifndef ND_ARITH_REQUANTISE_H
 #define ND_ARITH_REQUANTISE_H
 
+#include "arith/fixed_point.h"
 #include "eval/rounding.h"
 
 enum { ND_MULTIPLIER_EXACT = 0, ND_MULTIPLIER_MAX_BITS = 23, ND_REQUANTISE_NAME_BYTES = 96 };
@@ -29,11 +32,13 @@ struct nd_requantise {
     enum nd_rounding rounding;      /* of c A */
     int accumulator_bits;           /* 16 .. 32, signed; 0: wide enough */
     bool wraps;                     /* else it saturates */
+    enum nd_fixed_point fixed;      /* not ND_FIXED_NONE: all else is as in a zeroed program */
 };
 
 /* "multiplier:11+granule:3+half+rounding:half-up": parts joined by '+', those that are absent left out:
  *     multiplier:BITS[:ROUNDING]  granule:BITS  granule-whole:BITS  half  fold-zero[:ROUNDING]  fold-f32
  *     rounding:ROUNDING  saturate:BITS  wrap:BITS
+ * or one of gemmlowp, tosa-single and tosa-double alone.
  *
  * from_name is false for anything else, and for a part that is there twice. */
 const char *nd_requantise_name(const struct nd_requantise *program, char buf[ND_REQUANTISE_NAME_BYTES]);
@@ -44,6 +49,8 @@ struct nd_requantiser {
     double c, step, half, fold, zero;
     double least, greatest, modulus; /* of the accumulator; modulus 0: it saturates */
     enum nd_rounding rounding;
+    enum nd_fixed_point fixed;
+    struct nd_fixed_multiplier multiplier; /* of that */
 };
 
 /* multiplier > 0 and finite. Exact where |a| < 2^28 and the multiplier has 24 bits. */

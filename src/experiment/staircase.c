@@ -204,6 +204,15 @@ static void try_all(struct search *search, bool is_f32)
                                                         .rounding = (enum nd_rounding)rounding});
 }
 
+/* What is specified. */
+static void try_fixed(struct search *search)
+{
+    for (int kind = ND_FIXED_NONE + 1; kind < ND_FIXED_N; kind++) {
+        const struct nd_requantise program = {.fixed = (enum nd_fixed_point)kind};
+        try_program(search, &program);
+    }
+}
+
 /* What comes nearest where nothing fits: among the plainest, those with an exact multiplier and no granule. */
 static void find_nearest(struct search *search)
 {
@@ -236,8 +245,10 @@ enum nd_status nd_staircase_solve(const struct nd_staircase *staircases, size_t 
     if (search.intervals == NULL)
         return nd_fail_memory(err);
     count(staircases, n, &findings);
-    for (int is_f32 = 0; findings.n_programs == 0 && is_f32 < 2; is_f32++)
-        try_all(&search, is_f32 != 0);
+    try_all(&search, false);
+    try_fixed(&search);
+    if (findings.n_programs == 0)
+        try_all(&search, true);
     if (findings.n_programs == 0)
         find_nearest(&search);
     free(search.intervals);

@@ -139,6 +139,10 @@ void nd_tell_fold(struct nd_experiment *e, json_t *parameters, const struct nd_r
 /* Of the first program, which stands for all that are left. */
 static void describe(struct nd_experiment *e, json_t *out, const struct nd_requantise *p)
 {
+    if (p->fixed != ND_FIXED_NONE) {
+        nd_tell_text(e, out, "specification", nd_fixed_name(p->fixed));
+        return;
+    }
     nd_tell_multiplier(e, out, p);
     nd_tell_text(e, out, "zero_point", p->folds_zero ? "before the shift" : "after it");
     nd_tell_rounding(e, out, "rounding", p->rounding);
@@ -149,6 +153,9 @@ static void tell_undecided(struct nd_experiment *e, json_t *entry, const struct 
 {
     const struct nd_requantise *first = found->programs;
     const struct nd_issue issues[] = {
+        {"whether it rounds once, or as a specification of integer arithmetic has it",
+         "longer sums of products under smaller multipliers",
+         {ND_FIELD(struct nd_requantise, fixed)}},
         {"where a product that is a tie goes",
          first->has_half_granule ? "none that the granule leaves: no product is a tie"
          : first->folds_zero     ? "none: ties on which they differ are clipped"

@@ -40,6 +40,9 @@ static struct stage prepare(const struct nd_mean_program *p, double ratio, doubl
     double multiplier = ratio / (double)n_elems;
     struct stage stage = {.zero_x = zero_x, .zero_y = zero_y};
     stage.requantiser = nd_requantise_prepare(&p->requantise, multiplier, zero_y);
+    if (p->requantise.fixed != ND_FIXED_NONE)
+        stage.requantiser.multiplier =
+            nd_fixed_multiplier_of_mean(p->requantise.fixed, multiplier, (double)n_elems);
     bool adds = p->first_shift != ND_MEAN_NO_SHIFT && (p->n_stages == 1 || n_elems == 4);
     if (adds)
         stage.added = ldexp(1, p->first_shift - nd_multiplier_log(multiplier) - p->requantise.multiplier_bits);
@@ -53,6 +56,8 @@ static struct stage prepare(const struct nd_mean_program *p, double ratio, doubl
 static double finish(const struct stage *stage, double sum)
 {
     const struct nd_requantiser *r = &stage->requantiser;
+    if (r->fixed != ND_FIXED_NONE)
+        return nd_requantise_code(r, sum, 0, 255);
     double scaled = r->c * (r->step * (floor((sum + r->fold) / r->step) + r->half)) + stage->added;
     return fmin(fmax(nd_round_value(scaled, r->rounding) + r->zero, 0), 255);
 }
@@ -187,10 +192,21 @@ static void try_multipliers(struct search *search, struct nd_mean_program p)
             }
 }
 
+/* What is specified. */
+static void try_fixed(struct search *search)
+{
+    struct nd_mean_program p = {.n_stages = 1, .first_shift = ND_MEAN_NO_SHIFT};
+    for (int kind = ND_FIXED_NONE + 1; kind < ND_FIXED_N; kind++) {
+        p.requantise.fixed = (enum nd_fixed_point)kind;
+        try_program(search, &p);
+    }
+}
+
 static void try_whole_windows(struct search *search)
 {
     struct nd_mean_program p = {.n_stages = 1};
     try_multipliers(search, p);
+    try_fixed(search);
     p.requantise.has_granule = true;
     for (int bits = 0; search->out->n_programs == 0 && bits <= 6; bits++)
         for (int form = 0; form < 4; form++) {

@@ -247,6 +247,10 @@ static void take(struct nd_experiment *e, struct pool *p)
 /* Of the first program, which stands for all that are left. */
 static void describe(struct nd_experiment *e, json_t *out, const struct nd_mean_program *p)
 {
+    if (p->requantise.fixed != ND_FIXED_NONE) {
+        nd_tell_text(e, out, "specification", nd_fixed_name(p->requantise.fixed));
+        return;
+    }
     if (p->n_stages > 1) {
         json_t *stages = json_array();
         for (size_t i = 0; i < p->n_stages; i++)

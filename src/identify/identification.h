@@ -28,6 +28,7 @@ struct nd_identified_unit {
     char *why_not;         /* it cannot be looked at in some probe; NULL: it could in all */
     struct nd_wide *steps; /* of its accumulator; NULL without one */
     size_t n_steps;
+    struct nd_specified_sum specified;
     struct nd_identify_tally tally;
     struct nd_unit_tally as_whole; /* by program of whole units */
     struct nd_answer *answer;      /* NULL: nothing was counted */

@@ -23,6 +23,7 @@
 
 #include "arith/programs.h"
 #include "eval/eval_graph.h"
+#include "identify/specified.h"
 
 enum {
     ND_IDENTIFY_BINS = 32,     /* of the fraction */
@@ -69,8 +70,9 @@ struct nd_identify_sample {
     const struct nd_wide *steps;
     size_t n_steps;
     bool is_conv;
-    size_t against;               /* of nd_arithmetics: what n_apart is counted against; 0: half-even */
-    const struct nd_ratio *fused; /* [values->n] v when inputs were not requantised, or NULL */
+    struct nd_specified_sum specified; /* without steps: what the unit has a sum for; step 0: nothing */
+    size_t against;                    /* of nd_arithmetics: what n_apart is counted against; 0: half-even */
+    const struct nd_ratio *fused;      /* [values->n] v when inputs were not requantised, or NULL */
 };
 
 /* ND_ERR_MEMORY. */

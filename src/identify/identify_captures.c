@@ -51,6 +51,7 @@ static enum nd_status round_unit(void *context, const struct nd_exact_values *va
                                               .key = c->count->device->n_samples + r->sample,
                                               .steps = unit->steps,
                                               .n_steps = unit->n_steps,
+                                              .specified = unit->specified,
                                               .is_conv = unit->is_conv};
     if (r->trial.edge == values->edge)
         nd_unit_trial_count(&r->trial, given->x, codes->x, values->n, &c->as_whole[step]);
@@ -116,6 +117,8 @@ static enum nd_status make_unit(const struct nd_plan *plan, size_t step, struct 
     unit->is_conv = strstr(unit->op_types, "Conv") != NULL;
     enum nd_status status =
         nd_exact_accumulator_steps(plan->graph, from->edge, &unit->steps, &unit->n_steps, &none);
+    if (unit->n_steps == 0)
+        unit->specified = nd_specified_sum_of(plan->model, from->edge);
     return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK; /* else it has no accumulator */
 }
 

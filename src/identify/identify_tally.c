@@ -41,6 +41,18 @@ static size_t product_channel(const struct nd_identify_sample *sample, size_t i)
     return i % (size_t)shape->dims[sample->is_conv ? 1 : shape->rank - 1];
 }
 
+/* The whole number that the specification multiplies. */
+static double specified_sum(const struct nd_arithmetic_scaling *scaling, const struct nd_ratio *v)
+{
+    double steps = nd_ratio_value(v) / scaling->multiplier;
+    return rint(scaling->slope > 0 && steps < 0 ? steps / scaling->slope : steps);
+}
+
+static bool is_specified(const struct nd_arithmetic_scaling *scaling)
+{
+    return scaling->n_averaged > 0 || scaling->slope > 0;
+}
+
 /* Steps and scales of the output are by the same channels where both are. */
 static size_t channel_of(const struct work *w, size_t i)
 {
@@ -70,6 +82,11 @@ static struct channel *prepare(const struct work *w, size_t c)
     if (has_accumulator(w->sample))
         scaling->multiplier =
             nd_arithmetic_multiplier(scaling->scale, &w->sample->steps[w->sample->n_steps > 1 ? c : 0]);
+    else if (w->sample->specified.step > 0 && values->quant->n <= 1) {
+        scaling->multiplier = w->sample->specified.step / scaling->scale;
+        scaling->n_averaged = w->sample->specified.n_averaged;
+        scaling->slope = w->sample->specified.slope;
+    }
     for (size_t p = 0; p < w->n_programs; p++)
         channel->applies[p] =
             nd_arithmetic_prepare(&w->programs[p], scaling, w->sample->fused != NULL, &channel->ready[p]);
@@ -141,7 +158,8 @@ static void count_programs(struct work *w, const struct channel *channel,
     const struct nd_place *place = &element->place;
     bool is_deciding = false;
     /* What was only moved, mostly. */
-    if (place->is_whole && channel->scaling.multiplier == 0 && fabs(place->floor) <= largest_short &&
+    bool has_no_sum = channel->scaling.multiplier == 0 || is_specified(&channel->scaling);
+    if (place->is_whole && has_no_sum && fabs(place->floor) <= largest_short &&
         given == clipped(&channel->scaling, place->floor) && element->fused == NULL) {
         return;
     }
@@ -227,7 +245,9 @@ enum nd_status nd_identify_unit(struct nd_identify_tally *tally, const struct nd
         const struct channel *channel = prepare(&w, c);
         struct nd_arithmetic_element element = {.v = &values->v[i], .place = nd_place_of(&values->v[i])};
         element.fused = sample->fused != NULL ? &sample->fused[i] : NULL;
-        if (channel->scaling.multiplier > 0)
+        if (is_specified(&channel->scaling))
+            element.a = specified_sum(&channel->scaling, element.v);
+        else if (channel->scaling.multiplier > 0)
             element.a = nd_arithmetic_accumulator(element.v, channel->scaling.scale,
                                                   &sample->steps[sample->n_steps > 1 ? c : 0]);
         tally->n++;

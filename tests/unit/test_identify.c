@@ -424,6 +424,95 @@ static void sets_intersect_over_units(void **state)
     free(units);
 }
 
+/* ---- what TensorFlow Lite's kernels specify, by their own words ---- */
+
+/* SaturatingRoundingDoublingHighMul and RoundingDivideByPOT of gemmlowp. */
+static int64_t multiplied(int64_t x, int64_t q, int e)
+{
+    int64_t product = x * (e > 0 ? (int64_t)1 << e : 1) * q;
+    int64_t high = (product + (product >= 0 ? (int64_t)1 << 30 : 1 - ((int64_t)1 << 30))) / ((int64_t)1 << 31);
+    int right = e < 0 ? -e : 0;
+    int64_t mask = ((int64_t)1 << right) - 1, rest = high & mask;
+    return (high >> right) + (rest > (mask >> 1) + (high < 0));
+}
+
+/* The 31 bits of QuantizeMultiplier. */
+static int64_t bits_of(double multiplier, int *e)
+{
+    return (int64_t)round(frexp(multiplier, e) * 0x1p31);
+}
+
+static void tally_specified(struct bench *b, const struct nd_specified_sum *specified, size_t n,
+                            struct nd_identify_result *result)
+{
+    struct nd_identify_tally *tally = calloc(1, sizeof *tally);
+    assert_non_null(tally);
+    b->shape.dims[0] = (int64_t)n;
+    b->values.n = n;
+    b->sample = (struct nd_identify_sample){.values = &b->values, .given = b->given, .specified = *specified};
+    assert_int_equal(nd_identify_unit(tally, &b->sample, NULL), ND_OK);
+    nd_identify_decide(tally, result);
+    free(tally);
+}
+
+static size_t index_of(const char *name)
+{
+    const struct nd_arithmetic program = named(name);
+    size_t n, p = 0;
+    for (const struct nd_arithmetic *programs = nd_arithmetics(&n);
+         !nd_arithmetic_is_same(&programs[p], &program);)
+        p++;
+    return p;
+}
+
+/* QuantizeLeakyRelu: another multiplier below zero. */
+static void slopes_have_two_multipliers(void **state)
+{
+    (void)state;
+    struct bench *b = calloc(1, sizeof *b);
+    struct nd_identify_result result;
+    const double scale = 0.0713, slope = 0.2;
+    int e, e_below;
+    int64_t q = bits_of(scale, &e), q_below = bits_of(scale * slope, &e_below);
+    assert_non_null(b);
+    fill(b, N_GENERIC, generic_multiplier, 1, false);
+    for (int i = 0; i < 4096; i++) {
+        int x = i - 2048;
+        b->v[i] = nd_ratio_of((double)x * (x < 0 ? slope : 1) * scale, 1);
+        b->given[i] = (double)(128 + (x < 0 ? multiplied(x, q_below, e_below) : multiplied(x, q, e)));
+        b->given[i] = fmin(fmax(b->given[i], 0), 255);
+    }
+    tally_specified(b, &(struct nd_specified_sum){.step = scale, .slope = slope}, 4096, &result);
+    assert_true(result.is_applicable[index_of("gemmlowp")] && result.is_possible[index_of("gemmlowp")]);
+    assert_true(result.n_wrong[index_of("gemmlowp")] == 0 && result.n_wrong[0] > 0);
+    assert_false(result.is_applicable[index_of("multiplier:11+rounding:half-up")]);
+    free(b);
+}
+
+/* QuantizedMeanOrSum: the multiplier of the scales is divided by how many numbers there are, and cut. */
+static void means_of_any_number_are_found(void **state)
+{
+    (void)state;
+    enum { N_AVERAGED = 49, SHIFT = 5 };
+    struct bench *b = calloc(1, sizeof *b);
+    struct nd_identify_result result;
+    const double ratio = 1.31;
+    int e;
+    int64_t q = (bits_of(ratio, &e) << SHIFT) / N_AVERAGED;
+    assert_non_null(b);
+    fill(b, N_GENERIC, generic_multiplier, 1, false);
+    for (int i = 0; i < 8192; i++) {
+        int sum = i - 4096;
+        b->v[i] = nd_ratio_of((double)sum * ratio, N_AVERAGED);
+        b->given[i] = fmin(fmax((double)(128 + multiplied(sum, q, e - SHIFT)), 0), 255);
+    }
+    tally_specified(b, &(struct nd_specified_sum){.step = ratio / N_AVERAGED, .n_averaged = N_AVERAGED}, 8192,
+                    &result);
+    assert_true(result.is_possible[index_of("gemmlowp")] && result.n_wrong[index_of("gemmlowp")] == 0);
+    assert_true(result.n_wrong[0] > 0);
+    free(b);
+}
+
 static void few_codes_exclude_nothing(void **state)
 {
     (void)state;
@@ -462,6 +551,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(tallies_merge_in_any_order),
         cmocka_unit_test(curve_and_brackets_show_the_threshold),
         cmocka_unit_test(sets_intersect_over_units),
+        cmocka_unit_test(slopes_have_two_multipliers),
+        cmocka_unit_test(means_of_any_number_are_found),
         cmocka_unit_test(few_codes_exclude_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

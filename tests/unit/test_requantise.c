@@ -33,6 +33,8 @@ static void names_are_read_back(void **state)
         "multiplier:10+granule-whole:3+fold-zero+rounding:half-up",
         "multiplier:21:half-up+granule:7+half+rounding:floor+wrap:16",
         "rounding:to-zero+saturate:32",
+        "gemmlowp",
+        "tosa-double",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct nd_requantise program;
@@ -58,7 +60,8 @@ static void other_names_are_refused(void **state)
                                         "multiplier:11x",
                                         "granule:-1",
                                         "fold-zero:1",
-                                        "unknown:3"};
+                                        "unknown:3",
+                                        "gemmlowp+rounding:floor"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct nd_requantise program;
         if (nd_requantise_from_name(names[i], &program))
@@ -100,6 +103,22 @@ static void parts_do_what_they_say(void **state)
     assert_int_equal((int)code_of("rounding:floor+saturate:16", 0.001, 0, 40000), 32);
     assert_int_equal((int)code_of("rounding:floor+wrap:16", 0.001, 40, 40000), 14); /* -25536 */
     assert_int_equal((int)code_of("rounding:floor+wrap:16", 0.001, 40, -40000), 65);
+}
+
+/* 1/3: TensorFlow Lite takes 2^30 and e = 1 of the ratio 1, and 2^31 / 3 with e = 0 of the mean of three. Else
+ * 2/3 2^31 and e = -1 are two roundings: 4 becomes 3, and that 2. */
+static void means_divide_the_multiplier(void **state)
+{
+    (void)state;
+    const struct nd_fixed_multiplier of_mean = nd_fixed_multiplier_of_mean(ND_FIXED_GEMMLOWP, 1.0 / 3, 3),
+                                     of_tosa = nd_fixed_multiplier_of_mean(ND_FIXED_TOSA_DOUBLE, 1.0 / 3, 3);
+    assert_int_equal((int)of_mean.q, 715827882);
+    assert_int_equal(of_mean.e, 0);
+    assert_int_equal((int)of_tosa.q, 1431655765);
+    assert_int_equal(of_tosa.e, -1);
+    assert_int_equal((int)nd_fixed_run(ND_FIXED_GEMMLOWP, &of_mean, 4), 1);
+    assert_int_equal((int)nd_fixed_run(ND_FIXED_GEMMLOWP, &of_tosa, 4), 2);
+    assert_int_equal((int)code_of("gemmlowp", 1.0 / 3, 10, 4), 12);
 }
 
 static void powers_of_two_have_their_logarithm(void **state)
@@ -238,6 +257,28 @@ static void exact_multiplier_is_found(void **state)
     check_solving("multiplier:16+rounding:half-up", &n_single);
 }
 
+/* Two roundings are none of the programs by parts. */
+static void specified_arithmetic_is_found(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gemmlowp", "tosa-double"};
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
+        struct nd_requantise truth;
+        struct nd_staircase_findings found;
+        struct study study = {.n = 0};
+        bool has_truth = false;
+        assert_true(nd_requantise_from_name(names[k], &truth));
+        solve(&truth, &study, &found);
+        for (size_t i = 0; i < found.n_programs; i++) {
+            has_truth = has_truth || found.programs[i].fixed == truth.fixed;
+            assert_int_not_equal(found.programs[i].fixed, ND_FIXED_NONE);
+        }
+        assert_true(has_truth);
+        free(found.programs);
+        free_study(&study);
+    }
+}
+
 /* What no program gives leaves none. */
 static void foreign_arithmetic_leaves_nothing(void **state)
 {
@@ -308,6 +349,8 @@ int main(void)
         cmocka_unit_test(names_are_read_back),
         cmocka_unit_test(other_names_are_refused),
         cmocka_unit_test(parts_do_what_they_say),
+        cmocka_unit_test(means_divide_the_multiplier),
+        cmocka_unit_test(specified_arithmetic_is_found),
         cmocka_unit_test(powers_of_two_have_their_logarithm),
         cmocka_unit_test(granule_is_the_divisor_of_distances),
         cmocka_unit_test(staircases_give_their_program),

@@ -52,8 +52,9 @@ struct nd_arithmetic_scaling {
     double zero, low, high; /* zero point and range of the codes */
     double scale;           /* of the output */
     /* What has a sum for the family fixed-point alone: */
-    double n_averaged; /* a mean of so many: a is their sum, and multiplier is of that; 0: no mean */
-    double slope;      /* a LeakyRelu: the multiplier of a < 0 is slope times the other; 0: none */
+    double
+        n_averaged; /* a mean of so many: a is their sum, and multiplier is of that; 1: a product; 0: neither */
+    double slope;   /* a LeakyRelu: the multiplier of a < 0 is slope times the other; 0: none */
 };
 /* A program made ready for it. */
 struct nd_arithmetic_ready {

@@ -9,13 +9,19 @@ struct nd_specified_sum nd_specified_sum_of(const struct nd_model *model, size_t
 {
     const struct nd_specified_sum none = {0};
     const struct nd_model_unit *unit = nd_model_unit_of_edge(model, edge);
-    if (unit == NULL || unit->n_inputs != 1)
+    if (unit == NULL || unit->n_inputs != (strcmp(unit->op_types, "Mul") == 0 ? 2 : 1))
         return none;
     const struct nd_edge *from = nd_model_edge(model, unit->inputs[0]), *to = nd_model_edge(model, edge);
     size_t n_from, n_to;
     if (from->quant.n != 1)
         return none;
     struct nd_specified_sum sum = {.step = (double)from->quant.scale[0]};
+    if (unit->n_inputs == 2) {
+        const struct nd_quant *other = &nd_model_edge(model, unit->inputs[1])->quant;
+        sum.step *= other->n == 1 ? (double)other->scale[0] : 0;
+        sum.n_averaged = 1;
+        return sum;
+    }
     if (strcmp(unit->op_types, "LeakyRelu") == 0) {
         sum.slope = nd_edge_slope(model, edge);
         return sum.slope > 0 ? sum : none;

@@ -80,6 +80,18 @@ class ShippedRunners(Scratch):
         self.assertEqual([name for name, yes in differs.items() if yes], ["average", "features", "logits"])
         self.assertTrue(self.differing("exec:tosa?rounding=single")["stem/relu"])
 
+    def test_products_and_means_of_integer_runners_are_named(self):
+        for runner, device in (("litert", "exec:litert?kernels=reference"), ("tosa", "exec:tosa")):
+            self.install(runner)
+            for model, op in (("mul.u8.onnx", "Mul"), ("cnn.w8a8.onnx", "GlobalAveragePool")):
+                with self.subTest(device=device, op=op):
+                    path = self.folder / f"{runner}-{op}.h5"
+                    capture(model, [device], ["uniform:20"], path, env=self.environment)
+                    report = json.loads(npudiff("explain", "--identify", "--quantised", MODELS / model, path, "--json", expect=None).stdout)
+                    found = next(t for t in report["identification"]["devices"][0]["types"] if t["op_type"] == op)
+                    self.assertEqual(found["exceptions"], 0)
+                    self.assertIn("gemmlowp" if runner == "litert" else "tosa-double", sum(found["groups"], []))
+
     def test_attention_on_tosa_with_one_rounding_equals_onnx_runtime(self):
         self.install("tosa")
         captures = [self.folder / "cpu.h5", self.folder / "tosa.h5"]

@@ -286,6 +286,15 @@ enum nd_status nd_json_stamp(json_t *root, struct nd_error *err)
     return status;
 }
 
+char *nd_json_dumps(const json_t *tree, size_t flags)
+{
+    char *text = tree != NULL ? json_dumps(tree, flags) : NULL;
+    if (!nd_take_lost_text())
+        return text;
+    free(text);
+    return NULL;
+}
+
 json_t *nd_json_string(const char *text)
 {
     json_t *value = json_string(text != NULL ? text : "");

@@ -78,6 +78,9 @@ enum nd_status nd_json_digest(const json_t *root, char hex[static ND_SHA256_HEX_
 /* Adds that member. */
 enum nd_status nd_json_stamp(json_t *root, struct nd_error *err);
 
+/* The same in jansson's layout: json_dumps, but NULL also when a part is lost. */
+char *nd_json_dumps(const json_t *tree, size_t flags);
+
 /* A string of a tree; NULL is "", and what is no UTF-8 has '?' in the place of every byte beyond ASCII. NULL
  * without memory. */
 json_t *nd_json_string(const char *text);

@@ -93,6 +93,7 @@ static int finish(const struct fingerprint_values *values, const char *text)
     if (values->output != NULL && cli_write_text(values->output, text, values->force) != 0)
         return ND_EXIT_TROUBLE;
     json_t *sheet = json_loads(text, 0, NULL);
+    int printed = 0;
     if (sheet == NULL)
         return cli_fail_memory();
     if (values->json)
@@ -100,10 +101,10 @@ static int finish(const struct fingerprint_values *values, const char *text)
     else if (values->verbose)
         print_sheet(sheet);
     else if (!values->quiet)
-        fingerprint_print_sheet(sheet, values->output);
+        printed = fingerprint_print_sheet(sheet, values->output);
     int exit_code = fingerprint_judge(sheet, cli_text_of(json_object_get(sheet, "device"), "uri"));
     json_decref(sheet);
-    return exit_code;
+    return printed != 0 ? printed : exit_code;
 }
 
 static int take(const struct fingerprint_values *values)
@@ -212,17 +213,18 @@ static int compare(const struct fingerprint_values *values, const char *a, const
             exit_code = is_same ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
     }
     json_t *diff = json != NULL ? json_loads(json, 0, NULL) : NULL;
+    int printed = json != NULL && diff == NULL ? cli_fail_memory() : 0;
     if (diff != NULL && values->json)
         cli_print_document(json);
     else if (diff != NULL && values->verbose)
         print_diff(diff, a, b);
     else if (diff != NULL && !values->quiet)
-        fingerprint_print_difference(diff, a, b);
+        printed = fingerprint_print_difference(diff, a, b);
     json_decref(diff);
     free(json);
     free(text_a);
     free(text_b);
-    return exit_code;
+    return printed != 0 ? printed : exit_code;
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)

@@ -45,23 +45,22 @@ static bool is_identified(const json_t *entry)
 static void add_entry(json_t *rows, const json_t *entry)
 {
     json_t *row, *program = fingerprint_arithmetic(entry);
+    const char *words = program != NULL ? json_string_value(program) : "";
     size_t i;
     json_array_foreach(rows, i, row)
     {
         if (strcmp(cli_text_of(row, "types"), cli_text_of(entry, "types")) == 0 &&
             strcmp(cli_text_of(row, "verdict"), cli_text_of(entry, "verdict")) == 0 &&
-            strcmp(cli_text_of(row, "arithmetic"), json_string_value(program)) == 0) {
-            json_object_set_new(
-                row, "operators",
-                json_sprintf("%s, %s", cli_text_of(row, "operators"), cli_text_of(entry, "operator")));
+            strcmp(cli_text_of(row, "arithmetic"), words) == 0) {
+            cli_row_set(row, "operators",
+                        json_sprintf("%s, %s", cli_text_of(row, "operators"), cli_text_of(entry, "operator")));
             json_decref(program);
             return;
         }
     }
-    json_array_append_new(rows,
-                          json_pack("{s:O, s:O, s:O, s:o}", "operators", json_object_get(entry, "operator"),
-                                    "types", json_object_get(entry, "types"), "verdict",
-                                    json_object_get(entry, "verdict"), "arithmetic", program));
+    cli_row_append(rows, json_pack("{s:O, s:O, s:O, s:o}", "operators", json_object_get(entry, "operator"),
+                                   "types", json_object_get(entry, "types"), "verdict",
+                                   json_object_get(entry, "verdict"), "arithmetic", program));
 }
 
 int fingerprint_print_sheet(const json_t *sheet, const char *file)
@@ -115,15 +114,15 @@ static void add_difference(json_t *rows, const json_t *difference)
         if (strcmp(cli_text_of(row, "types"), types) == 0 &&
             json_equal(json_object_get(row, "arithmetic"), a) &&
             json_equal(json_object_get(next, "arithmetic"), b)) {
-            json_object_set_new(row, "operators", json_sprintf("%s, %s", cli_text_of(row, "operators"), name));
+            cli_row_set(row, "operators", json_sprintf("%s, %s", cli_text_of(row, "operators"), name));
             json_decref(a);
             json_decref(b);
             return;
         }
     }
-    json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:o}", "operators", name, "types", types, "side",
-                                          "A", "arithmetic", a));
-    json_array_append_new(
+    cli_row_append(rows, json_pack("{s:s, s:s, s:s, s:o}", "operators", name, "types", types, "side", "A",
+                                   "arithmetic", a));
+    cli_row_append(
         rows, json_pack("{s:s, s:s, s:s, s:o}", "operators", "", "types", "", "side", "B", "arithmetic", b));
 }
 

@@ -83,13 +83,13 @@ static json_t *step_rows(const json_t *table)
         const json_t *changed = json_object_get(step, "changed");
         bool is_runtime = strcmp(cli_text_of(step, "along"), "runtime") == 0;
         size_t skipped = is_runtime ? n_word : 0;
-        json_array_append_new(rows, json_pack("{s:o, s:I, s:O, s:O, s:o}", "step",
-                                              json_sprintf("%s to %s", cli_text_of(step, "from") + skipped,
-                                                           cli_text_of(step, "to") + skipped),
-                                              "n_changed", (json_int_t)json_array_size(changed), "n_same",
-                                              json_object_get(step, "n_same"), "n_not_known",
-                                              json_object_get(step, "n_not_known"), "operators",
-                                              changed_operators(changed, is_runtime ? n_devices : n_runtimes)));
+        cli_row_append(rows, json_pack("{s:o, s:I, s:O, s:O, s:o}", "step",
+                                       json_sprintf("%s to %s", cli_text_of(step, "from") + skipped,
+                                                    cli_text_of(step, "to") + skipped),
+                                       "n_changed", (json_int_t)json_array_size(changed), "n_same",
+                                       json_object_get(step, "n_same"), "n_not_known",
+                                       json_object_get(step, "n_not_known"), "operators",
+                                       changed_operators(changed, is_runtime ? n_devices : n_runtimes)));
     }
     return rows;
 }
@@ -181,7 +181,7 @@ static void print_letters(const json_t *table)
         json_t *out = json_copy(json_object_get(row, "letters"));
         json_object_set(out, "operator", json_object_get(row, "operator"));
         json_object_set(out, "types", json_object_get(row, "types"));
-        json_array_append_new(rows, out);
+        cli_row_append(rows, out);
     }
     cli_print_table(rows, columns);
     json_decref(rows);

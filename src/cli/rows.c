@@ -25,6 +25,18 @@ json_t *cli_text(const char *text)
     return value;
 }
 
+void cli_row_append(json_t *rows, json_t *row)
+{
+    if (json_array_append_new(rows, row) != 0)
+        cli_errors_lost_memory();
+}
+
+void cli_row_set(json_t *row, const char *key, json_t *value)
+{
+    if (json_object_set_new(row, key, value) != 0)
+        cli_errors_lost_memory();
+}
+
 void cli_print_table(const json_t *rows, const struct nd_report_column *columns)
 {
     char *json = json_dumps(rows, JSON_COMPACT);

@@ -7,6 +7,11 @@
 
 #include "npudiff/report.h"
 
+/* json_array_append_new and json_object_set_new; what is lost, be it a value that is NULL as it could not be
+ * made, ends the command with exit code 2. */
+void cli_row_append(json_t *rows, json_t *row);
+void cli_row_set(json_t *row, const char *key, json_t *value);
+
 /* Prints `rows` (an array of objects with strings, integers, reals, booleans or null) as a table with these
  * columns. */
 void cli_print_table(const json_t *rows, const struct nd_report_column *columns);

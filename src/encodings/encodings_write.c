@@ -20,8 +20,8 @@ static json_t *aimet_item(const struct nd_encoding *encoding)
     bool is_centred = is_signed(encoding->dtype);
     json_t *scales = json_array(), *offsets = json_array();
     for (size_t i = 0; i < encoding->quant.n; i++) {
-        json_array_append_new(scales, json_real((double)encoding->quant.scale[i]));
-        json_array_append_new(offsets, json_integer(-(encoding->quant.zero_point[i] + shift)));
+        nd_tree_append(scales, json_real((double)encoding->quant.scale[i]));
+        nd_tree_append(offsets, json_integer(-(encoding->quant.zero_point[i] + shift)));
         is_centred = is_centred && encoding->quant.zero_point[i] == 0;
     }
     return json_pack("{s:o, s:s, s:s, s:i, s:b, s:o, s:o}", "name", nd_json_string(encoding->name), "dtype",
@@ -34,8 +34,8 @@ static json_t *aimet(const struct nd_encodings *encodings)
     json_t *activations = json_array(), *params = json_array();
     for (size_t i = 0; i < encodings->n; i++)
         if (encodings->items[i].quant.n > 0 && encodings->items[i].converted_from == NULL)
-            json_array_append_new(encodings->items[i].role == ND_ENCODING_PARAM ? params : activations,
-                                  aimet_item(&encodings->items[i]));
+            nd_tree_append(encodings->items[i].role == ND_ENCODING_PARAM ? params : activations,
+                           aimet_item(&encodings->items[i]));
     return json_pack("{s:s, s:{s:s, s:s}, s:o, s:o}", "version", "1.0.0", "producer", "package", "npudiff",
                      "version", ND_VERSION, "activation_encodings", activations, "param_encodings", params);
 }
@@ -64,8 +64,8 @@ static json_t *override_of(const struct nd_encoding *encoding, const char *type)
             json_pack("{s:s, s:f, s:I}", "quant_type", type, "scale", (double)encoding->quant.scale[i],
                       "zero_point", (json_int_t)encoding->quant.zero_point[i]);
         if (encoding->quant.n > 1)
-            json_object_set_new(item, "axis", json_integer(encoding->quant.axis));
-        json_array_append_new(list, item);
+            nd_tree_set(item, "axis", json_integer(encoding->quant.axis));
+        nd_tree_append(list, item);
     }
     return list;
 }
@@ -75,7 +75,7 @@ static json_t *convert_of(const struct nd_encoding *encoding, const char *type)
 {
     json_t *readers = json_array();
     for (size_t i = 0; i < encoding->n_readers; i++)
-        json_array_append_new(readers, nd_json_string(encoding->readers[i]));
+        nd_tree_append(readers, nd_json_string(encoding->readers[i]));
     return json_pack("{s:s, s:f, s:I, s:o}", "quant_type", type, "scale", (double)encoding->quant.scale[0],
                      "zero_point", (json_int_t)encoding->quant.zero_point[0], "recv_nodes", readers);
 }
@@ -87,7 +87,7 @@ static json_t *overrides(const struct nd_encodings *encodings)
         const struct nd_encoding *encoding = &encodings->items[i];
         const char *type = quant_type(encoding->dtype);
         if (encoding->quant.n > 0 && type != NULL && encoding->converted_from == NULL)
-            json_object_set_new(all, encoding->name, override_of(encoding, type));
+            nd_tree_set(all, encoding->name, override_of(encoding, type));
     }
     for (size_t i = 0; i < encodings->n; i++) {
         const struct nd_encoding *encoding = &encodings->items[i];
@@ -96,7 +96,7 @@ static json_t *overrides(const struct nd_encodings *encodings)
         /* ONNX Runtime knows one conversion of a tensor. */
         if (item != NULL && type != NULL && encoding->quant.n == 1 && encoding->n_readers > 0 &&
             json_object_get(item, "convert") == NULL)
-            json_object_set_new(item, "convert", convert_of(encoding, type));
+            nd_tree_set(item, "convert", convert_of(encoding, type));
     }
     return all;
 }

@@ -75,8 +75,8 @@ static json_t *describe_device(const struct nd_device *device)
                   "runtime", device->runtime.id != NULL ? device->runtime.id : "", "is_simulator",
                   device->kind == ND_DEVICE_HTP_SIM);
     if (out != NULL && device->chipset != NULL) {
-        json_object_set_new(out, "chipset", json_string(device->chipset->sm));
-        json_object_set_new(out, "arch", json_string(device->chipset->arch));
+        nd_tree_set(out, "chipset", json_string(device->chipset->sm));
+        nd_tree_set(out, "arch", json_string(device->chipset->arch));
     }
     return out;
 }

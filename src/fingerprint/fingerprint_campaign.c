@@ -213,7 +213,7 @@ static json_t *texts(const char *const *items, size_t n)
 {
     json_t *list = json_array();
     for (size_t i = 0; list != NULL && i < n; i++)
-        json_array_append_new(list, json_string(items[i]));
+        nd_tree_append(list, json_string(items[i]));
     return list;
 }
 
@@ -223,9 +223,9 @@ static json_t *tell_cells(const struct reading *r)
     json_t *cells = json_array();
     for (size_t i = 0; cells != NULL && i < c->n_devices * c->n_runtimes; i++) {
         const struct sheet *sheet = c->sheet_of[i] != SIZE_MAX ? &r->sheets[c->sheet_of[i]] : NULL;
-        json_array_append_new(cells, json_pack("{s:s, s:s, s:s?}", "device", c->titles[i / c->n_runtimes],
-                                               "runtime", c->runtimes[i % c->n_runtimes], "file",
-                                               sheet != NULL ? sheet->name : NULL));
+        nd_tree_append(cells,
+                       json_pack("{s:s, s:s, s:s?}", "device", c->titles[i / c->n_runtimes], "runtime",
+                                 c->runtimes[i % c->n_runtimes], "file", sheet != NULL ? sheet->name : NULL));
     }
     return cells;
 }
@@ -246,7 +246,7 @@ static json_t *tell_arithmetic(const struct nd_campaign_operator *operator)
     json_array_foreach(operator->claims, i, claim)
     {
         const char letter[2] = {letter_of((int)i), '\0'};
-        json_object_set_new(claim, "letter", json_string(letter));
+        nd_tree_set(claim, "letter", json_string(letter));
         json_array_append(list, claim);
     }
     return list;
@@ -260,7 +260,7 @@ static json_t *tell_operator(const struct nd_campaign *c, const struct nd_campai
     for (size_t d = 0; line != NULL && d < c->n_devices; d++) {
         for (size_t i = 0; i < c->n_runtimes; i++)
             line[i] = letter_of(operator->cells[d * c->n_runtimes + i]);
-        json_object_set_new(letters, c->titles[d], json_string(line));
+        nd_tree_set(letters, c->titles[d], json_string(line));
     }
     free(line);
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "section", operator->section, "operator",

@@ -63,7 +63,7 @@ static enum nd_status write_result(const struct diff *diff, const json_t *a, con
                                 "device", json_object_get(b, "device"), "n_same", (json_int_t)diff->n_same,
                                 "differences", diff->differences, "not_known", diff->unknown);
     json_t *out = nd_json_document(ND_DOCUMENT_DATASHEET_DIFFERENCE, members);
-    char *text = out != NULL ? json_dumps(out, JSON_INDENT(1)) : NULL;
+    char *text = nd_json_dumps(out, JSON_INDENT(1));
     struct nd_strbuf buf = {0};
     json_decref(out);
     nd_strbuf_printf(&buf, "%s\n", text != NULL ? text : "");

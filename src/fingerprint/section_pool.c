@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "experiment/experiment.h"
@@ -254,7 +255,7 @@ static void describe(struct nd_experiment *e, json_t *out, const struct nd_mean_
     if (p->n_stages > 1) {
         json_t *stages = json_array();
         for (size_t i = 0; i < p->n_stages; i++)
-            json_array_append_new(stages, json_integer(p->stages[i]));
+            nd_tree_append(stages, json_integer(p->stages[i]));
         nd_tell(e, out, "stages", stages);
         nd_tell_text(e, out, "requantises", p->requantises_last ? "last" : "first");
     }

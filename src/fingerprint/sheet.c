@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_out.h"
 #include "base/strbuf.h"
 #include "fingerprint/section.h"
 
@@ -29,7 +30,7 @@ enum nd_status nd_sheet_read(const struct nd_datasheet *from, json_t **out, stru
 enum nd_status nd_sheet_format(const json_t *sheet, char **out, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    char *json = json_dumps(sheet, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    char *json = nd_json_dumps(sheet, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     nd_strbuf_printf(&text, "%s\n", json != NULL ? json : "");
     char *taken = nd_strbuf_take(&text);
     if (json == NULL || taken == NULL) {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "base/file.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "npudiff/device.h"
 #include "rewrite/compose.h"
@@ -121,13 +122,13 @@ static json_t *make_job(const struct test *test, const char *model)
         snprintf(x, sizeof x, "x%zu", t);
         snprintf(q, sizeof q, test->of->kind == WRONG_NAME ? "none%zu" : "q%zu", t);
         json_t *tensor = describe(q, nd_dtype_name(dtype), &test->of->shape);
-        json_object_set_new(tensor, "scale", json_pack("[f]", (double)scale));
-        json_object_set_new(tensor, "zero_point", json_pack("[i]", zero_point_of(dtype)));
+        nd_tree_set(tensor, "scale", json_pack("[f]", (double)scale));
+        nd_tree_set(tensor, "zero_point", json_pack("[i]", zero_point_of(dtype)));
         json_array_insert_new(outputs, 0, tensor);
-        json_array_append_new(inputs, describe(x, "float32", &test->of->shape));
+        nd_tree_append(inputs, describe(x, "float32", &test->of->shape));
     }
     for (size_t i = 0; i < test->device->n_options; i++)
-        json_object_set_new(options, test->device->option_keys[i], json_string(test->device->option_values[i]));
+        nd_tree_set(options, test->device->option_keys[i], json_string(test->device->option_values[i]));
     return json_pack("{s:s, s:i, s:s, s:o, s:o, s:[{s:s, s:i}], s:i, s:i, s:o}", "message", "job", "protocol",
                      ND_RUNNER_PROTOCOL, "model", model, "inputs", inputs, "outputs", outputs, "probes", "name",
                      "check", "samples", (int)test->of->n_samples, "repeats", 1, "threads",
@@ -162,7 +163,7 @@ static enum nd_status run_sample(struct test *test, size_t sample, bool with_nan
     for (size_t t = 0; t < test->of->n_tensors; t++) {
         char x[8];
         snprintf(x, sizeof x, "x%zu", t);
-        json_array_append_new(inputs, describe(x, "float32", &test->of->shape));
+        nd_tree_append(inputs, describe(x, "float32", &test->of->shape));
         for (size_t i = 0; i < test->n_elems; i++)
             test->inputs[t][i] = with_nan ? NAN : (float)steps_of(t, sample, i) * scale;
         parts[t] = (struct nd_frame_part){test->inputs[t], test->n_elems * sizeof(float)};

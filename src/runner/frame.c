@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json_out.h"
 #include "base/memory.h"
 
 static const char magic[4] = {'N', 'D', 'R', '1'};
@@ -42,7 +43,7 @@ static bool write_all(int fd, const void *data, size_t n_bytes)
 enum nd_frame_end nd_frame_write(int fd, const json_t *message, const struct nd_frame_part *parts,
                                  size_t n_parts)
 {
-    char *text = json_dumps(message, JSON_COMPACT);
+    char *text = nd_json_dumps(message, JSON_COMPACT);
     if (text == NULL)
         return ND_FRAME_MEMORY;
     size_t json_bytes = strlen(text);

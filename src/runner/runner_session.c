@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/scales.h"
 #include "base/strbuf.h"
@@ -393,7 +394,7 @@ static enum nd_status put_inputs(const struct nd_session *session, const void *c
         const struct nd_session_io *io = &session->inputs[i];
         json_t *dims = json_array();
         for (int d = 0; d < io->shape.rank; d++)
-            json_array_append_new(dims, json_integer(io->shape.dims[d]));
+            nd_tree_append(dims, json_integer(io->shape.dims[d]));
         if (json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", io->name, "type",
                                                   nd_dtype_name(io->dtype), "shape", dims)) != 0)
             status = nd_fail_memory(err);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/sha256.h"
@@ -27,8 +28,7 @@ static void note(struct nd_adding *adding, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    json_t *string = json_string(text);
-    json_array_append_new(adding->notes, string != NULL ? string : json_string("(a note that is not UTF-8)"));
+    nd_tree_append(adding->notes, nd_json_string(text));
 }
 
 /* ---- what is there ---- */
@@ -69,9 +69,8 @@ static enum nd_status open_sources(struct nd_adding *adding, const char *const *
         adding->n_sources++;
         if (source->zip != NULL)
             status = nd_sha256_file(paths[i], hex, err);
-        json_t *name = json_string(nd_path_base(paths[i]));
-        json_array_append_new(adding->origin, json_pack("{s:o, s:s}", "name",
-                                                        name != NULL ? name : json_string("?"), "sha256", hex));
+        nd_tree_append(adding->origin,
+                       json_pack("{s:o, s:s}", "name", nd_json_string(nd_path_base(paths[i])), "sha256", hex));
         for (size_t f = 0; status == ND_OK && f < source->n; f++) {
             size_t length = strlen(source->files[f].name);
             if (length > strlen(metadata) &&
@@ -212,17 +211,16 @@ static enum nd_status report_added(struct nd_adding *adding, size_t a, struct nd
     json_int_t bytes = 0;
     if (status != ND_OK)
         return status;
-    json_t *folder = json_string(info.folder);
     for (size_t i = 0; i < info.n_files; i++) {
         struct stat file;
         bytes += stat(info.files[i], &file) == 0 ? (json_int_t)file.st_size : 0;
     }
-    json_array_append_new(adding->added,
-                          json_pack("{s:s, s:s, s:o, s:s, s:s, s:s?, s:o, s:o, s:I, s:I}", "runtime", info.id,
-                                    "abi", info.abi, "folder", folder != NULL ? folder : json_string("?"),
-                                    "onnxruntime", info.ort_version, "onnxruntime_qnn", info.provider_version,
-                                    "build_id", info.build_id, "archs", nd_runtime_words(info.archs), "uses",
-                                    nd_runtime_uses(&info), "files", (json_int_t)info.n_files, "bytes", bytes));
+    nd_tree_append(adding->added,
+                   json_pack("{s:s, s:s, s:o, s:s, s:s, s:s?, s:o, s:o, s:I, s:I}", "runtime", info.id, "abi",
+                             info.abi, "folder", nd_json_string(info.folder), "onnxruntime", info.ort_version,
+                             "onnxruntime_qnn", info.provider_version, "build_id", info.build_id, "archs",
+                             nd_runtime_words(info.archs), "uses", nd_runtime_uses(&info), "files",
+                             (json_int_t)info.n_files, "bytes", bytes));
     nd_runtime_info_deinit(&info);
     return ND_OK;
 }
@@ -297,7 +295,7 @@ enum nd_status nd_runtimes_add(const char *const *sources, size_t n_sources,
     nd_runtime_store_close(&adding.store);
     if (status == ND_OK) {
         json_t *root = json_pack("{s:O, s:O}", "added", adding.added, "notes", adding.notes);
-        *report = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
+        *report = nd_json_dumps(root, JSON_INDENT(2));
         json_decref(root);
         status = *report != NULL ? ND_OK : nd_fail_memory(err);
     }

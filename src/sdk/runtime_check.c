@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/sha256.h"
@@ -21,12 +22,6 @@ struct check {
     json_t *row, *problems, *files, *needs, *digests;
 };
 
-static json_t *text_or_mark(const char *text)
-{
-    json_t *string = json_string(text);
-    return string != NULL ? string : json_string("(not UTF-8)");
-}
-
 static void add_problem(struct check *check, const char *fmt, ...) ND_PRINTF(2, 3);
 static void add_problem(struct check *check, const char *fmt, ...)
 {
@@ -35,7 +30,7 @@ static void add_problem(struct check *check, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    json_array_append_new(check->problems, text_or_mark(text));
+    nd_tree_append(check->problems, nd_json_string(text));
 }
 
 static void tell(const struct check *check, const char *what)
@@ -71,9 +66,8 @@ static void note_needs(struct check *check, const struct nd_elf_facts *facts)
         bool is_known = is_own(check->info, facts->needed[i]);
         for (size_t k = 0; !is_known && k < json_array_size(check->needs); k++)
             is_known = strcmp(json_string_value(json_array_get(check->needs, k)), facts->needed[i]) == 0;
-        json_t *name = is_known ? NULL : json_string(facts->needed[i]);
-        if (name != NULL)
-            json_array_append_new(check->needs, name);
+        if (!is_known)
+            nd_tree_append(check->needs, nd_json_string(facts->needed[i]));
     }
 }
 
@@ -95,11 +89,11 @@ static void check_file(struct check *check, const char *path)
     struct nd_error why = {0};
     struct stat file;
     bool is_elf = false;
-    json_t *row = json_pack("{s:o}", "path", text_or_mark(relative));
+    json_t *row = json_pack("{s:o}", "path", nd_json_string(relative));
     const char *state = "gone";
-    json_array_append_new(check->files, row);
+    nd_tree_append(check->files, row);
     if (stat(path, &file) == 0) {
-        json_object_set_new(row, "bytes", json_integer((json_int_t)file.st_size));
+        nd_tree_set(row, "bytes", json_integer((json_int_t)file.st_size));
         state = state_of_bytes(check, path, relative);
         if (strcmp(state, "changed") == 0)
             add_problem(check, "'%s' is not what was added: its digest differs", relative);
@@ -116,10 +110,9 @@ static void check_file(struct check *check, const char *path)
     } else {
         add_problem(check, "'%s' is gone", relative);
     }
-    json_object_set_new(row, "machine", is_elf ? json_string(facts.machine) : json_null());
-    json_object_set_new(row, "gnu_build_id",
-                        facts.build_id != NULL ? json_string(facts.build_id) : json_null());
-    json_object_set_new(row, "state", json_string(state));
+    nd_tree_set(row, "machine", is_elf ? json_string(facts.machine) : json_null());
+    nd_tree_set(row, "gnu_build_id", facts.build_id != NULL ? json_string(facts.build_id) : json_null());
+    nd_tree_set(row, "state", json_string(state));
     note_needs(check, &facts);
     nd_elf_deinit(&facts);
 }
@@ -135,7 +128,7 @@ static enum nd_status check_build(struct check *check, struct nd_error *err)
         return status;
     if (info->build_id != NULL && (found == NULL || strcmp(found, info->build_id) != 0))
         add_problem(check, "its backend is build %s, not %s", found != NULL ? found : "(none)", info->build_id);
-    json_object_set_new(check->row, "build_id", found != NULL ? json_string(found) : json_null());
+    nd_tree_set(check->row, "build_id", found != NULL ? json_string(found) : json_null());
     free(found);
     return ND_OK;
 }
@@ -160,8 +153,9 @@ static void check_files(struct check *check)
 /* The reason without the lines of a stack that follow. */
 static json_t *reason_of(const struct nd_error *failure)
 {
-    json_t *line = json_stringn(failure->message, strcspn(failure->message, "\n"));
-    return line != NULL ? line : text_or_mark("(not UTF-8)");
+    char line[sizeof failure->message];
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(failure->message, "\n"), failure->message);
+    return nd_json_string(line);
 }
 
 static enum nd_status run_cpu(struct check *check, struct nd_runtime_trial *trial, bool *loads,
@@ -195,9 +189,9 @@ static enum nd_status run_chipsets(struct check *check, struct nd_runtime_trial 
             break;
         bool runs = result.failure.id == 0;
         n_running += runs;
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:o}", "chipset", chipsets[i].sm, "arch",
-                                              chipsets[i].arch, "state", runs ? "runs" : "fails", "reason",
-                                              runs ? json_null() : reason_of(&result.failure)));
+        nd_tree_append(rows, json_pack("{s:s, s:s, s:s, s:o}", "chipset", chipsets[i].sm, "arch",
+                                       chipsets[i].arch, "state", runs ? "runs" : "fails", "reason",
+                                       runs ? json_null() : reason_of(&result.failure)));
     }
     if (status == ND_OK && n_running == 0)
         add_problem(check, "no chipset runs on its simulator");
@@ -212,7 +206,7 @@ static enum nd_status run_here(struct check *check, json_t *chipsets, struct nd_
     if (status == ND_OK)
         status = run_cpu(check, &trial, &loads, err);
     if (status == ND_OK)
-        json_object_set_new(check->row, "loads", json_boolean(loads));
+        nd_tree_set(check->row, "loads", json_boolean(loads));
     if (status == ND_OK && loads && check->info->provider_library != NULL &&
         check->info->backend_library != NULL && strcmp(check->info->abi, ND_ABI_DEFAULT) == 0)
         status = run_chipsets(check, &trial, chipsets, err);
@@ -234,10 +228,9 @@ static void list_chipsets(const struct check *check, json_t *chipsets)
         char reason[128] = "";
         if (!has_skeleton || !has_stub)
             snprintf(reason, sizeof reason, "%s is not there", has_skeleton ? stub : skeleton);
-        json_array_append_new(chipsets,
-                              json_pack("{s:s, s:s, s:s, s:o}", "chipset", known[i].sm, "arch", known[i].arch,
-                                        "state", reason[0] == '\0' ? "has code" : "no code", "reason",
-                                        reason[0] == '\0' ? json_null() : json_string(reason)));
+        nd_tree_append(chipsets, json_pack("{s:s, s:s, s:s, s:o}", "chipset", known[i].sm, "arch",
+                                           known[i].arch, "state", reason[0] == '\0' ? "has code" : "no code",
+                                           "reason", reason[0] == '\0' ? json_null() : json_string(reason)));
     }
 }
 
@@ -252,12 +245,12 @@ static enum nd_status check_one(const struct nd_runtime_checking *how, const str
     bool is_here = strcmp(info->abi, nd_abi_here()) == 0;
     check.row =
         json_pack("{s:s, s:s, s:o, s:s, s:s, s:n, s:o, s:n, s:o, s:o, s:o, s:o}", "runtime", info->id, "abi",
-                  info->abi, "folder", text_or_mark(info->folder), "onnxruntime", info->ort_version,
+                  info->abi, "folder", nd_json_string(info->folder), "onnxruntime", info->ort_version,
                   "onnxruntime_qnn", info->provider_version, "build_id", "uses", nd_runtime_uses(info), "loads",
                   "needs", check.needs, "files", check.files, "chipsets", chipsets, "problems", check.problems);
     if (check.row == NULL)
         return nd_fail_memory(err);
-    json_array_append_new(runtimes, check.row);
+    nd_tree_append(runtimes, check.row);
     tell(&check, "files");
     check_files(&check);
     enum nd_status status = check_build(&check, err);
@@ -266,7 +259,7 @@ static enum nd_status check_one(const struct nd_runtime_checking *how, const str
     else if (status == ND_OK && !is_here)
         list_chipsets(&check, chipsets);
     bool is_ok = json_array_size(check.problems) == 0;
-    json_object_set_new(check.row, "state", json_string(is_ok ? "ok" : "failed"));
+    nd_tree_set(check.row, "state", json_string(is_ok ? "ok" : "failed"));
     *is_fine = *is_fine && is_ok;
     return status;
 }
@@ -314,7 +307,7 @@ enum nd_status nd_runtimes_check(const char *id, const struct nd_runtime_checkin
     if (status == ND_OK)
         status = check_all(id, how, runtimes, &is_fine, err);
     json_t *root = json_pack("{s:o}", "runtimes", runtimes);
-    char *text = status == ND_OK && root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    char *text = status == ND_OK && root != NULL ? nd_json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (status == ND_OK && text == NULL)
         status = nd_fail_memory(err);

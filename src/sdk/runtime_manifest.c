@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 
@@ -22,11 +23,11 @@ json_t *nd_runtime_uses(const struct nd_runtime_info *info)
     json_t *uses = json_array();
     bool has_backend = info->backend_library != NULL;
     if (info->ort_library != NULL)
-        json_array_append_new(uses, json_string("cpu"));
+        nd_tree_append(uses, json_string("cpu"));
     if (info->ort_library != NULL && info->provider_library != NULL && has_backend)
-        json_array_append_new(uses, json_string(strcmp(info->abi, ND_ABI_DEFAULT) == 0 ? "htp-sim" : "htp"));
+        nd_tree_append(uses, json_string(strcmp(info->abi, ND_ABI_DEFAULT) == 0 ? "htp-sim" : "htp"));
     if (info->net_run != NULL && has_backend)
-        json_array_append_new(uses, json_string("qnn-net-run"));
+        nd_tree_append(uses, json_string("qnn-net-run"));
     return uses;
 }
 
@@ -35,7 +36,7 @@ json_t *nd_runtime_words(const char *text)
     json_t *words = json_array();
     while (text != NULL && *text != '\0') {
         size_t n = strcspn(text, " ");
-        json_array_append_new(words, json_stringn(text, n));
+        nd_tree_append(words, json_stringn(text, n));
         text += n + (text[n] == ' ');
     }
     return words;

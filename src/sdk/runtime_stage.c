@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/new_file.h"
 #include "base/sha256.h"
@@ -48,8 +49,8 @@ static enum nd_status record(json_t *manifest, const char *folder, const char *p
     free(path);
     if (status != ND_OK)
         return status;
-    json_array_append_new(json_object_get(manifest, "files"), json_string(place));
-    json_object_set_new(json_object_get(manifest, "sha256"), place, json_string(hex));
+    nd_tree_append(json_object_get(manifest, "files"), json_string(place));
+    nd_tree_set(json_object_get(manifest, "sha256"), place, json_string(hex));
     return ND_OK;
 }
 
@@ -70,7 +71,7 @@ static enum nd_status put_part(struct nd_adding *adding, const struct nd_part *p
     if (status == ND_OK)
         status = record(manifest, folder, place, err);
     if (status == ND_OK && key != NULL)
-        json_object_set_new(manifest, key, json_string(place));
+        nd_tree_set(manifest, key, json_string(place));
     free(path);
     free(place);
     return status;
@@ -97,7 +98,7 @@ static enum nd_status put_with(struct nd_adding *adding, const char *library, co
     if (status == ND_OK)
         status = record(manifest, folder, place, err);
     if (status == ND_OK && key != NULL)
-        json_object_set_new(manifest, key, json_string(place));
+        nd_tree_set(manifest, key, json_string(place));
     free(dir);
     free(place);
     free(path);
@@ -118,7 +119,7 @@ static enum nd_status put_borrowed(struct nd_adding *adding, size_t a, const cha
     if (status == ND_OK && pick->provider == NULL && pick->backend != NULL && with->provider_library != NULL)
         status = put_with(adding, with->provider_library, folder, manifest, "provider_library", err);
     if (status == ND_OK && with->id != NULL)
-        json_object_set_new(manifest, "with", json_string(with->id));
+        nd_tree_set(manifest, "with", json_string(with->id));
     return status;
 }
 
@@ -129,13 +130,13 @@ static void set_versions(const struct nd_adding *adding, size_t a, json_t *manif
     const char *ort = pick->ort != NULL ? pick->ort->facts.version : with->ort_version;
     const char *provider = pick->provider != NULL ? adding->provider_version : with->provider_version;
     if (pick->ort != NULL || with->ort_library != NULL)
-        json_object_set_new(manifest, "onnxruntime", json_string(ort != NULL ? ort : "unknown"));
+        nd_tree_set(manifest, "onnxruntime", json_string(ort != NULL ? ort : "unknown"));
     else
-        json_object_set_new(manifest, "onnxruntime", json_string("none"));
+        nd_tree_set(manifest, "onnxruntime", json_string("none"));
     if (json_object_get(manifest, "provider_library") != NULL)
-        json_object_set_new(manifest, "onnxruntime_qnn", json_string(provider != NULL ? provider : "unknown"));
+        nd_tree_set(manifest, "onnxruntime_qnn", json_string(provider != NULL ? provider : "unknown"));
     if (pick->backend != NULL && adding->build_id != NULL)
-        json_object_set_new(manifest, "build_id", json_string(adding->build_id));
+        nd_tree_set(manifest, "build_id", json_string(adding->build_id));
 }
 
 /* Fills the folder of one ABI, manifest last. */
@@ -161,7 +162,7 @@ enum nd_status nd_adding_stage(struct nd_adding *adding, size_t a, const char *f
         status = put_borrowed(adding, a, folder, manifest, err);
     if (status == ND_OK) {
         set_versions(adding, a, manifest);
-        char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST), *text = json_dumps(manifest, JSON_INDENT(2));
+        char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST), *text = nd_json_dumps(manifest, JSON_INDENT(2));
         status =
             path != NULL && text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err);
         free(text);

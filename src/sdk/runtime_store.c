@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "npudiff/device.h"
@@ -223,8 +224,7 @@ static enum nd_status remove_one(const struct nd_runtime_store *store, const str
         status = nd_fail(err, ND_E_FILE_WRITE, info->folder, "cannot remove '%s': %s", info->folder,
                          strerror(errno));
     free(away);
-    json_t *name = json_string(info->folder);
-    json_array_append_new(removed, name != NULL ? name : json_string(info->id));
+    nd_tree_append(removed, nd_json_string(info->folder));
     return status;
 }
 
@@ -263,7 +263,7 @@ enum nd_status nd_runtimes_remove(const char *id, const char *abi, char **remove
         status = remove_from(&store, id, abi, names, err);
     nd_runtime_store_close(&store);
     if (status == ND_OK) {
-        *removed = json_dumps(names, 0);
+        *removed = nd_json_dumps(names, 0);
         status = *removed != NULL ? ND_OK : nd_fail_memory(err);
     }
     json_decref(names);

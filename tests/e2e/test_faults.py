@@ -26,6 +26,9 @@ class Faults(Scratch):
     def test_answers_that_lose_a_part_for_want_of_memory(self):
         self.check("align,lint --fix", 100, "malloc", "--last", "100")
 
+    def test_lists_that_lose_a_part_for_want_of_memory(self):
+        self.check("fingerprint,runtimes,encodings list", 15, "malloc", "--last", "150")
+
     def test_captures(self):
         self.check("capture exact", 2, "open,write,fsync,rename,malloc,kill,disk")
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A small part of tools/studies/faults: calls to the system that fail, some of each kind. The seed is taken from ND_SEED."""
+"""A small part of tools/studies/faults and kills: calls to the system that fail, some of each kind, and captures that are killed. The
+seed is taken from ND_SEED."""
 import os
 import pathlib
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from support import Scratch, main
 
 STUDY = pathlib.Path(__file__).resolve().parents[2] / "tools/studies/faults"
+KILLS = STUDY.with_name("kills")
 
 
 class Faults(Scratch):
@@ -28,6 +30,10 @@ class Faults(Scratch):
 
     def test_lists_that_lose_a_part_for_want_of_memory(self):
         self.check("fingerprint,runtimes,encodings list", 15, "malloc", "--last", "150")
+
+    def test_killed_captures(self):
+        done = subprocess.run([sys.executable, KILLS, "--seed", os.environ.get("ND_SEED", "20261124"), "-n", "4"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, f"{done.stdout}{done.stderr}")
 
     def test_captures(self):
         self.check("capture exact", 2, "open,write,fsync,rename,malloc,kill,disk")

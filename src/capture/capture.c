@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "capture/capture_internal.h"
+#include "fetch/fetch.h"
 
 static enum nd_status list_objects(struct nd_capture *capture, struct nd_error *err)
 {
@@ -37,7 +38,7 @@ enum nd_status nd_capture_open_unchecked(const char *path, struct nd_capture **o
     if (capture == NULL)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
-    capture->path = nd_strdup(path);
+    capture->path = nd_fetch_shown(path);
     if (capture->path == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
@@ -60,7 +61,7 @@ enum nd_status nd_capture_open_unchecked(const char *path, struct nd_capture **o
         *out = capture;
         return ND_OK;
     }
-    nd_error_context(err, "'%s'", path);
+    nd_error_context(err, "'%s'", capture->path != NULL ? capture->path : path);
     nd_capture_close(&capture);
     return status;
 }
@@ -122,6 +123,16 @@ void nd_capture_close(struct nd_capture **capture_at)
     nd_index_close(&capture->index);
     free(capture);
     *capture_at = NULL;
+}
+
+bool nd_capture_is_url(const char *name)
+{
+    return nd_fetch_is_url(name);
+}
+
+char *nd_capture_shown_name(const char *name)
+{
+    return nd_fetch_shown(name);
 }
 
 const char *nd_capture_path(const struct nd_capture *capture)

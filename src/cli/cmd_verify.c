@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -76,11 +77,13 @@ static enum nd_status look_at(const char *path, const struct nd_model *model, bo
 static bool is_not_read(const struct nd_error *err)
 {
     return err->id == ND_E_FILE_OPEN || err->id == ND_E_FILE_READ || err->id == ND_E_MEMORY ||
-           err->id == ND_E_CANCELLED;
+           err->id == ND_E_CANCELLED || err->id == ND_E_FETCH_URL || err->id == ND_E_FETCH_FAILED ||
+           err->id == ND_E_FETCH_ANSWER || err->id == ND_E_FETCH_LIBRARY;
 }
 
-/* Verifies one capture and adds its row; the exit code that it alone would give. */
-static int verify_one(const char *path, const struct nd_model *model, bool is_paranoid, json_t *rows)
+/* Verifies one capture and adds its row; the exit code that it alone would give. shown: its name. */
+static int verify_as(const char *shown, const char *path, const struct nd_model *model, bool is_paranoid,
+                     json_t *rows)
 {
     struct nd_error err = {0};
     struct finding found = {0};
@@ -88,7 +91,7 @@ static int verify_one(const char *path, const struct nd_model *model, bool is_pa
     if (status != ND_OK && err.id == ND_E_COMPARE_MODEL) /* says nothing of the capture */
         return cli_report_error(&err);
     if (status != ND_OK) {
-        json_array_append_new(rows, json_pack("{s:o, s:s, s:o}", "capture", cli_text(path), "verdict",
+        json_array_append_new(rows, json_pack("{s:o, s:s, s:o}", "capture", cli_text(shown), "verdict",
                                               is_not_read(&err) ? NOT_READ : "unreadable", "problem",
                                               cli_text(err.message)));
         return cli_report_error(&err);
@@ -99,7 +102,7 @@ static int verify_one(const char *path, const struct nd_model *model, bool is_pa
                           : digests->n_wrong > 0     ? digests->first_wrong
                           : digests->content_matches ? ""
                                                      : "a name, shape, attribute or digest was changed";
-    json_t *row = json_pack("{s:o, s:s, s:I, s:I, s:b, s:o}", "capture", cli_text(path), "verdict",
+    json_t *row = json_pack("{s:o, s:s, s:I, s:I, s:b, s:o}", "capture", cli_text(shown), "verdict",
                             is_sound ? "sound" : "damaged", "tensors", (json_int_t)digests->n_tensors, "wrong",
                             (json_int_t)digests->n_wrong, "content_matches", digests->content_matches,
                             "problem", cli_text(problem));
@@ -107,6 +110,14 @@ static int verify_one(const char *path, const struct nd_model *model, bool is_pa
         json_object_set_new(row, "checks", row_of_checks(&found.audit));
     json_array_append_new(rows, row);
     return is_sound ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
+}
+
+static int verify_one(const char *path, const struct nd_model *model, bool is_paranoid, json_t *rows)
+{
+    char *shown = nd_capture_shown_name(path);
+    int exit_code = shown != NULL ? verify_as(shown, path, model, is_paranoid, rows) : cli_fail_memory();
+    free(shown);
+    return exit_code;
 }
 
 /* What is wrong first, what is sound last. */

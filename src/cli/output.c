@@ -10,6 +10,7 @@
 #include "cli/command_options.h"
 #include "cli/errors.h"
 #include "cli/signals.h"
+#include "npudiff/capture.h"
 #include "npudiff/report.h"
 
 int cli_write_text(const char *path, const char *text, bool replace)
@@ -44,6 +45,8 @@ size_t cli_peek(const char *path, char *start, size_t n_bytes)
 
 bool cli_is_hdf5(const char *path)
 {
+    if (nd_capture_is_url(path)) /* nothing else is read from servers */
+        return true;
     static const char signature[] = "\x89HDF\r\n\x1a\n";
     char start[8];
     return cli_peek(path, start, sizeof start) == sizeof start && memcmp(start, signature, sizeof start) == 0;

@@ -11,9 +11,11 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "fetch/fetch.h"
 #include "hdf5/confine.h"
 #include "hdf5/index_internal.h"
 #include "hdf5/index_transfer.h"
+#include "hdf5/read_driver.h"
 
 struct nd_index_object *nd_index_add(struct nd_index *index, const char *path, bool is_group,
                                      struct nd_error *err)
@@ -90,43 +92,29 @@ static int compare_objects(const void *a, const void *b)
     return strcmp(((const struct nd_index_object *)a)->path, ((const struct nd_index_object *)b)->path);
 }
 
-/* Whether two descriptors are of one file, of one size. */
-static bool is_same_file(int a, int b)
-{
-    struct stat x, y;
-    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino &&
-           x.st_size == y.st_size;
-}
-
-/* Opens the file by libhdf5; it is the very one of fd. */
-static enum nd_status open_file(const char *path, int fd, hid_t *file, struct nd_error *err)
+static enum nd_status open_file(const char *path, struct nd_read_source *source, hid_t *file,
+                                struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     hsize_t user_block = 0;
-    int *handle = NULL;
     hid_t creation = H5I_INVALID_HID, access = H5Pcreate(H5P_FILE_ACCESS);
-    /* No lock: captures are immutable, and some file systems cannot lock. */
-    if (access < 0 || H5Pset_fapl_sec2(access) < 0 || H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0 ||
-        H5Pset_file_locking(access, false, true) < 0)
+    if (access < 0 || nd_read_driver_set(access, source) < 0 ||
+        H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0) {
         status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "libhdf5 cannot be set up");
-    else if (H5Fis_hdf5(path) <= 0)
-        status = nd_fail(err, ND_E_CAPTURE_FORMAT, path, "not an HDF5 file");
-    if (status != ND_OK)
         goto out;
+    }
     *file = H5Fopen(path, H5F_ACC_RDONLY, access);
     if (*file < 0) {
         bool is_cut = nd_hdf5_error_mentions("truncated file");
-        status = nd_hdf5_fail(err, is_cut ? ND_E_CAPTURE_TRUNCATED : ND_E_CAPTURE_FORMAT, path, "%s",
-                              is_cut ? "the file is cut off" : "not a readable HDF5 file");
+        status = nd_hdf5_error_mentions("file signature not found")
+                     ? nd_fail(err, ND_E_CAPTURE_FORMAT, path, "not an HDF5 file")
+                     : nd_hdf5_fail(err, is_cut ? ND_E_CAPTURE_TRUNCATED : ND_E_CAPTURE_FORMAT, path, "%s",
+                                    is_cut ? "the file is cut off" : "not a readable HDF5 file");
         goto out;
     }
     creation = H5Fget_create_plist(*file);
     if (H5Pget_userblock(creation, &user_block) < 0 || user_block != 0)
         status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "the file starts with a user block");
-    else if (H5Fget_vfd_handle(*file, access, (void **)&handle) < 0)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "libhdf5 does not tell its file");
-    else if (!is_same_file(*handle, fd))
-        status = nd_fail(err, ND_E_CAPTURE_CHANGED, path, "the file was replaced while it was being opened");
 out:
     H5Pclose(creation);
     H5Pclose(access);
@@ -142,19 +130,41 @@ static void map_file(struct nd_index *index)
     index->map = map != MAP_FAILED ? map : NULL;
 }
 
-/* What the confined child does: libhdf5 sees the file here and nowhere else. */
+/* Where the confined child has bytes from. */
+struct origin {
+    struct nd_index *index;
+    struct nd_reading_child *child;
+};
+
+static enum nd_status read_origin(void *context, uint64_t offset, void *buf, size_t n_bytes,
+                                  struct nd_error *err)
+{
+    const struct origin *origin = context;
+    if (origin->index->fetch != NULL)
+        return nd_reading_ask(origin->child, offset, buf, n_bytes, err);
+    return nd_index_read_at(origin->index, origin->child->path, offset, buf, n_bytes, err);
+}
+
+/* What the confined child does: libhdf5 sees the file here and nowhere else, and opens nothing. */
 static enum nd_status build(void *context, struct nd_reading_child *child, struct nd_error *err)
 {
     struct nd_index *index = context;
+    struct origin origin = {index, child};
+    struct nd_read_source source = {.read = read_origin, .context = &origin, .file_bytes = index->file_bytes};
     hid_t file = H5I_INVALID_HID, root = H5I_INVALID_HID;
     nd_confine_to_reading(child->max_cpu_s);
-    enum nd_status status = open_file(child->path, index->fd, &file, err);
-    if (status != ND_OK)
-        return status;
-    nd_confine(); /* nothing is opened any more */
-    root = H5Gopen2(file, "/", H5P_DEFAULT);
-    status = root >= 0 ? walk_group(index, root, "/", err)
-                       : nd_hdf5_fail(err, ND_E_CAPTURE_FORMAT, child->path, "the root group cannot be opened");
+    nd_confine();
+    enum nd_status status = open_file(child->path, &source, &file, err);
+    if (status == ND_OK) {
+        root = H5Gopen2(file, "/", H5P_DEFAULT);
+        status = root >= 0
+                     ? walk_group(index, root, "/", err)
+                     : nd_hdf5_fail(err, ND_E_CAPTURE_FORMAT, child->path, "the root group cannot be opened");
+    }
+    if (source.status != ND_OK) { /* whatever libhdf5 made of it */
+        *err = source.err;
+        return source.status;
+    }
     return status == ND_OK ? nd_index_send(index, child, err) : status;
 }
 
@@ -176,9 +186,27 @@ static enum nd_status open_readable(const char *path, struct nd_index *index, st
     return ND_OK;
 }
 
+static enum nd_status open_on_server(const char *url, struct nd_index *index, struct nd_error *err)
+{
+    index->fd = -1;
+    enum nd_status status = nd_fetch_open(url, &index->fetch, err);
+    if (status == ND_OK)
+        index->file_bytes = nd_fetch_bytes(index->fetch);
+    return status;
+}
+
+static enum nd_status fetch(void *context, uint64_t offset, void *buf, size_t n_bytes, struct nd_error *err)
+{
+    return nd_fetch_read(context, offset, buf, n_bytes, err);
+}
+
 static enum nd_status fill(const char *path, struct nd_index *index, struct nd_error *err)
 {
-    struct nd_reading reading = {.path = path, .file_bytes = index->file_bytes, .damaged = ND_E_CAPTURE_FORMAT};
+    struct nd_reading reading = {.path = path,
+                                 .file_bytes = index->file_bytes,
+                                 .damaged = ND_E_CAPTURE_FORMAT,
+                                 .fetch = index->fetch != NULL ? fetch : NULL,
+                                 .fetch_context = index->fetch};
     enum nd_status status = nd_reading_begin(&reading, build, index, err);
     if (status != ND_OK)
         return status;
@@ -198,14 +226,16 @@ enum nd_status nd_index_open(const char *path, const struct nd_index_schema *sch
     static atomic_uint_fast64_t n_opened;
     index->schema = schema;
     index->serial = atomic_fetch_add(&n_opened, 1) + 1;
-    enum nd_status status = open_readable(path, index, err);
+    enum nd_status status =
+        nd_fetch_is_url(path) ? open_on_server(path, index, err) : open_readable(path, index, err);
     if (status == ND_OK)
         status = fill(path, index, err);
     if (status != ND_OK) {
         nd_index_close(&index);
         return status;
     }
-    map_file(index);
+    if (index->fetch == NULL)
+        map_file(index);
     *out = index;
     return ND_OK;
 }
@@ -228,6 +258,7 @@ void nd_index_close(struct nd_index **index_at)
     free(index->objects);
     if (index->map != NULL)
         munmap((void *)(uintptr_t)index->map, (size_t)index->file_bytes);
+    nd_fetch_close(&index->fetch);
     if (index->fd >= 0)
         close(index->fd);
     free(index);

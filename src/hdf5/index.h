@@ -58,9 +58,10 @@ struct nd_index_schema {
 
 struct nd_index {
     const struct nd_index_schema *schema;
+    struct nd_fetch *fetch; /* of a file on a server (fetch/fetch.h); else NULL, and: */
     int fd;
-    uint64_t file_bytes;
     struct timespec modified; /* when the file was opened */
+    uint64_t file_bytes;
     const unsigned char *map; /* of the whole file, read-only; NULL when it could not be mapped. See view.h */
     uint64_t serial;          /* of all that this process opens, no two have the same */
     size_t n_objects;
@@ -68,9 +69,10 @@ struct nd_index {
     struct nd_index_object *objects; /* sorted by path, bytewise */
 };
 
-/* ND_ERR_IO, ND_ERR_FORMAT (not HDF5, truncated, against the schema), ND_ERR_MEMORY, and what
- * schema->check_root returns. schema outlives the index. ND_E_FILE_TIME: libhdf5 did not return within the
- * limit. The caller frees *out. */
+/* path may be a name that nd_fetch_is_url knows. ND_ERR_IO, ND_ERR_FORMAT (not HDF5, truncated, against the
+ * schema), ND_ERR_MEMORY, and what schema->check_root returns. schema outlives the index. ND_E_FILE_TIME:
+ * libhdf5 did not return within the limit. Of a file on a server also what nd_fetch_open fails with. The caller
+ * frees *out. */
 enum nd_status nd_index_open(const char *path, const struct nd_index_schema *schema, struct nd_index **out,
                              struct nd_error *err);
 void nd_index_close(struct nd_index **index);
@@ -92,8 +94,8 @@ const struct nd_index_attr *nd_index_attr(const struct nd_index_object *object, 
 enum nd_status nd_index_read(const struct nd_index *index, const struct nd_index_object *object, size_t first,
                              size_t n, void *buf, struct nd_error *err);
 
-/* Bytes [offset, offset + n_bytes) of the file, by plain reads. path is the object's, for the message.
- * ND_ERR_FORMAT: the file has become shorter; ND_ERR_IO: it cannot be read. */
+/* Bytes [offset, offset + n_bytes) of the file, by plain reads or from its server. path is the object's, for
+ * the message. ND_ERR_FORMAT: the file has become shorter; ND_ERR_IO: it cannot be read. */
 enum nd_status nd_index_read_at(const struct nd_index *index, const char *path, uint64_t offset, void *buf,
                                 size_t n_bytes, struct nd_error *err);
 

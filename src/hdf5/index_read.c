@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "fetch/fetch.h"
 #include "hdf5/chunk_decode.h"
 #include "hdf5/index.h"
 
@@ -14,6 +15,8 @@ enum nd_status nd_index_read_at(const struct nd_index *index, const char *path, 
                                 size_t n_bytes, struct nd_error *err)
 {
     char *at = buf;
+    if (index->fetch != NULL)
+        return nd_fetch_read(index->fetch, offset, buf, n_bytes, err);
     while (n_bytes > 0) {
         ssize_t n = pread(index->fd, at, n_bytes, (off_t)offset);
         if (n < 0 && errno == EINTR)

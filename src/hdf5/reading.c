@@ -6,12 +6,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "hdf5/asking.h"
 #include "hdf5/libhdf5.h"
 
 /* Chosen. Opening a small file takes some milliseconds, and seconds under valgrind; decoding gives some 200
@@ -28,7 +30,7 @@ enum { MAX_RESTARTS = 3 };
 static const double max_expansion = 1032;
 
 enum { POLL_MS = 50, MAX_TEXT_BYTES = 65536, BUFFER_BYTES = 65536 };
-enum mark { MARK_RECORD = 0x52454344, MARK_END = 0x454e4421, MARK_ERROR = 0x4552524f };
+enum mark { MARK_RECORD = 0x52454344, MARK_END = 0x454e4421, MARK_ERROR = 0x4552524f, MARK_ASK = ND_MARK_ASK };
 
 /* Seconds of processor time for so many bytes, of the file and of what comes out of it. */
 static double cpu_limit_s(const struct nd_reading *reading, double n_bytes)
@@ -39,7 +41,7 @@ static double cpu_limit_s(const struct nd_reading *reading, double n_bytes)
 
 /* ---- the child ---- */
 
-static enum nd_status flush(struct nd_reading_child *child, struct nd_error *err)
+enum nd_status nd_reading_flush(struct nd_reading_child *child, struct nd_error *err)
 {
     size_t n = child->n_buffered;
     child->n_buffered = 0;
@@ -51,7 +53,7 @@ enum nd_status nd_reading_send(struct nd_reading_child *child, const void *bytes
 {
     enum nd_status status = ND_OK;
     if (n_bytes > BUFFER_BYTES - child->n_buffered)
-        status = flush(child, err);
+        status = nd_reading_flush(child, err);
     if (status == ND_OK && n_bytes > BUFFER_BYTES)
         return nd_file_write_all(child->pipe, bytes, n_bytes, child->path, err);
     if (status == ND_OK && n_bytes > 0)
@@ -93,14 +95,18 @@ static void run_child(const struct nd_reading *reading, int pipe_fd)
     struct nd_reading_child child = {
         .pipe = pipe_fd,
         .path = reading->path,
+        .answers = reading->answers,
+        .desk = reading->desk,
         .buffer = reading->buffer, /* the child's own copy */
         /* The kernel's limit is for a parent that is stopped: it must hold for every sound file. */
         .max_cpu_s = 1 + (uint64_t)cpu_limit_s(reading, (1 + max_expansion) * (double)reading->file_bytes)};
+    if (reading->fetch != NULL)
+        nd_keep_open_only(pipe_fd, reading->answers);
     enum nd_status status = reading->work(reading->context, &child, &err);
     send_mark(&child, status == ND_OK ? MARK_END : MARK_ERROR, NULL);
     if (status != ND_OK)
         nd_reading_send(&child, &err, sizeof err, NULL);
-    flush(&child, NULL);
+    nd_reading_flush(&child, NULL);
     _exit(0);
 }
 
@@ -144,21 +150,33 @@ static void stop_child(struct nd_reading *reading)
         ;
 }
 
+static void free_all(struct nd_reading *reading)
+{
+    nd_desk_free(reading->desk);
+    if (reading->answers >= 0)
+        close(reading->answers);
+    free(reading->buffer);
+}
+
 enum nd_status nd_reading_begin(struct nd_reading *reading, nd_reading_work *work, void *context,
                                 struct nd_error *err)
 {
-    unsigned char *buffer = nd_calloc(BUFFER_BYTES, 1);
-    if (buffer == NULL)
+    bool asks = reading->fetch != NULL;
+    reading->buffer = nd_calloc(BUFFER_BYTES, 1);
+    reading->desk = asks ? nd_desk_make() : NULL;
+    reading->answers = asks ? eventfd(0, EFD_CLOEXEC) : -1;
+    if (reading->buffer == NULL || (asks && (reading->desk == NULL || reading->answers < 0))) {
+        free_all(reading);
         return nd_fail_memory(err);
+    }
     reading->work = work;
     reading->context = context;
-    reading->buffer = buffer;
     reading->buffer_at = reading->n_buffered = 0;
-    reading->n_received = reading->waited_ns = reading->busy_ns = 0;
+    reading->n_fetched = reading->n_received = reading->waited_ns = reading->busy_ns = 0;
     reading->n_restarts = 0;
     enum nd_status status = start_child(reading, err);
     if (status != ND_OK)
-        free(buffer);
+        free_all(reading);
     return status;
 }
 
@@ -315,9 +333,14 @@ static enum nd_status take_error(struct nd_reading *reading, struct nd_error *er
 enum nd_status nd_reading_next(struct nd_reading *reading, bool *has_record, struct nd_error *err)
 {
     enum mark mark;
-    enum nd_status status = nd_reading_take(reading, &mark, sizeof mark, err);
-    if (status != ND_OK)
-        return status;
+    enum nd_status status;
+    do {
+        status = nd_reading_take(reading, &mark, sizeof mark, err);
+        if (status == ND_OK && mark == MARK_ASK)
+            status = nd_reading_answer(reading, err);
+        if (status != ND_OK)
+            return status;
+    } while (mark == MARK_ASK);
     *has_record = mark == MARK_RECORD;
     reading->is_over = mark == MARK_END;
     if (mark == MARK_ERROR)
@@ -328,5 +351,5 @@ enum nd_status nd_reading_next(struct nd_reading *reading, bool *has_record, str
 void nd_reading_end(struct nd_reading *reading)
 {
     stop_child(reading);
-    free(reading->buffer);
+    free_all(reading);
 }

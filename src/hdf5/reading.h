@@ -4,6 +4,9 @@
  * A child that stands still before it has sent anything is replaced by a new one: it may hang in a lock that
  * another thread held when it was made.
  *
+ * Where the file is not on this machine, the child asks its parent for bytes (nd_reading_ask), and so needs no
+ * connection: before it begins, it has closed all descriptors but those two that join it to its parent.
+ *
  * The child may use LIMIT = 5 s + 1 s for each 10 MiB of the file and of what it sent, of processor time.
  * The parent waits at most four times LIMIT by the clock for a child that uses none; time in which the parent
  * does other things does not count. */
@@ -22,6 +25,8 @@
  * max_cpu_s. */
 struct nd_reading_child {
     int pipe;
+    int answers;               /* an eventfd; -1 where nothing is asked */
+    const unsigned char *desk; /* answers lie here */
     const char *path;
     uint64_t max_cpu_s; /* what any sound file of that size needs at most */
     unsigned char *buffer;
@@ -35,11 +40,18 @@ struct nd_reading {
     uint64_t file_bytes;
     enum nd_error_id damaged; /* the error when the child dies */
     double base_limit_s;      /* instead of the 5 s; 0: 5 s */
+    /* What nd_reading_ask calls in the parent, within nd_reading_next; NULL: the child reads the file itself.
+     * The range lies in the file. A failure is that of nd_reading_next. */
+    enum nd_status (*fetch)(void *context, uint64_t offset, void *buf, size_t n_bytes, struct nd_error *err);
+    void *fetch_context;
     /* Private. */
     nd_reading_work *work;
     void *context;
     pid_t child;
     int pipe;
+    int answers;
+    unsigned char *desk;
+    uint64_t n_fetched;
     uint64_t n_received;
     uint64_t waited_ns;
     double cpu_s;     /* what the child had used when it was last seen to work, */
@@ -74,7 +86,6 @@ enum nd_status nd_reading_fail(const struct nd_reading *reading, struct nd_error
 /* Ends the child, if it still runs. */
 void nd_reading_end(struct nd_reading *reading);
 
-/* In the child: begins a record, and sends bytes of it. */
 /* A shape as the child sends it: without padding. */
 struct nd_sent_shape {
     int64_t rank;
@@ -85,8 +96,16 @@ struct nd_sent_shape nd_sent_shape(const struct nd_shape *shape);
 /* A rank that no shape has becomes -1. */
 void nd_shape_from_sent(const struct nd_sent_shape *sent, struct nd_shape *out);
 
+/* In the child: begins a record, and sends bytes of it. They are on their way when the work ends, or by
+ * nd_reading_flush. */
 enum nd_status nd_reading_send_record(struct nd_reading_child *child, struct nd_error *err);
 enum nd_status nd_reading_send(struct nd_reading_child *child, const void *bytes, size_t n_bytes,
                                struct nd_error *err);
+enum nd_status nd_reading_flush(struct nd_reading_child *child, struct nd_error *err);
+
+/* In the child, between records: bytes [offset, offset + n_bytes) of the file, which the parent fetches. When
+ * that fails, the parent ends the child. */
+enum nd_status nd_reading_ask(struct nd_reading_child *child, uint64_t offset, void *buf, size_t n_bytes,
+                              struct nd_error *err);
 
 #endif

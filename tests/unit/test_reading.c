@@ -2,14 +2,17 @@
  * limit. */
 #include "support/main.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "hdf5/confine.h"
 #include "hdf5/reading.h"
 
 /* What is asked of the child. */
@@ -197,6 +200,106 @@ static void a_child_that_stands_still_from_the_start_is_replaced(void **state)
     munmap(n_children, sizeof *n_children);
 }
 
+/* ---- a file that the parent fetches ---- */
+
+enum { REMOTE_BYTES = 1000000 };
+enum question { HONEST, BEYOND, ENDLESS, UNANSWERABLE };
+
+static enum nd_status serve(void *context, uint64_t offset, void *buf, size_t n_bytes, struct nd_error *err)
+{
+    if (*(const enum question *)context == UNANSWERABLE)
+        return nd_fail(err, ND_E_FETCH_FAILED, "url", "the server is gone");
+    for (size_t i = 0; i < n_bytes; i++)
+        ((unsigned char *)buf)[i] = (unsigned char)((offset + i) % 251);
+    return ND_OK;
+}
+
+static int count_open(void)
+{
+    int n = 0;
+    for (int fd = 3; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+static enum nd_status ask(void *context, struct nd_reading_child *child, struct nd_error *err)
+{
+    static unsigned char bytes[REMOTE_BYTES];
+    int n_open = count_open();
+    nd_confine_to_reading(child->max_cpu_s);
+    nd_confine();
+    switch (*(const enum question *)context) {
+    case BEYOND:
+        return nd_reading_ask(child, REMOTE_BYTES - 1, bytes, 2, err);
+    case ENDLESS:
+        for (;;)
+            nd_reading_ask(child, 0, bytes, REMOTE_BYTES, err);
+    default:
+        break;
+    }
+    enum nd_status status = nd_reading_ask(child, 7, bytes, REMOTE_BYTES - 7, err);
+    int n_wrong = 0;
+    for (size_t i = 0; i < REMOTE_BYTES - 7; i++)
+        n_wrong += bytes[i] != (i + 7) % 251;
+    if (status == ND_OK)
+        status = nd_reading_send_record(child, err);
+    if (status == ND_OK)
+        status = nd_reading_send(child, &n_open, sizeof n_open, err);
+    return status == ND_OK ? nd_reading_send(child, &n_wrong, sizeof n_wrong, err) : status;
+}
+
+static enum nd_status fetch_through(enum question question, int told[2], struct nd_error *err)
+{
+    struct nd_reading reading = {.path = "x.h5",
+                                 .file_bytes = REMOTE_BYTES,
+                                 .damaged = ND_E_CAPTURE_FORMAT,
+                                 .fetch = serve,
+                                 .fetch_context = &question};
+    bool has_record = false;
+    assert_int_equal(nd_reading_begin(&reading, ask, &question, err), ND_OK);
+    enum nd_status status = nd_reading_next(&reading, &has_record, err);
+    if (status == ND_OK && has_record)
+        status = nd_reading_take(&reading, told, 2 * sizeof *told, err);
+    nd_reading_end(&reading);
+    return status;
+}
+
+/* And it has nothing else: of the descriptors of its parent, such as connections, none. */
+static void a_confined_child_gets_bytes_from_its_parent(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    int told[2] = {-1, -1}, ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    assert_int_equal(fetch_through(HONEST, told, &err), ND_OK);
+    assert_int_equal(told[0], 2);
+    assert_int_equal(told[1], 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void a_child_that_asks_for_nonsense_means_a_damaged_file(void **state)
+{
+    (void)state;
+    static const enum question questions[] = {BEYOND, ENDLESS};
+    for (size_t i = 0; i < 2; i++) {
+        struct nd_error err = {0};
+        int told[2];
+        assert_int_equal(fetch_through(questions[i], told, &err), ND_ERR_FORMAT);
+        assert_int_equal(err.id, ND_E_CAPTURE_FORMAT);
+    }
+}
+
+static void what_cannot_be_fetched_is_the_error_of_the_reading(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    int told[2];
+    assert_int_equal(fetch_through(UNANSWERABLE, told, &err), ND_ERR_IO);
+    assert_int_equal(err.id, ND_E_FETCH_FAILED);
+    assert_string_equal(err.message, "the server is gone");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +310,9 @@ int main(void)
         cmocka_unit_test(a_child_of_a_busy_machine_is_waited_for),
         cmocka_unit_test(it_ends_where_children_are_not_waited_for),
         cmocka_unit_test(a_child_that_stands_still_from_the_start_is_replaced),
+        cmocka_unit_test(a_confined_child_gets_bytes_from_its_parent),
+        cmocka_unit_test(a_child_that_asks_for_nonsense_means_a_damaged_file),
+        cmocka_unit_test(what_cannot_be_fetched_is_the_error_of_the_reading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #define ND_ALIGN_EQUALISE_H
 
 #include "align/align_stages.h"
-#include "quantisation/channel_pairs.h"
+#include "replay/channel_pairs.h"
 
 /* A Conv or Gemm with one scale for its weights, which the float model has. */
 struct nd_align_product {

@@ -9,6 +9,7 @@
 #define ND_EVAL_EVAL_GRAPH_H
 
 #include "eval/program.h"
+#include "eval/weight_axes.h"
 #include "npudiff/model.h"
 #include "operators/array.h"
 
@@ -163,6 +164,13 @@ size_t nd_exact_tensor_before(const struct nd_exact_graph *float_graph,
                               const struct nd_exact_constant *constant);
 /* The values of a tensor that is constant, codes after their DequantizeLinear; NULL: it is not. Borrowed. */
 const struct nd_array *nd_exact_constant_values(const struct nd_exact_graph *graph, size_t tensor);
+
+/* From now on the constant has these values times the factors, also where it is read from the model again. The
+ * tensor is constant, no DequantizeLinear makes it, and one node reads it, which runs with the samples; axes
+ * are those of its shape. Factors are copied. Before any run, and once for each constant. ND_ERR_MEMORY. */
+enum nd_status nd_exact_graph_scale(struct nd_exact_graph *graph, size_t tensor,
+                                    const struct nd_weight_axes *axes, const struct nd_weight_factors *factors,
+                                    struct nd_error *err);
 
 /* Evaluates one sample. inputs[nd_model_n_inputs]: arrays of the inputs' shapes (codes where an input is of
  * codes). For every edge that is computed, in graph order of the nodes that make them, found(context, edge,

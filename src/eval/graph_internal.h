@@ -11,6 +11,12 @@
 #include "model/quant.h"
 #include "operators/ops_shared.h"
 
+/* What a constant is multiplied by. */
+struct nd_exact_scaling {
+    struct nd_weight_axes axes;
+    double *outputs, *inputs; /* as nd_weight_factors; owned */
+};
+
 /* Which constants are in memory. */
 struct nd_exact_store {
     pthread_mutex_t lock;
@@ -21,6 +27,7 @@ struct nd_exact_store {
     size_t *dequantiser; /* [n_tensors]: of constants with wholes the node that reads them, or ND_NO_INDEX */
     struct nd_array *tables; /* [n_nodes]: values by code, of graph_table.c; n = 0: none yet */
     size_t table_bytes;
+    struct nd_exact_scaling *scalings; /* [n_tensors]; axes.n0 = 0: none */
 };
 
 struct nd_exact_graph {

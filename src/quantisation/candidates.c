@@ -345,7 +345,7 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
     if (status == ND_OK) /* which is about weights, and about the tensor between the layers */
         status = nd_try_equalising(search, step, err);
     bool is_of_range = layer->cause == ND_LOSS_MASK || layer->rounding + layer->clipping >= least_part * parts;
-    if (status != ND_OK || !is_of_range || !nd_has_range(search->study, step))
+    if (status != ND_OK || !is_of_range || !nd_plan_has_range(search->study->plan, step))
         return status;
     struct nd_value_facts facts;
     status = nd_loss_value_facts(&search->study->values[step], &facts, err);
@@ -372,7 +372,8 @@ enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_
     const struct nd_study *study = search->study;
     if (kind == ND_REMEDY_WEIGHT_CHANNELS)
         return try_constants(search, step, kind, err);
-    if (!nd_has_range(study, step) || nd_dtype_size_bytes(nd_plan_edge(study->plan, step)->dtype) > 1)
+    if (!nd_plan_has_range(study->plan, step) ||
+        nd_dtype_size_bytes(nd_plan_edge(study->plan, step)->dtype) > 1)
         return ND_OK;
     if (kind == ND_REMEDY_RANGE && isnan(study->out->layers[step].mask))
         return ND_OK;

@@ -130,7 +130,7 @@ static enum nd_loss_cause constant_cause(const struct nd_quantised_layer *layer)
  * means nothing to what reads it. */
 static bool is_stretched_by_mask(const struct nd_study *study, size_t step, const struct nd_value_facts *facts)
 {
-    if (!facts->has_mask || facts->n == 0 || !nd_has_range(study, step))
+    if (!facts->has_mask || facts->n == 0 || !nd_plan_has_range(study->plan, step))
         return false;
     const struct nd_fit fit = nd_fit_of_step(study, step);
     return facts->high - facts->low < mask_steps * fit.scale;
@@ -158,7 +158,7 @@ static void look_at_range(const struct nd_study *study, size_t step, const struc
     layer->central_high = facts->central_high;
     layer->mask = facts->mask;
     layer->mask_share = facts->mask_share;
-    if (!nd_has_range(study, step))
+    if (!nd_plan_has_range(study->plan, step))
         return;
     const struct nd_fit fit = nd_fit_of_step(study, step);
     const struct nd_range range = nd_range_of_fit(&fit);
@@ -272,7 +272,7 @@ enum nd_status nd_find_cause(const struct nd_study *study, size_t step, const st
         layer->cause = ND_LOSS_MASK;
     } else if (layer->constants >= main_part * parts) {
         layer->cause = constant_cause(layer);
-    } else if (nd_has_range(study, step) && facts->n > 0) {
+    } else if (nd_plan_has_range(study->plan, step) && facts->n > 0) {
         layer->cause = range_cause(layer);
     } else {
         layer->cause = ND_LOSS_ROUNDING;

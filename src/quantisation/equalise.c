@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "eval/rounding.h"
-#include "quantisation/channel_pairs.h"
 
 /* Rounds over all pairs, of which neighbours pull at each other, at most: chosen. */
 enum { MOST_ROUNDS = 32 };

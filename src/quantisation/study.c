@@ -43,13 +43,6 @@ static void match_steps(struct nd_study *study)
     }
 }
 
-bool nd_has_range(const struct nd_study *study, size_t step)
-{
-    const struct nd_edge *edge = nd_plan_edge(study->plan, step);
-    return edge->quant.n == 1 && nd_dtype_is_integer(edge->dtype) && nd_dtype_size_bytes(edge->dtype) <= 2 &&
-           edge->quant.scale[0] > 0;
-}
-
 struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step)
 {
     const struct nd_edge *edge = nd_plan_edge(study->plan, step);
@@ -167,7 +160,7 @@ enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan,
     if (status == ND_OK && study->n_effect_samples > 0)
         status = nd_ripple_find_units(plan, &study->units, err);
     if (status == ND_OK)
-        status = nd_find_pairs(study, err);
+        status = nd_pairs_init(study, err);
     for (size_t k = 0; k < study->n_samples; k++)
         for (size_t i = 0; i < study->n_inputs && status == ND_OK; i++)
             status = read_input(study, k, i, err);

@@ -6,19 +6,22 @@
  *     reference.c the first of them;  study_memory.c  what of it is kept
  *     values.c    what the float values of a tensor look like: ranges, outliers, mask constants
  *     cause.c     why a layer introduces its error, from the numbers
- *     effects.c   what each layer's error does to the outputs;  trials.c  what a changed model would give
- * there;  trial_run.c remedies.c  what helps, and how much;  candidates.c  changes that could;  whole.c  in all
- * layers promotions.c  which of all layers more bits help equalise.c  layers scaled against each other:
- * channel_pairs.c finds them, equalise_candidates.c tries them ranges.c    quantisers of one scale; weights.c
- * those of constants; cut.c  which part of a graph to run
+ *     effects.c   what each layer's error does to the outputs
+ *     trials.c    what a changed model would give there;  trial_run.c  one run of it
+ *     remedies.c  what helps, and how much;  candidates.c  changes that could;  whole.c  in all layers
+ *     promotions.c  which of all layers more bits help
+ *     equalise.c  layers scaled against each other;  pair_reach.c  their values
+ *     equalise_candidates.c  tries them
+ *     ranges.c    quantisers of one scale;  weights.c  those of constants
+ *     rerun.c     which part of a graph to run
  */
 #ifndef ND_QUANTISATION_STUDY_H
 #define ND_QUANTISATION_STUDY_H
 
 #include "npudiff/quantisation.h"
-#include "quantisation/channel_pairs.h"
 #include "quantisation/ranges.h"
 #include "quantisation/weights.h"
+#include "replay/channel_pairs.h"
 #include "replay/packed.h"
 #include "replay/plan.h"
 
@@ -93,8 +96,6 @@ static inline const struct nd_array *nd_study_inputs(const struct nd_study *stud
 {
     return study->inputs + k * study->n_inputs;
 }
-/* Step s has codes of one scale and at most 16 bits: its range can be changed. */
-bool nd_has_range(const struct nd_study *study, size_t step);
 /* The quantiser that the model has there. */
 struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step);
 
@@ -111,6 +112,16 @@ void nd_quantisation_destroy(struct nd_quantisation **quantisation);
 enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan, struct nd_error *err);
 void nd_study_deinit(struct nd_study *study);
 enum nd_status nd_study_rank(struct nd_study *study, struct nd_error *err);
+
+/* ---- pair_reach.c ---- */
+
+/* Fills study->pairs, in graph order, with room for low and high: [n_samples][n_channels] of the float model.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_pairs_init(struct nd_study *study, struct nd_error *err);
+void nd_pairs_deinit(struct nd_study *study);
+/* Takes the least and the greatest value of each channel, if the step lies between two layers. Several samples
+ * may be taken at once. values: of the float model. */
+void nd_pairs_take(const struct nd_study *study, size_t step, size_t sample, const struct nd_array *values);
 
 /* ---- study_memory.c ---- */
 

@@ -1,4 +1,4 @@
-#include "quantisation/channel_pairs.h"
+#include "replay/channel_pairs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "model/loaded.h"
 #include "operators/ops_shared.h"
-#include "quantisation/study.h"
 
 /* ---- graphs ---- */
 
@@ -52,17 +51,6 @@ static bool has_products(const struct nd_graph_node *node)
 
 /* ---- layers ---- */
 
-size_t nd_weight_channel(const struct nd_weight_axes *axes, bool is_output, size_t i)
-{
-    size_t a = i / (axes->n1 * axes->inner), b = i / axes->inner % axes->n1;
-    return is_output == axes->is_first_out ? a : a / (axes->n0 / axes->groups) * axes->n1 + b;
-}
-
-size_t nd_weight_channels(const struct nd_weight_axes *axes, bool is_output)
-{
-    return is_output == axes->is_first_out ? axes->n0 : axes->groups * axes->n1;
-}
-
 static bool find_axes(const struct nd_graph_node *node, const struct nd_shape *shape,
                       struct nd_weight_axes *axes)
 {
@@ -78,19 +66,45 @@ static bool find_axes(const struct nd_graph_node *node, const struct nd_shape *s
     return axes->n0 % axes->groups == 0 && axes->n0 * axes->n1 * axes->inner > 0;
 }
 
-static bool has_one_scale(const struct nd_exact_constant *constant)
+static bool has_scales(const struct nd_exact_constant *constant, enum nd_pair_scales scales)
 {
-    return constant->quant != NULL && constant->quant->n == 1 && nd_dtype_size_bytes(constant->dtype) == 1;
+    return constant->quant != NULL && (scales == ND_PAIR_ANY_SCALES ||
+                                       (constant->quant->n == 1 && nd_dtype_size_bytes(constant->dtype) == 1));
+}
+
+/* No DequantizeLinear makes it, and nobody else reads it. */
+static bool is_free(const struct nd_graph *graph, size_t tensor)
+{
+    size_t producer = graph->tensors[tensor].producer;
+    return only_reader(graph, tensor) != ND_NO_INDEX &&
+           (producer == ND_NO_INDEX || graph->nodes[producer].kind == ND_NODE_OTHER);
+}
+
+/* The same constants of the float model. */
+static bool find_before(const struct nd_plan *plan, struct nd_pair_layer *layer)
+{
+    const struct nd_graph *graph = &plan->model->graph, *floats = &plan->float_model->graph;
+    layer->float_weights = nd_exact_tensor_before(plan->float_graph, &layer->weights);
+    layer->before = nd_exact_constant_values(plan->float_graph, layer->float_weights);
+    layer->float_node = layer->before != NULL ? only_reader(floats, layer->float_weights) : ND_NO_INDEX;
+    if (layer->float_node == ND_NO_INDEX || !has_products(&floats->nodes[layer->float_node]) ||
+        nd_onnx_attribute_i(graph->nodes[layer->node].proto, "transA", 0) != 0)
+        return false;
+    layer->float_bias = used(floats, layer->float_node, 2);
+    size_t same = layer->has_bias ? nd_exact_tensor_before(plan->float_graph, &layer->bias) : ND_NO_INDEX;
+    layer->is_free = is_free(floats, layer->float_weights) && layer->float_bias == same &&
+                     (same == ND_NO_INDEX || is_free(floats, same));
+    return true;
 }
 
 /* Whether the step makes products of weights that can be scaled. */
-static bool find_layer(const struct nd_study *study, size_t step, struct nd_pair_layer *layer)
+static bool find_layer(const struct nd_plan *plan, size_t step, enum nd_pair_scales scales,
+                       struct nd_pair_layer *layer)
 {
-    const struct nd_plan *plan = study->plan;
-    const struct nd_graph *graph = &plan->model->graph, *floats = &plan->float_model->graph;
-    struct nd_exact_constant all[ND_LOSS_CONSTANTS];
-    size_t n = nd_exact_unit_constants(plan->graph, plan->steps[step].edge, all, ND_LOSS_CONSTANTS),
-           n_weights = 0;
+    enum { MOST_CONSTANTS = 8 }; /* of one layer, looked at */
+    const struct nd_graph *graph = &plan->model->graph;
+    struct nd_exact_constant all[MOST_CONSTANTS];
+    size_t n = nd_exact_unit_constants(plan->graph, plan->steps[step].edge, all, MOST_CONSTANTS), n_weights = 0;
     *layer = (struct nd_pair_layer){.step = step};
     for (size_t i = 0; i < n; i++) {
         size_t node = only_reader(graph, all[i].tensor);
@@ -103,7 +117,7 @@ static bool find_layer(const struct nd_study *study, size_t step, struct nd_pair
             n_weights++;
         }
     }
-    if (n_weights != 1 || !has_one_scale(&layer->weights) ||
+    if (n_weights != 1 || !has_scales(&layer->weights, scales) ||
         !find_axes(&graph->nodes[layer->node], &layer->weights.real->shape, &layer->axes))
         return false;
     /* A factor of an output channel is also one of its bias. */
@@ -112,20 +126,16 @@ static bool find_layer(const struct nd_study *study, size_t step, struct nd_pair
                               layer->bias.real->n != nd_weight_channels(&layer->axes, true)
                         : bias != ND_NO_INDEX)
         return false;
-    size_t before = nd_exact_tensor_before(plan->float_graph, &layer->weights);
-    layer->before = nd_exact_constant_values(plan->float_graph, before);
-    layer->float_node = layer->before != NULL ? only_reader(floats, before) : ND_NO_INDEX;
-    return layer->float_node != ND_NO_INDEX && has_products(&floats->nodes[layer->float_node]) &&
-           nd_onnx_attribute_i(graph->nodes[layer->node].proto, "transA", 0) == 0;
+    return find_before(plan, layer);
 }
 
 /* ---- from a layer to the next ---- */
 
 /* The way from a layer to the next in one of the two models: the steps on it. */
 struct way {
-    const struct nd_study *study;
     const struct nd_model *model;
     const struct nd_exact_graph *constants;
+    const size_t *step_of_edge;
     bool is_float;
     struct nd_between between[ND_MOST_BETWEEN];
     size_t n;
@@ -135,10 +145,8 @@ struct way {
 
 static bool add_step(struct way *way, size_t tensor)
 {
-    const struct nd_study *study = way->study;
-    size_t edge = way->model->tensor_edge[tensor], step = SIZE_MAX;
-    if (edge != ND_NO_INDEX)
-        step = way->is_float ? study->step_of_float[edge] : study->plan->step_of_edge[edge];
+    size_t edge = way->model->tensor_edge[tensor];
+    size_t step = edge != ND_NO_INDEX ? way->step_of_edge[edge] : SIZE_MAX;
     if (step == SIZE_MAX)
         return way->is_float; /* a tensor that the quantised model keeps inside of a layer */
     if (way->n == ND_MOST_BETWEEN)
@@ -224,20 +232,36 @@ static bool find_way(struct way *way, size_t node)
 
 /* ---- pairs ---- */
 
-static bool has_channels(const struct nd_study *study, size_t step, size_t n)
+bool nd_plan_has_range(const struct nd_plan *plan, size_t step)
 {
-    const struct nd_shape *shape = &study->plan->shapes[step];
-    return nd_has_range(study, step) && shape->rank >= 2 && shape->dims[1] == (int64_t)n;
+    const struct nd_edge *edge = nd_plan_edge(plan, step);
+    return edge->quant.n == 1 && nd_dtype_is_integer(edge->dtype) && nd_dtype_size_bytes(edge->dtype) <= 2 &&
+           edge->quant.scale[0] > 0;
 }
 
-/* Both models lead from the first to the same second layer, over the same tensors. */
-static bool find_pair(const struct nd_study *study, const struct nd_pair_layer *layers, size_t n_layers,
-                      const struct nd_pair_layer *first, struct nd_pair *pair)
+static bool has_channels(const struct nd_plan *plan, size_t step, size_t n)
 {
-    const struct nd_plan *plan = study->plan;
-    struct way way = {.study = study, .model = plan->model, .constants = plan->graph};
-    struct way floats = {
-        .study = study, .model = plan->float_model, .constants = plan->float_graph, .is_float = true};
+    const struct nd_shape *shape = &plan->shapes[step];
+    return nd_plan_has_range(plan, step) && shape->rank >= 2 && shape->dims[1] == (int64_t)n;
+}
+
+/* What pairs are looked for in. */
+struct question {
+    const struct nd_plan *plan;
+    const size_t *step_of_float;
+    const struct nd_pair_layer *layers;
+    size_t n_layers;
+};
+
+/* Both models lead from the first to the same second layer, over the same tensors. */
+static bool find_pair(const struct question *q, const struct nd_pair_layer *first, struct nd_pair *pair)
+{
+    const struct nd_plan *plan = q->plan;
+    struct way way = {.model = plan->model, .constants = plan->graph, .step_of_edge = plan->step_of_edge};
+    struct way floats = {.model = plan->float_model,
+                         .constants = plan->float_graph,
+                         .step_of_edge = q->step_of_float,
+                         .is_float = true};
     if (!find_way(&way, first->node) || !find_way(&floats, first->float_node) || way.n != floats.n)
         return false;
     *pair = (struct nd_pair){.first = *first, .n_between = way.n};
@@ -247,80 +271,34 @@ static bool find_pair(const struct nd_study *study, const struct nd_pair_layer *
         pair->between[i].bound_low = fmax(way.between[i].bound_low, floats.between[i].bound_low);
         pair->between[i].bound_high = fmin(way.between[i].bound_high, floats.between[i].bound_high);
         if (way.between[i].step != floats.between[i].step ||
-            !has_channels(study, way.between[i].step, pair->n_channels))
+            !has_channels(plan, way.between[i].step, pair->n_channels))
             return false;
     }
-    for (size_t i = 0; i < n_layers; i++) {
-        pair->second = layers[i];
-        if (layers[i].node == way.end && layers[i].float_node == floats.end)
-            return nd_weight_channels(&layers[i].axes, false) == pair->n_channels;
+    for (size_t i = 0; i < q->n_layers; i++) {
+        pair->second = q->layers[i];
+        if (q->layers[i].node == way.end && q->layers[i].float_node == floats.end)
+            return nd_weight_channels(&q->layers[i].axes, false) == pair->n_channels;
     }
     return false;
 }
 
-static enum nd_status make_room(struct nd_study *study, struct nd_pair *pair, struct nd_error *err)
+enum nd_status nd_find_pairs(const struct nd_plan *plan, const size_t *step_of_float,
+                             enum nd_pair_scales scales, struct nd_pair **out, size_t *n, struct nd_error *err)
 {
-    size_t n = study->n_samples * pair->n_channels;
-    for (size_t i = 0; i < pair->n_between; i++) {
-        pair->between[i].low = nd_calloc(n, sizeof(double));
-        pair->between[i].high = nd_calloc(n, sizeof(double));
-        if (pair->between[i].low == NULL || pair->between[i].high == NULL)
-            return nd_fail_memory(err);
+    struct nd_pair_layer *layers = nd_calloc(plan->n_steps, sizeof *layers);
+    struct nd_pair *pairs = nd_calloc(plan->n_steps, sizeof *pairs);
+    struct question q = {.plan = plan, .step_of_float = step_of_float, .layers = layers};
+    if (layers == NULL || pairs == NULL) {
+        free(layers);
+        free(pairs);
+        return nd_fail_memory(err);
     }
-    return ND_OK;
-}
-
-enum nd_status nd_find_pairs(struct nd_study *study, struct nd_error *err)
-{
-    size_t n_steps = study->plan->n_steps, n_layers = 0;
-    struct nd_pair_layer *layers = nd_calloc(n_steps, sizeof *layers);
-    study->pairs = nd_calloc(n_steps, sizeof *study->pairs);
-    enum nd_status status = layers != NULL && study->pairs != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t s = 0; s < n_steps && status == ND_OK; s++)
-        n_layers += find_layer(study, s, &layers[n_layers]);
-    for (size_t i = 0; i < n_layers && status == ND_OK; i++)
-        if (find_pair(study, layers, n_layers, &layers[i], &study->pairs[study->n_pairs]))
-            status = make_room(study, &study->pairs[study->n_pairs++], err);
+    for (size_t s = 0; s < plan->n_steps; s++)
+        q.n_layers += find_layer(plan, s, scales, &layers[q.n_layers]);
+    *n = 0;
+    for (size_t i = 0; i < q.n_layers; i++)
+        *n += find_pair(&q, &layers[i], &pairs[*n]);
     free(layers);
-    return status;
-}
-
-void nd_pairs_deinit(struct nd_study *study)
-{
-    for (size_t p = 0; study->pairs != NULL && p < study->n_pairs; p++)
-        for (size_t i = 0; i < study->pairs[p].n_between; i++) {
-            free(study->pairs[p].between[i].low);
-            free(study->pairs[p].between[i].high);
-        }
-    free(study->pairs);
-}
-
-static struct nd_between *find_between(const struct nd_study *study, size_t step, size_t *n_channels)
-{
-    for (size_t p = 0; p < study->n_pairs; p++)
-        for (size_t i = 0; i < study->pairs[p].n_between; i++)
-            if (study->pairs[p].between[i].step == step) {
-                *n_channels = study->pairs[p].n_channels;
-                return &study->pairs[p].between[i];
-            }
-    return NULL;
-}
-
-void nd_pairs_take(const struct nd_study *study, size_t step, size_t sample, const struct nd_array *values)
-{
-    size_t n = 0;
-    const struct nd_between *between = find_between(study, step, &n);
-    if (between == NULL || values->shape.rank < 2 || values->shape.dims[1] != (int64_t)n || values->n == 0)
-        return;
-    size_t inner = nd_dims_product(&values->shape, 2, values->shape.rank);
-    double *low = between->low + sample * n, *high = between->high + sample * n;
-    for (size_t c = 0; c < n; c++) {
-        low[c] = HUGE_VAL;
-        high[c] = -HUGE_VAL;
-    }
-    for (size_t start = 0, c = 0; start < values->n; start += inner, c = (c + 1) % n)
-        for (size_t i = start; i < start + inner; i++) {
-            low[c] = fmin(low[c], values->x[i]);
-            high[c] = fmax(high[c], values->x[i]);
-        }
+    *out = pairs;
+    return ND_OK;
 }

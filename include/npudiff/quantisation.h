@@ -120,6 +120,15 @@ struct nd_quantised_layer {
     struct nd_remedy *remedies; /* [n_remedies] that help, the one with the greatest gain first */
 };
 
+/* Two layers whose channels the quantised model has scaled against those of the float model (cross-layer
+ * equalisation), without a change of what the whole computes. docs/reference/diagnoses.md#equalised-models */
+struct nd_equalised_pair {
+    size_t first, second; /* steps */
+    double least, most;   /* factors of the channels between them, quantised by float */
+    bool is_followed; /* the float model was compared with the same factors. Else what is said of both layers
+                         compares tensors that differ by intention */
+};
+
 struct nd_quantisation {
     size_t n_samples;        /* that were measured */
     size_t n_effect_samples; /* in which effects and gains were measured */
@@ -130,6 +139,8 @@ struct nd_quantisation {
     size_t n_whole;
     struct nd_whole_remedy *whole; /* [n_whole] of the model as a whole, that help, the greatest gain first */
     size_t n_ranked;
+    size_t n_equalised;
+    struct nd_equalised_pair *equalised; /* [n_equalised] in graph order */
     size_t *ranked; /* [n_ranked] layers whose effect was measured, the greatest first; before them those that
                        give no numbers, as nothing after them means anything */
 };

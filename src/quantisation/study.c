@@ -317,6 +317,18 @@ enum nd_status nd_study_rank(struct nd_study *study, struct nd_error *err)
     return status;
 }
 
+/* Of the plan, whose steps the layers are. */
+static enum nd_status copy_equalised(const struct nd_plan *plan, struct nd_quantisation *out,
+                                     struct nd_error *err)
+{
+    out->equalised = nd_calloc(plan->n_equalised, sizeof *out->equalised);
+    if (out->equalised == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < plan->n_equalised; i++)
+        out->equalised[out->n_equalised++] = plan->equalised[i];
+    return ND_OK;
+}
+
 static enum nd_status run_study(struct nd_study *study, struct nd_error *err)
 {
     enum nd_status status = nd_study_rank(study, err);
@@ -333,6 +345,8 @@ enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quant
     if (plan->float_graph == NULL || plan->n_samples == 0)
         return ND_OK;
     enum nd_status status = nd_study_init(&study, plan, err);
+    if (status == ND_OK)
+        status = copy_equalised(plan, study.out, err);
     if (status == ND_OK)
         status = run_study(&study, err);
     if (status == ND_OK) {
@@ -355,6 +369,7 @@ void nd_quantisation_destroy(struct nd_quantisation **quantisation)
         free(q->layers[s].remedies);
     }
     free(q->layers);
+    free(q->equalised);
     free(q->ranked);
     free(q->whole);
     free(q);

@@ -165,6 +165,8 @@ static enum nd_status plan_graphs(struct nd_plan *plan, struct nd_error *err)
         status = match_float_inputs(plan, err);
     if (status == ND_OK)
         status = nd_plan_find_steps(plan, err);
+    if (status == ND_OK && plan->float_model != NULL)
+        status = nd_plan_follow_equalised(plan, err);
     if (status == ND_OK)
         status = nd_alternatives_init(&plan->alternatives, plan->model, err);
     return status;
@@ -273,6 +275,7 @@ void nd_plan_deinit(struct nd_plan *plan)
     free(plan->step_of_edge);
     nd_names_deinit(&plan->step_of_name);
     free(plan->step_of_float);
+    free(plan->equalised);
     free(plan->shapes);
     nd_exact_graph_destroy(&plan->graph);
     nd_exact_graph_destroy(&plan->float_graph);

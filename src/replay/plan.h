@@ -4,6 +4,7 @@
  *
  *     plan.c         which captures and samples, whether they can be explained together, the graphs
  *     plan_steps.c   the steps, and what each device has of them
+ *     equalised.c    pairs of layers that were scaled against each other, and the float model like them
  *     taken.c        layers that cannot be evaluated, and whose values stand for theirs
  *     plan_memory.c  how much of it is held at once
  *     held.c         tensors of captures that are decoded once for all stages
@@ -52,14 +53,16 @@ struct nd_span {
 struct nd_plan {
     const struct nd_model *model, *float_model;
     struct nd_exact_graph *graph, *float_graph;
-    char *probe;                     /* its name; NULL: all captures failed */
-    size_t *inputs;                  /* [n_inputs of model]: which input of the probe */
-    size_t *float_inputs;            /* [n_inputs of float_model]: which input of model */
-    size_t *step_of_edge;            /* [n_edges of model] or SIZE_MAX: an edge that is not computed */
-    struct nd_names step_of_name;    /* by the names of model's edges */
-    size_t *step_of_float;           /* [n_edges of float_model] or SIZE_MAX */
-    struct nd_explained_step *steps; /* [n_steps]; is_double is not known yet */
-    struct nd_shape *shapes;         /* [n_steps] */
+    char *probe;                         /* its name; NULL: all captures failed */
+    size_t *inputs;                      /* [n_inputs of model]: which input of the probe */
+    size_t *float_inputs;                /* [n_inputs of float_model]: which input of model */
+    size_t *step_of_edge;                /* [n_edges of model] or SIZE_MAX: an edge that is not computed */
+    struct nd_names step_of_name;        /* by the names of model's edges */
+    size_t *step_of_float;               /* [n_edges of float_model] or SIZE_MAX */
+    struct nd_explained_step *steps;     /* [n_steps]; is_double is not known yet */
+    struct nd_shape *shapes;             /* [n_steps] */
+    struct nd_equalised_pair *equalised; /* [n_equalised], whose factors float_graph has: equalised.c */
+    size_t n_equalised;
     char **not_covered; /* [n_steps] why the step cannot be evaluated, whatever it reads; NULL: it can */
     struct nd_alternatives alternatives;
     size_t n_steps, n_devices, n_samples, n_harm_samples;
@@ -102,6 +105,9 @@ enum nd_status nd_plan_failure(const struct nd_capture *capture, char **out, str
 /* Takes a zeroed sample through the graph to learn the steps and what of them can be evaluated, and matches the
  * float model's edges with them. */
 enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err);
+/* Fills `equalised`, and scales the constants of float_graph like these pairs: before the float model is run.
+ * ND_ERR_MEMORY, or what reading constants gives. */
+enum nd_status nd_plan_follow_equalised(struct nd_plan *plan, struct nd_error *err);
 /* Which step can be examined on that device, and why others cannot. */
 enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct nd_error *err);
 /* Fills taken_from of the steps, once every device is matched, and what is unreached all the same. */

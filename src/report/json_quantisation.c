@@ -78,6 +78,20 @@ static json_t *whole_json(const struct nd_quantisation *q)
     return list;
 }
 
+static json_t *equalised_json(const struct nd_explanation *e)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < e->quantisation->n_equalised; i++) {
+        const struct nd_equalised_pair *pair = &e->quantisation->equalised[i];
+        nd_tree_append(list,
+                       json_pack("{s:[o, o], s:o, s:b}", "layers", nd_json_string(e->steps[pair->first].name),
+                                 nd_json_string(e->steps[pair->second].name), "factors",
+                                 json_pack("[o, o]", nd_json_number(pair->least), nd_json_number(pair->most)),
+                                 "is_followed", pair->is_followed));
+    }
+    return list;
+}
+
 json_t *nd_explain_quantisation_json(const struct nd_explanation *e)
 {
     const struct nd_quantisation *q = e->quantisation;
@@ -88,8 +102,9 @@ json_t *nd_explain_quantisation_json(const struct nd_explanation *e)
         nd_tree_append(layers, layer_json(e, s));
     for (size_t i = 0; i < q->n_ranked; i++)
         nd_tree_append(ranked, nd_json_string(e->steps[q->ranked[i]].name));
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "samples", (json_int_t)q->n_samples,
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "samples", (json_int_t)q->n_samples,
                      "effect_samples", (json_int_t)q->n_effect_samples, "output_sqnr_db",
                      nd_json_known(q->output_sqnr_db), "mended_sqnr_db", nd_json_known(q->mended_sqnr_db),
-                     "model_remedies", whole_json(q), "ranked", ranked, "layers", layers);
+                     "model_remedies", whole_json(q), "equalised", equalised_json(e), "ranked", ranked,
+                     "layers", layers);
 }

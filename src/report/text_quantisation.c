@@ -6,7 +6,7 @@
 #include "report/explain_words.h"
 #include "report/summary.h"
 
-enum { MOST_LISTED = 8, MOST_REMEDIES = 2, REMEDY_BYTES = 256 };
+enum { MOST_LISTED = 8, MOST_REMEDIES = 2, EQUALISED_BYTES = 320 };
 
 /* "+9.7 dB" */
 static const char *gain(double db, char buf[static 32])
@@ -56,6 +56,33 @@ static void put_remedies(struct nd_strbuf *out, const struct nd_quantised_layer 
     }
 }
 
+static size_t count_followed(const struct nd_quantisation *q, bool is_followed)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < q->n_equalised; i++)
+        n += q->equalised[i].is_followed == is_followed;
+    return n;
+}
+
+/* Layers whose tensors differ from the float model's by intention; "" where there are none. */
+static const char *equalised(const struct nd_quantisation *q, char buf[static EQUALISED_BYTES])
+{
+    size_t n = count_followed(q, true), n_other = count_followed(q, false);
+    int used = 0;
+    buf[0] = '\0';
+    if (n > 0)
+        used = snprintf(buf, EQUALISED_BYTES,
+                        "%zu pair%s of layers %s equalised: the float model is compared with the same factors.",
+                        n, n == 1 ? "" : "s", n == 1 ? "is" : "are");
+    if (n_other > 0)
+        snprintf(
+            buf + used, EQUALISED_BYTES - (size_t)used,
+            "%s%zu pair%s of layers %s equalised, but the float model cannot have the same factors there: what "
+            "is said of these layers compares different tensors.",
+            n > 0 ? " " : "", n_other, n_other == 1 ? "" : "s", n_other == 1 ? "is" : "are");
+    return buf;
+}
+
 void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
     const struct nd_quantisation *q = e->quantisation;
@@ -64,7 +91,7 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
     size_t s = main_layer(q);
     const struct nd_quantised_layer *layer = &q->layers[s];
     struct nd_strbuf remedies = {0};
-    char sqnr[32], whole[32];
+    char sqnr[32], whole[32], pairs[EQUALISED_BYTES];
     put_remedies(&remedies, layer, MOST_REMEDIES);
     if (q->n_whole > 0)
         nd_strbuf_printf(&remedies, "%s%s: %s in %zu layers (%s)", remedies.len > 0 ? ". " : "",
@@ -80,6 +107,8 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
                    e->steps[s].op_types, part, layer->cause_text != NULL ? layer->cause_text : "",
                    has_remedies ? " What would help: " : "", has_remedies ? remedies.text : "",
                    has_remedies ? "." : "");
+    if (q->n_equalised > 0)
+        nd_summary_put(out, width, 0, 2, "%s", equalised(q, pairs));
     out->failed = out->failed || remedies.failed;
     nd_strbuf_deinit(&remedies);
 }
@@ -105,10 +134,12 @@ static void put_layer(struct nd_strbuf *out, const struct nd_explanation *e, siz
 void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
     const struct nd_quantisation *q = e->quantisation;
-    char sqnr[32], mended[32];
+    char sqnr[32], mended[32], pairs[EQUALISED_BYTES];
     if (q == NULL)
         return;
     nd_strbuf_puts(out, "\n");
+    if (q->n_equalised > 0)
+        nd_explain_put_wrapped(out, width, 0, "%s", equalised(q, pairs));
     if (isnan(q->output_sqnr_db)) {
         nd_explain_put_wrapped(out, width, 0, "quantisation: its effect on the outputs was not measured%s",
                                q->n_effect_samples == 0 ? " (--effect-samples 0)"

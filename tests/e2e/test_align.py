@@ -86,6 +86,22 @@ class Align(Scratch):
                 print(f"# {name}: at most {off:.2f} steps from the model as it came")
                 self.assertLess(off, 6)
 
+    def test_explain_compares_equalised_pairs_with_the_same_factors(self):
+        digits, aligned, capture = self.few(200), self.folder / "aligned.onnx", self.folder / "cpu.h5"
+        floats = ("--float", MODELS / "cnn.float.onnx")
+        npudiff("align", MODELS / "cnn.w8a8.onnx", *floats, "--fit", digits, "-p", digits, "-o", aligned, "-q")
+        npudiff("capture", aligned, "-d", "cpu", "-p", digits, "-o", capture, "-q")
+        explained = json.loads(npudiff("explain", "--quantised", aligned, *floats, capture, "--json", "-q"))["quantisation"]
+        self.assertEqual([(pair["layers"], pair["is_followed"]) for pair in explained["equalised"]],
+                         [(["stem/relu", "depthwise/relu"], True), (["depthwise/relu", "pointwise/relu"], True)])  # fmt: skip
+        layers = {layer["name"]: layer for layer in explained["layers"]}
+        for name in ("stem/relu", "depthwise/relu", "pointwise/relu"):
+            print(f"# {name}: {layers[name]['sqnr_db']:.1f} dB, weights {layers[name]['evidence']['weight_sqnr_db']:.1f} dB")
+            self.assertGreater(layers[name]["sqnr_db"], 30)
+            self.assertGreater(layers[name]["evidence"]["weight_sqnr_db"], 35)
+        text = " ".join(npudiff("explain", "--quantised", aligned, *floats, capture).split())
+        self.assertIn("2 pairs of layers are equalised: the float model is compared with the same factors.", text)
+
     def test_16_bit_cnn_is_one_group(self):
         document = self.align("cnn.w8a16", "-p", self.few(20), "-p", "ties")
         self.check_one_group(document, 10)

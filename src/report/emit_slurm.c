@@ -69,10 +69,11 @@ static void put_limits(struct nd_strbuf *out, const struct nd_plan_of_campaign *
     put_log_folder(out, plan);
 }
 
-/* A phone is a resource of its node, "phone:SERIAL"; of the serial only what Slurm takes in a name. */
+/* A phone is a resource of its node, "phone:SERIAL"; of the serial only what Slurm takes in a name. One that
+ * hangs on adb's server of some machine ("SERIAL@HOST:PORT") can be reached from every node. */
 static void put_phone(struct nd_strbuf *out, const struct nd_task *task)
 {
-    if (task->transport != ND_TRANSPORT_ADB)
+    if (task->transport != ND_TRANSPORT_ADB || strchr(task->address, '@') != NULL)
         return;
     nd_strbuf_puts(out, " --gres=phone:");
     for (const char *at = task->address; *at != '\0'; at++) {

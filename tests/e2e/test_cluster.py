@@ -173,17 +173,19 @@ class Cluster(Scratch):
         self.assertEqual(n_captures, 9)
 
     def test_slurm_asks_for_phones(self):
-        """One thing at a time on each machine elsewhere; a phone is a resource."""
-        self.campaign(devices="cpu, 'adb:10.0.0.7:5555', 'adb:10.0.0.7:5555/cpu', 'ssh:board'")
+        """One thing at a time on each machine elsewhere; a phone is a resource, unless every node reaches it over the network."""
+        self.campaign(devices="cpu, 'adb:10.0.0.7:5555', 'adb:10.0.0.7:5555/cpu', 'ssh:board', 'adb:R5@lab7:5037'")
         place = self.place("phones")
         environment = dict(ENVIRONMENT, NPUDIFF_ADB="/bin/true", NPUDIFF_SSH="/bin/true")
         text = self.run_in(place, "npudiff", "qualify", "c.yaml", "-o", "out", "--emit", "slurm", env=environment).stdout
         arrays = [line for line in text.splitlines() if "--array" in line]
         phones = [line for line in arrays if "%1" in line]
-        self.assertEqual(len(phones), 2)
+        self.assertEqual(len(phones), 3)
         self.assertIn("--array=1-4%1", phones[0]) # two devices of one phone, two models
         self.assertIn("--gres=phone:10_0_0_7_5555:1", phones[0])
-        self.assertNotIn("--gres", phones[1])
+        for elsewhere in phones[1:]:
+            self.assertNotIn("--gres", elsewhere)
+            self.assertIn("--array=1-2%1", elsewhere)
 
     def test_snakefile_is_python_up_to_its_rules(self):
         self.campaign("a $b'c \"d\" #e%f\\")

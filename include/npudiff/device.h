@@ -262,9 +262,11 @@ ND_PUBLIC enum nd_status nd_runner_check(const struct nd_device *device, struct 
 
 /* The URIs that a URI stands for: "adb:*", with or without what may follow, becomes one for each phone that adb
  * (or the server that the URI names) knows of, in the order of their serials, also for those that cannot be
- * used now (capturing on them fails and says why); every other URI itself. ND_E_TRANSPORT_TOOL: no adb;
- * ND_E_DEVICE_UNKNOWN: no phone is attached; ND_E_DEVICE_CONNECT: the server cannot be reached. The caller
- * frees *out with nd_device_uris_free, on success only. */
+ * used now (capturing on them fails and says why); "@LABEL", with or without what may follow, becomes one for
+ * each device of that label in the fleet file that $NPUDIFF_FLEET names, in its order; every other URI itself.
+ * ND_E_TRANSPORT_TOOL: no adb; ND_E_DEVICE_UNKNOWN: no phone is attached, or no device has the label;
+ * ND_E_DEVICE_CONNECT: the server cannot be reached; ND_E_FLEET: the fleet file is wrong. The caller frees *out
+ * with nd_device_uris_free, on success only. */
 ND_PUBLIC enum nd_status nd_device_expand(const char *uri, char ***out, size_t *n, struct nd_error *err);
 ND_PUBLIC void nd_device_uris_free(char **uris, size_t n);
 
@@ -306,8 +308,9 @@ ND_PUBLIC enum nd_status nd_probes_for_model_any(const struct nd_model *model, c
 /* How far a capture has got. The thread that runs the capture reports it about every 50 ms. */
 struct nd_capture_progress {
     const char *device; /* label */
-    const char *stage;  /* "load", "session", "placement", "run", "write"; on another machine "connect", "push",
-                           ... before these */
+    const char *
+        stage; /* "load", "session", "placement", "run", "write"; on another machine "lease", "connect", "push",
+                  ... before these */
     size_t samples_done; /* over all probes */
     size_t samples_total;
     double elapsed_s;

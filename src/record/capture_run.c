@@ -16,6 +16,7 @@
 #include "record/capture_agent.h"
 #include "record/job_run.h"
 #include "record/provenance.h"
+#include "remote/lease.h"
 #include "remote/remote.h"
 #include "spool/record_fields.h"
 #include "spool/watch.h"
@@ -222,14 +223,21 @@ static enum nd_status make_folder(const char *path, bool resume, char **out, str
 
 /* Reaches the machine and makes of the device what can run there. A machine that cannot be used is an outcome:
  * then *exit says why. capture->remote stays NULL where it cannot be reached. */
-static enum nd_status reach(struct nd_capture_job *capture, struct nd_remote *remote,
+static enum nd_status reach(struct nd_capture_job *capture, struct nd_lease *lease, struct nd_remote *remote,
                             struct nd_device *resolved, struct nd_agent_exit *exit, struct nd_error *err)
 {
     struct nd_error why = {0};
     const struct nd_device *device = capture->device;
     if (device->transport == ND_TRANSPORT_NONE)
         return ND_OK;
-    enum nd_status status = nd_remote_open(remote, device, capture->options, &why);
+    const char *stage = "lease";
+    nd_capture_report_stage(capture, stage, 0);
+    enum nd_status status = nd_lease_take(device, capture->options, lease, &why);
+    capture->begun_ns = nd_clock_ns(); /* to wait for the device takes none of its time */
+    if (status == ND_OK) {
+        stage = "connect";
+        status = nd_remote_open(remote, device, capture->options, &why);
+    }
     if (status == ND_OK) {
         capture->remote = remote; /* what it says of itself is kept, too, when it cannot run this */
         status = nd_device_resolve(device, &remote->identity, resolved, &why);
@@ -238,7 +246,7 @@ static enum nd_status reach(struct nd_capture_job *capture, struct nd_remote *re
         capture->device = resolved;
     } else if (nd_remote_is_of_device(&why)) {
         exit->error = why;
-        exit->stage = "connect";
+        exit->stage = stage;
         status = ND_OK;
     } else if (err != NULL) {
         *err = why;
@@ -316,6 +324,7 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
                                      .begun_ns = nd_clock_ns()};
     struct nd_agent_exit exit = {0};
     struct nd_assembled assembled = {0};
+    struct nd_lease lease = {0};
     struct nd_remote remote = {0};
     struct nd_device resolved = {0};
     char *folder = NULL, *run_folder = NULL;
@@ -324,7 +333,7 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
         status = make_folder(path, options->resume, &folder, err);
     capture.folder = folder;
     if (status == ND_OK)
-        status = reach(&capture, &remote, &resolved, &exit, err);
+        status = reach(&capture, &lease, &remote, &resolved, &exit, err);
     if (status == ND_OK)
         status = nd_capture_job_init(&capture, err);
     if (status == ND_OK)
@@ -337,6 +346,7 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
         fill_outcome(&capture, &assembled, outcome);
     nd_capture_job_deinit(&capture);
     nd_remote_close(&remote);
+    nd_lease_end(&lease);
     nd_device_deinit(&resolved);
     if (folder != NULL && can_go_on(workload, options, status, &exit, run_folder)) {
         nd_dir_leave(folder);

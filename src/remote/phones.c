@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "base/strbuf.h"
+#include "remote/fleet_file.h"
 #include "remote/remote_uri.h"
 #include "remote/transport.h"
 
@@ -310,6 +311,8 @@ enum nd_status nd_device_expand(const char *uri, char ***out, size_t *n, struct 
 {
     struct nd_remote_uri parts = {0};
     enum nd_status status = ND_OK;
+    if (nd_uri_is_label(uri))
+        return nd_fleet_expand(uri, out, n, err);
     if (nd_uri_is_remote(uri))
         status = nd_remote_uri_parse(uri, &parts, err);
     if (status == ND_OK && parts.address != NULL && is_all(parts.address)) {

@@ -12,8 +12,9 @@ enum { DAYS_KEPT = 30 };
 
 bool nd_remote_is_of_device(const struct nd_error *err)
 {
-    return err->id != ND_E_TRANSPORT_TOOL && err->id != ND_E_CANCELLED && err->status != ND_ERR_MEMORY &&
-           err->id != ND_E_FILE_WRITE && err->id != ND_E_FILE_OPEN && err->id != ND_E_FILE_READ;
+    return err->id != ND_E_TRANSPORT_TOOL && err->id != ND_E_FLEET && err->id != ND_E_CANCELLED &&
+           err->status != ND_ERR_MEMORY && err->id != ND_E_FILE_WRITE && err->id != ND_E_FILE_OPEN &&
+           err->id != ND_E_FILE_READ;
 }
 
 static const uint64_t report_interval_ns = 50u * 1000 * 1000;

@@ -263,6 +263,34 @@ class Cluster(Scratch):
         self.assertEqual(sum(err.count("npudiff: captured ") for _, err in told), 9)
         self.assert_equal_results(place, files)
 
+    def test_clocks_that_differ(self):
+        """Every task on a host whose clock is wrong by up to two years: its files have such times. What is done stays done,
+        and the result is the same; a probe that changed under the time of the former one is noticed."""
+        self.campaign()
+        files, _, code = self.local()
+        place = self.place("clocks")
+        lines = [x for x in self.emit(place, "tasks").splitlines() if not x.startswith("#")]
+        dice = random.Random(7)
+        def disturb():
+            for path in [*(place / "out").rglob("*"), self.folder / "digits.npz", self.folder / "c.yaml"]:
+                if path.is_file():
+                    wrong_s = time.time() + dice.uniform(-1, 1) * 2 * 365 * 86400
+                    os.utime(path, (wrong_s, wrong_s))
+        for line in lines:
+            done = self.run_in(place, "sh", "-c", line, expect=None)
+            self.assertEqual(done.returncode, code if line == lines[-1] else 0, line + done.stderr)
+            disturb()
+        self.assert_equal_results(place, files)
+        made = {path: path.stat().st_ino for path in (place / "out").rglob("*.h5")}
+        self.run_in(place, "sh", "script", expect=code)
+        self.assertEqual({path: path.stat().st_ino for path in (place / "out").rglob("*.h5")}, made)
+        self.assert_equal_results(place, files)
+        before = (self.folder / "digits.npz").stat()
+        some_digits(self.folder / "digits.npz", 25)
+        os.utime(self.folder / "digits.npz", ns=(before.st_atime_ns, before.st_mtime_ns))
+        self.assertIn("captures/", lines[0]) # of the first model, which has this probe
+        self.assertIn("[ND-1113]", self.run_in(place, "sh", "-c", lines[0], expect=2).stderr)
+
     def test_whole_campaign_and_tasks_exclude_one_another(self):
         self.campaign("cnn")
         place = self.place("locked")

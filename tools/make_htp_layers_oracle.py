@@ -425,10 +425,75 @@ def planes(g):
         g.add(op, [real, g.constant(np.array([2, 3]))], [1, 6, 1, 1], (np.float32(reach), int(g.rng.integers(10000, 40000))), keepdims=1)
 
 
+def narrow(g):
+    """uint16 Relu and Clip with another scale, as operations of their own: of what lies in blocks, as a Conv writes it, and of what is
+    flat."""
+    gate = (np.float32(2.0 ** -16), 0)
+
+    def start(shape):
+        x = g.encoding(4)
+        return g.input(shape, x), shape, x
+
+    def then(op, made, shape=None, x=None, more=(), **attributes):
+        real, before, same = made
+        shape, x = shape or before, x or same
+        return g.add(op, [real, *more], shape, x, **attributes), shape, x
+
+    def ints(*values):
+        return g.constant(np.array(values))
+
+    def conv(made):
+        return then("Conv", made, None, g.encoding(4), [g.weights([6, 6, 1, 1], 0.006)])
+
+    def pool(op="MaxPool", channels=6):
+        return then(op, start([1, channels, 16, 16]), [1, channels, 8, 8], kernel_shape=[2, 2], strides=[2, 2])
+
+    def shuffle(mode):
+        return then("DepthToSpace", start([1, 24, 4, 4]), [1, 6, 8, 8], blocksize=2, mode=mode)
+
+    def resized(made):
+        nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return then("Resize", made, [1, 6, 16, 16], None, ["", g.constant(np.array([1, 1, 2, 2], np.float32))], **nearest)
+
+    def product(op):
+        shape = [20, 64] if op == "Gemm" else [1, 20, 64]
+        return then(op, start(shape), [*shape[:-1], 48], (np.float32(5e-4), 30000), [g.weights([64, 48], 0.004)])
+
+    def normalised(made):
+        return then("LayerNormalization", made, None, g.encoding(4), [g.weights([made[1][-1]], 0.006)], axis=-1)
+
+    makers = [
+        lambda: pool(), lambda: pool("AveragePool"), lambda: then("Sigmoid", conv(start([1, 6, 8, 8])), None, gate),
+        lambda: then("LeakyRelu", conv(start([1, 6, 8, 8])), None, g.encoding(4), alpha=0.1),
+        lambda: then("Slice", pool(), [1, 5, 8, 8], None, [ints(0), ints(5), ints(1)]),
+        lambda: then("Slice", start([1, 6, 8, 8]), [1, 5, 8, 8], None, [ints(0), ints(5), ints(1)]),
+        lambda: start([1, 6, 8, 8]), lambda: resized(start([1, 6, 8, 8])), lambda: shuffle("CRD"), lambda: shuffle("DCR"),
+        lambda: then("Sigmoid", shuffle("CRD"), None, gate), lambda: then("SpaceToDepth", pool(), [1, 24, 4, 4], blocksize=2),
+        lambda: then("Gather", pool(), [1, 4, 8, 8], None, [ints(0, 2, 1, 5)], axis=1),
+        lambda: then("Transpose", pool(), [1, 8, 6, 8], perm=[0, 2, 1, 3]),
+        lambda: then("Reshape", start([1, 6, 8, 8]), [1, 6, 64], None, [ints(1, 6, 64)]),
+        lambda: then("Transpose", start([1, 6, 8, 8]), [1, 8, 6, 8], perm=[0, 2, 1, 3]),
+        lambda: then("Sigmoid", product("MatMul"), None, gate), lambda: then("Tanh", product("Gemm"), None, (np.float32(2.0 ** -15), 32768)),
+        lambda: normalised(start([1, 20, 64])), lambda: then("Softmax", start([1, 6, 8, 8]), None, (np.float32(2e-5), 0), axis=-1),
+        lambda: then("Gelu", product("MatMul"), None, g.encoding(4)),
+        lambda: then("Sigmoid", then("Mul", pool(), None, g.encoding(8), [start([1, 6, 8, 8])[0]]), None, gate),
+    ]
+    for i, make in enumerate(makers):
+        real, shape, x = make()
+        scale = np.float32(x[0] * np.exp(g.rng.uniform(-1.5, 2)))
+        if i % 4 < 2:   # cuts nothing off: the provider leaves it out
+            g.add("Relu", [real], shape, (scale, 0))
+        elif i % 4 == 2:
+            top = np.float32(65535 * scale)
+            g.add("Clip", [real, g.constant(np.float32(0)), g.constant(top)], shape, (scale, 0))
+        else:           # cuts something off
+            g.add("Relu", [real], shape, (scale, int(g.rng.integers(2000, 20000))))
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow)]  # layers-*, of which chipsets differ
 
 
 def main():

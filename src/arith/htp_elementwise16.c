@@ -104,7 +104,8 @@ static int64_t rescale_code(const void *parameters, int64_t x)
     return rescale(parameters, x);
 }
 
-/* Relu and Clip: the line between the bounds of the operator. */
+/* Relu and Clip: the line between the bounds of the operator. Where these are those of the codes the provider
+ * leaves it out, and what remains is a change of the encoding, which depends on the layout. */
 enum nd_status nd_htp_narrow16(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_linear_call *call = job->call;
@@ -114,6 +115,12 @@ enum nd_status nd_htp_narrow16(const struct nd_htp_job *job, struct nd_error *er
         !make_rescaling(call->inputs[0].quant, call->out_quant, false, &r))
         return ND_OK;
     struct nd_htp_bounds bounds = nd_htp_bounds_between(job, low, high);
+    bool is_left_out = bounds.low <= 0 && bounds.high >= UINT16_MAX;
+    enum nd_htp_layout layout = nd_htp_layout_of(job->memory, job->unit, 0);
+    if (is_left_out && layout == ND_HTP_UNKNOWN)
+        return ND_OK;
+    if (is_left_out && layout == ND_HTP_BLOCKED)
+        return nd_htp_rescale_input(job, ND_HTP_LAYOUT, err);
     return nd_htp_make_words(job, rescale_code, &r, &bounds, err);
 }
 

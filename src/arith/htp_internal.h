@@ -131,6 +131,12 @@ bool nd_htp_has_bytes(const struct nd_htp_job *job);
 /* Whether the last axis of its input has so few elements that one over their sum is as Div has it (uint8). */
 bool nd_htp_is_short_softmax(const struct nd_exact_unit *unit);
 
+/* ---- htp_layout.c ---- */
+
+/* In which layout the unit's output is, after its inputs were noted. */
+enum nd_htp_layout nd_htp_layout_made(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
+                                      const char *op_type);
+
 /* ---- htp_reduce16.c ---- */
 
 /* A sum of codes, and what it is multiplied by. */
@@ -241,6 +247,10 @@ void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit 
 /* Whether input i lies in the layout of a Conv, as far as the operators before it say; false without a memory.
  */
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
+/* In which layout input i of the unit is: those of the graph are flat. */
+enum nd_htp_layout { ND_HTP_UNKNOWN, ND_HTP_FLAT, ND_HTP_BLOCKED };
+enum nd_htp_layout nd_htp_layout_of(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
+                                    size_t i);
 /* Whether input i is what a Gemm or MatMul made; false without a memory. */
 bool nd_htp_reads_matrix(const struct nd_htp_job *job, size_t i);
 /* The weights of the unit, if they are constant and were kept; and keeping them, which takes them over and

@@ -12,6 +12,7 @@ struct nd_unit_memory {
     struct nd_array (*bytes)[N_ARCHS]; /* [n_edges], without elements where nothing is known */
     bool *is_matrix;                   /* [n_edges] made by a Gemm or MatMul */
     bool *is_laid_out;                 /* [n_edges] a tensor in the layout of a Conv, its channels last */
+    enum nd_htp_layout *layout;        /* [n_edges] in which the device has it */
     bool *is_plain;  /* [n_edges] a product reads the codes of the edge, as it reads those of an input */
     bool *is_summed; /* [n_edges] a Gemm or MatMul made its bytes: programs may make others */
     struct nd_htp_weights
@@ -30,8 +31,10 @@ enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out
     memory->is_plain = nd_calloc(n_edges, sizeof *memory->is_plain);
     memory->is_summed = nd_calloc(n_edges, sizeof *memory->is_summed);
     memory->is_laid_out = nd_calloc(n_edges, sizeof *memory->is_laid_out);
+    memory->layout = nd_calloc(n_edges, sizeof *memory->layout);
     if (memory->bytes == NULL || memory->weights == NULL || memory->is_matrix == NULL ||
-        memory->is_plain == NULL || memory->is_summed == NULL || memory->is_laid_out == NULL) {
+        memory->is_plain == NULL || memory->is_summed == NULL || memory->is_laid_out == NULL ||
+        memory->layout == NULL) {
         nd_unit_memory_destroy(&memory); /* of no edges yet */
         return nd_fail_memory(err);
     }
@@ -74,6 +77,7 @@ void nd_unit_memory_destroy(struct nd_unit_memory **memory)
     free((*memory)->bytes);
     free((*memory)->is_laid_out);
     free((*memory)->is_matrix);
+    free((*memory)->layout);
     free((*memory)->is_plain);
     free((*memory)->is_summed);
     free((*memory)->weights);
@@ -122,6 +126,15 @@ bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i)
         return false;
     size_t edge = job->unit->input_edges[i];
     return edge < job->memory->n_edges && job->memory->is_laid_out[edge];
+}
+
+enum nd_htp_layout nd_htp_layout_of(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
+                                    size_t i)
+{
+    size_t edge = unit->input_edges[i];
+    if (unit->origins[i] != ND_EXACT_FROM_UNIT)
+        return ND_HTP_FLAT;
+    return memory != NULL && edge < memory->n_edges ? memory->layout[edge] : ND_HTP_UNKNOWN;
 }
 
 static bool is_one_of(const char *op_type, const char *const names[], size_t n)
@@ -198,6 +211,7 @@ void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit 
     bool keeps = nd_htp_keeps_memory(op_type);
     size_t from = keeps ? unit->input_edges[0] : SIZE_MAX;
     memory->is_laid_out[unit->edge] = is_laid_out(memory, unit, op_type);
+    memory->layout[unit->edge] = nd_htp_layout_made(memory, unit, op_type);
     memory->is_matrix[unit->edge] = is_matrix(op_type);
     memory->is_summed[unit->edge] = is_matrix(op_type) || (from < memory->n_edges && memory->is_summed[from]);
     memory->is_plain[unit->edge] = hands_on_codes(op_type) || (may_be_signed(op_type) && !makes_signed(unit)) ||

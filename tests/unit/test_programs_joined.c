@@ -251,6 +251,13 @@ static void means_of_planes_follow_the_layout(void **state)
     expect_layers("16-planes", 0);
 }
 
+/* A Relu that cuts nothing off is left out: what remains is rescaled as the layout has it. */
+static void words_are_narrowed_as_the_layout_has_it(void **state)
+{
+    (void)state;
+    expect_layers("16-narrow", 0);
+}
+
 static void floats_of_the_graph_are_halves(void **state)
 {
     (void)state;
@@ -303,6 +310,7 @@ int main(void)
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
         cmocka_unit_test(means_of_planes_follow_the_layout),
+        cmocka_unit_test(words_are_narrowed_as_the_layout_has_it),
         cmocka_unit_test(floats_of_the_graph_are_halves),
         cmocka_unit_test(words_have_a_slope_for_each_channel),
         cmocka_unit_test(padding_rescales_what_was_made),

@@ -91,18 +91,19 @@ struct nd_capture_probe {
     double *latency_us; /* [n_samples * n_repeats]; NaN where not recorded */
 };
 
-/* Whether the name is of a server: it begins with http://, https:// or s3://. Where a path of a capture is taken, so
- * is such a name; docs/guides/servers.md says what it needs. Nothing is asked. */
+/* Whether the name is of a server: it begins with http://, https:// or s3://. Where a path of a capture is
+ * taken, so is such a name; docs/guides/servers.md says what it needs. Nothing is asked. */
 ND_PUBLIC bool nd_capture_is_url(const char *name);
 /* The name as messages and reports show it, and nd_capture_path gives it: of a URL without user, password and
- * query, which may open the file to whoever reads them. Any other name is copied. The caller frees it; NULL: out of
- * memory. */
+ * query, which may open the file to whoever reads them. Any other name is copied. The caller frees it; NULL:
+ * out of memory. */
 ND_PUBLIC char *nd_capture_shown_name(const char *name);
 
-/* path may be a name of a server: then values are fetched when they are read, and ND_E_CAPTURE_CHANGED says that
- * the server has a different file meanwhile. ND_ERR_IO: cannot be read; ND_ERR_FORMAT: not HDF5, not a capture, truncated, or against the schema (the
- * message says which object, what was found and what was expected), or damaged (ND_E_CAPTURE_DIGEST, see
- * nd_capture_check_content); ND_ERR_UNSUPPORTED: a newer format. The caller closes *out. */
+/* path may be a name of a server: then values are fetched when they are read, and ND_E_CAPTURE_CHANGED says
+ * that the server has a different file meanwhile. ND_ERR_IO: cannot be read; ND_ERR_FORMAT: not HDF5, not a
+ * capture, truncated, or against the schema (the message says which object, what was found and what was
+ * expected), or damaged (ND_E_CAPTURE_DIGEST, see nd_capture_check_content); ND_ERR_UNSUPPORTED: a newer
+ * format. The caller closes *out. */
 ND_PUBLIC enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct nd_error *err);
 /* Like nd_capture_open, but without nd_capture_check_content: for nd_capture_verify, and for those who look at
  * damage. */

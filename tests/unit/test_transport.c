@@ -301,8 +301,8 @@ static void a_connection_that_the_user_shares_is_left_to_ssh(void **state)
 static void where_no_socket_can_be_every_command_logs_in(void **state)
 {
     (void)state;
-    static const char *const names[] = {"a-folder-whose-name-is-so-long-that-no-socket-in-it-has-a-path-that-"
-                                        "fits-into-an-address-of-unix-domain",
+    static const char *const names[] = {("a-folder-whose-name-is-so-long-that-no-socket-in-it-has-a-path-that-"
+                                         "fits-into-an-address-of-unix-domain"),
                                         "100%", "two words"};
     const char *before = getenv("TMPDIR");
     char *kept = before != NULL ? strdup(before) : NULL;

@@ -218,6 +218,8 @@ enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t
     if (status == ND_OK)
         status = nd_exact_store_init(g, limit_bytes, err);
     if (status == ND_OK)
+        status = nd_exact_scalings_init(g, err);
+    if (status == ND_OK)
         status = nd_units_assign(graph, &g->unit_of_node, err);
     if (status == ND_OK)
         status = read_quants(g, err);
@@ -258,6 +260,7 @@ void nd_exact_graph_destroy(struct nd_exact_graph **graph)
     for (size_t n = 0; g->quants != NULL && n < shape->n_nodes; n++)
         nd_quant_deinit(&g->quants[n].quant);
     nd_exact_store_deinit(g);
+    nd_exact_scalings_deinit(g);
     free(g->constants);
     free(g->wholes);
     free(g->largest);

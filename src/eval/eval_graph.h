@@ -172,6 +172,12 @@ enum nd_status nd_exact_graph_scale(struct nd_exact_graph *graph, size_t tensor,
                                     const struct nd_weight_axes *axes, const struct nd_weight_factors *factors,
                                     struct nd_error *err);
 
+/* The node computes as if channel c (of n, axis 1) of its first input were smaller by factors[c], and its only
+ * output is larger by as much: a Clip whose bounds follow the channels. Copied; before any run. ND_ERR_MEMORY.
+ */
+enum nd_status nd_exact_graph_scale_node(struct nd_exact_graph *graph, size_t node, const double *factors,
+                                         size_t n, struct nd_error *err);
+
 /* Evaluates one sample. inputs[nd_model_n_inputs]: arrays of the inputs' shapes (codes where an input is of
  * codes). For every edge that is computed, in graph order of the nodes that make them, found(context, edge,
  * values, way) is called with the codes (or floats) of that edge; values are borrowed for the call. An error

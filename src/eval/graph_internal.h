@@ -16,6 +16,11 @@ struct nd_exact_scaling {
     struct nd_weight_axes axes;
     double *outputs, *inputs; /* as nd_weight_factors; owned */
 };
+/* By which channels of an operator's first input and of its output are larger than it knows. */
+struct nd_exact_scaled_node {
+    size_t n; /* 0: none */
+    double *factors;
+};
 
 /* Which constants are in memory. */
 struct nd_exact_store {
@@ -27,7 +32,6 @@ struct nd_exact_store {
     size_t *dequantiser; /* [n_tensors]: of constants with wholes the node that reads them, or ND_NO_INDEX */
     struct nd_array *tables; /* [n_nodes]: values by code, of graph_table.c; n = 0: none yet */
     size_t table_bytes;
-    struct nd_exact_scaling *scalings; /* [n_tensors]; axes.n0 = 0: none */
 };
 
 struct nd_exact_graph {
@@ -39,8 +43,10 @@ struct nd_exact_graph {
     double *largest;            /* [n_tensors]: of their magnitudes */
     int16_t **shorts;           /* [n_tensors]: wholes for nd_op_shorts; NULL where they do not fit */
     struct nd_exact_store *store;
-    struct nd_node_quant *quants; /* [n_nodes]: of Q and DQ nodes */
-    size_t *last_use;             /* [n_tensors]: the node after which nobody reads the tensor */
+    struct nd_exact_scaling *scalings;         /* [n_tensors]; axes.n0 = 0: none */
+    struct nd_exact_scaled_node *scaled_nodes; /* [n_nodes] */
+    struct nd_node_quant *quants;              /* [n_nodes]: of Q and DQ nodes */
+    size_t *last_use;                          /* [n_tensors]: the node after which nobody reads the tensor */
     size_t *first_done; /* [n_nodes]: the first tensor that nobody reads after it; ND_NO_INDEX: none */
     size_t *next_done;  /* [n_tensors]: and the one after that */
 };
@@ -105,6 +111,13 @@ enum nd_status nd_exact_read_constant(const struct nd_exact_graph *g, size_t ten
 void nd_exact_store_put(struct nd_exact_graph *g, size_t tensor, struct nd_array *values);
 /* Makes the wholes of a constant that is there and has some. */
 enum nd_status nd_exact_store_make_wholes(struct nd_exact_graph *g, size_t tensor, struct nd_error *err);
+
+/* graph_scale.c: room for factors; a constant that was read is given its own; and an operator is run. */
+enum nd_status nd_exact_scalings_init(struct nd_exact_graph *g, struct nd_error *err);
+void nd_exact_scalings_deinit(struct nd_exact_graph *g);
+void nd_exact_apply_scaling(const struct nd_exact_graph *g, size_t tensor);
+enum nd_status nd_exact_run_operator(const struct nd_exact_graph *g, size_t node, const struct nd_op_call *call,
+                                     struct nd_error *err);
 
 /* A run without options. Deinit in any case. */
 enum nd_status nd_exact_run_init(struct nd_exact_run *run, const struct nd_exact_graph *g,

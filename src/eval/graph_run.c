@@ -105,7 +105,7 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
                                     .n_outputs = n->n_made,
                                     .inputs = inputs,
                                     .outputs = outputs};
-    enum nd_status status = nd_op_run(&call, err);
+    enum nd_status status = nd_exact_run_operator(run->g, node, &call, err);
     for (size_t i = 0; i < n->n_made; i++) {
         size_t tensor = nd_graph_made(run->graph, node, i);
         if (status == ND_OK && tensor != ND_NO_INDEX && run->values[tensor].shape.rank < 0)

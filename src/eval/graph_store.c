@@ -95,14 +95,6 @@ static bool is_full(const struct nd_exact_store *store)
     return store->kept_bytes > store->limit_bytes / 2;
 }
 
-static void apply_scaling(const struct nd_exact_graph *g, size_t t)
-{
-    const struct nd_exact_scaling *scaling = &g->store->scalings[t];
-    if (scaling->axes.n0 > 0)
-        nd_weights_scale(&scaling->axes, &(struct nd_weight_factors){scaling->outputs, scaling->inputs},
-                         g->constants[t].x);
-}
-
 static enum nd_status read_model(const struct nd_exact_graph *g, size_t t, struct nd_error *err)
 {
     struct nd_array values = {0};
@@ -114,7 +106,7 @@ static enum nd_status read_model(const struct nd_exact_graph *g, size_t t, struc
         return nd_fail(err, ND_E_FILE_READ, g->model->path, "'%s' changed while it was read", g->model->path);
     }
     g->constants[t].x = values.x;
-    apply_scaling(g, t);
+    nd_exact_apply_scaling(g, t);
     return nd_exact_make_wholes(g, t, err);
 }
 
@@ -135,10 +127,8 @@ enum nd_status nd_exact_store_init(struct nd_exact_graph *g, size_t limit_bytes,
     struct nd_exact_store *store = nd_calloc(1, sizeof *store);
     size_t *n_holders = nd_calloc(n, sizeof *n_holders), *dequantiser = nd_calloc(n, sizeof *dequantiser);
     struct nd_array *tables = nd_calloc(g->model->graph.n_nodes, sizeof *tables);
-    struct nd_exact_scaling *scalings = nd_calloc(n, sizeof *scalings);
-    if (store == NULL || n_holders == NULL || dequantiser == NULL || tables == NULL || scalings == NULL) {
+    if (store == NULL || n_holders == NULL || dequantiser == NULL || tables == NULL) {
         free(store);
-        free(scalings);
         free(tables);
         free(n_holders);
         free(dequantiser);
@@ -146,11 +136,8 @@ enum nd_status nd_exact_store_init(struct nd_exact_graph *g, size_t limit_bytes,
     }
     for (size_t t = 0; t < n; t++)
         dequantiser[t] = ND_NO_INDEX;
-    *store = (struct nd_exact_store){.limit_bytes = limit_bytes,
-                                     .n_holders = n_holders,
-                                     .dequantiser = dequantiser,
-                                     .tables = tables,
-                                     .scalings = scalings};
+    *store = (struct nd_exact_store){
+        .limit_bytes = limit_bytes, .n_holders = n_holders, .dequantiser = dequantiser, .tables = tables};
     pthread_mutexattr_init(&attributes); /* what is computed reads other constants */
     pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&store->lock, &attributes);
@@ -165,11 +152,6 @@ void nd_exact_store_deinit(struct nd_exact_graph *g)
         return;
     nd_exact_tables_deinit(g);
     pthread_mutex_destroy(&g->store->lock);
-    for (size_t t = 0; t < g->model->graph.n_tensors; t++) {
-        free(g->store->scalings[t].outputs);
-        free(g->store->scalings[t].inputs);
-    }
-    free(g->store->scalings);
     free(g->store->tables);
     free(g->store->n_holders);
     free(g->store->dequantiser);
@@ -241,37 +223,6 @@ void nd_exact_release(const struct nd_exact_graph *g, const struct nd_array *con
 size_t nd_exact_graph_kept_bytes(const struct nd_exact_graph *g)
 {
     return g->store->kept_bytes;
-}
-
-/* ---- scaled ---- */
-
-/* *out stays NULL where there are none. */
-static enum nd_status copy_factors(const double *factors, size_t n, double **out, struct nd_error *err)
-{
-    if (factors == NULL)
-        return ND_OK;
-    *out = nd_calloc(n, sizeof **out);
-    for (size_t i = 0; *out != NULL && i < n; i++)
-        (*out)[i] = factors[i];
-    return *out != NULL ? ND_OK : nd_fail_memory(err);
-}
-
-enum nd_status nd_exact_graph_scale(struct nd_exact_graph *g, size_t t, const struct nd_weight_axes *axes,
-                                    const struct nd_weight_factors *factors, struct nd_error *err)
-{
-    struct nd_exact_scaling scaling = {.axes = *axes};
-    enum nd_status status =
-        copy_factors(factors->outputs, nd_weight_channels(axes, true), &scaling.outputs, err);
-    if (status == ND_OK)
-        status = copy_factors(factors->inputs, nd_weight_channels(axes, false), &scaling.inputs, err);
-    if (status != ND_OK) {
-        free(scaling.outputs);
-        return status;
-    }
-    g->store->scalings[t] = scaling;
-    if (is_here(g, t))
-        apply_scaling(g, t);
-    return ND_OK;
 }
 
 /* ---- of a run ---- */

@@ -139,6 +139,8 @@ struct way {
     bool is_float;
     struct nd_between between[ND_MOST_BETWEEN];
     size_t n;
+    size_t clips[ND_MOST_BETWEEN], n_clips; /* with a bound other than 0 */
+    bool has_quantiser;
     double low, high; /* bounds that hold for the next step */
     size_t end;       /* the node of the next layer */
 };
@@ -181,6 +183,11 @@ static bool pass_clip(struct way *way, size_t node)
     double low = -HUGE_VAL, high = HUGE_VAL;
     if (!read_bound(way, node, 1, &low) || !read_bound(way, node, 2, &high) || low > 0 || high < 0)
         return false;
+    bool has_bound = (low < 0 && isfinite(low)) || (high > 0 && isfinite(high));
+    if (has_bound && way->n_clips == ND_MOST_BETWEEN)
+        return false;
+    if (has_bound)
+        way->clips[way->n_clips++] = node;
     way->low = fmax(way->low, low < 0 ? low : -HUGE_VAL);
     way->high = fmin(way->high, high > 0 ? high : HUGE_VAL);
     return true;
@@ -216,6 +223,7 @@ static bool find_way(struct way *way, size_t node)
         if (node == ND_NO_INDEX || used(graph, node, 0) != tensor)
             return false;
         bool is_quantiser = graph->nodes[node].kind != ND_NODE_OTHER;
+        way->has_quantiser = way->has_quantiser || is_quantiser;
         if (has_products(&graph->nodes[node]))
             break;
         if (!is_quantiser && !pass(way, node))
@@ -264,7 +272,9 @@ static bool find_pair(const struct question *q, const struct nd_pair_layer *firs
                          .is_float = true};
     if (!find_way(&way, first->node) || !find_way(&floats, first->float_node) || way.n != floats.n)
         return false;
-    *pair = (struct nd_pair){.first = *first, .n_between = way.n};
+    *pair = (struct nd_pair){.first = *first, .n_between = way.n, .is_plain = !floats.has_quantiser};
+    for (size_t i = 0; i < floats.n_clips; i++)
+        pair->float_clips[pair->n_float_clips++] = floats.clips[i];
     pair->n_channels = nd_weight_channels(&first->axes, true);
     for (size_t i = 0; i < way.n; i++) {
         pair->between[i] = way.between[i];

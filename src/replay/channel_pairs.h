@@ -31,7 +31,9 @@ struct nd_between {
 struct nd_pair {
     struct nd_pair_layer first, second;
     size_t n_channels, n_between;
-    struct nd_between between[ND_MOST_BETWEEN]; /* the first one is what the first layer makes */
+    size_t float_clips[ND_MOST_BETWEEN], n_float_clips; /* nodes of the float model with a bound between them */
+    bool is_plain;                                      /* the float model has no quantiser between them */
+    struct nd_between between[ND_MOST_BETWEEN];         /* the first one is what the first layer makes */
 };
 
 enum nd_pair_scales {

@@ -259,6 +259,17 @@ static enum nd_status scale_layer(const struct work *w, const struct nd_pair_lay
                                 &(struct nd_weight_factors){factors.outputs, NULL}, err);
 }
 
+/* A Clip does not commute with factors, so that its bounds follow the channels. */
+static enum nd_status scale_clips(const struct work *w, size_t p, struct nd_error *err)
+{
+    const struct nd_pair *pair = &w->pairs[p];
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < pair->n_float_clips && status == ND_OK; i++)
+        status = nd_exact_graph_scale_node(w->plan->float_graph, pair->float_clips[i], w->factors[p],
+                                           pair->n_channels, err);
+    return status;
+}
+
 static enum nd_status scale_all(const struct work *w, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -267,6 +278,8 @@ static enum nd_status scale_all(const struct work *w, struct nd_error *err)
         if (!w->is_followed[p])
             continue;
         status = scale_layer(w, &w->pairs[p].first, err);
+        if (status == ND_OK)
+            status = scale_clips(w, p, err);
         if (status == ND_OK && (next == SIZE_MAX || !w->is_followed[next]))
             status = scale_layer(w, &w->pairs[p].second, err);
     }
@@ -275,13 +288,9 @@ static enum nd_status scale_all(const struct work *w, struct nd_error *err)
 
 /* ---- all of it ---- */
 
-/* A Clip does not commute with the factors of channels that reach its bounds. */
 static bool can_be_followed(const struct nd_pair *pair)
 {
-    bool can = pair->first.is_free && pair->second.is_free;
-    for (size_t i = 0; i < pair->n_between; i++)
-        can = can && isinf(pair->between[i].bound_low) && isinf(pair->between[i].bound_high);
-    return can;
+    return pair->first.is_free && pair->second.is_free && pair->is_plain;
 }
 
 static enum nd_status begin(struct work *w, struct nd_error *err)

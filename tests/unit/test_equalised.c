@@ -284,19 +284,32 @@ static void weights_that_are_wrong_stay_wrong(void **state)
     }
 }
 
-static void a_clip_holds_the_float_model_back(void **state)
+/* The quantised model has no Clip any more, as tools that equalise leave it. */
+static void bounds_of_a_clip_follow_the_channels(void **state)
 {
     (void)state;
-    struct bench b;
-    struct net net = make_net(2, "Clip");
-    net.bound = 0.5f;
-    struct net floats = net;
-    net.has_channels = true;
-    scale_pair(&net, 0, odd_larger);
-    struct fixture f = run_nets(&b, &net, &floats);
-    assert_int_equal(f.e->quantisation->n_equalised, 1);
-    assert_false(f.e->quantisation->equalised[0].is_followed);
-    end(&b, &f);
+    static const float bounds[] = {6, 1}; /* no value reaches the first one; the second one is reached */
+    for (size_t i = 0; i < 2; i++) {
+        struct bench b, c;
+        struct net floats = make_net(2, "Clip");
+        floats.bound = bounds[i];
+        struct net net = floats, plain = floats;
+        net.op = plain.op = "Identity";
+        net.has_channels = plain.has_channels = true;
+        scale_pair(&net, 0, odd_larger);
+        struct fixture f = run_nets(&b, &net, &floats), g = run_nets(&c, &plain, &floats);
+        const struct nd_quantisation *q = f.e->quantisation, *wanted = g.e->quantisation;
+        print_message("# Clip at %g: outputs %.2f, as they were %.2f dB\n", (double)bounds[i],
+                      q->output_sqnr_db, wanted->output_sqnr_db);
+        assert_int_equal(q->n_equalised, 1);
+        assert_true(q->equalised[0].is_followed);
+        if (i == 0)
+            assert_true(layer_of(&f, "t0")->sqnr_db > 45);
+        else /* what the Clip cuts off is the error, and the float model's outputs are what they were */
+            assert_true(wanted->output_sqnr_db < 20 && fabs(q->output_sqnr_db - wanted->output_sqnr_db) < 0.1);
+        end(&b, &f);
+        end(&c, &g);
+    }
 }
 
 /* ---- constants that are let go ---- */
@@ -357,7 +370,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_of_two_pairs_is_scaled, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_model_as_it_was_is_not_scaled, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(weights_that_are_wrong_stay_wrong, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_clip_holds_the_float_model_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(bounds_of_a_clip_follow_the_channels, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(scaled_constants_are_read_again, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

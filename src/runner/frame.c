@@ -2,10 +2,12 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/json_out.h"
@@ -27,15 +29,19 @@ void nd_frame_deinit(struct nd_frame *frame)
     *frame = (struct nd_frame){0};
 }
 
-static bool write_all(int fd, const void *data, size_t n_bytes)
+/* Everything at once where the pipe has room: the reader wakes once. Uses up the list. */
+static bool write_all(int fd, struct iovec *parts, size_t n_parts)
 {
-    const char *at = data;
-    while (n_bytes > 0) {
-        ssize_t n = write(fd, at, n_bytes);
+    while (n_parts > 0) {
+        ssize_t n = writev(fd, parts, (int)(n_parts < IOV_MAX ? n_parts : IOV_MAX));
         if (n < 0 && errno != EINTR)
             return false;
-        at += n > 0 ? n : 0;
-        n_bytes -= n > 0 ? (size_t)n : 0;
+        for (; n_parts > 0 && n >= 0 && (size_t)n >= parts->iov_len; parts++, n_parts--)
+            n -= (ssize_t)parts->iov_len;
+        if (n_parts > 0 && n > 0) {
+            parts->iov_base = (char *)parts->iov_base + n;
+            parts->iov_len -= (size_t)n;
+        }
     }
     return true;
 }
@@ -44,19 +50,25 @@ enum nd_frame_end nd_frame_write(int fd, const json_t *message, const struct nd_
                                  size_t n_parts)
 {
     char *text = nd_json_dumps(message, JSON_COMPACT);
-    if (text == NULL)
-        return ND_FRAME_MEMORY;
-    size_t json_bytes = strlen(text);
+    struct iovec *all = nd_calloc(n_parts + 2, sizeof *all);
+    struct header header;
     uint64_t data_bytes = 0;
-    for (size_t i = 0; i < n_parts; i++)
+    enum nd_frame_end end = ND_FRAME_MEMORY;
+    if (text == NULL || all == NULL)
+        goto done;
+    for (size_t i = 0; i < n_parts; i++) {
         data_bytes += parts[i].n_bytes;
-    struct header header = {.json_bytes = htole32((uint32_t)json_bytes), .data_bytes = htole64(data_bytes)};
+        all[i + 2] = (struct iovec){(void *)(uintptr_t)parts[i].data, parts[i].n_bytes};
+    }
+    header = (struct header){.json_bytes = htole32((uint32_t)strlen(text)), .data_bytes = htole64(data_bytes)};
     memcpy(header.magic, magic, sizeof magic);
-    bool is_written = write_all(fd, &header, sizeof header) && write_all(fd, text, json_bytes);
-    for (size_t i = 0; is_written && i < n_parts; i++)
-        is_written = write_all(fd, parts[i].data, parts[i].n_bytes);
+    all[0] = (struct iovec){&header, sizeof header};
+    all[1] = (struct iovec){text, strlen(text)};
+    end = write_all(fd, all, n_parts + 2) ? ND_FRAME_WHOLE : ND_FRAME_CLOSED;
+done:
+    free(all);
     free(text);
-    return is_written ? ND_FRAME_WHOLE : ND_FRAME_CLOSED;
+    return end;
 }
 
 /* How many of the bytes came before the other side was gone. */

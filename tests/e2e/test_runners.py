@@ -20,6 +20,7 @@ MODEL = "mul.u8.onnx"
 DEFECTS = {
     "version": ("speaks version 7 of the protocol, and this npudiff speaks version 1", 586),
     "rubbish": ("does not speak the protocol: where a frame should begin it wrote 'Load'", 586),
+    "endless-json": ("sends more than was asked for while it was to say hello", 586),
     "gone": ("ended with exit code 7 while it was to say hello", 531),
     "more": ("sends more than was asked for while it was to run a sample", 586),
     "shape": ("sent 'product' of shape 256; the model says 1x256", 586),
@@ -166,11 +167,13 @@ class Runners(Scratch):
                 self.assertIn(f"[ND-{number}]", done.stderr)
 
     def test_one_that_never_ends_is_stopped(self):
-        self.make("endless")
-        _, done = self.run_it("exec:endless", "--stall-limit", "2")
-        self.assertEqual(done.returncode, 5)
-        self.assertIn("device 'exec:endless' was stopped: no progress for 2 s", done.stderr)
-        wait_until(lambda: not processes_of("npudiff-runner-endless"), 30, "end of the runner")
+        for name in ("endless", "mute"): # in a sample; before it says hello
+            with self.subTest(name=name):
+                self.make(name)
+                _, done = self.run_it(f"exec:{name}", "--stall-limit", "2")
+                self.assertEqual(done.returncode, 5)
+                self.assertIn(f"device 'exec:{name}' was stopped: no progress for 2 s", done.stderr)
+                wait_until(lambda: not processes_of(f"{self.runners}/npudiff-runner-{name}"), 30, "end of the runner")
 
     def test_what_was_acknowledged_survives_the_runner(self):
         self.make("dies")
@@ -229,7 +232,7 @@ class Runners(Scratch):
 
     def test_check_names_the_trial_that_a_runner_fails(self):
         for name, failed in (("standin", []), ("reals", []), ("order", ["order of tensors and samples", "values of 16 bits", "a second job"]),
-                             ("credulous", ["a tensor that the model lacks", "a damaged model"])):
+                             ("stays", ["its end"]), ("credulous", ["a tensor that the model lacks", "a damaged model"])):
             with self.subTest(name=name):
                 self.make(name)
                 done = npudiff("devices", "--check", f"exec:{name}", "--json", expect=5 if failed else 0, env=self.environment)

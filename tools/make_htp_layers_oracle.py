@@ -358,6 +358,8 @@ def floats(g):
              ("AveragePool", [], [1, 4, 4, 6], {"kernel_shape": [2, 2], "strides": [2, 2]}),
              ("AveragePool", [], shape, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
              ("AveragePool", [], [1, 4, 7, 10], {"kernel_shape": [3, 3]})]
+    cut = [g.constant(np.array([n])) for n in (1, 8, 2)]
+    cases += [("Relu", "cut", [1, 4, 7, 12], {}), ("AveragePool", "cut", [1, 4, 5, 10], {"kernel_shape": [3, 3]})]
     if g.bits == 16:
         cases.append(("Slice", [g.constant(np.array([n])) for n in (1, 7, 2, 1)], [1, 4, 6, 12], {}))
     for op, more, out, attributes in cases:
@@ -366,6 +368,9 @@ def floats(g):
         g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
         is_positive = op in ("Relu", "Clip")
         scale = np.float32(reach * g.rng.uniform(0.6, 1.2) / 2 ** (g.bits - (0 if is_positive else 1)))
+        if more == "cut":
+            g.nodes.append(helper.make_node("Slice", [name, *cut], [name + "_cut"]))
+            name, more = name + "_cut", []
         g.add(op, [name, *more], out, (scale, 0 if is_positive else int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits // 4 * 3))),
               **attributes)
 

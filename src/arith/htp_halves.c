@@ -26,6 +26,8 @@ static const struct way {
     {"Resize", false, false}, {"Gather", true, false}, {"Flatten", true, false},      {"Slice", false, true},
 };
 
+static const struct way narrowed = {"Slice", false, false};
+
 static double as_half(double v, enum nd_rounding rounding)
 {
     return v == 0 ? 0 : copysign(nd_multiplier_round(fabs(v), HALF_BITS, rounding), v);
@@ -62,6 +64,8 @@ static const struct way *find_way(const struct nd_htp_job *job)
         (strcmp(op_type, "AveragePool") == 0 && nd_htp_half_pool_of(call) == ND_HTP_HALF_POOL_UNKNOWN) ||
         (strcmp(op_type, "Resize") == 0 && !is_nearest(job)))
         return NULL;
+    if (ways[row].is_codes && !nd_htp_is_unbounded(job)) /* a Relu or Clip after it reads floats, too */
+        return &narrowed;
     return ways[row].is_codes && job->unit->dtype != ND_DTYPE_U16 ? NULL : &ways[row];
 }
 

@@ -189,6 +189,34 @@ def moved(op, kind, zero=None):
     return make
 
 
+def hard_gated(g, reach):
+    """x HardSigmoid(x) of what a Conv made."""
+    x = conv(g, reach)
+    made = g.add("HardSigmoid", [x], SHAPE, (2.0 ** -g.bits, 0), alpha=1 / 6, beta=0.5)
+    return g.add("Mul", [x, made], SHAPE, g.encoding(reach * 0.8))
+
+
+def channels(g, parts):
+    names = [node.input[0] for node in g.nodes if node.output[0] in parts]
+    return sum(info.type.tensor_type.shape.dim[1].dim_value for info in g.inputs + g.outputs if info.name in names)
+
+
+def joined(first, second, own=False):
+    """A Concat in an encoding of its own, or in that of its second part."""
+    def make(g, reach):
+        parts = [first(g, reach), second(g, reach)]
+        y = g.encoding(reach)
+        if own:  # that of the QuantizeLinear that made the second part
+            last = [node for node in g.nodes if node.op_type == "DequantizeLinear" and node.output[0] == parts[1]][0]
+            scale, zero = (numpy_helper.to_array(next(t for t in g.init if t.name == name)) for name in last.input[1:])
+            y = (np.float32(scale), int(zero))
+        return g.add("Concat", parts, [1, channels(g, parts), *SHAPE[2:]], y, axis=1)
+    return make
+
+
+NESTED = {"hard": hard_gated, "two": joined(pair("Add"), function("LeakyRelu", alpha=0.1)),
+          "same": joined(function("LeakyRelu", alpha=0.1), pair("Add"), own=True), "hard inside": joined(pair("Mul"), hard_gated),
+          "three": joined(conv, joined(pair("Add"), pair("Mul")))}
 RESCALED = {"Add": zeroed("Add", 2), "Sub": zeroed("Sub", 2), "Mul": zeroed("Mul", 2), "Relu": zeroed("Relu", 1),
             "Sqrt": zeroed("Sqrt", 1), "Relu of Add": relu_of_sum, "gated": gated, "gate": gate, "curve": curve}
 HANDED_ON = {"%s of %s%s" % (op, kind, "" if zero is None else " at 0"): moved(op, kind, zero)
@@ -214,7 +242,7 @@ def group_of(name, bits, seed, makers, pairs):
     for first, second in pairs:
         reach = float(np.exp(group.rng.uniform(np.log(1), np.log(8))))
         parts = [makers[first](group, reach), makers[second](group, reach)]
-        group.add("Concat", parts, [1, 8, *SHAPE[2:]], group.encoding(reach), axis=1)
+        group.add("Concat", parts, [1, channels(group, parts), *SHAPE[2:]], group.encoding(reach), axis=1)
     return group
 
 
@@ -253,6 +281,7 @@ def main():
     for bits in TYPES:
         for kind, makers in (("rescaled", RESCALED), ("handed-on", HANDED_ON)):
             groups.append(group_of("joined-%d-%s" % (bits, kind), bits, options.seed, makers, [(name, "given") for name in makers]))
+    groups.append(group_of("joined-8-nested", 8, options.seed, NESTED, [(name, "given") for name in NESTED]))
     for group in groups:
         if fnmatch.fnmatch(group.name, options.only):
             write(options.npudiff, group, options.output)

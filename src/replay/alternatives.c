@@ -117,18 +117,35 @@ static void add_part(struct nd_alternatives *a, size_t from, size_t to)
 
 enum { LONGEST_CHAIN = 16 }; /* of what hands codes on to a Concat */
 
-/* The maker of an input of a Concat, and what it is made of where that is handed on. */
-static void find_makers(struct nd_alternatives *a, const struct nd_model *model, size_t edge, size_t to)
+static bool is_concat(const struct nd_model_unit *unit)
 {
-    for (size_t i = 0; i < LONGEST_CHAIN && is_maker(model, edge); i++) {
+    return strcmp(unit->op_types, "Concat") == 0;
+}
+
+bool nd_unit_carries_all(const struct nd_model_unit *unit)
+{
+    return is_concat(unit) || nd_unit_carries(unit);
+}
+
+/* The maker of an input of a Concat, and what it is made of where that is handed on, or is a Concat, too: most
+ * parts in all. */
+static void find_makers(struct nd_alternatives *a, const struct nd_model *model, size_t edge, size_t to,
+                        size_t most)
+{
+    size_t open[LONGEST_CHAIN] = {edge}, n_open = 1;
+    while (n_open > 0 && a->n_parts < most) {
+        edge = open[--n_open];
         const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
-        if (nd_fused_part_of(a, edge, to) == SIZE_MAX)
-            add_part(a, edge, to);
-        if (!nd_unit_carries(maker) || maker->n_inputs == 0 ||
-            !nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant,
-                              &nd_model_edge(model, edge)->quant))
-            return;
-        edge = maker->inputs[0];
+        bool joins = maker != NULL && is_concat(maker);
+        if ((!joins && !is_maker(model, edge)) || nd_fused_part_of(a, edge, to) != SIZE_MAX)
+            continue;
+        add_part(a, edge, to);
+        bool hands_on = nd_unit_carries(maker) && maker->n_inputs > 0 &&
+                        nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant,
+                                         &nd_model_edge(model, edge)->quant);
+        size_t n = joins ? maker->n_inputs : hands_on ? 1 : 0;
+        for (size_t i = 0; i < n && n_open < LONGEST_CHAIN; i++)
+            open[n_open++] = maker->inputs[i];
     }
 }
 
@@ -142,14 +159,15 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
         a->fused_from[unit->edge] = unit->inputs[0];
         add_part(a, unit->inputs[0], unit->edge);
     }
-    if (strcmp(unit->op_types, "Concat") != 0)
+    if (!is_concat(unit))
         return;
+    size_t most = a->n_parts + unit->n_inputs * LONGEST_CHAIN;
     for (size_t i = 0; i < unit->n_inputs; i++) {
         const struct nd_edge *edge = nd_model_edge(model, unit->inputs[i]);
         if (edge->dtype != to->dtype || nd_quant_is_same(&edge->quant, &to->quant))
             continue;
         a->is_joined[unit->edge] = true;
-        find_makers(a, model, unit->inputs[i], unit->edge);
+        find_makers(a, model, unit->inputs[i], unit->edge, most);
     }
 }
 

@@ -63,6 +63,8 @@ size_t nd_fused_part_of(const struct nd_alternatives *alternatives, size_t from,
 
 /* Whether the unit hands on what its maker made with the encoding of a Concat behind it. */
 bool nd_unit_carries(const struct nd_model_unit *unit);
+/* The same of all its inputs: a Concat before a Concat does so, too. */
+bool nd_unit_carries_all(const struct nd_model_unit *unit);
 
 /* Whether the unit is a function of one tensor of 8 bits, element by element: integer devices make it from a
  * table, the entries of which are worked out in floats and rounded once, however the device multiplies

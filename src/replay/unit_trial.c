@@ -147,7 +147,8 @@ static enum nd_status make_part(const struct nd_unit_trial *trial, const struct 
     struct nd_error why = {0};
     struct nd_unit_gate gate;
     enum nd_status status = ND_OK;
-    if (find_gate(trial->alternatives, unit, &gate) && encodings->dtype == unit->dtype) {
+    /* By HardSigmoid, whose codes are quantised, x is multiplied. */
+    if (find_gate(trial->alternatives, unit, &gate) && !gate.is_hard && encodings->dtype == unit->dtype) {
         gate.output = encodings->output;
         status = nd_unit_run_gated(unit, &gate, &kept->codes[p], &kept->is_covered[p], &why);
     }
@@ -155,6 +156,19 @@ static enum nd_status make_part(const struct nd_unit_trial *trial, const struct 
         status = nd_unit_run_with(&nd_unit_programs(&n)[p], unit, encodings, &kept->codes[p],
                                   &kept->is_covered[p], &why);
     return settle_made(status, &why, &kept->codes[p], &kept->is_covered[p], NULL);
+}
+
+/* The first n inputs as their makers made them for the edge `to`. False: they did not. */
+static bool carry(const struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t to, size_t p,
+                  size_t n, struct nd_unit_encodings *encodings)
+{
+    bool is_known = n <= ND_UNIT_MOST_INPUTS;
+    for (size_t i = 0; i < n && is_known; i++) {
+        encodings->inputs[i] = &nd_model_edge(trial->model, to)->quant;
+        encodings->codes[i] = nd_unit_trial_kept(trial, unit->input_edges[i], to, p);
+        is_known = encodings->codes[i] != NULL;
+    }
+    return is_known;
 }
 
 /* For the layers after the unit that may be made with it. What hands on codes hands on those that its maker
@@ -169,18 +183,15 @@ static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_ex
         struct nd_unit_made *kept = &trial->kept[k];
         const struct nd_edge *edge = nd_model_edge(trial->model, a->parts[k].to);
         struct nd_unit_encodings encodings = {.output = &edge->quant, .dtype = edge->dtype};
-        bool carries = a->is_joined[a->parts[k].to] && own != NULL && nd_unit_carries(own);
+        bool carries = a->is_joined[a->parts[k].to] && own != NULL && nd_unit_carries_all(own);
         kept->alike[p] = edge->dtype == unit->dtype && !carries ? trial->alike[p] : p;
         if (kept->alike[p] != p)
             continue;
         nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
         if (a->fused_from[a->parts[k].to] == unit->edge)
             encodings.slope = nd_edge_slope(trial->model, a->parts[k].to);
-        if (carries) {
-            encodings.inputs[0] = &edge->quant;
-            encodings.codes[0] = nd_unit_trial_kept(trial, unit->input_edges[0], a->parts[k].to, p);
-        }
-        if (!carries || encodings.codes[0] != NULL)
+        if (!carries ||
+            carry(trial, unit, a->parts[k].to, p, nd_unit_carries(own) ? 1 : own->n_inputs, &encodings))
             status = make_part(trial, unit, p, &encodings, kept);
     }
     return status == ND_OK ? ND_OK : nd_fail_memory(err);

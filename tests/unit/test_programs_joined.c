@@ -300,6 +300,14 @@ static void moves_hand_on_what_was_made_for_the_concat(void **state)
     expect_group("16-handed-on", "v73", "htp-v73");
 }
 
+/* A Concat of a Concat; x HardSigmoid(x), which is a product. */
+static void parts_of_parts_are_made_with_the_encoding_of_the_last_concat(void **state)
+{
+    (void)state;
+    expect_group("8-nested", "v69", "htp-v69");
+    expect_group("8-nested", "v73", "htp-v73");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +315,7 @@ int main(void)
         cmocka_unit_test(words_are_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(what_keeps_its_encoding_is_rescaled),
         cmocka_unit_test(moves_hand_on_what_was_made_for_the_concat),
+        cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
         cmocka_unit_test(means_of_planes_follow_the_layout),

@@ -3,6 +3,8 @@
 #include <glob.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +13,14 @@
 #include "support/golden_capture.h"
 #include "support/scratch.h"
 
-enum { N_EACH = 40, N_KILLS = 40 };
+enum { N_EACH = 40, N_KILLS = 40, N_COPIES = 10 };
+
+/* A share that does not lock says yes and does nothing. */
+static bool is_lockless;
+int flock(int fd, int operation)
+{
+    return is_lockless ? 0 : (int)syscall(SYS_flock, fd, operation);
+}
 
 /* The captures that the writers add: "<i>.h5", each with other codes. */
 static void make_captures(size_t n)
@@ -65,11 +74,11 @@ static size_t n_files(const char *pattern)
 }
 
 /* Every entry is whole and has its object; the number of entries. */
-static size_t check_sound(void)
+static size_t check_sound(const char *name)
 {
     struct nd_error err;
     struct nd_golden *store = NULL;
-    char *path = in_folder("store");
+    char *path = in_folder(name);
     expect_ok(nd_golden_open(path, true, &store, &err), &err);
     assert_int_equal(nd_golden_n_problems(store), 0);
     size_t n = nd_golden_n_entries(store);
@@ -86,9 +95,8 @@ static size_t check_sound(void)
     return n;
 }
 
-static void two_writers_lose_nothing(void **state)
+static void let_two_write(void)
 {
-    (void)state;
     make_captures((size_t)2 * N_EACH);
     pid_t writers[2] = {start_writer(0, N_EACH), start_writer(N_EACH, N_EACH)};
     for (int i = 0; i < 2; i++) {
@@ -96,8 +104,62 @@ static void two_writers_lose_nothing(void **state)
         assert_int_equal(waitpid(writers[i], &result, 0), writers[i]);
         assert_int_equal(result, 0);
     }
-    assert_int_equal(check_sound(), 2 * N_EACH);
+    assert_int_equal(check_sound("store"), 2 * N_EACH);
     assert_int_equal(n_files("store/*/*.tmp-*"), 0);
+}
+
+static void two_writers_lose_nothing(void **state)
+{
+    (void)state;
+    let_two_write();
+}
+
+/* docs/reference/store.md#shares: names are digests, so that only pruning needs the lock. */
+static void two_writers_lose_nothing_where_nothing_locks(void **state)
+{
+    (void)state;
+    is_lockless = true;
+    char *path = in_folder("store");
+    struct nd_golden *store = NULL;
+    struct nd_error err;
+    expect_ok(nd_golden_open(path, true, &store, &err), &err); /* one makes the store, before the others come */
+    nd_golden_close(&store);
+    free(path);
+    let_two_write();
+    is_lockless = false;
+}
+
+static int run_in_folder(const char *command)
+{
+    char *place = in_folder("");
+    char text[1000];
+    snprintf(text, sizeof text, "cd '%s' && %s", place, command);
+    free(place);
+    return system(text);
+}
+
+/* docs/reference/store.md#shares: of a store that somebody writes to, entries first. What an entry names was
+ * there before it. */
+static void a_copy_made_meanwhile_is_sound(void **state)
+{
+    (void)state;
+    make_captures(N_EACH);
+    int result = 0;
+    pid_t first = start_writer(0, 1);
+    assert_int_equal(waitpid(first, &result, 0), first);
+    pid_t writer = start_writer(1, N_EACH - 1);
+    size_t n_before = 0;
+    for (int i = 0; i < N_COPIES; i++) {
+        assert_int_equal(run_in_folder("mkdir -p copy/entries copy/objects && cp store/store.json copy/ && "
+                                       "find store/entries -name '*.json' -exec cp -t copy/entries {} + && "
+                                       "find store/objects -name '*.h5' -exec cp -t copy/objects {} +"),
+                         0);
+        size_t n = check_sound("copy");
+        assert_true(n > 0 && n >= n_before);
+        n_before = n;
+    }
+    assert_int_equal(waitpid(writer, &result, 0), writer);
+    assert_int_equal(result, 0);
 }
 
 static void killed_writers_leave_a_sound_store(void **state)
@@ -114,7 +176,7 @@ static void killed_writers_leave_a_sound_store(void **state)
         kill(pid, SIGKILL);
         int result = 0;
         assert_int_equal(waitpid(pid, &result, 0), pid);
-        size_t n = check_sound();
+        size_t n = check_sound("store");
         assert_true(n >= n_before); /* nothing that was there is lost */
         n_before = n;
     }
@@ -122,7 +184,7 @@ static void killed_writers_leave_a_sound_store(void **state)
     int result = 0;
     assert_int_equal(waitpid(last, &result, 0), last);
     assert_int_equal(result, 0);
-    assert_int_equal(check_sound(), N_EACH);
+    assert_int_equal(check_sound("store"), N_EACH);
     struct nd_error err;
     struct nd_golden *store = NULL;
     char *path = in_folder("store");
@@ -150,7 +212,7 @@ static void leftovers_are_in_nobodys_way(void **state)
     expect_ok(nd_file_put(object, "cut", 3, &err), &err);
     expect_ok(nd_file_put(entry, "cut", 3, &err), &err);
     expect_ok(nd_file_put(orphan, "cut", 3, &err), &err);
-    assert_int_equal(check_sound(), 1);
+    assert_int_equal(check_sound("store"), 1);
     struct nd_golden *store = NULL;
     char *path = in_folder("store");
     expect_ok(nd_golden_open(path, false, &store, &err), &err);
@@ -170,6 +232,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(two_writers_lose_nothing, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(two_writers_lose_nothing_where_nothing_locks, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(a_copy_made_meanwhile_is_sound, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(killed_writers_leave_a_sound_store, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(leftovers_are_in_nobodys_way, make_folder, remove_folder),
     };

@@ -86,16 +86,18 @@ static enum nd_status take_slot(const struct nd_fleet_host *host, const char *la
 /* ---- the guard ---- */
 
 /* A child dies with this process. So the guard is the child of a child: it reads the end of the pipe that this
- * process holds, and so notices its end. */
+ * process holds, and so notices its end. Then nobody reads what the command prints, and one that prints may
+ * fail: so release prints to nowhere. */
 static const char begin_guard[] = "exec 3<&0; sh -c \"$0\" sh \"$@\" <&3 3<&- &";
-static const char guard_script[] = "trap '' PIPE; trap : TERM\n"
-                                   "export NPUDIFF_LEASE_ID=\"$1\" NPUDIFF_LEASE_HOST=\"$2\" "
-                                   "NPUDIFF_LEASE_LABELS=\"$3\" NPUDIFF_LEASE_LIMIT=\"$4\"\n"
-                                   "export NPUDIFF_LEASE_PID=$$\n"
-                                   "d=$5; shift 5; exec 3<&0 </dev/null 2>&1\n"
-                                   "\"$@\" lease \"$d\" 3<&-; r=$?; printf '\\nnpudiff-lease: %s\\n' $r\n"
-                                   "read x <&3\n"
-                                   "\"$@\" release \"$d\" 3<&-; r=$?; printf '\\nnpudiff-release: %s\\n' $r\n";
+static const char guard_script[] =
+    "trap '' PIPE; trap : TERM\n"
+    "export NPUDIFF_LEASE_ID=\"$1\" NPUDIFF_LEASE_HOST=\"$2\" "
+    "NPUDIFF_LEASE_LABELS=\"$3\" NPUDIFF_LEASE_LIMIT=\"$4\"\n"
+    "export NPUDIFF_LEASE_PID=$$\n"
+    "d=$5; shift 5; exec 3<&0 </dev/null 2>&1\n"
+    "\"$@\" lease \"$d\" 3<&-; r=$?; printf '\\nnpudiff-lease: %s\\n' $r\n"
+    "read x <&3\n"
+    "\"$@\" release \"$d\" 3<&- >/dev/null 2>&1; r=$?; printf '\\nnpudiff-release: %s\\n' $r\n";
 
 static bool make_id(char id[17])
 {

@@ -2,20 +2,22 @@
 """Fleet files: labels, limits of hosts, and leases, on boards behind a real sshd (phones.py). The lab's command is a
 script that writes down how it was called."""
 import json
-import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import time
 
-from phones import Shelf, skip_without
-from support import Capture, MODELS, NPUDIFF, Scratch, main, wait_until
+from phones import Shelf, free_port, skip_without
+from support import Capture, MODELS, Scratch, main, wait_until
 
 MODEL = MODELS / "mul.u8.onnx"
-FLOCK = pathlib.Path(__file__).resolve().parents[2] / "examples/lease-flock"
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 # What the test wants done, and who called how: one line for each call.
 LEASE = """#!/bin/sh
+set -e # so it fails when nobody reads what it prints
+echo "asked to $1"
 here=$(dirname "$0")
 if [ -x "$here/before" ]; then "$here/before" "$@" || exit; fi
 echo "$1 $2 $NPUDIFF_LEASE_ID $NPUDIFF_LEASE_HOST $NPUDIFF_LEASE_LABELS $NPUDIFF_LEASE_LIMIT" >> "$here/calls"
@@ -175,9 +177,33 @@ class Fleet(Scratch):
         wait_until(lambda: self.whats() == ["lease", "release"], 20, "release")
 
     def test_the_example_with_flock(self):
-        """Two that want one board take turns; the lock of one that is killed is free."""
-        (self.lab / "before").symlink_to(FLOCK)
-        environment = self.environment() | {"NPUDIFF_LEASES": str(self.lab)}
+        self.check_turns("lease-flock", NPUDIFF_LEASES=str(self.lab))
+        self.assertEqual([p.name for p in self.lab.iterdir() if ".lock." in p.name], [])
+
+    def test_the_example_with_labgrid(self):
+        """With a real coordinator, where labgrid is installed (pip install labgrid)."""
+        if shutil.which("labgrid-coordinator") is None:
+            self.skipTest("no labgrid-coordinator in PATH")
+        address = f"127.0.0.1:{free_port()}"
+        coordinator = subprocess.Popen(["labgrid-coordinator", "-l", address], cwd=self.folder, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(coordinator.wait)
+        self.addCleanup(coordinator.kill)
+        def client(*words):
+            return subprocess.run(["labgrid-client", "-x", address, *words], capture_output=True, text=True, timeout=60)
+        wait_until(lambda: client("-p", "ssh_one", "create").returncode == 0, 60, "coordinator")
+        self.check_turns("lease-labgrid", LG_COORDINATOR=address)
+        self.assertIn("acquired: None", client("-p", "ssh_one", "show").stdout)
+        for path in self.out.glob("*.h5"):
+            path.unlink()
+        self.assertEqual(client("-p", "ssh_one", "delete").returncode, 0)
+        said = self.capture("@first/cpu", expect=5, **self.environment(), LG_COORDINATOR=address)
+        self.assertIn("ssh_one", said) # labgrid's own words: there is no such place
+
+    def check_turns(self, example, **variables):
+        """Two that want one board take turns; the lease of one that is killed is free."""
+        (self.lab / "before").symlink_to(EXAMPLES / example)
+        environment = self.environment() | variables
         process = self.begin(**environment)
         second = self.shelf.start("capture", MODEL, "-d", "@first/cpu", "-p", "ramp", "-o", self.folder / "second",
                                   **environment)
@@ -192,7 +218,6 @@ class Fleet(Scratch):
         self.assertEqual(second.returncode, 0, out + err)
         whats = self.whats()
         self.assertEqual((whats.count("lease"), whats.count("release"), whats[0], whats[-1]), (2, 2, "lease", "release"))
-        self.assertEqual([p.name for p in self.lab.iterdir() if ".lock." in p.name], [])
 
 
 if __name__ == "__main__":

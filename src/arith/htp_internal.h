@@ -296,9 +296,11 @@ double nd_htp_scale_sloped(const struct nd_htp_slopes *slopes, double a, const s
 
 /* The second operand of a product as signed 8-bit weights, by column: all that goes into one output channel. */
 struct nd_htp_weights {
-    const struct nd_array *from;       /* nd_linear_input.wholes that they were made of, or NULL */
-    struct nd_array view;              /* of w8, which is the one or the other: */
-    struct nd_array w8;                /* owned; empty where the wholes fit as they are */
+    const struct nd_array *from; /* nd_linear_input.wholes that they were made of, or NULL */
+    struct nd_array view;        /* of w8, which is the one or the other: */
+    struct nd_array w8;          /* owned; empty where the wholes fit as they are */
+    int16_t *shorts; /* of w8, as nd_linear_input.shorts, where that was made of wholes; else NULL */
+    double largest;  /* of their magnitudes */
     size_t n_columns, n_rows, n_inner; /* see nd_htp_place */
     /* Of a ConvTranspose, else NULL: its columns are those of places from starts[column] to starts[column + 1]
      */

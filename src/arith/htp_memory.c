@@ -261,14 +261,19 @@ static size_t memory_left(const struct nd_unit_memory *memory)
     return memory->limit_bytes > memory->kept_bytes ? memory->limit_bytes - memory->kept_bytes : 0;
 }
 
+static size_t bytes_of(const struct nd_htp_weights *weights)
+{
+    return weights->w8.n * (sizeof *weights->w8.x + (weights->shorts != NULL ? sizeof *weights->shorts : 0));
+}
+
 const struct nd_htp_weights *nd_htp_keep_weights(const struct nd_htp_job *job, struct nd_htp_weights *weights)
 {
     struct nd_htp_weights *place = weights->from != NULL ? place_of(job) : NULL;
-    size_t bytes = weights->w8.n * sizeof *weights->w8.x;
+    size_t bytes = bytes_of(weights);
     if (place == NULL || bytes > memory_left(job->memory))
         return weights;
     job->memory->kept_bytes += bytes;
-    job->memory->kept_bytes -= place->w8.n * sizeof *place->w8.x;
+    job->memory->kept_bytes -= bytes_of(place);
     nd_htp_weights_deinit(place);
     *place = *weights;
     *weights = (struct nd_htp_weights){0};

@@ -122,6 +122,22 @@ static void fit_column(struct nd_htp_weights *weights, size_t column, bool is_wi
     weights->sums[column] = sum;
 }
 
+/* Products of 16-bit numbers are several times as quick. */
+static enum nd_status make_shorts(struct nd_htp_weights *weights, const struct nd_linear_input *input,
+                                  struct nd_error *err)
+{
+    if (weights->from == NULL || weights->w8.n == 0 || input->largest > INT16_MAX)
+        return ND_OK;
+    weights->largest = input->largest; /* what fits is not larger */
+    weights->shorts = nd_tensor_room((weights->w8.n + 1) * sizeof *weights->shorts);
+    if (weights->shorts == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < weights->w8.n; i++)
+        weights->shorts[i] = (int16_t)weights->w8.x[i];
+    weights->shorts[weights->w8.n] = 0;
+    return ND_OK;
+}
+
 enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct nd_htp_job *job,
                                    struct nd_error *err)
 {
@@ -140,12 +156,13 @@ enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct 
     bool is_wide = nd_htp_is_strided_depthwise(job->unit);
     for (size_t c = 0; c < weights->n_columns; c++)
         fit_column(weights, c, is_wide);
-    return ND_OK;
+    return make_shorts(weights, &job->call->inputs[1], err);
 }
 
 void nd_htp_weights_deinit(struct nd_htp_weights *weights)
 {
     nd_array_deinit(&weights->w8);
+    free(weights->shorts);
     free(weights->r);
     free(weights->sums);
     free(weights->places);

@@ -170,8 +170,14 @@ enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, const struct 
         input->values->dtype != ND_DTYPE_U8 || unit->dtype != ND_DTYPE_U8)
         return ND_OK;
     enum nd_status status = nd_array_make(codes, unit->dtype, &input->values->shape, err);
-    for (size_t k = 0; status == ND_OK && k < codes->n; k++)
-        codes->x[k] = gated_code(input->quant, to, input->values->x[k], gate->is_hard);
+    double table[UINT8_MAX + 1];
+    for (int code = 0; code <= UINT8_MAX; code++)
+        table[code] = gated_code(input->quant, to, (double)code, gate->is_hard);
+    for (size_t k = 0; status == ND_OK && k < codes->n; k++) {
+        double code = input->values->x[k];
+        bool is_whole = code >= 0 && code <= UINT8_MAX && code == (double)(uint8_t)code;
+        codes->x[k] = is_whole ? table[(uint8_t)code] : gated_code(input->quant, to, code, gate->is_hard);
+    }
     *is_covered = status == ND_OK;
     return status;
 }

@@ -160,3 +160,26 @@ static size_t find_cases(const struct nd_case_limits *limits, const struct nd_pa
     }
     return (size_t)n_wrong;
 }
+
+static void find_range(const double *x, size_t n, double *low, double *high)
+{
+    enum { N = 16 };
+    double least[N], most[N];
+    size_t i = 0;
+    for (size_t k = 0; k < N; k++)
+        least[k] = most[k] = x[0];
+    for (; i + N <= n; i += N)
+        for (size_t k = 0; k < N; k++) {
+            least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
+            most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
+        }
+    for (; i < n; i++) {
+        least[0] = x[i] < least[0] ? x[i] : least[0];
+        most[0] = x[i] > most[0] ? x[i] : most[0];
+    }
+    *low = *high = x[0];
+    for (size_t k = 0; k < N; k++) {
+        *low = least[k] < *low ? least[k] : *low;
+        *high = most[k] > *high ? most[k] : *high;
+    }
+}

@@ -54,26 +54,29 @@ static void add_rest(const struct nd_gemm *g, size_t i, size_t j, size_t n_rows)
     }
 }
 
+/* All rows of some columns: what they read of b stays in the first cache. */
+static inline __attribute__((always_inline)) void add_columns(const struct nd_gemm *g, size_t j,
+                                                              size_t n_vectors)
+{
+    size_t i = 0;
+    for (; i + ROWS <= g->n; i += ROWS)
+        add_tile(g, i, j, ROWS, n_vectors);
+    for (; i < g->n; i++)
+        add_tile(g, i, j, 1, n_vectors);
+}
+
 static void add_products(const struct nd_gemm *g)
 {
-    for (size_t i = 0; i < g->n; i += ROWS) {
-        size_t j = 0;
-        if (g->n - i >= ROWS) {
-            for (; j + VECTORS * LANES <= g->m; j += VECTORS * LANES)
-                add_tile(g, i, j, ROWS, VECTORS);
-            for (; j + LANES <= g->m; j += LANES)
-                add_tile(g, i, j, ROWS, 1);
-            add_rest(g, i, j, ROWS);
-            continue;
-        }
-        for (size_t r = i; r < g->n; r++) {
-            for (j = 0; j + VECTORS * LANES <= g->m; j += VECTORS * LANES)
-                add_tile(g, r, j, 1, VECTORS);
-            for (; j + LANES <= g->m; j += LANES)
-                add_tile(g, r, j, 1, 1);
-            add_rest(g, r, j, 1);
-        }
-    }
+    size_t j = 0;
+    for (; j + VECTORS * LANES <= g->m; j += VECTORS * LANES)
+        add_columns(g, j, VECTORS);
+    for (; j + LANES <= g->m; j += LANES)
+        add_columns(g, j, 1);
+    size_t i = 0;
+    for (; i + ROWS <= g->n; i += ROWS)
+        add_rest(g, i, j, ROWS);
+    for (; i < g->n; i++)
+        add_rest(g, i, j, 1);
 }
 
 #include "operators/byte_kernels_template.h"
@@ -182,29 +185,6 @@ static void pair_up(const int16_t *x, const int16_t *y, size_t n, int16_t *pairs
         for (size_t i = 0; i < m && y != NULL; i++)
             made[i] |= (uint32_t)(uint16_t)y[first + i] << 16;
         memcpy(pairs + 2 * first, made, m * sizeof *made); /* the first of a pair has the lower address */
-    }
-}
-
-static void find_range(const double *x, size_t n, double *low, double *high)
-{
-    enum { N = 16 };
-    double least[N], most[N];
-    size_t i = 0;
-    for (size_t k = 0; k < N; k++)
-        least[k] = most[k] = x[0];
-    for (; i + N <= n; i += N)
-        for (size_t k = 0; k < N; k++) {
-            least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
-            most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
-        }
-    for (; i < n; i++) {
-        least[0] = x[i] < least[0] ? x[i] : least[0];
-        most[0] = x[i] > most[0] ? x[i] : most[0];
-    }
-    *low = *high = x[0];
-    for (size_t k = 0; k < N; k++) {
-        *low = least[k] < *low ? least[k] : *low;
-        *high = most[k] > *high ? most[k] : *high;
     }
 }
 

@@ -80,8 +80,9 @@ static void add_bias(const struct nd_array *bias, struct nd_array *y)
     size_t n_planes = bias == NULL || y->n == 0 ? 0 : (size_t)(y->shape.dims[0] * y->shape.dims[1]);
     for (size_t plane = 0; plane < n_planes; plane++) {
         size_t n = y->n / n_planes;
+        double added = bias->x[plane % bias->n], *to = y->x + plane * n;
         for (size_t i = 0; i < n; i++)
-            y->x[plane * n + i] += bias->x[plane % bias->n];
+            to[i] += added;
     }
 }
 
@@ -194,13 +195,15 @@ enum nd_status nd_op_conv(const struct nd_op_call *call, struct nd_error *err)
         x->n > 0 ? nd_op_make_room(call, 0, x->dtype, &shape, err) : nd_op_make(call, 0, x->dtype, &shape, err);
     if (status != ND_OK || y->n == 0 || x->n == 0)
         return status;
-    if (call->shorts != NULL || is_finite(weight)) {
-        status = add_groups(call, &w, n_groups, err);
-        if (status != ND_OK)
-            return status;
-    } else {
+    /* A weight that is no number makes sums that are none: where there are fewer of these, they are looked at.
+     */
+    bool asks_sums = call->shorts == NULL && y->n < weight->n;
+    bool has_numbers = call->shorts != NULL || asks_sums || is_finite(weight);
+    status = has_numbers ? add_groups(call, &w, n_groups, err) : ND_OK;
+    if (status != ND_OK)
+        return status;
+    if (!has_numbers || (asks_sums && !is_finite(y) && !is_finite(weight)))
         add_taps(call, &w, n_groups);
-    }
     add_bias(bias, y);
     return nd_op_wrap(call, y, err);
 }

@@ -161,10 +161,14 @@ enum nd_status nd_op_batch_norm(const struct nd_op_call *call, struct nd_error *
     const double *mean = call->inputs[3]->x, *variance = call->inputs[4]->x;
     double epsilon = nd_op_f(call, "epsilon", (double)1e-5F);
     size_t plane = nd_dims_product(&x->shape, 2, x->shape.rank);
-    enum nd_status status = nd_op_make(call, 0, x->dtype, &x->shape, err);
-    for (size_t i = 0; i < x->n && status == ND_OK; i++) {
-        size_t c = i / plane % n_channels;
-        call->outputs[0]->x[i] = (x->x[i] - mean[c]) / sqrt(variance[c] + epsilon) * scale[c] + bias[c];
+    enum nd_status status = nd_op_make_room(call, 0, x->dtype, &x->shape, err);
+    for (size_t first = 0; first < x->n && status == ND_OK; first += plane) {
+        size_t c = first / plane % n_channels;
+        double centre = mean[c], deviation = sqrt(variance[c] + epsilon), factor = scale[c], added = bias[c];
+        const double *in = x->x + first;
+        double *out = call->outputs[0]->x + first;
+        for (size_t i = 0; i < plane; i++)
+            out[i] = (in[i] - centre) / deviation * factor + added;
     }
     return status;
 }

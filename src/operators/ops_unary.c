@@ -40,12 +40,15 @@ static double gelu_tanh(double x)
     return 0.5 * x * (1 + tanh(inner));
 }
 
-/* The functions by operator; a holds the attributes. */
+/* The functions by operator, of n numbers, which may become what they are; a holds the attributes. */
 #define FUNCTION(name, formula)                                                                                \
-    static double do_##name(double x, const double *a)                                                         \
+    static void do_##name(const double *in, size_t n, const double *a, double *out)                            \
     {                                                                                                          \
         (void)a;                                                                                               \
-        return formula;                                                                                        \
+        for (size_t i = 0; i < n; i++) {                                                                       \
+            double x = in[i];                                                                                  \
+            out[i] = formula;                                                                                  \
+        }                                                                                                      \
     }
 
 FUNCTION(abs, fabs(x))
@@ -91,7 +94,7 @@ FUNCTION(thresholded_relu, x > a[0] ? x : 0)
 
 static const struct unary {
     const char *op_type;
-    double (*function)(double x, const double *attributes);
+    void (*function)(const double *in, size_t n, const double *attributes, double *out);
     struct {
         const char *name;
         float otherwise;
@@ -181,8 +184,10 @@ enum nd_status nd_op_unary(const struct nd_op_call *call, struct nd_error *err)
     if (status != ND_OK)
         return status;
     bool is_of_floats = takes_float32(call);
-    for (size_t i = 0; i < x->n; i++)
-        call->outputs[0]->x[i] = unary->function(is_of_floats ? (double)(float)x->x[i] : x->x[i], a);
+    double *out = call->outputs[0]->x;
+    for (size_t i = 0; i < x->n && is_of_floats; i++)
+        out[i] = (double)(float)x->x[i];
+    unary->function(is_of_floats ? out : x->x, x->n, a, out);
     return nd_op_wrap(call, call->outputs[0], err);
 }
 

@@ -250,6 +250,59 @@ static void products_of_few_rows_have_the_same_bits(void **state)
     }
 }
 
+/* ---- weights that are no numbers ---- */
+
+enum { N_IN = 2, N_OUT = 4, N_TAPS = 9 };
+
+/* Without the padding, which infinity would make a NaN of. */
+static double inside_sum(const float *weights, const struct nd_array *x, int64_t size, int64_t at)
+{
+    double sum = 0;
+    int64_t m = at / (size * size), row = at / size % size, column = at % size;
+    for (int64_t c = 0; c < N_IN; c++)
+        for (int64_t t = 0; t < N_TAPS; t++) {
+            int64_t i = row + t / 3 - 1, j = column + t % 3 - 1;
+            if (i >= 0 && i < size && j >= 0 && j < size)
+                sum += (double)weights[(m * N_IN + c) * N_TAPS + t] * x->x[(c * size + i) * size + j];
+        }
+    return sum;
+}
+
+/* Of outputs that are fewer than the weights, and of more. */
+static void check_infinite_weight(int64_t size)
+{
+    float weights[N_OUT * N_IN * N_TAPS];
+    struct nd_compose *c = new_model();
+    struct nd_array x = {0};
+    struct fixture f;
+    for (size_t i = 0; i < N_OUT * N_IN * N_TAPS; i++)
+        weights[i] = (float)(i % 7) - 3;
+    weights[2 * N_IN * N_TAPS] = INFINITY; /* the first tap of the third channel */
+    nd_compose_input(c, "x", ND_DTYPE_F32, &SHAPE(1, N_IN, size, size));
+    nd_compose_constant(c, "w", ND_DTYPE_F32, &SHAPE(N_OUT, N_IN, 3, 3), weights);
+    nd_compose_node(c, "Conv", (const char *[]){"x", "w", NULL}, "y");
+    nd_compose_attribute_ints(c, "pads", (const int64_t[]){1, 1, 1, 1}, 4);
+    nd_compose_output(c, "y", ND_DTYPE_F32, &SHAPE(1, N_OUT, size, size));
+    begin(&f, c);
+    assert_int_equal(nd_array_make(&x, ND_DTYPE_F32, &SHAPE(1, N_IN, size, size), NULL), ND_OK);
+    for (size_t i = 0; i < x.n; i++)
+        x.x[i] = (double)(i % 5) - 1;
+    const struct nd_array *y = run(&f, &x, "y");
+    for (size_t i = 0; i < y->n; i++) {
+        double wanted = inside_sum(weights, &x, size, (int64_t)i);
+        assert_true(isnan(wanted) ? isnan(y->x[i]) : y->x[i] == wanted);
+    }
+    nd_array_deinit(&x);
+    end(&f);
+}
+
+static void weights_that_are_no_numbers_do_not_meet_the_padding(void **state)
+{
+    (void)state;
+    check_infinite_weight(3);
+    check_infinite_weight(9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +313,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(transposed_convolutions_whose_windows_do_not_overlap_are_products,
                                         make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(products_of_few_rows_have_the_same_bits, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(weights_that_are_no_numbers_do_not_meet_the_padding, make_folder,
+                                        remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

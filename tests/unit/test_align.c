@@ -188,7 +188,7 @@ static size_t check(const struct recipe *recipe, size_t *n_proven)
     assert_int_equal(alignment->n_planned, 2);
     size_t before = count_differences(model, recipe->seed + 1),
            after = count_differences(aligned, recipe->seed + 1);
-    print_message("seed %llu%s%s: %zu values differ before, %zu after; %zu of 3 layers are proven\n",
+    print_message("# seed %llu%s%s: %zu values differ before, %zu after; %zu of 3 layers are proven\n",
                   (unsigned long long)recipe->seed, recipe->is_wide ? ", uint16" : "",
                   recipe->is_per_channel ? ", per channel" : "", before, after, alignment->n_proven);
     const struct nd_quant *first = &edge_named(aligned, "first.q")->quant,

@@ -136,7 +136,7 @@ static void errors_of_weights_cancel_on_inputs_that_were_seen(void **state)
         assert_int_equal(n, 1);
         double fitted = sqnr_after(&models, "uniform:16:5", &n);
         assert_int_equal(n, 8);
-        print_message("seed %llu: %.1f dB rounded to the nearest, %.1f dB for inputs\n",
+        print_message("# seed %llu: %.1f dB rounded to the nearest, %.1f dB for inputs\n",
                       (unsigned long long)seed, to_nearest, fitted);
         assert_true(fitted > to_nearest + least_gain_db);
         nd_model_destroy(&models.quantised);

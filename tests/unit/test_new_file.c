@@ -258,6 +258,42 @@ static void folders_of_killed_processes_go(void **state)
     free(other);
 }
 
+/* A killed host may have just forked: that process has its lock until it is something else. */
+static void folders_whose_lock_is_inherited_go(void **state)
+{
+    const struct bench *bench = *state;
+    char path[4200], *made = NULL;
+    int pipes[2];
+    const char *before = getenv("TMPDIR");
+    char *kept = before != NULL ? strdup(before) : NULL;
+    assert_int_equal(setenv("TMPDIR", bench->dir, 1), 0);
+    assert_int_equal(pipe(pipes), 0);
+    pid_t host = fork();
+    if (host == 0) {
+        bool is_told =
+            nd_dir_make_for("x.h5", false, &made, NULL) == ND_OK && write(pipes[1], made, strlen(made) + 1) > 0;
+        if (is_told && fork() == 0) {
+            usleep(100000);
+            _exit(0);
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(host, NULL, 0), host);
+    assert_true(read(pipes[0], path, sizeof path) > 0);
+    close(pipes[0]);
+    close(pipes[1]);
+    assert_true(nd_path_exists(path));
+    assert_int_equal(nd_dir_make_for("x.h5", false, &made, NULL), ND_OK);
+    assert_false(nd_path_exists(path));
+    nd_dir_remove(made);
+    free(made);
+    if (kept != NULL)
+        setenv("TMPDIR", kept, 1);
+    else
+        unsetenv("TMPDIR");
+    free(kept);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +305,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(leftovers_of_killed_writers_go, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(a_folder_without_the_right_says_so, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(folders_of_killed_processes_go, make_bench, remove_bench),
+        cmocka_unit_test_setup_teardown(folders_whose_lock_is_inherited_go, make_bench, remove_bench),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

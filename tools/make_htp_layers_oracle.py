@@ -358,8 +358,6 @@ def floats(g):
              ("AveragePool", [], [1, 4, 4, 6], {"kernel_shape": [2, 2], "strides": [2, 2]}),
              ("AveragePool", [], shape, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}),
              ("AveragePool", [], [1, 4, 7, 10], {"kernel_shape": [3, 3]})]
-    cut = [g.constant(np.array([n])) for n in (1, 8, 2)]
-    cases += [("Relu", "cut", [1, 4, 7, 12], {}), ("AveragePool", "cut", [1, 4, 5, 10], {"kernel_shape": [3, 3]})]
     if g.bits == 16:
         cases.append(("Slice", [g.constant(np.array([n])) for n in (1, 7, 2, 1)], [1, 4, 6, 12], {}))
     for op, more, out, attributes in cases:
@@ -368,11 +366,16 @@ def floats(g):
         g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
         is_positive = op in ("Relu", "Clip")
         scale = np.float32(reach * g.rng.uniform(0.6, 1.2) / 2 ** (g.bits - (0 if is_positive else 1)))
-        if more == "cut":
-            g.nodes.append(helper.make_node("Slice", [name, *cut], [name + "_cut"]))
-            name, more = name + "_cut", []
         g.add(op, [name, *more], out, (scale, 0 if is_positive else int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits // 4 * 3))),
               **attributes)
+    for op, bounds in (("Relu", []), ("Clip", [0, 0.77])):   # behind a Slice, all in floats
+        name, reach = "x%d" % len(g.inputs), np.exp(g.rng.uniform(-2, 2))
+        g.codes[name] = (g.rng.normal(0, 1, shape) * reach / 2).astype(np.float32)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        cut = [g.constant(np.array([n])) for n in (1, 7, 2)]
+        g.nodes.append(helper.make_node("Slice", [name, *cut], [name + "_cut"], name=name + "_cut"))
+        g.add(op, [name + "_cut", *(g.constant(np.float32(b * reach)) for b in bounds)], [1, 4, 6, 12],
+              (np.float32(reach * g.rng.uniform(0.8, 1.2) / 2 ** g.bits), 0))
 
 
 def pads(g):

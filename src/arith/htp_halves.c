@@ -25,8 +25,8 @@ static const struct way {
     {"Relu", false, false},   {"Clip", false, false},  {"AveragePool", false, false}, {"Pad", false, false},
     {"Resize", false, false}, {"Gather", true, false}, {"Flatten", true, false},      {"Slice", false, true},
 };
-
-static const struct way narrowed = {"Slice", false, false};
+/* A Slice with a Relu or Clip behind it, all in floats. */
+static const struct way cut_and_narrowed = {"Slice", false, false};
 
 static double as_half(double v, enum nd_rounding rounding)
 {
@@ -64,8 +64,8 @@ static const struct way *find_way(const struct nd_htp_job *job)
         (strcmp(op_type, "AveragePool") == 0 && nd_htp_half_pool_of(call) == ND_HTP_HALF_POOL_UNKNOWN) ||
         (strcmp(op_type, "Resize") == 0 && !is_nearest(job)))
         return NULL;
-    if (ways[row].is_codes && !nd_htp_is_unbounded(job)) /* a Relu or Clip after it reads floats, too */
-        return &narrowed;
+    if (ways[row].is_codes && !nd_htp_is_unbounded(job))
+        return &cut_and_narrowed;
     return ways[row].is_codes && job->unit->dtype != ND_DTYPE_U16 ? NULL : &ways[row];
 }
 
@@ -117,11 +117,13 @@ static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **
         nd_array_deinit(&made);
         return status;
     }
-    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    /* A Relu or Clip behind the operator is made in float16, too. */
+    struct nd_htp_bounds bounds = nd_htp_bounds_between(job, -HUGE_VAL, HUGE_VAL);
     size_t n_whole = way->is_flat && job->unit->dtype == ND_DTYPE_U8 ? made.n - made.n % VECTOR_BYTES : made.n;
     for (size_t i = 0; i < made.n; i++) {
-        double code = way->is_codes ? code_of_input(job->call->out_quant, (float)made.x[i])
-                                    : code_of(job, (float)as_half(made.x[i], ND_ROUND_HALF_EVEN), i >= n_whole);
+        double value = fmin(fmax(made.x[i], job->call->low), job->call->high);
+        double code = way->is_codes ? code_of_input(job->call->out_quant, (float)value)
+                                    : code_of(job, (float)as_half(value, ND_ROUND_HALF_EVEN), i >= n_whole);
         made.x[i] = fmin(fmax(code, bounds.low), bounds.high);
     }
     made.dtype = job->unit->dtype;

@@ -132,15 +132,6 @@ static bool only_moves(const Onnx__NodeProto *node)
     return false;
 }
 
-/* A Slice of an input of the graph, which nobody has quantised before. */
-static bool cuts_input(const struct nd_exact_run *run, size_t node)
-{
-    size_t tensor = nd_graph_used(run->graph, node, 0);
-    return strcmp(nd_onnx_text(run->graph->nodes[node].proto->op_type), "Slice") == 0 &&
-           tensor != ND_NO_INDEX && run->g->constants[tensor].shape.rank < 0 &&
-           run->graph->tensors[tensor].producer == ND_NO_INDEX;
-}
-
 static enum nd_exact_origin origin_of(const struct nd_exact_run *run, size_t tensor)
 {
     while (tensor != ND_NO_INDEX && run->g->constants[tensor].shape.rank < 0) {
@@ -149,7 +140,7 @@ static enum nd_exact_origin origin_of(const struct nd_exact_run *run, size_t ten
             return ND_EXACT_FROM_INPUT;
         if (run->graph->nodes[producer].is_constant)
             return ND_EXACT_FROM_CONSTANT;
-        if (!only_moves(run->graph->nodes[producer].proto) && !cuts_input(run, producer))
+        if (!only_moves(run->graph->nodes[producer].proto))
             return ND_EXACT_FROM_UNIT;
         tensor = nd_graph_used(run->graph, producer, 0);
     }

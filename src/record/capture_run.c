@@ -231,7 +231,6 @@ static enum nd_status reach(struct nd_capture_job *capture, struct nd_lease *lea
     if (device->transport == ND_TRANSPORT_NONE)
         return ND_OK;
     const char *stage = "lease";
-    nd_capture_report_stage(capture, stage, 0);
     enum nd_status status = nd_lease_take(device, capture->options, lease, &why);
     capture->begun_ns = nd_clock_ns(); /* to wait for the device takes none of its time */
     if (status == ND_OK) {

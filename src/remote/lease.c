@@ -252,6 +252,13 @@ static enum nd_status run_command(const struct nd_fleet *fleet, const struct nd_
 
 /* ---- taking and ending ---- */
 
+static void report(const char *label, const struct nd_capture_options *options)
+{
+    const struct nd_capture_progress progress = {.device = label, .stage = "lease"};
+    if (options->progress != NULL)
+        options->progress(options->progress_context, &progress);
+}
+
 enum nd_status nd_lease_take(const struct nd_device *device, const struct nd_capture_options *options,
                              struct nd_lease *out, struct nd_error *err)
 {
@@ -262,9 +269,13 @@ enum nd_status nd_lease_take(const struct nd_device *device, const struct nd_cap
         return status;
     const struct nd_fleet_device *listed = nd_fleet_find(&fleet, device->transport, device->address);
     const struct nd_fleet_host *host = nd_fleet_host_of(&fleet, listed);
-    if (host != NULL && host->captures > 0)
+    bool is_limited = host != NULL && host->captures > 0;
+    bool is_leased = listed != NULL && fleet.lease.n > 0;
+    if (is_limited || is_leased)
+        report(device->label, options);
+    if (is_limited)
         status = take_slot(host, device->label, options, &lease, err);
-    if (status == ND_OK && listed != NULL && fleet.lease.n > 0)
+    if (status == ND_OK && is_leased)
         status = run_command(&fleet, listed, device, options, &lease, err);
     nd_fleet_deinit(&fleet);
     if (status == ND_OK)

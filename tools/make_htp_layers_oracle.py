@@ -498,10 +498,20 @@ def narrow(g):
             g.add("Relu", [real], shape, (scale, int(g.rng.integers(2000, 20000))))
 
 
+def narrowed(g):
+    """A Relu of what a Conv or an Add made, moved about before: the device makes all of it in the encoding of the Relu."""
+    for kind in ("Conv", "Add"):
+        for move, out in (("Slice", [1, 8, 6, 9]), ("Reshape", [1, 8, 3, 27])):
+            x = g.encoding(4)
+            more = [np.array([1]), np.array([7]), np.array([2])] if move == "Slice" else [np.array(out)]
+            real = g.add(move, [made_by(g, kind, x), *(g.constant(v) for v in more)], out, x)
+            g.add("Relu", [real], out, (np.float32(x[0] * g.rng.uniform(0.4, 0.9)), 0))
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed)]  # layers-*, of which chipsets differ
 
 
 def main():

@@ -149,6 +149,22 @@ static void find_makers(struct nd_alternatives *a, const struct nd_model *model,
     }
 }
 
+/* What is narrowed, and what it is made of where that is handed on. */
+static void find_moved(struct nd_alternatives *a, const struct nd_model *model, size_t edge, size_t to)
+{
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+    add_part(a, edge, to);
+    for (size_t i = 1; i < LONGEST_CHAIN && nd_unit_carries(maker) && maker->n_inputs > 0; i++) {
+        size_t before = maker->inputs[0];
+        maker = nd_model_unit_of_edge(model, before);
+        if (maker == NULL ||
+            !nd_quant_is_same(&nd_model_edge(model, before)->quant, &nd_model_edge(model, edge)->quant))
+            return;
+        add_part(a, before, to);
+        edge = before;
+    }
+}
+
 static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
                        const struct nd_model_unit *unit)
 {
@@ -157,7 +173,7 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
         unit->n_inputs == 1 ? nd_model_unit_of_edge(model, unit->inputs[0]) : NULL;
     if (maker != NULL && (narrows(unit->op_types) || bends(unit, maker))) {
         a->fused_from[unit->edge] = unit->inputs[0];
-        add_part(a, unit->inputs[0], unit->edge);
+        find_moved(a, model, unit->inputs[0], unit->edge);
     }
     if (!is_concat(unit))
         return;

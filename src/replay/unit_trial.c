@@ -171,6 +171,16 @@ static bool carry(const struct nd_unit_trial *trial, const struct nd_exact_unit 
     return is_known;
 }
 
+/* Whether the unit only hands on what was made for the edge `to`: before a Concat always, before a Relu where
+ * it was made. */
+static bool hands_on(const struct nd_unit_trial *trial, const struct nd_exact_unit *unit,
+                     const struct nd_model_unit *own, size_t to, size_t p)
+{
+    if (own == NULL || trial->alternatives->is_joined[to])
+        return own != NULL && nd_unit_carries_all(own);
+    return nd_unit_carries(own) && nd_unit_trial_kept(trial, unit->input_edges[0], to, p) != NULL;
+}
+
 /* For the layers after the unit that may be made with it. What hands on codes hands on those that its maker
  * made for that layer. */
 static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
@@ -183,7 +193,7 @@ static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_ex
         struct nd_unit_made *kept = &trial->kept[k];
         const struct nd_edge *edge = nd_model_edge(trial->model, a->parts[k].to);
         struct nd_unit_encodings encodings = {.output = &edge->quant, .dtype = edge->dtype};
-        bool carries = a->is_joined[a->parts[k].to] && own != NULL && nd_unit_carries_all(own);
+        bool carries = hands_on(trial, unit, own, a->parts[k].to, p);
         kept->alike[p] = edge->dtype == unit->dtype && !carries ? trial->alike[p] : p;
         if (kept->alike[p] != p)
             continue;

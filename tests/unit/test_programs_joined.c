@@ -203,7 +203,7 @@ static void expect_group(const char *name, const char *arch, const char *program
     close_trial(&t);
 }
 
-static void expect_layers(const char *name, size_t n_fused_of_v73)
+static void expect_fused(const char *name, size_t n_fused_of_v69, size_t n_fused_of_v73)
 {
     static const char *const archs[] = {"v69", "v73"}, *const programs[] = {"htp-v69", "htp-v73"};
     for (size_t p = 0; p < 2; p++) {
@@ -212,9 +212,14 @@ static void expect_layers(const char *name, size_t n_fused_of_v73)
         print_message("layers-%s on %s: %zu units, %zu of them fused, %zu codes\n", name, archs[p], t.n_units,
                       t.n_fused, t.n_codes);
         assert_true(t.n_units > 0);
-        assert_int_equal(t.n_fused, p == 1 ? n_fused_of_v73 : 0);
+        assert_int_equal(t.n_fused, p == 1 ? n_fused_of_v73 : n_fused_of_v69);
         close_trial(&t);
     }
+}
+
+static void expect_layers(const char *name, size_t n_fused_of_v73)
+{
+    expect_fused(name, 0, n_fused_of_v73);
 }
 
 /* v73 makes a LeakyRelu with the product before it. */
@@ -308,6 +313,12 @@ static void parts_of_parts_are_made_with_the_encoding_of_the_last_concat(void **
     expect_group("8-nested", "v73", "htp-v73");
 }
 
+static void relu_of_what_was_moved_is_fused(void **state)
+{
+    (void)state;
+    expect_fused("8-narrowed", 3, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +326,7 @@ int main(void)
         cmocka_unit_test(words_are_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(what_keeps_its_encoding_is_rescaled),
         cmocka_unit_test(moves_hand_on_what_was_made_for_the_concat),
+        cmocka_unit_test(relu_of_what_was_moved_is_fused),
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),

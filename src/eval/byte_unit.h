@@ -2,8 +2,9 @@
  * very often. What a unit gives is what nd_exact_graph_run gives with no options, in every bit.
  *
  * A function of one code is a table of 256, of two codes of 65536; a convolution by constant weights adds up
- * products of bytes, or of whole numbers of 16 bits, and rounds the sums while they are in the caches. Each table and each line of a
- * convolution is made by the evaluation in doubles itself. All other units are evaluated by it, too. */
+ * products of bytes, or of whole numbers of 16 bits, and rounds the sums while they are in the caches. Each
+ * table and each line of a convolution is made by the evaluation in doubles itself. All other units are
+ * evaluated by it, too. */
 #ifndef ND_EVAL_BYTE_UNIT_H
 #define ND_EVAL_BYTE_UNIT_H
 

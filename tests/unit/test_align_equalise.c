@@ -146,7 +146,8 @@ static double align(const struct recipe *recipe, bool keeps_channels, size_t *n_
     *n_equalised = alignment->n_equalised;
     assert_int_equal(alignment->n_from_float, 2);
     assert_int_equal(alignment->n_proven, alignment->n_layers);
-    print_message("# seed %llu: %zu equalised, %.1f dB\n", (unsigned long long)recipe->seed, *n_equalised, sqnr);
+    print_message("# seed %llu: %zu equalised, %.1f dB\n", (unsigned long long)recipe->seed, *n_equalised,
+                  sqnr);
     nd_alignment_destroy(&alignment);
     for (size_t i = 0; i < 2; i++)
         nd_probe_destroy(&probes[i]);

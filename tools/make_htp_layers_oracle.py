@@ -508,7 +508,23 @@ def narrowed(g):
             g.add("Relu", [real], out, (np.float32(x[0] * g.rng.uniform(0.4, 0.9)), 0))
 
 
-GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers]
+def turned(g):
+    """Transposes to another encoding: of what lies flat, and of what a pool lays out as a Conv does."""
+    shape = [1, 6, 8, 10]   # 480 codes: what does not fill a vector of 128 at the end is rounded down
+    for is_pooled in (False, True):
+        for perm in ([0, 1, 3, 2], [0, 2, 1, 3], [0, 2, 3, 1] if is_pooled else [0, 3, 2, 1]):
+            x = g.encoding(4)
+            real = g.input(shape, x)
+            if is_pooled:
+                real = g.add("MaxPool", [real], shape, x, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+            elif perm == [0, 2, 1, 3]:
+                x = (np.float32(1 / 256), 0)
+                real = g.add("Sigmoid", [real], shape, x)
+            y = (np.float32(x[0] * g.rng.uniform(0.5, 2.2)), int(g.rng.integers(40, 200)))
+            g.add("Transpose", [real], [shape[i] for i in perm], y, perm=perm)
+
+
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned]
 
 
 BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed)]  # layers-*, of which chipsets differ

@@ -35,11 +35,13 @@ static const struct {
     enum nd_htp_way way;
     enum order order;
 } ways[] = {
-    {"Expand", ND_HTP_HALVES, WHOLE},      {"Flatten", ND_HTP_HALVES, STILL}, {"Gather", ND_HTP_HALVES, FLAT},
-    {"GlobalMaxPool", ND_HTP_LAYOUT, ANY}, {"Identity", ND_HTP_FIXED, ANY},   {"MaxPool", ND_HTP_HALVES, ANY},
-    {"ReduceMax", ND_HTP_FIXED, ANY},      {"ReduceMin", ND_HTP_FIXED, ANY},  {"Reshape", ND_HTP_HALVES, STILL},
-    {"Resize", ND_HTP_HALVES, ANY},        {"Slice", ND_HTP_FIXED, ANY},      {"Split", ND_HTP_FIXED, ANY},
-    {"Squeeze", ND_HTP_HALVES, STILL},     {"Tile", ND_HTP_HALVES, FLAT},     {"Transpose", ND_HTP_FIXED, ANY},
+    {"Expand", ND_HTP_HALVES, WHOLE},    {"Flatten", ND_HTP_HALVES, STILL},
+    {"Gather", ND_HTP_HALVES, FLAT},     {"GlobalMaxPool", ND_HTP_LAYOUT, ANY},
+    {"Identity", ND_HTP_FIXED, ANY},     {"MaxPool", ND_HTP_HALVES, ANY},
+    {"ReduceMax", ND_HTP_FIXED, ANY},    {"ReduceMin", ND_HTP_FIXED, ANY},
+    {"Reshape", ND_HTP_HALVES, STILL},   {"Resize", ND_HTP_HALVES, ANY},
+    {"Slice", ND_HTP_FIXED, ANY},        {"Split", ND_HTP_FIXED, ANY},
+    {"Squeeze", ND_HTP_HALVES, STILL},   {"Tile", ND_HTP_HALVES, FLAT},
     {"Unsqueeze", ND_HTP_HALVES, STILL},
 };
 
@@ -80,10 +82,46 @@ static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_way way, enum o
     return true;
 }
 
+/* Which axis of the input each axis of the output is; false: of other ranks than were looked at. */
+static bool find_order(const struct nd_htp_job *job, int64_t order[MOST_AXES], int rank)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const int64_t *given = NULL;
+    size_t n = nd_op_ints(&op_call, "perm", &given);
+    if (rank > MOST_AXES || (n != 0 && n != (size_t)rank))
+        return false;
+    for (int i = 0; i < rank; i++)
+        order[i] = n > 0 ? given[i] : rank - 1 - i;
+    return true;
+}
+
+/* A Transpose of what lies flat brings the codes to another encoding as one run over all; of what lies in the
+ * layout of a Conv, by where the axes go. The first axis stays, or is 1.
+ * docs/science/htp-arithmetic.md#transposes
+ */
+static bool rescale_transposed(const struct nd_htp_job *job, struct nd_array *moved)
+{
+    static const int64_t still[][MOST_AXES] = {{0, 2, 1, 3}, {0, 2, 3, 1}}, last[] = {0, 1, 3, 2};
+    const struct nd_shape *shape = &job->call->inputs[0].values->shape;
+    int64_t order[MOST_AXES];
+    if (!find_order(job, order, shape->rank) || (shape->rank == MOST_AXES && order[0] != 0))
+        return false;
+    if (!nd_htp_is_laid_out(job, 0))
+        return rescale_as(job, ND_HTP_HALVES, FLAT, moved);
+    if (shape->rank != MOST_AXES)
+        return false;
+    if (memcmp(order, last, sizeof last) == 0)
+        return rescale_as(job, ND_HTP_HALVES, FLAT, moved);
+    bool is_known = memcmp(order, still[0], sizeof last) == 0 || memcmp(order, still[1], sizeof last) == 0;
+    return is_known && rescale_as(job, ND_HTP_FIXED, ANY, moved);
+}
+
 static bool rescale(const struct nd_htp_job *job, struct nd_array *moved)
 {
     if (nd_htp_plain(job, 0) == NULL)
         return false;
+    if (strcmp(job->call->node->op_type, "Transpose") == 0)
+        return rescale_transposed(job, moved);
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
         if (strcmp(job->call->node->op_type, ways[i].op_type) == 0)
             return rescale_as(job, ways[i].way, ways[i].order, moved);

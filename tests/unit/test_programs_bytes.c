@@ -275,6 +275,15 @@ static void products_with_a_number_are_rescaled_as_their_layout_is(void **state)
     expect_parts("by_numbers", parts, 0x1p-5, 0);
 }
 
+/* Flat, or in the layout of a Conv: in the ways of other moves, with the last codes of a flat one rounded down.
+ */
+static void transposes_are_rescaled_as_their_layout_is(void **state)
+{
+    static const char *const parts[] = {"v69", "v73"};
+    (void)state;
+    expect_parts("turned", parts, 0x1p-5, 0);
+}
+
 static void long_softmax_is_made_of_powers_of_two(void **state)
 {
     (void)state;
@@ -328,6 +337,7 @@ int main(void)
         cmocka_unit_test(windows_that_overlap_are_averaged_bit_exact),
         cmocka_unit_test(instances_are_normalised_in_float16),
         cmocka_unit_test(quotients_are_bit_exact),
+        cmocka_unit_test(transposes_are_rescaled_as_their_layout_is),
         cmocka_unit_test(products_with_a_number_are_rescaled_as_their_layout_is),
         cmocka_unit_test(long_softmax_is_made_of_powers_of_two),
         cmocka_unit_test(short_softmax_has_the_inverse_of_div),

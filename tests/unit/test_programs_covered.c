@@ -89,7 +89,7 @@ static void what_units_made_is_rescaled_in_doubt(void **state)
 {
     (void)state;
     struct asked a;
-    ask(&a, "Transpose", ND_DTYPE_U8);
+    ask(&a, "Identity", ND_DTYPE_U8);
     a.call.n_inputs = 1;
     a.origins[0] = ND_EXACT_FROM_UNIT;
     assert_true(doubt_of(&a) == 0); /* in the same encoding */

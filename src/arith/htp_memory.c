@@ -131,10 +131,12 @@ bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i)
 enum nd_htp_layout nd_htp_layout_of(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
                                     size_t i)
 {
-    size_t edge = unit->input_edges[i];
     if (unit->origins[i] != ND_EXACT_FROM_UNIT)
         return ND_HTP_FLAT;
-    return memory != NULL && edge < memory->n_edges ? memory->layout[edge] : ND_HTP_UNKNOWN;
+    if (memory == NULL)
+        return ND_HTP_UNKNOWN;
+    size_t edge = unit->input_edges[i];
+    return edge < memory->n_edges ? memory->layout[edge] : ND_HTP_UNKNOWN;
 }
 
 static bool is_one_of(const char *op_type, const char *const names[], size_t n)

@@ -41,14 +41,31 @@ static bool is_resize_to_floor(const struct nd_model *model, const struct nd_exa
            has_text(unit, "nearest_mode", "round_prefer_floor", "floor");
 }
 
-static bool is_mean_of_padded(const struct nd_model *model, const struct nd_exact_unit *unit)
+/* Whether an operator of that type alone makes the first operand. */
+static bool reads_what_makes(const struct nd_model *model, const struct nd_exact_unit *unit,
+                             const char *op_type)
 {
     for (size_t u = 0; model != NULL && u < nd_model_n_units(model); u++) {
         const struct nd_model_unit *maker = nd_model_unit(model, u);
         if (maker->edge == unit->input_edges[0])
-            return strcmp(maker->op_types, "Pad") == 0;
+            return strcmp(maker->op_types, op_type) == 0;
     }
     return false;
+}
+
+static bool is_mean_of_padded(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    return reads_what_makes(model, unit, "Pad");
+}
+
+/* golden/found/transposed-sum.u8.onnx and twelve others of its kind: nothing is wrong where the constant is the
+ * first operand, one number for several channels, or where a Relu is part of the layer. */
+static bool is_sum_of_transposed(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    const struct nd_array *x = read_of(unit, 0), *constant = read_of(unit, 1);
+    return x != NULL && constant != NULL && unit->origins[1] == ND_EXACT_FROM_CONSTANT && x->shape.rank == 4 &&
+           constant->n == (size_t)x->shape.dims[1] && isinf(unit->call->low) && isinf(unit->call->high) &&
+           reads_what_makes(model, unit, "ConvTranspose");
 }
 
 /* Of one row the largest share and the least differ by no more than this factor; chosen: the nine values that
@@ -139,6 +156,7 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
         [ND_UNIT_CONCAT_OF_CLIPPED] = {{"Concat", NULL}, is_concat_of_saturated},
         [ND_UNIT_CONCAT_WITH_INPUT] = {{"Concat", NULL}, is_concat_with_input},
         [ND_UNIT_RECIPROCAL_OF_FINE] = {{"Reciprocal", NULL}, is_reciprocal_of_fine},
+        [ND_UNIT_SUM_OF_TRANSPOSED] = {{"Add", NULL}, is_sum_of_transposed},
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
     for (size_t k = 0; k < 2 && rows[condition].op_types[k] != NULL; k++)

@@ -7,18 +7,19 @@
 #include "npudiff/model.h"
 
 enum nd_unit_condition {
-    ND_UNIT_DEPTHWISE_1X1,     /* a depthwise Conv with a kernel of 1x1 */
-    ND_UNIT_RESIZE_TO_FLOOR,   /* a Resize with mode nearest, half_pixel and nearest_mode floor */
-    ND_UNIT_MEAN_OF_PADDED,    /* a GlobalAveragePool or ReduceMean of what a Pad makes */
-    ND_UNIT_SOFTMAX_OF_EQUALS, /* a uint16 or int16 Softmax, some row of which reads nearly equal values */
-    ND_UNIT_CONCAT_WITH_INPUT, /* a Concat of three tensors or more: one is an input of the model, in another
-                                  encoding */
-    ND_UNIT_BIAS_WITHOUT_SIGN, /* a BatchNormalization whose greatest bias does not fit 32 bits */
-    ND_UNIT_CONCAT_OF_CLIPPED, /* a uint16 or int16 Concat that reads the least or the greatest code somewhere
-                                */
-    ND_UNIT_RECIPROCAL_OF_FINE /* a Reciprocal whose input's scale is below 2^-8, with 16 bits below 2^-16 */
+    ND_UNIT_DEPTHWISE_1X1,      /* a depthwise Conv with a kernel of 1x1 */
+    ND_UNIT_RESIZE_TO_FLOOR,    /* a Resize with mode nearest, half_pixel and nearest_mode floor */
+    ND_UNIT_MEAN_OF_PADDED,     /* a GlobalAveragePool or ReduceMean of what a Pad makes */
+    ND_UNIT_SOFTMAX_OF_EQUALS,  /* a uint16 or int16 Softmax, some row of which reads nearly equal values */
+    ND_UNIT_CONCAT_WITH_INPUT,  /* a Concat of three tensors or more: one is an input of the model, in another
+                                   encoding */
+    ND_UNIT_BIAS_WITHOUT_SIGN,  /* a BatchNormalization whose greatest bias does not fit 32 bits */
+    ND_UNIT_CONCAT_OF_CLIPPED,  /* a uint16 or int16 Concat that reads the least or the greatest code somewhere
+                                 */
+    ND_UNIT_RECIPROCAL_OF_FINE, /* a Reciprocal whose input's scale is below 2^-8, with 16 bits below 2^-16 */
+    ND_UNIT_SUM_OF_TRANSPOSED   /* an Add of a constant for each channel, behind a ConvTranspose */
 };
-enum { ND_N_UNIT_CONDITIONS = ND_UNIT_RECIPROCAL_OF_FINE + 1 };
+enum { ND_N_UNIT_CONDITIONS = ND_UNIT_SUM_OF_TRANSPOSED + 1 };
 
 /* The scale as which a Reciprocal takes every smaller one of its input, by the type of the codes: measured with
  * golden/found/reciprocal.u16.onnx and eleven others of its kind. */

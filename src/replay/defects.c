@@ -84,6 +84,17 @@ static const struct nd_known_defect defects[] = {
                "the same constant.",
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ALL_ZERO, ND_FAULT_CONSTANT},
      .n_kinds = 5},
+    {.condition = ND_UNIT_SUM_OF_TRANSPOSED,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1, gen3, gen4 and gen5 of the simulator",
+     .what =
+         "an Add of a constant for each channel, behind a ConvTranspose, adds the constant rounded to a whole "
+         "number: those below 0.5 are lost",
+     .remedy = "Give the constant to the ConvTranspose as its bias.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_ZERO_POINT, ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_CHANNEL_SCALE,
+               ND_FAULT_SCALE, ND_FAULT_ENCODING},
+     .n_kinds = 6},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");

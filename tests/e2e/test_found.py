@@ -164,6 +164,9 @@ class Found(Scratch):
             added = np.where((y > 0) & (y < 255), (y - 112) - (made - 128), np.nan)
             steps = np.array([0, 0, 0, 16, 16, 16, 32, 32])  # of 1/16; the model's are 3, 6, 7, 10, 21, 22, 27, 35
             self.assertLessEqual(np.nanmax(np.abs(added - steps[None, :, None])), 1, device)
+            done = npudiff("explain", "--quantised", FOUND / "transposed-sum.u8.onnx", self.folder / "transposed-sum.u8.onnx" / f"{device[8:]}.h5", "--json", expect=1)
+            (layer,) = [row for row in json.loads(done)["devices"][0]["layers"] if row["name"] == "y"]
+            self.assertIn("rounded to a whole number", layer["known_defect"])
 
     def test_a_zero_point_of_blocks_is_added(self):
         """Weights of uint4 in blocks: scale times (code + zero point). With int4 around 0 nothing is wrong."""

@@ -192,6 +192,39 @@ static void concat_with_an_input_of_another_encoding_is_known(void **state)
     nd_model_destroy(&model);
 }
 
+/* Behind the ConvTranspose "made": eight channels. The constant is the second operand. */
+static void sum_behind_a_transposed_convolution_is_known(void **state)
+{
+    (void)state;
+    static const struct {
+        struct nd_shape constant;
+        enum nd_exact_origin origin;
+        double low; /* 0: a Relu is part of the layer */
+        const char *reads;
+        bool is_known;
+    } rows[] = {{{4, {1, 8, 1, 1}}, ND_EXACT_FROM_CONSTANT, -HUGE_VAL, "made", true},
+                {{3, {8, 1, 1}}, ND_EXACT_FROM_CONSTANT, -HUGE_VAL, "made", true},
+                {{1, {1}}, ND_EXACT_FROM_CONSTANT, -HUGE_VAL, "made", false},
+                {{4, {1, 8, 1, 1}}, ND_EXACT_FROM_UNIT, -HUGE_VAL, "made", false},
+                {{4, {1, 8, 1, 1}}, ND_EXACT_FROM_CONSTANT, 0, "made", false},
+                {{4, {1, 8, 1, 1}}, ND_EXACT_FROM_CONSTANT, -HUGE_VAL, "x", false}};
+    struct nd_model *model = load("../found/transposed-sum.u8");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct layer l;
+        begin(&l, "Add", ND_DTYPE_U8, &(struct nd_shape){4, {1, 8, 2, 2}}, &rows[i].constant);
+        enum nd_exact_origin origins[] = {ND_EXACT_FROM_UNIT, rows[i].origin};
+        l.unit.origins = origins;
+        l.call.low = rows[i].low;
+        l.call.high = HUGE_VAL;
+        for (size_t e = 0; e < nd_model_n_edges(model); e++)
+            if (strcmp(nd_model_edge(model, e)->name, rows[i].reads) == 0)
+                l.edges[0] = e;
+        assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_SUM_OF_TRANSPOSED), rows[i].is_known);
+        assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_SUM_OF_TRANSPOSED));
+    }
+    nd_model_destroy(&model);
+}
+
 /* ---- captures ---- */
 
 static const struct nd_shape compose_shape = {4, {1, 4, 6, 6}}, padded_shape = {4, {1, 4, 8, 8}};
@@ -352,6 +385,7 @@ int main(void)
         cmocka_unit_test(softmax_of_nearly_equal_values_is_known),
         cmocka_unit_test(concat_of_clipped_values_is_known),
         cmocka_unit_test(concat_with_an_input_of_another_encoding_is_known),
+        cmocka_unit_test(sum_behind_a_transposed_convolution_is_known),
         cmocka_unit_test_setup_teardown(layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so,
                                         make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(what_the_defect_does_not_look_like_is_not_put_down_to_it, make_folder,

@@ -263,6 +263,30 @@ def transposed_sum():
     g.write("transposed-sum.u8")
 
 
+def slice_norm():
+    """Columns that are cut off on the left, between a Conv and a BatchNormalization."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    w = g.weight("w", rng.normal(0, 0.3, (8, 4, 3, 3)).astype(np.float32))
+    g.nodes.append(h.make_node("Conv", [g.input("x", (1, 4, 8, 8), 1 / 32, 128), w], ["made"], name="conv", pads=[1, 1, 1, 1]))
+    cut = [g.constant(name, np.array([value], np.int64)) for name, value in (("starts", 1), ("ends", 7), ("axes", 3))]
+    g.nodes.append(h.make_node("Slice", [g.quantised("made", 1 / 16, 128), *cut], ["cut_off"], name="slice"))
+    parts = [g.weight(name, rng.uniform(low, high, 8).astype(np.float32))
+             for name, low, high in (("factor", 0.5, 1.5), ("bias", -0.4, 0.4), ("mean", -0.3, 0.3), ("variance", 0.5, 2))]
+    g.nodes.append(h.make_node("BatchNormalization", [g.quantised("cut_off", 1 / 16, 128), *parts], ["y_made"], name="norm"))
+    g.output("y", (1, 8, 8, 6), 1 / 16, 128)
+    g.write("slice-norm.u8")
+
+
+def average_pool():
+    """A mean of floats whose padding is not counted."""
+    g = Graph(8)
+    g.inputs.append(h.make_tensor_value_info("x", T.FLOAT, (1, 8, 32, 32)))
+    g.nodes.append(h.make_node("AveragePool", ["x"], ["y_made"], name="pool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1],
+                               count_include_pad=0))
+    g.output("y", (1, 8, 16, 16), 1 / 128, 128)
+    g.write("average-pool.float.u8")
+
+
 def shares():
     """A Softmax in parts; the range of the sum is a third of what it needs."""
     g = Graph(8)
@@ -296,3 +320,5 @@ if __name__ == "__main__":
     tanh_rows()
     transposed_sum()
     shares()
+    slice_norm()
+    average_pool()

@@ -17,9 +17,11 @@ enum nd_unit_condition {
     ND_UNIT_CONCAT_OF_CLIPPED,  /* a uint16 or int16 Concat that reads the least or the greatest code somewhere
                                  */
     ND_UNIT_RECIPROCAL_OF_FINE, /* a Reciprocal whose input's scale is below 2^-8, with 16 bits below 2^-16 */
-    ND_UNIT_SUM_OF_TRANSPOSED   /* an Add of a constant for each channel, behind a ConvTranspose */
+    ND_UNIT_SUM_OF_TRANSPOSED,  /* an Add of a constant for each channel, behind a ConvTranspose */
+    ND_UNIT_NORM_OF_SLICE,      /* a uint8 or int8 BatchNormalization of what a Slice makes */
+    ND_UNIT_POOL_OF_FLOATS      /* an AveragePool that reads floats and does not count its padding */
 };
-enum { ND_N_UNIT_CONDITIONS = ND_UNIT_SUM_OF_TRANSPOSED + 1 };
+enum { ND_N_UNIT_CONDITIONS = ND_UNIT_POOL_OF_FLOATS + 1 };
 
 /* The scale as which a Reciprocal takes every smaller one of its input, by the type of the codes: measured with
  * golden/found/reciprocal.u16.onnx and eleven others of its kind. */

@@ -95,6 +95,30 @@ static const struct nd_known_defect defects[] = {
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_ZERO_POINT, ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_CHANNEL_SCALE,
                ND_FAULT_SCALE, ND_FAULT_ENCODING},
      .n_kinds = 6},
+    {.condition = ND_UNIT_NORM_OF_SLICE,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen2 to gen5 of the simulator; gen1 is right",
+     .what =
+         "a BatchNormalization of columns that a Slice cut out of what a convolution made reads other places: "
+         "rows become one value, others are wrong by up to the range",
+     .remedy =
+         "Put the BatchNormalization before the Slice, or replace it by a Mul and an Add with one constant "
+         "for each channel.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_CONSTANT_LINES, ND_FAULT_CONSTANT, ND_FAULT_OTHER_PLACES,
+               ND_FAULT_SHIFTED, ND_FAULT_AXIS_PERMUTATION},
+     .n_kinds = 6},
+    {.condition = ND_UNIT_POOL_OF_FLOATS,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1 to gen5 of the simulator",
+     .what = "an AveragePool of floats whose padding is not counted reads other places for some sizes (8 "
+             "channels of "
+             "32 x 32): values are wrong by up to the range",
+     .remedy = "Quantise the input of the AveragePool, or let it count its padding.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_CONSTANT_LINES, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED,
+               ND_FAULT_AXIS_PERMUTATION},
+     .n_kinds = 5},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");

@@ -164,9 +164,31 @@ class Found(Scratch):
             added = np.where((y > 0) & (y < 255), (y - 112) - (made - 128), np.nan)
             steps = np.array([0, 0, 0, 16, 16, 16, 32, 32])  # of 1/16; the model's are 3, 6, 7, 10, 21, 22, 27, 35
             self.assertLessEqual(np.nanmax(np.abs(added - steps[None, :, None])), 1, device)
-            done = npudiff("explain", "--quantised", FOUND / "transposed-sum.u8.onnx", self.folder / "transposed-sum.u8.onnx" / f"{device[8:]}.h5", "--json", expect=1)
-            (layer,) = [row for row in json.loads(done)["devices"][0]["layers"] if row["name"] == "y"]
-            self.assertIn("rounded to a whole number", layer["known_defect"])
+            self.assertIn("rounded to a whole number", self.faulty("transposed-sum.u8.onnx", device, "y")["known_defect"])
+
+    def faulty(self, model, device, name):
+        """The layer `name`, which `explain` calls faulty on that device."""
+        capture_file = self.folder / model / f"{device.removeprefix('htp-sim:')}.h5"
+        done = npudiff("explain", "--quantised", FOUND / model, capture_file, "--json", expect=1)
+        (layer,) = [row for row in json.loads(done)["devices"][0]["layers"] if row["name"] == name]
+        return layer
+
+    def test_a_norm_of_columns_that_are_cut_off_reads_other_places(self):
+        codes = self.codes("slice-norm.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            off = np.abs(codes[device]["y"] - codes["cpu"]["y"])
+            if "gen1" in device:
+                self.assertLessEqual(off.max(), 2)
+                continue
+            self.assertGreater((off > 1).mean(), 0.9, device)
+            self.assertLessEqual(np.abs(codes[device]["cut_off"] - codes["cpu"]["cut_off"]).max(), 1, device)
+            self.assertIn("columns that a Slice cut out", self.faulty("slice-norm.u8.onnx", device, "y")["known_defect"])
+
+    def test_a_mean_of_floats_reads_other_places(self):
+        codes = self.codes("average-pool.float.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            self.assertGreater((np.abs(codes[device]["y"] - codes["cpu"]["y"]) > 1).mean(), 0.9, device)
+            self.assertIn("padding is not counted", self.faulty("average-pool.float.u8.onnx", device, "y")["known_defect"])
 
     def test_a_zero_point_of_blocks_is_added(self):
         """Weights of uint4 in blocks: scale times (code + zero point). With int4 around 0 nothing is wrong."""

@@ -225,6 +225,48 @@ static void sum_behind_a_transposed_convolution_is_known(void **state)
     nd_model_destroy(&model);
 }
 
+static void norm_of_what_a_slice_makes_is_known(void **state)
+{
+    (void)state;
+    struct nd_model *model = load("../found/slice-norm.u8");
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        for (int wide = 0; wide < 2; wide++) {
+            struct layer l;
+            begin(&l, "BatchNormalization", wide ? ND_DTYPE_U16 : ND_DTYPE_U8, &image, &none);
+            l.edges[0] = e;
+            bool is_cut = strcmp(nd_model_edge(model, e)->name, "cut_off") == 0;
+            assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_NORM_OF_SLICE), is_cut && !wide);
+            assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_NORM_OF_SLICE));
+        }
+    nd_model_destroy(&model);
+}
+
+static void pool_of_floats_that_leaves_its_padding_out_is_known(void **state)
+{
+    (void)state;
+    static int64_t some[] = {0, 0, 1, 1}, zeros[] = {0, 0, 0, 0};
+    static const struct {
+        int64_t *pads, counts;
+        const char *auto_pad; /* NULL: the default */
+        bool is_float, is_known;
+    } rows[] = {{some, 0, NULL, true, true},    {some, 0, NULL, false, false},
+                {some, 1, NULL, true, false},   {zeros, 0, NULL, true, false},
+                {NULL, 0, NULL, true, false},   {NULL, 0, "SAME_UPPER", true, true},
+                {NULL, 0, "VALID", true, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct layer l;
+        begin(&l, "AveragePool", ND_DTYPE_U8, &image, &none);
+        if (rows[i].is_float)
+            l.inputs[0].quant = NULL;
+        if (rows[i].auto_pad != NULL)
+            set_text(&l, "auto_pad", rows[i].auto_pad);
+        if (rows[i].pads != NULL)
+            node_ints(&l.node, "pads", rows[i].pads, 4);
+        node_int(&l.node, "count_include_pad", rows[i].counts);
+        assert_int_equal(is(&l, ND_UNIT_POOL_OF_FLOATS), rows[i].is_known);
+    }
+}
+
 /* ---- captures ---- */
 
 static const struct nd_shape compose_shape = {4, {1, 4, 6, 6}}, padded_shape = {4, {1, 4, 8, 8}};
@@ -386,6 +428,8 @@ int main(void)
         cmocka_unit_test(concat_of_clipped_values_is_known),
         cmocka_unit_test(concat_with_an_input_of_another_encoding_is_known),
         cmocka_unit_test(sum_behind_a_transposed_convolution_is_known),
+        cmocka_unit_test(norm_of_what_a_slice_makes_is_known),
+        cmocka_unit_test(pool_of_floats_that_leaves_its_padding_out_is_known),
         cmocka_unit_test_setup_teardown(layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so,
                                         make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(what_the_defect_does_not_look_like_is_not_put_down_to_it, make_folder,

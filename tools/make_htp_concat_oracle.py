@@ -63,9 +63,13 @@ class Group:
     def add(self, op, operands, shape, encoding, **attributes):
         made = "y%d" % len(self.outputs)
         self.nodes.append(helper.make_node(op, operands, [made + "_made"], name=made + "_" + op, **attributes))
+        return self.quantise(made + "_made", shape, encoding)
+
+    def quantise(self, name, shape, encoding):
+        made = "y%d" % len(self.outputs)
         self.nodes.append(helper.make_node(
             "QuantizeLinear",
-            [made + "_made", self.constant(np.float32(encoding[0])), self.constant(self.type(encoding[1]))], [made]))
+            [name, self.constant(np.float32(encoding[0])), self.constant(self.type(encoding[1]))], [made]))
         self.outputs.append(helper.make_tensor_value_info(made, self.onnx_type, shape))
         return self.real(made, encoding)
 
@@ -189,6 +193,25 @@ def moved(op, kind, zero=None):
     return make
 
 
+def divided(kind):
+    """The first half of what a Conv, an Add, a MaxPool or nothing made, in an encoding of its own, as AIMET places quantisers."""
+    def make(g, reach):
+        shape, x = [1, 8, 6, 6], g.encoding(reach)
+        if kind == "Conv":
+            real = g.add("Conv", [g.input(shape, g.encoding(reach)), g.weights([8, 8, 1, 1], reach / 400)], shape, x)
+        elif kind == "Add":
+            real = g.add("Add", [g.input(shape, g.encoding(reach)), g.input(shape, g.encoding(reach))], shape, x)
+        elif kind == "MaxPool":
+            real = g.add("MaxPool", [g.input([1, 8, 12, 12], x)], shape, x, kernel_shape=[2, 2], strides=[2, 2])
+        else:
+            real = g.input(shape, x)
+        first = g.add("Split", [real, numbers(g, 4, 4)], SHAPE, g.encoding(reach), axis=1)
+        g.nodes[-3].output.append(g.nodes[-3].output[0] + "_rest")
+        g.quantise(g.nodes[-3].output[1], SHAPE, g.encoding(reach))
+        return first
+    return make
+
+
 def hard_gated(g, reach):
     """x HardSigmoid(x) of what a Conv made."""
     x = conv(g, reach)
@@ -221,6 +244,8 @@ RESCALED = {"Add": zeroed("Add", 2), "Sub": zeroed("Sub", 2), "Mul": zeroed("Mul
             "Sqrt": zeroed("Sqrt", 1), "Relu of Add": relu_of_sum, "gated": gated, "gate": gate, "curve": curve}
 HANDED_ON = {"%s of %s%s" % (op, kind, "" if zero is None else " at 0"): moved(op, kind, zero)
              for op in MOVES for kind, zero in (("Conv", None), ("Add", None), ("Conv", 0), ("Add", 0), ("input", 0))}
+
+DIVIDED = {kind: divided(kind) for kind in ("Conv", "Add", "MaxPool", "input")}
 
 MAKERS = {
     8: {"Add": pair("Add"), "Sub": pair("Sub"), "Mul": pair("Mul"), "LeakyRelu": function("LeakyRelu", alpha=0.1),
@@ -281,6 +306,7 @@ def main():
     for bits in TYPES:
         for kind, makers in (("rescaled", RESCALED), ("handed-on", HANDED_ON)):
             groups.append(group_of("joined-%d-%s" % (bits, kind), bits, options.seed, makers, [(name, "given") for name in makers]))
+        groups.append(group_of("joined-%d-divided" % bits, bits, options.seed, DIVIDED, [(name, "given") for name in DIVIDED]))
     groups.append(group_of("joined-8-nested", 8, options.seed, NESTED, [(name, "given") for name in NESTED]))
     for group in groups:
         if fnmatch.fnmatch(group.name, options.only):

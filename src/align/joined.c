@@ -23,24 +23,6 @@ struct nd_exact_unit nd_align_unit_with_output(const struct nd_exact_unit *unit,
 
 /* ---- an input that is rescaled ---- */
 
-static enum nd_status bring_all(const struct nd_exact_unit *unit, size_t i, enum nd_bring way,
-                                const struct nd_array *all, struct nd_unit_brought *brought,
-                                struct nd_error *err)
-{
-    struct nd_linear_input input = unit->call->inputs[i];
-    struct nd_linear_call call = *unit->call;
-    struct nd_exact_unit alone = *unit;
-    input.values = all;
-    input.wholes = NULL;
-    call.inputs = &input;
-    call.n_inputs = 1;
-    call.shared = NULL;
-    alone.call = &call;
-    alone.origins = &unit->origins[i];
-    alone.input_edges = &unit->input_edges[i];
-    return nd_unit_bring(&alone, 0, NULL, way, brought, err);
-}
-
 static bool are_equal(const struct nd_array *a, const struct nd_array *b)
 {
     bool are = a->n == b->n;
@@ -63,9 +45,9 @@ static enum nd_status prove_rescaling(const struct nd_model *model, const struct
     for (size_t k = 0; status == ND_OK && k < N_CODES; k++)
         all.x[k] = (double)k;
     if (status == ND_OK)
-        status = bring_all(unit, i, is_table ? ND_BRING_TABLE : ND_BRING_FLAT, &all, &first, err);
+        status = nd_unit_bring(unit, i, &all, NULL, is_table ? ND_BRING_TABLE : ND_BRING_FLAT, &first, err);
     if (status == ND_OK)
-        status = bring_all(unit, i, is_table ? ND_BRING_TABLE : ND_BRING_LAYOUT, &all, &second, err);
+        status = nd_unit_bring(unit, i, &all, NULL, is_table ? ND_BRING_TABLE : ND_BRING_LAYOUT, &second, err);
     if (status == ND_OK && (!first.is_covered || !second.is_covered))
         *reason = no_bringing;
     else if (status == ND_OK && !are_equal(&first.codes, &second.codes))
@@ -85,13 +67,13 @@ static bool is_made_by(const struct nd_model *model, size_t edge, const char *op
 }
 
 /* Whether an operator makes the values with the encoding of the Concat, and those that are between only hand
- * them on: not an input of the model. */
+ * them on: not an input of the model, nor what a Split takes from one encoding to the other. */
 static bool is_made_for(const struct nd_alternatives *a, const struct nd_model *model, size_t edge, size_t to)
 {
     while (nd_fused_part_of(a, edge, to) != SIZE_MAX) {
         const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
         if (!nd_unit_carries(maker))
-            return true;
+            return nd_divided_from(model, edge) == NULL;
         if (maker->n_inputs != 1)
             return false;
         edge = maker->inputs[0];

@@ -100,12 +100,17 @@ static enum nd_status bring_by_table(const struct nd_htp_job *job, struct nd_err
     return status;
 }
 
-enum nd_status nd_unit_bring(const struct nd_exact_unit *unit, size_t i, const struct nd_quant *from,
-                             enum nd_bring way, struct nd_unit_brought *brought, struct nd_error *err)
+enum nd_status nd_unit_bring(const struct nd_exact_unit *unit, size_t i, const struct nd_array *given,
+                             const struct nd_quant *from, enum nd_bring way, struct nd_unit_brought *brought,
+                             struct nd_error *err)
 {
     struct nd_linear_call call;
     struct nd_linear_input input = unit->call->inputs[i];
     input.quant = from != NULL ? from : input.quant;
+    if (given != NULL) {
+        input.values = given;
+        input.wholes = NULL;
+    }
     const struct nd_exact_unit alone = unit_of_input(unit, i, &input, &call);
     const struct nd_htp_job job = {
         .unit = &alone, .call = &call, .codes = &brought->codes, .is_covered = &brought->is_covered};

@@ -50,10 +50,11 @@ struct nd_unit_brought {
     bool is_covered;
 };
 
-/* Input i of a Concat, of which it reads the codes as of the encoding `from` (NULL: its own), in the encoding
- * of the output. uint8 and uint16 only: else *is_covered is false. ND_ERR_MEMORY. */
-enum nd_status nd_unit_bring(const struct nd_exact_unit *unit, size_t i, const struct nd_quant *from,
-                             enum nd_bring way, struct nd_unit_brought *brought, struct nd_error *err);
+/* Input i of a Concat, of which it reads these codes (NULL: its own) as of the encoding `from` (NULL: its own),
+ * in the encoding of the output. uint8 and uint16 only: else *is_covered is false. ND_ERR_MEMORY. */
+enum nd_status nd_unit_bring(const struct nd_exact_unit *unit, size_t i, const struct nd_array *given,
+                             const struct nd_quant *from, enum nd_bring way, struct nd_unit_brought *brought,
+                             struct nd_error *err);
 
 /* Narrows codes of the unit's encoding to what its own Relu or Clip leaves. */
 void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes);

@@ -95,6 +95,13 @@ bool nd_unit_carries(const struct nd_model_unit *unit)
     return is_one_of(unit->op_types, names, sizeof names / sizeof *names);
 }
 
+/* Whether the codes of the edge are those that its maker reads. */
+static bool keeps_encoding(const struct nd_model *model, const struct nd_model_unit *maker, size_t edge)
+{
+    return maker->n_inputs > 0 &&
+           nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant, &nd_model_edge(model, edge)->quant);
+}
+
 /* Whether the maker of an input of a Concat may make it with the encoding of the Concat: not what the provider
  * takes for the output of a Relu, its zero point being 0, and not what only moves codes or takes the greatest.
  */
@@ -106,6 +113,16 @@ static bool is_maker(const struct nd_model *model, size_t edge)
                                          "Pad",    "SpaceToDepth", "Split",  "Tile"};
     return maker != NULL && quant->n == 1 && quant->zero_point[0] != 0 &&
            !is_one_of(maker->op_types, others, sizeof others / sizeof *others);
+}
+
+const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t edge)
+{
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+    if (maker == NULL || strcmp(maker->op_types, "Split") != 0 || maker->n_inputs != 1 ||
+        keeps_encoding(model, maker, edge))
+        return NULL;
+    const struct nd_edge *from = nd_model_edge(model, maker->inputs[0]), *to = nd_model_edge(model, edge);
+    return from->dtype == to->dtype && from->quant.n == 1 ? &from->quant : NULL;
 }
 
 static void add_part(struct nd_alternatives *a, size_t from, size_t to)
@@ -140,9 +157,7 @@ static void find_makers(struct nd_alternatives *a, const struct nd_model *model,
         if ((!joins && !is_maker(model, edge)) || nd_fused_part_of(a, edge, to) != SIZE_MAX)
             continue;
         add_part(a, edge, to);
-        bool hands_on = nd_unit_carries(maker) && maker->n_inputs > 0 &&
-                        nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant,
-                                         &nd_model_edge(model, edge)->quant);
+        bool hands_on = nd_unit_carries(maker) && keeps_encoding(model, maker, edge);
         size_t n = joins ? maker->n_inputs : hands_on ? 1 : 0;
         for (size_t i = 0; i < n && n_open < LONGEST_CHAIN; i++)
             open[n_open++] = maker->inputs[i];
@@ -183,7 +198,10 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
         if (edge->dtype != to->dtype || nd_quant_is_same(&edge->quant, &to->quant))
             continue;
         a->is_joined[unit->edge] = true;
-        find_makers(a, model, unit->inputs[i], unit->edge, most);
+        if (nd_divided_from(model, unit->inputs[i]) != NULL)
+            add_part(a, unit->inputs[i], unit->edge);
+        else
+            find_makers(a, model, unit->inputs[i], unit->edge, most);
     }
 }
 

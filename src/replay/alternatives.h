@@ -61,6 +61,10 @@ void nd_alternatives_deinit(struct nd_alternatives *alternatives);
 /* The part that the maker of `from` may make of `to`; SIZE_MAX: none. */
 size_t nd_fused_part_of(const struct nd_alternatives *alternatives, size_t from, size_t to);
 
+/* The encoding of what a Split divides, where that of its part, the edge, is another: a Concat takes the part
+ * from there. NULL: it is no such part. */
+const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t edge);
+
 /* Whether the unit hands on what its maker made with the encoding of a Concat behind it. */
 bool nd_unit_carries(const struct nd_model_unit *unit);
 /* The same of all its inputs: a Concat before a Concat does so, too. */

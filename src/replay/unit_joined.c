@@ -50,14 +50,14 @@ static bool is_better(const struct choice *choice, const struct nd_array *codes,
     return choice->codes == NULL || *n_wrong < choice->n_wrong;
 }
 
-/* The ways in which the codes of input i may be rescaled. */
-static enum nd_status choose_way(const struct nd_exact_unit *unit, size_t i, const struct nd_quant *from,
-                                 struct choice *choice, struct nd_error *err)
+/* The ways in which these codes of input i (NULL: its own) may be rescaled. */
+static enum nd_status choose_way(const struct nd_exact_unit *unit, size_t i, const struct nd_array *given,
+                                 const struct nd_quant *from, struct choice *choice, struct nd_error *err)
 {
     for (int way = 0; way < ND_N_BRINGS && (choice->codes == NULL || choice->n_wrong > 0); way++) {
         struct nd_unit_brought brought = {.is_covered = false};
         size_t n_wrong;
-        enum nd_status status = nd_unit_bring(unit, i, from, (enum nd_bring)way, &brought, err);
+        enum nd_status status = nd_unit_bring(unit, i, given, from, (enum nd_bring)way, &brought, err);
         if (status == ND_OK && brought.is_covered && is_better(choice, &brought.codes, &n_wrong)) {
             nd_array_deinit(&choice->own.codes);
             choice->own = brought;
@@ -78,12 +78,15 @@ static enum nd_status choose(const struct nd_unit_trial *trial, const struct nd_
     size_t edge = unit->input_edges[i], n_wrong;
     const struct nd_array *kept = nd_unit_trial_kept(trial, edge, unit->edge, program);
     const struct nd_forced *forced = trial->alternatives->forced[edge];
+    const struct nd_quant *divided = nd_divided_from(trial->model, edge);
     struct nd_error why = {0};
+    if (kept != NULL && divided != NULL)
+        return choose_way(unit, i, kept, divided, choice, &why);
     if (kept != NULL && is_better(choice, kept, &n_wrong)) {
         choice->codes = kept;
         choice->n_wrong = n_wrong;
     }
-    return choose_way(unit, i, forced != NULL ? &forced->quant : NULL, choice, &why);
+    return choose_way(unit, i, NULL, forced != NULL ? &forced->quant : NULL, choice, &why);
 }
 
 /* Chooses of all inputs with other encodings. */

@@ -198,6 +198,8 @@ static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_ex
         if (kept->alike[p] != p)
             continue;
         nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
+        if (nd_divided_from(trial->model, unit->edge) != NULL)
+            encodings.output = nd_divided_from(trial->model, unit->edge);
         if (a->fused_from[a->parts[k].to] == unit->edge)
             encodings.slope = nd_edge_slope(trial->model, a->parts[k].to);
         if (!carries ||

@@ -205,9 +205,8 @@ enum nd_status nd_htp_leaky16(const struct nd_htp_job *job, struct nd_error *err
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     struct leaky l;
-    /* On v73 what a Gemm or MatMul made is one operation with it. */
     if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
-        (job->program->arch == ND_HTP_V73 && nd_htp_reads_matrix(job, 0)) ||
+        nd_htp_is_made_with_matrix(job) ||
         !make_leaky(job->call->inputs[0].quant, job->call->out_quant, (float)nd_op_f(&op_call, "alpha", 0.01),
                     &l))
         return ND_OK;

@@ -251,8 +251,9 @@ bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
 enum nd_htp_layout { ND_HTP_UNKNOWN, ND_HTP_FLAT, ND_HTP_BLOCKED };
 enum nd_htp_layout nd_htp_layout_of(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
                                     size_t i);
-/* Whether input i is what a Gemm or MatMul made; false without a memory. */
-bool nd_htp_reads_matrix(const struct nd_htp_job *job, size_t i);
+/* Whether v73 makes the unit, a LeakyRelu or a HardSwish, with the Gemm or MatMul before it, in a way that is
+ * not known here; false without a memory. */
+bool nd_htp_is_made_with_matrix(const struct nd_htp_job *job);
 /* The weights of the unit, if they are constant and were kept; and keeping them, which takes them over and
  * gives where they are now. */
 const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job);

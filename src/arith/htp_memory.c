@@ -112,11 +112,11 @@ bool nd_htp_is_summed_edge(const struct nd_unit_memory *memory, size_t edge)
     return memory != NULL && edge < memory->n_edges && memory->is_summed[edge];
 }
 
-bool nd_htp_reads_matrix(const struct nd_htp_job *job, size_t i)
+bool nd_htp_is_made_with_matrix(const struct nd_htp_job *job)
 {
-    if (job->memory == NULL)
+    if (job->memory == NULL || job->program->arch != ND_HTP_V73)
         return false;
-    size_t edge = job->unit->input_edges[i];
+    size_t edge = job->unit->input_edges[0];
     return edge < job->memory->n_edges && job->memory->is_matrix[edge];
 }
 

@@ -91,7 +91,8 @@ enum nd_status nd_htp_hard_swish16(const struct nd_htp_job *job, struct nd_error
 {
     /* Those that the formula was held against: of x, and as quotients. */
     static const float least_scale = 1e-6F, most_scale = 2e-3F, least = 1.0F / 60, most = 60;
-    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job))
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
+        nd_htp_is_made_with_matrix(job))
         return ND_OK;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
     float ratio = nd_htp_quotient(x->scale[0], y->scale[0]);

@@ -11,9 +11,8 @@ static bool is_known_function(const struct nd_htp_job *job)
 {
     char text[16];
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    if (strcmp(job->call->node->op_type, "LeakyRelu") ==
-        0) /* v73 makes it with the product, in a way not known */
-        return job->program->arch != ND_HTP_V73 || !nd_htp_reads_matrix(job, 0);
+    if (strcmp(job->call->node->op_type, "LeakyRelu") == 0 || strcmp(job->call->node->op_type, "HardSwish") == 0)
+        return !nd_htp_is_made_with_matrix(job);
     if (strcmp(job->call->node->op_type, "Gelu") != 0)
         return true;
     nd_op_text(&op_call, "approximate", text, sizeof text);

@@ -1,5 +1,6 @@
 /* Each layer of the written model, as it was read again: what the arithmetics make of all that it can read. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "align/align_stages.h"
 #include "align/joined.h"
@@ -14,6 +15,8 @@ static const char near_arithmetic[] = "its arithmetic is known only approximatel
 static const char no_operand[] = "it is not known how the device reads its second operand";
 static const char moved_operand[] = "the device rescales its second operand, which depends on the values";
 static const char merged_layer[] = "the devices merge it with the ConvTranspose before it";
+static const char merged_swish[] =
+    "newer devices make it with the product before it in one operation, which is not known";
 static const char has_counterexample[] = "for some sums the arithmetics give different values";
 static const char other_arithmetic[] = "the arithmetics differ for this operator";
 static const char maker_differs[] = "what makes an input makes it with this layer's scale, and can differ then";
@@ -95,6 +98,15 @@ static enum nd_status prove_other(const struct prover *p, const struct nd_exact_
     return ND_OK;
 }
 
+/* The programs do not know it here: they are run without what was made before. */
+static bool is_swish_of_product(const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    const struct nd_model_unit *maker =
+        unit->n_inputs == 1 ? nd_model_unit_of_edge(model, unit->inputs[0]) : NULL;
+    return maker != NULL && strcmp(unit->op_types, "HardSwish") == 0 &&
+           (strcmp(maker->op_types, "Gemm") == 0 || strcmp(maker->op_types, "MatMul") == 0);
+}
+
 /* A layer by itself. */
 static enum nd_status prove_alone(const struct prover *p, const struct nd_exact_unit *unit,
                                   struct nd_alignment_layer *layer, struct nd_error *err)
@@ -105,6 +117,8 @@ static enum nd_status prove_alone(const struct prover *p, const struct nd_exact_
     layer->reason = doubt >= 1 ? no_operand : doubt > 0 ? near_arithmetic : NULL;
     if (layer->reason == NULL && nd_quantisers_are_merged(model, nd_model_unit_of_edge(model, unit->edge)))
         layer->reason = merged_layer;
+    if (layer->reason == NULL && is_swish_of_product(model, nd_model_unit_of_edge(model, unit->edge)))
+        layer->reason = merged_swish;
     if (layer->reason == NULL && nd_unit_rescales_operand(unit, p->memory))
         layer->reason = moved_operand;
     if (layer->reason != NULL)

@@ -186,12 +186,13 @@ def transposed(g):
               output_padding=[1, 1])
 
 
-def means(g):
+def means(g, op="ReduceMean"):
     """Multipliers below 1/2 and above, of few elements and of more, along all kinds of axes."""
     for ratio in (1.3, 5.9):
         x = (np.float32(0.05), 230)
         real = g.input([1, 40, 5], x)
-        g.add("ReduceMean", [real, g.constant(np.array([2]))], [1, 40, 1], (np.float32(0.05 / ratio), 132), keepdims=1)
+        y = (np.float32((0.05 if op == "ReduceMean" else 0.25) / ratio), 132)
+        g.add(op, [real, g.constant(np.array([2]))], [1, 40, 1], y, keepdims=1)
     for i in range(24):
         n, rows, columns = (int(v) for v in g.rng.integers(2, 12, 3))
         shape, axes = [([1, 30, n * rows], [2]), ([1, n * rows, 20], [1]), ([40, n], [1]), ([1, n, rows, columns], [2, 3]),
@@ -207,8 +208,12 @@ def means(g):
             near = x[1] + (center - 128) / 128 * reach + g.rng.uniform(-reach, reach, shape)
             g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(np.rint(near), 0, 255).astype(g.type)
         out = [1 if axis in axes else size for axis, size in enumerate(shape)]
-        y = (np.float32(float(x[0]) / count / multiplier), int(g.rng.integers(60, 200)))
-        g.add("ReduceMean", [real, g.constant(np.array(axes))], out, y, keepdims=1)
+        y = (np.float32(float(x[0]) / (count if op == "ReduceMean" else 1) / multiplier), int(g.rng.integers(60, 200)))
+        g.add(op, [real, g.constant(np.array(axes))], out, y, keepdims=1)
+
+
+def totals(g):
+    means(g, "ReduceSum")
 
 
 def is_tied(a, b, y):
@@ -524,7 +529,7 @@ def turned(g):
             g.add("Transpose", [real], [shape[i] for i in perm], y, perm=perm)
 
 
-GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned]
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, totals]
 
 
 BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed)]  # layers-*, of which chipsets differ

@@ -60,6 +60,7 @@ static const struct named_family families[] = {
     {"AveragePool", nd_htp_pool},
     {"GlobalAveragePool", nd_htp_mean},
     {"ReduceMean", nd_htp_mean},
+    {"ReduceSum", nd_htp_mean},
     {"LayerNormalization", nd_htp_norm},
     {"InstanceNormalization", nd_htp_instance_norm},
     {"Softmax", nd_htp_softmax},

@@ -147,10 +147,13 @@ struct nd_htp_sums {
 /* Whether it is known how uint8 ReduceMean of so many elements is made: with one multiplier for the sum of
  * codes less zero points, or, apart, for that of the codes and that of the zero points. */
 bool nd_htp_is_byte_mean(const struct nd_htp_job *job, size_t count, bool *is_apart);
-/* Of a uint8 ReduceMean that is made apart. False: a multiplier that the formula was not held against. */
-bool nd_htp_sums_init(struct nd_htp_sums *s, const struct nd_htp_job *job, size_t count);
+/* Whether it is known how a uint8 ReduceSum is made: over axes of one sample. */
+bool nd_htp_is_byte_sum(const struct nd_htp_job *job);
+/* Of a uint8 ReduceMean that is made apart, or a ReduceSum, of so many elements: their sum times the
+ * multiplier. False: one that the formula was not held against. */
+bool nd_htp_sums_init(struct nd_htp_sums *s, const struct nd_htp_job *job, size_t count, double multiplier);
 /* Of the sum of codes less zero points; not clipped. */
-int64_t nd_htp_mean_of_bytes(const struct nd_htp_sums *s, int64_t sum);
+int64_t nd_htp_scale_bytes(const struct nd_htp_sums *s, int64_t sum);
 
 /* Whether it is a ReduceMean over all axes between the first and the last, of the layout that the device has:
  * the HTP makes it as GlobalAveragePool. */

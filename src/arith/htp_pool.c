@@ -1,5 +1,5 @@
-/* GlobalAveragePool, ReduceMean and AveragePool: a sum of all that is averaged, times a multiplier.
- * docs/science/htp-arithmetic.md#means.
+/* GlobalAveragePool, ReduceMean, AveragePool and uint8 ReduceSum: a sum of all that is averaged, times a
+ * multiplier. docs/science/htp-arithmetic.md#means.
  */
 #include <math.h>
 #include <string.h>
@@ -19,16 +19,25 @@ struct averages {
     struct nd_htp_scaling scaling;
 };
 
+static bool is_sum(const struct nd_htp_job *job)
+{
+    return strcmp(job->call->node->op_type, "ReduceSum") == 0;
+}
+
 /* False: not known. */
 static bool averages_init(struct averages *a, const struct nd_htp_job *job, size_t count)
 {
+    double multiplier = multiplier_of(job, is_sum(job) ? 1 : (double)count);
     *a = (struct averages){.scaling = {.step = 1, .zero = (double)job->call->out_quant->zero_point[0]}};
-    a->scaling.c = nd_multiplier_round(multiplier_of(job, (double)count), 14, ND_ROUND_HALF_EVEN);
+    a->scaling.c = nd_multiplier_round(multiplier, 14, ND_ROUND_HALF_EVEN);
+    a->is_apart = is_sum(job);
+    if (is_sum(job))
+        return nd_htp_is_byte_sum(job) && nd_htp_sums_init(&a->sums, job, count, multiplier);
     if (job->unit->dtype != ND_DTYPE_U8 || strcmp(job->call->node->op_type, "ReduceMean") != 0)
         return true;
     if (!nd_htp_is_byte_mean(job, count, &a->is_apart))
         return false;
-    return !a->is_apart || nd_htp_sums_init(&a->sums, job, count);
+    return !a->is_apart || nd_htp_sums_init(&a->sums, job, count, multiplier);
 }
 
 enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
@@ -51,11 +60,11 @@ enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
         status = nd_array_make(job->codes, job->unit->dtype, &mean.shape, err);
     if (is_known && status == ND_OK) {
         struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-        double count = (double)(x.n / mean.n);
+        double count = is_sum(job) ? 1 : (double)(x.n / mean.n);
         /* The mean of whole numbers is within some ulp: times their count it rounds to their sum. */
         for (size_t i = 0; i < mean.n; i++) {
             double sum = rint(mean.x[i] * count);
-            double code = averages.is_apart ? (double)nd_htp_mean_of_bytes(&averages.sums, (int64_t)sum)
+            double code = averages.is_apart ? (double)nd_htp_scale_bytes(&averages.sums, (int64_t)sum)
                                             : nd_htp_scale(&averages.scaling, sum, &bounds);
             job->codes->x[i] = fmin(fmax(code, bounds.low), bounds.high);
         }

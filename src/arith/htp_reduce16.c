@@ -1,4 +1,4 @@
-/* uint16 ReduceSum and ReduceMean, and uint8 ReduceMean: a sum of codes times a multiplier of 15 bits.
+/* ReduceSum and ReduceMean: a sum of codes times a multiplier of 15 bits.
  * docs/science/htp-arithmetic.md#sums. */
 #include <math.h>
 #include <string.h>
@@ -96,19 +96,24 @@ bool nd_htp_is_byte_mean(const struct nd_htp_job *job, size_t count, bool *is_ap
     return true;
 }
 
-bool nd_htp_sums_init(struct nd_htp_sums *s, const struct nd_htp_job *job, size_t count)
+bool nd_htp_is_byte_sum(const struct nd_htp_job *job)
+{
+    bool reduced[MOST_AXES];
+    return job->unit->dtype == ND_DTYPE_U8 && find_axes(job, reduced);
+}
+
+bool nd_htp_sums_init(struct nd_htp_sums *s, const struct nd_htp_job *job, size_t count, double multiplier)
 {
     const struct nd_quant *x = nd_htp_plain(job, 0), *y = nd_htp_plain_output(job);
-    double value = (double)x->scale[0] / ((double)y->scale[0] * (double)count);
-    if (!(value >= least && value <= most))
+    if (!(multiplier >= least && multiplier <= most))
         return false;
     *s = (struct nd_htp_sums){.count = (int64_t)count, .zero_x = x->zero_point[0], .zero_y = y->zero_point[0]};
-    double mantissa = frexp(value, &s->factor.exponent);
+    double mantissa = frexp(multiplier, &s->factor.exponent);
     s->factor.m = (int64_t)floor(mantissa * INT16_MAX + 0.5);
     return true;
 }
 
-int64_t nd_htp_mean_of_bytes(const struct nd_htp_sums *s, int64_t sum)
+int64_t nd_htp_scale_bytes(const struct nd_htp_sums *s, int64_t sum)
 {
     int right = ND_HTP_FACTOR_BITS - s->factor.exponent;
     int64_t m = s->factor.m, moved = s->factor.exponent >= 0 ? s->count * s->zero_x : 0;

@@ -5,7 +5,9 @@ and the model is not made again.
 usage: tools/zoo [--models NAME,...] [--only w8a8|w8a16] [--samples N] [--work DIR] [--json FILE] [--list] [--prepare]"""
 
 import argparse
+import concurrent.futures
 import json
+import multiprocessing
 import os
 import pathlib
 import resource
@@ -221,6 +223,16 @@ def chosen_models(names):
     return [known[n] for n in names] or list(zoo_models.MODELS)
 
 
+def prepared(name, *arguments):
+    """In a process of its own: a program that is started counts what its parent holds into its largest resident set."""
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(prepare, name, *arguments).result()
+
+
+def prepare(name, cache, folder, n_samples):
+    return zoo_models.prepared(chosen_models([name])[0], cache, folder, n_samples)
+
+
 def list_models():
     for m in zoo_models.MODELS:
         package = zoo_packages.PACKAGES[m.package]
@@ -249,7 +261,7 @@ def main():
     for kind in [options.only] if options.only else zoo_models.KINDS:
         for model in chosen_models([n for n in options.models.split(",") if n]):
             try:
-                inputs = zoo_models.prepared(model, cache, work / model.name, options.samples)
+                inputs = prepared(model.name, cache, work / model.name, options.samples)
             except zoo_packages.Missing as missing:
                 print(f"zoo: {model.name} is left out: {missing}", file=sys.stderr)
                 continue

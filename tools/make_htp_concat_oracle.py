@@ -245,6 +245,8 @@ RESCALED = {"Add": zeroed("Add", 2), "Sub": zeroed("Sub", 2), "Mul": zeroed("Mul
 HANDED_ON = {"%s of %s%s" % (op, kind, "" if zero is None else " at 0"): moved(op, kind, zero)
              for op in MOVES for kind, zero in (("Conv", None), ("Add", None), ("Conv", 0), ("Add", 0), ("input", 0))}
 
+# With the zero point 0, as the Concat has it.
+ZEROS = {"rectified": rectified, "Add": zeroed("Add", 2), "Mul": zeroed("Mul", 2)}
 DIVIDED = {kind: divided(kind) for kind in ("Conv", "Add", "MaxPool", "input")}
 
 MAKERS = {
@@ -260,14 +262,15 @@ LAYOUT_PAIRS = [("rectified", "given"), ("rectified", "rectified"), ("Conv", "re
                 ("Relu of Conv", "rectified"), ("given", "Relu of Conv")]
 
 
-def group_of(name, bits, seed, makers, pairs):
-    """Each maker beside another one."""
+def group_of(name, bits, seed, makers, pairs, zero=None):
+    """Each maker beside another one; a zero point of the Concat, if given."""
     makers = {**makers, "given": given}
     group = Group(name, bits, np.random.default_rng([seed, bits]))
     for first, second in pairs:
         reach = float(np.exp(group.rng.uniform(np.log(1), np.log(8))))
         parts = [makers[first](group, reach), makers[second](group, reach)]
-        group.add("Concat", parts, [1, channels(group, parts), *SHAPE[2:]], group.encoding(reach), axis=1)
+        y = group.encoding(reach)
+        group.add("Concat", parts, [1, channels(group, parts), *SHAPE[2:]], y if zero is None else (y[0] / 2, zero), axis=1)
     return group
 
 
@@ -307,6 +310,7 @@ def main():
         for kind, makers in (("rescaled", RESCALED), ("handed-on", HANDED_ON)):
             groups.append(group_of("joined-%d-%s" % (bits, kind), bits, options.seed, makers, [(name, "given") for name in makers]))
         groups.append(group_of("joined-%d-divided" % bits, bits, options.seed, DIVIDED, [(name, "given") for name in DIVIDED]))
+        groups.append(group_of("joined-%d-zeros" % bits, bits, options.seed, ZEROS, [(name, "given") for name in ZEROS], zero=0))
     groups.append(group_of("joined-8-nested", 8, options.seed, NESTED, [(name, "given") for name in NESTED]))
     for group in groups:
         if fnmatch.fnmatch(group.name, options.only):

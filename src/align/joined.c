@@ -67,13 +67,14 @@ static bool is_made_by(const struct nd_model *model, size_t edge, const char *op
 }
 
 /* Whether an operator makes the values with the encoding of the Concat, and those that are between only hand
- * them on: not an input of the model, nor what a Split takes from one encoding to the other. */
+ * them on: not an input of the model, nor what a Split takes from one encoding to the other, nor what has the
+ * zero point 0: of Conv alone it was seen that they make it so where the Concat has it, too. */
 static bool is_made_for(const struct nd_alternatives *a, const struct nd_model *model, size_t edge, size_t to)
 {
     while (nd_fused_part_of(a, edge, to) != SIZE_MAX) {
         const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
         if (!nd_unit_carries(maker))
-            return nd_divided_from(model, edge) == NULL;
+            return nd_divided_from(model, edge) == NULL && nd_model_edge(model, edge)->quant.zero_point[0] != 0;
         if (maker->n_inputs != 1)
             return false;
         edge = maker->inputs[0];

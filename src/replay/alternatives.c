@@ -102,16 +102,23 @@ static bool keeps_encoding(const struct nd_model *model, const struct nd_model_u
            nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant, &nd_model_edge(model, edge)->quant);
 }
 
+static bool starts_at_zero(const struct nd_quant *quant)
+{
+    return quant->n == 1 && quant->zero_point[0] == 0;
+}
+
 /* Whether the maker of an input of a Concat may make it with the encoding of the Concat: not what the provider
- * takes for the output of a Relu, its zero point being 0, and not what only moves codes or takes the greatest.
- */
-static bool is_maker(const struct nd_model *model, size_t edge)
+ * takes for the output of a Relu, its zero point being 0 and that of the Concat another, and not what only
+ * moves codes or takes the greatest. */
+static bool is_maker(const struct nd_model *model, size_t edge, size_t to)
 {
     const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
     const struct nd_quant *quant = &nd_model_edge(model, edge)->quant;
     static const char *const others[] = {"Concat", "Expand",       "Gather", "Identity", "MaxPool",
                                          "Pad",    "SpaceToDepth", "Split",  "Tile"};
-    return maker != NULL && quant->n == 1 && quant->zero_point[0] != 0 &&
+    bool is_apart = starts_at_zero(quant) && (!starts_at_zero(&nd_model_edge(model, to)->quant) ||
+                                              (maker != NULL && nd_unit_carries(maker)));
+    return maker != NULL && quant->n == 1 && !is_apart &&
            !is_one_of(maker->op_types, others, sizeof others / sizeof *others);
 }
 
@@ -154,7 +161,7 @@ static void find_makers(struct nd_alternatives *a, const struct nd_model *model,
         edge = open[--n_open];
         const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
         bool joins = maker != NULL && is_concat(maker);
-        if ((!joins && !is_maker(model, edge)) || nd_fused_part_of(a, edge, to) != SIZE_MAX)
+        if ((!joins && !is_maker(model, edge, to)) || nd_fused_part_of(a, edge, to) != SIZE_MAX)
             continue;
         add_part(a, edge, to);
         bool hands_on = nd_unit_carries(maker) && keeps_encoding(model, maker, edge);

@@ -323,6 +323,16 @@ static void split_is_made_with_the_encoding_of_the_concat(void **state)
     expect_group("16-divided", "v73", "htp-v73");
 }
 
+/* So is what has the zero point 0 where the Concat has it. */
+static void zeros_are_made_with_the_encoding_of_the_concat(void **state)
+{
+    (void)state;
+    expect_group("8-zeros", "v69", "htp-v69");
+    expect_group("8-zeros", "v73", "htp-v73");
+    expect_group("16-zeros", "v69", "htp-v69");
+    expect_group("16-zeros", "v73", "htp-v73");
+}
+
 static void relu_of_what_was_moved_is_fused(void **state)
 {
     (void)state;
@@ -337,6 +347,7 @@ int main(void)
         cmocka_unit_test(what_keeps_its_encoding_is_rescaled),
         cmocka_unit_test(moves_hand_on_what_was_made_for_the_concat),
         cmocka_unit_test(split_is_made_with_the_encoding_of_the_concat),
+        cmocka_unit_test(zeros_are_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),

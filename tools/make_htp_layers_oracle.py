@@ -182,8 +182,9 @@ def transposed(g):
             operands.append(g.scaled(bias, np.float32(x[0]) * scale, 0, None if axis is None else 0))
         y = (np.float32(float(x[0]) * float(np.max(scale)) * 100 * size * g.rng.uniform(0.7, 1.5)),
              0 if kind == "rectified" else int(g.rng.integers(60, 190)))
+        more = {} if kind == "wide" else {"auto_pad": "NOTSET"}  # which ONNX Runtime's preprocessing writes
         g.add("ConvTranspose", operands, [2, n_out, 2 * rows, 2 * columns], y, strides=[2, 2], pads=[size // 2] * 4,
-              output_padding=[1, 1])
+              output_padding=[1, 1], **more)
 
 
 def means(g, op="ReduceMean"):

@@ -43,12 +43,13 @@ bool nd_htp_is_strided_depthwise(const struct nd_exact_unit *unit)
     return true;
 }
 
-static bool has_attribute(const Onnx__NodeProto *node, const char *name)
+/* Whether it says itself which padding it has. */
+static bool is_padded_by_shape(const struct nd_op_call *call)
 {
-    for (size_t i = 0; i < node->n_attribute; i++)
-        if (strcmp(nd_onnx_text(node->attribute[i]->name), name) == 0)
-            return true;
-    return false;
+    char text[16];
+    const int64_t *values;
+    nd_op_text(call, "auto_pad", text, sizeof text);
+    return (text[0] != '\0' && strcmp(text, "NOTSET") != 0) || nd_op_ints(call, "output_shape", &values) > 0;
 }
 
 /* That was held against the device: a row or column beyond what windows reach, by two places. */
@@ -62,7 +63,7 @@ bool nd_htp_is_known_transposed(const struct nd_htp_job *job)
     const struct nd_op_call call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_shape *w = &job->call->inputs[1].values->shape;
     if (w->rank != 4 || job->unit->origins[1] != ND_EXACT_FROM_CONSTANT || nd_op_i(&call, "group", 1) != 1 ||
-        has_attribute(call.node, "auto_pad") || has_attribute(call.node, "output_shape"))
+        is_padded_by_shape(&call))
         return false;
     for (size_t i = 0; i < 2; i++) {
         int64_t stride = number_at(&call, "strides", i, 1);

@@ -217,6 +217,17 @@ def totals(g):
     means(g, "ReduceSum")
 
 
+def reciprocals(g):
+    """Of all codes; one has a code."""
+    for i in range(12):
+        scale = np.float32(np.exp(g.rng.uniform(np.log(0.004), np.log(0.2))))
+        x = (scale, int(g.rng.integers(0, max(1, 256 - round(1 / scale)))) if i % 3 else 0)
+        real = g.input([1, 256], x)
+        g.codes["x%d" % i] = np.arange(256).reshape(1, 256).astype(g.type)
+        y = (np.float32(1 / scale / g.rng.uniform(3, 60) / 255), int(g.rng.integers(0, 200)) if i % 2 else 0)
+        g.add("Reciprocal", [real], [1, 256], y)
+
+
 def is_tied(a, b, y):
     """Whether a multiplier of b lies so near to a half that it depends on how the quotient of scales is rounded."""
     a, b, y = (np.float32(v) for v in (a, b, y))
@@ -530,7 +541,7 @@ def turned(g):
             g.add("Transpose", [real], [shape[i] for i in perm], y, perm=perm)
 
 
-GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, totals]
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, totals, reciprocals]
 
 
 BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed)]  # layers-*, of which chipsets differ

@@ -129,16 +129,22 @@ static bool is_concat_with_input(const struct nd_model *model, const struct nd_e
     return false;
 }
 
-double nd_reciprocal_least_scale(enum nd_dtype dtype)
+double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, bool *is_clipped)
 {
-    return nd_dtype_size_bytes(dtype) == 2 ? 0x1p-16 : 0x1p-8;
+    double low, high, steps = rint(1 / (double)x->scale[0]), zero = (double)x->zero_point[0];
+    nd_code_range(dtype, &low, &high);
+    *is_clipped = steps + zero > high + 1;
+    return fmin(steps + zero, high) - zero;
 }
 
 static bool is_reciprocal_of_fine(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
     (void)model;
     const struct nd_quant *quant = unit->call->inputs[0].quant;
-    return quant != NULL && quant->n == 1 && (double)quant->scale[0] < nd_reciprocal_least_scale(unit->dtype);
+    bool is_clipped = false;
+    if (quant != NULL && quant->n == 1)
+        nd_reciprocal_dividend(quant, unit->dtype, &is_clipped);
+    return is_clipped;
 }
 
 /* golden/found/slice-norm.u8.onnx and fourteen others of its kind: wrong where a Conv made what is sliced, and

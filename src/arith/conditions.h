@@ -16,16 +16,17 @@ enum nd_unit_condition {
     ND_UNIT_BIAS_WITHOUT_SIGN,  /* a BatchNormalization whose greatest bias does not fit 32 bits */
     ND_UNIT_CONCAT_OF_CLIPPED,  /* a uint16 or int16 Concat that reads the least or the greatest code somewhere
                                  */
-    ND_UNIT_RECIPROCAL_OF_FINE, /* a Reciprocal whose input's scale is below 2^-8, with 16 bits below 2^-16 */
+    ND_UNIT_RECIPROCAL_OF_FINE, /* a Reciprocal whose input has no code for one */
     ND_UNIT_SUM_OF_TRANSPOSED,  /* an Add of a constant for each channel, behind a ConvTranspose */
     ND_UNIT_NORM_OF_SLICE,      /* a uint8 or int8 BatchNormalization of what a Slice makes */
     ND_UNIT_POOL_OF_FLOATS      /* an AveragePool that reads floats and does not count its padding */
 };
 enum { ND_N_UNIT_CONDITIONS = ND_UNIT_POOL_OF_FLOATS + 1 };
 
-/* The scale as which a Reciprocal takes every smaller one of its input, by the type of the codes: measured with
- * golden/found/reciprocal.u16.onnx and eleven others of its kind. */
-double nd_reciprocal_least_scale(enum nd_dtype dtype);
+/* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a code of that
+ * encoding, which is clipped. *is_clipped: by more than a step. Measured with golden/found/reciprocal.u16.onnx
+ * and 46 others of its kind. */
+double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, bool *is_clipped);
 
 /* Whether the unit is such a one, by its operator and what it reads of the sample at hand. model may be NULL:
  * then nothing is known of what a Pad makes, or which tensors are inputs. Any thread. */

@@ -54,6 +54,7 @@ static const struct named_family families[] = {
     {"Sub", nd_htp_add},
     {"Mul", nd_htp_mul},
     {"Div", nd_htp_div},
+    {"Reciprocal", nd_htp_reciprocal},
     {"Max", nd_htp_choose},
     {"Min", nd_htp_choose},
     {"Neg", nd_htp_negate},

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "arith/conditions.h"
 #include "arith/htp_internal.h"
 
 enum {
@@ -105,6 +106,30 @@ enum nd_status nd_htp_div(const struct nd_htp_job *job, struct nd_error *err)
         return ND_OK;
     q.bounds = nd_htp_bounds_of(job);
     enum nd_status status = nd_htp_for_pairs(job, divide, &q, &q.bounds, job->codes, err);
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
+/* uint8 one over x: of the code that is one in the scale of x, divided in floats. Not where there is no such
+ * code: a known defect (nd_reciprocal_dividend). */
+enum nd_status nd_htp_reciprocal(const struct nd_htp_job *job, struct nd_error *err)
+{
+    if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8) || !nd_htp_is_unbounded(job))
+        return ND_OK;
+    const struct nd_array *values = job->call->inputs[0].values;
+    const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
+    bool is_clipped;
+    float one = (float)nd_reciprocal_dividend(x, job->unit->dtype, &is_clipped);
+    if (is_clipped)
+        return ND_OK;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    float inverse = 1 / y->scale[0], zero = (float)y->zero_point[0];
+    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &values->shape, err);
+    for (size_t i = 0; status == ND_OK && i < values->n; i++) {
+        float below = (float)(values->x[i] - (double)x->zero_point[0]), quotient = one / below;
+        double code = below == 0 ? bounds.high : (double)rintf(quotient * inverse + zero);
+        job->codes->x[i] = fmin(fmax(code, bounds.low), bounds.high);
+    }
     *job->is_covered = status == ND_OK;
     return status;
 }

@@ -26,6 +26,7 @@ nd_htp_family nd_htp_mul;           /* htp_elementwise.c: uint8 */
 nd_htp_family nd_htp_choose;        /* htp_elementwise.c: Min and Max */
 nd_htp_family nd_htp_negate;        /* htp_rescale.c: uint8 Neg */
 nd_htp_family nd_htp_div;           /* htp_divide.c */
+nd_htp_family nd_htp_reciprocal;
 nd_htp_family nd_htp_mul16;         /* htp_elementwise.c: uint16 */
 nd_htp_family nd_htp_mean;          /* htp_pool.c: GlobalAveragePool, ReduceMean */
 nd_htp_family nd_htp_pool;          /* htp_pool.c: AveragePool */

@@ -196,12 +196,14 @@ enum nd_status nd_lint_reciprocal(struct nd_lint_job *job, size_t node, struct n
     const struct nd_quant *x = nd_lint_one(job, dequantise);
     if (!nd_lint_is(job, node, "Reciprocal") || x == NULL)
         return ND_OK;
-    double least = nd_reciprocal_least_scale(nd_lint_dtype(job, dequantise));
-    if ((double)x->scale[0] >= least)
+    bool is_clipped;
+    double one = nd_reciprocal_dividend(x, nd_lint_dtype(job, dequantise), &is_clipped);
+    if (!is_clipped)
         return ND_OK;
     return nd_lint_find(
         job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
-        "the scale of its input is %.7g, and the NPU calculates as if it were %.7g: all values are "
-        "%.3g times too small",
-        (double)x->scale[0], least, least / (double)x->scale[0]);
+        "its input has scale %.7g and zero point %lld, and so no code for 1; the NPU divides %.3g by "
+        "it: all values are %.3g times too small",
+        (double)x->scale[0], (long long)x->zero_point[0], one * (double)x->scale[0],
+        1 / (one * (double)x->scale[0]));
 }

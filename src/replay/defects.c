@@ -77,9 +77,9 @@ static const struct nd_known_defect defects[] = {
      .sdk = "2.51.0",
      .older_sdk = "2.50.40",
      .archs = "gen1 to gen5 of the simulator",
-     .what = "Reciprocal takes an input scale below 1/256 (with 16 bits below 1/65536) as if it were that "
-             "number: values "
-             "are too small by the quotient of the two",
+     .what = "Reciprocal divides the number 1 as a code of its input, and where there is no such code, the "
+             "greatest "
+             "there is: values are too small by the quotient of the two",
      .remedy = "Multiply the Reciprocal's input by a constant, so that its scale is larger, and its output by "
                "the same constant.",
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ALL_ZERO, ND_FAULT_CONSTANT},

@@ -123,13 +123,16 @@ static void reciprocals_of_fine_steps_are_known(void **state)
         enum nd_dtype dtype;
         float scale;
         bool is_known;
-    } rows[] = {{ND_DTYPE_U8, 0x1p-8f, false},    {ND_DTYPE_U8, 0x1.fp-9f, true},
-                {ND_DTYPE_U8, 0x1p-20f, true},    {ND_DTYPE_U16, 0x1p-16f, false},
-                {ND_DTYPE_U16, 0x1.fp-17f, true}, {ND_DTYPE_U16, 0x1p-8f, false}};
+        int64_t zero;
+    } rows[] = {{ND_DTYPE_U8, 0x1p-8f, false, 0},    {ND_DTYPE_U8, 0x1.fp-9f, true, 0},
+                {ND_DTYPE_U8, 0x1p-20f, true, 0},    {ND_DTYPE_U16, 0x1p-16f, false, 0},
+                {ND_DTYPE_U16, 0x1.fp-17f, true, 0}, {ND_DTYPE_U16, 0x1p-8f, false, 0},
+                {ND_DTYPE_U8, 0.02f, false, 205},    {ND_DTYPE_U8, 0.02f, true, 207}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct layer l;
         begin(&l, "Reciprocal", rows[i].dtype, &image, &none);
         l.scale = rows[i].scale;
+        l.zero = rows[i].zero;
         assert_int_equal(is(&l, ND_UNIT_RECIPROCAL_OF_FINE), rows[i].is_known);
     }
 }

@@ -324,6 +324,12 @@ static void means_and_sums_are_bit_exact(void **state)
     expect_layers("totals");
 }
 
+static void reciprocals_are_bit_exact(void **state)
+{
+    (void)state;
+    expect_layers("reciprocals");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -346,6 +352,7 @@ int main(void)
         cmocka_unit_test(second_operands_are_bit_exact),
         cmocka_unit_test(multipliers_of_sums_are_rounded_as_the_provider_does),
         cmocka_unit_test(means_and_sums_are_bit_exact),
+        cmocka_unit_test(reciprocals_are_bit_exact),
         cmocka_unit_test(slope_behind_a_matrix_product_is_not_covered_on_v73),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -525,6 +525,44 @@ def narrowed(g):
             g.add("Relu", [real], out, (np.float32(x[0] * g.rng.uniform(0.4, 0.9)), 0))
 
 
+def product_of(g, op, kind, n=6):
+    """A Conv, Gemm or MatMul: its real values, shape and encoding."""
+    shape, x, top = [40, 12] if op == "Gemm" else [1, n, 9, 9], g.encoding(4), 2 ** g.bits
+    attributes = {"pads": [1, 1, 1, 1]} if op == "Conv" else {}
+    weights = {"Conv": [n, n, 3, 3], "Gemm": [12, 16], "MatMul": [9, 9]}[op]
+    if kind in ("groups", "depthwise"):
+        attributes["group"] = n // 2 if kind == "groups" else n
+        weights[1] //= attributes["group"]
+    axis, n_inner = (0, np.prod(weights[1:])) if op == "Conv" else (1, weights[0])
+    scale, per = np.float32(0.006 * g.rng.uniform(0.5, 2)), None
+    if kind == "channels":
+        scale, per = np.float32(scale * np.exp(g.rng.uniform(-1.5, 0, weights[axis]))), axis
+    operands = [g.input(shape, x), g.scaled(g.rng.integers(-127, 128, weights).astype(np.int8), scale, 0, per)]
+    if kind in ("bias", "channels") and op != "MatMul":
+        bias = g.rng.integers(-20 * top, 20 * top, weights[axis]).astype(np.int32)
+        operands.append(g.scaled(bias, np.float32(x[0]) * scale, 0, None if per is None else 0))
+    y = (np.float32(float(x[0]) * float(np.max(scale)) * 60 * np.sqrt(n_inner) * g.rng.uniform(0.7, 1.5)), int(g.rng.integers(top // 4, top * 3 // 4)))
+    out = shape if op == "Conv" else [*shape[:-1], weights[1]]
+    return g.add(op, operands, out, y, **attributes), out, y
+
+
+RAISED = [("Conv", "plain", "turned"), ("Conv", "bias", ""), ("Conv", "channels", "cut"), ("Conv", "groups", ""), ("Conv", "depthwise", ""),
+          ("MatMul", "plain", ""), ("MatMul", "plain", "cut"), ("MatMul", "channels", "turned"), ("Gemm", "bias", ""), ("Gemm", "channels", "")]
+
+
+def raised(g):
+    """A Relu whose zero point is not 0, of what a product made, moved about before or not."""
+    for op, kind, move in RAISED:
+        real, shape, x = product_of(g, op, kind)
+        if move == "turned":
+            shape = [shape[i] for i in (0, 2, 1, 3)]
+            real = g.add("Transpose", [real], shape, x, perm=[0, 2, 1, 3])
+        elif move == "cut":
+            real = g.add("Slice", [real, *(g.constant(np.array([v])) for v in (1, 7, 3))], shape := [*shape[:3], 6], x)
+        y = (np.float32(x[0] * g.rng.uniform(0.4, 1.2)), int(g.rng.integers(1, 2 ** g.bits * 3 // 4)))
+        g.add("Relu", [real], shape, y)
+
+
 def turned(g):
     """Transposes to another encoding: of what lies flat, and of what a pool lays out as a Conv does."""
     shape = [1, 6, 8, 10]   # 480 codes: what does not fill a vector of 128 at the end is rounded down
@@ -544,7 +582,7 @@ def turned(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, totals, reciprocals]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised)]  # layers-*, of which chipsets differ
 
 
 def main():

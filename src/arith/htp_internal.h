@@ -14,12 +14,13 @@ struct nd_htp_job {
     struct nd_unit_memory *memory;     /* nullable */
     struct nd_array *codes;            /* to be made */
     bool *is_covered;
-    double slope; /* of a LeakyRelu that is made with a product; 0: none is */
+    bool is_bent; /* a LeakyRelu, or a Relu with another zero point than 0, is made with a product */
+    double slope; /* of it, below zero; of a Relu 0 */
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
 nd_htp_family nd_htp_linear;        /* htp_linear.c: Conv, Gemm, MatMul */
-nd_htp_family nd_htp_sloped;        /* htp_linear.c: Gemm and MatMul with a LeakyRelu */
+nd_htp_family nd_htp_sloped;        /* htp_linear.c: products with a LeakyRelu or Relu */
 nd_htp_family nd_htp_depthwise16;   /* htp_depthwise16.c */
 nd_htp_family nd_htp_add;           /* htp_elementwise.c: Add, and uint8 Sub */
 nd_htp_family nd_htp_mul;           /* htp_elementwise.c: uint8 */
@@ -290,7 +291,7 @@ struct nd_htp_scaling {
 };
 double nd_htp_scale(const struct nd_htp_scaling *scaling, double a, const struct nd_htp_bounds *bounds);
 
-/* With a LeakyRelu: one of two lines, and what is added before the floor (uint16 is cut). */
+/* With a LeakyRelu or Relu: one of two lines, and what is added before the floor (uint16 is cut). */
 struct nd_htp_slopes {
     struct nd_htp_scaling above, below;
     double half;
@@ -387,7 +388,7 @@ struct nd_htp_column {
 };
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
 struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *column);
-/* Of v73, with a LeakyRelu of that slope. False: a multiplier of which it is not known. */
+/* Of v73, with a LeakyRelu of that slope, or a Relu (0). False: a multiplier of which it is not known. */
 bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *column, double slope,
                       struct nd_htp_slopes *slopes);
 /* Of nd_htp_is_strided_depthwise: bias and zero point go into the sum, each rounded by itself. */

@@ -246,18 +246,20 @@ static enum nd_status requantise(const struct product *p, struct nd_error *err)
     return ND_OK;
 }
 
-/* With a LeakyRelu. False: a multiplier of which it is not known. */
+/* With a LeakyRelu or Relu. False: a multiplier of which it is not known. */
 static bool requantise_sloped(const struct product *p)
 {
     struct nd_htp_bounds bounds = nd_htp_bounds_of(p->job);
     bool is_word = p->job->unit->dtype == ND_DTYPE_U16;
-    for (size_t k = 0; k < p->n_channels; k++) {
+    size_t run = p->weights->n_phases > 1 ? 1 : p->n_inner;
+    for (size_t first = 0; first < p->sums->n; first += run) {
+        size_t k = column_of(p, first);
         struct nd_htp_column column = find_column(p, k);
         struct nd_htp_slopes slopes;
         if (!nd_htp_slopes_of(p->job->unit->dtype, &column, p->job->slope, &slopes))
             return false;
         double correction = p->common.zero_x * p->weights->sums[k];
-        for (size_t i = k; i < p->sums->n; i += p->n_channels) {
+        for (size_t i = first; i < first + run; i++) {
             double sum = p->sums->x[i];
             if (is_word)
                 sum = floor((sum + correction) * 0x1p-8) - floor((correction + 128) * 0x1p-8);
@@ -305,11 +307,11 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
                       nd_htp_is_known_bias(job, p.weights->n_columns / p.weights->n_phases) && find_common(&p);
     if (is_covered)
         status = nd_array_make(job->codes, job->unit->dtype, &p.sums->shape, err);
-    if (is_covered && status == ND_OK && job->slope > 0)
+    if (is_covered && status == ND_OK && job->is_bent)
         is_covered = requantise_sloped(&p);
     else if (is_covered && status == ND_OK)
         status = requantise(&p, err);
-    if (is_covered && status == ND_OK && job->slope == 0)
+    if (is_covered && status == ND_OK && !job->is_bent)
         status = remember_signed(&p, err);
     *job->is_covered = is_covered && status == ND_OK;
     nd_htp_weights_deinit(&p.own_weights);
@@ -318,15 +320,36 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
     return status;
 }
 
-/* Of weights that are constant and have a column for each channel; slopes from 0 to 1 were seen. */
+/* Whether the device makes a Relu whose zero point is not 0 with the product; *is_bent: as a LeakyRelu with
+ * slope 0. docs/science/htp-arithmetic.md#sloped. */
+static bool takes_relu(const struct nd_htp_job *job, bool *is_bent)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    bool is_word = job->unit->dtype == ND_DTYPE_U16;
+    bool is_matrix = !nd_htp_is_conv(job), is_plain = !is_matrix || job->call->inputs[1].quant->n > 1;
+    bool is_depthwise = nd_op_i(&op_call, "group", 1) > 1 && job->call->inputs[1].values->shape.dims[1] == 1;
+    *is_bent = is_plain != is_word;
+    if (is_op(job, "Gemm") && is_plain)
+        *is_bent = false;
+    return (is_plain || is_word) && !nd_htp_is_transposed(job) && !is_depthwise;
+}
+
+/* Of weights that are constant; slopes from 0 to 1 were seen. */
 enum nd_status nd_htp_sloped(const struct nd_htp_job *job, struct nd_error *err)
 {
-    bool is_known = job->program->arch == ND_HTP_V73 && (is_op(job, "Gemm") || is_op(job, "MatMul")) &&
-                    job->call->n_inputs > 1 && job->unit->origins[1] == ND_EXACT_FROM_CONSTANT &&
-                    nd_htp_is_product(job) && job->call->inputs[1].values->shape.rank == 2 &&
-                    (job->unit->dtype == ND_DTYPE_U8 || job->unit->dtype == ND_DTYPE_U16) && job->slope > 0 &&
-                    job->slope < 1;
-    return is_known ? nd_htp_linear(job, err) : ND_OK;
+    struct nd_htp_job part = *job;
+    bool is_known = job->program->arch == ND_HTP_V73 && job->call->n_inputs > 1 &&
+                    job->unit->origins[1] == ND_EXACT_FROM_CONSTANT && nd_htp_is_known_product(job) &&
+                    (job->unit->dtype == ND_DTYPE_U8 || job->unit->dtype == ND_DTYPE_U16) &&
+                    (nd_htp_is_conv(job) || job->call->inputs[1].values->shape.rank == 2) && job->slope < 1;
+    if (is_known && job->slope == 0)
+        is_known = takes_relu(job, &part.is_bent);
+    else
+        is_known = is_known && !nd_htp_is_conv(job) && job->slope > 0;
+    enum nd_status status = is_known ? nd_htp_linear(&part, err) : ND_OK;
+    /* The Relu is no operation of its own then, either. */
+    bool is_open = is_known && job->slope == 0 && status == ND_OK && !*job->is_covered;
+    return is_open ? ND_ERR_UNSUPPORTED : status;
 }
 
 enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,

@@ -138,8 +138,10 @@ bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *c, double
     float above = sloped_multiplier_of(c), below = above * (float)slope;
     *slopes = (struct nd_htp_slopes){.half = is_word ? 0 : 0.5};
     slopes->above = is_word ? line16(WORD_STEP * (double)above) : line8((double)above, UINT8_MAX - c->zero_y);
-    slopes->below = is_word ? line16(WORD_STEP * (double)below) : line8((double)below, c->zero_y);
+    slopes->below = slope == 0 ? (struct nd_htp_scaling){.step = 1}
+                    : is_word  ? line16(WORD_STEP * (double)below)
+                               : line8((double)below, c->zero_y);
     slopes->above.beta = slopes->below.beta = bias_of(c, is_word ? WORD_STEP : 1);
     slopes->above.zero = slopes->below.zero = c->zero_y;
-    return below > 0 && (is_word || above < most_of_bytes);
+    return above > 0 && slope >= 0 && (is_word || above < most_of_bytes);
 }

@@ -16,6 +16,15 @@ double nd_edge_slope(const struct nd_model *model, size_t edge)
     return nd_onnx_attribute_f(model->graph.nodes[node - model->nodes].proto, "alpha", 0.01);
 }
 
+bool nd_edge_is_bent(const struct nd_model *model, size_t edge, double *slope)
+{
+    const struct nd_model_node *node = nd_model_edge_operator(model, edge);
+    const struct nd_quant *quant = &nd_model_edge(model, edge)->quant;
+    *slope = nd_edge_slope(model, edge);
+    return *slope != 0 ||
+           (node != NULL && strcmp(node->op_type, "Relu") == 0 && quant->n == 1 && quant->zero_point[0] != 0);
+}
+
 size_t nd_unit_n_inputs(const struct nd_exact_unit *unit)
 {
     return unit->call->n_inputs;
@@ -64,9 +73,9 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
         call.out_quant = encodings->output;
         other.dtype = encodings->dtype;
     }
-    if (encodings->slope == 0)
+    if (!encodings->is_bent)
         return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
-    const struct nd_htp_job job = {program, &other, &call, NULL, codes, is_covered, encodings->slope};
+    const struct nd_htp_job job = {program, &other, &call, NULL, codes, is_covered, true, encodings->slope};
     return nd_htp_sloped(&job, err);
 }
 

@@ -29,7 +29,7 @@ static void forget_made(struct nd_unit_made *made)
 {
     for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
         nd_array_deinit(&made->codes[p]);
-        made->is_covered[p] = false;
+        made->is_covered[p] = made->is_open[p] = false;
     }
 }
 
@@ -128,6 +128,13 @@ const struct nd_array *nd_unit_trial_kept(const struct nd_unit_trial *trial, siz
     return kept->is_covered[kept->alike[program]] ? &kept->codes[kept->alike[program]] : NULL;
 }
 
+/* Whether the maker of the edge `from` makes the edge `to`, too, in a way that is not known. */
+static bool is_open(const struct nd_unit_trial *trial, size_t from, size_t to, size_t program)
+{
+    size_t part = nd_fused_part_of(trial->alternatives, from, to);
+    return part != SIZE_MAX && trial->kept[part].is_open[trial->kept[part].alike[program]];
+}
+
 /* Which input of the unit is gated by the other; false: it is no gate. */
 static bool find_gate(const struct nd_alternatives *a, const struct nd_exact_unit *unit,
                       struct nd_unit_gate *gate)
@@ -155,6 +162,7 @@ static enum nd_status make_part(const struct nd_unit_trial *trial, const struct 
     if (status == ND_OK && !kept->is_covered[p])
         status = nd_unit_run_with(&nd_unit_programs(&n)[p], unit, encodings, &kept->codes[p],
                                   &kept->is_covered[p], &why);
+    kept->is_open[p] = encodings->is_bent && status == ND_ERR_UNSUPPORTED;
     return settle_made(status, &why, &kept->codes[p], &kept->is_covered[p], NULL);
 }
 
@@ -197,11 +205,15 @@ static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_ex
         kept->alike[p] = edge->dtype == unit->dtype && !carries ? trial->alike[p] : p;
         if (kept->alike[p] != p)
             continue;
+        kept->is_open[p] =
+            own != NULL && nd_unit_carries(own) && is_open(trial, unit->input_edges[0], a->parts[k].to, p);
+        if (kept->is_open[p])
+            continue;
         nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
         if (nd_divided_from(trial->model, unit->edge) != NULL)
             encodings.output = nd_divided_from(trial->model, unit->edge);
-        if (a->fused_from[a->parts[k].to] == unit->edge)
-            encodings.slope = nd_edge_slope(trial->model, a->parts[k].to);
+        if (!carries)
+            encodings.is_bent = nd_edge_is_bent(trial->model, a->parts[k].to, &encodings.slope);
         if (!carries ||
             carry(trial, unit, a->parts[k].to, p, nd_unit_carries(own) ? 1 : own->n_inputs, &encodings))
             status = make_part(trial, unit, p, &encodings, kept);
@@ -226,6 +238,8 @@ static enum nd_status run_fused(struct nd_unit_trial *trial, const struct nd_exa
     struct nd_error why = {0};
     enum nd_status status = ND_OK;
     const struct nd_array *kept = nd_unit_trial_kept(trial, a->fused_from[unit->edge], unit->edge, p);
+    if (is_open(trial, a->fused_from[unit->edge], unit->edge, p))
+        trial->is_covered[p] = false;
     if (kept != NULL) {
         status = nd_array_copy(kept, &fused->codes[p], err);
         fused->is_covered[p] = status == ND_OK;

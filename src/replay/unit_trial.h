@@ -34,6 +34,7 @@ struct nd_unit_made {
     struct nd_array codes[ND_MAX_UNIT_PROGRAMS];
     bool is_covered[ND_MAX_UNIT_PROGRAMS];
     size_t alike[ND_MAX_UNIT_PROGRAMS]; /* of a part: the program whose codes are those of this one, too */
+    bool is_open[ND_MAX_UNIT_PROGRAMS]; /* of a part: made with the unit after it in a way that is not known */
     const struct nd_known_defect *known_defect; /* of the unit that made them */
 };
 

@@ -339,6 +339,14 @@ static void relu_of_what_was_moved_is_fused(void **state)
     expect_fused("8-narrowed", 3, 3);
 }
 
+/* v73 makes a Relu whose zero point is not 0 with the Conv before it, and with some other products. */
+static void relu_with_a_zero_point_is_made_with_the_product(void **state)
+{
+    (void)state;
+    expect_layers("8-raised", 6);
+    expect_layers("16-raised", 9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -349,6 +357,7 @@ int main(void)
         cmocka_unit_test(split_is_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(zeros_are_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
+        cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),

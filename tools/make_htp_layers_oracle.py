@@ -563,6 +563,26 @@ def raised(g):
         g.add("Relu", [real], shape, y)
 
 
+def interpolated(g):
+    """Resize between the elements, in the encoding of its input: of a graph input, of a Conv, and before a Concat."""
+    quotients = [0.5, 1, 2, 4] + ([8] if g.bits == 16 else [])
+    for i in range(12):
+        rows, columns = (4 * int(n) for n in g.rng.integers(1, 3, 2))
+        shape, x = [1, int(g.rng.integers(1, 8)), rows, columns], g.encoding(4)
+        mode = ("half_pixel", "pytorch_half_pixel", "asymmetric")[i % 3]
+        by = [float(q) for q in g.rng.choice(quotients, 2)] if i % 2 else [2, 4]
+        if g.bits == 16 and mode == "asymmetric" and by == [2, 2]:
+            by = [2, 4]
+        real = g.input(shape, x)
+        if i % 4 == 3:
+            real = g.add("Conv", [g.input(shape, g.encoding(4)), g.weights([shape[1], shape[1], 1, 1], 0.008)], shape, x)
+        out = [*shape[:2], int(rows * by[0]), int(columns * by[1])]
+        how = ["", g.constant(np.array([1, 1, *by], np.float32))] if i % 2 else ["", "", g.constant(np.array(out))]
+        made = g.add("Resize", [real, *how], out, x, mode="linear", coordinate_transformation_mode=mode)
+        if i % 4 == 3:
+            g.add("Concat", [made, g.input(out, g.encoding(4))], [1, 2 * out[1], *out[2:]], g.encoding(4), axis=1)
+
+
 def turned(g):
     """Transposes to another encoding: of what lies flat, and of what a pool lays out as a Conv does."""
     shape = [1, 6, 8, 10]   # 480 codes: what does not fill a vector of 128 at the end is rounded down
@@ -582,7 +602,7 @@ def turned(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, totals, reciprocals]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated)]  # layers-*, of which chipsets differ
 
 
 def main():

@@ -100,7 +100,7 @@ static const struct named_family families[] = {
     {"ReduceMin", nd_htp_move},
     {"Pad", nd_htp_pad},
     {"Reshape", nd_htp_move},
-    {"Resize", nd_htp_move},
+    {"Resize", nd_htp_resize},
     {"Slice", nd_htp_move},
     {"SpaceToDepth", nd_htp_move},
     {"Split", nd_htp_move},

@@ -41,6 +41,7 @@ nd_htp_family nd_htp_table;         /* htp_table.c: uint8 functions of one input
 nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
 nd_htp_family nd_htp_halves;        /* htp_halves.c: what reads an input of the graph in floats */
 nd_htp_family nd_htp_move;          /* htp_move.c: what moves codes or takes the greatest */
+nd_htp_family nd_htp_resize;        /* htp_resize.c */
 nd_htp_family nd_htp_pad;           /* htp_move.c: Pad with another encoding */
 /* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat, Slice and ReduceMax with another scale */
 nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_hard_sigmoid16, nd_htp_move16;

@@ -128,15 +128,6 @@ static bool rescale(const struct nd_htp_job *job, struct nd_array *moved)
     return false;
 }
 
-/* Resize to the nearest is a move. */
-static bool is_move(const struct nd_htp_job *job)
-{
-    char mode[16];
-    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    nd_op_text(&op_call, "mode", mode, sizeof mode);
-    return strcmp(job->call->node->op_type, "Resize") != 0 || mode[0] == '\0' || strcmp(mode, "nearest") == 0;
-}
-
 /* What the memory has of the input, moved likewise: what each architecture made, as this is run for all. */
 static enum nd_status move_memory(const struct nd_htp_job *job, const struct nd_array **inputs,
                                   struct nd_error *err)
@@ -164,7 +155,7 @@ static enum nd_status move_memory(const struct nd_htp_job *job, const struct nd_
 static bool find_inputs(const struct nd_htp_job *job, const struct nd_array **inputs, bool *is_rescaled)
 {
     const struct nd_linear_call *call = job->call;
-    bool is_known = nd_htp_plain_output(job) != NULL && is_move(job);
+    bool is_known = nd_htp_plain_output(job) != NULL;
     *is_rescaled = false;
     for (size_t i = 0; i < call->n_inputs && is_known; i++) {
         inputs[i] = call->inputs[i].values;

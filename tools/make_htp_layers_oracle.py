@@ -248,6 +248,15 @@ def sums(g):
         g.add("Add", operands, [40, 40], (np.float32(y), zeros[2]))
 
 
+def differences(g):
+    """Sub whose operands have smaller scales than the output."""
+    for _ in range(8):
+        y = np.float32(np.exp(g.rng.uniform(np.log(0.05), np.log(0.5))))
+        zeros = [int(v) for v in g.rng.integers(60, 190, 3)]
+        operands = [g.input([40, 40], (np.float32(y * np.exp(g.rng.uniform(-3.5, -1.4))), z)) for z in zeros[:2]]
+        g.add("Sub", operands, [40, 40], (y, zeros[2]))
+
+
 def quotients(g):
     """Div of powers of two, which are as near to the end of their range as negative numbers get."""
     for _ in range(8):
@@ -600,6 +609,7 @@ def turned(g):
 
 
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, totals, reciprocals]
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences]
 
 
 BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated)]  # layers-*, of which chipsets differ

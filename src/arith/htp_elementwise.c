@@ -137,7 +137,7 @@ static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
     int bits = is_word     ? floor_log2(fmax(r1, r2)) + 1
                : subtracts ? floor_log2(fmax(r1, r2)) + 2
                            : floor_log2(r1 + r2) + 2;
-    int least = is_word || subtracts ? -1 : 0, k = 15 - (bits > least ? bits : least);
+    int least = is_word ? -1 : 0, k = 15 - (bits > least ? bits : least);
     if (k < 9) /* scales that are no sane addition */
         return ND_OK;
     struct fixed_point f = {

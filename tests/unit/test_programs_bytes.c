@@ -233,6 +233,13 @@ static void transposed_products_with_a_row_more_are_bit_exact(void **state)
     expect_layers("transposed");
 }
 
+/* Of small scales, too, multipliers of Sub have 15 bits behind the point. */
+static void differences_of_small_scales_keep_their_shift(void **state)
+{
+    (void)state;
+    expect_layers("differences");
+}
+
 static void multipliers_of_sums_are_rounded_as_the_provider_does(void **state)
 {
     (void)state;
@@ -350,6 +357,7 @@ int main(void)
         cmocka_unit_test(short_softmax_has_the_inverse_of_div),
         cmocka_unit_test(transposed_products_with_a_row_more_are_bit_exact),
         cmocka_unit_test(second_operands_are_bit_exact),
+        cmocka_unit_test(differences_of_small_scales_keep_their_shift),
         cmocka_unit_test(multipliers_of_sums_are_rounded_as_the_provider_does),
         cmocka_unit_test(means_and_sums_are_bit_exact),
         cmocka_unit_test(reciprocals_are_bit_exact),

@@ -592,6 +592,19 @@ def interpolated(g):
             g.add("Concat", [made, g.input(out, g.encoding(4))], [1, 2 * out[1], *out[2:]], g.encoding(4), axis=1)
 
 
+def pooled(g):
+    """uint16 means of places that overlap: products, and means of float32."""
+    for i in range(24):
+        size, stride, pad, counts = ((3, 1, 0, 0), (3, 2, 0, 0), (3, 1, 1, 1), (3, 2, 1, 1), (3, 2, 1, 0), (2, 1, 0, 0))[i % 6]
+        x, n, rows, columns = g.encoding(4), int(g.rng.integers(2, 7)), int(g.rng.integers(7, 14)), int(g.rng.integers(7, 14))
+        shape, y = [1, n, rows, columns], (np.float32(x[0] * np.exp(g.rng.uniform(-1, 1.2))), int(g.rng.integers(16000, 50000)))
+        real = g.input(shape, x)
+        near = x[1] + g.rng.integers(-3500, 3500, [1, n, 1, 1]) + g.rng.integers(-5000, 5000, shape)
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(near, 0, 65535).astype(g.type)
+        out = [(side + 2 * pad - size) // stride + 1 for side in (rows, columns)]
+        g.add("AveragePool", [real], [1, n, *out], y, kernel_shape=[size] * 2, strides=[stride] * 2, pads=[pad] * 4, count_include_pad=counts)
+
+
 def turned(g):
     """Transposes to another encoding: of what lies flat, and of what a pool lays out as a Conv does."""
     shape = [1, 6, 8, 10]   # 480 codes: what does not fill a vector of 128 at the end is rounded down
@@ -612,7 +625,7 @@ GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transpose
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled)]  # layers-*, of which chipsets differ
 
 
 def main():

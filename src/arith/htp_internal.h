@@ -3,6 +3,8 @@
 #ifndef ND_ARITH_HTP_INTERNAL_H
 #define ND_ARITH_HTP_INTERNAL_H
 
+#include <math.h>
+
 #include "arith/htp.h"
 #include "eval/linear_families.h"
 
@@ -291,6 +293,12 @@ struct nd_htp_scaling {
     double beta, c, step, half, zero;
 };
 double nd_htp_scale(const struct nd_htp_scaling *scaling, double a, const struct nd_htp_bounds *bounds);
+/* uint16: a sum of products with codes, not with what is left of them, loses 8 bits. correction: the zero point
+ * of x times the sum of the weights. */
+static inline double nd_htp_shorten(double sum, double correction)
+{
+    return floor((sum + correction) * 0x1p-8) - floor((correction + 128) * 0x1p-8);
+}
 
 /* With a LeakyRelu or Relu: one of two lines, and what is added before the floor (uint16 is cut). */
 struct nd_htp_slopes {

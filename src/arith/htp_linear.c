@@ -262,7 +262,7 @@ static bool requantise_sloped(const struct product *p)
         for (size_t i = first; i < first + run; i++) {
             double sum = p->sums->x[i];
             if (is_word)
-                sum = floor((sum + correction) * 0x1p-8) - floor((correction + 128) * 0x1p-8);
+                sum = nd_htp_shorten(sum, correction);
             p->job->codes->x[i] = nd_htp_scale_sloped(&slopes, sum, &bounds);
         }
     }

@@ -75,7 +75,7 @@ enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
     return status;
 }
 
-/* AveragePool: how the device makes it; of uint16 only APART is known. */
+/* AveragePool: how the device makes it. */
 enum way {
     UNKNOWN,
     APART, /* windows of 2 x 2 or 3 x 3 that neither overlap nor reach beyond the plane: a sum and a multiplier
@@ -83,6 +83,7 @@ enum way {
     PRODUCT, /* steps of one place: a Conv whose weights are all alike */
     STRIDED, /* steps of two: the same as a depthwise Conv of uint8 by steps of two */
     COUNTED, /* windows that reach beyond the plane, whose places there are not counted */
+    FLOATS,  /* uint16: a mean of float32 */
 };
 
 struct windows {
@@ -114,6 +115,17 @@ static enum way way_of(const struct windows *w, int64_t n_channels)
     return is_counted ? COUNTED : UNKNOWN;
 }
 
+/* The same of uint16. */
+static enum way way_of_words(const struct windows *w, int64_t n_channels)
+{
+    enum { SIZE = 3 }; /* of windows that overlap */
+    enum way way = way_of(w, n_channels);
+    bool is_small = w->size == 2 && w->stride == 1 && w->pad == 0;
+    if (n_channels > 1 && (is_small || (way == COUNTED && w->stride == 2)))
+        return FLOATS;
+    return way == APART || (w->size == SIZE && (way == PRODUCT || way == STRIDED)) ? way : UNKNOWN;
+}
+
 static bool are_all(const int64_t *values, size_t n, int64_t value)
 {
     for (size_t i = 0; i < n; i++)
@@ -140,7 +152,8 @@ static struct windows windows_of(const struct nd_linear_call *call)
     w.stride = n_strides > 0 ? strides[0] : 1;
     w.pad = n_pads > 0 ? pads[0] : 0;
     if (are_all(strides, n_strides, w.stride) && are_all(pads, n_pads, w.pad))
-        w.way = way_of(&w, x->dims[1]);
+        w.way = call->inputs[0].values->dtype == ND_DTYPE_U16 ? way_of_words(&w, x->dims[1])
+                                                              : way_of(&w, x->dims[1]);
     return w;
 }
 
@@ -196,17 +209,19 @@ struct averaging {
 static struct nd_htp_scaling scaling_of(const struct nd_htp_job *job, enum way way, double count)
 {
     const struct nd_quant *x = nd_htp_plain(job, 0), *y = nd_htp_plain_output(job);
-    struct nd_htp_column column = {.scale_x = (double)x->scale[0],
-                                   .scale_y = (double)y->scale[0],
+    struct nd_htp_column column = {.scale_x = (double)(x->scale[0] / y->scale[0]),
+                                   .scale_y = 1,
                                    .zero_x = (double)x->zero_point[0],
                                    .zero_y = (double)y->zero_point[0],
                                    .scale_w = (double)(float)(1 / (count * AVERAGE_WEIGHT)),
                                    .r = 1};
+    bool is_word = job->unit->dtype == ND_DTYPE_U16;
     if (way == STRIDED)
-        return nd_htp_scaling_strided(&column);
+        return is_word ? nd_htp_scaling_whole16(&column) : nd_htp_scaling_strided(&column);
     if (way == PRODUCT)
-        return nd_htp_scaling8(job->program->arch, &column);
-    double ratio = column.scale_x / column.scale_y;
+        return is_word ? nd_htp_scaling16(job->program->arch, &column)
+                       : nd_htp_scaling8(job->program->arch, &column);
+    double ratio = (double)x->scale[0] / (double)y->scale[0];
     struct nd_htp_scaling scaling = {.step = 1, .zero = column.zero_y};
     scaling.c = nd_multiplier_round(ratio / count, MULTIPLIER_BITS, ND_ROUND_HALF_UP);
     if (way == COUNTED) {
@@ -237,9 +252,35 @@ static struct averaging averaging_of(const struct nd_htp_job *job)
     return a;
 }
 
+/* Element i of the output: each place as float32, added row by row. */
+static double code_of_floats(const struct averaging *a, size_t i)
+{
+    const struct nd_array *x = a->job->call->inputs[0].values;
+    const struct nd_quant *from = nd_htp_plain(a->job, 0), *to = nd_htp_plain_output(a->job);
+    const struct windows *w = &a->windows;
+    int64_t rows = x->shape.dims[2], columns = x->shape.dims[3], n = 0;
+    int64_t out_rows = a->job->codes->shape.dims[2], out_columns = a->job->codes->shape.dims[3];
+    int64_t first_row = (int64_t)i / out_columns % out_rows * w->stride - w->pad;
+    int64_t first_column = (int64_t)i % out_columns * w->stride - w->pad;
+    const double *plane = x->x + (int64_t)i / (out_rows * out_columns) * rows * columns;
+    float sum = 0;
+    for (int64_t row = first_row; row < first_row + w->size; row++)
+        for (int64_t column = first_column; column < first_column + w->size; column++) {
+            if (row < 0 || row >= rows || column < 0 || column >= columns)
+                continue;
+            sum += (float)(plane[row * columns + column] - (double)from->zero_point[0]) * from->scale[0];
+            n++;
+        }
+    float inverse = 1 / to->scale[0], steps = sum / (float)n * inverse;
+    float code = rintf(steps + (float)to->zero_point[0]);
+    return fmin(fmax((double)code, a->bounds.low), a->bounds.high);
+}
+
 /* Element i of the output, of which the mean is known. */
 static double code_of(const struct averaging *a, size_t i, double mean)
 {
+    if (a->windows.way == FLOATS)
+        return code_of_floats(a, i);
     const struct nd_shape *from = &a->job->call->inputs[0].values->shape, *to = &a->job->codes->shape;
     int64_t column = (int64_t)i % to->dims[3], row = (int64_t)i / to->dims[3] % to->dims[2];
     int64_t n = a->windows.size * a->windows.size;
@@ -247,6 +288,8 @@ static double code_of(const struct averaging *a, size_t i, double mean)
         n = n_inside(&a->windows, row, from->dims[2]) * n_inside(&a->windows, column, from->dims[3]);
     const struct nd_htp_scaling *scaling = &a->scalings[n];
     double sum = rint(mean * (double)n) * a->weight;
+    if (a->job->unit->dtype == ND_DTYPE_U16 && a->windows.way == PRODUCT)
+        sum = nd_htp_shorten(sum, (double)nd_htp_plain(a->job, 0)->zero_point[0] * a->weight * (double)n);
     if (a->more == 0)
         return nd_htp_scale(scaling, sum, &a->bounds);
     return fmin(fmax(floor(sum * scaling->c + 0.5 + a->more) + scaling->zero, a->bounds.low), a->bounds.high);
@@ -259,9 +302,7 @@ enum nd_status nd_htp_pool(const struct nd_htp_job *job, struct nd_error *err)
     if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, job->unit->dtype))
         return ND_OK;
     struct averaging averaging = averaging_of(job);
-    bool is_known =
-        job->unit->dtype == ND_DTYPE_U8 ? averaging.windows.way != UNKNOWN : averaging.windows.way == APART;
-    if (!is_known)
+    if (averaging.windows.way == UNKNOWN)
         return ND_OK;
     const struct nd_array *inputs[] = {&x};
     enum nd_status status = nd_linear_wholes(job->call, 0, &x, &largest, err);

@@ -354,6 +354,12 @@ static void resize_takes_the_mean_of_codes(void **state)
     expect_fused("16-interpolated", 3, 3);
 }
 
+static void means_of_windows_that_overlap_are_products(void **state)
+{
+    (void)state;
+    expect_layers("16-pooled", 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +372,7 @@ int main(void)
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
         cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),
         cmocka_unit_test(resize_takes_the_mean_of_codes),
+        cmocka_unit_test(means_of_windows_that_overlap_are_products),
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),

@@ -58,7 +58,7 @@ def strided(g):
     strided_conv(g, "bias", 5)
 
 
-def batch_norm(g, x, kind, n=8):
+def batch_norm(g, x, kind, n=8, side=9, is_rectified=False):
     reach = 4
     operands = [x]
     if kind == "bytes":
@@ -71,7 +71,11 @@ def batch_norm(g, x, kind, n=8):
         operands.append(g.scaled(g.rng.integers(30, 128, n).astype(np.int8), g.rng.uniform(0.005, 0.015)))
         operands += [g.constant(bias), g.constant(g.rng.normal(0, 0.5, n).astype(np.float32)),
                      g.constant(g.rng.uniform(0.4, 2, n).astype(np.float32))]
-    return g.add("BatchNormalization", operands, [1, n, 9, 9], g.encoding(reach))
+    if not is_rectified:
+        return g.add("BatchNormalization", operands, [1, n, side, side], g.encoding(reach))
+    made = "y%d_norm" % len(g.outputs)
+    g.nodes.append(helper.make_node("BatchNormalization", operands, [made], name=made))
+    return g.add("Relu", [made], [1, n, side, side], (g.encoding(reach)[0], 0))
 
 
 def norms(g):
@@ -81,6 +85,17 @@ def norms(g):
         batch_norm(g, g.add("Conv", conv, shape, g.encoding(4)), kind)
         add = [g.input(shape, g.encoding(3)), g.input(shape, g.encoding(3))]
         batch_norm(g, g.add("Add", add, shape, g.encoding(4)), kind)
+
+
+def normed(g):
+    """BatchNormalization with a Relu, of a graph input and of a Conv."""
+    for i in range(12):
+        n, side = int(g.rng.integers(2, 20)), (1, 5, 9)[i % 3]
+        shape = [1, n, side, side]
+        real = g.input(shape, g.encoding(4))
+        if i % 4 > 1:
+            real = g.add("Conv", [real, g.weights([n, n, 1, 1], 0.006)], shape, g.encoding(4))
+        batch_norm(g, real, "bytes" if i % 2 else "floats", n, side, True)
 
 
 def prelu(g, low, high):
@@ -625,7 +640,7 @@ GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transpose
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed)]  # layers-*, of which chipsets differ
 
 
 def main():

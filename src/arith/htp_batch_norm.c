@@ -38,11 +38,20 @@ static bool is_known_constant(const struct nd_htp_job *job, size_t i, size_t n)
     return nd_htp_plain(job, i) != NULL && (is_byte || (dtype == ND_DTYPE_I32 && i == BIAS));
 }
 
+/* No Relu or Clip inside, or a Relu that the zero point 0 makes: of another one the provider makes an operation
+ * of its own, and how the first is quantised is not known. */
+static bool is_one_operation(const struct nd_htp_job *job)
+{
+    const struct nd_linear_call *call = job->call;
+    bool is_relu = call->low == 0 && call->out_quant->zero_point[0] == 0;
+    return (call->low <= -HUGE_VAL || is_relu) && call->high >= HUGE_VAL;
+}
+
 static bool is_known(const struct nd_htp_job *job)
 {
     const struct nd_linear_call *call = job->call;
-    if (call->n_inputs != N_INPUTS || !nd_htp_all_are(job, 1, job->unit->dtype) || call->low > -HUGE_VAL ||
-        call->high < HUGE_VAL || call->inputs[0].values->n == 0 || call->inputs[0].values->shape.rank != RANK)
+    if (call->n_inputs != N_INPUTS || !nd_htp_all_are(job, 1, job->unit->dtype) || !is_one_operation(job) ||
+        call->inputs[0].values->n == 0 || call->inputs[0].values->shape.rank != RANK)
         return false;
     for (size_t i = FACTOR; i < N_INPUTS; i++)
         if (!nd_linear_has(call, i) ||

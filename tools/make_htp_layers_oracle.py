@@ -419,6 +419,25 @@ def floats(g):
               (np.float32(reach * g.rng.uniform(0.8, 1.2) / 2 ** g.bits), 0))
 
 
+def given(g):
+    """Floats of the graph that are moved before they are quantised, and read."""
+    def ints(*values):
+        return g.constant(np.array(values))
+
+    for op, before, out, more, attributes in (
+            ("Transpose", [1, 8, 9, 6], [1, 6, 8, 9], lambda: [], {"perm": [0, 3, 1, 2]}),
+            ("Transpose", [1, 12, 20], [1, 20, 12], lambda: [], {"perm": [0, 2, 1]}),
+            ("Reshape", [1, 6, 8, 9], [1, 6, 72], lambda: [ints(1, 6, 72)], {}),
+            ("Unsqueeze", [12, 20], [12, 1, 20], lambda: [ints(1)], {}), ("Squeeze", [1, 12, 20], [12, 20], lambda: [ints(0)], {}),
+            ("Slice", [1, 6, 8, 9], [1, 4, 8, 9], lambda: [ints(1), ints(5), ints(1)], {}),
+            ("MaxPool", [1, 6, 8, 8], [1, 6, 4, 4], lambda: [], {"kernel_shape": [2, 2], "strides": [2, 2]})):
+        name, reach = "x%d" % len(g.inputs), np.exp(g.rng.uniform(-2, 2))
+        g.codes[name] = (g.rng.normal(0, 1, before) * reach / 2.5).astype(np.float32)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, before))
+        y = (np.float32(reach * g.rng.uniform(0.6, 1.2) / 2 ** (g.bits - 1)), int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits // 4 * 3)))
+        g.add("Add", [g.add(op, [name, *more()], out, y, **attributes), g.input(out, g.encoding(3))], out, g.encoding(4))
+
+
 def pads(g):
     """Pad with another encoding, of what a Conv or an Add made; of uint8 of a graph input, too."""
     for kind in ("Conv", "Add", "Conv", "Add") + (("input", "input") if g.bits == 8 else ()):
@@ -640,7 +659,7 @@ GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transpose
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given)]  # layers-*, of which chipsets differ
 
 
 def main():

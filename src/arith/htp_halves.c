@@ -20,10 +20,13 @@ static const double most_of_half = 65504;
 static const struct way {
     const char *op_type;
     bool is_flat; /* one run over all codes: of uint8, what does not fill a vector at its end is rounded down */
-    bool is_codes; /* the HTP quantises the floats before: no float16 */
+    bool is_codes; /* ONNX Runtime quantises the input of the graph: no float16 */
 } ways[] = {
-    {"Relu", false, false},   {"Clip", false, false},  {"AveragePool", false, false}, {"Pad", false, false},
-    {"Resize", false, false}, {"Gather", true, false}, {"Flatten", true, false},      {"Slice", false, true},
+    {"Relu", false, false},     {"Clip", false, false},   {"AveragePool", false, false},
+    {"Pad", false, false},      {"Resize", false, false}, {"Gather", true, false},
+    {"Flatten", true, false},   {"Slice", false, true},   {"MaxPool", false, true},
+    {"Reshape", false, true},   {"Squeeze", false, true}, {"Transpose", false, true},
+    {"Unsqueeze", false, true},
 };
 /* A Slice with a Relu or Clip behind it, all in floats. */
 static const struct way cut_and_narrowed = {"Slice", false, false};
@@ -65,8 +68,8 @@ static const struct way *find_way(const struct nd_htp_job *job)
         (strcmp(op_type, "Resize") == 0 && !is_nearest(job)))
         return NULL;
     if (ways[row].is_codes && !nd_htp_is_unbounded(job))
-        return &cut_and_narrowed;
-    return ways[row].is_codes && job->unit->dtype != ND_DTYPE_U16 ? NULL : &ways[row];
+        return strcmp(op_type, "Slice") == 0 ? &cut_and_narrowed : NULL;
+    return &ways[row];
 }
 
 /* Of a float32 that is quantised before the operator: half to even, as ONNX Runtime's CPU provider has it. */

@@ -367,6 +367,13 @@ static void batch_normalization_with_a_relu_is_one_operation(void **state)
     expect_layers("16-normed", 0);
 }
 
+static void floats_of_the_graph_that_are_moved_are_quantised_before(void **state)
+{
+    (void)state;
+    expect_layers("8-given", 0);
+    expect_layers("16-given", 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +388,7 @@ int main(void)
         cmocka_unit_test(resize_takes_the_mean_of_codes),
         cmocka_unit_test(means_of_windows_that_overlap_are_products),
         cmocka_unit_test(batch_normalization_with_a_relu_is_one_operation),
+        cmocka_unit_test(floats_of_the_graph_that_are_moved_are_quantised_before),
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),

@@ -606,6 +606,18 @@ def raised(g):
         g.add("Relu", [real], shape, y)
 
 
+def steep(g):
+    """A Relu whose zero point is not 0, of a Conv that has few values in each step of the output."""
+    for move in (False, True):
+        shape, x, scale = [1, 2, 9, 9], g.encoding(4), np.float32(0.006 * g.rng.uniform(0.5, 2))
+        weights = g.scaled(g.rng.integers(-12, 13, [5, 2, 1, 1]).astype(np.int8), scale, 0)
+        y = (np.float32(x[0] * scale * g.rng.uniform(4, 9)), int(g.rng.integers(64, 192)))
+        real = g.add("Conv", [g.input(shape, x), weights], shape := [1, 5, 9, 9], y)
+        if move:
+            real = g.add("Slice", [real, *(g.constant(np.array([v])) for v in (1, 7, 3))], shape := [1, 5, 9, 6], y)
+        g.add("Relu", [real], shape, (np.float32(y[0] * g.rng.uniform(0.5, 1.1)), int(g.rng.integers(20, 160))))
+
+
 def interpolated(g):
     """Resize between the elements, in the encoding of its input: of a graph input, of a Conv, and before a Concat."""
     quotients = [0.5, 1, 2, 4] + ([8] if g.bits == 16 else [])
@@ -659,7 +671,7 @@ GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transpose
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep)]  # layers-*, of which chipsets differ
 
 
 def main():

@@ -26,6 +26,8 @@ struct trial {
     size_t n_concats, n_bad, n_codes, n_differing; /* codes that are not what the inputs' codes would give */
     const char *prefix;                            /* of its files */
     size_t n_units, n_fused;                       /* units of layers-*; those that only fusion explains */
+    bool may_be_open;                              /* a Relu that is not covered is no fault */
+    size_t n_open;                                 /* how many there are */
 };
 
 static const char *maker_of(const struct trial *t, size_t edge)
@@ -74,7 +76,10 @@ static void look_at_unit(struct trial *t, const struct nd_exact_unit *unit)
     t->n_units++;
     t->n_fused += is_fused;
     t->n_codes += given->n;
-    if (is_alone || is_fused)
+    bool is_open =
+        t->may_be_open && alone == NULL && fused == NULL && strcmp(maker_of(t, unit->edge), "Relu") == 0;
+    t->n_open += is_open;
+    if (is_alone || is_fused || is_open)
         return;
     t->n_bad++;
     print_message("%s: %zu alone, %zu fused of %zu codes differ\n", maker_of(t, unit->edge),
@@ -374,6 +379,16 @@ static void floats_of_the_graph_that_are_moved_are_quantised_before(void **state
     expect_layers("16-given", 0);
 }
 
+/* How v73 makes it is not known: what a Relu by itself would give says nothing. */
+static void relu_of_a_steep_product_is_not_covered(void **state)
+{
+    (void)state;
+    struct trial t = {.prefix = "layers-", .may_be_open = true};
+    run_group(&t, "8-steep", "v73", "htp-v73");
+    assert_int_equal(t.n_open, 2);
+    close_trial(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,6 +404,7 @@ int main(void)
         cmocka_unit_test(means_of_windows_that_overlap_are_products),
         cmocka_unit_test(batch_normalization_with_a_relu_is_one_operation),
         cmocka_unit_test(floats_of_the_graph_that_are_moved_are_quantised_before),
+        cmocka_unit_test(relu_of_a_steep_product_is_not_covered),
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),

@@ -182,12 +182,20 @@ static void a_concat_whose_scale_must_stay_is_not_proven(void **state)
     (void)state;
     const float six = 6.0F / 255; /* a range of 0 to 6 keeps its scale, too */
     struct made made = {0};
-    align(&(struct recipe){{six, six}, six * 1.2837F, {0, 0}, 0, 0, false, true}, &made);
+    align(&(struct recipe){{six, six}, six * 1.2837F, {0, 0}, 130, 0, false, true}, &made);
     assert_int_equal(layer_of(&made, "Concat")->state, ND_ALIGN_UNKNOWN);
     assert_non_null(strstr(layer_of(&made, "Concat")->reason, "ways"));
     release(&made);
-    align(&(struct recipe){{six, six}, six * 0.5F, {0, 0}, 0, 0, false, true}, &made);
+    align(&(struct recipe){{six, six}, six * 0.5F, {0, 0}, 130, 0, false, true}, &made);
     assert_int_equal(layer_of(&made, "Concat")->state, ND_ALIGN_PROVEN);
+    release(&made);
+    /* With the zero point 0, too, the Concat has its parts made with its own scale. */
+    align(&(struct recipe){{six, six}, six * 1.2837F, {0, 0}, 0, 0, false, true}, &made);
+    assert_int_equal(layer_of(&made, "Concat")->state, ND_ALIGN_DIFFERS);
+    assert_non_null(strstr(layer_of(&made, "Concat")->reason, "this layer's scale"));
+    release(&made);
+    align(&(struct recipe){{six, six}, six * 0.5F, {0, 0}, 0, 0, false, true}, &made);
+    assert_int_equal(layer_of(&made, "Concat")->state, ND_ALIGN_UNKNOWN);
     release(&made);
     align(&(struct recipe){{six, 0.03F}, six * 1.2837F, {0, 140}, 130, 0, false, true}, &made);
     assert_int_equal(layer_of(&made, "Concat")->state, ND_ALIGN_DIFFERS);

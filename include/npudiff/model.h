@@ -53,8 +53,9 @@ struct nd_model_node {
     bool has_own_name; /* the file has the name */
     const char *op_type;
     const char *domain;      /* "" is the default ONNX domain */
-    bool is_io_quantisation; /* QuantizeLinear of a graph input or DequantizeLinear to a graph output: may run
-                                on the CPU */
+    bool is_io_quantisation; /* QuantizeLinear of a graph input, or DequantizeLinear to a graph output, also
+                                through Identity, Transpose, Reshape, Squeeze, Unsqueeze and Flatten: may run on
+                                the CPU */
 };
 
 /* A layer: DequantizeLinear* -> operator(s) -> QuantizeLinear. */

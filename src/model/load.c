@@ -49,33 +49,61 @@ static int64_t default_opset(const Onnx__ModelProto *proto)
     return 0;
 }
 
-static bool is_io_quantisation(const struct nd_graph *graph, const struct nd_graph_node *node)
+/* Whether the node quantises an input of the graph. */
+static bool quantises_input(const struct nd_graph *graph, const struct nd_graph_node *node)
 {
     size_t source = node->n_inputs > 0 ? graph->uses[node->first_use] : ND_NO_INDEX;
-    size_t made = node->n_made > 0 ? graph->made[node->first_made] : ND_NO_INDEX;
-    if (source == ND_NO_INDEX || made == ND_NO_INDEX)
-        return false;
-    return (node->kind == ND_NODE_QUANTIZE && graph->tensors[source].input != ND_NO_INDEX &&
-            !graph->tensors[source].is_constant) ||
-           (node->kind == ND_NODE_DEQUANTIZE && graph->tensors[made].output != ND_NO_INDEX &&
-            !node->is_constant);
+    return node->kind == ND_NODE_QUANTIZE && source != ND_NO_INDEX &&
+           graph->tensors[source].input != ND_NO_INDEX && !graph->tensors[source].is_constant;
+}
+
+/* Operators that hand on the values of their first input, at most in another shape or order. */
+static bool hands_on(const Onnx__NodeProto *node)
+{
+    static const char *const names[] = {"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(nd_onnx_text(node->op_type), names[i]) == 0 && nd_onnx_domain(node->domain)[0] == '\0')
+            return true;
+    return false;
+}
+
+/* Marks the DequantizeLinear whose floats become an output of the graph, and the nodes between them. */
+static void mark_end(const struct nd_graph *graph, size_t output, bool *is_end)
+{
+    size_t node = graph->tensors[output].producer;
+    while (node != ND_NO_INDEX && !is_end[node] && !graph->nodes[node].is_constant) {
+        bool is_last = graph->nodes[node].kind == ND_NODE_DEQUANTIZE;
+        if (!is_last && (!hands_on(graph->nodes[node].proto) || graph->nodes[node].n_inputs == 0))
+            return;
+        is_end[node] = true;
+        size_t source = nd_graph_used(graph, node, 0);
+        node = is_last || source == ND_NO_INDEX ? ND_NO_INDEX : graph->tensors[source].producer;
+    }
 }
 
 static enum nd_status list_nodes(struct nd_model *model, struct nd_error *err)
 {
     const struct nd_graph *graph = &model->graph;
     model->nodes = nd_calloc(graph->n_nodes, sizeof *model->nodes);
-    if (model->nodes == NULL)
+    bool *is_end = nd_calloc(graph->n_nodes, sizeof *is_end);
+    if (model->nodes == NULL || is_end == NULL) {
+        free(is_end);
         return nd_fail_memory(err);
+    }
+    for (size_t t = 0; t < graph->n_tensors; t++)
+        if (graph->tensors[t].output != ND_NO_INDEX)
+            mark_end(graph, t, is_end);
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const Onnx__NodeProto *proto = graph->nodes[i].proto;
-        model->nodes[i] =
-            (struct nd_model_node){.name = nd_graph_node_name(proto),
-                                   .op_type = proto->op_type,
-                                   .domain = nd_onnx_domain(proto->domain),
-                                   .has_own_name = nd_onnx_text(graph->nodes[i].proto->name)[0] != '\0',
-                                   .is_io_quantisation = is_io_quantisation(graph, &graph->nodes[i])};
+        bool is_end_quantiser = is_end[i] && graph->nodes[i].kind == ND_NODE_DEQUANTIZE;
+        model->nodes[i] = (struct nd_model_node){
+            .name = nd_graph_node_name(proto),
+            .op_type = proto->op_type,
+            .domain = nd_onnx_domain(proto->domain),
+            .has_own_name = nd_onnx_text(proto->name)[0] != '\0',
+            .is_io_quantisation = is_end_quantiser || quantises_input(graph, &graph->nodes[i])};
     }
+    free(is_end);
     return ND_OK;
 }
 

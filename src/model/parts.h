@@ -10,6 +10,21 @@
 size_t nd_model_n_external(const struct nd_model *model);
 const char *nd_model_external(const struct nd_model *model, size_t i);
 
+/* The node that makes floats of the codes of an edge, and the tensor of them; both borrowed. */
+struct nd_dequantised {
+    const char *node;
+    const char *tensor;
+};
+
+/* Finds a DequantizeLinear that reads the codes of the edge with the edge's own scale, which is above 0, and
+ * zero point, one each: of an output of the model the one that makes this output, else the first. False where
+ * there is none. */
+bool nd_model_find_dequantised(const struct nd_model *model, size_t edge, struct nd_dequantised *out);
+
+/* Whether the node is a DequantizeLinear that is io_quantisation through other nodes: a copy of the model whose
+ * outputs are codes still has it. */
+bool nd_model_dequantises_before_end(const struct nd_model *model, size_t node);
+
 /* Which part of a model to write as a model of its own. Zeroed, with nodes, is complete. */
 struct nd_model_cut {
     const size_t *nodes; /* indices of nd_model_node, in any order */

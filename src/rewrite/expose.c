@@ -4,10 +4,12 @@
 
 #include "base/memory.h"
 #include "model/loaded.h"
+#include "rewrite/expose.h"
 #include "rewrite/put.h"
 
 struct copy {
     const struct nd_model *source;
+    const bool *as_floats; /* [n_edges of the model], or NULL */
     bool *needed_nodes;
     bool *needed_tensors;
     size_t *targets; /* the tensors that become outputs, in order */
@@ -22,6 +24,20 @@ struct copy {
     Onnx__TypeProto__Tensor *tensor_types;
 };
 
+static bool is_float(const struct copy *copy, size_t edge)
+{
+    return copy->as_floats != NULL && copy->as_floats[edge];
+}
+
+/* The tensor that shows the edge. */
+static size_t find_tensor(const struct copy *copy, size_t edge)
+{
+    struct nd_dequantised floats = {.tensor = copy->source->edges[edge].onnx_name};
+    if (is_float(copy, edge))
+        nd_model_find_dequantised(copy->source, edge, &floats);
+    return nd_names_find(&copy->source->graph.names, floats.tensor);
+}
+
 static enum nd_status find_targets(struct copy *copy, const size_t *edges, size_t n_edges, struct nd_error *err)
 {
     const struct nd_model *model = copy->source;
@@ -29,7 +45,7 @@ static enum nd_status find_targets(struct copy *copy, const size_t *edges, size_
         return nd_fail(err, ND_E_MODEL_NO_EDGE, model->path, "no edge of '%s' was asked for", model->path);
     for (size_t i = 0; i < n_edges; i++) {
         const struct nd_edge *edge = nd_model_edge(model, edges[i]);
-        size_t tensor = nd_names_find(&model->graph.names, edge->onnx_name);
+        size_t tensor = find_tensor(copy, edges[i]);
         if (model->graph.tensors[tensor].producer == ND_NO_INDEX)
             return nd_fail(err, ND_E_OPTION_VALUE, edge->name,
                            "edge '%s' is an input of '%s' and cannot be an output as well", edge->name,
@@ -141,12 +157,14 @@ static Onnx__ValueInfoProto *make_output(struct copy *copy, size_t position, siz
     const struct nd_edge *known = &copy->source->edges[edge];
     Onnx__ValueInfoProto *value = &copy->values[position];
     onnx__value_info_proto__init(value);
-    value->name = known->onnx_name;
-    if (known->dtype == ND_DTYPE_NONE)
+    enum nd_dtype dtype = is_float(copy, edge) ? ND_DTYPE_F32 : known->dtype;
+    value->name =
+        (char *)(uintptr_t)copy->source->graph.tensors[copy->targets[position]].name; /* not written to */
+    if (dtype == ND_DTYPE_NONE)
         return value;
     onnx__type_proto__tensor__init(&copy->tensor_types[position]);
     copy->tensor_types[position].has_elem_type = true;
-    copy->tensor_types[position].elem_type = (int32_t)known->dtype;
+    copy->tensor_types[position].elem_type = (int32_t)dtype;
     /* Codes have the shape that the float tensor declares. */
     if (copy->source->edge_types[edge] != NULL)
         copy->tensor_types[position].shape = copy->source->edge_types[edge]->shape;
@@ -178,10 +196,10 @@ static void choose_outputs(struct copy *copy, const size_t *edges)
     }
 }
 
-enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *edges, size_t n_edges,
-                                      const char *path, struct nd_error *err)
+enum nd_status nd_model_write_shown(const struct nd_model *model, const size_t *edges, size_t n_edges,
+                                    const bool *as_floats, const char *path, struct nd_error *err)
 {
-    struct copy copy = {.source = model};
+    struct copy copy = {.source = model, .as_floats = as_floats};
     enum nd_status status = allocate(&copy, n_edges, err);
     if (status == ND_OK)
         status = find_targets(&copy, edges, n_edges, err);
@@ -193,4 +211,10 @@ enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t
     }
     copy_deinit(&copy);
     return status;
+}
+
+enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *edges, size_t n_edges,
+                                      const char *path, struct nd_error *err)
+{
+    return nd_model_write_shown(model, edges, n_edges, NULL, path, err);
 }

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/new_file.h"
 #include "base/sha256.h"
-#include "npudiff/model.h"
+#include "rewrite/expose.h"
 #include "support/golden_models.h"
 
 static const char *const good_models[] = {
@@ -152,6 +152,49 @@ static void exposed_model_drops_the_dead_and_keeps_the_rest(void **state)
     free(dir);
 }
 
+/* Every edge that has floats is shown as them in turn: by the tensor that its own DequantizeLinear makes. */
+static void edge_is_shown_as_its_floats(void **state)
+{
+    (void)state;
+    size_t n_shown = 0, n_ends = 0; /* n_ends: the floats are an output of the model, as they should be */
+    for (size_t i = 0; i < N_GOOD; i++) {
+        char *dir = temporary_dir(), *path = nd_path_join(dir, "a.onnx");
+        struct nd_model *model = load(good_models[i]);
+        size_t *selected = NULL, n = 0;
+        assert_int_equal(nd_model_select_edges(model, "all", &selected, &n, NULL), ND_OK);
+        bool *as_floats = calloc(nd_model_n_edges(model), sizeof *as_floats);
+        assert_non_null(as_floats);
+        for (size_t k = 0; k < n; k++) {
+            const struct nd_edge *edge = nd_model_edge(model, selected[k]);
+            struct nd_dequantised floats;
+            if (!nd_model_find_dequantised(model, selected[k], &floats))
+                continue;
+            assert_int_equal(edge->quant.n, 1);
+            as_floats[selected[k]] = true;
+            assert_int_equal(nd_model_write_shown(model, selected, n, as_floats, path, NULL), ND_OK);
+            as_floats[selected[k]] = false;
+            struct nd_model *copy = load(path);
+            assert_int_equal(nd_model_n_outputs(copy), n);
+            assert_string_equal(nd_model_output(copy, k)->name, floats.tensor);
+            assert_int_equal(nd_model_output(copy, k)->dtype, ND_DTYPE_F32);
+            n_ends += edge->is_model_output && strcmp(floats.tensor, edge->name) == 0;
+            for (size_t other = 0; other < n; other++)
+                if (other != k)
+                    assert_string_equal(nd_model_output(copy, other)->name,
+                                        nd_model_edge(model, selected[other])->onnx_name);
+            nd_model_destroy(&copy);
+            n_shown++;
+        }
+        free(as_floats);
+        free(selected);
+        nd_model_destroy(&model);
+        nd_dir_remove(dir);
+        free(path);
+        free(dir);
+    }
+    assert_true(n_shown > 50 && n_ends > 5);
+}
+
 static void edges_that_cannot_be_outputs_are_refused(void **state)
 {
     (void)state;
@@ -244,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exposed_model_has_the_edges_as_outputs),
         cmocka_unit_test(exposed_model_drops_the_dead_and_keeps_the_rest),
+        cmocka_unit_test(edge_is_shown_as_its_floats),
         cmocka_unit_test(edges_that_cannot_be_outputs_are_refused),
         cmocka_unit_test(external_data_goes_with_the_copy),
         cmocka_unit_test(digest_covers_the_external_data),

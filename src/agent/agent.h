@@ -9,6 +9,14 @@
 #include "runtime/runtime.h"
 #include "spool/job_file.h"
 
+/* An edge that the session gives as floats. */
+struct nd_agent_codes {
+    const struct nd_output_view *floats; /* NULL: it is given as codes */
+    struct nd_output_view view;          /* its codes, after a run */
+    void *bytes;
+    size_t capacity;
+};
+
 struct nd_agent {
     const struct nd_job *job;
     struct nd_spool_writer *writer;
@@ -22,6 +30,7 @@ struct nd_agent {
     size_t *target_of_input;        /* session input -> job target */
     const void **inputs;            /* session inputs of the run in progress */
     struct nd_output_view *outputs; /* session outputs */
+    struct nd_agent_codes *codes;   /* [edges of the job]: of those that the session gives as floats */
     size_t pass;
     const struct nd_output_view **edges;  /* edge of the pass -> its session output */
     const struct nd_output_view **checks; /* checked edge -> its session output */
@@ -62,6 +71,10 @@ enum nd_status nd_agent_record_truth(struct nd_agent *agent, struct nd_error *er
  * for all passes. */
 enum nd_status nd_agent_prepare_checks(struct nd_agent *agent, struct nd_error *err);
 enum nd_status nd_agent_connect(struct nd_agent *agent, struct nd_error *err);
+/* Makes codes of the floats that the last run gave for some edges. ND_E_DEVICE_OUTPUT where a float is not the
+ * value of a code. codes.c. */
+enum nd_status nd_agent_make_codes(struct nd_agent *agent, struct nd_error *err);
+
 /* Frees what nd_agent_connect made, for the next pass. */
 void nd_agent_disconnect(struct nd_agent *agent);
 

@@ -53,13 +53,17 @@ static enum nd_status name_outputs(const struct nd_agent *agent, struct nd_names
     return ND_OK;
 }
 
-static enum nd_status find_output(const struct nd_agent *agent, const struct nd_names *names, const char *name,
+static enum nd_status find_output(struct nd_agent *agent, const struct nd_names *names, size_t edge,
                                   const struct nd_output_view **out, struct nd_error *err)
 {
+    const char *name = agent->job->edges[edge].output;
     size_t i = nd_names_find(names, name);
     if (i == SIZE_MAX)
         return nd_fail(err, ND_E_DEVICE_OUTPUT, name, "the session has no output '%s'", name);
-    *out = &agent->outputs[i];
+    bool is_float = agent->job->edges[edge].scale > 0;
+    if (is_float)
+        agent->codes[edge].floats = &agent->outputs[i];
+    *out = is_float ? &agent->codes[edge].view : &agent->outputs[i];
     return ND_OK;
 }
 
@@ -80,17 +84,18 @@ static enum nd_status connect_outputs(struct nd_agent *agent, struct nd_error *e
     struct nd_names names = {0};
     size_t n = 0;
     agent->outputs = nd_calloc(nd_session_n_outputs(agent->session), sizeof *agent->outputs);
+    agent->codes = nd_calloc(job->n_edges, sizeof *agent->codes);
     agent->edges = nd_calloc(job->n_edges, sizeof *agent->edges);
     agent->checks = nd_calloc(agent->n_check_ids, sizeof *agent->checks);
-    if (agent->outputs == NULL || agent->edges == NULL || agent->checks == NULL)
+    if (agent->outputs == NULL || agent->codes == NULL || agent->edges == NULL || agent->checks == NULL)
         return nd_fail_memory(err);
     enum nd_status status = name_outputs(agent, &names, err);
     for (size_t e = 0; status == ND_OK && e < job->n_edges; e++)
         if (job->edges[e].pass == agent->pass)
-            status = find_output(agent, &names, job->edges[e].output, &agent->edges[n++], err);
+            status = find_output(agent, &names, e, &agent->edges[n++], err);
     for (size_t i = 0; status == ND_OK && i < agent->n_check_ids; i++)
         if (is_checked_here(agent, agent->check_ids[i]))
-            status = find_output(agent, &names, job->edges[agent->check_ids[i]].output, &agent->checks[i], err);
+            status = find_output(agent, &names, agent->check_ids[i], &agent->checks[i], err);
     nd_names_deinit(&names);
     return status;
 }
@@ -183,11 +188,15 @@ void nd_agent_disconnect(struct nd_agent *agent)
 {
     free(agent->target_of_input);
     free(agent->inputs);
+    for (size_t e = 0; agent->codes != NULL && e < agent->job->n_edges; e++)
+        free(agent->codes[e].bytes);
+    free(agent->codes);
     free(agent->outputs);
     free(agent->edges);
     free(agent->checks);
     agent->target_of_input = NULL;
     agent->inputs = NULL;
+    agent->codes = NULL;
     agent->outputs = NULL;
     agent->edges = NULL;
     agent->checks = NULL;

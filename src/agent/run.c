@@ -44,7 +44,9 @@ static enum nd_status run_once(struct nd_agent *agent, size_t probe, size_t samp
                                .views = agent->edges};
     if (status != ND_OK || is_known)
         return status;
-    status = nd_agent_check_outputs(agent, probe, sample, repeat == 0, err);
+    status = nd_agent_make_codes(agent, err);
+    if (status == ND_OK)
+        status = nd_agent_check_outputs(agent, probe, sample, repeat == 0, err);
     return status == ND_OK ? nd_store_put(agent->store, &run, err) : status;
 }
 

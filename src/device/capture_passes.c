@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "device/capture_request.h"
+#include "rewrite/expose.h"
 #include "rewrite/whole.h"
 
 static void free_passes(struct nd_job *job)
@@ -25,6 +26,39 @@ static void free_passes(struct nd_job *job)
     job->n_edges = 0;
 }
 
+/* ---- edges that are recorded through floats ---- */
+
+bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t edge, bool as_floats)
+{
+    struct nd_dequantised floats;
+    if (!nd_model_find_dequantised(capture->model, edge, &floats) || capture->as_floats[edge] == as_floats)
+        return false;
+    if (!as_floats)
+        nd_job_remove_float_node(&capture->job, floats.node);
+    else if (!nd_job_add_float_node(&capture->job, floats.node))
+        return false;
+    capture->as_floats[edge] = as_floats;
+    return true;
+}
+
+enum nd_status nd_capture_job_edge(const struct nd_capture_job *capture, const struct nd_edge *edge,
+                                   size_t index, struct nd_job_edge *out, struct nd_error *err)
+{
+    struct nd_dequantised floats = {.tensor = edge->onnx_name};
+    struct nd_job_edge made = {.dtype = edge->dtype};
+    if (capture->as_floats[index] && nd_model_find_dequantised(capture->model, index, &floats)) {
+        made.scale = edge->quant.scale[0];
+        made.zero_point = edge->quant.zero_point[0];
+    }
+    made.output = nd_strdup(floats.tensor);
+    if (made.output == NULL)
+        return nd_fail_memory(err);
+    *out = made;
+    return ND_OK;
+}
+
+/* ---- models and passes ---- */
+
 /* The file that a session reads: the model itself, or a copy that exposes these edges. Providers take no model
  * whose shapes are open: where dimensions were set, the untouched model is a copy, too. */
 static enum nd_status make_model(const struct nd_capture_job *capture, const char *name, const size_t *edges,
@@ -42,7 +76,7 @@ static enum nd_status make_model(const struct nd_capture_job *capture, const cha
     if (*path == NULL)
         return nd_fail_memory(err);
     return is_untouched ? nd_model_write_whole(capture->model, *path, err)
-                        : nd_model_write_exposed(capture->model, edges, n_edges, *path, err);
+                        : nd_model_write_shown(capture->model, edges, n_edges, capture->as_floats, *path, err);
 }
 
 static bool records_any(const struct nd_capture_job *capture, size_t p)
@@ -99,11 +133,8 @@ enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t 
     }
     for (size_t e = 0; status == ND_OK && e < capture->n_edges; e++) {
         job->n_edges = e + 1;
-        job->edges[e] = (struct nd_job_edge){.output = nd_strdup(capture->edges[e].onnx_name),
-                                             .dtype = capture->edges[e].dtype,
-                                             .pass = capture->pass_of_edge[e]};
-        if (job->edges[e].output == NULL)
-            status = nd_fail_memory(err);
+        status = nd_capture_job_edge(capture, &capture->edges[e], capture->selected[e], &job->edges[e], err);
+        job->edges[e].pass = capture->pass_of_edge[e];
     }
     return status;
 }

@@ -11,6 +11,7 @@
 #include "device/device_options.h"
 #include "device/runner_job.h"
 #include "emulator/emulate.h"
+#include "model/parts.h"
 #include "runtime/runtime.h"
 
 void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size)
@@ -65,7 +66,8 @@ static enum nd_status choose_edges(struct nd_capture_job *capture, struct nd_err
         return status;
     capture->edges = nd_calloc(n, sizeof *capture->edges);
     capture->pass_of_edge = nd_calloc(n, sizeof *capture->pass_of_edge);
-    if (capture->edges == NULL || capture->pass_of_edge == NULL)
+    capture->as_floats = nd_calloc(nd_model_n_edges(capture->model), sizeof *capture->as_floats);
+    if (capture->edges == NULL || capture->pass_of_edge == NULL || capture->as_floats == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         capture->n_edges = i + 1;
@@ -203,10 +205,14 @@ static enum nd_status fill_io_nodes(struct nd_capture_job *capture, struct nd_er
     size_t n_nodes = nd_model_n_nodes(capture->model);
     job->io_nodes = nd_calloc(n_nodes, sizeof *job->io_nodes);
     bool is_whole = job->io_nodes != NULL;
-    for (size_t i = 0; is_whole && i < n_nodes; i++)
-        if (nd_model_node(capture->model, i)->is_io_quantisation)
-            is_whole =
-                (job->io_nodes[job->n_io_nodes++] = nd_strdup(nd_model_node(capture->model, i)->name)) != NULL;
+    for (size_t i = 0; is_whole && i < n_nodes; i++) {
+        const struct nd_model_node *node = nd_model_node(capture->model, i);
+        if (!node->is_io_quantisation)
+            continue;
+        is_whole = (job->io_nodes[job->n_io_nodes++] = nd_strdup(node->name)) != NULL;
+        if (is_whole && !job->is_untouched && nd_model_dequantises_before_end(capture->model, i))
+            is_whole = nd_job_add_float_node(job, node->name);
+    }
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 
@@ -289,6 +295,7 @@ void nd_capture_job_deinit(struct nd_capture_job *capture)
     free(capture->edges);
     free(capture->selected);
     free(capture->pass_of_edge);
+    free(capture->as_floats);
     free(capture->moved);
     free(capture->left_out);
     nd_job_deinit(&capture->job);

@@ -21,8 +21,9 @@ struct nd_capture_job {
     struct nd_edge *edges;    /* copies of them, as they will be recorded */
     size_t n_edges;
     size_t *pass_of_edge;
-    char *moved;    /* nodes that fell to the CPU only because tensors were recorded, one a line, or NULL */
-    char *left_out; /* edges that no session shows: name, tab and reason, one a line; NULL: none */
+    bool *as_floats; /* [edges of the model]: recorded through the floats of its DequantizeLinear */
+    char *moved;     /* nodes that fell to the CPU only because tensors were recorded, one a line, or NULL */
+    char *left_out;  /* edges that no session shows: name, tab and reason, one a line; NULL: none */
     size_t n_left_out;
     size_t n_tried;    /* sessions that were tried before the run that counts; 0: it was the first */
     struct nd_job job; /* complete but for passes and edges, which nd_capture_job_set_passes makes */
@@ -47,6 +48,15 @@ struct nd_planned_pass {
  * NULL: no pass exposes more than it records. A pass that records no edge exposes all of them. */
 enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
                                          const struct nd_planned_pass *planned, struct nd_error *err);
+
+/* Records an edge of the model, by its index, through the floats that its DequantizeLinear makes, or again as
+ * codes; from the next nd_capture_job_set_passes and nd_capture_job_trial on. False where no DequantizeLinear
+ * makes floats of its codes, or out of memory: nothing changed then. */
+bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t edge, bool as_floats);
+
+/* How a job records an edge. index: of the edge in the model. out->output belongs to the caller. */
+enum nd_status nd_capture_job_edge(const struct nd_capture_job *capture, const struct nd_edge *edge,
+                                   size_t index, struct nd_job_edge *out, struct nd_error *err);
 
 /* A job that only tries the placement of a session exposing n of the model's edges: no samples. Freed by the
  * caller with nd_capture_job_free_trial. */

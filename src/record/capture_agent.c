@@ -108,6 +108,7 @@ static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct nd_
                                            .first = first,
                                            .trial = nd_tries_try,
                                            .has_time = nd_tries_have_time,
+                                           .use_floats = nd_tries_use_floats,
                                            .context = trials};
     enum nd_status status = nd_plan_passes(&recording, &plan, err);
     *is_cut = status == ND_OK && plan.n_passes > 0;

@@ -76,6 +76,8 @@ static enum nd_status collect_provenance(const struct nd_capture_job *capture, c
         status = nd_provenance_add_moved(out, capture->moved, err);
     if (status == ND_OK)
         status = nd_provenance_add_planning(out, capture->n_tried, capture->left_out, err);
+    if (status == ND_OK)
+        status = nd_provenance_add_floats(out, capture, err);
     return status == ND_OK && failed != NULL ? nd_provenance_add_failed_edge(out, failed->name, err) : status;
 }
 

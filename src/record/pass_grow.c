@@ -80,32 +80,57 @@ enum nd_status nd_planner_give_up(struct nd_planner *p, size_t at, const struct 
     return p->plan->reasons[at] != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* An edge that does not hold beside what the pass has. Where the pass has nothing yet, it does not even hold
- * alone, in the model cut behind it: then the whole model is left to try, with its outputs beside the edge. */
+/* Tries the edge in a pass that has nothing yet: alone, in the model cut behind it, where alone_too is set, and
+ * else in the whole model with its outputs beside it. *is_taken: the pass has it now. */
+static enum nd_status try_apart(struct nd_planner *p, const struct nd_candidate *x, bool alone_too,
+                                bool *is_taken, struct nd_error *err)
+{
+    struct nd_tried alone = {0}, beside = {0};
+    enum nd_status status = alone_too ? nd_planner_try_beside(p, x, 1, &alone, err) : ND_OK;
+    if (status == ND_OK && !alone.holds && nd_planner_has_outputs(p) && !p->fails_beside[x->at]) {
+        nd_planner_show_outputs(p, true);
+        status = nd_planner_try_beside(p, x, 1, &beside, err);
+        p->with_outputs = p->is_closed = status == ND_OK && beside.holds;
+        if (!p->with_outputs)
+            nd_planner_show_outputs(p, false);
+    }
+    *is_taken = status == ND_OK && (alone.holds || beside.holds);
+    if (*is_taken)
+        nd_planner_accept(p, x, 1);
+    nd_tried_deinit(&alone);
+    nd_tried_deinit(&beside);
+    return status;
+}
+
+/* The last resort for an edge whose codes no session shows: the floats that the model makes of them. */
+static enum nd_status try_floats(struct nd_planner *p, const struct nd_candidate *x, bool *is_taken,
+                                 struct nd_error *err)
+{
+    const struct nd_recording *of = p->of;
+    if (of->use_floats == NULL || !of->use_floats(of->context, of->edges[x->at], true))
+        return ND_OK;
+    p->fails_beside[x->at] = false;
+    enum nd_status status = try_apart(p, x, true, is_taken, err);
+    if (!*is_taken)
+        of->use_floats(of->context, of->edges[x->at], false);
+    return status;
+}
+
+/* An edge that does not hold beside what the pass has. Where the pass has nothing yet, the edge does not even
+ * hold alone, in the model cut behind it. */
 static enum nd_status reject(struct nd_planner *p, const struct nd_candidate *x, const struct nd_tried *trial,
                              struct nd_error *err)
 {
-    struct nd_tried beside = {0};
-    enum nd_status status = ND_OK;
+    bool is_taken = false;
     p->n_rejected[x->kind]++;
     if (p->n_members == p->n_seeds && (p->n_seeds > 0 || p->with_outputs))
         p->fails_beside[x->at] = true;
     if (p->n_members > 0 || p->with_outputs)
         return ND_OK;
-    if (nd_planner_has_outputs(p) && !p->fails_beside[x->at]) {
-        nd_planner_show_outputs(p, true);
-        status = nd_planner_try_beside(p, x, 1, &beside, err);
-        if (status == ND_OK && beside.holds) {
-            nd_planner_accept(p, x, 1);
-            p->with_outputs = p->is_closed = true;
-        } else {
-            nd_planner_show_outputs(p, false);
-        }
-    }
-    if (status == ND_OK && !beside.holds)
-        status = nd_planner_give_up(p, x->at, trial, err);
-    nd_tried_deinit(&beside);
-    return status;
+    enum nd_status status = try_apart(p, x, false, &is_taken, err);
+    if (status == ND_OK && !is_taken)
+        status = try_floats(p, x, &is_taken, err);
+    return status == ND_OK && !is_taken ? nd_planner_give_up(p, x->at, trial, err) : status;
 }
 
 /* Edges of one kind that do not hold together, of which single ones do not hold either: they are left to a

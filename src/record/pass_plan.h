@@ -30,7 +30,10 @@ struct nd_recording {
     const struct nd_tried *first; /* of all edges at once, which does not hold; NULL: not tried */
     nd_session_trial trial;
     bool (*has_time)(void *context); /* whether there is time for a further trial; NULL: always */
-    void *context;                   /* of trial and has_time */
+    /* From now on, trials and passes show the edge of the model through floats, or as codes again; false where
+     * it has no floats. NULL: none has. */
+    bool (*use_floats)(void *context, size_t edge, bool as_floats);
+    void *context; /* of these functions */
 };
 
 /* Positions are those of the recording's edges. */
@@ -45,8 +48,9 @@ struct nd_pass_plan {
 void nd_pass_plan_deinit(struct nd_pass_plan *plan);
 
 /* Assigns the edges to passes. A later pass exposes the model's outputs again wherever that holds, else the
- * edges that its own are computed from: what both passes have must come out equal. An edge that no session
- * shows has no pass. Freed by nd_pass_plan_deinit, on success only. */
+ * edges that its own are computed from: what both passes have must come out equal. An edge whose codes no
+ * session shows is tried through its floats. An edge that no session shows has no pass. Freed by
+ * nd_pass_plan_deinit, on success only. */
 enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pass_plan *plan,
                               struct nd_error *err);
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "device/device_options.h"
+#include "model/parts.h"
 #include "record/job_run.h"
 #include "spool/record_fields.h"
 
@@ -230,9 +231,11 @@ static enum nd_status add_sample(const struct nd_tries *trials, struct nd_job *j
     for (size_t e = 0; e < nd_model_n_edges(model); e++) {
         if (!nd_model_edge(model, e)->is_model_output)
             continue;
-        job->edges[job->n_edges].output = nd_strdup(nd_model_edge(model, e)->onnx_name);
-        if (job->edges[job->n_edges++].output == NULL)
-            return nd_fail_memory(err);
+        enum nd_status status =
+            nd_capture_job_edge(trials->capture, nd_model_edge(model, e), e, &job->edges[job->n_edges], err);
+        if (status != ND_OK)
+            return status;
+        job->n_edges++;
     }
     return ND_OK;
 }
@@ -319,14 +322,59 @@ static enum nd_status try_outputs(struct nd_tries *trials, struct nd_tried *out,
     return status;
 }
 
+bool nd_tries_use_floats(void *context, size_t edge, bool as_floats)
+{
+    struct nd_tries *trials = context;
+    return nd_capture_job_use_floats(trials->capture, edge, as_floats);
+}
+
+/* Of the outputs that the model itself gives as floats. Whether that changes any of them. */
+static bool use_floats_of_outputs(struct nd_tries *trials, bool as_floats)
+{
+    const struct nd_model *model = trials->capture->model;
+    struct nd_dequantised floats;
+    bool is_any = false;
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        if (nd_model_edge(model, e)->is_model_output && nd_model_find_dequantised(model, e, &floats) &&
+            strcmp(floats.tensor, nd_model_edge(model, e)->name) == 0)
+            is_any |= nd_tries_use_floats(trials, e, as_floats);
+    return is_any;
+}
+
+/* Tries the outputs through floats, after codes gave `trial`. What is better replaces *trial and the digests.
+ */
+static enum nd_status try_floats(struct nd_tries *trials, struct nd_tried *trial, struct nd_error *err)
+{
+    struct nd_tried through_floats = {0};
+    struct nd_digest *digests = NULL;
+    if (!use_floats_of_outputs(trials, true))
+        return ND_OK;
+    enum nd_status status = try_outputs(trials, &through_floats, &digests, err);
+    bool is_better = status == ND_OK && through_floats.reason[0] == '\0' &&
+                     (trial->reason[0] != '\0' || through_floats.fallen.n < trial->fallen.n);
+    if (is_better) {
+        nd_tried_deinit(trial);
+        free(trials->outputs);
+        *trial = through_floats;
+        trials->outputs = digests;
+        return ND_OK;
+    }
+    use_floats_of_outputs(trials, false);
+    nd_tried_deinit(&through_floats);
+    free(digests);
+    return status;
+}
+
 enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_error *err)
 {
     struct nd_tried trial = {0};
     double begun_s = elapsed_s(trials);
     enum nd_status status = try_outputs(trials, &trial, &trials->outputs, err);
-    *holds = status == ND_OK && trial.reason[0] == '\0';
     double limit_s = session_factor * (elapsed_s(trials) - begun_s);
     trials->session_limit_s = limit_s > least_session_limit_s ? limit_s : least_session_limit_s;
+    if (status == ND_OK && !trial.holds)
+        status = try_floats(trials, &trial, err);
+    *holds = status == ND_OK && trial.reason[0] == '\0';
     trials->own = trial.fallen;
     trial.fallen = (struct nd_fallen){0};
     nd_tried_deinit(&trial);

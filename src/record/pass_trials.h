@@ -13,7 +13,7 @@ enum nd_status nd_tried_read(const struct nd_job *job, const char *folder, const
                              struct nd_tried *trial, bool *is_of_session, struct nd_error *err);
 
 struct nd_tries {
-    const struct nd_capture_job *capture;
+    struct nd_capture_job *capture;
     unsigned int n;         /* sessions tried */
     struct nd_fallen own;   /* nodes that fall when nothing but the outputs is recorded: looking is not why */
     double session_limit_s; /* for a session to come to be; 0: the capture's own limits */
@@ -25,7 +25,9 @@ void nd_tries_deinit(struct nd_tries *trials);
 
 /* The least that a capture can show: tries the session that exposes the model's outputs alone, and keeps the
  * nodes that fall there as the device's own, and how long it took as the measure of all others. *holds is false
- * where there is no such session. */
+ * where there is no such session. Where the codes of the outputs are not to be had without a node that falls,
+ * but their floats are, as the model itself gives them, the outputs are recorded through their floats from then
+ * on. */
 enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_error *err);
 
 /* Whether the outputs that the first pass of a run recorded for the first sample are those of the session of
@@ -41,5 +43,8 @@ enum nd_status nd_tries_use_sample(struct nd_tries *trials, bool *is_steady, str
 enum nd_status nd_tries_try(void *context, const size_t *edges, size_t n_edges, struct nd_tried *out,
                             struct nd_error *err);
 bool nd_tries_have_time(void *context);
+
+/* nd_recording.use_floats; context: struct nd_tries. */
+bool nd_tries_use_floats(void *context, size_t edge, bool as_floats);
 
 #endif

@@ -194,6 +194,22 @@ enum nd_status nd_provenance_add_planning(struct nd_attr_list *provenance, size_
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 
+enum nd_status nd_provenance_add_floats(struct nd_attr_list *provenance, const struct nd_capture_job *capture,
+                                        struct nd_error *err)
+{
+    enum { MAX_TEXT = 60000 }; /* a text that is stored with a file has at most 64 KiB */
+    struct nd_strbuf text = {0};
+    for (size_t e = 0; e < capture->n_edges; e++)
+        if (capture->as_floats[capture->selected[e]] && text.len < MAX_TEXT)
+            nd_strbuf_printf(&text, "%s%s", text.len > 0 ? "\n" : "", capture->edges[e].name);
+    if (text.len == 0 && !text.failed)
+        return ND_OK;
+    char *names = nd_strbuf_take(&text);
+    bool is_whole = names != NULL && nd_attr_list_add_text(provenance, "runtime", "from_floats", names);
+    free(names);
+    return is_whole ? ND_OK : nd_fail_memory(err);
+}
+
 enum nd_status nd_provenance_add_moved(struct nd_attr_list *provenance, const char *nodes, struct nd_error *err)
 {
     return nd_attr_list_add_text(provenance, "runtime", "moved_by_recording", nodes) ? ND_OK

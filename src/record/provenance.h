@@ -3,6 +3,7 @@
 #define ND_RECORD_PROVENANCE_H
 
 #include "capture/attr_list.h"
+#include "device/capture_request.h"
 #include "npudiff/device.h"
 
 struct nd_identity; /* remote/identity.h */
@@ -27,6 +28,9 @@ enum nd_status nd_provenance_add_failed_edge(struct nd_attr_list *provenance, co
  * shows, as lines of name, tab and reason (NULL: none). */
 enum nd_status nd_provenance_add_planning(struct nd_attr_list *provenance, size_t n_tried, const char *left_out,
                                           struct nd_error *err);
+/* Names the edges that were recorded through their floats; nothing where there is none. */
+enum nd_status nd_provenance_add_floats(struct nd_attr_list *provenance, const struct nd_capture_job *capture,
+                                        struct nd_error *err);
 /* Nodes that recording moved to the CPU, one a line. */
 enum nd_status nd_provenance_add_moved(struct nd_attr_list *provenance, const char *nodes,
                                        struct nd_error *err);

@@ -74,6 +74,8 @@ static enum nd_status write_head(const struct nd_job *job, struct nd_spool_write
     add_pairs(&payload, config_prefix, job->config, job->n_config);
     for (size_t i = 0; i < job->n_io_nodes; i++)
         nd_fields_add(&payload, "io_node", job->io_nodes[i]);
+    for (size_t i = 0; i < job->n_float_nodes; i++)
+        nd_fields_add(&payload, "float_node", job->float_nodes[i]);
     for (size_t i = 0; i < job->n_passes; i++)
         nd_fields_add(&payload, "model", job->passes[i].model);
     return nd_fields_append(writer, ND_RECORD_JOB, NULL, 0, &payload, err);
@@ -83,8 +85,12 @@ static enum nd_status write_edge(const struct nd_job *job, size_t edge, struct n
                                  struct nd_error *err)
 {
     struct nd_strbuf payload = {0};
+    uint32_t scale_bits;
+    memcpy(&scale_bits, &job->edges[edge].scale, sizeof scale_bits);
     nd_fields_add(&payload, "output", job->edges[edge].output);
     nd_fields_add_u64(&payload, "dtype", (uint64_t)job->edges[edge].dtype);
+    nd_fields_add_u64(&payload, "scale", scale_bits);
+    nd_fields_add_u64(&payload, "zero_point", (uint64_t)job->edges[edge].zero_point);
     return nd_fields_append(writer, ND_RECORD_EDGE, (uint64_t[]){edge, job->edges[edge].pass}, 2, &payload,
                             err);
 }
@@ -172,10 +178,10 @@ size_t nd_job_n_runs(const struct nd_job *job, size_t probe, size_t sample, bool
     return differs ? ND_RERUN_MOST : ND_RERUN_FEWEST;
 }
 
-static bool is_io_node(const struct nd_job *job, const char *name)
+static bool is_among(char *const *nodes, size_t n, const char *name)
 {
-    for (size_t i = 0; i < job->n_io_nodes; i++)
-        if (strcmp(job->io_nodes[i], name) == 0)
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(nodes[i], name) == 0)
             return true;
     return false;
 }
@@ -211,15 +217,17 @@ static bool is_moved_to_the_end(const struct nd_job *job, const struct nd_job_no
 
 void nd_job_find_fallen(const struct nd_job *job, const struct nd_job_node *nodes, size_t n, bool *is_fallen)
 {
-    size_t n_replaced = job->n_io_nodes; /* of those: not on the CPU by their own names */
+    /* How many of those that may be on the CPU are not there by their own names. A copy of the model that gives
+     * out quantised values lacks those at its ends. */
+    size_t n_replaced = job->n_float_nodes + (job->is_untouched ? job->n_io_nodes : 0);
     for (size_t i = 0; i < n; i++) {
-        bool is_io = is_io_node(job, nodes[i].name);
+        bool is_float = is_among(job->float_nodes, job->n_float_nodes, nodes[i].name);
+        bool is_io = is_float || is_among(job->io_nodes, job->n_io_nodes, nodes[i].name);
         bool is_elsewhere = strcmp(nodes[i].provider, job->provider_name) != 0;
-        n_replaced -= is_io && is_elsewhere && n_replaced > 0;
+        n_replaced -= (is_float || (is_io && job->is_untouched)) && is_elsewhere && n_replaced > 0;
         is_fallen[i] = is_elsewhere && !is_io && !is_moved_to_the_end(job, &nodes[i]);
     }
-    /* A copy of the model lacks some of them for another reason: it gives out quantised values. */
-    for (size_t i = 0; job->is_untouched && i < n && n_replaced > 0; i++)
+    for (size_t i = 0; i < n && n_replaced > 0; i++)
         if (is_fallen[i] && is_new_quantiser(&nodes[i])) {
             is_fallen[i] = false;
             n_replaced--;
@@ -275,14 +283,31 @@ static bool add_pair(struct nd_job_pair **pairs, size_t *n, const struct nd_fiel
     return grown[*n - 1].key != NULL && grown[*n - 1].value != NULL;
 }
 
-static bool add_io_node(struct nd_job *job, const struct nd_field *field)
+static bool add_node(char ***nodes, size_t *n, char *node)
 {
-    char **grown = realloc(job->io_nodes, (job->n_io_nodes + 1) * sizeof *grown);
-    if (grown == NULL)
+    char **grown = node != NULL ? realloc(*nodes, (*n + 1) * sizeof *grown) : NULL;
+    if (grown == NULL) {
+        free(node);
         return false;
-    job->io_nodes = grown;
-    grown[job->n_io_nodes] = strndup(field->value, field->value_len);
-    return grown[job->n_io_nodes++] != NULL;
+    }
+    *nodes = grown;
+    grown[(*n)++] = node;
+    return true;
+}
+
+bool nd_job_add_float_node(struct nd_job *job, const char *node)
+{
+    return add_node(&job->float_nodes, &job->n_float_nodes, nd_strdup(node));
+}
+
+void nd_job_remove_float_node(struct nd_job *job, const char *node)
+{
+    for (size_t i = 0; i < job->n_float_nodes; i++)
+        if (strcmp(job->float_nodes[i], node) == 0) {
+            free(job->float_nodes[i]);
+            job->float_nodes[i] = job->float_nodes[--job->n_float_nodes];
+            return;
+        }
 }
 
 static bool add_pass(struct nd_job *job, const struct nd_field *field)
@@ -318,7 +343,9 @@ static bool read_head(struct nd_job *job, const struct nd_record *record)
         else if (has_prefix(&field, config_prefix))
             is_whole = add_pair(&job->config, &job->n_config, &field, strlen(config_prefix));
         else if (nd_field_is(&field, "io_node"))
-            is_whole = add_io_node(job, &field);
+            is_whole = add_node(&job->io_nodes, &job->n_io_nodes, strndup(field.value, field.value_len));
+        else if (nd_field_is(&field, "float_node"))
+            is_whole = add_node(&job->float_nodes, &job->n_float_nodes, strndup(field.value, field.value_len));
         else if (nd_field_is(&field, "model"))
             is_whole = add_pass(job, &field);
     }
@@ -330,17 +357,18 @@ static bool read_edge(struct nd_job *job, const struct nd_record *record)
     if (record->index[0] != job->n_edges)
         return false;
     struct nd_job_edge *grown = realloc(job->edges, (job->n_edges + 1) * sizeof *grown);
-    uint64_t dtype;
+    uint64_t dtype = 0, scale_bits = 0, zero_point = 0;
     if (grown == NULL)
         return false;
     job->edges = grown;
-    grown[job->n_edges].output = nd_fields_get(record, "output");
-    grown[job->n_edges].pass = (size_t)record->index[1];
-    bool is_whole = grown[job->n_edges].output != NULL && nd_fields_get_u64(record, "dtype", &dtype) &&
-                    record->index[1] < job->n_passes;
-    if (is_whole)
-        grown[job->n_edges].dtype = (enum nd_dtype)dtype;
-    job->n_edges++;
+    struct nd_job_edge *edge = &grown[job->n_edges++];
+    *edge = (struct nd_job_edge){.output = nd_fields_get(record, "output"), .pass = (size_t)record->index[1]};
+    bool is_whole = edge->output != NULL && nd_fields_get_u64(record, "dtype", &dtype) &&
+                    nd_fields_get_u64(record, "scale", &scale_bits) && scale_bits <= UINT32_MAX &&
+                    nd_fields_get_u64(record, "zero_point", &zero_point) && record->index[1] < job->n_passes;
+    edge->dtype = (enum nd_dtype)dtype;
+    memcpy(&edge->scale, &(uint32_t){(uint32_t)scale_bits}, sizeof edge->scale);
+    edge->zero_point = (int64_t)zero_point;
     return is_whole;
 }
 
@@ -472,6 +500,9 @@ void nd_job_deinit(struct nd_job *job)
     for (size_t i = 0; i < job->n_io_nodes; i++)
         free(job->io_nodes[i]);
     free(job->io_nodes);
+    for (size_t i = 0; i < job->n_float_nodes; i++)
+        free(job->float_nodes[i]);
+    free(job->float_nodes);
     for (size_t i = 0; i < job->n_passes; i++) {
         free(job->passes[i].model);
         free(job->passes[i].checks);

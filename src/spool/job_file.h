@@ -18,6 +18,8 @@ struct nd_job_edge {
     char *output;        /* name of the graph output */
     enum nd_dtype dtype; /* what it must be; ND_DTYPE_NONE: whatever comes */
     size_t pass;         /* in which it is an output */
+    float scale; /* above 0: the output is float32, and dtype, scale and zero_point say of which codes */
+    int64_t zero_point;
 };
 
 /* One session over all samples. A provider may place nodes elsewhere when too many tensors are made visible at
@@ -64,6 +66,9 @@ struct nd_job {
     size_t n_config;
     char **io_nodes; /* nodes that may run on the CPU: quantisation of the graph's own inputs and outputs */
     size_t n_io_nodes;
+    char **float_nodes; /* the DequantizeLinear among them whose floats the passes give out; the others are
+                           missing where a pass gives out codes */
+    size_t n_float_nodes;
     struct nd_job_pass *passes;
     size_t n_passes;
     struct nd_job_edge *edges;
@@ -85,6 +90,10 @@ enum nd_status nd_job_read(const char *path, struct nd_job *out, struct nd_error
 
 /* Frees what the job owns (but not inputs, which are borrowed). Accepts the zeroed. */
 void nd_job_deinit(struct nd_job *job);
+
+/* Adds a float node; false: out of memory. Removes one of that name, if there is one. */
+bool nd_job_add_float_node(struct nd_job *job, const char *node);
+void nd_job_remove_float_node(struct nd_job *job, const char *node);
 
 /* Reruns: a few samples are run again in the same session, so that a capture knows whether its device repeats
  * itself. Chosen. ND_RERUN_SAMPLES: of each probe, its first ones. ND_RERUN_SHARE: at most one rerun for so

@@ -63,6 +63,8 @@ struct provider {
     bool is_refusing; /* the session does not come to be */
     uint64_t odd;     /* not 0: sets whose digest with this number is odd do not hold, but single edges do */
     bool holds_alone; /* a session of one edge always holds */
+    bool has_floats;  /* an edge that is shown as floats is in no bad set */
+    unsigned char as_floats[256]; /* of edges of the model */
     size_t n_trials;
     size_t fails_at;                   /* the trial that fails; SIZE_MAX: none */
     size_t has_time_for;               /* trials; 0: all */
@@ -123,7 +125,7 @@ static enum nd_status try_exposed(void *context, const size_t *exposed, size_t n
     bool applies = provider->way == ANY_WAY || (provider->way == WITH_OUTPUTS) == has_output(exposed, n);
     out->holds = !is_odd(provider, exposed, n);
     for (size_t i = 0; applies && i < provider->n_sets; i++) {
-        if (!is_bad(&provider->sets[i], exposed, n))
+        if (!is_bad(&provider->sets[i], exposed, n) || provider->as_floats[provider->sets[i].at[0]])
             continue;
         out->holds = false;
         if (provider->is_refusing)
@@ -149,6 +151,14 @@ static bool has_time(void *context)
     return provider->has_time_for == 0 || provider->n_trials < provider->has_time_for;
 }
 
+static bool use_floats(void *context, size_t edge, bool as_floats)
+{
+    struct provider *provider = context;
+    assert_true(provider->as_floats[edge] != as_floats);
+    provider->as_floats[edge] = provider->has_floats && as_floats;
+    return provider->has_floats;
+}
+
 static struct nd_recording recording_of(struct provider *provider)
 {
     provider->fails_at = SIZE_MAX;
@@ -161,6 +171,7 @@ static struct nd_recording recording_of(struct provider *provider)
                                  .do_outputs_hold = true,
                                  .trial = try_exposed,
                                  .has_time = has_time,
+                                 .use_floats = use_floats,
                                  .context = provider};
 }
 
@@ -328,6 +339,28 @@ static void guilty_edges_are_left_out_and_named(void **state)
                                                         : provider.is_silent ? "'Transpose_token_12'"
                                                                              : "to the CPU, first '"));
         }
+        nd_pass_plan_deinit(&made);
+    }
+}
+
+/* The same where the floats of those edges can be shown: these and no others are. */
+static void guilty_edges_are_shown_as_floats(void **state)
+{
+    (void)state;
+    seed();
+    for (int round = 0; round < 300; round++) {
+        struct provider provider = {
+            .is_silent = random() % 2 == 1, .is_refusing = random() % 3 == 0, .has_floats = true};
+        unsigned char guilty[sizeof provider.as_floats] = {0};
+        size_t n_sets = 1 + (size_t)random() % 5;
+        for (size_t i = 0; i < n_sets; i++) {
+            add_random_set(&provider, 1);
+            guilty[provider.sets[i].at[0]] = 1;
+        }
+        struct nd_pass_plan made = {0};
+        plan(&provider, &made);
+        assert_int_equal(n_left_out(&made), 0);
+        assert_memory_equal(provider.as_floats, guilty, sizeof guilty);
         nd_pass_plan_deinit(&made);
     }
 }
@@ -521,6 +554,7 @@ int main(void)
         cmocka_unit_test(what_is_known_is_not_tried_again),
         cmocka_unit_test(sets_at_random_are_split),
         cmocka_unit_test(guilty_edges_are_left_out_and_named),
+        cmocka_unit_test(guilty_edges_are_shown_as_floats),
         cmocka_unit_test(what_only_a_cut_model_shows_is_shown_there),
         cmocka_unit_test(what_only_the_whole_model_shows_is_shown_there),
         cmocka_unit_test(sets_without_any_order_are_shown),

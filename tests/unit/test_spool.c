@@ -221,8 +221,10 @@ static void fill_job(struct nd_job *job)
 {
     static struct nd_job_pair option = {(char *)"soc_model", (char *)"57"};
     static struct nd_job_pair config = {(char *)"key", (char *)"value"};
-    static char *io_nodes[] = {(char *)"q", (char *)"dq"};
-    static struct nd_job_edge edges[] = {{(char *)"x_q", ND_DTYPE_U8, 0}, {(char *)"y", ND_DTYPE_NONE, 1}};
+    static char *io_nodes[] = {(char *)"q", (char *)"dq"}, *float_nodes[] = {(char *)"x_dq"};
+    static struct nd_job_edge edges[] = {
+        {.output = (char *)"x_q", .dtype = ND_DTYPE_U8, .scale = 0x1.99999ap-4F, .zero_point = -3},
+        {.output = (char *)"y", .pass = 1}};
     static size_t checks[] = {0};
     static struct nd_job_pass passes[] = {{.model = (char *)"m0.onnx"},
                                           {.model = (char *)"m1.onnx", .checks = checks, .n_checks = 1}};
@@ -247,6 +249,8 @@ static void fill_job(struct nd_job *job)
                            .n_config = 1,
                            .io_nodes = io_nodes,
                            .n_io_nodes = 2,
+                           .float_nodes = float_nodes,
+                           .n_float_nodes = 1,
                            .passes = passes,
                            .n_passes = 2,
                            .edges = edges,
@@ -273,12 +277,17 @@ static void job_written_reads_back(void **state)
     assert_string_equal(back.config[0].value, "value");
     assert_int_equal(back.n_io_nodes, 2);
     assert_string_equal(back.io_nodes[1], "dq");
+    assert_int_equal(back.n_float_nodes, 1);
+    assert_string_equal(back.float_nodes[0], "x_dq");
     assert_int_equal(back.n_passes, 2);
     assert_string_equal(back.passes[1].model, "m1.onnx");
     assert_int_equal(back.passes[1].n_checks, 1);
     assert_string_equal(back.edges[1].output, "y");
     assert_int_equal(back.edges[1].pass, 1);
     assert_int_equal(back.edges[0].dtype, ND_DTYPE_U8);
+    assert_memory_equal(&back.edges[0].scale, &job.edges[0].scale, sizeof(float));
+    assert_int_equal(back.edges[0].zero_point, -3);
+    assert_true(back.edges[1].scale == 0 && back.edges[1].zero_point == 0);
     assert_int_equal(back.targets[0].shape.dims[0], 3);
     assert_memory_equal(back.probes[0].inputs[0], input_data, sizeof input_data);
     nd_job_deinit(&back);
@@ -408,6 +417,13 @@ static void quantiser_that_took_the_place_of_one_may_be_on_the_cpu(void **state)
     job.is_untouched = 0; /* a copy gives out quantised values */
     nd_job_find_fallen(&job, nodes, N - 1, is_fallen);
     assert_true(is_fallen[N - 2]);
+    job.float_nodes = &io_nodes[1]; /* but for this one */
+    job.n_float_nodes = 1;
+    nd_job_find_fallen(&job, nodes, N, is_fallen);
+    assert_true(!is_fallen[N - 2] && is_fallen[N - 1]);
+    nodes[2].provider = cpu;
+    nd_job_find_fallen(&job, nodes, N, is_fallen);
+    assert_true(!is_fallen[2] && is_fallen[N - 2] && is_fallen[N - 1]);
 }
 
 /* A Reshape stands between the graph's input and its quantiser, and another before its output. */

@@ -104,7 +104,8 @@ static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct nd_
     const struct nd_recording recording = {.model = capture->model,
                                            .edges = capture->selected,
                                            .n_edges = capture->n_edges,
-                                           .do_outputs_hold = has_all_outputs(capture),
+                                           .do_outputs_hold =
+                                               trials->do_outputs_hold && has_all_outputs(capture),
                                            .first = first,
                                            .trial = nd_tries_try,
                                            .has_time = nd_tries_have_time,

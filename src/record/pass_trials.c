@@ -119,6 +119,7 @@ static void judge_end(const struct session_facts *facts, const struct nd_agent_e
                  : exit->error.id != 0 ? exit->error.message
                                        : "the agent ended without a word");
     *is_of_session = facts->has_ended || has_fallen || is_in_session;
+    trial->is_placed = facts->has_ended || strcmp(facts->stage, "run") == 0;
     trial->holds = facts->has_ended && trial->fallen.n == 0;
 }
 
@@ -214,30 +215,47 @@ static enum nd_status read_digests(const char *folder, size_t n, struct nd_diges
     return status;
 }
 
-/* Makes the job run one sample, and record the model's outputs of it. *probe stays as long as the job. */
-static enum nd_status add_sample(const struct nd_tries *trials, struct nd_job *job, struct nd_job_probe *probe,
-                                 struct nd_error *err)
+static enum nd_status add_edge(const struct nd_capture_job *capture, size_t edge, struct nd_job *job,
+                               struct nd_error *err)
 {
-    const struct nd_model *model = trials->capture->model;
-    *probe = trials->capture->job.probes[0];
-    probe->n_samples = 1;
-    job->probes = probe;
-    job->n_probes = 1;
+    struct nd_job_edge *added = &job->edges[job->n_edges];
+    enum nd_status status = nd_capture_job_edge(capture, nd_model_edge(capture->model, edge), edge, added, err);
+    job->n_edges += status == ND_OK;
+    return status;
+}
+
+/* Makes the job run the first sample, and record all outputs of the model of it, where with_outputs is set.
+ * Edges that are shown through floats are recorded, too, of one sample of every probe: of zeros alone, floats
+ * of another encoding could look right. *probes: freed after the job. */
+static enum nd_status add_samples(const struct nd_tries *trials, const size_t *edges, size_t n_edges,
+                                  bool with_outputs, struct nd_job *job, struct nd_job_probe **probes,
+                                  struct nd_error *err)
+{
+    const struct nd_capture_job *capture = trials->capture;
+    enum nd_status status = ND_OK;
+    bool is_any_float = false;
+    job->edges = nd_calloc(n_edges, sizeof *job->edges);
+    *probes = nd_calloc(capture->n_probes, sizeof **probes);
+    if (job->edges == NULL || *probes == NULL)
+        return nd_fail_memory(err);
+    for (int of_outputs = 1; of_outputs >= 0; of_outputs--) /* the outputs come first */
+        for (size_t i = 0; status == ND_OK && i < n_edges; i++) {
+            bool is_output = with_outputs && nd_model_edge(capture->model, edges[i])->is_model_output;
+            bool is_float = capture->as_floats[edges[i]];
+            is_any_float = is_any_float || is_float;
+            if (is_output == (of_outputs == 1) && (is_output || is_float))
+                status = add_edge(capture, edges[i], job, err);
+        }
     job->n_repeats = 1;
     job->store = ND_STORE_DIGEST;
-    job->edges = nd_calloc(trials->n_outputs, sizeof *job->edges);
-    if (job->edges == NULL)
-        return nd_fail_memory(err);
-    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
-        if (!nd_model_edge(model, e)->is_model_output)
-            continue;
-        enum nd_status status =
-            nd_capture_job_edge(trials->capture, nd_model_edge(model, e), e, &job->edges[job->n_edges], err);
-        if (status != ND_OK)
-            return status;
-        job->n_edges++;
+    job->probes = *probes;
+    job->n_probes = job->n_edges == 0 ? 0 : is_any_float ? capture->n_probes : 1;
+    for (size_t p = 0; p < job->n_probes; p++) {
+        (*probes)[p] = capture->job.probes[p];
+        (*probes)[p].n_samples = (*probes)[p].n_samples > 0;
+        (*probes)[p].n_rerun = 0;
     }
-    return ND_OK;
+    return status;
 }
 
 static bool has_outputs(const struct nd_tries *trials, const size_t *edges, size_t n_edges)
@@ -256,13 +274,14 @@ static bool is_same(const struct nd_tries *trials, const struct nd_digest *diges
     return true;
 }
 
-/* One session; *digests, NULL: it runs no sample. */
+/* One session. digests: of the outputs in the first sample; NULL: not asked for. */
 static enum nd_status try_session(struct nd_tries *trials, const size_t *edges, size_t n_edges,
                                   struct nd_tried *out, struct nd_digest **digests, struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
-    struct nd_job_probe probe;
+    struct nd_job_probe *probes = NULL;
     struct nd_job job;
+    size_t n_recorded = 0;
     char name[32];
     snprintf(name, sizeof name, "trial%u", trials->n++);
     char *folder = nd_path_join(capture->folder, name);
@@ -271,20 +290,21 @@ static enum nd_status try_session(struct nd_tries *trials, const size_t *edges, 
     enum nd_status status = nd_capture_job_trial(capture, edges, n_edges, &job, err);
     if (status == ND_OK) {
         job.is_fallback_allowed = true; /* what fell is read, also where some nodes may */
-        if (digests != NULL)
-            status = add_sample(trials, &job, &probe, err);
+        status = add_samples(trials, edges, n_edges, digests != NULL, &job, &probes, err);
         if (status == ND_OK)
             status = run_trial(trials, &job, folder, out, err);
+        n_recorded = job.n_edges;
         nd_capture_job_free_trial(&job);
     }
     if (status == ND_OK && digests != NULL)
-        status = read_digests(folder, trials->n_outputs, digests, err);
+        status = read_digests(folder, n_recorded, digests, err);
     if (status == ND_OK) {
         nd_fallen_subtract(&out->fallen, &trials->own);
         out->holds = out->reason[0] == '\0' && out->fallen.n == 0;
     }
     nd_dir_remove(folder);
     free(folder);
+    free(probes);
     return status;
 }
 
@@ -341,27 +361,33 @@ static bool use_floats_of_outputs(struct nd_tries *trials, bool as_floats)
     return is_any;
 }
 
-/* Tries the outputs through floats, after codes gave `trial`. What is better replaces *trial and the digests.
- */
+/* Tries the outputs through floats, after codes gave `trial`. A better session replaces *trial and its digests.
+ * It can be better and still fail to give codes: where ONNX Runtime merges two quantisers, the floats are those
+ * of another encoding. Then its nodes count, and the outputs are tried one by one as other edges are. */
 static enum nd_status try_floats(struct nd_tries *trials, struct nd_tried *trial, struct nd_error *err)
 {
-    struct nd_tried through_floats = {0};
+    struct nd_tried floats = {0};
     struct nd_digest *digests = NULL;
     if (!use_floats_of_outputs(trials, true))
         return ND_OK;
-    enum nd_status status = try_outputs(trials, &through_floats, &digests, err);
-    bool is_better = status == ND_OK && through_floats.reason[0] == '\0' &&
-                     (trial->reason[0] != '\0' || through_floats.fallen.n < trial->fallen.n);
+    enum nd_status status = try_outputs(trials, &floats, &digests, err);
+    bool has_codes = floats.reason[0] == '\0';
+    bool is_better = status == ND_OK && (has_codes || floats.is_placed) &&
+                     (trial->reason[0] != '\0' || floats.fallen.n < trial->fallen.n);
     if (is_better) {
         nd_tried_deinit(trial);
         free(trials->outputs);
-        *trial = through_floats;
         trials->outputs = digests;
-        return ND_OK;
+        trials->do_outputs_hold = has_codes;
+        *trial = floats;
+        trial->reason[0] = '\0';
+        if (has_codes)
+            return ND_OK;
+    } else {
+        nd_tried_deinit(&floats);
+        free(digests);
     }
     use_floats_of_outputs(trials, false);
-    nd_tried_deinit(&through_floats);
-    free(digests);
     return status;
 }
 
@@ -369,6 +395,7 @@ enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_er
 {
     struct nd_tried trial = {0};
     double begun_s = elapsed_s(trials);
+    trials->do_outputs_hold = true;
     enum nd_status status = try_outputs(trials, &trial, &trials->outputs, err);
     double limit_s = session_factor * (elapsed_s(trials) - begun_s);
     trials->session_limit_s = limit_s > least_session_limit_s ? limit_s : least_session_limit_s;
@@ -386,7 +413,7 @@ enum nd_status nd_tries_use_sample(struct nd_tries *trials, bool *is_steady, str
     struct nd_tried trial = {0};
     struct nd_digest *digests = NULL;
     enum nd_status status = try_outputs(trials, &trial, &digests, err);
-    *is_steady = status == ND_OK && digests != NULL && is_same(trials, digests);
+    *is_steady = status == ND_OK && digests != NULL && trials->outputs != NULL && is_same(trials, digests);
     trials->with_sample = *is_steady;
     free(digests);
     nd_tried_deinit(&trial);

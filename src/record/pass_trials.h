@@ -19,6 +19,7 @@ struct nd_tries {
     double session_limit_s; /* for a session to come to be; 0: the capture's own limits */
     struct nd_digest *outputs; /* [n_outputs] what the first sample gives when nothing else is recorded */
     size_t n_outputs;          /* of the model */
+    bool do_outputs_hold;      /* their session gives all of them as they are recorded */
     bool with_sample;          /* a session that gives other outputs does not hold */
 };
 void nd_tries_deinit(struct nd_tries *trials);

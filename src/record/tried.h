@@ -20,6 +20,7 @@ void nd_fallen_subtract(struct nd_fallen *fallen, const struct nd_fallen *own);
 /* What a session did that exposes some edges. */
 struct nd_tried {
     bool holds;              /* it came to be, and exposing the edges moved no node */
+    bool is_placed;          /* it came to be, whatever its samples gave */
     struct nd_fallen fallen; /* the nodes that it moved; may be empty where it does not hold */
     char reason[256];        /* why it does not hold; empty where the fallen nodes say it */
 };

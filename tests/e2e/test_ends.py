@@ -37,46 +37,61 @@ class Ends(Scratch):
     # ---- outputs after a Transpose that ONNX Runtime moves to the end ----
 
     def turned(self, dtype, perm, factor, with_conv):
-        """Quantisers, a Conv or none, a Transpose, quantisers whose scale is `factor` times the first one. perm=None: no Transpose."""
+        """Quantisers, a Conv with its own or none, a Transpose, quantisers whose scale is `factor` times the first one. perm=None: no Transpose."""
         info, shape = np.iinfo(dtype), (1, 3, 4, 5)
         constants = {"s": np.float32(6 / info.max), "t.s": np.float32(6 * factor / info.max), "z": dtype(info.max // 2 + 1)}
         nodes = [ow.node("QuantizeLinear", ["x", "s", "z"], ["x.q"]), ow.node("DequantizeLinear", ["x.q", "s", "z"], ["x.dq"])]
         last = "x.dq"
         if with_conv:
-            constants.update({"w.q": np.random.default_rng(SEED).integers(-99, 99, (4, 3, 1, 1)).astype(np.int8), "w.s": np.float32(0.01),
+            constants.update({"c.s": np.float32(4 / info.max), "w.q": np.random.default_rng(SEED).integers(-99, 99, (4, 3, 1, 1)).astype(np.int8), "w.s": np.float32(0.01),
                               "w.z": np.int8(0)})
-            nodes += [ow.node("DequantizeLinear", ["w.q", "w.s", "w.z"], ["w"]), ow.node("Conv", ["x.dq", "w"], ["c"], kernel_shape=[1, 1])]
-            last, shape = "c", (1, 4, 4, 5)
+            nodes += [ow.node("DequantizeLinear", ["w.q", "w.s", "w.z"], ["w"]), ow.node("Conv", ["x.dq", "w"], ["c"], kernel_shape=[1, 1]),
+                      ow.node("QuantizeLinear", ["c", "c.s", "z"], ["c.q"]), ow.node("DequantizeLinear", ["c.q", "c.s", "z"], ["c.dq"])]
+            last, shape = "c.dq", (1, 4, 4, 5)
         if perm is not None:
             nodes.append(ow.node("Transpose", [last], ["t"], perm=perm))
             last, shape = "t", tuple(shape[p] for p in perm)
         nodes += [ow.node("QuantizeLinear", [last, "t.s", "z"], ["y.q"]), ow.node("DequantizeLinear", ["y.q", "t.s", "z"], ["y"])]
         return ow.model(nodes, [ow.value_info("x", ow.FLOAT, (1, 3, 4, 5))], [ow.value_info("y", ow.FLOAT, shape)], constants)
 
-    def check_turned(self, dtype, factor, with_conv, is_through_floats):
-        """The quantised values of the turned output are those of the model without the Transpose, which gives them out itself."""
-        perm = [0, 3, 1, 2] if with_conv else [0, 2, 3, 1]
-        for device in ("htp-sim:gen1", "htp-sim:gen3"):
-            plain = self.capture("plain", self.turned(dtype, None, factor, with_conv), device)
-            opened = self.capture("turned", self.turned(dtype, perm, factor, with_conv), device)
-            self.check_tensors(opened, "turned")
-            self.assertEqual(opened.file["runtime"].attrs.get("from_floats", b""), b"y" if is_through_floats else b"")
-            values, expected = opened.values("uniform", "y"), plain.values("uniform", "y")
-            self.assertEqual((values.dtype, len(np.unique(values)) > 20), (dtype, True))
-            self.assert_bits_equal(values, np.ascontiguousarray(expected.transpose([0] + [1 + p for p in perm])))
-            npudiff("verify", self.folder / "turned.h5")
+    def capture_turned(self, dtype, perm, factor, with_conv, device):
+        """Its output, which is recorded through floats."""
+        opened = self.capture("turned", self.turned(dtype, perm, factor, with_conv), device)
+        self.check_tensors(opened, "turned")
+        self.assertEqual(opened.file["runtime"].attrs["from_floats"], b"y")
+        npudiff("verify", self.folder / "turned.h5")
+        values = opened.values("uniform", "y")
+        self.assertEqual((values.dtype, len(np.unique(values)) > 20), (dtype, True))
+        return values
+
+    def check_turned_input(self, factor):
+        """The quantised values are those of the model without the Transpose, which gives them out itself."""
+        for dtype, device in ((np.uint8, "htp-sim:gen1"), (np.uint16, "htp-sim:gen3")):
+            values = self.capture_turned(dtype, [0, 2, 3, 1], factor, False, device)
+            plain = self.capture("plain", self.turned(dtype, None, factor, False), device).values("uniform", "y")
+            self.assert_bits_equal(values, np.ascontiguousarray(plain.transpose([0, 1, 3, 4, 2])))
 
     def test_turned_input_with_its_own_encoding(self):
-        for dtype in (np.uint8, np.uint16):
-            self.check_turned(dtype, 1, False, True)
+        self.check_turned_input(1)
 
     def test_turned_input_with_a_new_encoding(self):
-        for dtype in (np.uint8, np.uint16):
-            self.check_turned(dtype, 1.1, False, True)
+        self.check_turned_input(1.1)
 
     def test_turned_convolution(self):
-        for dtype in (np.uint8, np.uint16):
-            self.check_turned(dtype, 1, True, False)
+        """The untouched model gives the very floats that these quantised values stand for."""
+        for dtype, device in ((np.uint16, "htp-sim:gen1"), (np.uint8, "htp-sim:gen3")):
+            model, info = self.turned(dtype, [0, 3, 1, 2], 1, True), np.iinfo(dtype)
+            values = self.capture_turned(dtype, [0, 3, 1, 2], 1, True, device)
+            floats = self.capture("none", model, device, "--tensors", "none").values("uniform", "y")
+            steps = (values.astype(np.int64) - (info.max // 2 + 1)).astype(np.float32)
+            self.assert_bits_equal(steps * np.float32(6 / info.max), floats)
+
+    def test_output_whose_encoding_the_runtime_drops_is_left_out(self):
+        """ONNX Runtime merges two quantisers after a Conv: the model's last quantised values are made nowhere. All else is captured."""
+        opened = self.capture("merged", self.turned(np.uint8, None, 1, True), "htp-sim:gen3")
+        self.assertEqual((opened.status, set(opened.edges)), ("complete", {"x", "c"}))
+        self.assertEqual(opened.file["runtime"].attrs["left_out"].split(b"\t")[0], b"y")
+        self.assertEqual(opened.output("uniform", "c").attrs["provider"], NPU)
 
     # ---- at random ----
 

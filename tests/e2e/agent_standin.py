@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An agent that cannot make a session in which a certain tensor is visible: $STANDIN_TENSOR, the name of the model's tensor. There
+"""An agent that cannot make a session in which a certain tensor is visible: $STANDIN_TENSOR, the names of it in the model. There
 it is killed or, with $STANDIN_STUCK, stuck; with $STANDIN_CHANGES the session runs, but another value of that constant makes other
 outputs. In all other sessions $STANDIN_AGENT does its work."""
 import os
@@ -11,9 +11,9 @@ import sys
 
 import onnx_bytes
 
-agent, tensor = os.environ["STANDIN_AGENT"], os.environ["STANDIN_TENSOR"]
+agent, tensors = os.environ["STANDIN_AGENT"], set(os.environ["STANDIN_TENSOR"].split())
 models = re.findall(rb"/[^\0]*?\.onnx", pathlib.Path(sys.argv[1]).read_bytes())
-guilty = [p for p in map(pathlib.Path, (m.decode() for m in models)) if tensor in onnx_bytes.outputs(p.read_bytes())]
+guilty = [p for p in map(pathlib.Path, (m.decode() for m in models)) if tensors & set(onnx_bytes.outputs(p.read_bytes()))]
 constant = os.environ.get("STANDIN_CHANGES")
 for path in guilty if constant else []:
     data = bytearray(path.read_bytes())

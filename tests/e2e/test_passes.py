@@ -100,7 +100,7 @@ class LeftOut(Blocks):
         return environment
 
     def check_left_out(self, tensor, words, *arguments, **more):
-        environment = self.environment(tensor + ".q", **more)
+        environment = self.environment(f"{tensor}.q {tensor}.dq", **more)
         path = self.folder / "x.h5"
         done = npudiff("capture", self.model, "-d", "htp-sim:gen3", "-p", "uniform:3", "-o", path, "--json", *arguments,
                        env=environment, expect=None)
@@ -115,6 +115,14 @@ class LeftOut(Blocks):
         self.assertEqual(text.split("\t")[0], tensor)
         npudiff("verify", path)
         return opened
+
+    def test_tensor_whose_quantised_values_kill_every_session(self):
+        """Its floats do not: they are as good."""
+        self.write(attention_blocks.Attention(SEED, 1))
+        opened, row = self.capture("floats.h5", "htp-sim:gen3", env=self.environment("b0/weights.q"))
+        self.assertEqual((row["left_out"], opened.file["runtime"].attrs["from_floats"]), ([], b"b0/weights"))
+        self.check_same(opened, self.capture("whole.h5", "htp-sim:gen3")[0])
+        npudiff("verify", self.folder / "floats.h5")
 
     def test_tensor_that_kills_every_session(self):
         """All others are there, and the same as ever."""
@@ -143,7 +151,7 @@ class LeftOut(Blocks):
     def test_model_that_never_runs_is_a_failure(self):
         """Nothing is searched where the outputs alone do not come either."""
         self.write(attention_blocks.Attention(SEED, 1))
-        done = capture(self.model, ["htp-sim:gen3"], ["uniform:3"], self.folder / "x.h5", env=self.environment("b0/sum.q"), expect=None)
+        done = capture(self.model, ["htp-sim:gen3"], ["uniform:3"], self.folder / "x.h5", env=self.environment("b0/sum.q b0/sum.dq"), expect=None)
         self.assertEqual(done.returncode, 5, done.stderr)
         opened = self.open(self.folder / "x.h5")
         self.assertEqual((opened.status, opened.failure()["stage"]), ("failed", "session"))

@@ -108,13 +108,44 @@ static const char *parse_entry(const char *id, const void *data, size_t n_bytes,
     return problem;
 }
 
-static enum nd_status load_entry(struct nd_golden *store, const char *name, struct nd_error *err)
+/* The entries of an earlier reading, by id. An entry never changes, because its name is the digest of its
+ * content. */
+struct known {
+    struct nd_store_entry *entries;
+    size_t n;
+};
+
+static int compare_ids(const void *a, const void *b)
+{
+    return strcmp(((const struct nd_store_entry *)a)->id, ((const struct nd_store_entry *)b)->id);
+}
+
+/* Moves the entry of this id from the known ones into the store. */
+static bool keep_known(struct nd_golden *store, const struct known *known, const char *id)
+{
+    struct nd_store_entry wanted;
+    memcpy(wanted.id, id, sizeof wanted.id);
+    struct nd_store_entry *found =
+        known->n > 0 ? bsearch(&wanted, known->entries, known->n, sizeof wanted, compare_ids) : NULL;
+    if (found == NULL)
+        return false;
+    store->entries[store->n++] = *found;
+    found->json = NULL;
+    return true;
+}
+
+/* The store has room for one more. */
+static enum nd_status load_entry(struct nd_golden *store, const struct known *known, const char *name,
+                                 struct nd_error *err)
 {
     char id[ND_SHA256_HEX_BYTES], buf[128];
     if (strstr(name, ".tmp-") != NULL)
         return ND_OK; /* a writer is at work, or was killed: prune removes it */
     if (!nd_store_digest_of(name, ".json", id))
         return add_problem(store, name, "no name of an entry, expected <SHA-256>.json", err);
+    if (keep_known(store, known, id))
+        return ND_OK;
+    store->n_read++;
     char *path = nd_store_path(store, "entries", name, "");
     if (path == NULL)
         return nd_fail_memory(err);
@@ -131,14 +162,9 @@ static enum nd_status load_entry(struct nd_golden *store, const char *name, stru
     if (problem != NULL) {
         status = add_problem(store, name, problem, err);
     } else if (entry != NULL) {
-        if (!nd_grow((void **)&store->entries, &store->capacity, store->n + 1, sizeof *store->entries)) {
-            json_decref(entry);
-            status = nd_fail_memory(err);
-        } else {
-            struct nd_store_entry *added = &store->entries[store->n++];
-            memcpy(added->id, id, sizeof id);
-            added->json = entry;
-        }
+        struct nd_store_entry *added = &store->entries[store->n++];
+        memcpy(added->id, id, sizeof id);
+        added->json = entry;
     }
     free(data);
     free(path);
@@ -154,15 +180,20 @@ static int compare_entries(const void *a, const void *b)
     return order != 0 ? order : strcmp(x->id, y->id);
 }
 
-static void clear(struct nd_golden *store)
+static void clear_problems(struct nd_golden *store)
 {
-    for (size_t i = 0; i < store->n; i++)
-        json_decref(store->entries[i].json);
     for (size_t i = 0; i < store->n_problems; i++) {
         free(store->problems[i].object);
         free(store->problems[i].problem);
     }
-    store->n = store->n_problems = 0;
+    store->n_problems = 0;
+}
+
+static void free_entries(struct nd_store_entry *entries, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        json_decref(entries[i].json);
+    free(entries);
 }
 
 enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *err)
@@ -170,20 +201,28 @@ enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *err)
     char *path = nd_path_join(store->path, "entries");
     if (path == NULL)
         return nd_fail_memory(err);
-    clear(store);
     enum nd_status status = ND_OK;
+    struct known known = {store->entries, store->n};
     struct dirent **names = NULL;
     int n = scandir(path, &names, NULL, alphasort);
     if (n < 0 && errno != ENOENT) /* a store to which nothing was added yet */
         status = nd_fail(err, ND_E_FILE_READ, path, "cannot read folder '%s': %s", path, strerror(errno));
+    if (known.n > 0)
+        qsort(known.entries, known.n, sizeof *known.entries, compare_ids);
+    clear_problems(store);
+    store->n = 0;
+    store->entries = nd_calloc(n > 0 ? (size_t)n : 0, sizeof *store->entries);
+    if (status == ND_OK && store->entries == NULL)
+        status = nd_fail_memory(err);
     for (int i = 0; i < n; i++) {
         bool is_dot = strcmp(names[i]->d_name, ".") == 0 || strcmp(names[i]->d_name, "..") == 0;
         if (status == ND_OK && !is_dot)
-            status = load_entry(store, names[i]->d_name, err);
+            status = load_entry(store, &known, names[i]->d_name, err);
         free(names[i]);
     }
     free(names);
     free(path);
+    free_entries(known.entries, known.n); /* those that are gone */
     if (store->n > 0)
         qsort(store->entries, store->n, sizeof *store->entries, compare_entries);
     return status;
@@ -287,9 +326,9 @@ void nd_golden_close(struct nd_golden **store)
 {
     if (*store == NULL)
         return;
-    clear(*store);
+    clear_problems(*store);
     free((*store)->problems);
-    free((*store)->entries);
+    free_entries((*store)->entries, (*store)->n);
     free((*store)->path);
     free(*store);
     *store = NULL;

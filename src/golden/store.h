@@ -17,15 +17,17 @@ struct nd_store_entry {
 /* A snapshot: what others write later is not seen until nd_store_load. */
 struct nd_golden {
     char *path;
-    size_t n, capacity;
+    size_t n;
     struct nd_store_entry *entries; /* by date, label and id */
+    size_t n_read;                  /* files of entries that were read so far */
     size_t n_problems, problem_capacity;
     struct nd_store_problem {
         char *object, *problem;
     } * problems;
 };
 
-/* Reads all entries anew. Damage is a problem of the store, not an error. */
+/* Looks what entries there are now, and reads those that are new: the name of an entry is the digest of its
+ * content, so that one which was read before is the same. Damage is a problem of the store, not an error. */
 enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *err);
 
 /* "<store>/<folder>/<name><suffix>" in new memory, or NULL when out of memory. */

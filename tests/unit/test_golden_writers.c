@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/new_file.h"
+#include "golden/store.h"
 #include "npudiff/judge.h"
 #include "support/golden_capture.h"
 #include "support/scratch.h"
@@ -228,6 +229,50 @@ static void leftovers_are_in_nobodys_way(void **state)
     free(orphan);
 }
 
+static void add_one(struct nd_golden *store, size_t i)
+{
+    struct nd_error err = {0};
+    const struct nd_golden_acceptance how = {.struct_size = sizeof how};
+    struct nd_golden_added added = {0};
+    char name[32];
+    snprintf(name, sizeof name, "%zu.h5", i);
+    char *capture = in_folder(name);
+    expect_ok(nd_golden_add(store, capture, &how, &added, &err), &err);
+    nd_golden_entry_deinit(&added.entry);
+    free(capture);
+}
+
+static void each_entry_is_read_once(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    struct nd_golden *store = NULL;
+    char *path = in_folder("store");
+    make_captures(8);
+    expect_ok(nd_golden_open(path, true, &store, &err), &err);
+    for (size_t i = 0; i < 4; i++)
+        add_one(store, i);
+    assert_int_equal(store->n_read, 4);
+    nd_golden_close(&store);
+    expect_ok(nd_golden_open(path, false, &store, &err), &err);
+    add_one(store, 4);
+    assert_int_equal(store->n_read, 5);
+    /* What others add and remove meanwhile is seen. */
+    pid_t writer = start_writer(5, 2);
+    int result = 0;
+    assert_int_equal(waitpid(writer, &result, 0), writer);
+    assert_int_equal(result, 0);
+    char *removed = nd_store_path(store, "entries", store->entries[0].id, ".json");
+    assert_int_equal(unlink(removed), 0);
+    add_one(store, 7);
+    assert_int_equal(store->n_read, 8);
+    assert_int_equal(store->n, 7);
+    assert_int_equal(store->n_problems, 0);
+    nd_golden_close(&store);
+    free(removed);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +281,7 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test_setup_teardown(a_copy_made_meanwhile_is_sound, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(killed_writers_leave_a_sound_store, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(each_entry_is_read_once, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(leftovers_are_in_nobodys_way, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

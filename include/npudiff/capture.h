@@ -109,6 +109,14 @@ ND_PUBLIC enum nd_status nd_capture_open(const char *path, struct nd_capture **o
  * damage. */
 ND_PUBLIC enum nd_status nd_capture_open_unchecked(const char *path, struct nd_capture **out,
                                                    struct nd_error *err);
+/* Like nd_capture_open, but digests of tensors are read when they are first asked for, where the capture states
+ * one digest of them all (docs/reference/capture-format.md#edge-digests). For captures on servers of which most
+ * tensors are equal. nd_capture_digest then gives zero when reading fails: whoever has asked calls
+ * nd_capture_check_deferred at the end, and believes what it made of digests only if that is ND_OK. Else it is
+ * the first failure: ND_ERR_FORMAT (ND_E_CAPTURE_DIGEST), ND_ERR_IO, ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_capture_open_deferred(const char *path, struct nd_capture **out,
+                                                  struct nd_error *err);
+ND_PUBLIC enum nd_status nd_capture_check_deferred(const struct nd_capture *capture, struct nd_error *err);
 ND_PUBLIC void nd_capture_close(struct nd_capture **capture);
 
 ND_PUBLIC const char *nd_capture_path(const struct nd_capture *capture);
@@ -154,6 +162,12 @@ ND_PUBLIC size_t nd_capture_n_runs(const struct nd_capture *capture, size_t prob
 /* Digest of one run of one sample. sample < n_samples, repeat < nd_capture_n_runs (asserted). */
 ND_PUBLIC struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t edge,
                                              size_t sample, size_t repeat);
+
+/* The digest of all digests of an edge, where the capture states it: then every repeat equals the first run,
+ * and not all samples are equal. Two captures that state the same have the same digests. NULL: it is not
+ * stated. */
+ND_PUBLIC const struct nd_digest *nd_capture_edge_digest(const struct nd_capture *capture, size_t probe,
+                                                         size_t edge);
 
 /* Digest of one sample of an input, as it is stored. sample < n_samples_expected (asserted). */
 ND_PUBLIC struct nd_digest nd_capture_input_digest(const struct nd_capture *capture, size_t probe, size_t input,

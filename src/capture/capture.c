@@ -32,14 +32,27 @@ static enum nd_status list_objects(struct nd_capture *capture, struct nd_error *
     return ND_OK;
 }
 
-enum nd_status nd_capture_open_unchecked(const char *path, struct nd_capture **out, struct nd_error *err)
+/* So that digests are read when they are first asked for. */
+static struct nd_deferred *deferred_create(void)
+{
+    struct nd_deferred *deferred = nd_calloc(1, sizeof *deferred);
+    if (deferred != NULL && pthread_mutex_init(&deferred->lock, NULL) != 0) {
+        free(deferred);
+        return NULL;
+    }
+    return deferred;
+}
+
+static enum nd_status open_capture(const char *path, bool is_deferred, struct nd_capture **out,
+                                   struct nd_error *err)
 {
     struct nd_capture *capture = nd_calloc(1, sizeof *capture);
     if (capture == NULL)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
     capture->path = nd_fetch_shown(path);
-    if (capture->path == NULL)
+    capture->deferred = is_deferred ? deferred_create() : NULL;
+    if (capture->path == NULL || (is_deferred && capture->deferred == NULL))
         status = nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_index_open(path, &nd_capture_schema, &capture->index, err);
@@ -66,10 +79,16 @@ enum nd_status nd_capture_open_unchecked(const char *path, struct nd_capture **o
     return status;
 }
 
-enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct nd_error *err)
+enum nd_status nd_capture_open_unchecked(const char *path, struct nd_capture **out, struct nd_error *err)
+{
+    return open_capture(path, false, out, err);
+}
+
+static enum nd_status open_checked(const char *path, bool is_deferred, struct nd_capture **out,
+                                   struct nd_error *err)
 {
     struct nd_capture *capture = NULL;
-    enum nd_status status = nd_capture_open_unchecked(path, &capture, err);
+    enum nd_status status = open_capture(path, is_deferred, &capture, err);
     if (status == ND_OK)
         status = nd_capture_check_content(capture, err);
     if (status != ND_OK) {
@@ -79,6 +98,16 @@ enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct
     capture->is_checked = true;
     *out = capture;
     return ND_OK;
+}
+
+enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct nd_error *err)
+{
+    return open_checked(path, false, out, err);
+}
+
+enum nd_status nd_capture_open_deferred(const char *path, struct nd_capture **out, struct nd_error *err)
+{
+    return open_checked(path, true, out, err);
 }
 
 static void close_tables(struct nd_capture *capture)
@@ -119,6 +148,9 @@ void nd_capture_close(struct nd_capture **capture_at)
     free(capture->logs);
     free(capture->findings);
     free(capture->objects);
+    if (capture->deferred != NULL)
+        pthread_mutex_destroy(&capture->deferred->lock);
+    free(capture->deferred);
     free(capture->path);
     nd_index_close(&capture->index);
     free(capture);

@@ -3,6 +3,9 @@
 #ifndef ND_CAPTURE_CAPTURE_INTERNAL_H
 #define ND_CAPTURE_CAPTURE_INTERNAL_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "base/error.h"
 #include "capture/schema.h"
 #include "hdf5/index.h"
@@ -17,9 +20,10 @@ struct nd_repeat_row {
 
 /* What a probe holds of one edge. */
 struct nd_probe_edge {
-    const struct nd_index_object *outputs; /* NULL when only digests are stored */
-    const struct nd_index_object *repeats; /* of repeats or reruns; NULL when none differs */
-    struct nd_digest *digests;             /* [n_samples][n_repeats] */
+    const struct nd_index_object *outputs;        /* NULL when only digests are stored */
+    const struct nd_index_object *repeats;        /* of repeats or reruns; NULL when none differs */
+    const struct nd_index_object *digests_object; /* NULL: there are none */
+    struct nd_digest *_Atomic digests;            /* [n_samples][n_repeats]; NULL: none, or not read yet */
     size_t n_repeat_rows;
     struct nd_repeat_row *repeat_rows; /* sorted by sample, then repeat */
 };
@@ -33,6 +37,7 @@ struct nd_probe_data {
     struct nd_capture_probe probe;
     struct nd_probe_input_data *inputs; /* probe.n_inputs */
     struct nd_probe_edge *edges;        /* one per edge of the capture */
+    struct nd_digest *edge_digests;     /* one per edge of the capture, or NULL */
     size_t n_reruns;
     int64_t (*reruns)[2]; /* sample and repeat (from 1) of the samples that were run again */
     struct nd_digest
@@ -49,12 +54,20 @@ struct nd_edge_key {
     size_t edge;
 };
 
+/* Of a capture whose digests are read when they are first asked for. */
+struct nd_deferred {
+    pthread_mutex_t lock;  /* guards what follows, and reading */
+    enum nd_status status; /* of the first reading that failed */
+    struct nd_error err;
+};
+
 struct nd_capture {
     char *path;
     struct nd_index *index;
     enum nd_capture_status state;
-    bool is_trusted; /* nothing is held against digests */
-    bool is_checked; /* opening has seen that the content digest is right */
+    bool is_trusted;              /* nothing is held against digests */
+    bool is_checked;              /* opening has seen that the content digest is right */
+    struct nd_deferred *deferred; /* NULL: opening has read all digests */
     size_t n_attrs, n_edges, n_nodes, n_probes, n_logs, n_objects;
     struct nd_attr *attrs;
     struct nd_edge *edges;
@@ -89,10 +102,29 @@ enum nd_status nd_capture_load(const struct nd_capture *capture, const char *pat
                                const struct nd_wanted *wanted, void **out, size_t *n_rows,
                                struct nd_error *err);
 
-/* The same; path is freed (NULL: out of memory). */
+/* The dataset itself, checked and not read; NULL where an optional one is absent. */
+enum nd_status nd_capture_find(const struct nd_capture *capture, const char *path,
+                               const struct nd_wanted *wanted, const struct nd_index_object **out,
+                               struct nd_error *err);
+
+/* nd_capture_load; path is freed (NULL: out of memory). */
 enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
                                     const struct nd_wanted *wanted, void **out, size_t *n_rows,
                                     struct nd_error *err);
+
+/* The digests of all digests of each edge (docs/reference/capture-format.md#edge-digests). Loading: absent ones
+ * are not stated. _edge_digest: NULL where it is not stated. _make_edge_digest: what the writer states, zero
+ * for what it does not state; needs the digests. */
+#define ND_EDGE_DIGESTS "edge_digests"
+enum nd_status nd_probe_load_edge_digests(const struct nd_capture *capture, struct nd_probe_data *data,
+                                          struct nd_error *err);
+struct nd_digest nd_capture_make_edge_digest(const struct nd_capture *capture, size_t probe, size_t edge);
+/* Whether those that are stated are what the digests say. */
+bool nd_capture_are_edge_digests_right(const struct nd_capture *capture);
+/* Reads the digests of an edge unless they are there. Any thread may call it. ND_E_CAPTURE_DIGEST, ND_ERR_IO,
+ * ND_ERR_MEMORY; after a failure every later call fails with the same error. */
+enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t edge,
+                                     struct nd_error *err);
 
 /* The table of reruns into data; absent: none. */
 enum nd_status nd_probe_load_reruns(const struct nd_capture *capture, struct nd_probe_data *data,

@@ -22,6 +22,13 @@ static bool is_tensor(const struct nd_index_object *object)
     return false;
 }
 
+/* /probes/<probe>/edge_digests: what it says follows from the digests. */
+static bool is_derived(const struct nd_index_object *object)
+{
+    const char *part = strncmp(object->path, "/probes/", 8) == 0 ? strchr(object->path + 8, '/') : NULL;
+    return part != NULL && strcmp(part, "/edge_digests") == 0;
+}
+
 static void format_digest(struct nd_digest digest, char hex[static ND_CONTENT_DIGEST_BYTES])
 {
     snprintf(hex, ND_CONTENT_DIGEST_BYTES, "%016llx%016llx", (unsigned long long)digest.high,
@@ -34,10 +41,10 @@ static void put_field(struct nd_strbuf *stream, const char *text)
     nd_strbuf_append(stream, text, strlen(text) + 1);
 }
 
-static void put_digest(struct nd_strbuf *stream, const void *data, size_t n_bytes)
+static void put_digest(struct nd_strbuf *stream, struct nd_digest digest)
 {
     char hex[ND_CONTENT_DIGEST_BYTES];
-    format_digest(nd_digest_bytes(data, n_bytes), hex);
+    format_digest(digest, hex);
     put_field(stream, hex);
 }
 
@@ -54,7 +61,7 @@ static void put_attrs(struct nd_strbuf *stream, const struct nd_index_object *ob
         put_field(stream, nd_index_type_name(attr->dtype, attr->n_bytes, text, sizeof text));
         snprintf(text, sizeof text, "%zu", attr->n);
         put_field(stream, attr->is_scalar ? "scalar" : text);
-        put_digest(stream, attr->bytes, attr->n_bytes);
+        put_digest(stream, nd_digest_bytes(attr->bytes, attr->n_bytes));
     }
 }
 
@@ -66,19 +73,21 @@ static enum nd_status put_data(struct nd_strbuf *stream, const struct nd_index *
         return nd_fail_memory(err);
     enum nd_status status = nd_index_read(index, object, 0, (size_t)object->shape.dims[0], data, err);
     if (status == ND_OK)
-        put_digest(stream, data, object->n_bytes);
+        put_digest(stream, nd_digest_bytes(data, object->n_bytes));
     free(data);
     return status;
 }
 
-enum nd_status nd_content_digest(const struct nd_index *index, char hex[static ND_CONTENT_DIGEST_BYTES],
-                                 struct nd_error *err)
+enum nd_status nd_content_digest(const struct nd_index *index, const struct nd_digest *const *known,
+                                 char hex[static ND_CONTENT_DIGEST_BYTES], struct nd_error *err)
 {
     struct nd_strbuf stream = {0};
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < index->n_objects && status == ND_OK; i++) {
         const struct nd_index_object *object = &index->objects[i];
         char text[256];
+        if (is_derived(object))
+            continue;
         put_field(&stream, object->is_group ? "group" : "dataset");
         put_field(&stream, object->path);
         if (!object->is_group) {
@@ -86,7 +95,9 @@ enum nd_status nd_content_digest(const struct nd_index *index, char hex[static N
             put_field(&stream, nd_shape_format(&object->shape, text, sizeof text));
         }
         put_attrs(&stream, object);
-        if (!object->is_group && !is_tensor(object))
+        if (known != NULL && known[i] != NULL)
+            put_digest(&stream, *known[i]);
+        else if (!object->is_group && !is_tensor(object))
             status = put_data(&stream, index, object, err);
     }
     if (status == ND_OK && stream.failed)

@@ -9,7 +9,7 @@ void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges)
 {
     struct nd_capture_probe *probe = &data->probe;
     for (size_t i = 0; data->edges != NULL && i < n_edges; i++) {
-        free(data->edges[i].digests);
+        free(atomic_load(&data->edges[i].digests));
         free(data->edges[i].repeat_rows);
     }
     for (size_t i = 0; i < probe->n_inputs; i++) {
@@ -19,6 +19,7 @@ void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges)
             free(data->inputs[i].digests);
     }
     free(data->edges);
+    free(data->edge_digests);
     free(data->inputs);
     free(data->reruns);
     free(data->rerun_digests);
@@ -228,24 +229,40 @@ static enum nd_status check_quant_attrs(const struct nd_index_object *object, co
     return ND_OK;
 }
 
+/* Finds the digests of an edge, and reads them unless that is deferred. */
+static enum nd_status load_digests(const struct nd_capture *capture, size_t p, size_t e, struct nd_error *err)
+{
+    const struct nd_probe_data *data = &capture->probes[p];
+    const struct nd_capture_probe *probe = &data->probe;
+    struct nd_probe_edge *part = &data->edges[e];
+    const struct nd_wanted wanted = {
+        ND_DTYPE_U64,
+        {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}},
+        probe->n_samples == 0};
+    char *path = nd_name_probe_path(probe->name, "digests", capture->edges[e].name);
+    if (path == NULL)
+        return nd_fail_memory(err);
+    void *loaded = NULL;
+    enum nd_status status = nd_capture_find(capture, path, &wanted, &part->digests_object, err);
+    bool is_read_now = capture->deferred == NULL || nd_capture_edge_digest(capture, p, e) == NULL;
+    if (status == ND_OK && is_read_now)
+        status = nd_capture_load(capture, path, &wanted, &loaded, NULL, err);
+    atomic_store(&part->digests, loaded);
+    free(path);
+    return status;
+}
+
 static enum nd_status load_edge(const struct nd_capture *capture, size_t p, size_t e, struct nd_error *err)
 {
     const struct nd_probe_data *data = &capture->probes[p];
     const struct nd_capture_probe *probe = &data->probe;
     const struct nd_edge *edge = &capture->edges[e];
     struct nd_probe_edge *part = &data->edges[e];
-    const struct nd_wanted digests = {
-        ND_DTYPE_U64,
-        {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}},
-        probe->n_samples == 0};
     char *outputs = nd_name_probe_path(probe->name, "outputs", edge->name);
     char *repeats = nd_name_probe_path(probe->name, nd_probe_repeats_part(data, false), edge->name);
-    void *loaded = NULL;
     enum nd_status status = outputs == NULL || repeats == NULL ? nd_fail_memory(err) : ND_OK;
     if (status == ND_OK)
-        status = nd_capture_load_part(capture, nd_name_probe_path(probe->name, "digests", edge->name), &digests,
-                                      &loaded, NULL, err);
-    part->digests = loaded;
+        status = load_digests(capture, p, e, err);
     if (status == ND_OK)
         status = nd_probe_load_repeat_rows(capture, data, e, err);
     if (status == ND_OK) {
@@ -278,7 +295,7 @@ static enum nd_status check_no_strangers(const struct nd_capture *capture, const
                                          "repeat_index", "reruns",  "rerun_index"};
     for (size_t i = 0; i < capture->n_edges; i++) {
         n_used[0] += data->edges[i].outputs != NULL;
-        n_used[1] += data->edges[i].digests != NULL;
+        n_used[1] += data->edges[i].digests_object != NULL;
         n_used[at] += data->edges[i].repeats != NULL;
         n_used[at + 1] += data->edges[i].n_repeat_rows > 0;
     }
@@ -303,6 +320,8 @@ static enum nd_status load_probe(const struct nd_capture *capture, const struct 
         status = load_series(capture, &data->probe, err);
     if (status == ND_OK)
         status = nd_probe_load_reruns(capture, data, err);
+    if (status == ND_OK)
+        status = nd_probe_load_edge_digests(capture, data, err);
     if (status == ND_OK)
         status = load_inputs(capture, group, data, err);
     if (status != ND_OK)

@@ -86,7 +86,8 @@ enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, size_t p
                            probe->name, name, (long long)part->repeat_rows[i].repeat,
                            (long long)part->repeat_rows[i].sample);
     /* (A rerun whose digest was damaged is found by whoever reads it.) */
-    bool is_checked = part->outputs != NULL && capture->probes[p].n_reruns == 0;
+    bool is_checked = part->outputs != NULL && capture->probes[p].n_reruns == 0 && probe->n_repeats > 1 &&
+                      nd_capture_edge_digest(capture, p, e) == NULL;
     for (size_t s = 0; is_checked && s < probe->n_samples; s++)
         for (size_t r = 1, n = nd_capture_n_runs(capture, p, e, s); r < n; r++)
             if (!nd_digest_equal(nd_capture_digest(capture, p, e, s, 0),

@@ -39,8 +39,11 @@ struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t prob
     assert(probe < capture->n_probes && edge < capture->n_edges);
     const struct nd_probe_data *data = &capture->probes[probe];
     assert(sample < data->probe.n_samples);
-    if (repeat < data->probe.n_repeats)
-        return data->edges[edge].digests[sample * data->probe.n_repeats + repeat];
+    if (repeat < data->probe.n_repeats) {
+        bool is_there = nd_probe_need_digests(capture, probe, edge, NULL) == ND_OK;
+        return is_there ? data->edges[edge].digests[sample * data->probe.n_repeats + repeat]
+                        : (struct nd_digest){0};
+    }
     const struct nd_digest *digests = find_rerun(capture, data, sample, repeat);
     assert(digests != NULL);
     return digests[edge];

@@ -18,11 +18,13 @@ static bool is_shape(const struct nd_shape *found, const struct nd_shape *wanted
     return found->rank == wanted->rank;
 }
 
-enum nd_status nd_capture_load(const struct nd_capture *capture, const char *path,
-                               const struct nd_wanted *wanted, void **out, size_t *n_rows, struct nd_error *err)
+enum nd_status nd_capture_find(const struct nd_capture *capture, const char *path,
+                               const struct nd_wanted *wanted, const struct nd_index_object **out,
+                               struct nd_error *err)
 {
     const struct nd_index_object *object = nd_index_find(capture->index, path);
     char found_type[64], found[256], expected[256];
+    *out = NULL;
     if (object == NULL && wanted->is_optional)
         return ND_OK;
     if (object == NULL || object->is_group)
@@ -37,11 +39,22 @@ enum nd_status nd_capture_load(const struct nd_capture *capture, const char *pat
                        nd_shape_format(&wanted->shape, expected, sizeof expected));
     if (object->chunks != NULL)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is chunked; only tensors may be", path);
+    *out = object;
+    return ND_OK;
+}
+
+enum nd_status nd_capture_load(const struct nd_capture *capture, const char *path,
+                               const struct nd_wanted *wanted, void **out, size_t *n_rows, struct nd_error *err)
+{
+    const struct nd_index_object *object;
+    enum nd_status status = nd_capture_find(capture, path, wanted, &object, err);
+    if (status != ND_OK || object == NULL)
+        return status;
     size_t n = (size_t)object->shape.dims[0];
     void *data = nd_calloc(object->n_bytes + 1, 1);
     if (data == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_index_read(capture->index, object, 0, n, data, err);
+    status = nd_index_read(capture->index, object, 0, n, data, err);
     if (status != ND_OK) {
         free(data);
         return status;

@@ -111,8 +111,12 @@ static enum nd_status check_sample(const struct nd_capture_tensor *tensor, size_
                                    const void *bytes, struct nd_error *err)
 {
     const struct nd_capture *capture = tensor->capture;
-    if (capture->is_trusted ||
-        nd_digest_equal(nd_digest_bytes(bytes, sample_bytes_of(tensor)),
+    if (capture->is_trusted)
+        return ND_OK;
+    enum nd_status status = nd_probe_need_digests(capture, tensor->probe, tensor->edge, err);
+    if (status != ND_OK)
+        return status;
+    if (nd_digest_equal(nd_digest_bytes(bytes, sample_bytes_of(tensor)),
                         nd_capture_digest(capture, tensor->probe, tensor->edge, sample, repeat)))
         return ND_OK;
     return nd_capture_fail_damaged(capture, tensor->probe, tensor->edge, sample, err);

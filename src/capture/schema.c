@@ -134,6 +134,7 @@ static const struct {
     {"/probes/*/input_digests/*", ND_INDEX_DATASET},
     {"/probes/*/outputs", ND_INDEX_GROUP},
     {"/probes/*/outputs/*", ND_INDEX_DATASET},
+    {"/probes/*/edge_digests", ND_INDEX_DATASET},
     {"/probes/*/digests", ND_INDEX_GROUP},
     {"/probes/*/digests/*", ND_INDEX_DATASET},
     {"/probes/*/repeats", ND_INDEX_GROUP},

@@ -225,6 +225,7 @@ static enum nd_status put_edges(struct nd_capture_writer *writer, const struct n
     free(rows);
     free(scales);
     writer->has_edges = true;
+    writer->n_edges = n;
     return status;
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "capture/capture_internal.h"
 #include "capture/link_names.h"
 #include "capture/write_internal.h"
 
@@ -53,6 +54,20 @@ static enum nd_status put_latency(struct nd_capture_writer *writer, const struct
     return status;
 }
 
+/* Zeros, which commit overwrites: then all digests are there. */
+static enum nd_status reserve_edge_digests(struct nd_capture_writer *writer,
+                                           const struct nd_capture_probe *probe, struct nd_error *err)
+{
+    const struct nd_shape shape = {.rank = 2, .dims = {(int64_t)writer->n_edges, 2}};
+    struct nd_digest *zeros = nd_calloc(writer->n_edges, sizeof *zeros);
+    if (zeros == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = nd_writer_put(writer, nd_name_probe_path(probe->name, ND_EDGE_DIGESTS, NULL),
+                                          ND_DTYPE_U64, &shape, zeros, err);
+    free(zeros);
+    return status;
+}
+
 enum nd_status nd_capture_writer_probe(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                        struct nd_error *err)
 {
@@ -73,6 +88,8 @@ enum nd_status nd_capture_writer_probe(struct nd_capture_writer *writer, const s
     if (status == ND_OK && probe->labels != NULL)
         status = nd_writer_put(writer, nd_name_probe_path(probe->name, "labels", NULL), ND_DTYPE_I64, &labels,
                                probe->labels, err);
+    if (status == ND_OK && writer->n_edges > 0 && probe->n_samples > 0)
+        status = reserve_edge_digests(writer, probe, err);
     if (status == ND_OK)
         writer->n_probes++;
     nd_hdf5_unlock();

@@ -20,7 +20,7 @@ static enum nd_status open_all(const char *const *paths, size_t n, bool are_trus
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         status = are_trusted ? nd_capture_open_unchecked(paths[i], &captures[i], err)
-                             : nd_capture_open(paths[i], &captures[i], err);
+                             : nd_capture_open_deferred(paths[i], &captures[i], err);
         if (status == ND_OK && are_trusted)
             nd_capture_trust(captures[i]);
     }
@@ -68,9 +68,18 @@ static enum nd_status check_matrices(const struct compare_setup *setup, size_t n
     return status;
 }
 
+/* Digests of captures are read when they are first asked for. */
+static enum nd_status check_read(const struct nd_capture *const *captures, size_t n, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = nd_capture_check_deferred(captures[i], err);
+    return status;
+}
+
 /* The page of --report; 0, or the exit code of an error. */
 static int report(const struct compare_values *values, struct nd_comparison *comparison,
-                  const struct nd_capture *const *captures)
+                  const struct nd_capture *const *captures, size_t n)
 {
     struct nd_error err = {0};
     if (values->report == NULL)
@@ -78,9 +87,11 @@ static int report(const struct compare_values *values, struct nd_comparison *com
     struct report_documents *documents = calloc(1, sizeof *documents);
     if (documents == NULL)
         return cli_fail_memory();
-    int exit_code = report_documents_of_comparison(documents, NULL, comparison, captures, &err) == ND_OK
-                        ? cli_report_write(values->report, documents->items, documents->n, NULL)
-                        : cli_report_error(&err);
+    enum nd_status status = report_documents_of_comparison(documents, NULL, comparison, captures, &err);
+    if (status == ND_OK)
+        status = check_read(captures, n, &err);
+    int exit_code = status == ND_OK ? cli_report_write(values->report, documents->items, documents->n, NULL)
+                                    : cli_report_error(&err);
     report_documents_deinit(documents);
     free(documents);
     return exit_code;
@@ -155,12 +166,14 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     }
     if (status == ND_OK)
         status = check_matrices(&setup, values->matrices.n, comparison, &err);
+    if (status == ND_OK)
+        status = check_read((const struct nd_capture *const *)captures, n_operands, &err);
     if (status == ND_OK && (!values->quiet || values->json))
         status = print(values, &setup, captures[0], comparison, &err);
     exit_code = status == ND_OK ? exit_code_of(comparison) : cli_report_error(&err);
     if (status == ND_OK)
-        exit_code =
-            cli_worse(exit_code, report(values, comparison, (const struct nd_capture *const *)captures));
+        exit_code = cli_worse(
+            exit_code, report(values, comparison, (const struct nd_capture *const *)captures, n_operands));
 end:
     nd_comparison_destroy(&comparison);
     for (size_t i = 0; i < n_operands; i++)

@@ -78,8 +78,7 @@ static enum nd_status add_sample(struct work *w, size_t probe, size_t sample, st
     const struct nd_capture_tensor ref = nd_aligned_tensor(a, w->edge, probe, w->ref),
                                    test = nd_aligned_tensor(a, w->edge, probe, w->test);
     bool is_mixed = w->contexts[0].is_mixed;
-    bool differs = is_mixed || !nd_digest_equal(nd_aligned_digest(a, w->edge, probe, w->ref, sample),
-                                                nd_aligned_digest(a, w->edge, probe, w->test, sample));
+    bool differs = is_mixed || !nd_aligned_is_equal(a, w->edge, probe, w->ref, w->test, sample);
     enum nd_status status = ND_OK;
     if (differs)
         status = nd_capture_read_verified(&ref, sample, 1, w->ref_sample, err);

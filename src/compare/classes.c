@@ -55,8 +55,7 @@ static enum nd_status has_equal_digests(const struct nd_matching *alignment, siz
         if (is_unlike)
             return ND_OK; /* the probe is missing in one, or was fed otherwise */
         for (size_t s = 0; s < n_common; s++)
-            if (!nd_digest_equal(nd_aligned_digest(alignment, edge, p, a, s),
-                                 nd_aligned_digest(alignment, edge, p, b, s)))
+            if (!nd_aligned_is_equal(alignment, edge, p, a, b, s))
                 return ND_OK;
         n_total += n_common;
     }

@@ -32,8 +32,8 @@ bool nd_job_is_equal(const struct nd_job *job, size_t a, size_t b, size_t sample
         return true;
     const struct nd_matching *al = job->alignment;
     return job->alike[a * job->n_streams + b] &&
-           nd_digest_equal(nd_aligned_digest(al, job->edge, job->probe, job->streams[a].capture, sample),
-                           nd_aligned_digest(al, job->edge, job->probe, job->streams[b].capture, sample));
+           nd_aligned_is_equal(al, job->edge, job->probe, job->streams[a].capture, job->streams[b].capture,
+                               sample);
 }
 
 /* Whether the stream's samples are those of the capture too, so that one of them stands for both. */
@@ -48,8 +48,7 @@ static enum nd_status is_same_stream(const struct nd_job *job, const struct nd_s
     enum nd_status status = nd_align_is_alike(nd_aligned_edge(al, job->edge, stream->capture),
                                               nd_aligned_edge(al, job->edge, wanted->capture), is_same, err);
     for (size_t s = 0; s < wanted->n_samples && *is_same; s++)
-        *is_same = nd_digest_equal(nd_aligned_digest(al, job->edge, job->probe, stream->capture, s),
-                                   nd_aligned_digest(al, job->edge, job->probe, wanted->capture, s));
+        *is_same = nd_aligned_is_equal(al, job->edge, job->probe, stream->capture, wanted->capture, s);
     return status;
 }
 

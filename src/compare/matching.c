@@ -191,6 +191,23 @@ struct nd_digest nd_aligned_digest(const struct nd_matching *alignment, size_t e
     return nd_capture_digest(tensor.capture, tensor.probe, tensor.edge, sample, 0);
 }
 
+bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t edge, size_t probe, size_t a, size_t b,
+                         size_t sample)
+{
+    const struct nd_digest *of_a = nd_aligned_edge_digest(alignment, edge, probe, a),
+                           *of_b = nd_aligned_edge_digest(alignment, edge, probe, b);
+    return (of_a != NULL && of_b != NULL && nd_digest_equal(*of_a, *of_b)) ||
+           nd_digest_equal(nd_aligned_digest(alignment, edge, probe, a, sample),
+                           nd_aligned_digest(alignment, edge, probe, b, sample));
+}
+
+const struct nd_digest *nd_aligned_edge_digest(const struct nd_matching *alignment, size_t edge, size_t probe,
+                                               size_t capture)
+{
+    const struct nd_capture_tensor tensor = nd_aligned_tensor(alignment, edge, probe, capture);
+    return nd_capture_edge_digest(tensor.capture, tensor.probe, tensor.edge);
+}
+
 static bool is_same_quant(const struct nd_quant *a, const struct nd_quant *b)
 {
     if (a->n != b->n || (a->n > 1 && a->axis != b->axis))

@@ -51,6 +51,14 @@ bool nd_aligned_has_values(const struct nd_matching *alignment, size_t edge, siz
 struct nd_digest nd_aligned_digest(const struct nd_matching *alignment, size_t edge, size_t probe,
                                    size_t capture, size_t sample);
 
+/* Whether a sample of the first repeat has the same digest in both captures. Where both state one digest for
+ * all and these are equal, no digest is read. */
+bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t edge, size_t probe, size_t a, size_t b,
+                         size_t sample);
+/* nd_capture_edge_digest of a tensor: NULL where it is not stated. */
+const struct nd_digest *nd_aligned_edge_digest(const struct nd_matching *alignment, size_t edge, size_t probe,
+                                               size_t capture);
+
 /* Whether two edges can be compared element by element: same shape, and the same type (integers: and
  * quantisation) or, with *is_mixed set, two types of which both have real values: floats, and codes against
  * floats. When not, *reason is new text that the caller frees ("uint8 against int8"). Either may be NULL: the

@@ -215,8 +215,7 @@ static enum nd_status search_samples(const struct nd_matching *alignment, struct
         status = nd_align_samples(alignment, p, 0, test, &n, &reason, err);
         free(reason);
         for (size_t s = 0; s < n && cells.n < n_samples && status == ND_OK; s++) {
-            is_wrong[cells.n] = !nd_digest_equal(nd_aligned_digest(alignment, edge, p, 0, s),
-                                                 nd_aligned_digest(alignment, edge, p, test, s));
+            is_wrong[cells.n] = !nd_aligned_is_equal(alignment, edge, p, 0, test, s);
             status = nd_cells_add(&cells, cells.n, ND_FACT_PROBE, probe, strlen(probe), 0, err);
             if (status == ND_OK)
                 status = nd_cells_add(&cells, cells.n, ND_FACT_SAMPLE, "", 0, (int64_t)s, err);

@@ -19,6 +19,8 @@ static bool is_stuck(const struct nd_matching *a, size_t edge, size_t probe, siz
     const struct nd_capture_probe *described = nd_aligned_probe(a, probe, capture);
     const struct nd_digest *inputs = a->inputs[probe * a->n_captures + capture];
     bool are_inputs_equal = true;
+    if (nd_aligned_edge_digest(a, edge, probe, capture) != NULL) /* then not all samples are equal */
+        return false;
     for (size_t s = 1; s < described->n_samples; s++) {
         if (!nd_digest_equal(nd_aligned_digest(a, edge, probe, capture, s),
                              nd_aligned_digest(a, edge, probe, capture, 0)))
@@ -32,6 +34,8 @@ static bool is_repeat_equal(const struct nd_matching *a, size_t edge, size_t pro
                             size_t sample, size_t repeat)
 {
     const struct nd_capture_tensor tensor = nd_aligned_tensor(a, edge, probe, capture);
+    if (nd_aligned_edge_digest(a, edge, probe, capture) != NULL) /* then every repeat is equal */
+        return true;
     return nd_digest_equal(nd_capture_digest(tensor.capture, tensor.probe, tensor.edge, sample, repeat),
                            nd_aligned_digest(a, edge, probe, capture, sample));
 }

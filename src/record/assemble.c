@@ -285,7 +285,8 @@ static enum nd_status write_capture(const struct nd_assembly *assembly, const st
                                     struct nd_assembled *out, struct nd_error *err)
 {
     struct nd_capture_writer *writer = NULL;
-    enum nd_status status = nd_capture_writer_create(assembly->path, assembly->replace, &writer, err);
+    enum nd_status status = nd_capture_writer_create_large(assembly->path, assembly->replace,
+                                                           index->reader.size_bytes, &writer, err);
     if (status == ND_OK)
         nd_capture_writer_level(writer, assembly->deflate_level);
     if (status == ND_OK)

@@ -204,6 +204,12 @@ struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t prob
     return digest;
 }
 
+const struct nd_digest *nd_capture_edge_digest(const struct nd_capture *capture, size_t probe, size_t edge)
+{
+    (void)capture, (void)probe, (void)edge;
+    return NULL; /* so that the digests themselves are compared */
+}
+
 struct nd_digest nd_capture_input_digest(const struct nd_capture *capture, size_t probe, size_t input,
                                          size_t sample)
 {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -99,13 +100,23 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
     return ND_OK;
 }
 
+enum nd_status nd_file_fail_open(const char *path, int problem, struct nd_error *err)
+{
+    struct rlimit limit;
+    if (problem != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(problem));
+    return nd_fail(err, ND_E_FILE_LIMIT, path,
+                   "cannot open '%s': this process may have %llu files open at once (ulimit -n)", path,
+                   (unsigned long long)limit.rlim_cur);
+}
+
 enum nd_status nd_file_open(const char *path, int *fd, uint64_t *size_bytes, struct nd_error *err)
 {
     struct stat info;
     enum nd_status status = ND_OK;
     int opened = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (opened < 0)
-        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+        return nd_file_fail_open(path, errno, err);
     if (fstat(opened, &info) != 0)
         status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
     else if (!S_ISREG(info.st_mode))
@@ -126,7 +137,7 @@ enum nd_status nd_file_read(const char *path, size_t max_bytes, void **data, siz
     /* Without O_NONBLOCK opening a named pipe would wait for its writer, without end. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+        return nd_file_fail_open(path, errno, err);
     enum nd_status status = read_open_file(fd, path, max_bytes, data, size_bytes, err);
     close(fd);
     return status;

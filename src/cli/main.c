@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli/commands.h"
 #include "cli/complete.h"
@@ -138,9 +139,23 @@ static void keep_freed_memory(void)
 #endif
 }
 
+/* Every capture that is open takes a file, and the usual soft limit is 1024. It is raised up to the hard one,
+ * but not beyond what a large campaign needs, because the programs that npudiff starts inherit it, and some of
+ * them close every file that there might be. Chosen. */
+static void allow_many_files(void)
+{
+    const rlim_t most = 32768;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= most)
+        return;
+    limit.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int main(int argc, char **argv)
 {
     keep_freed_memory();
+    allow_many_files();
     cli_guard_output();
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
     signal(SIGCHLD, SIG_DFL); /* who started this may ignore it, and then nobody could wait for adb or ssh */

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "fetch/fetch.h"
@@ -173,6 +174,8 @@ static enum nd_status open_readable(const char *path, struct nd_index *index, st
 {
     struct stat info;
     index->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (index->fd < 0 && errno == EMFILE)
+        return nd_file_fail_open(path, errno, err);
     if (index->fd < 0)
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open: %s", strerror(errno));
     if (fstat(index->fd, &info) != 0)

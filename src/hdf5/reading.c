@@ -115,7 +115,10 @@ static void run_child(const struct nd_reading *reading, int pipe_fd)
 static enum nd_status start_child(struct nd_reading *reading, struct nd_error *err)
 {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0)
+    bool is_made = pipe2(ends, O_CLOEXEC) == 0;
+    if (!is_made && errno == EMFILE)
+        return nd_file_fail_open(reading->path, errno, err);
+    if (!is_made)
         return nd_fail(err, ND_E_FILE_READ, reading->path, "cannot read '%s': %s", reading->path,
                        strerror(errno));
     nd_hdf5_lock(); /* so that no other thread is in libhdf5 when the child begins */

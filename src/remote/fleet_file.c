@@ -38,6 +38,7 @@ void nd_fleet_deinit(struct nd_fleet *fleet)
     free(fleet->hosts);
     free(fleet->devices);
     nd_texts_deinit(&fleet->lease);
+    free(fleet->locks);
     free(fleet->path);
     *fleet = (struct nd_fleet){0};
 }
@@ -145,6 +146,7 @@ static enum nd_status read_root(struct reading *r)
     static const struct nd_yaml_key keys[] = {
         {"devices", ND_YAML_NODE, offsetof(struct raw_fleet, devices), 0, 0, true},
         {"hosts", ND_YAML_NODE, offsetof(struct raw_fleet, hosts), 0, 0, false},
+        {"locks", ND_YAML_TEXT, offsetof(struct raw_fleet, fleet.locks), 0, 0, false},
         {"lease", ND_YAML_TEXTS, offsetof(struct raw_fleet, fleet.lease), 0, 0, false},
         {"lease-limit", ND_YAML_REAL, offsetof(struct raw_fleet, fleet.lease_limit_s), 1, longest_lease_limit_s,
          false},
@@ -152,6 +154,7 @@ static enum nd_status read_root(struct reading *r)
     const struct nd_yaml_kind kind = {"the fleet", keys, COUNT(keys)};
     struct raw_fleet raw = {.fleet.lease_limit_s = default_lease_limit_s};
     enum nd_status status = nd_yaml_map(&r->yaml, nd_yaml_root(&r->yaml), &kind, &raw, r->err);
+    r->fleet->locks = raw.fleet.locks;
     r->fleet->lease = raw.fleet.lease;
     r->fleet->lease_limit_s = raw.fleet.lease_limit_s;
     if (status == ND_OK && raw.hosts != NULL)

@@ -24,6 +24,7 @@ struct nd_fleet {
     size_t n_hosts, n_devices;
     struct nd_fleet_host *hosts;
     struct nd_fleet_device *devices;
+    char *locks;           /* the folder of the hosts' lock files; NULL: one of the user's on this machine */
     struct nd_texts lease; /* the command; none: n is 0 */
     double lease_limit_s;
 };

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,38 +17,13 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "npudiff/parse.h"
+#include "remote/host_place.h"
 #include "remote/remote_uri.h"
 
 static const double release_limit_s = 60; /* chosen: how long the end of a capture waits for the command */
 enum { PAUSE_MS = 50 };
 
-/* ---- the places of a host ---- */
-
-struct nd_lease_slot {
-    char *host;
-    size_t n_taken;
-    struct nd_lease_slot *next;
-};
-static struct nd_lease_slot *all_slots; /* one for each host; they stay */
-static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* Of all_slots, which is locked; NULL without memory. */
-static struct nd_lease_slot *slot_of(const char *host)
-{
-    struct nd_lease_slot *slot = all_slots;
-    while (slot != NULL && strcmp(slot->host, host) != 0)
-        slot = slot->next;
-    if (slot != NULL)
-        return slot;
-    slot = nd_calloc(1, sizeof *slot);
-    if (slot == NULL || (slot->host = nd_strdup(host)) == NULL) {
-        free(slot);
-        return NULL;
-    }
-    slot->next = all_slots;
-    all_slots = slot;
-    return slot;
-}
+/* ---- the place on a host ---- */
 
 static bool is_cancelled(const struct nd_capture_options *options)
 {
@@ -61,22 +35,14 @@ static enum nd_status fail_cancelled(const char *label, struct nd_error *err)
     return nd_fail(err, ND_E_CANCELLED, label, "device '%s' was stopped on request", label);
 }
 
-static enum nd_status take_slot(const struct nd_fleet_host *host, const char *label,
-                                const struct nd_capture_options *options, struct nd_lease *lease,
-                                struct nd_error *err)
+static enum nd_status wait_for_place(const struct nd_fleet *fleet, const struct nd_fleet_host *host,
+                                     const char *label, const struct nd_capture_options *options,
+                                     struct nd_lease *lease, struct nd_error *err)
 {
     for (;;) {
-        pthread_mutex_lock(&slots_lock);
-        struct nd_lease_slot *slot = slot_of(host->name);
-        if (slot != NULL && slot->n_taken < host->captures) {
-            slot->n_taken++;
-            lease->slot = slot;
-        }
-        pthread_mutex_unlock(&slots_lock);
-        if (slot == NULL)
-            return nd_fail_memory(err);
-        if (lease->slot != NULL)
-            return ND_OK;
+        enum nd_status status = nd_host_place_take(fleet, host, &lease->has_place, &lease->place, err);
+        if (status != ND_OK || lease->has_place)
+            return status;
         if (is_cancelled(options))
             return fail_cancelled(label, err);
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
@@ -274,7 +240,7 @@ enum nd_status nd_lease_take(const struct nd_device *device, const struct nd_cap
     if (is_limited || is_leased)
         report(device->label, options);
     if (is_limited)
-        status = take_slot(host, device->label, options, &lease, err);
+        status = wait_for_place(&fleet, host, device->label, options, &lease, err);
     if (status == ND_OK && is_leased)
         status = run_command(&fleet, listed, device, options, &lease, err);
     nd_fleet_deinit(&fleet);
@@ -294,10 +260,7 @@ void nd_lease_end(struct nd_lease *lease)
         hear(lease, "npudiff-release: ", release_limit_s, NULL, &code, line, sizeof line);
         close(lease->said);
     }
-    if (lease->slot != NULL) {
-        pthread_mutex_lock(&slots_lock);
-        lease->slot->n_taken--;
-        pthread_mutex_unlock(&slots_lock);
-    }
+    if (lease->has_place)
+        nd_host_place_leave(lease->place);
     *lease = (struct nd_lease){0};
 }

@@ -10,10 +10,11 @@
 
 /* Zeroed is none. */
 struct nd_lease {
-    struct nd_lease_slot *slot; /* of the host; NULL: it has no limit */
-    pid_t guard;                /* the process group of the guard; 0: there is no command */
-    int hold;                   /* closed, it tells the guard to release */
-    int said;                   /* what the guard and the command print */
+    bool has_place; /* false: the host has no limit */
+    int place;
+    pid_t guard; /* the process group of the guard; 0: there is no command */
+    int hold;    /* closed, it tells the guard to release */
+    int said;    /* what the guard and the command print */
 };
 
 /* Waits for a place on the device's host, then runs the command. A device that the fleet does not list has

@@ -52,7 +52,9 @@ class Fleet(Scratch):
         return path
 
     def environment(self, captures=2, limit=60, lease=True):
-        fleet = {"hosts": [{"name": "rack", "captures": captures}],
+        places = self.folder / "places" # not the user's own, which other tests may use now
+        places.mkdir(exist_ok=True)
+        fleet = {"hosts": [{"name": "rack", "captures": captures}], "locks": str(places),
                  "devices": [{"device": "ssh:one", "host": "rack", "labels": ["lab", "first"]},
                              {"device": "ssh:two", "host": "rack", "labels": ["lab"]}]}
         if lease:
@@ -97,6 +99,29 @@ class Fleet(Scratch):
     def test_a_host_with_one_place(self):
         self.capture("@lab/cpu", **self.environment(captures=1))
         self.assertEqual(self.whats(), ["lease", "release"] * 2)
+
+    def test_two_processes_share_the_places_of_a_host(self):
+        """The second waits for the place of the first, and gets it when the first is killed."""
+        environment = self.environment(captures=1)
+        first = self.begin(**environment)
+        second = self.shelf.start("capture", MODEL, "-d", "ssh:two/cpu", "-p", "ramp", "-o", self.folder / "second", **environment)
+        self.addCleanup(second.communicate)
+        self.addCleanup(second.kill)
+        time.sleep(3)
+        self.assertEqual([c[:2] for c in self.calls()], [["lease", "ssh:one"]])
+        self.assertIsNone(second.poll())
+        first.kill()
+        first.wait(timeout=60)
+        self.assertEqual(second.wait(timeout=120), 0)
+        self.assertIn(["lease", "ssh:two"], [c[:2] for c in self.calls()])
+        wait_until(lambda: sorted(self.whats()) == ["lease", "lease", "release", "release"], 20, "release")
+
+    def test_places_without_a_folder(self):
+        environment = self.environment()
+        (self.folder / "places").rmdir()
+        self.capture("@first/cpu", expect=5, **environment)
+        self.assertIn("cannot lock", self.failure()["message"])
+        self.assertEqual(self.calls(), [])
 
     def test_a_device_by_its_name_is_leased_and_one_that_is_not_listed_is_not(self):
         environment = self.environment()

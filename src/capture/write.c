@@ -22,16 +22,16 @@
 static const char no_digest[] = "00000000000000000000000000000000";
 
 /* libhdf5 takes places for metadata out of blocks of this size, and may leave the last one unused. Who reads a
- * capture on a server fetches few large blocks sooner than many small ones. A block is at most 1/512 of the
- * file (chosen: 0.2 % may stay unused), and of 64 KiB at most, from which on little is gained: of two equal
- * captures of the ViT (55 MB, 64 tensors) 2.24 % is read with blocks of 2 KiB, 1.44 % with 8 KiB, 1.14 % with
- * 16 KiB, 0.93 % with 64 KiB (2026-11-24). */
-enum { MIN_METADATA_BLOCK = 2048 /* libhdf5's own */, MAX_METADATA_BLOCK = 64 << 10, METADATA_SHARE = 512 };
+ * capture on a server fetches few large blocks sooner than many small ones. A block is at most 1/1024 of the
+ * bytes of the values (chosen: so much may stay unused; deflated they have less), and of 64 KiB at most, from
+ * which on little is gained: of two equal captures of the ViT (55 MB, 64 tensors) 2.24 % was read with blocks
+ * of 2 KiB, 1.44 % with 8 KiB, 1.14 % with 16 KiB, 0.93 % with 64 KiB (2026-11-24). */
+enum { MIN_METADATA_BLOCK = 2048 /* libhdf5's own */, MAX_METADATA_BLOCK = 64 << 10, METADATA_SHARE = 1024 };
 
-static hsize_t metadata_block(uint64_t expected_bytes)
+static hsize_t metadata_block(uint64_t value_bytes)
 {
     hsize_t n_bytes = MIN_METADATA_BLOCK;
-    while (n_bytes < MAX_METADATA_BLOCK && 2 * n_bytes <= expected_bytes / METADATA_SHARE)
+    while (n_bytes < MAX_METADATA_BLOCK && 2 * n_bytes <= value_bytes / METADATA_SHARE)
         n_bytes *= 2;
     return n_bytes;
 }
@@ -40,7 +40,7 @@ static hid_t make_access(struct nd_capture_writer *writer)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     if (access >= 0 && (nd_write_driver_set(access, &writer->target) < 0 ||
-                        H5Pset_meta_block_size(access, metadata_block(writer->expected_bytes)) < 0 ||
+                        H5Pset_meta_block_size(access, metadata_block(writer->value_bytes)) < 0 ||
                         H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0 ||
                         H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST) < 0)) {
         H5Pclose(access);
@@ -147,13 +147,13 @@ enum nd_status nd_capture_writer_create(const char *final_path, bool replace, st
     return nd_capture_writer_create_large(final_path, replace, 0, out, err);
 }
 
-enum nd_status nd_capture_writer_create_large(const char *final_path, bool replace, uint64_t expected_bytes,
+enum nd_status nd_capture_writer_create_large(const char *final_path, bool replace, uint64_t value_bytes,
                                               struct nd_capture_writer **out, struct nd_error *err)
 {
     struct nd_capture_writer *writer = nd_calloc(1, sizeof *writer);
     if (writer == NULL)
         return nd_fail_memory(err);
-    *writer = (struct nd_capture_writer){.file = H5I_INVALID_HID, .expected_bytes = expected_bytes};
+    *writer = (struct nd_capture_writer){.file = H5I_INVALID_HID, .value_bytes = value_bytes};
     enum nd_status status = nd_new_file_create(final_path, replace, &writer->place, err);
     nd_write_target_init(&writer->target, writer->place.fd);
     if (status == ND_OK) {

@@ -14,8 +14,9 @@ struct nd_capture_writer;
  * false) when final_path exists already: then nothing is touched. */
 enum nd_status nd_capture_writer_create(const char *final_path, bool replace, struct nd_capture_writer **out,
                                         struct nd_error *err);
-/* The same of a file that will have about so many bytes (0: unknown): its metadata lies together. */
-enum nd_status nd_capture_writer_create_large(const char *final_path, bool replace, uint64_t expected_bytes,
+/* The same of a file that will store so many bytes of values, before they are deflated (0: unknown): its
+ * metadata lies together. */
+enum nd_status nd_capture_writer_create_large(const char *final_path, bool replace, uint64_t value_bytes,
                                               struct nd_capture_writer **out, struct nd_error *err);
 /* Removes what was written unless committed. Accepts NULL and the half-built. */
 void nd_capture_writer_destroy(struct nd_capture_writer **writer);

@@ -14,7 +14,7 @@ struct nd_capture_writer {
     struct nd_write_target target; /* writes into it */
     hid_t file;
     int level;               /* of deflate; 0: contiguous */
-    uint64_t expected_bytes; /* of the file; 0: unknown */
+    uint64_t value_bytes;    /* that will be stored; 0: unknown */
     uint64_t reserved_bytes; /* of the file, from its start */
     int64_t n_probes;
     size_t n_edges;

@@ -281,12 +281,28 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
     return status;
 }
 
+/* Bytes of all values that will be stored. Of the content alone: two runs that have the same content give the
+ * same file, however large their spools are. */
+static uint64_t count_value_bytes(const struct nd_assembly *assembly, const struct nd_spool_index *index)
+{
+    uint64_t n_samples = 0, per_sample = 0;
+    for (size_t p = 0; p < index->n_probes; p++)
+        n_samples += index->probes[p].n_complete;
+    for (size_t e = 0; e < index->n_edges; e++) {
+        size_t n_bytes = 0;
+        if (index->outputs[e].is_known &&
+            nd_shape_size_bytes(&index->outputs[e].shape, index->outputs[e].dtype, &n_bytes, NULL) == ND_OK)
+            per_sample += n_bytes;
+    }
+    return assembly->store_digests_only ? 0 : n_samples * per_sample;
+}
+
 static enum nd_status write_capture(const struct nd_assembly *assembly, const struct nd_spool_index *index,
                                     struct nd_assembled *out, struct nd_error *err)
 {
     struct nd_capture_writer *writer = NULL;
     enum nd_status status = nd_capture_writer_create_large(assembly->path, assembly->replace,
-                                                           index->reader.size_bytes, &writer, err);
+                                                           count_value_bytes(assembly, index), &writer, err);
     if (status == ND_OK)
         nd_capture_writer_level(writer, assembly->deflate_level);
     if (status == ND_OK)

@@ -88,7 +88,8 @@ enum nd_status nd_capture_writer_probe(struct nd_capture_writer *writer, const s
     if (status == ND_OK && probe->labels != NULL)
         status = nd_writer_put(writer, nd_name_probe_path(probe->name, "labels", NULL), ND_DTYPE_I64, &labels,
                                probe->labels, err);
-    if (status == ND_OK && writer->n_edges > 0 && probe->n_samples > 0)
+    if (status == ND_OK && writer->n_edges > 0 &&
+        probe->n_samples > 1) /* one sample: nothing would be stated */
         status = reserve_edge_digests(writer, probe, err);
     if (status == ND_OK)
         writer->n_probes++;

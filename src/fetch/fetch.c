@@ -8,9 +8,9 @@
 #include "base/memory.h"
 #include "fetch/request.h"
 
-/* Measured on a capture of 117 MB (docs/results/remote.md): metadata lies in pieces of some 2 KB all over the
- * file. Smaller blocks need more requests, larger ones read more of what nobody asked for. Who reads on where
- * the last request ended gets twice as much each time. */
+/* Measured on a capture of 117 MB (docs/results/remote.md): older captures have metadata in pieces of some 2 KB
+ * all over the file. Smaller blocks need more requests, larger ones read more of what nobody asked for. Who
+ * reads on where the last request ended gets twice as much each time. */
 enum { BLOCK_BYTES = 8 << 10, N_SLOTS = ND_FETCH_CACHE_BYTES / BLOCK_BYTES };
 enum { MAX_AHEAD_BLOCKS = 128, MAX_REQUEST_BLOCKS = 512 };
 

@@ -7,8 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Chosen. libhdf5 reads 2.5 % of a capture of 117 MB, some places twice (docs/results/remote.md). A file that
- * takes the child over might ask for ever; every question counts as QUESTION_BYTES at the least. */
+/* Chosen. libhdf5 reads up to 2.5 % of a capture of 117 MB, some places twice (docs/results/remote.md). A file
+ * that takes the child over might ask for ever; every question counts as QUESTION_BYTES at the least. */
 enum { MAX_TIMES_READ = 4, MIN_FETCHED_BYTES = 64 << 20, QUESTION_BYTES = 512 };
 
 struct question {

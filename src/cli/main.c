@@ -1,17 +1,17 @@
-#include <jansson.h>
-#if defined __GLIBC__ /* known after a header of the library */
-#include <malloc.h>
-#endif
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#if defined __GLIBC__ /* known after a header of the library */
+#include <malloc.h>
+#endif
 
 #include "cli/commands.h"
 #include "cli/complete.h"
 #include "cli/help.h"
 #include "cli/help_errors.h"
+#include "cli/json_memory.h"
 #include "cli/option_table.h"
 #include "cli/safe_output.h"
 #include "cli/sigbus.h"
@@ -117,15 +117,6 @@ static bool wants_json(int argc, char **argv)
     return false;
 }
 
-/* Jansson drops what it cannot store, and a result would lack it. */
-static void *allocate_json(size_t size_bytes)
-{
-    void *memory = malloc(size_bytes);
-    if (memory == NULL)
-        cli_errors_lost_memory();
-    return memory;
-}
-
 /* Tensors come and go thousands of times in an explanation. glibc gives their pages back to the system each
  * time, and gets them again, filled with zeros. One heap for all threads keeps up to 256 MiB for the next one;
  * tensors of 32 MiB and more still go back at once. Chosen. */
@@ -160,7 +151,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
     signal(SIGCHLD, SIG_DFL); /* who started this may ignore it, and then nobody could wait for adb or ssh */
     cli_handle_sigbus();
-    json_set_alloc_funcs(allocate_json, free);
+    cli_reserve_json_memory(cli_errors_lost_memory);
     cli_errors_begin(wants_json(argc, argv));
     cli_stopped_set_command(argc, argv);
     int exit_code = cli_errors_end(run(argc, argv));

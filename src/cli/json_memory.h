@@ -1,0 +1,13 @@
+/* The memory of JSON trees. libjansson 2.14 writes beyond a text that it reads when the buffer of the text
+ * cannot grow, and it drops what it cannot store. So it never sees an allocation fail. */
+#ifndef ND_CLI_JSON_MEMORY_H
+#define ND_CLI_JSON_MEMORY_H
+
+/* From now on, libjansson gets a block of a small reserve when there is no other memory. Each time, `lost` is
+ * called, from any thread: the command goes on, and must end as one that failed. When no block is large enough,
+ * the process ends with a message on standard error and exit code 2. Before the first tree; again, it fills the
+ * reserve.
+ */
+void cli_reserve_json_memory(void (*lost)(void));
+
+#endif

@@ -28,8 +28,11 @@ struct elf_file {
     bool has_bionic;
 };
 
+/* libelf fails in the same ways where memory is out; nd_elf_read has cleared errno. */
 static enum nd_status fail_damaged(const struct elf_file *file, const char *what, struct nd_error *err)
 {
+    if (errno == ENOMEM)
+        return nd_fail_memory(err);
     return nd_fail(err, ND_E_RUNTIME_LIBRARY, file->path, "'%s' is damaged: %s", file->path, what);
 }
 
@@ -273,6 +276,7 @@ enum nd_status nd_elf_read(const char *path, bool *is_elf, struct nd_elf_facts *
     enum nd_status status = nd_file_open(path, &fd, &file.size_bytes, err);
     if (status != ND_OK)
         return status;
+    errno = 0;
     if (file.size_bytes > 0) {
         file.elf = elf_begin(fd, ELF_C_READ, NULL);
         status = file.elf != NULL ? read_open_elf(&file, &is, &facts, err)
@@ -362,6 +366,8 @@ enum nd_status nd_elf_find_qnn_build(const char *path, char **out, struct nd_err
     if (status == ND_OK && build == NULL && n_kept > 0) { /* one that ends with the file */
         size_t at = search(block, n_kept, &found_bytes);
         build = found_bytes > 0 ? strndup(block + at, found_bytes) : NULL;
+        if (found_bytes > 0 && build == NULL)
+            status = nd_fail_memory(err);
     }
     if (status == ND_OK && ferror(file))
         status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json_out.h"
@@ -20,6 +21,7 @@ struct check {
     const struct nd_runtime_checking *how;
     const struct nd_runtime_info *info;
     json_t *row, *problems, *files, *needs, *digests;
+    bool must_be_recorded; /* the manifest has digests, or should have them: of every file */
 };
 
 static void add_problem(struct check *check, const char *fmt, ...) ND_PRINTF(2, 3);
@@ -71,42 +73,77 @@ static void note_needs(struct check *check, const struct nd_elf_facts *facts)
     }
 }
 
-/* "ok", or what is wrong with the bytes. */
-static const char *state_of_bytes(const struct check *check, const char *path, const char *relative)
+/* What is wrong with the file is a problem of the runtime, unless memory is out, or a file that may be read
+ * cannot be opened now: that is returned. */
+static enum nd_status take_problem(struct check *check, const char *path, const struct nd_error *why,
+                                   struct nd_error *err)
 {
-    const char *recorded = json_string_value(json_object_get(check->digests, relative));
-    char hex[ND_SHA256_HEX_BYTES];
-    if (recorded == NULL)
-        return "not recorded";
-    return nd_sha256_file(path, hex, NULL) == ND_OK && strcmp(hex, recorded) == 0 ? "ok" : "changed";
+    if (why->status != ND_ERR_MEMORY && (why->id != ND_E_FILE_OPEN || access(path, R_OK) != 0)) {
+        add_problem(check, "%s", why->message);
+        return ND_OK;
+    }
+    if (err != NULL)
+        *err = *why;
+    return why->status;
 }
 
-static void check_file(struct check *check, const char *path)
+/* *state: "ok", or what is wrong with the bytes. */
+static enum nd_status find_state_of_bytes(struct check *check, const char *path, const char *relative,
+                                          const char **state, struct nd_error *err)
+{
+    const char *recorded = json_string_value(json_object_get(check->digests, relative));
+    struct nd_error why = {0};
+    char hex[ND_SHA256_HEX_BYTES];
+    if (recorded == NULL) {
+        *state = "not recorded";
+        if (check->must_be_recorded)
+            add_problem(check, ND_RUNTIME_MANIFEST " has no digest of '%s'", relative);
+        return ND_OK;
+    }
+    if (nd_sha256_file(path, hex, &why) != ND_OK) {
+        *state = "damaged";
+        return take_problem(check, path, &why, err);
+    }
+    *state = strcmp(hex, recorded) == 0 ? "ok" : "changed";
+    if (strcmp(hex, recorded) != 0)
+        add_problem(check, "'%s' is not what was added: its digest differs", relative);
+    return ND_OK;
+}
+
+/* What the file is as a library. */
+static enum nd_status check_library(struct check *check, const char *path, const char *relative, bool *is_elf,
+                                    struct nd_elf_facts *facts, const char **state, struct nd_error *err)
+{
+    struct nd_error why = {0};
+    const char *abi = check->info->abi;
+    if (nd_elf_read(path, is_elf, facts, &why) != ND_OK) {
+        *state = "damaged";
+        return take_problem(check, path, &why, err);
+    }
+    if (!*is_elf) {
+        *state = "damaged";
+        add_problem(check, "'%s' is no library", relative);
+    } else if (facts->abi == NULL || (strcmp(facts->abi, abi) != 0 && strcmp(facts->abi, "hexagon") != 0)) {
+        add_problem(check, "'%s' is for %s, not for %s", relative, facts->machine, abi);
+    }
+    return ND_OK;
+}
+
+static enum nd_status check_file(struct check *check, const char *path, struct nd_error *err)
 {
     const struct nd_runtime_info *info = check->info;
-    const char *relative = relative_to(info->folder, path);
+    const char *relative = relative_to(info->folder, path), *state = "gone";
     struct nd_elf_facts facts = {0};
-    struct nd_error why = {0};
     struct stat file;
     bool is_elf = false;
+    enum nd_status status = ND_OK;
     json_t *row = json_pack("{s:o}", "path", nd_json_string(relative));
-    const char *state = "gone";
     nd_tree_append(check->files, row);
     if (stat(path, &file) == 0) {
         nd_tree_set(row, "bytes", json_integer((json_int_t)file.st_size));
-        state = state_of_bytes(check, path, relative);
-        if (strcmp(state, "changed") == 0)
-            add_problem(check, "'%s' is not what was added: its digest differs", relative);
-        if (nd_elf_read(path, &is_elf, &facts, &why) != ND_OK || !is_elf) {
-            state = "damaged";
-            if (why.id != 0)
-                add_problem(check, "%s", why.message);
-            else
-                add_problem(check, "'%s' is no library", relative);
-        } else if (facts.abi == NULL ||
-                   (strcmp(facts.abi, info->abi) != 0 && strcmp(facts.abi, "hexagon") != 0)) {
-            add_problem(check, "'%s' is for %s, not for %s", relative, facts.machine, info->abi);
-        }
+        status = find_state_of_bytes(check, path, relative, &state, err);
+        if (status == ND_OK)
+            status = check_library(check, path, relative, &is_elf, &facts, &state, err);
     } else {
         add_problem(check, "'%s' is gone", relative);
     }
@@ -115,6 +152,7 @@ static void check_file(struct check *check, const char *path)
     nd_tree_set(row, "state", json_string(state));
     note_needs(check, &facts);
     nd_elf_deinit(&facts);
+    return status;
 }
 
 static enum nd_status check_build(struct check *check, struct nd_error *err)
@@ -133,19 +171,24 @@ static enum nd_status check_build(struct check *check, struct nd_error *err)
     return ND_OK;
 }
 
-static void check_files(struct check *check)
+static enum nd_status check_files(struct check *check, struct nd_error *err)
 {
     const struct nd_runtime_info *info = check->info;
-    char *path = nd_path_join(info->folder, ND_RUNTIME_MANIFEST);
-    json_t *manifest = path != NULL ? json_load_file(path, 0, NULL) : NULL;
+    json_t *manifest = NULL;
+    char *problem = NULL;
+    enum nd_status status = nd_runtime_manifest_load(info->folder, &manifest, &problem, err);
+    if (status != ND_OK)
+        return status;
     check->digests = json_object_get(manifest, "sha256");
-    for (size_t i = 0; i < info->n_files; i++)
-        check_file(check, info->files[i]);
+    check->must_be_recorded = check->digests != NULL || info->is_added;
+    for (size_t i = 0; status == ND_OK && i < info->n_files; i++)
+        status = check_file(check, info->files[i], err);
     if (info->missing != NULL && json_array_size(check->problems) == 0)
         add_problem(check, "%s", info->missing);
     check->digests = NULL;
     json_decref(manifest);
-    free(path);
+    free(problem);
+    return status;
 }
 
 /* ---- running ---- */
@@ -252,8 +295,9 @@ static enum nd_status check_one(const struct nd_runtime_checking *how, const str
         return nd_fail_memory(err);
     nd_tree_append(runtimes, check.row);
     tell(&check, "files");
-    check_files(&check);
-    enum nd_status status = check_build(&check, err);
+    enum nd_status status = check_files(&check, err);
+    if (status == ND_OK)
+        status = check_build(&check, err);
     if (status == ND_OK && is_here && info->missing == NULL && info->ort_library != NULL && !how->files_only)
         status = run_here(&check, chipsets, err);
     else if (status == ND_OK && !is_here)

@@ -3,12 +3,16 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/json_out.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+
+/* Far more than the names and digests of all files of a runtime take; chosen. */
+enum { MAX_MANIFEST_BYTES = 16 << 20 };
 
 bool nd_abi_is_known(const char *abi)
 {
@@ -239,6 +243,105 @@ char *nd_runtimes_folder(void)
     return nd_cache_folder("runtimes");
 }
 
+/* ---- reading it ---- */
+
+/* The first member of a type that it must not have, or NULL. */
+static const char *find_wrong_member(const json_t *manifest)
+{
+    static const char *const texts[] = {"made_by",  "abi",         "onnxruntime",      "onnxruntime_qnn",
+                                        "build_id", "ort_library", "provider_library", "backend_library",
+                                        "net_run"};
+    const json_t *files = json_object_get(manifest, "files"), *digests = json_object_get(manifest, "sha256"),
+                 *item;
+    const char *path;
+    size_t i;
+    for (i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        item = json_object_get(manifest, texts[i]);
+        if (item != NULL && !json_is_string(item))
+            return texts[i];
+    }
+    if (files != NULL && !json_is_array(files))
+        return "files";
+    json_array_foreach(files, i, item)
+    {
+        if (!json_is_string(item))
+            return "files";
+    }
+    if (digests != NULL && !json_is_object(digests))
+        return "sha256";
+    json_object_foreach((json_t *)(uintptr_t)digests, path, item)
+    {
+        if (!json_is_string(item))
+            return "sha256";
+    }
+    return NULL;
+}
+
+/* The object that the bytes hold. NULL: *problem says why not, or memory is out and *problem is NULL. */
+static json_t *parse(const void *bytes, size_t n, char **problem)
+{
+    struct nd_strbuf why = {0};
+    json_error_t where;
+    json_t *manifest = json_loadb(bytes, n, 0, &where);
+    const char *wrong = find_wrong_member(manifest);
+    if (manifest == NULL && json_error_code(&where) == json_error_out_of_memory)
+        return NULL;
+    if (manifest == NULL)
+        nd_strbuf_printf(&why, "its manifest " ND_RUNTIME_MANIFEST " is damaged: line %d, %s", where.line,
+                         where.text);
+    else if (!json_is_object(manifest))
+        nd_strbuf_puts(&why, "its manifest " ND_RUNTIME_MANIFEST " is damaged: it is no JSON object");
+    else if (wrong != NULL)
+        nd_strbuf_printf(&why, "its manifest " ND_RUNTIME_MANIFEST " is damaged: '%s' has a wrong type", wrong);
+    else
+        return manifest;
+    *problem = nd_strbuf_take(&why);
+    json_decref(manifest);
+    return NULL;
+}
+
+/* A path at which there is a manifest. */
+static enum nd_status load(const char *path, json_t **out, char **problem, struct nd_error *err)
+{
+    struct nd_error own = {0};
+    struct nd_strbuf why = {0};
+    void *bytes = NULL;
+    size_t n;
+    enum nd_status status = nd_file_read(path, MAX_MANIFEST_BYTES, &bytes, &n, &own);
+    if (status == ND_OK) {
+        *out = parse(bytes, n, problem);
+        free(bytes);
+        return *out != NULL || *problem != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    if (status == ND_ERR_MEMORY)
+        return nd_fail_memory(err);
+    if (own.id == ND_E_FILE_OPEN && access(path, R_OK) == 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "%s, which may be read", own.message);
+    nd_strbuf_printf(&why, "its manifest cannot be read: %s", own.message);
+    *problem = nd_strbuf_take(&why);
+    return *problem != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_runtime_manifest_load(const char *folder, json_t **out, char **problem, struct nd_error *err)
+{
+    char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST);
+    struct stat link;
+    *out = NULL;
+    *problem = NULL;
+    if (path == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = lstat(path, &link) == 0 ? load(path, out, problem, err) : ND_OK;
+    free(path);
+    return status;
+}
+
+/* The ABI that the folder's name ends with. */
+static const char *abi_of_name(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot != NULL && nd_abi_is_known(dot + 1) ? dot + 1 : ND_ABI_DEFAULT;
+}
+
 /* The id is the folder's name without the ABI behind it. */
 static void cut_abi(struct nd_runtime_info *info)
 {
@@ -250,23 +353,20 @@ static void cut_abi(struct nd_runtime_info *info)
 
 enum nd_status nd_runtime_manifest_read(struct nd_runtime_info *info, struct nd_error *err)
 {
-    char *path = nd_path_join(info->folder, ND_RUNTIME_MANIFEST);
-    if (path == NULL)
-        return nd_fail_memory(err);
-    json_error_t problem;
+    json_t *manifest = NULL;
+    char *problem = NULL;
     bool gone = false;
-    json_t *manifest = json_load_file(path, 0, &problem);
-    bool is_refused =
-        manifest == NULL && json_error_code(&problem) == json_error_cannot_open_file && access(path, R_OK) == 0;
-    if (is_refused)
-        nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s' now", path);
-    free(path);
-    if (is_refused)
-        return ND_ERR_IO;
+    enum nd_status status = nd_runtime_manifest_load(info->folder, &manifest, &problem, err);
+    if (status != ND_OK)
+        return status;
     if (manifest == NULL) {
-        info->missing = nd_runtime_explain_missing(
-            info->id, nd_path_exists(info->folder) ? "installed only in part" : "not installed");
-        return info->missing != NULL && set_string(&info->abi, ND_ABI_DEFAULT) ? ND_OK : nd_fail_memory(err);
+        const char *why = nd_path_exists(info->folder) ? "installed only in part" : "not installed";
+        bool is_set = set_string(&info->abi, abi_of_name(info->id));
+        if (is_set)
+            cut_abi(info);
+        info->missing = nd_runtime_explain_missing(info->id, problem != NULL ? problem : why);
+        free(problem);
+        return is_set && info->missing != NULL ? ND_OK : nd_fail_memory(err);
     }
     bool is_whole = read_facts(info, manifest, &gone);
     json_decref(manifest);

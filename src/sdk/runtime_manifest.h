@@ -24,9 +24,13 @@
 /* The folder that holds all runtimes, an absolute path in new memory; NULL when out of memory. */
 char *nd_runtimes_folder(void);
 
+/* Reads the manifest in the folder. *out is NULL where there is none that can be used, and *problem, in new
+ * memory, says why: it is damaged, or must not be read; NULL: there is none. ND_ERR_IO: one that may be read
+ * cannot be read now (too many open files), and a run must not take another runtime for that; ND_ERR_MEMORY. */
+enum nd_status nd_runtime_manifest_load(const char *folder, json_t **out, char **problem, struct nd_error *err);
+
 /* Fills what the manifest in info->folder says into info, whose id is the folder's name before. Without a
- * readable manifest, or with a library gone, info->missing says so. ND_E_FILE_OPEN: one that may be read cannot
- * be opened now (too many open files), and a run must not take another runtime for that; ND_ERR_MEMORY. */
+ * manifest that can be used, or with a library gone, info->missing says so. Errors: as above. */
 enum nd_status nd_runtime_manifest_read(struct nd_runtime_info *info, struct nd_error *err);
 
 /* Adds to a reason of info->missing how tools/setup mends it, for the runtimes that it knows. New memory. */

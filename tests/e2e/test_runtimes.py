@@ -275,6 +275,34 @@ class Phones(Runtimes):
         self.assertEqual(self.listed(), {})
         self.assertIn("there is no runtime 'none'", self.run_it("check", "none", expect=None).stderr)
 
+    def test_a_manifest_that_cannot_be_used_is_a_problem_of_its_runtime(self):
+        self.add(ort_wheel(self.folder / "ort.whl"), "--id", "mine")
+        manifest = self.root / "mine.aarch64-linux/runtime.json"
+        whole = manifest.read_text()
+        members = json.loads(whole)
+        library, = [p for p in members["sha256"] if "shared" not in p]
+        damaged = "its manifest runtime.json is damaged: "
+        for text, problem in (
+                (whole[:100], damaged + "line 6, "), ("", damaged + "line 1, "), ("[]", damaged + "it is no JSON object"),
+                (whole.replace('"abi"', '"abi\\u00"'), damaged + "line "),
+                (json.dumps({**members, "sha256": "none"}), damaged + "'sha256' has a wrong type"),
+                (json.dumps({**members, "files": [7]}), damaged + "'files' has a wrong type"),
+                (json.dumps({**members, "onnxruntime": 1}), damaged + "'onnxruntime' has a wrong type"),
+                (json.dumps({**members, "sha256": {}}), f"runtime.json has no digest of '{library}'"),
+                (json.dumps({k: v for k, v in members.items() if k != "sha256"}), f"runtime.json has no digest of '{library}'")):
+            manifest.write_text(text)
+            found = self.check(expect=5)
+            self.assertEqual(list(found), [("mine", "aarch64-linux")], text)
+            self.assertTrue(any(p.startswith(problem) for p in found["mine", "aarch64-linux"]["problems"]), (problem, found))
+            self.assertIn("problem: " + problem, self.run_it("check", "mine", expect=5))
+        manifest.unlink()
+        manifest.mkdir()
+        problem, = self.check("mine", expect=5)["mine", "aarch64-linux"]["problems"]
+        self.assertRegex(problem, "^its manifest cannot be read: cannot read '.*/mine.aarch64-linux/runtime.json': ")
+        manifest.rmdir()
+        manifest.write_text(whole)
+        self.check("mine")
+
 
 class BadSources(Runtimes):
     def test_archives_that_are_damaged_or_unsafe(self):

@@ -87,8 +87,8 @@ static json_t *rows_that_change_bits(const json_t *rows, const struct nd_config_
     return chosen;
 }
 
-static void print_pair(const struct values *values, const struct nd_capture *ref, const struct nd_capture *test,
-                       const struct nd_config_diff *diff, json_t *rows)
+static int print_pair(const struct values *values, const struct nd_capture *ref, const struct nd_capture *test,
+                      const struct nd_config_diff *diff, json_t *rows)
 {
     static const struct nd_report_column columns[] = {
         {"key", "SETTING"}, {"ref", "REF"}, {"test", "TEST"}, {"effect", "EFFECT"}, {NULL, NULL}};
@@ -99,7 +99,7 @@ static void print_pair(const struct values *values, const struct nd_capture *ref
                nd_capture_path(ref), diff->n, diff->n_bits);
         if (json_array_size(rows) > 0)
             cli_print_table(rows, columns);
-        return;
+        return ND_EXIT_SAME;
     }
     struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
     size_t n_others = diff->n - diff->n_bits;
@@ -117,7 +117,7 @@ static void print_pair(const struct values *values, const struct nd_capture *ref
         cli_screen_rows(screen, shown, brief_columns, "-v lists all");
     else
         json_decref(shown);
-    cli_print_screen(screen, NULL);
+    return cli_print_screen(screen, NULL);
 }
 
 /* The exit code; adds the pair to `pairs`. */
@@ -131,12 +131,13 @@ static int compare(const struct values *values, const struct nd_capture *ref, co
         return cli_report_error(&err);
     }
     json_t *rows = change_rows(&diff);
+    int printed = ND_EXIT_SAME;
     if (!values->json && !values->quiet)
-        print_pair(values, ref, test, &diff, rows);
+        printed = print_pair(values, ref, test, &diff, rows);
     json_array_append_new(pairs, json_pack("{s:o, s:o, s:I, s:o}", "ref", cli_text(nd_capture_path(ref)),
                                            "test", cli_text(path), "can_change_bits", (json_int_t)diff.n_bits,
                                            "settings", rows));
-    int exit_code = diff.n > 0 ? ND_EXIT_DIFFERS : ND_EXIT_SAME;
+    int exit_code = cli_worse(printed, diff.n > 0 ? ND_EXIT_DIFFERS : ND_EXIT_SAME);
     nd_config_diff_deinit(&diff);
     nd_capture_close(&test);
     return exit_code;

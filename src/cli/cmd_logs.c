@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/errors.h"
 #include "cli/logs_brief.h"
 #include "cli/output.h"
 #include "cli/rows.h"
@@ -38,9 +39,11 @@ static void take_unknown(void *context, size_t line, const char *text, size_t te
 {
     struct reading *reading = context;
     char *copy = strndup(text, text_bytes);
-    if (copy != NULL && !reading->values->json)
+    if (copy == NULL)
+        cli_errors_lost_memory();
+    else if (!reading->values->json)
         printf("%s:%zu: unknown: %s\n", reading->name, line, copy);
-    else if (copy != NULL && json_array_size(reading->unknown) < MAX_KEPT)
+    else if (json_array_size(reading->unknown) < MAX_KEPT)
         json_array_append_new(reading->unknown,
                               json_pack("{s:I, s:o}", "line", (json_int_t)line, "text", cli_text(copy)));
     free(copy);
@@ -174,12 +177,12 @@ static bool is_shown(const struct values *values, const struct nd_log_finding *f
     return values->json || values->verbose || finding->severity != ND_LOG_NOTE;
 }
 
-static void print_finding(const struct nd_log_finding *finding)
+static int print_finding(const struct nd_log_finding *finding)
 {
     struct nd_error err = {0};
     char *text = NULL;
     enum nd_status status = nd_report_log_finding(finding, &text, &err);
-    cli_print_made(status, text, false, &err);
+    return cli_print_made(status, text, false, &err);
 }
 
 /* ---- the cascade ---- */
@@ -270,14 +273,14 @@ static void print_summary(const struct reading *reading)
     }
 }
 
-static void print_all(struct reading *reading, const json_t *cascade)
+/* An exit code. */
+static int print_all(struct reading *reading, const json_t *cascade)
 {
     const struct values *values = reading->values;
+    int exit_code = 0;
     if (!values->json && !values->verbose && !values->unknown) {
         const struct logs_shown shown = {&reading->findings, reading->logs, cascade, values->kind};
-        if (!values->quiet)
-            logs_print_brief(&shown);
-        return;
+        return values->quiet ? 0 : logs_print_brief(&shown);
     }
     json_t *rows = json_array();
     for (size_t i = 0; i < reading->findings.n; i++) {
@@ -285,7 +288,7 @@ static void print_all(struct reading *reading, const json_t *cascade)
         if (is_shown(reading->values, finding) && reading->values->json)
             json_array_append_new(rows, finding_row(finding));
         else if (is_shown(reading->values, finding))
-            print_finding(finding);
+            exit_code = cli_worse(exit_code, print_finding(finding));
     }
     if (reading->values->json) {
         json_t *all =
@@ -302,6 +305,7 @@ static void print_all(struct reading *reading, const json_t *cascade)
         print_summary(reading);
     }
     json_decref(rows);
+    return exit_code;
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -322,11 +326,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                           : read_text(&reading, operands[i], NULL, 0, &err);
     if (status == ND_OK)
         status = find_cascade(&reading, &cascade, &err);
-    if (status == ND_OK)
-        print_all(&reading, cascade);
-    int exit_code = status != ND_OK               ? cli_report_error(&err)
-                    : reading.worst == ND_LOG_BAD ? ND_EXIT_DIFFERS
-                                                  : 0;
+    int exit_code = status != ND_OK ? cli_report_error(&err) : print_all(&reading, cascade);
+    if (reading.worst == ND_LOG_BAD)
+        exit_code = cli_worse(exit_code, ND_EXIT_DIFFERS);
     if (reading.findings.failed)
         exit_code = cli_fail_memory();
     nd_log_findings_deinit(&reading.findings);

@@ -109,51 +109,57 @@ static enum nd_status run_cells(struct work *work, struct nd_error *err)
 
 /* ---- telling ---- */
 
-/* What the capture says of the machine that it was made on, where that is another one. */
-static void tell_machine(const struct cli_cell *cell, json_t *row)
+/* What the capture says of the machine that it was made on, where that is another one. An exit code, as all
+ * that read the capture again. */
+static int tell_machine(const struct cli_cell *cell, json_t *row)
 {
     static const char *const keys[] = {"phone", "board", "serial", "firmware", "machine_soc", "machine_abi"};
+    struct nd_error err = {0};
     struct nd_capture *capture = NULL;
     if (cell->device.transport == ND_TRANSPORT_NONE)
-        return;
+        return ND_EXIT_SAME;
     bool is_adb = cell->device.transport == ND_TRANSPORT_ADB;
-    json_object_set_new(row, "transport", json_string(is_adb ? "adb" : "ssh"));
-    json_object_set_new(row, "address", cli_text(cell->device.address));
-    if (cell->status != ND_OK || nd_capture_open(cell->path, &capture, NULL) != ND_OK)
-        return;
+    cli_row_set(row, "transport", json_string(is_adb ? "adb" : "ssh"));
+    cli_row_set(row, "address", cli_text(cell->device.address));
+    if (cell->status != ND_OK)
+        return ND_EXIT_SAME;
+    if (nd_capture_open(cell->path, &capture, &err) != ND_OK)
+        return cli_report_error(&err);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const char *text = nd_capture_string(capture, "device", keys[i]);
         if (text != NULL)
-            json_object_set_new(row, keys[i], cli_text(text));
+            cli_row_set(row, keys[i], cli_text(text));
     }
     const char *chipset = nd_capture_string(capture, "device", "chipset");
     const char *phone = nd_capture_string(capture, "device", "phone");
     const char *uri = nd_capture_string(capture, "device", "uri");
     if (chipset != NULL)
-        json_object_set_new(row, "chipset", cli_text(chipset));
+        cli_row_set(row, "chipset", cli_text(chipset));
     if (uri != NULL)
-        json_object_set_new(row, "uri", cli_text(uri)); /* with what only the machine knew */
+        cli_row_set(row, "uri", cli_text(uri)); /* with what only the machine knew */
     if (phone == NULL)
         phone = nd_capture_string(capture, "device", "board");
-    json_object_set_new(row, "machine", cli_text(phone != NULL ? phone : "-"));
+    cli_row_set(row, "machine", cli_text(phone != NULL ? phone : "-"));
     nd_capture_close(&capture);
+    return ND_EXIT_SAME;
 }
 
-/* The tensors that no session shows, with the reasons, as the capture lists them. */
-static json_t *list_left_out(const struct cli_cell *cell)
+/* Adds the tensors that no session shows, with the reasons, as the capture lists them. */
+static int tell_left_out(const struct cli_cell *cell, json_t *row)
 {
+    struct nd_error err = {0};
     struct nd_capture *capture = NULL;
-    if (cell->status != ND_OK || cell->outcome.n_left_out == 0 ||
-        nd_capture_open(cell->path, &capture, NULL) != ND_OK)
-        return json_array();
-    json_t *rows = cli_left_out_rows(capture);
+    bool has_list = cell->status == ND_OK && cell->outcome.n_left_out > 0;
+    if (has_list && nd_capture_open(cell->path, &capture, &err) != ND_OK)
+        return cli_report_error(&err);
+    cli_row_set(row, "left_out", has_list ? cli_left_out_rows(capture) : json_array());
     nd_capture_close(&capture);
-    return rows;
+    return ND_EXIT_SAME;
 }
 
-static void tell_left_out(const struct cli_cell *cell, const json_t *rows)
+static void say_left_out(const struct cli_cell *cell, const json_t *row)
 {
-    const json_t *first = json_array_get(rows, 0);
+    const json_t *first = json_array_get(json_object_get(row, "left_out"), 0);
     const char *tensor = json_string_value(json_object_get(first, "tensor"));
     const char *reason = json_string_value(json_object_get(first, "reason"));
     if (tensor != NULL && reason != NULL)
@@ -161,7 +167,7 @@ static void tell_left_out(const struct cli_cell *cell, const json_t *rows)
                 cell->outcome.n_left_out, cell->outcome.n_left_out == 1 ? " is" : "s are", tensor, reason);
 }
 
-static json_t *cell_row(const struct cli_cell *cell)
+static json_t *cell_row(const struct cli_cell *cell, int *exit_code)
 {
     const char *status = cell->status != ND_OK      ? "no capture"
                          : cell->outcome.is_partial ? "partial"
@@ -178,11 +184,11 @@ static json_t *cell_row(const struct cli_cell *cell)
                             samples, "samples_done", (json_int_t)cell->outcome.samples_done, "samples_total",
                             (json_int_t)cell->outcome.samples_total, "bytes", size, "stage",
                             cell->outcome.stage, "reason", cli_text(error->message));
-    json_object_set_new(row, "sessions", json_integer((json_int_t)cell->outcome.n_sessions));
-    json_object_set_new(row, "left_out", list_left_out(cell));
+    cli_row_set(row, "sessions", json_integer((json_int_t)cell->outcome.n_sessions));
+    *exit_code = cli_worse(*exit_code, tell_left_out(cell, row));
     if (cell->is_kept)
-        json_object_set_new(row, "kept", json_true());
-    tell_machine(cell, row);
+        cli_row_set(row, "kept", json_true());
+    *exit_code = cli_worse(*exit_code, tell_machine(cell, row));
     return row;
 }
 
@@ -202,16 +208,15 @@ static int tell(const struct cli_fleet *fleet)
     bool is_elsewhere = false;
     for (size_t i = 0; i < fleet->n_cells; i++) {
         const struct cli_cell *cell = &fleet->cells[i];
-        int code = cell_exit_code(cell);
-        json_array_append_new(rows, cell_row(cell));
+        cli_row_append(rows, cell_row(cell, &exit_code));
         if (!fleet->is_quiet)
-            tell_left_out(cell, json_object_get(json_array_get(rows, i), "left_out"));
+            say_left_out(cell, json_array_get(rows, i));
         is_elsewhere = is_elsewhere || cell->device.transport != ND_TRANSPORT_NONE;
         if (cell->status != ND_OK)
             cli_report_error(&cell->error);
         else if (cell->outcome.has_failed)
             cli_report_device(cell->device.label, cell->outcome.stage, &cell->outcome.failure);
-        exit_code = cli_worse(exit_code, code);
+        exit_code = cli_worse(exit_code, cell_exit_code(cell));
     }
     static const struct nd_report_column here[] = {{"device", "DEVICE"},   {"status", "STATUS"},
                                                    {"samples", "SAMPLES"}, {"bytes", "BYTES"},

@@ -148,7 +148,7 @@ static json_t *make_rows(const struct logs_shown *shown)
     return rows;
 }
 
-void logs_print_brief(const struct logs_shown *shown)
+int logs_print_brief(const struct logs_shown *shown)
 {
     static const struct nd_report_column columns[] = {
         {"place", "LINE"}, {"kind", "KIND"}, {"n", "TIMES"}, {"text", "TEXT"}, {NULL, NULL}};
@@ -164,7 +164,7 @@ void logs_print_brief(const struct logs_shown *shown)
     } else {
         json_decref(rows);
     }
-    cli_print_screen(screen, NULL);
+    return cli_print_screen(screen, NULL);
 }
 
 void logs_print_cascade(const json_t *cascade)

@@ -12,7 +12,8 @@ struct logs_shown {
     const char *kind; /* only findings of this one; NULL: all but notes */
 };
 
-void logs_print_brief(const struct logs_shown *shown);
+/* An exit code. */
+int logs_print_brief(const struct logs_shown *shown);
 
 /* With -v: all operators that could not be constructed, those that failed first and those nobody can place. */
 void logs_print_cascade(const json_t *cascade);

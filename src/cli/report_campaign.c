@@ -116,13 +116,16 @@ static const char *find_beside(struct report_documents *documents, const char *p
 }
 
 /* Where the models are, as the first capture states it. A float reference has a model of its own. */
-static void find_models(struct report_documents *documents, const json_t *campaign, const json_t *model,
-                        const char *path, struct report_sources *about)
+static enum nd_status find_models(struct report_documents *documents, const json_t *campaign,
+                                  const json_t *model, const char *path, struct report_sources *about,
+                                  struct nd_error *err)
 {
     struct nd_capture *capture = NULL;
-    if (strcmp(cli_text_of(campaign, "reference"), "float") == 0 ||
-        nd_capture_open(path, &capture, NULL) != ND_OK)
-        return;
+    if (strcmp(cli_text_of(campaign, "reference"), "float") == 0)
+        return ND_OK;
+    enum nd_status status = nd_capture_open(path, &capture, err);
+    if (status != ND_OK)
+        return status;
     const char *stated = nd_capture_model_path(capture);
     about->quantised = stated != NULL ? report_documents_keep(documents, stated) : NULL;
     if (about->quantised != NULL)
@@ -130,6 +133,7 @@ static void find_models(struct report_documents *documents, const json_t *campai
     about->is_explained_if_possible = true;
     about->n_samples = EXPLAINED_SAMPLES;
     nd_capture_close(&capture);
+    return ND_OK;
 }
 
 static enum nd_status add_model(struct report_documents *documents, const char *folder, const json_t *campaign,
@@ -140,8 +144,8 @@ static enum nd_status add_model(struct report_documents *documents, const char *
     bool is_one = json_array_size(json_object_get(campaign, "models")) == 1;
     about.model = is_one ? NULL : report_documents_keep(documents, cli_text_of(model, "name"));
     enum nd_status status = gather(campaign, model, &captures, err);
-    if (captures.n > 0 && about.quantised == NULL)
-        find_models(documents, campaign, model, captures.paths[0], &about);
+    if (status == ND_OK && captures.n > 1 && about.quantised == NULL)
+        status = find_models(documents, campaign, model, captures.paths[0], &about, err);
     if (status == ND_OK && captures.n > 1)
         status = report_documents_of_captures(documents, (const char *const *)captures.paths, captures.n,
                                               &about, err);
@@ -165,7 +169,10 @@ enum nd_status report_documents_of_campaign(struct report_documents *documents, 
     if (status != ND_OK)
         return status;
     documents->items[at].name = "result.json";
-    json_t *campaign = json_loads(documents->texts[at], 0, NULL), *model;
+    json_error_t problem;
+    json_t *campaign = json_loads(documents->texts[at], 0, &problem), *model;
+    if (campaign == NULL && json_error_code(&problem) == json_error_out_of_memory)
+        status = cli_memory_error(err); /* what is no JSON the report refuses itself */
     json_array_foreach(json_object_get(campaign, "models"), i, model)
     {
         if (status == ND_OK)

@@ -33,6 +33,8 @@ const char *report_documents_keep(struct report_documents *documents, const char
     char *copy = strdup(text);
     if (copy != NULL)
         documents->names[documents->n_names++] = copy;
+    else
+        cli_errors_lost_memory();
     return copy;
 }
 

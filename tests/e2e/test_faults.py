@@ -31,6 +31,12 @@ class Faults(Scratch):
     def test_lists_that_lose_a_part_for_want_of_memory(self):
         self.check("fingerprint,runtimes,encodings list", 15, "malloc", "--last", "150")
 
+    def test_no_call_that_fails_makes_a_runtime_or_a_log_look_otherwise(self):
+        self.check("runtimes check,text logs", 600, "open,malloc")
+
+    def test_fleets_and_servers(self):
+        self.check("fleet tasks,server info,server compare", 3, "open,write,fsync,close,rename,mmap,malloc,fork")
+
     def test_killed_captures(self):
         done = subprocess.run([sys.executable, KILLS, "--seed", os.environ.get("ND_SEED", "20261124"), "-n", "4"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, f"{done.stdout}{done.stderr}")

@@ -72,6 +72,9 @@ char *fingerprint_read(const char *path)
     if (!is_whole)
         cli_fail(CLI_E_FILE_READ, path, "cannot read '%s': %s", path,
                  errno != 0 ? strerror(errno) : "too large");
+    else if (strlen(text) != n)
+        cli_fail(CLI_E_FILE_READ, path, "cannot read '%s': it has a NUL byte, which no text has", path);
+    is_whole = is_whole && strlen(text) == n;
     if (file != NULL)
         fclose(file);
     if (is_whole)

@@ -20,7 +20,7 @@
 
 /* Of the file. Version 1 (npudiff 0.1) had "programs" for "possible_arithmetic", and counts "codes" for
  * "values". */
-enum { ND_DATASHEET_VERSION = 2 };
+enum { ND_DATASHEET_VERSION = 3, ND_DATASHEET_WITH_DIGEST = 3 };
 
 /* Appends its entries. What the device refuses is an entry, not an error. */
 typedef enum nd_status nd_section(struct nd_bench *bench, json_t *entries, struct nd_error *err);

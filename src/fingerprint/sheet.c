@@ -8,6 +8,19 @@
 #include "base/strbuf.h"
 #include "fingerprint/section.h"
 
+/* Whether the content is that which was written. */
+static enum nd_status check_digest(const json_t *sheet, const char *name, struct nd_error *err)
+{
+    char hex[ND_SHA256_HEX_BYTES];
+    const char *stated = nd_sheet_text(sheet, "digest");
+    enum nd_status status = nd_json_digest(sheet, hex, err);
+    if (status == ND_OK && strcmp(stated, hex) != 0)
+        status =
+            nd_fail(err, ND_E_RESULT_FORMAT, name,
+                    "'%s' is damaged: the digest of its content is %s, and it states '%s'", name, hex, stated);
+    return status;
+}
+
 enum nd_status nd_sheet_read(const struct nd_datasheet *from, json_t **out, struct nd_error *err)
 {
     const char *name = from->name;
@@ -20,16 +33,25 @@ enum nd_status nd_sheet_read(const struct nd_datasheet *from, json_t **out, stru
     if (version < 1 || version > ND_DATASHEET_VERSION || !json_is_object(json_object_get(sheet, "sections")) ||
         !json_is_object(json_object_get(sheet, "device"))) {
         json_decref(sheet);
-        return nd_fail(err, ND_E_RESULT_FORMAT, name, "'%s' is not a datasheet of version 1 or %d", name,
+        return nd_fail(err, ND_E_RESULT_FORMAT, name, "'%s' is not a datasheet of version 1 to %d", name,
                        ND_DATASHEET_VERSION);
     }
-    *out = sheet;
-    return ND_OK;
+    /* One that has a digest is not of an older version, whatever its version says. */
+    bool has_digest = version >= ND_DATASHEET_WITH_DIGEST || json_object_get(sheet, "digest") != NULL;
+    enum nd_status status = has_digest ? check_digest(sheet, name, err) : ND_OK;
+    if (status == ND_OK)
+        *out = sheet;
+    else
+        json_decref(sheet);
+    return status;
 }
 
-enum nd_status nd_sheet_format(const json_t *sheet, char **out, struct nd_error *err)
+enum nd_status nd_sheet_format(json_t *sheet, char **out, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
+    enum nd_status status = nd_json_stamp(sheet, err);
+    if (status != ND_OK)
+        return status;
     char *json = nd_json_dumps(sheet, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
     nd_strbuf_printf(&text, "%s\n", json != NULL ? json : "");
     char *taken = nd_strbuf_take(&text);

@@ -10,7 +10,7 @@
 #include "base/sha256.h"
 #include "replay/evaluation_codec.h"
 
-enum { PART_FORMAT = 1, DIGEST_BYTES = 16 };
+enum { PART_FORMAT = 2, DIGEST_BYTES = 16, PLACE_BYTES = 24, HEAD_BYTES = DIGEST_BYTES + PLACE_BYTES };
 
 struct nd_span nd_part_span(size_t n_samples, size_t part, size_t n_parts)
 {
@@ -62,12 +62,12 @@ static json_t *describe(const struct nd_plan *plan)
     return out;
 }
 
-/* ---- records: a digest, and the numbers ---- */
+/* ---- records: a digest of what follows, the place, and the numbers ---- */
 
 /* What is written or read at once: one sample, or the tallies of one device. */
 struct record {
     struct nd_evaluation *evaluation;
-    size_t sample, device;
+    size_t part, sample, device;
     struct nd_code_tally *tally; /* [n_steps], NULL: of a sample */
     struct nd_unit_tally *unit_tally;
 };
@@ -94,40 +94,52 @@ static void put_digest(const unsigned char *bytes, size_t n, unsigned char diges
         digest[i] = (unsigned char)((i < 8 ? of.high : of.low) >> 8 * (i % 8));
 }
 
+/* So that a record counts only where it belongs: its part, sample and device, each as eight bytes. */
+static void put_place(const struct record *record, unsigned char place[static PLACE_BYTES])
+{
+    const uint64_t numbers[] = {record->part, record->tally == NULL ? record->sample : UINT64_MAX,
+                                record->device};
+    for (size_t i = 0; i < PLACE_BYTES; i++)
+        place[i] = (unsigned char)(numbers[i / 8] >> 8 * (i % 8));
+}
+
 /* NULL: no memory. */
 static json_t *write_record(const struct record *record)
 {
     size_t n = measure(record);
-    unsigned char *bytes = nd_calloc(n + DIGEST_BYTES, 1);
+    unsigned char *bytes = nd_calloc(n + HEAD_BYTES, 1);
     if (bytes == NULL)
         return NULL;
-    struct nd_codec codec = {.way = ND_CODEC_WRITE, .bytes = bytes + DIGEST_BYTES};
+    struct nd_codec codec = {.way = ND_CODEC_WRITE, .bytes = bytes + HEAD_BYTES};
     visit(record, &codec);
-    put_digest(bytes + DIGEST_BYTES, n, bytes);
-    char *text = nd_base64(bytes, n + DIGEST_BYTES);
+    put_place(record, bytes + DIGEST_BYTES);
+    put_digest(bytes + DIGEST_BYTES, n + PLACE_BYTES, bytes);
+    char *text = nd_base64(bytes, n + HEAD_BYTES);
     json_t *out = text != NULL ? json_string(text) : NULL;
     free(text);
     free(bytes);
     return out;
 }
 
-/* False: it is damaged, or of a different size. */
+/* False: it is damaged, of a different size, or of a different place. */
 static enum nd_status read_record(const struct record *record, const json_t *value, bool *is_whole,
                                   struct nd_error *err)
 {
     size_t n = measure(record), n_read = 0;
-    unsigned char digest[DIGEST_BYTES], *bytes = nd_calloc(n + DIGEST_BYTES, 1);
+    unsigned char digest[DIGEST_BYTES], place[PLACE_BYTES], *bytes = nd_calloc(n + HEAD_BYTES, 1);
     if (bytes == NULL)
         return nd_fail_memory(err);
     *is_whole = json_is_string(value) &&
-                nd_base64_read(json_string_value(value), bytes, n + DIGEST_BYTES, &n_read) &&
-                n_read == n + DIGEST_BYTES;
+                nd_base64_read(json_string_value(value), bytes, n + HEAD_BYTES, &n_read) &&
+                n_read == n + HEAD_BYTES;
     if (*is_whole) {
-        put_digest(bytes + DIGEST_BYTES, n, digest);
-        *is_whole = memcmp(digest, bytes, DIGEST_BYTES) == 0;
+        put_digest(bytes + DIGEST_BYTES, n + PLACE_BYTES, digest);
+        put_place(record, place);
+        *is_whole =
+            memcmp(digest, bytes, DIGEST_BYTES) == 0 && memcmp(place, bytes + DIGEST_BYTES, PLACE_BYTES) == 0;
     }
     if (*is_whole) {
-        struct nd_codec codec = {.way = ND_CODEC_READ, .bytes = bytes + DIGEST_BYTES};
+        struct nd_codec codec = {.way = ND_CODEC_READ, .bytes = bytes + HEAD_BYTES};
         visit(record, &codec);
     }
     free(bytes);
@@ -136,15 +148,16 @@ static enum nd_status read_record(const struct record *record, const json_t *val
 
 /* ---- writing ---- */
 
-static struct record sample_record(struct nd_evaluation *evaluation, size_t sample)
+static struct record sample_record(struct nd_evaluation *evaluation, size_t part, size_t sample)
 {
-    return (struct record){.evaluation = evaluation, .sample = sample};
+    return (struct record){.evaluation = evaluation, .part = part, .sample = sample};
 }
 
-static struct record tally_record(struct nd_evaluation *evaluation, size_t device)
+static struct record tally_record(struct nd_evaluation *evaluation, size_t part, size_t device)
 {
     size_t at = device * evaluation->plan->n_steps;
     return (struct record){.evaluation = evaluation,
+                           .part = part,
                            .device = device,
                            .tally = evaluation->tally + at,
                            .unit_tally = evaluation->unit_tally + at};
@@ -158,11 +171,11 @@ enum nd_status nd_evaluation_part_format(struct nd_evaluation *evaluation, size_
     json_t *samples = json_array(), *tallies = json_array();
     bool is_whole = samples != NULL && tallies != NULL;
     for (size_t i = 0; is_whole && i < span.n; i++) {
-        const struct record record = sample_record(evaluation, span.first + i);
+        const struct record record = sample_record(evaluation, part, span.first + i);
         is_whole = json_array_append_new(samples, write_record(&record)) == 0;
     }
     for (size_t d = 0; is_whole && d < plan->n_devices; d++) {
-        const struct record record = tally_record(evaluation, d);
+        const struct record record = tally_record(evaluation, part, d);
         if (nd_plan_is_worked_out(plan, d))
             is_whole = json_array_append_new(tallies, write_record(&record)) == 0;
     }
@@ -232,12 +245,13 @@ static enum nd_status fail_damaged(const char *path, struct nd_error *err)
 static enum nd_status add_tallies(const struct merge *merge, const json_t *root, const char *path,
                                   struct nd_error *err)
 {
+    size_t part = (size_t)integer_of(root, "part");
     const struct nd_plan *plan = merge->evaluation->plan;
     const json_t *tallies = json_object_get(root, "tallies");
     enum nd_status status = ND_OK;
     size_t k = 0;
     for (size_t d = 0; status == ND_OK && d < plan->n_devices; d++) {
-        const struct record all = tally_record(merge->evaluation, d);
+        const struct record all = tally_record(merge->evaluation, part, d);
         struct record record = all;
         bool is_whole = true;
         if (!nd_plan_is_worked_out(plan, d))
@@ -271,7 +285,7 @@ static enum nd_status add_part(struct merge *merge, const char *path, struct nd_
         bool is_whole = json_array_size(samples) == span.n;
         merge->paths[part] = path;
         for (size_t i = 0; status == ND_OK && is_whole && i < span.n; i++) {
-            const struct record record = sample_record(merge->evaluation, span.first + i);
+            const struct record record = sample_record(merge->evaluation, part, span.first + i);
             status = read_record(&record, json_array_get(samples, i), &is_whole, err);
         }
         status = status == ND_OK && !is_whole ? fail_damaged(path, err) : status;

@@ -17,7 +17,7 @@ class Fingerprint(Scratch):
     def test_sections_of_the_simulator(self):
         kept = self.folder / "kept"
         path, sheet = self.take("htp-sim:gen3", "--answers", kept, *SECTIONS)
-        self.assertEqual(sheet["npudiff_datasheet"], 2)
+        self.assertEqual(sheet["npudiff_datasheet"], 3)
         self.assertEqual(list(sheet["sections"]), ["quantise", "normalise"])
         first = sheet["sections"]["quantise"][0]
         self.assertEqual((first["operator"], first["types"], first["verdict"]),
@@ -66,6 +66,9 @@ class Fingerprint(Scratch):
         sheet = json.loads(other.read_text())
         sheet["sections"]["quantise"][0]["possible_arithmetic"] = ["value:other+rounding:half-up"]
         other.write_text(json.dumps(sheet))
+        self.assertIn("is damaged: the digest of its content is", npudiff("fingerprint", "--diff", other, first, expect=None).stderr)
+        del sheet["digest"]
+        other.write_text(json.dumps({**sheet, "npudiff_datasheet": 2})) # which has no digest
         table = self.campaign(expect=1)
         self.assertEqual([(c["operator"], c["types"]) for c in table["steps"][0]["changed"]], [("QuantizeLinear", "f32 -> u8")])
         self.assertEqual(table["operators"][0]["letters"], {"v69": "A", "v75": "B"})
@@ -74,7 +77,8 @@ class Fingerprint(Scratch):
         good = self.folder / "good.json"
         good.write_text(json.dumps({"npudiff_datasheet": 1, "device": {}, "sections": {}}))
         bad = {"text.json": ("not JSON at all", "is no JSON"), "array.json": ("[]", "not a datasheet"),
-               "version.json": (json.dumps({"npudiff_datasheet": 3, "device": {}, "sections": {}}), "of version 1 or 2"),
+               "version.json": (json.dumps({"npudiff_datasheet": 4, "device": {}, "sections": {}}), "of version 1 to 3"),
+               "digest.json": (json.dumps({"npudiff_datasheet": 3, "device": {}, "sections": {}}), "it states ''"),
                "empty.json": ("", "is no JSON")}
         for name, (text, message) in bad.items():
             path = self.folder / name

@@ -2,6 +2,7 @@
 """A small part of tools/studies/readings: changed files are refused, or read as a second reader reads them. The seed is from ND_SEED."""
 import importlib.machinery
 import importlib.util
+import json
 import os
 import pathlib
 import subprocess
@@ -42,7 +43,7 @@ class Readings(Scratch):
         self.assertEqual([row[1].strip() for row in rows], list(readings.SOURCES))
         for row in rows: # some are refused; those without a digest are also read
             self.assertGreater(int(row[3]), 30, row)
-            if row[1].strip() not in ("part", "certificate"):
+            if row[1].strip() not in ("part", "certificate", "explanation", "sheet", "datasheet"):
                 self.assertGreater(int(row[4]), 10, row)
 
     def test_originals_are_read(self):
@@ -50,7 +51,7 @@ class Readings(Scratch):
             data = (readings.ROOT / source).read_bytes()
             read, path = self.read(kind, data)
             self.assertIsNotNone(read, kind)
-            self.assertIsNone(readings.judge(kind, read, data, path if kind == "campaign" else data), kind)
+            self.assertIsNone(readings.judge(kind, read, data, readings.beside_of(PROGRAM, kind, path, data)), kind)
 
     def test_other_readings_are_found(self):
         """A reading that is wrong in one value is found in every kind."""
@@ -64,6 +65,9 @@ class Readings(Scratch):
                 read["proven"] = 2
             changed = data.replace(old, new)
             self.assertIsNotNone(readings.judge(kind, read, changed, path if kind == "campaign" else data), kind)
+        for kind in ("explanation", "sheet", "datasheet"):
+            answer = readings.beside_of(PROGRAM, kind, None, None)
+            self.assertIsNotNone(readings.judge(kind, {**answer, "kind": "x"}, b"", answer), kind)
 
     def test_what_was_believed(self):
         """What the study found first: each of these was read as if the change were not there."""
@@ -77,6 +81,11 @@ class Readings(Scratch):
         campaign = b"models: [{quantised: m.onnx, probes: zeros}]\npolicy: [{gate: finalize}]\ndevices: "
         changed += [("campaign", campaign + devices) for devices in (
             b'["cpu\\0x"]', b'[{device: cpu, prepared: {"m\\0x": a.onnx}}]', b'[{device: cpu, prepared: {m: "a.onnx\\0x"}}]')]
+        part, sheet = (json.loads((readings.ROOT / readings.SOURCES[k]).read_text()) for k in ("explanation", "sheet"))
+        for records in ("evaluated", "tallies"): # each with a digest of its own, and in the place of another
+            changed.append(("explanation", json.dumps({**part, records: part[records][::-1]}).encode()))
+        sheet["sections"]["quantise"][0]["evidence"]["off"] += 1
+        changed += [(kind, json.dumps({**sheet, "npudiff_datasheet": n}).encode()) for kind in ("sheet", "datasheet") for n in (2, 3)]
         for kind, data in changed:
             self.assertIsNone(self.read(kind, data)[0], data[-200:])
         self.assertIsNotNone(self.read("campaign", campaign + b"[{device: cpu, prepared: {m: a.onnx}}]")[0])

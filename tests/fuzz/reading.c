@@ -1,10 +1,12 @@
 /* What the readers of some files make of them, for tools/studies/readings, which reads the same files by
  * itself.
  *
- *   kind_reading KIND MODEL < a list of paths
+ *   kind_reading KIND MODEL [BESIDE...] < a list of paths
  *
- * KIND: frame, took, part, certificate or campaign. MODEL: that of certificates. Prints a line of JSON for each
- * file: null where it is refused, else what was read. */
+ * KIND: frame, took, part, certificate, campaign, explanation (a part of one), sheet (a part of a datasheet) or
+ * datasheet. MODEL: that of certificates and explanations. BESIDE: the captures of an explanation, the
+ * datasheet to compare with. Prints a line of JSON for each file: null where it is refused, else what was read.
+ */
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -18,9 +20,12 @@
 #include "judge/campaign.h"
 #include "judge/task.h"
 #include "npudiff/compare.h"
+#include "npudiff/explain.h"
+#include "npudiff/fingerprint.h"
+#include "npudiff/report.h"
 #include "runner/frame.h"
 
-enum { MOST_DATA_BYTES = 1 << 20, MOST_FILE_BYTES = 1 << 20 };
+enum { MOST_DATA_BYTES = 1 << 20, MOST_FILE_BYTES = 1 << 20, MOST_CAPTURES = 4 };
 
 /* A text that may hold any bytes: its bytes as code points. */
 static json_t *text(const char *bytes)
@@ -169,33 +174,104 @@ static json_t *read_campaign(const char *path)
     return out;
 }
 
+/* ---- explanations ---- */
+
+/* What stands beside the files. */
+struct beside {
+    struct nd_model *model;
+    struct nd_capture *captures[MOST_CAPTURES];
+    size_t n;
+    char *sheet;
+};
+
+/* The tree of a text, which is freed; null where it is refused. */
+static json_t *tree_of(enum nd_status status, char *text)
+{
+    json_t *tree = status == ND_OK ? json_loads(text, 0, NULL) : json_null();
+    free(text);
+    return tree;
+}
+
+static json_t *read_explanation(const char *path, const struct beside *beside)
+{
+    enum { EFFECT_SAMPLES = 2 }; /* all that the part has, as the command has it */
+    const struct nd_explain_options options = {.struct_size = sizeof options,
+                                               .n_harm_samples = EFFECT_SAMPLES,
+                                               .n_threads = 1,
+                                               .merge = &path,
+                                               .n_merge = 1};
+    struct nd_explanation *explanation = NULL;
+    char *text = NULL;
+    enum nd_status status = nd_explain(beside->model, NULL, (const struct nd_capture *const *)beside->captures,
+                                       beside->n, &options, &explanation, NULL);
+    if (status == ND_OK)
+        status = nd_report_explanation_json(explanation, NULL, &text, NULL);
+    nd_explanation_destroy(&explanation);
+    return tree_of(status, text);
+}
+
+/* ---- datasheets ---- */
+
+static char *text_of(const char *path)
+{
+    void *bytes = NULL;
+    size_t n;
+    if (nd_file_read(path, MOST_FILE_BYTES, &bytes, &n, NULL) != ND_OK)
+        abort();
+    return bytes;
+}
+
+static json_t *read_sheet(const char *path, const char *other)
+{
+    char *own = text_of(path), *text = NULL;
+    const struct nd_datasheet sheet = {own, "x"}, beside = {other, "y"};
+    bool is_same;
+    enum nd_status status = other != NULL ? nd_fingerprint_diff(&sheet, &beside, &text, &is_same, NULL)
+                                          : nd_fingerprint_merge(&sheet, 1, &text, NULL);
+    free(own);
+    return tree_of(status, text);
+}
+
 /* ---- all ---- */
 
-static json_t *read_kind(const char *kind, const char *path, struct nd_model *model)
+static json_t *read_kind(const char *kind, const char *path, const struct beside *beside)
 {
+    if (strcmp(kind, "explanation") == 0)
+        return read_explanation(path, beside);
+    if (strcmp(kind, "sheet") == 0 || strcmp(kind, "datasheet") == 0)
+        return read_sheet(path, beside->sheet);
     if (strcmp(kind, "frame") == 0)
         return read_frame(path);
     if (strcmp(kind, "took") == 0)
         return read_took(path);
     if (strcmp(kind, "part") == 0)
         return read_part(path);
-    return strcmp(kind, "certificate") == 0 ? read_certificate(path, model) : read_campaign(path);
+    return strcmp(kind, "certificate") == 0 ? read_certificate(path, beside->model) : read_campaign(path);
 }
 
 int main(int argc, char **argv)
 {
-    struct nd_model *model = NULL;
+    struct beside beside = {0};
     char path[4096];
-    if (argc != 3 || nd_model_load(argv[2], &model, NULL) != ND_OK)
+    if (argc < 3 || argc > 3 + MOST_CAPTURES || nd_model_load(argv[2], &beside.model, NULL) != ND_OK)
         return 2;
+    bool is_sheet = strcmp(argv[1], "datasheet") == 0;
+    if (is_sheet && argc == 4)
+        beside.sheet = text_of(argv[3]);
+    for (int i = 3; !is_sheet && i < argc; i++)
+        if (nd_capture_open(argv[i], &beside.captures[beside.n++], NULL) != ND_OK)
+            return 2;
     while (fgets(path, sizeof path, stdin) != NULL) {
         path[strcspn(path, "\n")] = '\0';
-        json_t *read = read_kind(argv[1], path, model);
+        json_t *read = read_kind(argv[1], path, &beside);
         if (read == NULL || json_dumpf(read, stdout, JSON_ENCODE_ANY | JSON_COMPACT) != 0)
             abort();
         putchar('\n');
         json_decref(read);
     }
-    nd_model_destroy(&model);
+    for (size_t i = 0; i < beside.n; i++)
+        nd_capture_close(&beside.captures[i]);
+    nd_model_destroy(&beside.model);
+    free(beside.sheet);
     return 0;
 }

@@ -127,7 +127,8 @@ static enum nd_status find_models(struct report_documents *documents, const json
     if (status != ND_OK)
         return status;
     const char *stated = nd_capture_model_path(capture);
-    about->quantised = stated != NULL ? report_documents_keep(documents, stated) : NULL;
+    bool is_there = stated != NULL && access(stated, R_OK) == 0;
+    about->quantised = is_there ? report_documents_keep(documents, stated) : NULL;
     if (about->quantised != NULL)
         about->float_model = find_beside(documents, about->quantised, cli_text_of(model, "float"));
     about->is_explained_if_possible = true;

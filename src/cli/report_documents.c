@@ -211,7 +211,10 @@ enum nd_status report_documents_of_captures(struct report_documents *documents, 
     struct nd_error problem = {0};
     if (status == ND_OK && sources->quantised != NULL && sources->is_explained_if_possible) {
         status = look_into_model(documents, captures, n, sources, &problem);
-        status = status == ND_ERR_MEMORY ? cli_memory_error(err) : ND_OK;
+        if (status == ND_ERR_MEMORY || status == ND_ERR_IO)
+            *err = problem;
+        else
+            status = ND_OK;
     } else if (status == ND_OK && sources->quantised != NULL) {
         status = look_into_model(documents, captures, n, sources, err);
     }

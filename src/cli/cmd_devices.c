@@ -290,8 +290,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_error err = {0}, phone_trouble = {0};
     struct nd_device probe = {0};
     /* Whether a device can run here depends on its runtime alone: asking for one says what is missing. */
-    const char *missing = nd_device_parse("cpu", &probe, &err) == ND_OK ? NULL : err.message;
+    enum nd_status status = nd_device_parse("cpu", &probe, &err);
     nd_device_deinit(&probe);
+    if (status == ND_ERR_MEMORY || status == ND_ERR_IO) /* that says nothing of the runtime */
+        return cli_report_error(&err);
+    const char *missing = status == ND_OK ? NULL : err.message;
     json_t *root = json_pack("{s:o, s:o}", "syntaxes", syntax_rows(), "chipsets", chipset_rows(missing));
     json_object_set_new(root, "runners", runner_rows());
     json_t *phones = values->no_phones ? NULL : phone_rows(NULL, &phone_trouble);

@@ -315,8 +315,11 @@ static enum nd_status load(const char *path, json_t **out, char **problem, struc
     }
     if (status == ND_ERR_MEMORY)
         return nd_fail_memory(err);
-    if (own.id == ND_E_FILE_OPEN && access(path, R_OK) == 0)
-        return nd_fail(err, ND_E_FILE_OPEN, path, "%s, which may be read", own.message);
+    if (own.id == ND_E_FILE_OPEN && access(path, R_OK) == 0) {
+        if (err != NULL)
+            *err = own;
+        return own.status;
+    }
     nd_strbuf_printf(&why, "its manifest cannot be read: %s", own.message);
     *problem = nd_strbuf_take(&why);
     return *problem != NULL ? ND_OK : nd_fail_memory(err);

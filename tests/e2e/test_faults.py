@@ -33,6 +33,7 @@ class Faults(Scratch):
 
     def test_no_call_that_fails_changes_an_answer(self):
         self.check("runtimes check,text logs", 600, "open,malloc")
+        self.check("text devices", 10, "open,malloc", at_least=10)
         self.check("report campaign", 20, "open,mmap", at_least=10)
 
     def test_fleets_and_servers(self):

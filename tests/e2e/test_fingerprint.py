@@ -79,6 +79,7 @@ class Fingerprint(Scratch):
         bad = {"text.json": ("not JSON at all", "is no JSON"), "array.json": ("[]", "not a datasheet"),
                "version.json": (json.dumps({"npudiff_datasheet": 4, "device": {}, "sections": {}}), "of version 1 to 3"),
                "digest.json": (json.dumps({"npudiff_datasheet": 3, "device": {}, "sections": {}}), "it states ''"),
+               "nul.json": (good.read_text() + "\0more", "it has a NUL byte"),
                "empty.json": ("", "is no JSON")}
         for name, (text, message) in bad.items():
             path = self.folder / name

@@ -21,14 +21,14 @@ struct nd_htp_job {
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
-nd_htp_family nd_htp_linear;        /* htp_linear.c: Conv, Gemm, MatMul */
-nd_htp_family nd_htp_sloped;        /* htp_linear.c: products with a LeakyRelu or Relu */
-nd_htp_family nd_htp_depthwise16;   /* htp_depthwise16.c */
-nd_htp_family nd_htp_add;           /* htp_elementwise.c: Add, and uint8 Sub */
-nd_htp_family nd_htp_mul;           /* htp_elementwise.c: uint8 */
-nd_htp_family nd_htp_choose;        /* htp_elementwise.c: Min and Max */
-nd_htp_family nd_htp_negate;        /* htp_rescale.c: uint8 Neg */
-nd_htp_family nd_htp_div;           /* htp_divide.c */
+nd_htp_family nd_htp_linear;      /* htp_linear.c: Conv, Gemm, MatMul */
+nd_htp_family nd_htp_sloped;      /* htp_linear.c: products with a LeakyRelu or Relu */
+nd_htp_family nd_htp_depthwise16; /* htp_depthwise16.c */
+nd_htp_family nd_htp_add;         /* htp_elementwise.c: Add, and uint8 Sub */
+nd_htp_family nd_htp_mul;         /* htp_elementwise.c: uint8 */
+nd_htp_family nd_htp_choose;      /* htp_elementwise.c: Min and Max */
+nd_htp_family nd_htp_negate;      /* htp_rescale.c: uint8 Neg */
+nd_htp_family nd_htp_div;         /* htp_divide.c */
 nd_htp_family nd_htp_reciprocal;
 nd_htp_family nd_htp_mul16;         /* htp_elementwise.c: uint16 */
 nd_htp_family nd_htp_mean;          /* htp_pool.c: GlobalAveragePool, ReduceMean */

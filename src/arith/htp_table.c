@@ -11,7 +11,8 @@ static bool is_known_function(const struct nd_htp_job *job)
 {
     char text[16];
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    if (strcmp(job->call->node->op_type, "LeakyRelu") == 0 || strcmp(job->call->node->op_type, "HardSwish") == 0)
+    if (strcmp(job->call->node->op_type, "LeakyRelu") == 0 ||
+        strcmp(job->call->node->op_type, "HardSwish") == 0)
         return !nd_htp_is_made_with_matrix(job);
     if (strcmp(job->call->node->op_type, "Gelu") != 0)
         return true;

@@ -105,13 +105,15 @@ def bare(model, inputs, captures, row):
 
 def device_row(device):
     layers = [u for u in device["layers"] if u["is_layer"]]
-    alarms = [u["layer"] for u in device["faulty"]]
+    known = {u["name"] for u in layers if u["known_defect"]}
+    alarms = [u["layer"] for u in device["faulty"] if u["layer"] not in known]
     alarms += [u["name"] for u in layers if u["execution"] and u["execution"]["verdict"] == "not-npu" and u["state"] == "unexplained"]
     error = device["mean_squared_error"] or {}
     effects = sorted((u for u in layers if u["effect_share"]), key=lambda u: -u["effect_share"])
     return {
         "uri": device["uri"], "verdict": device["verdict"], "failure": device["failure"], "examined": device["examined"],
         "not_examined": device["not_examined"], "follow": device["follow"], "faulty": device["faulty"], "alarms": alarms,
+        "defects": [u["layer"] for u in device["faulty"] if u["layer"] in known],
         "unexplained": [(u["name"], u["op_type"]) for u in layers if u["state"] == "unexplained"],
         "not_examined_types": sorted({u["op_type"] for u in layers if not u["examined"]}),
         "sqnr_db": error.get("sqnr_db"), "noise_figure_db": error.get("noise_figure_db"), "own_share": error.get("own_share"),
@@ -212,7 +214,12 @@ def cells(row):
     follow = f"{100 * sum(d['follow'] for d in npu) / layers:.1f} % of {layers // len(npu)}" if layers else ""
     explained = f"{row['explain']['seconds'] / row['capture']['seconds']:.2f}, {row['explain']['mib']:.0f}" if row["devices"] else "failed"
     return (f"{row['title']} {row['kind'].upper()}", str(row["compare"]["tensors"]), loop if ran else "failed", explained, follow,
-            str(sum(len(d["alarms"]) for d in row["devices"])), answer(row) + (" (with fallback)" if row["capture"]["fallback"] else ""))  # fmt: skip
+            accused(row), answer(row) + (" (with fallback)" if row["capture"]["fallback"] else ""))  # fmt: skip
+
+
+def accused(row):
+    defects = sum(len(d["defects"]) for d in row["devices"])
+    return str(sum(len(d["alarms"]) for d in row["devices"])) + (f" ({defects} known defects)" if defects else "")
 
 
 def chosen_models(names):

@@ -110,6 +110,11 @@ enum nd_status nd_file_fail_open(const char *path, int problem, struct nd_error 
                    (unsigned long long)limit.rlim_cur);
 }
 
+bool nd_file_is_unopened(const struct nd_error *err)
+{
+    return err->id == ND_E_FILE_OPEN || err->id == ND_E_FILE_LIMIT;
+}
+
 enum nd_status nd_file_open(const char *path, int *fd, uint64_t *size_bytes, struct nd_error *err)
 {
     struct stat info;

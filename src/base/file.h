@@ -16,6 +16,9 @@ enum nd_status nd_file_read(const char *path, size_t max_bytes, void **data, siz
 /* The error of a file that cannot be opened: ND_E_FILE_LIMIT where errno was EMFILE, else ND_E_FILE_OPEN. */
 enum nd_status nd_file_fail_open(const char *path, int problem, struct nd_error *err);
 
+/* Whether the error is one of these two. */
+bool nd_file_is_unopened(const struct nd_error *err);
+
 /* Opens a regular file for reading; the caller closes *fd. size_bytes may be NULL. ND_E_FILE_OPEN, and
  * ND_E_FILE_READ for folders, pipes and devices: opening a pipe would wait for its writer, without end. */
 enum nd_status nd_file_open(const char *path, int *fd, uint64_t *size_bytes, struct nd_error *err);

@@ -76,9 +76,9 @@ static enum nd_status look_at(const char *path, const struct nd_model *model, bo
 /* Whether the error says nothing of what is in the file: it is missing, or was not let read. */
 static bool is_not_read(const struct nd_error *err)
 {
-    return err->id == ND_E_FILE_OPEN || err->id == ND_E_FILE_READ || err->id == ND_E_MEMORY ||
-           err->id == ND_E_CANCELLED || err->id == ND_E_FETCH_URL || err->id == ND_E_FETCH_FAILED ||
-           err->id == ND_E_FETCH_ANSWER || err->id == ND_E_FETCH_LIBRARY;
+    return err->id == ND_E_FILE_OPEN || err->id == ND_E_FILE_LIMIT || err->id == ND_E_FILE_READ ||
+           err->id == ND_E_MEMORY || err->id == ND_E_CANCELLED || err->id == ND_E_FETCH_URL ||
+           err->id == ND_E_FETCH_FAILED || err->id == ND_E_FETCH_ANSWER || err->id == ND_E_FETCH_LIBRARY;
 }
 
 /* Verifies one capture and adds its row; the exit code that it alone would give. shown: its name. */

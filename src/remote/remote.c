@@ -13,7 +13,7 @@ enum { DAYS_KEPT = 30 };
 bool nd_remote_is_of_device(const struct nd_error *err)
 {
     return err->id != ND_E_TRANSPORT_TOOL && err->id != ND_E_FLEET && err->id != ND_E_CANCELLED &&
-           err->status != ND_ERR_MEMORY && err->id != ND_E_FILE_WRITE && err->id != ND_E_FILE_OPEN &&
+           err->status != ND_ERR_MEMORY && err->id != ND_E_FILE_WRITE && !nd_file_is_unopened(err) &&
            err->id != ND_E_FILE_READ;
 }
 

@@ -78,7 +78,7 @@ static void note_needs(struct check *check, const struct nd_elf_facts *facts)
 static enum nd_status take_problem(struct check *check, const char *path, const struct nd_error *why,
                                    struct nd_error *err)
 {
-    if (why->status != ND_ERR_MEMORY && (why->id != ND_E_FILE_OPEN || access(path, R_OK) != 0)) {
+    if (why->status != ND_ERR_MEMORY && (!nd_file_is_unopened(why) || access(path, R_OK) != 0)) {
         add_problem(check, "%s", why->message);
         return ND_OK;
     }

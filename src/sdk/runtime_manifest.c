@@ -315,7 +315,7 @@ static enum nd_status load(const char *path, json_t **out, char **problem, struc
     }
     if (status == ND_ERR_MEMORY)
         return nd_fail_memory(err);
-    if (own.id == ND_E_FILE_OPEN && access(path, R_OK) == 0) {
+    if (nd_file_is_unopened(&own) && access(path, R_OK) == 0) {
         if (err != NULL)
             *err = own;
         return own.status;

@@ -104,7 +104,8 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
                                     .n_inputs = n->n_inputs,
                                     .n_outputs = n->n_made,
                                     .inputs = inputs,
-                                    .outputs = outputs};
+                                    .outputs = outputs,
+                                    .is_folded = n->is_constant};
     enum nd_status status = nd_exact_run_operator(run->g, node, &call, err);
     for (size_t i = 0; i < n->n_made; i++) {
         size_t tensor = nd_graph_made(run->graph, node, i);

@@ -19,6 +19,8 @@ struct nd_op_call {
      * nothing.
      */
     const struct nd_op_shorts *shorts;
+    /* Constants alone are read: runtimes work these out beforehand, in the types that the model gives them. */
+    bool is_folded;
 };
 
 struct nd_op {

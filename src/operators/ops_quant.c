@@ -79,10 +79,12 @@ void nd_op_code_range(enum nd_dtype dtype, double *low, double *high)
 }
 
 /* Half to even, then the zero point, then clipped to the type. NaN, of which the specification says nothing,
- * becomes the least code, as ONNX Runtime's CPU provider has it on x86-64 (tools/studies/hold_exact). */
-static double quantize(double x, double scale, double zero_point, enum nd_dtype dtype)
+ * becomes the least code, as ONNX Runtime's CPU provider has it on x86-64 (tools/studies/hold_exact).
+ * is_float32: x and scale are float32, and so is their quotient, which may lie on a tie that the exact one does
+ * not reach. */
+static double quantize(double x, double scale, double zero_point, enum nd_dtype dtype, bool is_float32)
 {
-    double steps = rint(x / scale);
+    double steps = rint(is_float32 ? (double)((float)x / (float)scale) : x / scale);
     double code = isnan(steps) ? -HUGE_VAL : steps + zero_point;
     double low, high;
     nd_op_code_range(dtype, &low, &high);
@@ -90,15 +92,15 @@ static double quantize(double x, double scale, double zero_point, enum nd_dtype 
 }
 
 /* y of x; dtype is that of the codes where y are codes, ND_DTYPE_NONE where x are. */
-static void convert(const struct scales *s, enum nd_dtype dtype, const double *x, double *y)
+static void convert(const struct scales *s, enum nd_dtype dtype, bool is_float32, const double *x, double *y)
 {
     for (size_t outer = 0; outer < s->n_outer; outer++)
         for (size_t a = 0; a < s->n_axis; a++)
             for (size_t inner = 0; inner < s->n_inner; inner++) {
                 size_t at = outer * s->outer_stride + a / s->block * s->axis_stride + inner * s->inner_stride;
                 double scale = s->scale->x[at], zero_point = s->zero_point != NULL ? s->zero_point->x[at] : 0;
-                *y++ =
-                    dtype != ND_DTYPE_NONE ? quantize(*x, scale, zero_point, dtype) : scale * (*x - zero_point);
+                *y++ = dtype != ND_DTYPE_NONE ? quantize(*x, scale, zero_point, dtype, is_float32)
+                                              : scale * (*x - zero_point);
                 x++;
             }
 }
@@ -117,7 +119,8 @@ enum nd_status nd_op_quantize(const struct nd_op_call *call, struct nd_error *er
     if (status == ND_OK)
         status = nd_op_make(call, 0, dtype, &x->shape, err);
     if (status == ND_OK)
-        convert(&scales, dtype, x->x, call->outputs[0]->x);
+        convert(&scales, dtype, call->is_folded && x->dtype == ND_DTYPE_F32 && scales.scale->dtype == ND_DTYPE_F32,
+                x->x, call->outputs[0]->x);
     return status;
 }
 
@@ -129,6 +132,6 @@ enum nd_status nd_op_dequantize(const struct nd_op_call *call, struct nd_error *
     if (status == ND_OK)
         status = nd_op_make(call, 0, scales.scale->dtype, &x->shape, err);
     if (status == ND_OK)
-        convert(&scales, ND_DTYPE_NONE, x->x, call->outputs[0]->x);
+        convert(&scales, ND_DTYPE_NONE, false, x->x, call->outputs[0]->x);
     return status;
 }

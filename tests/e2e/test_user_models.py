@@ -141,6 +141,30 @@ class ReshapedInput(Scratch):
         self.assertEqual((device["verdict"], layer["state"], layer["why_follows"]), ("healthy", "follows", "arithmetic"))
 
 
+class WeightsOfFloats(Scratch):
+    def test_their_quantiser_divides_in_float32(self):
+        """Runtimes work out constants in float32: a quotient that is a tie there, and not exactly, is rounded to even."""
+        scale, rng = np.float32(0.00382122), np.random.default_rng(SEED)
+        weights = ((rng.integers(-100, 100, (16, 64)) + 0.5) * scale).astype(np.float32)
+        n_other = int((np.rint(weights / scale) != np.rint(weights.astype(np.float64) / np.float64(scale))).sum())
+        self.assertGreater(n_other, 50)
+        n = Network()
+        n.constants.update({"s": np.float32(2 / 65535), "z": np.uint16(32768), "w": weights, "w.s": scale, "w.z": np.uint8(120)})
+        n.add("QuantizeLinear", ["x", "s", "z"], "x.q")
+        n.add("DequantizeLinear", ["x.q", "s", "z"], "x.dq")
+        n.add("QuantizeLinear", ["w", "w.s", "w.z"], "w.q")
+        n.add("Gemm", ["x.dq", n.add("DequantizeLinear", ["w.q", "w.s", "w.z"], "w.dq")], "sum", transB=1)
+        n.constants.update({"y.s": np.float32(8 / 65535)})
+        n.add("QuantizeLinear", ["sum", "y.s", "z"], "y.q")
+        model = n.write(self.folder / "weights.onnx", [ow.value_info("x", ow.FLOAT, (4, 64))],
+                        n.add("DequantizeLinear", ["y.q", "y.s", "z"], "y"), (4, 16))
+        np.savez(self.folder / "x.npz", x=rng.uniform(-1, 1, (8, 4, 64)).astype(np.float32))
+        capture(model, ["cpu", "htp-sim:gen1", "htp-sim:gen3"], [f"x={self.folder / 'x.npz'}"], self.folder)
+        files = [self.folder / f"{name}.h5" for name in ("cpu", "gen1", "gen3")]
+        for device in json.loads(npudiff("explain", "--quantised", model, *files, "--json"))["devices"]:
+            self.assertEqual((device["verdict"], [u["unexplained"] for u in device["layers"]]), ("healthy", [0, 0]), device["uri"])
+
+
 class NoNumbers(Scratch):
     def test_a_mask_of_minus_infinity_is_named_first(self):
         """A quantiser gives minus infinity the scale infinity, whose product with 0 is no number: layer 'top' has none then."""

@@ -20,7 +20,9 @@ A runner is an executable file `npudiff-runner-NAME`. This module speaks the pro
     main(Ort)
 
 It needs nothing but NumPy, and may be copied out of the wheel as a file of its own."""
+import functools
 import json
+import math
 import os
 import struct
 import sys
@@ -65,13 +67,14 @@ class Tensor:
 class Job:
     """What is to be done. model: a path; the tensors that are asked for are outputs of that file's graph.
 
-    inputs, outputs: lists of Tensor. options: those of the device's URI, texts. threads, repeats: numbers. probes: a list
-    of {"name", "samples"}."""
+    inputs, outputs: lists of Tensor. types: {name: type} of the outputs. options: those of the device's URI, texts. threads,
+    repeats: numbers. probes: a list of {"name", "samples"}."""
 
     def __init__(self, message):
         self.model = message["model"]
         self.inputs = [Tensor(t) for t in message["inputs"]]
         self.outputs = [Tensor(t) for t in message["outputs"]]
+        self.types = {t.name: t.type for t in self.outputs}
         self.options = message.get("options", {})
         self.threads = message.get("threads", 1)
         self.repeats = message.get("repeats", 1)
@@ -192,11 +195,10 @@ class Matching:
 
 class _Link:
     """Frames over the standard input and output that the runner was started with. What libraries print goes to
-    standard error, which is in the capture's log."""
+    standard error, which is in the capture's log. Reads and writes go past Python's buffers: each would be a copy more."""
 
     def __init__(self):
-        self._in = os.fdopen(os.dup(0), "rb", buffering=1 << 20)
-        self._out = os.fdopen(os.dup(1), "wb", buffering=1 << 20)
+        self._in, self._out = os.dup(0), os.dup(1)
         sys.stdout.flush()
         os.dup2(2, 1)
         null = os.open(os.devnull, os.O_RDONLY)
@@ -205,38 +207,58 @@ class _Link:
 
     def send(self, message, parts=()):
         text = json.dumps(message).encode()
-        views = [memoryview(part).cast("B") if part.nbytes else b"" for part in parts]
-        self._out.write(_HEADER.pack(_MAGIC, len(text), sum(len(view) for view in views)))
-        self._out.write(text)
-        for view in views:
-            self._out.write(view)
-        self._out.flush()
+        views = [memoryview(part).cast("B") for part in parts if part.nbytes]
+        header = _HEADER.pack(_MAGIC, len(text), sum(len(view) for view in views))
+        _transfer(os.writev, self._out, [memoryview(header + text), *views])
 
     def receive(self):
-        """(message, data), or None when npudiff has ended."""
-        header = self._in.read(_HEADER.size)
-        if len(header) < _HEADER.size:
+        """(message, data: an array of bytes), or None when npudiff has ended."""
+        header = bytearray(_HEADER.size)
+        if not _transfer(os.readv, self._in, [memoryview(header)]):
             return None
         magic, json_bytes, data_bytes = _HEADER.unpack(header)
         if magic != _MAGIC:
             raise RuntimeError("what came is no frame")
-        text, data = self._in.read(json_bytes), self._in.read(data_bytes)
-        if len(text) < json_bytes or len(data) < data_bytes:
+        text, data = bytearray(json_bytes), numpy.empty(data_bytes, numpy.uint8)
+        if not _transfer(os.readv, self._in, [memoryview(text), memoryview(data)]):
             return None
         return json.loads(text), data
 
 
-def _type_of(array):
-    name = array.dtype.name
-    return "bool" if name == "bool_" else name
+# Linux takes at most so many pieces in one call (IOV_MAX).
+_MOST_PIECES = 1024
+
+
+def _transfer(call, descriptor, views):
+    """Reads or writes all bytes of the views. Whether it could: the other side may end while it is read from."""
+    views = [view for view in views if len(view)]
+    while views:
+        count = call(descriptor, views[:_MOST_PIECES])
+        if count == 0:
+            return False
+        while views and count >= len(views[0]):
+            count -= len(views.pop(0))
+        if count:
+            views[0] = views[0][count:]
+    return True
+
+
+@functools.cache
+def _name_of(dtype):
+    return "bool" if dtype.name == "bool_" else dtype.name
+
+
+@functools.cache
+def _dtype_of(name):
+    return numpy.dtype(_RAW.get(name, name))
 
 
 def _arrays(message, data):
     """{name: array} of the inputs; bytes of types that NumPy does not have are arrays of an integer type."""
     arrays, at = {}, 0
     for item in message["inputs"]:
-        dtype = numpy.dtype(_RAW.get(item["type"], item["type"]))
-        count = int(numpy.prod(item["shape"], dtype=numpy.int64))
+        dtype = _dtype_of(item["type"])
+        count = math.prod(item["shape"])
         arrays[item["name"]] = numpy.frombuffer(data, dtype, count, at).reshape(item["shape"])
         at += count * dtype.itemsize
     return arrays
@@ -245,11 +267,9 @@ def _arrays(message, data):
 def _answer(runner, outputs):
     """The message and its parts. A type that NumPy does not have keeps the name that was asked for."""
     items, parts = [], []
-    asked = {t.name: t.type for t in runner.job.outputs}
     for name, value in outputs.items():
-        array = numpy.asarray(value)
-        array = numpy.ascontiguousarray(array).reshape(array.shape)
-        kind, wanted = _type_of(array), asked.get(name)
+        array = numpy.asarray(value, order="C")
+        kind, wanted = _name_of(array.dtype), runner.job.types.get(name)
         kind = wanted if _RAW.get(wanted) == kind else kind
         items.append({"name": name, "type": kind, "shape": list(array.shape)})
         parts.append(array)

@@ -84,7 +84,8 @@ static double encode_bytes(struct nd_array *values)
     return scale;
 }
 
-/* Values become 32-bit codes; *overflows: the greatest does not fit. */
+/* Values become 32-bit codes; *overflows: the greatest does not fit, and becomes the least, as the provider has
+ * it. */
 static double encode_words(struct nd_array *values, bool *overflows)
 {
     float low, high;
@@ -92,7 +93,10 @@ static double encode_words(struct nd_array *values, bool *overflows)
     double scale = (double)(float)((double)fmaxf(-low, high) / INT32_MAX);
     for (size_t i = 0; i < values->n; i++) {
         values->x[i] = round(values->x[i] / scale);
-        *overflows = *overflows || values->x[i] > INT32_MAX;
+        if (values->x[i] > INT32_MAX) {
+            values->x[i] = INT32_MIN;
+            *overflows = true;
+        }
     }
     return scale;
 }
@@ -193,7 +197,7 @@ enum nd_status nd_htp_batch_norm(const struct nd_htp_job *job, struct nd_error *
         return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values;
     enum nd_status status = fuse(&norm, &are_known, err);
-    bool is_covered = status == ND_OK && are_known && !norm.overflows && find_multiplier(&norm);
+    bool is_covered = status == ND_OK && are_known && find_multiplier(&norm);
     if (is_covered)
         status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
     bool is_product = job->program->arch == ND_HTP_V73 && job->unit->dtype == ND_DTYPE_U8;

@@ -62,6 +62,7 @@ static const struct nd_known_defect defects[] = {
      .archs = "gen1, gen3 and gen5 of the simulator",
      .what = "a BatchNormalization has its greatest bias with the wrong sign, as a 32-bit code overflows",
      .remedy = "Fold the BatchNormalization into the convolution before it, or give its bias as uint8.",
+     .is_in_programs = true,
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_CHANNEL_SCALE, ND_FAULT_ENCODING,
                ND_FAULT_ZERO_POINT},
      .n_kinds = 5},
@@ -82,6 +83,7 @@ static const struct nd_known_defect defects[] = {
              "there is: values are too small by the quotient of the two",
      .remedy = "Multiply the Reciprocal's input by a constant, so that its scale is larger, and its output by "
                "the same constant.",
+     .is_in_programs = true,
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ALL_ZERO, ND_FAULT_CONSTANT},
      .n_kinds = 5},
     {.condition = ND_UNIT_SUM_OF_TRANSPOSED,

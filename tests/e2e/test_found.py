@@ -30,6 +30,14 @@ class Found(Scratch):
             self.assertLessEqual(np.abs(off[..., :7, :, :]).max(), 1, device)
             # The bias is 8, which is 64 steps of the output: with the other sign 128 steps less.
             self.assertLessEqual(np.abs(off[..., 7, :, :] + 128).max(), 1, device)
+            self.is_named_and_predicted("batch-norm.u8.onnx", device, "the wrong sign")
+
+    def is_named_and_predicted(self, model, device, text):
+        """The layer y is faulty by a known defect that gives every one of its values."""
+        layer = self.faulty(model, device, "y")
+        self.assertIn(text, layer["known_defect"])
+        self.assertEqual((layer["unexplained"], layer["certainty"], layer["is_covered"]), (0, "proven", True), device)
+        self.assertIn("the defect predicts every value", layer["evidence"])
 
     def test_an_sdk_rounds_products_in_another_way(self):
         codes = self.codes("mul.u8.onnx", ["cpu", f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}"], "ramp")
@@ -61,6 +69,7 @@ class Found(Scratch):
         self.assertLessEqual(np.abs(codes["cpu"]["y"] - 2**27 / np.maximum(x, 1))[rest].max(), 1)
         for device in npu:  # as if the input's step were 2^-16, where the model says 2^-20
             self.assertLessEqual(np.abs(codes[device]["y"] - 2**23 / np.maximum(x, 1))[rest].max(), 24, device)
+            self.assertIn("divides the number 1", self.faulty("reciprocal.u16.onnx", device, "y")["known_defect"])
 
     def test_a_softmax_of_bytes_has_the_zero_point_0(self):
         devices = ["htp-sim:gen1", f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}", "htp-sim:gen5"]

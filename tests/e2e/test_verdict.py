@@ -16,6 +16,9 @@ MODELS = ROOT / "golden" / "verdict"
 sys.path.insert(0, str(ROOT / "tools"))
 import score_healthy_main as study
 
+sys.path.insert(1, str(ROOT / "tests" / "support"))
+import onnx_write as ow  # noqa: E402
+
 SEED = int(os.environ.get("ND_SEED", "16"))
 CHIPS = {"gen1": "v69", "gen3": "v73"}
 
@@ -86,6 +89,45 @@ class Verdicts(Scratch):
                     "--kind", "npu", "--chipset", "gen3", "--sdk", "2.51.0", "--fact", "simulator=yes", "-o", folder / f"{name}.h5")  # fmt: skip
             said = npudiff("explain", "--quantised", model, folder / f"{name}.h5", "--json", expect=expect)
             self.assertEqual([f["layer"] for f in json.loads(said)["devices"][0]["faulty"]], ["y"] * expect, name)
+
+    def replaced(self, model, name, layer, values_of):
+        """A copy of the capture in which one layer has other values, without what reads it."""
+        copy = shutil.copyfile(self.path(model, name), self.folder / f"replaced-{name}-{layer}.h5")
+        with h5py.File(copy, "r+") as file:
+            values = file[f"probes/x/outputs/{layer}"]
+            values[...] = values_of(values[()].astype(np.int64))
+            study.seal(file)
+        return copy
+
+    def test_a_layer_behind_a_forced_encoding_may_be_faulty(self):
+        """Half the distance from the middle: neither the model's encoding of the Tanh nor the provider's gives that."""
+        for name in CHIPS:
+            copy = self.replaced("tanh.u16", name, "Conv_1", lambda codes: 32768 + (codes - 32768) // 2)
+            device = explain("tanh.u16", copy, expect=1)["devices"][0]
+            (fault,) = device["faulty"]
+            self.assertEqual((fault["layer"], fault["certainty"]), ("Conv_1", "likely"))
+            self.assertIn("further off than any rounding", fault["evidence"])
+
+    def test_an_operator_without_arithmetic_may_be_faulty(self):
+        """uint16 Sin: the simulator's own values are no fault; three quarters of them are one."""
+        model, codes = self.folder / "sin.onnx", np.random.default_rng(SEED).integers(0, 65536, (2, 1, 600), np.uint16)
+        constants = {"s": np.float32(4 / 65535), "t": np.float32(2 / 65535), "z": np.uint16(32768)}
+        nodes = [ow.node("DequantizeLinear", ["x", "s", "z"], ["real"]), ow.node("Sin", ["real"], ["sin"]),
+                 ow.node("QuantizeLinear", ["sin", "t", "z"], ["y"])]  # fmt: skip
+        model.write_bytes(ow.model(nodes, [ow.value_info("x", ow.U16, (1, 600))], [ow.value_info("y", ow.U16, (1, 600))], constants))
+        np.savez(self.folder / "sin.npz", x=codes)
+        for name in CHIPS:
+            path = self.folder / f"sin-{name}.h5"
+            capture(model, [f"htp-sim:{name}"], [f"x={self.folder / 'sin.npz'}"], path)
+            for expect, faulty in ((None, []), (1, ["y"])):
+                said = npudiff("explain", "--quantised", model, path, "--json", expect=expect)
+                device = json.loads(said if expect else said.stdout)["devices"][0]
+                self.assertEqual([f["layer"] for f in device["faulty"]], faulty)
+                with h5py.File(path, "r+") as file:
+                    values = file["probes/x/outputs/y"]
+                    values[...] = 32768 + (values[()].astype(np.int64) - 32768) * 3 // 4
+                    study.seal(file)
+            self.assertFalse(layers(device)["y"]["is_covered"])
 
     def spoilt(self, model, name, layer, fault, number=0):
         """A copy of the capture with one layer spoilt, without what reads it."""

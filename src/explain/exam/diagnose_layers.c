@@ -49,8 +49,8 @@ static struct nd_explain_error_size measure(const struct nd_exam *exam)
     return size;
 }
 
-/* Values that are wrong by more than the allowance and twice what their inputs can do. */
-static enum nd_status find_past(struct nd_exam *exam, struct nd_explain_error_size *size, struct nd_error *err)
+/* Leaves in `past` the values that are wrong by more than the allowance and twice what their inputs can do. */
+static enum nd_status keep_past(struct nd_exam *exam, bool *past, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->job;
     /* Of the largest move that was seen of the value, and of the root mean square of all; chosen: a sum of many
@@ -61,11 +61,50 @@ static enum nd_status find_past(struct nd_exam *exam, struct nd_explain_error_si
     enum nd_status status = reach != NULL ? nd_exam_find_reach(exam, reach, err) : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++)
         squares += isfinite(reach[i]) ? reach[i] * reach[i] : 0;
-    double allowance = nd_explain_allowance(job, exam->device, exam->step),
+    bool is_any = !nd_explain_is_known(job, exam->device, exam->step) && !nd_explain_has_forced(job, exam->step);
+    double allowance = nd_explain_allowance(job, exam->device, exam->step) * (is_any ? ND_EXPLAIN_FAR : 1),
            all = n > 0 ? sqrt(squares / (double)n) : 0;
     for (size_t i = 0; status == ND_OK && i < n; i++)
-        size->n_past += fabs(exam->codes[i] - exam->expected[i]) > allowance + of_own * reach[i] + of_all * all;
+        past[i] = past[i] &&
+                  fabs(exam->codes[i] - exam->expected[i]) > allowance + of_own * reach[i] + of_all * all;
     free(reach);
+    return status;
+}
+
+/* How the unit is worked out: as the model says, which is how it was chosen at first, or with the encodings
+ * that the provider forces. Collects anew. */
+static enum nd_status collect_as(struct nd_exam *exam, const struct nd_exam *own, bool is_forced,
+                                 struct nd_error *err)
+{
+    exam->is_forced = is_forced;
+    exam->is_other = !is_forced && own->is_other;
+    exam->has_other = !is_forced && own->has_other;
+    exam->unit_program = is_forced ? NULL : own->unit_program;
+    exam->is_helped = !is_forced && own->is_helped;
+    exam->n_fusions = is_forced ? 0 : own->n_fusions;
+    nd_array_deinit(&exam->made);
+    return nd_exam_collect(exam, err);
+}
+
+/* Counts the values that are past, whichever encodings are taken. */
+static enum nd_status find_past(struct nd_exam *exam, const struct nd_exam *own,
+                                struct nd_explain_error_size *size, struct nd_error *err)
+{
+    size_t n = exam->n_samples * exam->n;
+    bool *past = nd_calloc(n, sizeof *past);
+    if (past == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        past[i] = true;
+    enum nd_status status = keep_past(exam, past, err);
+    if (status == ND_OK && nd_explain_has_forced(exam->job, exam->step)) {
+        status = collect_as(exam, own, !exam->is_forced, err);
+        if (status == ND_OK)
+            status = keep_past(exam, past, err);
+    }
+    for (size_t i = 0; i < n; i++)
+        size->n_past += past[i];
+    free(past);
     return status;
 }
 
@@ -85,35 +124,17 @@ static enum nd_status say_forced(const struct nd_exam *exam, struct nd_error *er
 
 /* Whether the encodings that the provider forces, on a chip, halve the largest error or better: then they are
  * taken. */
-static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
+static enum nd_status try_forced(struct nd_exam *exam, const struct nd_exam *own, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->job;
-    const struct nd_alternatives *a = &job->plan->alternatives;
-    const struct nd_model_unit *unit = nd_plan_unit(job->plan, exam->step);
     enum nd_expectation expectation = job->plan->sources[exam->device].expectation;
-    bool has_any = a->is_forced_here[exam->edge];
-    for (size_t i = 0; i < unit->n_inputs; i++)
-        has_any = has_any || a->forced[unit->inputs[i]] != NULL;
     double max = measure(exam).max;
-    if (!has_any || max <= 1 || expectation == ND_EXPECT_FLOAT)
+    if (!nd_explain_has_forced(job, exam->step) || max <= 1 || expectation == ND_EXPECT_FLOAT)
         return ND_OK;
-    const struct nd_exam before = *exam;
-    exam->is_forced = true;
-    exam->is_other = exam->has_other = false;
-    exam->unit_program = NULL;
-    exam->is_helped = false;
-    exam->n_fusions = 0;
-    nd_array_deinit(&exam->made);
-    enum nd_status status = nd_exam_collect(exam, err);
+    enum nd_status status = collect_as(exam, own, true, err);
     if (status != ND_OK || 2 * measure(exam).max <= max)
         return status;
-    exam->is_forced = false;
-    exam->is_other = before.is_other;
-    exam->has_other = before.has_other;
-    exam->unit_program = before.unit_program;
-    exam->is_helped = before.is_helped;
-    exam->n_fusions = before.n_fusions;
-    return nd_exam_collect(exam, err);
+    return collect_as(exam, own, false, err);
 }
 
 /* The evidence of a layer and of an input's quantiser alike; the rest is 0. */
@@ -137,7 +158,7 @@ static struct nd_evidence evidence_of(const struct nd_exam *exam)
     };
 }
 
-static enum nd_status diagnose(struct nd_exam *exam, struct nd_error *err)
+static enum nd_status diagnose(struct nd_exam *exam, const struct nd_exam *own, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->job;
     struct nd_exam_hypotheses hypotheses;
@@ -159,8 +180,8 @@ static enum nd_status diagnose(struct nd_exam *exam, struct nd_error *err)
         status = say_forced(exam, err);
     size_t doubtful = nd_exam_find_doubtful(exam, &size.doubtful_max);
     size.doubtful = doubtful != SIZE_MAX ? nd_model_edge(job->plan->model, doubtful)->name : NULL;
-    if (status == ND_OK && !exam->is_forced && nd_explain_needs_reach(job, exam->device, exam->step, &size))
-        status = find_past(exam, &size, err);
+    if (status == ND_OK && nd_explain_needs_reach(job, exam->device, exam->step, &size))
+        status = find_past(exam, own, &size, err);
     return status == ND_OK ? nd_explain_accuse(job, exam->device, exam->step, &size, &diagnosis, err) : status;
 }
 
@@ -206,10 +227,11 @@ static enum nd_status diagnose_unit(struct nd_exam *exam, struct nd_explain_reco
     else if (status == ND_OK)
         status = try_records(exam, record, err);
     bool is_settled = rounds_twice || record->step != SIZE_MAX;
+    const struct nd_exam own = *exam;
     if (status == ND_OK && !is_settled)
-        status = try_forced(exam, err);
+        status = try_forced(exam, &own, err);
     if (status == ND_OK && !is_settled)
-        status = diagnose(exam, err);
+        status = diagnose(exam, &own, err);
     nd_exam_deinit(exam);
     return status;
 }

@@ -142,7 +142,10 @@ static bool is_common(const struct nd_explain_error_size *size, size_t n)
 bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
                             const struct nd_explain_error_size *size)
 {
-    return nd_explain_is_known(job, device, step) && is_common(size, size->n_beyond);
+    bool is_htp = job->habits->unit_program[device] != SIZE_MAX;
+    if (nd_explain_is_known(job, device, step) || (is_htp && nd_explain_has_forced(job, step)))
+        return is_common(size, size->n_beyond);
+    return is_htp && nd_habit_of(job, device, step)->units->known_defect == NULL && is_common(size, size->n_far);
 }
 
 /* Another device with the same arithmetic does not make the error of this layer: its energy is a hundredth, its
@@ -230,15 +233,15 @@ static enum nd_status accuse_of_kind(struct nd_explained_unit *unit, const struc
 }
 
 /* Of an error that neither rounding nor inputs of more digits make. */
-static enum nd_status accuse_of_reach(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
-                                      struct nd_error *err)
+static enum nd_status accuse_of_reach(struct nd_explained_unit *unit, bool is_known,
+                                      const struct nd_explain_error_size *size, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
     put_size(size, &text);
     nd_strbuf_printf(&text, "; %.3g%% are further off than any rounding of this layer or of its inputs makes",
                      100 * (double)size->n_past / (double)size->n);
     unit->state = ND_LAYER_FAULTY;
-    unit->certainty = ND_CERTAINTY_PROVEN;
+    unit->certainty = is_known ? ND_CERTAINTY_PROVEN : ND_CERTAINTY_LIKELY;
     return keep_evidence(unit, &text, err);
 }
 
@@ -318,7 +321,7 @@ static enum nd_status accuse_by_size(const struct nd_explain_job *job, size_t de
     if (is_size)
         return accuse_of_size(unit, size, err);
     if (is_reach)
-        return accuse_of_reach(unit, size, err);
+        return accuse_of_reach(unit, nd_explain_is_known(job, device, step), size, err);
     if (is_distance)
         return accuse_of_distance(unit, nd_explain_allowance(job, device, step), size, err);
     return sibling != NULL ? accuse_beside(unit, size, sibling, step, err) : ND_OK;

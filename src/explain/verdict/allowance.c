@@ -42,6 +42,16 @@ bool nd_explain_reads_forced(const struct nd_explain_job *job, size_t device, si
     return is_forced && job->habits->unit_program[device] != SIZE_MAX;
 }
 
+bool nd_explain_has_forced(const struct nd_explain_job *job, size_t step)
+{
+    const struct nd_alternatives *a = &job->plan->alternatives;
+    const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
+    bool has_any = unit != NULL && a->is_forced_here[unit->edge];
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
+        has_any = has_any || a->forced[unit->inputs[i]] != NULL;
+    return has_any;
+}
+
 /* Layers that read an operand in an encoding that the provider forces, and products of two operands that are
  * calculated (docs/science/htp-arithmetic.md). */
 static bool is_known_in_part(const struct nd_explain_job *job, size_t device, size_t step)
@@ -56,6 +66,12 @@ static bool is_known_in_part(const struct nd_explain_job *job, size_t device, si
     return nd_explain_reads_forced(job, device, step) || (is_product && n_calculated > 1);
 }
 
+/* A later release need not have the defect that the program has. */
+static bool may_be_mended(const struct nd_habit *habit)
+{
+    return habit->units->known_defect != NULL && habit->units->known_defect->is_in_programs;
+}
+
 bool nd_explain_is_known(const struct nd_explain_job *job, size_t device, size_t step)
 {
     const struct nd_habit *habit = nd_habit_of(job, device, step);
@@ -65,7 +81,7 @@ bool nd_explain_is_known(const struct nd_explain_job *job, size_t device, size_t
     if (program == SIZE_MAX)
         return habit->program != SIZE_MAX;
     return job->out->devices[device].units[step].is_covered && habit->units->doubt[program] < 1 &&
-           !is_known_in_part(job, device, step);
+           !is_known_in_part(job, device, step) && !may_be_mended(habit);
 }
 
 double nd_explain_allowance(const struct nd_explain_job *job, size_t device, size_t step)

@@ -212,6 +212,32 @@ static enum nd_status say_table(const struct nd_explain_job *job, size_t device,
     return unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+/* A release that computes such layers wrongly, in a way that its program has: the layer follows, and is wrong
+ * all the same. */
+static enum nd_status accuse_of_defect(const struct nd_explain_job *job, size_t device, size_t step,
+                                       struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_known_defect *defect = nd_habit_of(job, device, step)->units->known_defect;
+    bool is_by_program = unit->program != NULL && job->habits->unit_program[device] != SIZE_MAX;
+    if (defect == NULL || !defect->is_in_programs || !is_by_program || unit->state != ND_LAYER_FOLLOWS ||
+        unit->local.max <= nd_explain_known_allowance(nd_plan_is_wide(job->plan, step)))
+        return ND_OK;
+    struct nd_strbuf text = {0};
+    double n = unit->n_codes > 0 ? (double)unit->n_codes : 1;
+    nd_strbuf_printf(&text,
+                     "the defect predicts every value; %.3g%% of the values differ from exact rounding, by up "
+                     "to %g LSB",
+                     100 * (double)unit->local.n_differing / n, unit->local.max);
+    unit->state = ND_LAYER_FAULTY;
+    unit->certainty = ND_CERTAINTY_PROVEN;
+    unit->why_follows = NULL;
+    unit->evidence = nd_strbuf_take(&text);
+    unit->known_defect = nd_known_defect_text(defect, job->plan->sources[device].capture);
+    unit->remedy = defect->remedy;
+    return unit->evidence != NULL && unit->known_defect != NULL ? ND_OK : nd_fail_memory(err);
+}
+
 /* What a quantiser with an infinite scale makes of a layer: ONNX says no value, and so every device may have
  * its own. */
 static bool has_no_number(const struct nd_explained_unit *unit)
@@ -295,7 +321,9 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
     }
     if (unit->is_within_step && unit->state == ND_LAYER_FOLLOWS)
         nd_explain_find_tie_rule(nd_tally_of(job->evaluation, device, step), unit);
-    return status == ND_OK ? settle_noise(job, device, step, err) : status;
+    if (status == ND_OK)
+        status = accuse_of_defect(job, device, step, err);
+    return status == ND_OK && unit->state != ND_LAYER_FAULTY ? settle_noise(job, device, step, err) : status;
 }
 
 bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size_t step)

@@ -18,7 +18,8 @@ Date: {date}. QAIRT 2.51.0, HTP simulator on x86-64. Made by `tools/studies/stra
 * Each network is captured on the CPU, gen1 and gen3, every fourth one on gen5, too. These devices are healthy: each layer that is called
   faulty is a false alarm, or a defect of the SDK. The table names those that npudiff knows as defects of the SDK, and
   tensors whose record is proven wrong by a layer that computed from other values.
-* *Explained in every value*: `explain` says that the layer follows known arithmetic, and that every value is the one that it predicts.
+* *Explained in every value*: `explain` says that the layer follows known arithmetic, or that it has a known defect of the SDK, and
+  that every value is the one that this predicts.
   *Operators without arithmetic*: `is_covered` is false in the JSON. *From values alone*: `explain --hide-placement`.
 * A fault is put into one layer of the model, the simulator runs the changed model, and `explain` judges the values against the model without
   the fault. At least {least} values of the layer change by {far8} LSB or more (uint16: {far16} LSB, the same share of the range). The values go

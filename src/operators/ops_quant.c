@@ -119,8 +119,9 @@ enum nd_status nd_op_quantize(const struct nd_op_call *call, struct nd_error *er
     if (status == ND_OK)
         status = nd_op_make(call, 0, dtype, &x->shape, err);
     if (status == ND_OK)
-        convert(&scales, dtype, call->is_folded && x->dtype == ND_DTYPE_F32 && scales.scale->dtype == ND_DTYPE_F32,
-                x->x, call->outputs[0]->x);
+        convert(&scales, dtype,
+                call->is_folded && x->dtype == ND_DTYPE_F32 && scales.scale->dtype == ND_DTYPE_F32, x->x,
+                call->outputs[0]->x);
     return status;
 }
 

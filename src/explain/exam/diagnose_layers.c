@@ -61,12 +61,13 @@ static enum nd_status keep_past(struct nd_exam *exam, bool *past, struct nd_erro
     enum nd_status status = reach != NULL ? nd_exam_find_reach(exam, reach, err) : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++)
         squares += isfinite(reach[i]) ? reach[i] * reach[i] : 0;
-    bool is_any = !nd_explain_is_known(job, exam->device, exam->step) && !nd_explain_has_forced(job, exam->step);
+    bool is_any =
+        !nd_explain_is_known(job, exam->device, exam->step) && !nd_explain_has_forced(job, exam->step);
     double allowance = nd_explain_allowance(job, exam->device, exam->step) * (is_any ? ND_EXPLAIN_FAR : 1),
            all = n > 0 ? sqrt(squares / (double)n) : 0;
     for (size_t i = 0; status == ND_OK && i < n; i++)
-        past[i] = past[i] &&
-                  fabs(exam->codes[i] - exam->expected[i]) > allowance + of_own * reach[i] + of_all * all;
+        past[i] =
+            past[i] && fabs(exam->codes[i] - exam->expected[i]) > allowance + of_own * reach[i] + of_all * all;
     free(reach);
     return status;
 }

@@ -145,7 +145,8 @@ bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, siz
     bool is_htp = job->habits->unit_program[device] != SIZE_MAX;
     if (nd_explain_is_known(job, device, step) || (is_htp && nd_explain_has_forced(job, step)))
         return is_common(size, size->n_beyond);
-    return is_htp && nd_habit_of(job, device, step)->units->known_defect == NULL && is_common(size, size->n_far);
+    return is_htp && nd_habit_of(job, device, step)->units->known_defect == NULL &&
+           is_common(size, size->n_far);
 }
 
 /* Another device with the same arithmetic does not make the error of this layer: its energy is a hundredth, its

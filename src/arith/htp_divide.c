@@ -8,9 +8,8 @@
 
 enum {
     LEAST_NORMAL = 1 << (ND_HTP_FACTOR_BITS - 1), /* a magnitude is brought to 2^14 .. 2^15 - 1 */
-    PLACE_BITS = 16,                              /* of a normal divisor after the leading one */
     PIECE_BITS = 14,
-    HALF = 1 << (PLACE_BITS - 1),
+    HALF = 1 << (ND_HTP_PLACE_BITS - 1),
     INVERSE_BITS = 28, /* a normal divisor times its inverse is 2^28 */
 };
 
@@ -40,12 +39,17 @@ static int64_t normal_of(int64_t value, int *exponent)
     return nd_htp_shift_cut(value, *exponent);
 }
 
-int64_t nd_htp_inverse(int64_t normal)
+int64_t nd_htp_inverse(int64_t place)
 {
-    int64_t t = (normal - LEAST_NORMAL) << (PLACE_BITS - ND_HTP_FACTOR_BITS + 1);
-    const struct piece *p = &pieces[t >> PIECE_BITS];
-    int64_t sum = p->first + ((p->second * t + p->rounds_first) >> PLACE_BITS);
-    return p->ones + ((sum * t + p->rounds_ones) >> PLACE_BITS);
+    const struct piece *p = &pieces[place >> PIECE_BITS];
+    int64_t sum = p->first + ((p->second * place + p->rounds_first) >> ND_HTP_PLACE_BITS);
+    return p->ones + ((sum * place + p->rounds_ones) >> ND_HTP_PLACE_BITS);
+}
+
+/* The divisor has 15 bits, the place 16 after the leading one. */
+static int64_t inverse_of(int64_t normal)
+{
+    return nd_htp_inverse((normal - LEAST_NORMAL) << (ND_HTP_PLACE_BITS - ND_HTP_FACTOR_BITS + 1));
 }
 
 /* By zero: the greatest code, or the least below zero. */
@@ -66,7 +70,7 @@ static int64_t divide(const void *parameters, int64_t a, int64_t b)
         exponent_a--;
     }
     dividend *= q->factor.m;
-    int64_t inverse = nd_htp_inverse(normal_of(llabs(b), &exponent_b));
+    int64_t inverse = inverse_of(normal_of(llabs(b), &exponent_b));
     int right = INVERSE_BITS + exponent_b - exponent_a - q->factor.exponent;
     if (!q->is_short)
         return q->zero_y + sign * nd_htp_shift(nd_htp_shift(dividend, ND_HTP_FACTOR_BITS) * inverse, right);

@@ -37,7 +37,7 @@ nd_htp_family nd_htp_norm;          /* htp_norm.c: LayerNormalization */
 nd_htp_family nd_htp_batch_norm;    /* htp_batch_norm.c */
 nd_htp_family nd_htp_instance_norm; /* htp_instance_norm.c: uint8 */
 nd_htp_family nd_htp_softmax;       /* htp_softmax.c: uint8 */
-nd_htp_family nd_htp_short_softmax; /* htp_softmax_short.c: uint8 */
+nd_htp_family nd_htp_short_softmax; /* htp_softmax_short.c: uint8 rows of 2 to 16 */
 nd_htp_family nd_htp_softmax16;     /* htp_softmax.c: uint16 */
 nd_htp_family nd_htp_table;         /* htp_table.c: uint8 functions of one input, the others being constants */
 nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
@@ -123,8 +123,9 @@ int64_t nd_htp_shift_cut(int64_t value, int right);
 
 /* ---- htp_divide.c ---- */
 
-/* 2^28 / normal, nearly, of 2^14 .. 2^15 - 1. */
-int64_t nd_htp_inverse(int64_t normal);
+/* 2^14 / (1 + place 2^-16), nearly. */
+enum { ND_HTP_PLACE_BITS = 16 };
+int64_t nd_htp_inverse(int64_t place);
 
 /* ---- htp_softmax.c ---- */
 
@@ -133,8 +134,12 @@ bool nd_htp_is_softmax_of_rows(const struct nd_htp_job *job);
 /* Whether the first input holds codes of uint8. Inputs that are moved, to see how far an error of theirs
  * reaches, may hold others. */
 bool nd_htp_has_bytes(const struct nd_htp_job *job);
-/* Whether the last axis of its input has so few elements that one over their sum is as Div has it (uint8). */
-bool nd_htp_is_short_softmax(const struct nd_exact_unit *unit);
+
+/* ---- htp_softmax_short.c ---- */
+
+/* Whether a uint8 Softmax over the last axis is made by nd_htp_short_softmax: rows of 2, and those of 3 to 16
+ * with coarse codes. */
+bool nd_htp_is_short_softmax(const struct nd_htp_job *job);
 
 /* ---- htp_layout.c ---- */
 

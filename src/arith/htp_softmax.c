@@ -28,11 +28,11 @@ static const struct kind {
         most_step_bits; /* of one code as an exponent: after the point, and in all; the rest is cut off */
     int scale_bits;     /* of the output's scale, which bytes have after the point and words in all */
     int number_bits;    /* that are cut off their product with the sum */
-    double rounding;    /* added before bits are cut off */
+    bool is_rounded;    /* half up to the codes of the output, cut before; else cut once */
     struct piece pieces[N_PIECES];
 } bytes =
     {
-        .least_row = 17,
+        .least_row = 3,
         .most_row = 2000,
         .least_x = 3.9e-4F,
         .most_x = 1.6F,
@@ -42,7 +42,7 @@ static const struct kind {
         .most_step_bits = 8,
         .scale_bits = 16,
         .number_bits = 8,
-        .rounding = 0.5,
+        .is_rounded = true,
         .pieces = {{32769, 22652, 4300}, {32876, 21816, 5119}, {33371, 19857, 6087}, {34675, 16404, 7230}},
 },
   words = {
@@ -56,7 +56,6 @@ static const struct kind {
       .most_step_bits = 16,
       .scale_bits = 16,
       .number_bits = 16,
-      .rounding = 0,
       .pieces = {{32769, 22652, 4300}, {32876, 21816, 5119}, {33371, 19857, 6087}, {34681, 16401, 7227}},
 };
 
@@ -80,25 +79,28 @@ static int64_t power_of(const struct softmax *s, int64_t distance)
     return whole > MOST_WHOLE ? 0 : (power < INT16_MAX ? power : INT16_MAX) >> whole;
 }
 
-/* One over a whole number, as R 2^-*bits: steps of Newton's method in whole numbers from the same start for
- * all, as precise as the number has bits. */
-static int64_t inverse_of(int64_t number, int *bits)
+/* m 2^-(kept + size) is one over a whole number. */
+struct inverse {
+    int64_t m;
+    int kept, size; /* bits */
+};
+
+/* Steps of Newton's method in whole numbers from the same start for all, as precise as the number has bits. */
+static struct inverse inverse_of(int64_t number)
 {
     int size;
     frexp((double)number, &size);
     int n = size - 1, kept = n < MOST_INVERSE_BITS ? n : MOST_INVERSE_BITS;
-    int64_t inverse = (int64_t)1 << (kept - 1);
+    int64_t m = (int64_t)1 << (kept - 1);
     for (int i = 0; i < NEWTON_STEPS; i++)
-        inverse += (inverse * (((int64_t)1 << n) - ((inverse * number) >> kept))) >> n;
-    *bits = n + kept;
-    return inverse;
+        m += (m * (((int64_t)1 << n) - ((m * number) >> kept))) >> n;
+    return (struct inverse){.m = m, .kept = kept, .size = n};
 }
 
 static void make_row(const struct softmax *s, const double *x, double *y)
 {
     double greatest = x[0];
     int64_t sum = 0;
-    int bits;
     for (size_t i = 1; i < s->n; i++)
         greatest = fmax(greatest, x[i]);
     for (size_t i = 0; i < s->n; i++) {
@@ -106,11 +108,13 @@ static void make_row(const struct softmax *s, const double *x, double *y)
         y[i] = (double)power;
         sum += power;
     }
-    double inverse = (double)inverse_of((sum * s->scale_y) >> s->kind->number_bits, &bits);
-    int exponent = -bits - s->kind->number_bits - s->exponent_y;
+    struct inverse inverse = inverse_of((sum * s->scale_y) >> s->kind->number_bits);
+    int right = inverse.size + s->kind->number_bits + s->exponent_y;
     for (size_t i = 0; i < s->n; i++) {
-        double code = floor(ldexp(y[i] * inverse, exponent) + s->kind->rounding);
-        y[i] = fmin(fmax(code, s->bounds.low), s->bounds.high);
+        int64_t share = (int64_t)y[i] * inverse.m;
+        int64_t code = s->kind->is_rounded ? nd_htp_shift(share >> inverse.kept, right)
+                                           : nd_htp_shift_cut(share, inverse.kept + right);
+        y[i] = fmin(fmax((double)code, s->bounds.low), s->bounds.high);
     }
 }
 
@@ -173,9 +177,11 @@ static enum nd_status make(const struct nd_htp_job *job, const struct kind *kind
 
 enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err)
 {
-    if (nd_htp_is_short_softmax(job->unit))
+    if (!nd_htp_has_bytes(job))
+        return ND_OK;
+    if (nd_htp_is_short_softmax(job))
         return nd_htp_short_softmax(job, err);
-    if (!nd_htp_has_bytes(job) || !is_known(job, &bytes))
+    if (!is_known(job, &bytes))
         return ND_OK;
     float scale = nd_htp_plain_output(job)->scale[0];
     struct softmax s = {.scale_y = (int64_t)ldexpf(scale, bytes.scale_bits), .exponent_y = -bytes.scale_bits};

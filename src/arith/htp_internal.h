@@ -37,7 +37,6 @@ nd_htp_family nd_htp_norm;          /* htp_norm.c: LayerNormalization */
 nd_htp_family nd_htp_batch_norm;    /* htp_batch_norm.c */
 nd_htp_family nd_htp_instance_norm; /* htp_instance_norm.c: uint8 */
 nd_htp_family nd_htp_softmax;       /* htp_softmax.c: uint8 */
-nd_htp_family nd_htp_short_softmax; /* htp_softmax_short.c: uint8 rows of 2 to 16 */
 nd_htp_family nd_htp_softmax16;     /* htp_softmax.c: uint16 */
 nd_htp_family nd_htp_table;         /* htp_table.c: uint8 functions of one input, the others being constants */
 nd_htp_family nd_htp_prelu;         /* htp_prelu.c: uint8 */
@@ -137,9 +136,12 @@ bool nd_htp_has_bytes(const struct nd_htp_job *job);
 
 /* ---- htp_softmax_short.c ---- */
 
-/* Whether a uint8 Softmax over the last axis is made by nd_htp_short_softmax: rows of 2, and those of 3 to 16
- * with coarse codes. */
-bool nd_htp_is_short_softmax(const struct nd_htp_job *job);
+/* Of uint8, the input being x in that scale; codes as many as x has, with the zero point 0. Whether rows of so
+ * many elements are made by the next one, with a scale of the output; rows of 3 to 16; and rows of 2, with the
+ * scale 2^-8. */
+bool nd_htp_is_short_row(int64_t n, float scale);
+void nd_htp_short_softmax(const struct nd_array *x, float scale_x, float scale, double *codes);
+void nd_htp_softmax_of_pairs(const struct nd_array *x, float scale_x, double *codes);
 
 /* ---- htp_layout.c ---- */
 

@@ -13,38 +13,20 @@ enum {
     SHARE_BITS = 10, /* of a sum: what it has more are bits of a share after the point */
     DIGIT_BITS = 4,  /* of a distance, whose powers are those of its two digits */
     N_DIGITS = 1 << DIGIT_BITS,
-    MIDDLE = 128, /* of the zero points of the output but 0 the only one that counts */
 };
 
 /* Of the output: with less, the inverse of the scale has more than 15 bits, and rows are made as long ones. */
 static const float least_scale = 0x1p-9F;
-/* In which a row of 2 is made, before it is brought to the scale of the output. */
-static const double pair_scale = 0x1p-8;
 
-static int64_t row_of(const struct nd_htp_job *job)
+bool nd_htp_is_short_row(int64_t n, float scale)
 {
-    const struct nd_shape *shape = &job->call->inputs[0].values->shape;
-    return shape->dims[shape->rank - 1];
-}
-
-static bool is_row_of_bytes(const struct nd_htp_job *job)
-{
-    return job->call->n_inputs == 1 && nd_htp_has_bytes(job) && nd_htp_is_softmax_of_rows(job);
-}
-
-bool nd_htp_is_short_softmax(const struct nd_htp_job *job)
-{
-    int64_t n = row_of(job), zero = nd_htp_plain_output(job)->zero_point[0];
-    return n == 2 || (n >= LEAST_ROW && n <= MOST_ROW && (zero == 0 || zero == MIDDLE) &&
-                      nd_htp_plain_output(job)->scale[0] >= least_scale);
+    return n >= LEAST_ROW && n <= MOST_ROW && scale >= least_scale;
 }
 
 struct rows {
     size_t n; /* elements of each */
     int64_t powers[UINT8_MAX + 1];
     int64_t factor; /* one over the scale of the output, in steps of 2^-6 */
-    double zero;
-    struct nd_htp_bounds bounds;
 };
 
 /* The table of one digit, in float32: 32767 times a power, to the nearest. */
@@ -81,55 +63,26 @@ static void make_row(const struct rows *rows, const double *x, double *codes)
     int64_t inverse = nd_htp_shift(nd_htp_inverse(place) * rows->factor, INVERSE_BITS);
     for (size_t i = 0; i < rows->n; i++) {
         int64_t share = nd_htp_shift(rows->powers[(size_t)(greatest - x[i])] * inverse, POWER_BITS);
-        double code = (double)nd_htp_shift(share, bits - SHARE_BITS) + rows->zero;
-        codes[i] = nd_within(code, rows->bounds.low, rows->bounds.high);
+        codes[i] = fmin((double)nd_htp_shift(share, bits - SHARE_BITS), UINT8_MAX);
     }
 }
 
-static void make_rows(const struct nd_htp_job *job, const struct nd_array *x, double *codes)
+void nd_htp_short_softmax(const struct nd_array *x, float scale_x, float scale, double *codes)
 {
     static const float step = 0x1p-6F; /* of the factor */
-    const struct nd_quant *y = nd_htp_plain_output(job);
-    double factor = floor((double)(1 / step / y->scale[0]) + 0.5);
-    struct rows rows = {.n = (size_t)row_of(job),
-                        .factor = (int64_t)fmin(factor, INT16_MAX),
-                        .zero = (double)y->zero_point[0],
-                        .bounds = nd_htp_bounds_of(job)};
-    fill_powers(&rows, nd_htp_plain(job, 0)->scale[0]);
+    double factor = floor((double)(1 / step / scale) + 0.5);
+    struct rows rows = {.n = (size_t)x->shape.dims[x->shape.rank - 1],
+                        .factor = (int64_t)fmin(factor, INT16_MAX)};
+    fill_powers(&rows, scale_x);
     for (size_t first = 0; first < x->n; first += rows.n)
         make_row(&rows, x->x + first, codes + first);
 }
 
-/* The second of two in steps of 1/255, and the first as what is left, as codes of the output. */
-static void make_pairs(const struct nd_htp_job *job, const struct nd_htp_rescaling *r, const struct nd_array *x,
-                       double *codes)
+void nd_htp_softmax_of_pairs(const struct nd_array *x, float scale_x, double *codes)
 {
-    double scale = (double)nd_htp_plain(job, 0)->scale[0];
-    double zero = (double)nd_htp_plain_output(job)->zero_point[0];
-    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     for (size_t i = 0; i < x->n; i += 2) {
-        double second = floor(UINT8_MAX / (1 + exp((x->x[i] - x->x[i + 1]) * scale)) + 0.5);
-        codes[i] = nd_within(nd_htp_rescale(r, UINT8_MAX - second) + zero, bounds.low, bounds.high);
-        codes[i + 1] = nd_within(nd_htp_rescale(r, second) + zero, bounds.low, bounds.high);
+        double distance = (x->x[i] - x->x[i + 1]) * (double)scale_x;
+        codes[i + 1] = floor(UINT8_MAX / (1 + exp(distance)) + 0.5);
+        codes[i] = UINT8_MAX - codes[i + 1];
     }
-}
-
-enum nd_status nd_htp_short_softmax(const struct nd_htp_job *job, struct nd_error *err)
-{
-    struct nd_htp_rescaling r;
-    bool is_pair = row_of(job) == 2;
-    if (!is_row_of_bytes(job) ||
-        (is_pair &&
-         !nd_htp_rescaling_init(&r, ND_HTP_FIXED, pair_scale, (double)nd_htp_plain_output(job)->scale[0])))
-        return ND_OK;
-    const struct nd_array *x = job->call->inputs[0].values;
-    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
-    if (status != ND_OK)
-        return status;
-    if (is_pair)
-        make_pairs(job, &r, x, job->codes->x);
-    else
-        make_rows(job, x, job->codes->x);
-    *job->is_covered = true;
-    return ND_OK;
 }

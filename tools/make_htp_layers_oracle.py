@@ -169,6 +169,20 @@ def short_softmax(g):
         g.add("Softmax", [real], shape, (np.float32(y), 0), axis=-1)
 
 
+def rows(g):
+    """Softmax of 2 to 20 elements, with fine and coarse codes, and with the zero points that count: all in rows of 2, else 128."""
+    for i in range(30):
+        n = (2, 2, 3, 4, 6, 9, 13, 16, 17, 20)[i % 10]
+        shape = [(30, n), (1, 30, n), (1, 5, 6, n)][i % 3]
+        x = (np.float32(np.exp(g.rng.uniform(np.log(5e-4), np.log(1.5)))), int(g.rng.integers(0, 256)))
+        real = g.input(shape, x)
+        below = np.abs(g.rng.normal(0, g.rng.uniform(0.3, 2) / max(x[0], 0.004), shape)) + g.rng.integers(0, 20, list(shape[:-1]) + [1])
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(255 - below, 0, 255).astype(g.type)
+        zero = int(g.rng.integers(0, 256)) if n == 2 else 128 * int(g.rng.integers(0, 2))
+        finest = 1.4e-4 if zero == 0 and n > 2 else 2.6e-4
+        g.add("Softmax", [real], shape, (np.float32(np.exp(g.rng.uniform(np.log(finest), np.log(0.07)))), zero), axis=-1)
+
+
 SOFTMAX = [[1, 12, 20], [1, 2, 17, 17], [1, 6, 33], [1, 4, 64], [2, 3, 4, 24], [1, 5, 128]]
 
 
@@ -667,7 +681,7 @@ def turned(g):
             g.add("Transpose", [real], [shape[i] for i in perm], y, perm=perm)
 
 
-GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals]
+GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
 BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep)]  # layers-*, of which chipsets differ

@@ -128,20 +128,17 @@ int64_t nd_htp_inverse(int64_t place);
 
 /* ---- htp_softmax.c ---- */
 
-/* Whether the Softmax is one over the last axis of several. */
-bool nd_htp_is_softmax_of_rows(const struct nd_htp_job *job);
 /* Whether the first input holds codes of uint8. Inputs that are moved, to see how far an error of theirs
  * reaches, may hold others. */
 bool nd_htp_has_bytes(const struct nd_htp_job *job);
 
 /* ---- htp_softmax_short.c ---- */
 
-/* Of uint8, the input being x in that scale; codes as many as x has, with the zero point 0. Whether rows of so
- * many elements are made by the next one, with a scale of the output; rows of 3 to 16; and rows of 2, with the
- * scale 2^-8. */
+/* Of uint8 codes in that scale, in place: rows one behind the other become codes with the zero point 0. Whether
+ * rows of n are made by the next one, for a scale of the output; and rows of 2, for the scale 2^-8. */
 bool nd_htp_is_short_row(int64_t n, float scale);
-void nd_htp_short_softmax(const struct nd_array *x, float scale_x, float scale, double *codes);
-void nd_htp_softmax_of_pairs(const struct nd_array *x, float scale_x, double *codes);
+void nd_htp_short_softmax(float scale_x, float scale, size_t n, double *x, size_t count);
+void nd_htp_softmax_of_pairs(float scale_x, double *x, size_t count);
 
 /* ---- htp_layout.c ---- */
 

@@ -1,8 +1,9 @@
-/* Softmax over the last axis, uint8 and uint16: powers of two of 15 bits, times one over their sum.
+/* Softmax, uint8 and uint16: powers of two of 15 bits, times one over their sum.
  * docs/science/htp-arithmetic.md#softmax. */
 #include <math.h>
 
 #include "arith/htp_internal.h"
+#include "operators/ops_shared.h"
 
 enum {
     PLACE_BITS = 16, /* of an exponent, after the point */
@@ -127,12 +128,16 @@ static int64_t cut(float value, int most_bits)
     return (int64_t)ldexpf(value, -more) << more;
 }
 
-bool nd_htp_is_softmax_of_rows(const struct nd_htp_job *job)
+/* The axis; -1: it is not known, as of one axis alone, and of several that are one before opset 13. */
+static int64_t axis_of(const struct nd_htp_job *job)
 {
+    enum { ONE_AXIS_OPSET = 13 };
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    const struct nd_shape *shape = &job->call->inputs[0].values->shape;
-    int64_t axis = nd_op_i(&op_call, "axis", job->call->opset < 13 ? 1 : -1);
-    return shape->rank >= 2 && (axis == -1 || axis == shape->rank - 1);
+    int64_t rank = job->call->inputs[0].values->shape.rank;
+    int64_t axis = nd_op_i(&op_call, "axis", job->call->opset < ONE_AXIS_OPSET ? 1 : -1);
+    axis += axis < 0 ? rank : 0;
+    bool is_one = job->call->opset >= ONE_AXIS_OPSET || axis == rank - 1;
+    return rank >= 2 && axis >= 0 && axis < rank && is_one ? axis : -1;
 }
 
 bool nd_htp_has_bytes(const struct nd_htp_job *job)
@@ -146,46 +151,77 @@ bool nd_htp_has_bytes(const struct nd_htp_job *job)
     return true;
 }
 
-static int64_t row_of(const struct nd_htp_job *job)
-{
-    const struct nd_shape *shape = &job->call->inputs[0].values->shape;
-    return shape->dims[shape->rank - 1];
-}
-
-static bool is_known(const struct nd_htp_job *job, const struct kind *kind, float scale)
+static bool is_known(const struct nd_htp_job *job, const struct kind *kind, int64_t n, float scale)
 {
     const struct nd_quant *x = nd_htp_plain(job, 0);
-    int64_t n = row_of(job);
     return n >= kind->least_row && n <= kind->most_row && x->scale[0] >= kind->least_x &&
            x->scale[0] <= kind->most_x && scale >= kind->least_y && scale <= kind->most_y;
 }
 
-static void make(const struct nd_htp_job *job, const struct kind *kind, struct softmax *s)
+/* Rows, n codes one behind the other, in place. */
+static void make_long_rows(const struct kind *kind, float scale_x, struct softmax *s, double *x, size_t count)
 {
-    const struct nd_array *x = job->call->inputs[0].values;
-    float exponent = nd_htp_plain(job, 0)->scale[0] / (float)0.69314718055994530942;
+    float exponent = scale_x / (float)0.69314718055994530942;
     s->kind = kind;
     s->step = cut(ldexpf(exponent, kind->step_bits), kind->most_step_bits);
-    s->n = (size_t)row_of(job);
-    for (size_t row = 0; row < x->n; row += s->n)
-        make_row(s, x->x + row, job->codes->x + row);
+    for (size_t row = 0; row < count; row += s->n)
+        make_row(s, x + row, x + row);
 }
 
-static void make_bytes(const struct nd_htp_job *job, float scale)
+typedef void make_rows(float scale_x, float scale, size_t n, double *x, size_t count);
+
+static void make_bytes(float scale_x, float scale, size_t n, double *x, size_t count)
+{
+    struct softmax s = {.scale_y = (int64_t)ldexpf(scale, bytes.scale_bits),
+                        .exponent_y = -bytes.scale_bits,
+                        .most = UINT8_MAX,
+                        .n = n};
+    if (n == 2)
+        nd_htp_softmax_of_pairs(scale_x, x, count);
+    else if (nd_htp_is_short_row((int64_t)n, scale))
+        nd_htp_short_softmax(scale_x, scale, n, x, count);
+    else
+        make_long_rows(&bytes, scale_x, &s, x, count);
+}
+
+static void make_words(float scale_x, float scale, size_t n, double *x, size_t count)
+{
+    struct softmax s = {.most = UINT16_MAX, .n = n};
+    float mantissa = frexpf(scale, &s.exponent_y);
+    s.scale_y = (int64_t)ldexpf(mantissa, words.scale_bits);
+    s.exponent_y -= words.scale_bits;
+    make_long_rows(&words, scale_x, &s, x, count);
+}
+
+/* Rows whose n elements lie `step` apart become rows of neighbours, or the other way round. */
+static void turn(const struct nd_array *from, size_t n, size_t step, bool is_back, double *to)
+{
+    for (size_t first = 0; first < from->n; first += n * step)
+        for (size_t row = 0; row < step; row++)
+            for (size_t i = 0; i < n; i++) {
+                size_t apart = first + i * step + row, near = first + row * n + i;
+                to[is_back ? apart : near] = from->x[is_back ? near : apart];
+            }
+}
+
+/* Along whichever axis: it plays no part. */
+static enum nd_status make(const struct nd_htp_job *job, int64_t axis, float scale, make_rows *function,
+                           struct nd_error *err)
 {
     const struct nd_array *x = job->call->inputs[0].values;
-    float scale_x = nd_htp_plain(job, 0)->scale[0];
-    int64_t n = row_of(job);
-    if (n == 2) {
-        nd_htp_softmax_of_pairs(x, scale_x, job->codes->x);
-    } else if (nd_htp_is_short_row(n, scale)) {
-        nd_htp_short_softmax(x, scale_x, scale, job->codes->x);
-    } else {
-        struct softmax s = {.scale_y = (int64_t)ldexpf(scale, bytes.scale_bits),
-                            .exponent_y = -bytes.scale_bits,
-                            .most = UINT8_MAX};
-        make(job, &bytes, &s);
+    struct nd_array rows = {0};
+    size_t n = (size_t)x->shape.dims[axis], step = nd_dims_product(&x->shape, (int)axis + 1, x->shape.rank);
+    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+    if (status == ND_OK)
+        status = nd_array_make(&rows, job->unit->dtype, &x->shape, err);
+    if (status == ND_OK) {
+        turn(x, n, step, false, rows.x);
+        function(nd_htp_plain(job, 0)->scale[0], scale, n, rows.x, rows.n);
+        turn(&rows, n, step, true, job->codes->x);
     }
+    nd_array_deinit(&rows);
+    *job->is_covered = status == ND_OK;
+    return status;
 }
 
 /* Rows of 2, and those of an output with the zero point 128, are made in steps of 1/256 and rescaled. Any other
@@ -194,47 +230,34 @@ enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err
 {
     enum { MIDDLE = 128 };
     static const float usual_scale = 0x1p-8F;
-    if (job->call->n_inputs != 1 || !nd_htp_has_bytes(job) || !nd_htp_is_softmax_of_rows(job))
+    int64_t axis = job->call->n_inputs == 1 && nd_htp_has_bytes(job) ? axis_of(job) : -1;
+    if (axis < 0)
         return ND_OK;
     const struct nd_quant *y = nd_htp_plain_output(job);
-    int64_t n = row_of(job);
+    int64_t n = job->call->inputs[0].values->shape.dims[axis];
     bool is_rescaled = n == 2 || y->zero_point[0] == MIDDLE;
     float scale = is_rescaled ? usual_scale : y->scale[0];
     struct nd_htp_rescaling r;
     if ((!is_rescaled && y->zero_point[0] != 0) ||
-        !(n == 2 || nd_htp_is_short_row(n, scale) || is_known(job, &bytes, scale)) ||
+        !(n == 2 || nd_htp_is_short_row(n, scale) || is_known(job, &bytes, n, scale)) ||
         (is_rescaled &&
          !nd_htp_rescaling_init(&r, n == 2 ? ND_HTP_FIXED : ND_HTP_LAYOUT, (double)scale, (double)y->scale[0])))
         return ND_OK;
-    enum nd_status status =
-        nd_array_make(job->codes, job->unit->dtype, &job->call->inputs[0].values->shape, err);
-    if (status != ND_OK)
-        return status;
-    make_bytes(job, scale);
+    enum nd_status status = make(job, axis, scale, make_bytes, err);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    if (is_rescaled)
+    if (status == ND_OK && is_rescaled)
         nd_htp_rescale_all(job, &r, 0, 1, job->codes);
-    else
-        for (size_t i = 0; i < job->codes->n; i++)
-            job->codes->x[i] = nd_within(job->codes->x[i], bounds.low, bounds.high);
-    *job->is_covered = true;
-    return ND_OK;
+    for (size_t i = 0; status == ND_OK && i < job->codes->n; i++)
+        job->codes->x[i] = nd_within(job->codes->x[i], bounds.low, bounds.high);
+    return status;
 }
 
 enum nd_status nd_htp_softmax16(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_quant *y = nd_htp_plain_output(job);
-    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
-        !nd_htp_is_softmax_of_rows(job) || y->zero_point[0] != 0 || !is_known(job, &words, y->scale[0]))
+    bool is_usual = job->call->n_inputs == 1 && nd_htp_has_words(job) && nd_htp_is_unbounded(job);
+    int64_t axis = is_usual && y->zero_point[0] == 0 ? axis_of(job) : -1;
+    if (axis < 0 || !is_known(job, &words, job->call->inputs[0].values->shape.dims[axis], y->scale[0]))
         return ND_OK;
-    struct softmax s = {.most = UINT16_MAX};
-    float mantissa = frexpf(y->scale[0], &s.exponent_y);
-    s.scale_y = (int64_t)ldexpf(mantissa, words.scale_bits);
-    s.exponent_y -= words.scale_bits;
-    enum nd_status status =
-        nd_array_make(job->codes, job->unit->dtype, &job->call->inputs[0].values->shape, err);
-    if (status == ND_OK)
-        make(job, &words, &s);
-    *job->is_covered = status == ND_OK;
-    return status;
+    return make(job, axis, y->scale[0], make_words, err);
 }

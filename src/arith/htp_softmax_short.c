@@ -47,7 +47,7 @@ static void fill_powers(struct rows *rows, float scale)
         rows->powers[i] = nd_htp_shift(high[i >> DIGIT_BITS] * low[i % N_DIGITS], POWER_BITS);
 }
 
-static void make_row(const struct rows *rows, const double *x, double *codes)
+static void make_row(const struct rows *rows, double *x)
 {
     double greatest = x[0];
     int64_t sum = 0;
@@ -63,26 +63,25 @@ static void make_row(const struct rows *rows, const double *x, double *codes)
     int64_t inverse = nd_htp_shift(nd_htp_inverse(place) * rows->factor, INVERSE_BITS);
     for (size_t i = 0; i < rows->n; i++) {
         int64_t share = nd_htp_shift(rows->powers[(size_t)(greatest - x[i])] * inverse, POWER_BITS);
-        codes[i] = fmin((double)nd_htp_shift(share, bits - SHARE_BITS), UINT8_MAX);
+        x[i] = fmin((double)nd_htp_shift(share, bits - SHARE_BITS), UINT8_MAX);
     }
 }
 
-void nd_htp_short_softmax(const struct nd_array *x, float scale_x, float scale, double *codes)
+void nd_htp_short_softmax(float scale_x, float scale, size_t n, double *x, size_t count)
 {
     static const float step = 0x1p-6F; /* of the factor */
     double factor = floor((double)(1 / step / scale) + 0.5);
-    struct rows rows = {.n = (size_t)x->shape.dims[x->shape.rank - 1],
-                        .factor = (int64_t)fmin(factor, INT16_MAX)};
+    struct rows rows = {.n = n, .factor = (int64_t)fmin(factor, INT16_MAX)};
     fill_powers(&rows, scale_x);
-    for (size_t first = 0; first < x->n; first += rows.n)
-        make_row(&rows, x->x + first, codes + first);
+    for (size_t first = 0; first < count; first += n)
+        make_row(&rows, x + first);
 }
 
-void nd_htp_softmax_of_pairs(const struct nd_array *x, float scale_x, double *codes)
+void nd_htp_softmax_of_pairs(float scale_x, double *x, size_t count)
 {
-    for (size_t i = 0; i < x->n; i += 2) {
-        double distance = (x->x[i] - x->x[i + 1]) * (double)scale_x;
-        codes[i + 1] = floor(UINT8_MAX / (1 + exp(distance)) + 0.5);
-        codes[i] = UINT8_MAX - codes[i + 1];
+    for (size_t i = 0; i < count; i += 2) {
+        double distance = (x[i] - x[i + 1]) * (double)scale_x;
+        x[i + 1] = floor(UINT8_MAX / (1 + exp(distance)) + 0.5);
+        x[i] = UINT8_MAX - x[i + 1];
     }
 }

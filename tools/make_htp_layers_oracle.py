@@ -170,17 +170,18 @@ def short_softmax(g):
 
 
 def rows(g):
-    """Softmax of 2 to 20 elements, with fine and coarse codes, and with the zero points that count: all in rows of 2, else 128."""
+    """Softmax of 2 to 20 elements along any axis, with fine and coarse codes, and with the zero points that count: all in rows of
+    2, else 128."""
     for i in range(30):
         n = (2, 2, 3, 4, 6, 9, 13, 16, 17, 20)[i % 10]
-        shape = [(30, n), (1, 30, n), (1, 5, 6, n)][i % 3]
+        shape, axis = [((30, n), 1), ((1, n, 5, 6), 1), ((1, 5, 6, n), 3), ((5, n, 6), 1), ((5, 6, n), 2)][i // 2 % 5]
         x = (np.float32(np.exp(g.rng.uniform(np.log(5e-4), np.log(1.5)))), int(g.rng.integers(0, 256)))
         real = g.input(shape, x)
-        below = np.abs(g.rng.normal(0, g.rng.uniform(0.3, 2) / max(x[0], 0.004), shape)) + g.rng.integers(0, 20, list(shape[:-1]) + [1])
+        below = np.abs(g.rng.normal(0, g.rng.uniform(0.3, 2) / max(x[0], 0.004), shape)) + g.rng.integers(0, 20)
         g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(255 - below, 0, 255).astype(g.type)
         zero = int(g.rng.integers(0, 256)) if n == 2 else 128 * int(g.rng.integers(0, 2))
         finest = 1.4e-4 if zero == 0 and n > 2 else 2.6e-4
-        g.add("Softmax", [real], shape, (np.float32(np.exp(g.rng.uniform(np.log(finest), np.log(0.07)))), zero), axis=-1)
+        g.add("Softmax", [real], shape, (np.float32(np.exp(g.rng.uniform(np.log(finest), np.log(0.07)))), zero), axis=axis)
 
 
 SOFTMAX = [[1, 12, 20], [1, 2, 17, 17], [1, 6, 33], [1, 4, 64], [2, 3, 4, 24], [1, 5, 128]]

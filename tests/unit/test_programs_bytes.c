@@ -303,7 +303,7 @@ static void short_softmax_has_the_inverse_of_div(void **state)
     expect_layers("short_softmax");
 }
 
-/* Rows of 2, too, and codes so fine that short rows are made as long ones. */
+/* Rows of 2, too, codes so fine that short rows are made as long ones, and any axis. */
 static void softmax_of_128_is_rescaled_and_of_2_is_a_table(void **state)
 {
     (void)state;

@@ -111,33 +111,45 @@ static enum nd_status add_as_bytes(const struct nd_htp_job *job, struct fixed_po
     return make_codes(job, f, add_bytes, err);
 }
 
-static bool is_number_at_an_end(const struct nd_array *codes)
+/* uint16 where an operand is broadcast is another operation; but not where the first one is a constant vector
+ * along the last axis. */
+static bool is_spread_sum(const struct nd_htp_job *job)
 {
-    return codes->n == 1 && (codes->x[0] == 0 || codes->x[0] == UINT16_MAX);
+    const struct nd_array *first = job->call->inputs[0].values, *second = job->call->inputs[1].values;
+    int rank = first->shape.rank;
+    bool is_vector = job->unit->origins[0] == ND_EXACT_FROM_CONSTANT && rank > 0 && first->n > 1 &&
+                     (size_t)first->shape.dims[rank - 1] == first->n;
+    return job->unit->dtype == ND_DTYPE_U16 && is_spread(second, first) && !is_vector;
+}
+
+/* What brings input i to the scale of the output. How it is rounded decides where a multiplier lies half
+ * between two numbers. */
+static double ratio_of(const struct nd_htp_job *job, size_t i)
+{
+    float scale = job->call->inputs[i].quant->scale[0], out = job->call->out_quant->scale[0];
+    return (double)(is_spread_sum(job) ? scale / out : nd_htp_quotient(scale, out));
 }
 
 /* And Sub: an Add with the second multiplier below 0. uint16 with its first operand broadcast: not looked at.
- * Less one number at an end of its codes, as quantisers write it: not known. */
+ */
 static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
 {
     bool is_word = job->unit->dtype == ND_DTYPE_U16, subtracts = job->call->node->op_type[0] == 'S';
     if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, job->unit->dtype))
         return ND_OK;
     const struct nd_array *first = job->call->inputs[0].values, *second = job->call->inputs[1].values;
-    if (is_word && subtracts && (first->n < second->n || is_number_at_an_end(second)))
+    if (is_word && subtracts && first->n < second->n)
         return ND_OK;
     if (!is_word && has_number(job))
         return nd_htp_table(job, err);
-    const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
-    double r1 = (double)a->scale[0] / (double)y->scale[0], r2 = (double)b->scale[0] / (double)y->scale[0];
-    if (!is_word) { /* which decides where a multiplier lies half between two numbers */
-        r1 = (double)nd_htp_quotient(a->scale[0], y->scale[0]);
-        r2 = (double)nd_htp_quotient(b->scale[0], y->scale[0]);
-    }
+    const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1);
+    double r1 = ratio_of(job, 0), r2 = ratio_of(job, 1);
     int bits = is_word     ? floor_log2(fmax(r1, r2)) + 1
                : subtracts ? floor_log2(fmax(r1, r2)) + 2
                            : floor_log2(r1 + r2) + 2;
     int least = is_word ? -1 : 0, k = 15 - (bits > least ? bits : least);
+    if (is_word) /* multipliers are signed numbers of 16 bits: what is rounded up to 2^15 has one bit less */
+        k -= llrint(ldexp(fmax(r1, r2), k)) > INT16_MAX;
     if (k < 9) /* scales that are no sane addition */
         return ND_OK;
     struct fixed_point f = {

@@ -210,6 +210,9 @@ bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
 enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bool divides,
                                struct nd_error *err);
 
+/* uint16 Mul, Div and Sub by one number, in blocks. */
+enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_error *err);
+
 /* Of uint8 units that are ND_HTP_FIXED or ND_HTP_LAYOUT, as the layout is that the unit before chose, which is
  * not known: the share of codes that may be off by one (nd_unit_program_doubt), else 0. */
 double nd_htp_layout_doubt(const struct nd_exact_unit *unit);

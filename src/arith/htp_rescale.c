@@ -156,6 +156,62 @@ enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bo
     return multiply_by(job, !constant, way, divides ? 1 / factor : factor, err);
 }
 
+/* uint16 in blocks: input i by a quotient, a float32, which decides where the multiplier lies half between two
+ * numbers, with that zero point in the place of the output's. */
+static enum nd_status rescale_words(const struct nd_htp_job *job, size_t i, float quotient, int64_t zero,
+                                    struct nd_error *err)
+{
+    struct nd_quant quant = *job->call->out_quant;
+    struct nd_linear_call call = *job->call;
+    struct nd_htp_job moved = *job;
+    struct nd_htp_rescaling r;
+    if (!nd_htp_rescaling_init(&r, ND_HTP_LAYOUT, (double)quotient, 1))
+        return ND_OK;
+    enum nd_status status = nd_array_copy(call.inputs[i].values, job->codes, err);
+    if (status != ND_OK)
+        return status;
+    quant.zero_point = &zero;
+    call.out_quant = &quant;
+    moved.call = &call;
+    nd_htp_rescale_all(&moved, &r, (double)call.inputs[i].quant->zero_point[0], 1, job->codes);
+    *job->is_covered = true;
+    return ND_OK;
+}
+
+static bool is_by_number(const struct nd_htp_job *job, size_t *constant)
+{
+    const struct nd_linear_call *call = job->call;
+    if (call->n_inputs != 2 || call->node == NULL || !nd_htp_are_words(job, 2) || !nd_htp_is_unbounded(job) ||
+        nd_htp_is_number(job, 0) == nd_htp_is_number(job, 1))
+        return false;
+    *constant = nd_htp_is_number(job, 1);
+    return call->inputs[*constant].values->shape.rank <= call->inputs[!*constant].values->shape.rank &&
+           (*constant == 1 || strcmp(call->node->op_type, "Mul") == 0);
+}
+
+enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_error *err)
+{
+    size_t constant;
+    if (!is_by_number(job, &constant))
+        return ND_OK;
+    const char *op_type = job->call->node->op_type;
+    const struct nd_linear_input *number = &job->call->inputs[constant];
+    const struct nd_quant *x = nd_htp_plain(job, !constant), *y = nd_htp_plain_output(job);
+    float steps = (float)(number->values->x[0] - (double)number->quant->zero_point[0]);
+    float value = steps * number->quant->scale[0];
+    /* x - number: the number is rounded to whole steps of the output, which are put into its zero point. One
+     * above 65535 wraps, a defect of the SDK: not covered, so that its values are not taken for right ones. */
+    double zero = rint((double)y->zero_point[0] - (double)value / (double)y->scale[0]);
+    if (strcmp(op_type, "Sub") == 0)
+        return zero <= UINT16_MAX ? rescale_words(job, 0, x->scale[0] / y->scale[0], (int64_t)zero, err)
+                                  : ND_OK;
+    bool multiplies = strcmp(op_type, "Mul") == 0;
+    if (!(value > 0) || (!multiplies && strcmp(op_type, "Div") != 0))
+        return ND_OK;
+    float scale = multiplies ? x->scale[0] * value : x->scale[0] / value;
+    return rescale_words(job, !constant, scale / y->scale[0], y->zero_point[0], err);
+}
+
 static bool is_constant_number(const struct nd_exact_unit *unit, size_t i)
 {
     const struct nd_linear_input *input = &unit->call->inputs[i];

@@ -18,30 +18,35 @@ static float multiplier_of(const struct nd_htp_column *c)
     return product / (float)c->scale_y * share;
 }
 
-/* v73: the bias in units of the accumulator, `size` products of scales each, cut to a whole number. With
- * weights per channel all biases are first brought to one scale, which the greatest of them decides; their own
- * do not count. */
-static double bias_of(const struct nd_htp_column *c, float size)
+/* Of weights per channel: the bias in real numbers. All biases of the product are first brought to one scale,
+ * which the greatest of them decides; their own do not count. */
+static float shared_bias_of(const struct nd_htp_column *c)
 {
-    if (c->bias_scale <= 0 || (c->is_per_channel && c->largest_bias <= 0))
+    float real = (float)c->bias * c->largest_bias_scale;
+    float step = c->largest_bias * 0x1p-28F;
+    return c->largest_bias > 0 ? rintf(real * (1 / step)) * step : 0;
+}
+
+/* The bias in units of the accumulator, `size` products of scales each, not yet a whole number. */
+static float bias_in_units(const struct nd_htp_column *c, float size)
+{
+    if (c->bias_scale <= 0)
         return 0;
     double scale_w = c->is_per_channel ? c->largest_scale_w : c->scale_w;
     float unit = (float)c->scale_x * (float)scale_w * (float)c->r * size;
-    if (!c->is_per_channel)
-        return trunc((double)((float)c->bias * (float)c->bias_scale / unit));
-    float real = (float)c->bias * c->largest_bias_scale;
-    float step = c->largest_bias * 0x1p-28F;
-    float rounded = rintf(real * (1 / step)) * step;
-    return trunc((double)(rounded / unit));
+    return (c->is_per_channel ? shared_bias_of(c) : (float)c->bias * (float)c->bias_scale) / unit;
+}
+
+/* v73: cut to a whole number. */
+static double bias_of(const struct nd_htp_column *c, float size)
+{
+    return trunc((double)bias_in_units(c, size));
 }
 
 /* v69: bias and zero point together, halves away from zero. */
 static double bias_and_zero_of(const struct nd_htp_column *c, float multiplier)
 {
-    float bias = (float)c->bias;
-    if (!c->is_per_channel && c->bias_scale > 0)
-        bias = bias * (float)c->bias_scale / ((float)c->scale_x * (float)c->scale_w * (float)c->r);
-    float both = bias + (float)c->zero_y / multiplier;
+    float both = bias_in_units(c, 1) + (float)c->zero_y / multiplier;
     return trunc((double)(both + copysignf(0.5F, both)));
 }
 

@@ -195,3 +195,11 @@ enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, const struct 
     *is_covered = status == ND_OK;
     return status;
 }
+
+enum nd_status nd_unit_run_in_blocks(const struct nd_exact_unit *unit, struct nd_array *codes, bool *is_covered,
+                                     struct nd_error *err)
+{
+    const struct nd_htp_job job = {.unit = unit, .call = unit->call, .codes = codes, .is_covered = is_covered};
+    *is_covered = false;
+    return unit->dtype == ND_DTYPE_U16 ? nd_htp_words_by_number(&job, err) : ND_OK;
+}

@@ -76,4 +76,9 @@ struct nd_unit_gate {
 enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, const struct nd_unit_gate *gate,
                                  struct nd_array *codes, bool *is_covered, struct nd_error *err);
 
+/* A uint16 Mul, Div or Sub by one number where a layer that reads it wants blocks, which the unit does not say
+ * (docs/science/htp-arithmetic.md#numbers): not covered of other units. ND_ERR_MEMORY. */
+enum nd_status nd_unit_run_in_blocks(const struct nd_exact_unit *unit, struct nd_array *codes, bool *is_covered,
+                                     struct nd_error *err);
+
 #endif

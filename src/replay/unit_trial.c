@@ -228,7 +228,8 @@ static void forget_parts_of(struct nd_unit_trial *trial, const struct nd_exact_u
         forget_made(&trial->kept[k]);
 }
 
-/* What was made with the unit by the maker of what it reads, or as one function with its gate. */
+/* What was made with the unit by the maker of what it reads, as one function with its gate, or for what reads
+ * it. */
 static enum nd_status run_fused(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
                                 struct nd_error *err)
 {
@@ -246,9 +247,12 @@ static enum nd_status run_fused(struct nd_unit_trial *trial, const struct nd_exa
         if (status == ND_OK)
             nd_unit_narrow(unit, &fused->codes[p]);
     }
-    if (status != ND_OK || fused->is_covered[p] || !find_gate(a, unit, &gate))
+    if (status != ND_OK || fused->is_covered[p])
         return status;
-    status = nd_unit_run_gated(unit, &gate, &fused->codes[p], &fused->is_covered[p], &why);
+    if (find_gate(a, unit, &gate))
+        status = nd_unit_run_gated(unit, &gate, &fused->codes[p], &fused->is_covered[p], &why);
+    else
+        status = nd_unit_run_in_blocks(unit, &fused->codes[p], &fused->is_covered[p], &why);
     return settle_made(status, &why, &fused->codes[p], &fused->is_covered[p], err);
 }
 

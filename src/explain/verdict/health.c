@@ -87,8 +87,12 @@ static char *say_alternative(const struct nd_plan *plan, size_t step, enum nd_al
         nd_strbuf_puts(&text,
                        "fused with what makes its inputs: each makes its part with this layer's encoding, "
                        "and that gives all of its values");
+    else if (alternative == ND_ALTERNATIVE_FUSED && plan->alternatives.gated[edge] != SIZE_MAX)
+        nd_strbuf_puts(&text, "fused with its gate: one function gives all of its values");
     else if (alternative == ND_ALTERNATIVE_FUSED)
-        nd_strbuf_printf(&text, "fused with its gate: one function gives all of its values");
+        nd_strbuf_puts(&text,
+                       "made as a change of the encoding alone, for a layer that reads it: that gives all of "
+                       "its values");
     else {
         nd_say_forced(&plan->alternatives, plan->model, nd_plan_unit(plan, step),
                       plan->steps[step].is_model_output, &text);

@@ -682,10 +682,64 @@ def turned(g):
             g.add("Transpose", [real], [shape[i] for i in perm], y, perm=perm)
 
 
+def is_half(a, y, bits):
+    """Whether the multiplier that brings a to y lies so near to a half that it depends on how the quotient is rounded."""
+    exact, ways = float(a) / float(y), (float(a / y), float(a * (np.float32(1) / y)))
+    return len({int(np.rint(way * 2 ** bits)) for way in (exact, *ways)}) > 1
+
+
+def halved(g):
+    """uint16 Add and Sub, broadcast or not, whose multipliers lie half between two numbers, or next to 2^15."""
+    shape = [1, 2, 3, 16]
+    for k, spread in enumerate([shape, [16], [], [3, 1], [1, 2, 1, 1], [1, 1, 1, 16], shape, [2, 1, 16]] * 2):
+        while True:
+            y = np.float32(np.exp(g.rng.uniform(np.log(1e-5), np.log(1e-3))))
+            bits = int(g.rng.integers(12, 17))
+            middle = 2 ** 15 - g.rng.uniform(0, 0.5) if k % 8 in (0, 2) else int(g.rng.integers(2 ** 14, 2 ** 15 - 1)) + 0.5
+            a = np.float32(middle / 2 ** bits * float(y))
+            if k % 8 in (0, 2) or is_half(a, y, bits):
+                break
+        whole = g.input(shape, (a, int(g.rng.integers(0, 2 ** 16))))
+        b = (np.float32(a * g.rng.uniform(0.01, 0.9)), int(g.rng.integers(0, 2 ** 16)))
+        other = g.input(shape, b) if spread == shape else g.scaled(g.rng.integers(0, 2 ** 16, spread).astype(np.uint16), *b)
+        is_sum = k < 8
+        operands = [other, whole] if is_sum and k % 2 else [whole, other]
+        g.add("Add" if is_sum else "Sub", operands, shape, (y, int(g.rng.integers(0, 2 ** 16))))
+
+
+def numbered(g):
+    """uint16 Mul, Div and Sub by one number: before a MatMul, which wants its input in blocks, and before none."""
+    shape, n = [1, 6, 16], 16
+    for k, op in enumerate(("Mul", "Div", "Sub", "Mul", "Sub", "Mul")):
+        x = (np.float32(np.exp(g.rng.uniform(np.log(1e-5), np.log(1e-3)))), int(g.rng.integers(0, 2 ** 16)))
+        code, zero = (0, 2 ** 16 - 1) if op == "Sub" and k == 2 else (int(g.rng.integers(20000, 2 ** 16)), 0)
+        scale = np.float32(np.exp(g.rng.uniform(np.log(1e-5), np.log(1e-4))))
+        number, ratio = (code - zero) * float(scale), np.exp(g.rng.uniform(np.log(0.1), np.log(4)))
+        if op == "Sub":
+            y = (np.float32(x[0] / ratio), 30000)
+            scale = np.float32(y[0] * 0.3)
+        else:
+            y = (np.float32(x[0] * (number if op == "Mul" else 1 / number) / ratio), int(g.rng.integers(0, 2 ** 16)))
+        made = g.add(op, [g.input(shape, x), g.scaled(np.uint16(code), scale, zero)], shape, y)
+        if k < 5:
+            g.add("MatMul", [made, g.weights([n, 2], 0.01)], shape[:2] + [2], (np.float32(y[0] * 4), 30000))
+
+
+def biased(g):
+    """uint16 Conv with scales per channel and biases that are longer than a float32."""
+    n, x, y = 48, (np.float32(2e-6), 0), (np.float32(1e-5), 50000)
+    for _ in range(2):
+        scales = (np.float32(y[0] / x[0] * 2e-3 * g.rng.uniform(0.5, 1.5)) * np.exp(g.rng.uniform(-1.2, 0, n))).astype(np.float32)
+        codes = np.round((g.rng.uniform(0.1, 0.9, n) * 2 ** 16 - y[1]) * float(y[0]) / float(x[0]) / scales).astype(np.int32)
+        weights = g.rng.integers(-127, 128, [n, 2, 1, 1]).astype(np.int8)
+        operands = [g.input([1, 2, 3, 3], x), g.scaled(weights, scales, 0, 0), g.scaled(codes, x[0] * scales, 0, 0)]
+        g.add("Conv", operands, [1, n, 3, 3], y)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased)]  # layers-*, of which chipsets differ
 
 
 def main():

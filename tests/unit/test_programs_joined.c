@@ -379,6 +379,26 @@ static void floats_of_the_graph_that_are_moved_are_quantised_before(void **state
     expect_layers("16-given", 0);
 }
 
+/* Multipliers half between two numbers, and those that become 2^15. */
+static void sums_of_words_have_multipliers_of_fifteen_bits(void **state)
+{
+    (void)state;
+    expect_layers("16-halved", 0);
+}
+
+/* Before a MatMul they change the encoding and nothing else. */
+static void words_by_a_number_follow_what_reads_them(void **state)
+{
+    (void)state;
+    expect_fused("16-numbered", 5, 5);
+}
+
+static void biases_of_channels_are_brought_to_one_scale(void **state)
+{
+    (void)state;
+    expect_layers("16-biased", 0);
+}
+
 /* How v73 makes it is not known: what a Relu by itself would give says nothing. */
 static void relu_of_a_steep_product_is_not_covered(void **state)
 {
@@ -405,6 +425,9 @@ int main(void)
         cmocka_unit_test(batch_normalization_with_a_relu_is_one_operation),
         cmocka_unit_test(floats_of_the_graph_that_are_moved_are_quantised_before),
         cmocka_unit_test(relu_of_a_steep_product_is_not_covered),
+        cmocka_unit_test(sums_of_words_have_multipliers_of_fifteen_bits),
+        cmocka_unit_test(words_by_a_number_follow_what_reads_them),
+        cmocka_unit_test(biases_of_channels_are_brought_to_one_scale),
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),

@@ -281,10 +281,13 @@ def capture(npudiff, group, device, folder):
     return b"".join(outputs[y.name].astype(group.type).tobytes() for y in group.outputs)
 
 
-def write(npudiff, group, output):
+DEVICES = {"v69": "htp-sim:gen1", "v73": "htp-sim:gen3", "v81": "htp-sim:gen5"}
+
+
+def write(npudiff, group, output, archs=("v69", "v73")):
     """The files of a group in the folder `output`."""
     stem = os.path.join(output, group.name)
-    for arch, device in [("v69", "htp-sim:gen1"), ("v73", "htp-sim:gen3")]:
+    for arch, device in [(arch, DEVICES[arch]) for arch in archs]:
         with tempfile.TemporaryDirectory() as folder, open("%s.%s.bin" % (stem, arch), "wb") as file:
             file.write(capture(npudiff, group, device, folder))
     onnx.save(group.model(), stem + ".onnx")

@@ -736,10 +736,62 @@ def biased(g):
         g.add("Conv", operands, [1, n, 3, 3], y)
 
 
+def numbers(g, *values):
+    return g.constant(np.array(values, np.int64))
+
+
+RECODED = [  # operator, shapes before and after, constants behind the input, attributes
+    ("MaxPool", [1, 4, 7, 9], [1, 4, 6, 8], lambda g: [], {"kernel_shape": [2, 2]}),
+    ("Reshape", [1, 4, 7, 9], [1, 4, 63], lambda g: [numbers(g, 1, 4, 63)], {}),
+    ("Flatten", [1, 4, 7, 9], [1, 252], lambda g: [], {}),
+    ("Flatten", [1, 252, 1, 1], [1, 252], lambda g: [], {}),
+    ("Transpose", [1, 4, 7, 9], [1, 4, 9, 7], lambda g: [], {"perm": [0, 1, 3, 2]}),
+    ("Transpose", [1, 4, 7, 9], [1, 7, 4, 9], lambda g: [], {"perm": [0, 2, 1, 3]}),
+    ("Gather", [1, 4, 7, 9], [1, 4, 7, 5], lambda g: [numbers(g, 8, 0, 3, 3, 1)], {"axis": 3}),
+    ("Gather", [1, 9, 7, 4], [1, 5, 7, 4], lambda g: [numbers(g, 8, 0, 3, 3, 1)], {"axis": 1}),
+    ("Split", [1, 9, 7, 4], [1, 5, 7, 4], lambda g: [numbers(g, 5, 4)], {"axis": 1}),
+    ("Slice", [1, 4, 7, 9], [1, 4, 7, 6], lambda g: [numbers(g, 2), numbers(g, 8), numbers(g, 3)], {}),
+    ("SpaceToDepth", [1, 3, 8, 6], [1, 12, 4, 3], lambda g: [], {"blocksize": 2}),
+    ("Resize", [1, 4, 4, 5], [1, 4, 8, 10], lambda g: ["", g.constant(np.array([1, 1, 2, 2], np.float32))],
+     {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+    ("Pad", [1, 4, 4, 5], [1, 4, 6, 7], lambda g: [numbers(g, 0, 0, 1, 1, 0, 0, 1, 1)], {"mode": "constant"}),
+    ("ReduceMax", [1, 4, 30, 4], [1, 4, 30, 1], lambda g: [numbers(g, 3)], {}),
+    ("ReduceMin", [1, 3, 40, 3], [1, 1, 40, 3], lambda g: [numbers(g, 1)], {}),
+    ("Tile", [1, 4, 7, 5], [1, 8, 7, 5], lambda g: [numbers(g, 1, 2, 1, 1)], {}),
+    ("Reshape", [1, 20, 12], [20, 12], lambda g: [numbers(g, 20, 12)], {}),  # moves nothing
+    ("Unsqueeze", [20, 12], [1, 20, 12], lambda g: [numbers(g, 0)], {})]
+
+
+def recoded(g):
+    """What moves codes, to another encoding: of a graph input, of a pool, and of a sum of two. Every second scale is a power of two, so
+    that real values lie half between two float16 numbers."""
+    for i, (op, shape, out, more, attributes) in enumerate(RECODED):
+        for kind in ("given", "pooled", "summed"):
+            if kind != "given" and (len(shape) < 4 or shape[-1] == 1):
+                continue
+            x = (np.float32(2.0 ** -int(g.rng.integers(11, 17))), int(g.rng.integers(0, 2 ** g.bits))) if (i + len(kind)) % 2 else g.encoding()
+            y = (np.float32(x[0] * np.exp(g.rng.uniform(-1, 1))), int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits * 3 // 4)))
+            if kind == "given":
+                real = g.input(shape, x)
+            elif kind == "pooled":
+                real = g.add("MaxPool", [g.input(shape, x)], shape, x, kernel_shape=[1, 2], pads=[0, 1, 0, 0])
+            else:
+                near = [(np.float32(x[0] * g.rng.uniform(0.3, 1)), int(g.rng.integers(0, 2 ** g.bits))) for _ in range(2)]
+                real = g.add("Add", [g.input(shape, a) for a in near], shape, x)
+            g.add(op, [real, *more(g)], out, y, **attributes)
+            if op == "Split":
+                split = next(node for node in reversed(g.nodes) if node.op_type == op)
+                split.output.append(split.output[0] + "_rest")
+                g.quantise(split.output[1], [1, 4, *shape[2:]], y)
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded)]  # layers-*, of which chipsets differ
+
+
+ON_V81 = [recoded]  # v81 makes other codes than v73
 
 
 def main():
@@ -761,7 +813,7 @@ def main():
             continue
         group = Group("layers-%s-%s" % (bits, make.__name__), int(bits), np.random.default_rng([options.seed, 100 + i]))
         make(group)
-        concat.write(options.npudiff, group, options.output)
+        concat.write(options.npudiff, group, options.output, ("v69", "v73", "v81") if make in ON_V81 else ("v69", "v73"))
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@
 #include "arith/htp_internal.h"
 
 static const struct nd_unit_program programs[] = {
-    {"htp-v73", "HTP v73, v75, v79 and v81, QAIRT 2.47 and 2.51", ND_HTP_V73, false},
-    {"htp-v69", "HTP v68 and v69, QAIRT 2.47 and 2.51", ND_HTP_V69, false},
-    {"htp-v73:2.48", "HTP v73, v75, v79 and v81, QAIRT 2.48 to 2.50", ND_HTP_V73, true},
-    {"htp-v69:2.48", "HTP v68 and v69, QAIRT 2.48 to 2.50", ND_HTP_V69, true},
+    {"htp-v73", "HTP v73, v75, v79 and v81, QAIRT 2.47 and 2.51", ND_HTP_V73, false, false},
+    {"htp-v69", "HTP v68 and v69, QAIRT 2.47 and 2.51", ND_HTP_V69, false, false},
+    {"htp-v73:2.48", "HTP v73, v75, v79 and v81, QAIRT 2.48 to 2.50", ND_HTP_V73, true, false},
+    {"htp-v69:2.48", "HTP v68 and v69, QAIRT 2.48 to 2.50", ND_HTP_V69, true, false},
 };
 
 struct named_family {
@@ -29,7 +29,9 @@ static const struct named_family families_of_words[] = {
     {"Tanh", nd_htp_curve16},
     {"Concat", nd_htp_move16},
     {"Slice", nd_htp_move16},
+    {"Split", nd_htp_move16},
     {"ReduceMax", nd_htp_move16},
+    {"ReduceMin", nd_htp_move16},
     {"Mul", nd_htp_mul16},
     {"Sub", nd_htp_add},
     {"Gelu", nd_htp_gelu16},

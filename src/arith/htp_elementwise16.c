@@ -2,6 +2,7 @@
  * LeakyRelu, HardSigmoid. docs/science/htp-arithmetic.md#elements. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "arith/htp_internal.h"
 #include "base/memory.h"
@@ -282,8 +283,7 @@ static bool is_word(const struct nd_linear_input *input)
            input->quant->scale[0] > 0 && input->values->dtype == ND_DTYPE_U16 && are_codes(input->values);
 }
 
-/* The codes of input i with the scale of the output. */
-static enum nd_status rescale_input(const struct nd_htp_job *job, size_t i, struct nd_array *out,
+enum nd_status nd_htp_follow_line16(const struct nd_htp_job *job, size_t i, struct nd_array *out,
                                     bool *is_known, struct nd_error *err)
 {
     const struct nd_linear_input *input = &job->call->inputs[i];
@@ -307,7 +307,45 @@ static bool is_rescaled(const struct nd_linear_call *call)
     return false;
 }
 
-/* Concat, Slice, ReduceMax: the codes are rescaled, then moved. With the scale of the output: htp_move.c. */
+/* How the input of an operator is brought to the encoding of the output: in blocks parts of it, and the
+ * greatest or least of rows, as uint8 in the layout of a Conv is. docs/science/htp-arithmetic.md#moves16. */
+static enum nd_htp_layout layout_for(const struct nd_htp_job *job)
+{
+    enum { RANK = 4, CHANNELS = 1 };
+    const char *op_type = job->call->node->op_type;
+    enum nd_htp_layout layout = nd_htp_layout_of(job->memory, job->unit, 0);
+    bool is_reduction = strncmp(op_type, "Reduce", strlen("Reduce")) == 0;
+    if (strcmp(op_type, "Concat") == 0)
+        return ND_HTP_FLAT; /* or the Concat is none by itself */
+    if (!is_reduction || layout == ND_HTP_FLAT)
+        return layout;
+    int64_t axis, rank = job->call->inputs[0].values->shape.rank;
+    if (!nd_htp_reduces_one_axis(job->unit, &axis))
+        return ND_HTP_FLAT;
+    axis = axis < 0 ? axis + rank : axis;
+    bool is_known = rank == RANK && (axis == CHANNELS || axis == RANK - 1);
+    return !is_known ? ND_HTP_UNKNOWN : axis == CHANNELS ? ND_HTP_FLAT : layout;
+}
+
+static enum nd_status bring(const struct nd_htp_job *job, size_t i, struct nd_array *out, bool *is_known,
+                            struct nd_error *err)
+{
+    const struct nd_linear_input *input = &job->call->inputs[i];
+    enum nd_htp_layout layout = layout_for(job);
+    struct nd_htp_rescaling r;
+    if (layout == ND_HTP_FLAT)
+        return nd_htp_follow_line16(job, i, out, is_known, err);
+    *is_known = layout == ND_HTP_BLOCKED && is_word(input) &&
+                nd_htp_rescaling_init(&r, ND_HTP_LAYOUT, (double)input->quant->scale[0],
+                                      (double)job->call->out_quant->scale[0]);
+    enum nd_status status = *is_known ? nd_array_copy(input->values, out, err) : ND_OK;
+    if (*is_known && status == ND_OK)
+        nd_htp_rescale_all(job, &r, (double)input->quant->zero_point[0], 1, out);
+    return status;
+}
+
+/* Concat, Slice, Split, ReduceMax, ReduceMin: the codes are rescaled, then moved. With the scale
+ * of the output: htp_move.c. */
 enum nd_status nd_htp_move16(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_linear_call *call = job->call;
@@ -321,7 +359,7 @@ enum nd_status nd_htp_move16(const struct nd_htp_job *job, struct nd_error *err)
     for (size_t i = 0; is_known && status == ND_OK && i < call->n_inputs; i++) {
         inputs[i] = call->inputs[i].values;
         if (call->inputs[i].quant != NULL || i == 0) {
-            status = rescale_input(job, i, &rescaled[i], &is_known, err);
+            status = bring(job, i, &rescaled[i], &is_known, err);
             inputs[i] = &rescaled[i];
         }
     }

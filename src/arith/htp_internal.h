@@ -44,7 +44,8 @@ nd_htp_family nd_htp_halves;        /* htp_halves.c: what reads an input of the 
 nd_htp_family nd_htp_move;          /* htp_move.c: what moves codes or takes the greatest */
 nd_htp_family nd_htp_resize;        /* htp_resize.c */
 nd_htp_family nd_htp_pad;           /* htp_move.c: Pad with another encoding */
-/* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat, Slice and ReduceMax with another scale */
+/* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat, Slice, Split, ReduceMax and
+ * ReduceMin with another scale */
 nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_hard_sigmoid16, nd_htp_move16;
 nd_htp_family nd_htp_prelu16;                     /* htp_elementwise16.c */
 nd_htp_family nd_htp_curve16;                     /* htp_table16.c: Tanh, Sigmoid */
@@ -100,6 +101,10 @@ enum nd_status nd_htp_make_words(const struct nd_htp_job *job, nd_htp_word *func
 /* Whether neither a Relu nor a Clip is inside of the unit. */
 bool nd_htp_is_unbounded(const struct nd_htp_job *job);
 
+/* The codes of input i, of uint16, in the encoding of the output: what is no word is not known. */
+enum nd_status nd_htp_follow_line16(const struct nd_htp_job *job, size_t i, struct nd_array *out,
+                                    bool *is_known, struct nd_error *err);
+
 /* Input i, of uint16, in the encoding of the output, where the product is cut: codes of the output, clipped.
  * False: a quotient of scales that was not looked at. */
 bool nd_htp_rescale_words(const struct nd_htp_job *job, size_t i, struct nd_array *codes);
@@ -119,6 +124,17 @@ bool nd_htp_factor_init(struct nd_htp_factor *factor, float value);
 /* value / 2^right, half up, or cut; right may be negative. */
 int64_t nd_htp_shift(int64_t value, int right);
 int64_t nd_htp_shift_cut(int64_t value, int right);
+
+/* ---- htp_move.c ---- */
+
+/* Whether the axes are the same but for leading ones: then nothing is moved. */
+bool nd_htp_is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b);
+
+/* ---- htp_move16.c ---- */
+
+/* Codes of the unit's input that its operator moved, in the encoding of the output. False: not known, and
+ * nothing was done. */
+bool nd_htp_rescale_moved_words(const struct nd_htp_job *job, struct nd_array *moved);
 
 /* ---- htp_divide.c ---- */
 
@@ -145,6 +161,8 @@ void nd_htp_softmax_of_pairs(float scale_x, double *x, size_t count);
 /* In which layout the unit's output is, after its inputs were noted. */
 enum nd_htp_layout nd_htp_layout_made(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
                                       const char *op_type);
+/* Whether a reduction is over one axis, which may be negative. */
+bool nd_htp_reduces_one_axis(const struct nd_exact_unit *unit, int64_t *axis);
 
 /* ---- htp_reduce16.c ---- */
 

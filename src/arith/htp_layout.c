@@ -26,14 +26,22 @@ static enum nd_htp_layout inherit(const struct nd_unit_memory *memory, const str
     return n[first] > 0 ? first : n[ND_HTP_UNKNOWN] > 0 ? ND_HTP_UNKNOWN : last;
 }
 
-/* Over several axes a ReduceMax is another operation. */
-static bool is_greatest_of_planes(const struct nd_exact_unit *unit, const char *op_type)
+bool nd_htp_reduces_one_axis(const struct nd_exact_unit *unit, int64_t *axis)
 {
     const struct nd_op_call op_call = {.node = unit->call->node, .opset = unit->call->opset};
     const struct nd_array *given = nd_linear_has(unit->call, 1) ? unit->call->inputs[1].values : NULL;
     const int64_t *axes = NULL;
-    return strcmp(op_type, "ReduceMax") == 0 &&
-           (given != NULL ? given->n : nd_op_ints(&op_call, "axes", &axes)) != 1;
+    size_t n = given != NULL ? given->n : nd_op_ints(&op_call, "axes", &axes);
+    if (n == 1)
+        *axis = given != NULL ? (int64_t)given->x[0] : axes[0];
+    return n == 1;
+}
+
+/* Over several axes a ReduceMax is another operation. */
+static bool is_greatest_of_planes(const struct nd_exact_unit *unit, const char *op_type)
+{
+    int64_t axis;
+    return strcmp(op_type, "ReduceMax") == 0 && !nd_htp_reduces_one_axis(unit, &axis);
 }
 
 static bool shuffles_channels(const struct nd_exact_unit *unit, const char *op_type)

@@ -45,8 +45,7 @@ static const struct {
     {"Unsqueeze", ND_HTP_HALVES, STILL},
 };
 
-/* Whether the axes are the same but for leading ones: then nothing is moved. */
-static bool is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
+bool nd_htp_is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
 {
     int i = 0, k = 0;
     while (i < a->rank && a->dims[i] == 1)
@@ -64,7 +63,7 @@ static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_way way, enum o
     const struct nd_shape *from = &job->call->inputs[0].values->shape;
     const struct nd_quant *x = nd_htp_plain(job, 0);
     struct nd_htp_rescaling r;
-    if (order == STILL && is_same_but_ones(from, &moved->shape)) {
+    if (order == STILL && nd_htp_is_same_but_ones(from, &moved->shape)) {
         way = ND_HTP_HALF;
         order = ANY;
     }
@@ -120,6 +119,8 @@ static bool rescale(const struct nd_htp_job *job, struct nd_array *moved)
 {
     if (nd_htp_plain(job, 0) == NULL)
         return false;
+    if (job->unit->dtype == ND_DTYPE_U16)
+        return nd_htp_rescale_moved_words(job, moved);
     if (strcmp(job->call->node->op_type, "Transpose") == 0)
         return rescale_transposed(job, moved);
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
@@ -166,8 +167,7 @@ static bool find_inputs(const struct nd_htp_job *job, const struct nd_array **in
         is_known = inputs[i]->dtype == job->unit->dtype;
         *is_rescaled |= !nd_quant_is_same(call->inputs[i].quant, call->out_quant);
     }
-    return is_known && call->n_inputs > 0 &&
-           (!*is_rescaled || (job->unit->dtype == ND_DTYPE_U8 && has_one_source(job)));
+    return is_known && call->n_inputs > 0 && (!*is_rescaled || has_one_source(job));
 }
 
 /* Moves, and takes moved over. */
@@ -240,14 +240,17 @@ enum nd_status nd_htp_pad(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array codes = {0}, moved = {0};
     bool is_known = false, is_made = job->unit->origins[0] == ND_EXACT_FROM_UNIT;
-    if (!nd_htp_all_are(job, 1, job->unit->dtype) || !nd_htp_is_unbounded(job) ||
-        (!is_made && job->unit->dtype != ND_DTYPE_U8) || !pads_with_nought(job) ||
+    if (!nd_htp_all_are(job, 1, job->unit->dtype) || !nd_htp_is_unbounded(job) || !pads_with_nought(job) ||
         nd_quant_is_same(job->call->inputs[0].quant, job->call->out_quant))
         return ND_OK;
     struct nd_htp_job part = *job;
     part.codes = &codes;
     part.is_covered = &is_known;
-    enum nd_status status = nd_htp_rescale_input(&part, is_made ? ND_HTP_LAYOUT : ND_HTP_FIXED, err);
+    enum nd_status status = ND_OK;
+    if (!is_made && job->unit->dtype == ND_DTYPE_U16)
+        status = nd_htp_follow_line16(&part, 0, &codes, &is_known, err);
+    else
+        status = nd_htp_rescale_input(&part, is_made ? ND_HTP_LAYOUT : ND_HTP_FIXED, err);
     if (status == ND_OK && is_known)
         status = pad_with(job, &codes, &moved, err);
     nd_array_deinit(&codes);

@@ -10,8 +10,9 @@
 
 const char *nd_alternative_name(enum nd_alternative alternative)
 {
-    static const char *const names[] = {
-        [ND_ALTERNATIVE_FUSED] = "fused", [ND_ALTERNATIVE_FORCED] = "forced-encoding"};
+    static const char *const names[] = {[ND_ALTERNATIVE_FUSED] = "fused",
+                                        [ND_ALTERNATIVE_FORCED] = "forced-encoding",
+                                        [ND_ALTERNATIVE_V81] = "v81"};
     return names[alternative];
 }
 

@@ -7,7 +7,8 @@
  *              makes each of them with the encoding of the Concat, or they are rescaled before it; or x times
  *              a gate of x is one function (SiLU, HardSwish)
  *     forced   the layer reads an operand with the encoding that the provider forces on its maker (uint16 Tanh,
- *              Sigmoid), whatever the model says */
+ *              Sigmoid), whatever the model says
+ *     v81      a program of v73 with the floats of v81 */
 #ifndef ND_REPLAY_ALTERNATIVES_H
 #define ND_REPLAY_ALTERNATIVES_H
 
@@ -15,10 +16,10 @@
 #include "base/strbuf.h"
 #include "npudiff/model.h"
 
-enum nd_alternative { ND_ALTERNATIVE_FUSED, ND_ALTERNATIVE_FORCED };
-enum { ND_N_ALTERNATIVES = ND_ALTERNATIVE_FORCED + 1 };
+enum nd_alternative { ND_ALTERNATIVE_FUSED, ND_ALTERNATIVE_FORCED, ND_ALTERNATIVE_V81 };
+enum { ND_N_ALTERNATIVES = ND_ALTERNATIVE_V81 + 1 };
 
-/* "fused", "forced-encoding". Static storage. */
+/* "fused", "forced-encoding", "v81". Static storage. */
 const char *nd_alternative_name(enum nd_alternative alternative);
 
 /* An encoding that a provider gives the output of an operator, whatever the model asks for. */

@@ -28,6 +28,7 @@ struct trial {
     size_t n_units, n_fused;                       /* units of layers-*; those that only fusion explains */
     bool may_be_open;                              /* a Relu that is not covered is no fault */
     size_t n_open;                                 /* how many there are */
+    enum nd_alternative alternative;               /* that layers may be made in */
 };
 
 static const char *maker_of(const struct trial *t, size_t edge)
@@ -67,7 +68,7 @@ static void look_at_unit(struct trial *t, const struct nd_exact_unit *unit)
 {
     const struct nd_unit_trial *trial = &t->trial;
     const struct nd_array *given = &t->given[unit->edge],
-                          *fused = nd_unit_trial_other(trial, ND_ALTERNATIVE_FUSED, t->program);
+                          *fused = nd_unit_trial_other(trial, t->alternative, t->program);
     double doubt = trial->doubt[t->program] * (double)given->n;
     const struct nd_array *alone =
         trial->is_covered[t->program] ? &trial->made[trial->alike[t->program]] : NULL;
@@ -399,6 +400,16 @@ static void biases_of_channels_are_brought_to_one_scale(void **state)
     expect_layers("16-biased", 0);
 }
 
+static void words_are_moved_to_another_encoding(void **state)
+{
+    (void)state;
+    expect_layers("16-recoded", 0);
+    struct trial t = {.prefix = "layers-", .alternative = ND_ALTERNATIVE_V81};
+    run_group(&t, "16-recoded", "v81", "htp-v73");
+    assert_int_equal(t.n_fused, 3); /* units that are not those of v73 */
+    close_trial(&t);
+}
+
 /* How v73 makes it is not known: what a Relu by itself would give says nothing. */
 static void relu_of_a_steep_product_is_not_covered(void **state)
 {
@@ -428,6 +439,7 @@ int main(void)
         cmocka_unit_test(sums_of_words_have_multipliers_of_fifteen_bits),
         cmocka_unit_test(words_by_a_number_follow_what_reads_them),
         cmocka_unit_test(biases_of_channels_are_brought_to_one_scale),
+        cmocka_unit_test(words_are_moved_to_another_encoding),
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),

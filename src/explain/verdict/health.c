@@ -93,6 +93,8 @@ static char *say_alternative(const struct nd_plan *plan, size_t step, enum nd_al
         nd_strbuf_puts(&text,
                        "made as a change of the encoding alone, for a layer that reads it: that gives all of "
                        "its values");
+    else if (alternative == ND_ALTERNATIVE_V81)
+        nd_strbuf_puts(&text, "made with the floats of v81: they give all of its values");
     else {
         nd_say_forced(&plan->alternatives, plan->model, nd_plan_unit(plan, step),
                       plan->steps[step].is_model_output, &text);

@@ -1,0 +1,116 @@
+/* uint16 codes that were moved, in another encoding. The floats are those of the vector unit, and most
+ * operators round to float16 between the two scales. docs/science/htp-arithmetic.md#moves16. */
+#include <math.h>
+#include <string.h>
+
+#include "arith/htp_internal.h"
+#include "arith/qfloat.h"
+#include "arith/requantise.h"
+#include "base/scales.h"
+
+enum {
+    HALF_BITS = 10,      /* of float16, behind the leading one */
+    LEAST_NORMAL = -14,  /* log2 of the least float16 that has them all */
+    SUBNORMAL_BITS = 24, /* behind the point, of those below */
+    MOST_AXES = 5,       /* that were looked at */
+    MOST_STILL_AXES = 4, /* with one more a leading axis of 1 is a move like another */
+};
+/* Below 1e-7 up to 280 of 65 536 codes differ (QAIRT 2.51); above are infinities. */
+static const double least_scale = 0x1p-20, most_of_half = 65504;
+
+enum way {
+    HALVES, /* real values as float16 */
+    STILL,  /* the same; where no code is moved they are not rounded to float16 */
+    KEPT,   /* the codes are not brought to the other encoding: a defect */
+};
+
+static const struct {
+    const char *op_type;
+    enum way way;
+} ways[] = {
+    {"Expand", HALVES}, {"Flatten", STILL},    {"Gather", HALVES},     {"MaxPool", HALVES},
+    {"Reshape", STILL}, {"Resize", HALVES},    {"SpaceToDepth", KEPT}, {"Squeeze", STILL},
+    {"Tile", HALVES},   {"Transpose", HALVES}, {"Unsqueeze", STILL},
+};
+
+enum { N_WAYS = sizeof ways / sizeof ways[0] };
+
+static double as_half(double v)
+{
+    if (fabs(v) < ldexp(1, LEAST_NORMAL))
+        return ldexp(rint(ldexp(v, SUBNORMAL_BITS)), -SUBNORMAL_BITS);
+    return copysign(nd_multiplier_round(fabs(v), HALF_BITS, ND_ROUND_HALF_EVEN), v);
+}
+
+static double half_away(double v)
+{
+    return copysign(floor(fabs(v) + 0.5), v);
+}
+
+struct step {
+    const struct nd_quant *x, *y;
+    bool is_still, is_v81;
+};
+
+static double rescale(const struct step *s, double code)
+{
+    float n = (float)(code - (double)s->x->zero_point[0]), inverse = 1 / s->y->scale[0];
+    struct nd_qfloat real =
+        s->is_v81 ? nd_qfloat_from(n) : nd_qfloat_product(nd_qfloat_read(n), nd_qfloat_read(1));
+    real = nd_qfloat_product(real, nd_qfloat_from(s->x->scale[0]));
+    if (s->is_still)
+        return half_away(nd_qfloat_value(nd_qfloat_product(real, nd_qfloat_read(inverse))));
+    float half = (float)as_half(nd_qfloat_value(real));
+    return half_away(nd_qfloat_value(nd_qfloat_product(nd_qfloat_from(half), nd_qfloat_from(inverse))));
+}
+
+static bool are_known_scales(const struct nd_quant *x)
+{
+    double zero = (double)x->zero_point[0], farthest = fmax(zero, UINT16_MAX - zero);
+    return (double)x->scale[0] >= least_scale && farthest * (double)x->scale[0] <= most_of_half;
+}
+
+static size_t row_of(const char *op_type)
+{
+    size_t row = 0;
+    while (row < N_WAYS && strcmp(op_type, ways[row].op_type) != 0)
+        row++;
+    return row;
+}
+
+bool nd_unit_is_other_on_v81(const struct nd_exact_unit *unit)
+{
+    const struct nd_linear_call *call = unit->call;
+    return unit->dtype == ND_DTYPE_U16 && call->node != NULL && call->n_inputs > 0 &&
+           row_of(nd_onnx_text(call->node->op_type)) < N_WAYS &&
+           !nd_quant_is_same(call->inputs[0].quant, call->out_quant);
+}
+
+static bool find_way(const struct nd_htp_job *job, const struct nd_shape *out, enum way *way)
+{
+    const struct nd_shape *in = &job->call->inputs[0].values->shape;
+    size_t row = row_of(job->call->node->op_type);
+    if (row == N_WAYS || in->rank > MOST_AXES || out->rank > MOST_AXES)
+        return false;
+    *way = ways[row].way;
+    bool is_still = *way == STILL && in->rank <= MOST_STILL_AXES && out->rank <= MOST_STILL_AXES &&
+                    nd_htp_is_same_but_ones(in, out);
+    if (*way == STILL && !is_still)
+        *way = HALVES;
+    /* What lies in blocks is brought to the other encoding in other ways, which differ by the operator. */
+    return !is_still || nd_htp_layout_of(job->memory, job->unit, 0) == ND_HTP_FLAT;
+}
+
+bool nd_htp_rescale_moved_words(const struct nd_htp_job *job, struct nd_array *moved)
+{
+    enum way way = HALVES;
+    const struct nd_quant *x = nd_htp_plain(job, 0), *y = nd_htp_plain_output(job);
+    if (x == NULL || y == NULL || !nd_htp_is_unbounded(job) || !find_way(job, &moved->shape, &way))
+        return false;
+    if (way == KEPT)
+        return true;
+    const struct step step = {.x = x, .y = y, .is_still = way == STILL, .is_v81 = job->program->is_v81};
+    for (size_t i = 0; are_known_scales(x) && i < moved->n; i++)
+        moved->x[i] = fmin(fmax(rescale(&step, moved->x[i]) + (double)y->zero_point[0], 0), UINT16_MAX);
+    return are_known_scales(x);
+}

@@ -29,6 +29,7 @@ static const struct kind {
         most_step_bits; /* of one code as an exponent: after the point, and in all; the rest is cut off */
     int scale_bits;     /* of the output's scale, which bytes have after the point and words in all */
     int number_bits;    /* that are cut off their product with the sum */
+    float usual_scale;  /* of codes that are rescaled then */
     bool is_rounded;    /* half up to the codes of the output, cut before; else cut once */
     struct piece pieces[N_PIECES];
 } bytes =
@@ -43,6 +44,7 @@ static const struct kind {
         .most_step_bits = 8,
         .scale_bits = 16,
         .number_bits = 8,
+        .usual_scale = 0x1p-8F,
         .is_rounded = true,
         .pieces = {{32769, 22652, 4300}, {32876, 21816, 5119}, {33371, 19857, 6087}, {34675, 16404, 7230}},
 },
@@ -57,6 +59,7 @@ static const struct kind {
       .most_step_bits = 16,
       .scale_bits = 16,
       .number_bits = 16,
+      .usual_scale = 0x1p-16F,
       .pieces = {{32769, 22652, 4300}, {32876, 21816, 5119}, {33371, 19857, 6087}, {34681, 16401, 7227}},
 };
 
@@ -204,7 +207,7 @@ static void turn(const struct nd_array *from, size_t n, size_t step, bool is_bac
             }
 }
 
-/* Along whichever axis: it plays no part. */
+/* Codes of that scale and the zero point 0, along whichever axis: it plays no part. */
 static enum nd_status make(const struct nd_htp_job *job, int64_t axis, float scale, make_rows *function,
                            struct nd_error *err)
 {
@@ -220,44 +223,54 @@ static enum nd_status make(const struct nd_htp_job *job, int64_t axis, float sca
         turn(&rows, n, step, true, job->codes->x);
     }
     nd_array_deinit(&rows);
+    return status;
+}
+
+/* In the scale of the output, or in that of its type and then rescaled in that way. */
+static enum nd_status make_output(const struct nd_htp_job *job, int64_t axis, const struct kind *kind,
+                                  const enum nd_htp_way *way, struct nd_error *err)
+{
+    float scale_y = nd_htp_plain_output(job)->scale[0], scale = way != NULL ? kind->usual_scale : scale_y;
+    int64_t n = job->call->inputs[0].values->shape.dims[axis];
+    bool is_byte = kind == &bytes;
+    struct nd_htp_rescaling r;
+    if (!(is_byte && (n == 2 || nd_htp_is_short_row(n, scale))) && !is_known(job, kind, n, scale))
+        return ND_OK;
+    if (way != NULL && !nd_htp_rescaling_init(&r, *way, (double)scale, (double)scale_y))
+        return ND_OK;
+    enum nd_status status = make(job, axis, scale, is_byte ? make_bytes : make_words, err);
+    if (status == ND_OK && way != NULL)
+        nd_htp_rescale_all(job, &r, 0, 1, job->codes);
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    for (size_t i = 0; status == ND_OK && i < job->codes->n; i++)
+        job->codes->x[i] = nd_within(job->codes->x[i], bounds.low, bounds.high);
     *job->is_covered = status == ND_OK;
     return status;
 }
 
-/* Rows of 2, and those of an output with the zero point 128, are made in steps of 1/256 and rescaled. Any other
- * zero point but 0 does not count, which is a defect (docs/results/found.md#softmax) and not covered. */
+/* Another zero point than 0 and 128 does not count, which is a defect (docs/results/found.md#softmax) and not
+ * covered. */
 enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err)
 {
     enum { MIDDLE = 128 };
-    static const float usual_scale = 0x1p-8F;
+    static const enum nd_htp_way of_pairs = ND_HTP_FIXED, of_rows = ND_HTP_LAYOUT;
     int64_t axis = job->call->n_inputs == 1 && nd_htp_has_bytes(job) ? axis_of(job) : -1;
     if (axis < 0)
         return ND_OK;
-    const struct nd_quant *y = nd_htp_plain_output(job);
-    int64_t n = job->call->inputs[0].values->shape.dims[axis];
-    bool is_rescaled = n == 2 || y->zero_point[0] == MIDDLE;
-    float scale = is_rescaled ? usual_scale : y->scale[0];
-    struct nd_htp_rescaling r;
-    if ((!is_rescaled && y->zero_point[0] != 0) ||
-        !(n == 2 || nd_htp_is_short_row(n, scale) || is_known(job, &bytes, n, scale)) ||
-        (is_rescaled &&
-         !nd_htp_rescaling_init(&r, n == 2 ? ND_HTP_FIXED : ND_HTP_LAYOUT, (double)scale, (double)y->scale[0])))
+    int64_t zero = nd_htp_plain_output(job)->zero_point[0];
+    bool is_pair = job->call->inputs[0].values->shape.dims[axis] == 2;
+    if (!is_pair && zero != 0 && zero != MIDDLE)
         return ND_OK;
-    enum nd_status status = make(job, axis, scale, make_bytes, err);
-    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    if (status == ND_OK && is_rescaled)
-        nd_htp_rescale_all(job, &r, 0, 1, job->codes);
-    for (size_t i = 0; status == ND_OK && i < job->codes->n; i++)
-        job->codes->x[i] = nd_within(job->codes->x[i], bounds.low, bounds.high);
-    return status;
+    return make_output(job, axis, &bytes, is_pair ? &of_pairs : zero == MIDDLE ? &of_rows : NULL, err);
 }
 
 enum nd_status nd_htp_softmax16(const struct nd_htp_job *job, struct nd_error *err)
 {
-    const struct nd_quant *y = nd_htp_plain_output(job);
+    static const enum nd_htp_way of_rows = ND_HTP_LAYOUT;
     bool is_usual = job->call->n_inputs == 1 && nd_htp_has_words(job) && nd_htp_is_unbounded(job);
-    int64_t axis = is_usual && y->zero_point[0] == 0 ? axis_of(job) : -1;
-    if (axis < 0 || !is_known(job, &words, job->call->inputs[0].values->shape.dims[axis], y->scale[0]))
+    int64_t axis = is_usual ? axis_of(job) : -1;
+    if (axis < 0)
         return ND_OK;
-    return make(job, axis, y->scale[0], make_words, err);
+    bool is_rescaled = nd_htp_plain_output(job)->zero_point[0] != 0;
+    return make_output(job, axis, &words, is_rescaled ? &of_rows : NULL, err);
 }

@@ -184,6 +184,19 @@ def rows(g):
         g.add("Softmax", [real], shape, (np.float32(np.exp(g.rng.uniform(np.log(finest), np.log(0.07)))), zero), axis=axis)
 
 
+def shares(g):
+    """uint16 Softmax along any axis; two of three have a zero point of the output, and are rescaled."""
+    for i in range(18):
+        n = (3, 4, 7, 12, 16, 21)[i % 6]
+        shape, axis = [((8, n), 1), ((1, n, 3, 4), 1), ((3, n, 4), 1)][i // 2 % 3]
+        x = (np.float32(np.exp(g.rng.uniform(np.log(6e-5), np.log(0.1)))), int(g.rng.integers(0, 65536)))
+        real = g.input(shape, x)
+        below = np.abs(g.rng.normal(0, g.rng.uniform(0.3, 2) / x[0], shape)) + g.rng.integers(0, 2000)
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(65535 - below, 0, 65535).astype(g.type)
+        zero = 0 if i % 3 == 0 else int(g.rng.integers(1, 65536))
+        g.add("Softmax", [real], shape, (np.float32(np.exp(g.rng.uniform(np.log(1e-6), np.log(2e-4)))), zero), axis=axis)
+
+
 SOFTMAX = [[1, 12, 20], [1, 2, 17, 17], [1, 6, 33], [1, 4, 64], [2, 3, 4, 24], [1, 5, 128]]
 
 
@@ -788,7 +801,7 @@ def recoded(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

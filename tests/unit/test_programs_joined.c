@@ -366,6 +366,13 @@ static void means_of_windows_that_overlap_are_products(void **state)
     expect_layers("16-pooled", 0);
 }
 
+/* With a zero point the codes are made in steps of 2^-16 and rescaled. */
+static void word_softmax_of_any_axis_is_bit_exact(void **state)
+{
+    (void)state;
+    expect_layers("16-shares", 0);
+}
+
 static void batch_normalization_with_a_relu_is_one_operation(void **state)
 {
     (void)state;
@@ -433,6 +440,7 @@ int main(void)
         cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),
         cmocka_unit_test(resize_takes_the_mean_of_codes),
         cmocka_unit_test(means_of_windows_that_overlap_are_products),
+        cmocka_unit_test(word_softmax_of_any_axis_is_bit_exact),
         cmocka_unit_test(batch_normalization_with_a_relu_is_one_operation),
         cmocka_unit_test(floats_of_the_graph_that_are_moved_are_quantised_before),
         cmocka_unit_test(relu_of_a_steep_product_is_not_covered),

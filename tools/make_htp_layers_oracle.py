@@ -158,6 +158,34 @@ def instances(g):
               g.encoding(3), epsilon=float(g.rng.choice([1e-5, 1e-3])))
 
 
+def deviations(g):
+    """InstanceNormalization of uint16, and LayerNormalization of rows whose multiplier of 15 bits lies next to a half."""
+    for n, rows, columns, kind in ((5, 9, 7, np.uint8), (4, 16, 16, np.uint8), (6, 5, 8, np.int8)):
+        x = (np.float32(np.exp(g.rng.uniform(np.log(5e-6), np.log(5e-4)))), int(g.rng.integers(0, 65536)))
+        real = g.input([1, n, rows, columns], x)
+        reach = np.exp(g.rng.uniform(np.log(5000), np.log(18000), [1, n, 1, 1]))
+        near = g.rng.uniform(12000, 52000, [1, n, 1, 1]) + g.rng.normal(0, 1, [1, n, rows, columns]) * reach
+        g.codes["x%d" % (len(g.inputs) - 1)] = np.clip(near, 0, 65535).astype(g.type)
+        scale = np.float32(g.rng.uniform(0.004, 0.01))
+        bias = np.rint(g.rng.normal(0, 0.5, n) / float(x[0] * scale)).astype(np.int32)
+        low, zero = (0, int(g.rng.integers(0, 60))) if kind == np.uint8 else (-128, 0)
+        weights = g.scaled(g.rng.integers(low, low + 256, n).astype(kind), scale, zero)
+        y = (np.float32(g.rng.uniform(3, 9) / 65536), int(g.rng.integers(10000, 56000)))
+        g.add("InstanceNormalization", [real, weights, g.scaled(bias, np.float32(x[0]) * scale)], [1, n, rows, columns], y,
+              epsilon=float(g.rng.choice([1e-6, 1e-5, 1e-3])))
+    for n in (24, 64):
+        x, scale, y = np.float32(g.rng.uniform(2e-5, 4e-4)), np.float32(g.rng.uniform(0.003, 0.008)), np.float32(g.rng.uniform(6, 9) / 65536)
+        drawn = g.rng.normal(g.rng.integers(24000, 42000, [4000, 1]), g.rng.uniform(1500, 11000, [4000, 1]), [4000, n])
+        drawn = np.clip(drawn, 0, 65535).astype(g.type)
+        factors = float(x) * float(scale) / float(y) / np.sqrt(drawn.astype(float).var(1) * float(x) ** 2 + float(np.float32(1e-5)))
+        chosen = drawn[np.argsort(np.abs(np.frexp(factors)[0] * 2 ** 16 % 1 - 0.5))[:16]]
+        real = g.input([16, n], (x, 30000))
+        g.codes["x%d" % (len(g.inputs) - 1)] = chosen
+        weights = g.scaled(g.rng.integers(40, 256, n).astype(np.uint8), scale)
+        bias = g.scaled(np.rint(g.rng.normal(0, 0.3, n) / float(x * scale)).astype(np.int32), x * scale)
+        g.add("LayerNormalization", [real, weights, bias], [16, n], (y, int(g.rng.integers(28000, 36000))), axis=-1, epsilon=1e-5)
+
+
 def short_softmax(g):
     for n in range(3, 17):
         shape = [40, n]
@@ -801,7 +829,7 @@ def recoded(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

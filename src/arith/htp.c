@@ -45,6 +45,7 @@ static const struct named_family families_of_words[] = {
     {"Softmax", nd_htp_softmax16},
     {"Div", nd_htp_div},
     {"PRelu", nd_htp_prelu16},
+    {"InstanceNormalization", nd_htp_instance_norm},
 };
 
 static const struct named_family families[] = {

@@ -1,8 +1,9 @@
-/* uint8 InstanceNormalization: real numbers, whose last step is a float16 in codes of the output.
- * docs/science/htp-arithmetic.md#instance-normalization. */
+/* InstanceNormalization. uint8: real numbers, whose last step is a float16 in codes of the output. uint16: qf32
+ * from the sums of codes on. docs/science/htp-arithmetic.md#instance-normalization. */
 #include <math.h>
 
 #include "arith/htp_internal.h"
+#include "arith/htp_moments.h"
 #include "arith/requantise.h"
 
 enum {
@@ -14,6 +15,10 @@ enum {
  * is a smaller part of the latter than this, more codes differ than nd_unit_program_doubt says (measured, see
  * the docs). */
 static const double least_part = 0x1p-9;
+
+/* uint16: where a code times the gain of its plane may be greater than this, some codes differ by 1 (measured).
+ */
+static const double greatest_product = 0x1p20, greatest_code = 65535;
 
 struct plane {
     double mean, variance; /* of codes */
@@ -39,7 +44,7 @@ static bool is_constant(const struct nd_htp_job *job, size_t i, enum nd_dtype dt
 
 static bool is_known(const struct nd_htp_job *job)
 {
-    if (job->call->n_inputs != 3 || !nd_htp_all_are(job, 1, ND_DTYPE_U8))
+    if (job->call->n_inputs != 3 || !nd_htp_all_are(job, 1, job->unit->dtype))
         return false;
     const struct nd_array *x = job->call->inputs[0].values;
     size_t n = x->shape.rank == RANK ? (size_t)x->shape.dims[1] : 0;
@@ -52,7 +57,50 @@ static double real_of(const struct nd_linear_input *input, size_t i)
     return (input->values->x[i] - (double)input->quant->zero_point[0]) * (double)input->quant->scale[0];
 }
 
-/* n codes of one channel. False: too little of the variance is left. */
+static float float_of(const struct nd_linear_input *input, size_t i)
+{
+    return (float)(input->values->x[i] - (double)input->quant->zero_point[0]) * input->quant->scale[0];
+}
+
+static struct nd_qfloat settled_product(struct nd_qfloat a, struct nd_qfloat b)
+{
+    return nd_qfloat_settled(nd_qfloat_product(a, b));
+}
+
+static struct nd_qfloat settled_sum(struct nd_qfloat a, struct nd_qfloat b)
+{
+    return nd_qfloat_settled(nd_qfloat_sum(a, b));
+}
+
+/* n uint16 codes of one channel: x times a gain, and an offset. False: numbers of which it is not known. */
+static bool normalise_words(const struct nd_htp_job *job, size_t channel, const double *x, size_t n, double *y)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_linear_input *inputs = job->call->inputs;
+    float scale = inputs[0].quant->scale[0], epsilon = (float)nd_op_f(&op_call, "epsilon", (double)1e-5F);
+    float square = scale * scale;
+    if (!(epsilon > 0) || !(square > 0) || n > ND_HTP_MOST_MOMENTS)
+        return false;
+    struct nd_htp_moments moments = nd_htp_moments_of(x, n, epsilon / square);
+    struct nd_qfloat inverse = nd_qfloat_read(1 / job->call->out_quant->scale[0]),
+                     zero = nd_qfloat_read((float)job->call->out_quant->zero_point[0]),
+                     weight = nd_qfloat_read(float_of(&inputs[1], channel)),
+                     bias = nd_qfloat_read(float_of(&inputs[2], channel));
+    struct nd_qfloat gain = settled_product(settled_product(weight, inverse), moments.inverse_root);
+    if (!(fabs(nd_qfloat_value(gain)) * greatest_code <= greatest_product))
+        return false;
+    struct nd_qfloat centre = nd_qfloat_product(gain, moments.mean),
+                     offset = settled_sum(settled_product(bias, inverse), nd_qfloat_minus(centre));
+    offset = nd_qfloat_sum(settled_sum(offset, zero), nd_qfloat_read(0)); /* a float becomes a qf32 so */
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    for (size_t i = 0; i < n; i++) {
+        double v = nd_qfloat_value(nd_qfloat_sum(nd_qfloat_product(nd_qfloat_read((float)x[i]), gain), offset));
+        y[i] = fmin(fmax(floor(v + 0.5), bounds.low), bounds.high);
+    }
+    return true;
+}
+
+/* n uint8 codes of one channel. False: too little of the variance is left. */
 static bool normalise(const struct nd_htp_job *job, size_t channel, const double *x, size_t n, double *y)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
@@ -84,7 +132,8 @@ enum nd_status nd_htp_instance_norm(const struct nd_htp_job *job, struct nd_erro
     enum nd_status status = nd_array_make(&codes, job->unit->dtype, &x->shape, err);
     bool is_covered = status == ND_OK;
     for (size_t i = 0; is_covered && i < x->n; i += n)
-        is_covered = normalise(job, i / n % n_channels, x->x + i, n, codes.x + i);
+        is_covered = (job->unit->dtype == ND_DTYPE_U16 ? normalise_words : normalise)(job, i / n % n_channels,
+                                                                                      x->x + i, n, codes.x + i);
     if (!is_covered) {
         nd_array_deinit(&codes);
         return status;

@@ -35,7 +35,7 @@ nd_htp_family nd_htp_mean;          /* htp_pool.c: GlobalAveragePool, ReduceMean
 nd_htp_family nd_htp_pool;          /* htp_pool.c: AveragePool */
 nd_htp_family nd_htp_norm;          /* htp_norm.c: LayerNormalization */
 nd_htp_family nd_htp_batch_norm;    /* htp_batch_norm.c */
-nd_htp_family nd_htp_instance_norm; /* htp_instance_norm.c: uint8 */
+nd_htp_family nd_htp_instance_norm; /* htp_instance_norm.c */
 nd_htp_family nd_htp_softmax;       /* htp_softmax.c: uint8 */
 nd_htp_family nd_htp_softmax16;     /* htp_softmax.c: uint16 */
 nd_htp_family nd_htp_table;         /* htp_table.c: uint8 functions of one input, the others being constants */

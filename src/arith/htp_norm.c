@@ -1,9 +1,9 @@
 /* LayerNormalization over the last axis: one multiplier of few bits per row, and a bias of whole codes.
- * docs/science/htp-arithmetic.md#norms. Of uint16, the last bit of the multiplier is not known where it lies
- * next to a half: that is 1 row in 400. */
+ * docs/science/htp-arithmetic.md#norms. */
 #include <math.h>
 
 #include "arith/htp_internal.h"
+#include "arith/htp_moments.h"
 #include "arith/qfloat.h"
 #include "arith/requantise.h"
 
@@ -78,6 +78,21 @@ static double mean_of(const struct norm *norm, double sum)
     return nd_qfloat_value(mean);
 }
 
+/* What codes less their mean are multiplied by: of uint16 with 15 bits. */
+static double multiplier_of(const struct norm *norm, const double *x, double variance)
+{
+    if (norm->is_short)
+        return floor(norm->scale / sqrt(variance + norm->epsilon) * 0x1p16) * 0x1p-16;
+    float scale = (float)norm->scale_x, square = scale * scale;
+    double m = norm->scale / sqrt(variance + norm->epsilon);
+    if (norm->n <= ND_HTP_MOST_MOMENTS && square > 0) {
+        struct nd_htp_moments moments = nd_htp_moments_of(x, norm->n, (float)norm->epsilon / square);
+        struct nd_qfloat of_scales = nd_qfloat_read(norm->weight->quant->scale[0] / (float)norm->scale_y);
+        m = nd_qfloat_value(nd_qfloat_product(moments.inverse_root, of_scales));
+    }
+    return nd_multiplier_round(m, 15, ND_ROUND_HALF_EVEN);
+}
+
 static void normalise(const struct norm *norm, const double *x, double *y, const struct nd_htp_bounds *bounds)
 {
     double sum = 0, variance = 0, n = (double)norm->n;
@@ -87,8 +102,7 @@ static void normalise(const struct norm *norm, const double *x, double *y, const
     for (size_t i = 0; i < norm->n; i++)
         variance += (x[i] - mean) * (x[i] - mean);
     variance *= norm->scale_x * norm->scale_x / n;
-    double m = norm->scale / sqrt(variance + norm->epsilon);
-    m = norm->is_short ? floor(m * 0x1p16) * 0x1p-16 : nd_multiplier_round(m, 15, ND_ROUND_HALF_EVEN);
+    double m = multiplier_of(norm, x, variance);
     mean = mean_of(norm, sum);
     for (size_t i = 0; i < norm->n; i++) {
         double weight = norm->weight->values->x[i] - (double)norm->weight->quant->zero_point[0];

@@ -82,6 +82,17 @@ struct nd_qfloat nd_qfloat_sum(struct nd_qfloat a, struct nd_qfloat b)
     return rounded(sum, exponent, (x - sum) + y);
 }
 
+struct nd_qfloat nd_qfloat_minus(struct nd_qfloat a)
+{
+    a.significand = -a.significand;
+    return a;
+}
+
+struct nd_qfloat nd_qfloat_settled(struct nd_qfloat a)
+{
+    return nd_qfloat_read((float)nd_qfloat_value(a));
+}
+
 double nd_qfloat_value(struct nd_qfloat a)
 {
     return ldexp(a.significand, a.exponent);

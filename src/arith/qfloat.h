@@ -16,6 +16,10 @@ struct nd_qfloat nd_qfloat_read(float value);
 struct nd_qfloat nd_qfloat_from(float value);
 struct nd_qfloat nd_qfloat_product(struct nd_qfloat a, struct nd_qfloat b);
 struct nd_qfloat nd_qfloat_sum(struct nd_qfloat a, struct nd_qfloat b);
+/* Exact. */
+struct nd_qfloat nd_qfloat_minus(struct nd_qfloat a);
+/* The qf32 as an IEEE float, read again: the same value, another exponent. */
+struct nd_qfloat nd_qfloat_settled(struct nd_qfloat a);
 double nd_qfloat_value(struct nd_qfloat a);
 
 #endif

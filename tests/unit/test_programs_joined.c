@@ -417,6 +417,12 @@ static void words_are_moved_to_another_encoding(void **state)
     close_trial(&t);
 }
 
+static void words_are_normalised_in_qf32(void **state)
+{
+    (void)state;
+    expect_layers("16-deviations", 0);
+}
+
 /* How v73 makes it is not known: what a Relu by itself would give says nothing. */
 static void relu_of_a_steep_product_is_not_covered(void **state)
 {
@@ -443,6 +449,7 @@ int main(void)
         cmocka_unit_test(word_softmax_of_any_axis_is_bit_exact),
         cmocka_unit_test(batch_normalization_with_a_relu_is_one_operation),
         cmocka_unit_test(floats_of_the_graph_that_are_moved_are_quantised_before),
+        cmocka_unit_test(words_are_normalised_in_qf32),
         cmocka_unit_test(relu_of_a_steep_product_is_not_covered),
         cmocka_unit_test(sums_of_words_have_multipliers_of_fifteen_bits),
         cmocka_unit_test(words_by_a_number_follow_what_reads_them),

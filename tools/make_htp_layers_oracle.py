@@ -694,6 +694,19 @@ def interpolated(g):
             g.add("Concat", [made, g.input(out, g.encoding(4))], [1, 2 * out[1], *out[2:]], g.encoding(4), axis=1)
 
 
+def doubled(g):
+    """uint16 Resize between the elements, asymmetric by 2 x 2: of a graph input, of a Conv, and before a Concat."""
+    for i in range(6):
+        shape, x = [1, int(g.rng.integers(1, 8)), int(g.rng.integers(2, 12)), int(g.rng.integers(2, 12))], g.encoding(4)
+        real = g.input(shape, x)
+        if i % 2:
+            real = g.add("Conv", [g.input(shape, g.encoding(4)), g.weights([shape[1], shape[1], 1, 1], 0.008)], shape, x)
+        out = [*shape[:2], 2 * shape[2], 2 * shape[3]]
+        made = g.add("Resize", [real, "", g.constant(np.array([1, 1, 2, 2], np.float32))], out, x, mode="linear", coordinate_transformation_mode="asymmetric")
+        if i > 3:
+            g.add("Concat", [made, g.input(out, g.encoding(4))], [1, 2 * out[1], *out[2:]], g.encoding(4), axis=1)
+
+
 def pooled(g):
     """uint16 means of places that overlap: products, and means of float32."""
     for i in range(24):
@@ -829,7 +842,7 @@ def recoded(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

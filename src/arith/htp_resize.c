@@ -28,12 +28,11 @@ static bool is_known_quotient(enum nd_dtype dtype, double quotient)
 
 /* Whether the sizes are such as there is evidence of, and scales, where the model has these, are their
  * quotients. */
-static bool are_known_sizes(const struct nd_htp_job *job, const struct nd_shape *out, bool is_asymmetric)
+static bool are_known_sizes(const struct nd_htp_job *job, const struct nd_shape *out)
 {
     enum { SCALES = 2 };
     const struct nd_shape *in = &job->call->inputs[0].values->shape;
     const struct nd_array *scales = nd_linear_has(job->call, SCALES) ? job->call->inputs[SCALES].values : NULL;
-    size_t n_doubled = 0;
     if (in->rank != RANK || out->rank != RANK || (scales != NULL && scales->n != 0 && scales->n != RANK))
         return false;
     for (size_t axis = 0; axis < RANK; axis++) {
@@ -42,10 +41,35 @@ static bool are_known_sizes(const struct nd_htp_job *job, const struct nd_shape 
         if (!is_known || (axis >= FIRST_RESIZED && out->dims[axis] == 1) ||
             (scales != NULL && scales->n == RANK && scales->x[axis] != quotient))
             return false;
-        n_doubled += quotient == 2;
     }
-    return job->unit->dtype == ND_DTYPE_U8 || !is_asymmetric ||
-           n_doubled != RANK - FIRST_RESIZED; /* two rounds */
+    return true;
+}
+
+/* uint16 that is asymmetric and by 2 x 2 is rounded twice: within the rows, and between them. */
+static bool is_rounded_twice(const struct nd_htp_job *job, const struct nd_shape *out, bool is_asymmetric)
+{
+    const struct nd_shape *in = &job->call->inputs[0].values->shape;
+    bool is_doubled = true;
+    for (size_t axis = FIRST_RESIZED; axis < RANK; axis++)
+        is_doubled = is_doubled && out->dims[axis] == 2 * in->dims[axis];
+    return job->unit->dtype == ND_DTYPE_U16 && is_asymmetric && is_doubled;
+}
+
+static double half_up(double a, double b)
+{
+    return floor((a + b + 1) / 2);
+}
+
+/* Element i of the output, of codes of which the last two axes are doubled. */
+static double round_twice(const struct nd_array *x, size_t i)
+{
+    size_t n_rows = (size_t)x->shape.dims[RANK - 2], n_columns = (size_t)x->shape.dims[RANK - 1];
+    size_t column = i % (2 * n_columns), row = i / (2 * n_columns) % (2 * n_rows);
+    size_t right = (column + 1) / 2 < n_columns ? (column + 1) / 2 : n_columns - 1;
+    size_t below = (row + 1) / 2 < n_rows ? (row + 1) / 2 : n_rows - 1;
+    const double *plane = x->x + i / (4 * n_rows * n_columns) * n_rows * n_columns,
+                 *upper = plane + row / 2 * n_columns, *lower = plane + below * n_columns;
+    return half_up(half_up(upper[column / 2], upper[right]), half_up(lower[column / 2], lower[right]));
 }
 
 static enum nd_status interpolate(const struct nd_htp_job *job, struct nd_error *err)
@@ -67,13 +91,16 @@ static enum nd_status interpolate(const struct nd_htp_job *job, struct nd_error 
     if (status == ND_OK)
         status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &mean, err);
     nd_array_deinit(&x);
-    if (status != ND_OK || !are_known_sizes(job, &mean.shape, is_asymmetric)) {
+    if (status != ND_OK || !are_known_sizes(job, &mean.shape)) {
         nd_array_deinit(&mean);
         return status;
     }
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    for (size_t i = 0; i < mean.n; i++)
-        mean.x[i] = nd_within(floor(mean.x[i] + 0.5) + zero, bounds.low, bounds.high);
+    bool is_twice = is_rounded_twice(job, &mean.shape, is_asymmetric);
+    for (size_t i = 0; i < mean.n; i++) {
+        double code = is_twice ? round_twice(job->call->inputs[0].values, i) : floor(mean.x[i] + 0.5) + zero;
+        mean.x[i] = nd_within(code, bounds.low, bounds.high);
+    }
     mean.dtype = job->unit->dtype;
     *job->codes = mean;
     *job->is_covered = true;

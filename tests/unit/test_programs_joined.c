@@ -358,6 +358,7 @@ static void resize_takes_the_mean_of_codes(void **state)
     (void)state;
     expect_fused("8-interpolated", 3, 3);
     expect_fused("16-interpolated", 3, 3);
+    expect_fused("16-doubled", 2, 2);
 }
 
 static void means_of_windows_that_overlap_are_products(void **state)

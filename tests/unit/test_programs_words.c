@@ -138,7 +138,12 @@ static void functions_of_words_without_evidence_are_not_covered(void **state)
     ask_word(&a, "Abs", 0.001F, 0.002F, 100); /* which rows are odd depends on the layout */
     a.values[0].shape = (struct nd_shape){.rank = 3, .dims = {1, 2, 2}};
     assert_false(is_covered(&a));
-    ask_word(&a, "Reshape", 0.001F, 0.002F, 0); /* not rescaled like this */
+    ask_word(&a, "Flatten", 0.001F, 0.002F, 0);
+    assert_true(is_covered(&a));
+    ask_word(&a, "Flatten", 0.001F, 0.002F, 0);
+    a.call.low = 0; /* a Relu behind it */
+    assert_false(is_covered(&a));
+    ask_word(&a, "Flatten", 1e-7F, 2e-7F, 0); /* scales that were not looked at */
     assert_false(is_covered(&a));
 }
 

@@ -475,6 +475,31 @@ def floats(g):
               (np.float32(reach * g.rng.uniform(0.8, 1.2) / 2 ** g.bits), 0))
 
 
+def chained(g):
+    """A MaxPool or a Resize to the nearest that reads what other float operators made of a graph input."""
+    for i in range(12):
+        shape, name, reach = [1, int(g.rng.integers(1, 7)), 8, int(g.rng.integers(4, 12))], "x%d" % len(g.inputs), np.exp(g.rng.uniform(-2, 2))
+        g.codes[name] = (g.rng.normal(0, 1, shape) * reach / 3).astype(np.float32)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        made = name + "_made"
+        bounds = [g.constant(np.float32(b * reach)) for b in (-0.4, 0.5)] if i % 3 == 1 else []
+        pool = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+        op = ("MaxPool", "Clip", "Relu")[i % 3]
+        g.nodes.append(helper.make_node(op, [name, *bounds], [made], name=made, **(pool if op == "MaxPool" else {})))
+        if i % 4 == 3:   # brought to other axes and back
+            ways = [g.constant(np.array(v)) for v in ([*shape[:2], 2, 4, shape[3]], [shape[0], shape[1], 8, shape[3]])]
+            g.nodes += [helper.make_node("Reshape", [made, ways[0]], [made + "_parts"], name=made + "_parts"),
+                        helper.make_node("Transpose", [made + "_parts"], [made + "_turned"], name=made + "_turned", perm=[0, 1, 3, 2, 4]),
+                        helper.make_node("Reshape", [made + "_turned", ways[1]], [made + "_back"], name=made + "_back")]
+            made += "_back"
+        y = (np.float32(reach * g.rng.uniform(0.6, 1.2) / 2 ** (g.bits - 1)), int(g.rng.integers(2 ** g.bits // 4, 2 ** g.bits // 4 * 3)))
+        if i % 2:
+            g.add("MaxPool", [made], shape, y, **pool)
+        else:
+            g.add("Resize", [made, "", g.constant(np.array([1, 1, 2, 2], np.float32))], [*shape[:2], 16, 2 * shape[3]], y,
+                  mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+
+
 def given(g):
     """Floats of the graph that are moved before they are quantised, and read."""
     def ints(*values):
@@ -842,7 +867,7 @@ def recoded(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

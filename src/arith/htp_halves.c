@@ -30,6 +30,8 @@ static const struct way {
 };
 /* A Slice with a Relu or Clip behind it, all in floats. */
 static const struct way cut_and_narrowed = {"Slice", false, false};
+/* A MaxPool or Resize that reads float16 of another float operator; others were not looked at. */
+static const struct way chained = {"MaxPool", false, false};
 
 static double as_half(double v, enum nd_rounding rounding)
 {
@@ -59,7 +61,7 @@ static const struct way *find_way(const struct nd_htp_job *job)
     while (row < N && strcmp(ways[row].op_type, op_type) != 0)
         row++;
     bool is_known = row < N && call->n_inputs > 0 && nd_linear_has(call, 0) && call->inputs[0].quant == NULL &&
-                    job->unit->origins[0] == ND_EXACT_FROM_INPUT &&
+                    job->unit->origins[0] != ND_EXACT_FROM_CONSTANT &&
                     call->inputs[0].values->dtype == ND_DTYPE_F32 && nd_htp_plain_output(job) != NULL;
     for (size_t i = 1; is_known && i < call->n_inputs; i++)
         is_known = call->inputs[i].quant == NULL;
@@ -67,6 +69,8 @@ static const struct way *find_way(const struct nd_htp_job *job)
         (strcmp(op_type, "AveragePool") == 0 && nd_htp_half_pool_of(call) == ND_HTP_HALF_POOL_UNKNOWN) ||
         (strcmp(op_type, "Resize") == 0 && !is_nearest(job)))
         return NULL;
+    if (job->unit->origins[0] == ND_EXACT_FROM_UNIT)
+        return strcmp(op_type, "MaxPool") == 0 || strcmp(op_type, "Resize") == 0 ? &chained : NULL;
     if (ways[row].is_codes && !nd_htp_is_unbounded(job))
         return strcmp(op_type, "Slice") == 0 ? &cut_and_narrowed : NULL;
     return &ways[row];

@@ -475,6 +475,21 @@ def floats(g):
               (np.float32(reach * g.rng.uniform(0.8, 1.2) / 2 ** g.bits), 0))
 
 
+def near_halves(g):
+    """An AveragePool of 3 x 3 by steps of one, of windows chosen so that it shows how their sum is rounded: as float32 place by place, once,
+    or not at all."""
+    windows = g.rng.normal(0, 1, [2000000, 9]).astype(np.float16)
+    products = windows.astype(np.float64) * np.float64(np.float16(1 / 9))
+    exact, by_place = products.sum(1), np.zeros(len(windows), np.float32)
+    for i in range(9):
+        by_place = (by_place + products[:, i]).astype(np.float32)
+    shown = (exact.astype(np.float32).astype(np.float16) != by_place.astype(np.float16)) | (exact.astype(np.float32).astype(np.float16) != exact.astype(np.float16))
+    chosen, shape = windows[shown][:40], [1, 2, 12, 15]
+    g.codes["x0"] = chosen.reshape(2, 4, 5, 3, 3).transpose(0, 1, 3, 2, 4).reshape(shape).astype(np.float32)
+    g.inputs.append(helper.make_tensor_value_info("x0", TensorProto.FLOAT, shape))
+    g.add("AveragePool", ["x0"], [1, 2, 10, 13], (np.float32(2 ** -14), 32768), kernel_shape=[3, 3])
+
+
 def chained(g):
     """A MaxPool or a Resize to the nearest that reads what other float operators made of a graph input."""
     for i in range(12):
@@ -867,7 +882,7 @@ def recoded(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

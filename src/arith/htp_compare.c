@@ -160,7 +160,7 @@ static const struct {
     {BYTE_AVERAGES,
      "half-granule",
      {"multiplies what the first shift leaves", "adds half a granule to what the first shift leaves"}},
-    {WORD_AVERAGES, "sum", {"adds products exactly", "adds products of floats as float32"}},
+    {WORD_AVERAGES, "sum", {"adds products exactly", "rounds the sum of products of floats to float32"}},
     {WORD_PRODUCTS,
      "zero-point",
      {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},

@@ -14,7 +14,10 @@ enum nd_htp_half_pool nd_htp_half_pool_of(const struct nd_linear_call *call)
     int64_t size = nd_htp_window_size(call);
     if (nd_htp_is_apart(call))
         return size == PAIR ? ND_HTP_HALF_POOL_PAIRS : ND_HTP_HALF_POOL_EXACT;
-    bool is_product = nd_htp_averages_as_product(call) && size == WINDOW;
+    /* Of a plane no higher than the window the float16 values are others (measured, see the docs). */
+    const struct nd_shape *x = &call->inputs[0].values->shape;
+    bool is_product =
+        nd_htp_averages_as_product(call) && size == WINDOW && x->dims[2] > WINDOW && x->dims[3] > WINDOW;
     return is_product ? ND_HTP_HALF_POOL_PRODUCT : ND_HTP_HALF_POOL_UNKNOWN;
 }
 
@@ -29,11 +32,11 @@ static double pairs_of(const double *x, int64_t width)
 struct plane {
     const double *x;
     int64_t n_rows, n_columns;
-    bool is_exact; /* v69 rounds no sum */
+    bool is_exact; /* v69 does not make the sum a float32 */
 };
 
-/* A window that begins at that row and column, both from -1 on: products with one ninth as a float16, added as
- * float32. */
+/* A window that begins at that row and column, both from -1 on: the sum of products with one ninth as a
+ * float16, exact: of v73 rounded to float32. */
 static double product_of(const struct plane *plane, int64_t row, int64_t column)
 {
     double ninth = nd_multiplier_round(1.0 / (WINDOW * WINDOW), HALF_BITS, ND_ROUND_HALF_EVEN), sum = 0;
@@ -42,10 +45,8 @@ static double product_of(const struct plane *plane, int64_t row, int64_t column)
             if (i < 0 || i >= plane->n_rows || j < 0 || j >= plane->n_columns)
                 continue;
             sum += plane->x[i * plane->n_columns + j] * ninth;
-            if (!plane->is_exact)
-                sum = (double)(float)sum;
         }
-    return sum;
+    return plane->is_exact ? sum : (double)(float)sum;
 }
 
 void nd_htp_half_pool(const struct nd_htp_job *job, const struct nd_array *halves, struct nd_array *made)

@@ -276,6 +276,7 @@ static void floats_of_the_graph_are_halves(void **state)
     expect_layers("16-floats", 0);
     expect_layers("8-chained", 0);
     expect_layers("16-chained", 0);
+    expect_layers("16-near_halves", 0);
 }
 
 static void bytes_are_made_with_the_encoding_of_the_concat(void **state)

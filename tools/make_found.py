@@ -287,6 +287,18 @@ def average_pool():
     g.write("average-pool.float.u8")
 
 
+def clip(bits):
+    """A Clip of what a Conv made, between quantisers; it cuts at one end."""
+    g, rng = Graph(bits), np.random.default_rng(SEED)
+    scale, zero = 1 / 32, 128
+    w = g.weight("w", rng.normal(0, 0.3, (4, 4, 1, 1)).astype(np.float32))
+    g.nodes.append(h.make_node("Conv", [g.input("x", (1, 4, 6, 6), scale, zero), w], ["made"], name="conv"))
+    bounds = [g.constant(name, np.float32(value)) for name, value in (("least", -8), ("greatest", 1))]
+    g.nodes.append(h.make_node("Clip", [g.quantised("made", scale, zero), *bounds], ["y_made"], name="clip"))
+    g.output("y", (1, 4, 6, 6), scale, zero)
+    g.write("clip.u%d" % bits)
+
+
 def shares():
     """A Softmax in parts; the range of the sum is a third of what it needs."""
     g = Graph(8)
@@ -322,3 +334,5 @@ if __name__ == "__main__":
     shares()
     slice_norm()
     average_pool()
+    clip(8)
+    clip(16)

@@ -175,6 +175,41 @@ static bool is_pool_of_floats(const struct nd_model *model, const struct nd_exac
            nd_onnx_attribute_i(unit->call->node, "count_include_pad", 0) == 0;
 }
 
+/* Whether the Clip's bounds lie within the codes of its output. */
+static void find_cuts(const struct nd_exact_unit *unit, bool *cuts_below, bool *cuts_above)
+{
+    const struct nd_linear_call *call = unit->call;
+    const struct nd_quant *y = call->out_quant;
+    double low = call->low, high = call->high, least, greatest;
+    *cuts_below = *cuts_above = false;
+    if (y == NULL || y->n != 1 || !nd_linear_fold(call->node, call->n_inputs, call->inputs, &low, &high))
+        return;
+    nd_code_range(unit->dtype, &least, &greatest);
+    *cuts_below = rint(low / (double)y->scale[0]) + (double)y->zero_point[0] > least;
+    *cuts_above = rint(high / (double)y->scale[0]) + (double)y->zero_point[0] < greatest;
+}
+
+/* golden/found/clip.u8.onnx and about 1000 others of its kind, of 28 makers: a Clip of what these make, or of
+ * that transposed. uint16: always; uint8: where it cuts at one end alone. */
+static bool is_clip_left_out(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    static const char *const makers[] = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul"};
+    bool cuts_below, cuts_above;
+    find_cuts(unit, &cuts_below, &cuts_above);
+    size_t edge = unit->input_edges[0];
+    const struct nd_model_unit *maker = NULL;
+    if (model == NULL || edge == SIZE_MAX ||
+        (is_wide(unit) ? !cuts_below && !cuts_above : cuts_below == cuts_above))
+        return false;
+    maker = nd_model_unit_of_edge(model, edge);
+    if (maker != NULL && strcmp(maker->op_types, "Transpose") == 0 && maker->n_inputs > 0)
+        maker = nd_model_unit_of_edge(model, maker->inputs[0]);
+    for (size_t i = 0; maker != NULL && i < sizeof makers / sizeof makers[0]; i++)
+        if (strcmp(maker->op_types, makers[i]) == 0) /* a MatMul of two calculated operands is right */
+            return strcmp(makers[i], "MatMul") != 0 || maker->n_inputs == 1;
+    return false;
+}
+
 bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
                 enum nd_unit_condition condition)
 {
@@ -193,6 +228,7 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
         [ND_UNIT_SUM_OF_TRANSPOSED] = {{"Add", NULL}, is_sum_of_transposed},
         [ND_UNIT_NORM_OF_SLICE] = {{"BatchNormalization", NULL}, is_norm_of_slice},
         [ND_UNIT_POOL_OF_FLOATS] = {{"AveragePool", NULL}, is_pool_of_floats},
+        [ND_UNIT_CLIP_LEFT_OUT] = {{"Clip", NULL}, is_clip_left_out},
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
     for (size_t k = 0; k < 2 && rows[condition].op_types[k] != NULL; k++)

@@ -121,6 +121,19 @@ static const struct nd_known_defect defects[] = {
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_CONSTANT_LINES, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED,
                ND_FAULT_AXIS_PERMUTATION},
      .n_kinds = 5},
+    {.condition = ND_UNIT_CLIP_LEFT_OUT,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1 to gen5 of the simulator",
+     .what = "it leaves out a Clip between quantisers, behind a convolution, Gemm, MatMul, Add, Sub or Mul: "
+             "with 16 "
+             "bits, and with 8 bits where it cuts at one end alone",
+     .remedy = "Leave out the quantiser between the two layers, or let the range of the Clip's quantiser end "
+               "where the "
+               "Clip cuts.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT,
+               ND_FAULT_CHANNEL_SCALE, ND_FAULT_CHANNEL_ZERO_POINT},
+     .n_kinds = 6},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");

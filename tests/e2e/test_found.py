@@ -193,6 +193,17 @@ class Found(Scratch):
             self.assertLessEqual(np.abs(codes[device]["cut_off"] - codes["cpu"]["cut_off"]).max(), 1, device)
             self.assertIn("columns that a Slice cut out", self.faulty("slice-norm.u8.onnx", device, "y")["known_defect"])
 
+    def test_a_clip_behind_a_conv_is_left_out(self):
+        """With uint8 where it cuts at one end; with uint16 always."""
+        for model, most in (("clip.u8.onnx", 160), ("clip.u16.onnx", 160 * 256)):
+            codes = self.codes(model, ["cpu", *self.EVERY], "uniform:2")
+            self.assertLessEqual(codes["cpu"]["y"].max(), most)
+            for device in self.EVERY:
+                off = np.abs(codes[device]["y"] - codes[device]["made"])
+                self.assertEqual(off.max(), 0, device)
+                self.assertGreater((codes[device]["y"] > most).mean(), 0.2, device)
+                self.assertIn("leaves out a Clip", self.faulty(model, device, "y")["known_defect"])
+
     def test_a_mean_of_floats_reads_other_places(self):
         codes = self.codes("average-pool.float.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
         for device in self.EVERY:

@@ -244,6 +244,32 @@ static void norm_of_what_a_slice_makes_is_known(void **state)
     nd_model_destroy(&model);
 }
 
+/* The bounds are -8, which no code has, and 1; the edge `made` is the Conv's. */
+static void clip_of_a_conv_is_known(void **state)
+{
+    (void)state;
+    static float scales[] = {0x1p-5F, 0x1p-13F};
+    static int64_t zeros[] = {128, 32768};
+    struct nd_model *model = load("../found/clip.u8");
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        for (int wide = 0; wide < 2; wide++)
+            for (int end = 0; end < 4; end++) {
+                struct layer l;
+                struct nd_quant quant = {
+                    .n = 1, .axis = -1, .scale = &scales[wide], .zero_point = &zeros[wide]};
+                begin(&l, "Clip", wide ? ND_DTYPE_U16 : ND_DTYPE_U8, &image, &none);
+                l.edges[0] = e;
+                l.call.out_quant = &quant;
+                l.call.low = end & 1 ? -1 : -8;
+                l.call.high = end & 2 ? 1 : 8;
+                bool is_made = strcmp(nd_model_edge(model, e)->name, "made") == 0;
+                bool is_left_out = wide ? end != 0 : end == 1 || end == 2;
+                assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_CLIP_LEFT_OUT), is_made && is_left_out);
+                assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_CLIP_LEFT_OUT));
+            }
+    nd_model_destroy(&model);
+}
+
 static void pool_of_floats_that_leaves_its_padding_out_is_known(void **state)
 {
     (void)state;
@@ -432,6 +458,7 @@ int main(void)
         cmocka_unit_test(concat_with_an_input_of_another_encoding_is_known),
         cmocka_unit_test(sum_behind_a_transposed_convolution_is_known),
         cmocka_unit_test(norm_of_what_a_slice_makes_is_known),
+        cmocka_unit_test(clip_of_a_conv_is_known),
         cmocka_unit_test(pool_of_floats_that_leaves_its_padding_out_is_known),
         cmocka_unit_test_setup_teardown(layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so,
                                         make_folder, remove_folder),

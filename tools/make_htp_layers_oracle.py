@@ -879,10 +879,20 @@ def recoded(g):
                 g.quantise(split.output[1], [1, 4, *shape[2:]], y)
 
 
+def scaled(g):
+    """uint16 Gelu and Sqrt with scales of x, and quotients of scales, far from the usual ones."""
+    shape = [1, 4, 24]
+    for scale, ratio in ((1e-7, 1 / 100), (6e-6, 2), (0.02, 1), (0.5, 50)):
+        scale = np.float32(scale * g.rng.uniform(0.8, 1.2))
+        for op, y in (("Gelu", scale / ratio), ("Sqrt", np.sqrt(scale) / 256 / ratio)):
+            zeros = [int(zero) for zero in g.rng.integers(5000, 60000, 2)] if op == "Gelu" else [0, 0]
+            g.add(op, [g.input(shape, (scale, zeros[0]))], shape, (np.float32(y), zeros[1]))
+
+
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -75,7 +75,7 @@ static int64_t bend(const void *parameters, int64_t x)
 enum nd_status nd_htp_gelu16(const struct nd_htp_job *job, struct nd_error *err)
 {
     /* Of x and as quotients, those that the formula was held against. */
-    static const float least_scale = 1e-5F, most_scale = 1e-3F, least = 0x1p-4F, most = 16;
+    static const float least_scale = 1e-8F, most_scale = 1, least = 0x1p-8F, most = 0x1p8F;
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     char approximate[16];
     nd_op_text(&op_call, "approximate", approximate, sizeof approximate);

@@ -45,7 +45,7 @@ static int64_t take_root(const void *parameters, int64_t x)
 enum nd_status nd_htp_sqrt16(const struct nd_htp_job *job, struct nd_error *err)
 {
     /* Those that the formula was held against: of x, and as quotients. */
-    static const float least_scale = 1e-6F, most_scale = 1e-2F, least = 0x1p-6F, most = 4;
+    static const float least_scale = 1e-8F, most_scale = 10, least = 0x1p-10F, most = 0x1p6F;
     if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job))
         return ND_OK;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;

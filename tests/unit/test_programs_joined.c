@@ -405,6 +405,12 @@ static void words_by_a_number_follow_what_reads_them(void **state)
     expect_fused("16-numbered", 5, 5);
 }
 
+static void curves_of_words_have_any_scale(void **state)
+{
+    (void)state;
+    expect_layers("16-scaled", 0);
+}
+
 static void biases_of_channels_are_brought_to_one_scale(void **state)
 {
     (void)state;
@@ -459,6 +465,7 @@ int main(void)
         cmocka_unit_test(words_by_a_number_follow_what_reads_them),
         cmocka_unit_test(biases_of_channels_are_brought_to_one_scale),
         cmocka_unit_test(words_are_moved_to_another_encoding),
+        cmocka_unit_test(curves_of_words_have_any_scale),
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),

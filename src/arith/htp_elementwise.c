@@ -248,10 +248,26 @@ static int64_t multiply_words(const void *parameters, int64_t a, int64_t b)
     return (((product >> f->shift) + f->offset + (1 << (WORD_CODE_BITS - 1))) >> WORD_CODE_BITS) + f->zero;
 }
 
-/* Where it is x Sigmoid(x), the device makes one operation of it: nd_unit_run_gated. */
+/* Whether input i is a number of which it is not known what becomes of it in blocks, as nd_htp_words_by_number
+ * has it: a negative one, or one that changes the scale by too much. */
+static bool is_unknown_number(const struct nd_htp_job *job, size_t i)
+{
+    const struct nd_linear_input *number = &job->call->inputs[i];
+    if (!nd_htp_is_number(job, i))
+        return false;
+    double value =
+        (number->values->x[0] - (double)number->quant->zero_point[0]) * (double)number->quant->scale[0];
+    double ratio =
+        value * (double)job->call->inputs[!i].quant->scale[0] / (double)job->call->out_quant->scale[0];
+    return !(ratio >= ND_HTP_LEAST_BY_NUMBER && ratio < ND_HTP_MOST_BY_NUMBER);
+}
+
+/* Where it is x Sigmoid(x), the device makes one operation of it: nd_unit_run_gated; of x and a positive
+ * number: nd_unit_run_in_blocks. */
 enum nd_status nd_htp_mul16(const struct nd_htp_job *job, struct nd_error *err)
 {
-    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U16))
+    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U16) ||
+        is_unknown_number(job, 0) || is_unknown_number(job, 1))
         return ND_OK;
     const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
     float m = a->scale[0] * b->scale[0] / y->scale[0];

@@ -228,6 +228,10 @@ bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
 enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bool divides,
                                struct nd_error *err);
 
+/* The quotients of scales of which it was drawn how uint16 numbers are made in blocks (QAIRT 2.51.0, gen1 and
+ * gen3): with 1/300 and 1/2500 3 and 119 of 1024 codes differed. */
+#define ND_HTP_LEAST_BY_NUMBER 0x1p-6
+#define ND_HTP_MOST_BY_NUMBER 16
 /* uint16 Mul, Div and Sub by one number, in blocks. */
 enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_error *err);
 

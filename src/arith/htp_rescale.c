@@ -165,7 +165,8 @@ static enum nd_status rescale_words(const struct nd_htp_job *job, size_t i, floa
     struct nd_linear_call call = *job->call;
     struct nd_htp_job moved = *job;
     struct nd_htp_rescaling r;
-    if (!nd_htp_rescaling_init(&r, ND_HTP_LAYOUT, (double)quotient, 1))
+    if (!((double)quotient >= ND_HTP_LEAST_BY_NUMBER && quotient < ND_HTP_MOST_BY_NUMBER) ||
+        !nd_htp_rescaling_init(&r, ND_HTP_LAYOUT, (double)quotient, 1))
         return ND_OK;
     enum nd_status status = nd_array_copy(call.inputs[i].values, job->codes, err);
     if (status != ND_OK)

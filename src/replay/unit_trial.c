@@ -228,32 +228,28 @@ static void forget_parts_of(struct nd_unit_trial *trial, const struct nd_exact_u
         forget_made(&trial->kept[k]);
 }
 
-/* What was made with the unit by the maker of what it reads, as one function with its gate, or for what reads
- * it. */
+/* What was made with the maker of what the unit reads, with its gate, or for what reads it. */
 static enum nd_status run_fused(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
                                 struct nd_error *err)
 {
     const struct nd_alternatives *a = trial->alternatives;
-    struct nd_unit_made *fused = &trial->others[ND_ALTERNATIVE_FUSED];
+    struct nd_array *codes = &trial->others[ND_ALTERNATIVE_FUSED].codes[p];
+    bool *is_covered = &trial->others[ND_ALTERNATIVE_FUSED].is_covered[p];
     struct nd_unit_gate gate;
     struct nd_error why = {0};
-    enum nd_status status = ND_OK;
     const struct nd_array *kept = nd_unit_trial_kept(trial, a->fused_from[unit->edge], unit->edge, p);
     if (is_open(trial, a->fused_from[unit->edge], unit->edge, p))
         trial->is_covered[p] = false;
     if (kept != NULL) {
-        status = nd_array_copy(kept, &fused->codes[p], err);
-        fused->is_covered[p] = status == ND_OK;
-        if (status == ND_OK)
-            nd_unit_narrow(unit, &fused->codes[p]);
+        enum nd_status copied = nd_array_copy(kept, codes, err);
+        *is_covered = copied == ND_OK;
+        if (*is_covered)
+            nd_unit_narrow(unit, codes);
+        return copied;
     }
-    if (status != ND_OK || fused->is_covered[p])
-        return status;
-    if (find_gate(a, unit, &gate))
-        status = nd_unit_run_gated(unit, &gate, &fused->codes[p], &fused->is_covered[p], &why);
-    else
-        status = nd_unit_run_in_blocks(unit, &fused->codes[p], &fused->is_covered[p], &why);
-    return settle_made(status, &why, &fused->codes[p], &fused->is_covered[p], err);
+    enum nd_status status = find_gate(a, unit, &gate) ? nd_unit_run_gated(unit, &gate, codes, is_covered, &why)
+                                                      : nd_unit_run_in_blocks(unit, codes, is_covered, &why);
+    return settle_made(status, &why, codes, is_covered, err);
 }
 
 /* v81 has the programs of v73, but for some units. */

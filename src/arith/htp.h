@@ -26,13 +26,8 @@ struct nd_unit_program {
     const char *summary;
     enum nd_htp_arch arch;
     bool rounds_products; /* uint8 Mul adds a half before its first shift: QAIRT 2.48 to 2.50 */
-    bool is_v81;          /* of none in the list: nd_unit_is_other_on_v81 */
+    bool is_v81;          /* of none in the list: nd_unit_run_as_v81 */
 };
-
-/* Whether v81 may make codes of the unit that v73, which it follows elsewhere, does not: what moves uint16
- * codes to another encoding, in floats (docs/science/htp-arithmetic.md#moves16). is_v81 of a program says so.
- */
-bool nd_unit_is_other_on_v81(const struct nd_exact_unit *unit);
 
 /* All of them. "htp-v69" and "htp-v73" are QAIRT 2.47 and 2.51; ":2.48" behind the name is 2.48 to 2.50. */
 const struct nd_unit_program *nd_unit_programs(size_t *n);
@@ -61,6 +56,12 @@ void nd_unit_memory_refute(struct nd_unit_memory *memory, size_t edge, const str
 enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                                    struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
                                    struct nd_error *err);
+
+/* The same on v81, which has the programs of v73 but for what moves uint16 codes to another encoding, in floats
+ * (docs/science/htp-arithmetic.md#moves16): covers nothing else. */
+enum nd_status nd_unit_run_as_v81(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                                  struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
+                                  struct nd_error *err);
 
 /* Whether the two make the same of every unit of the same operator and type. */
 bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_unit_program *b,

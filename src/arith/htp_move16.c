@@ -78,7 +78,7 @@ static size_t row_of(const char *op_type)
     return row;
 }
 
-bool nd_unit_is_other_on_v81(const struct nd_exact_unit *unit)
+static bool is_other_on_v81(const struct nd_exact_unit *unit)
 {
     const struct nd_linear_call *call = unit->call;
     return unit->dtype == ND_DTYPE_U16 && call->node != NULL && call->n_inputs > 0 &&
@@ -113,4 +113,16 @@ bool nd_htp_rescale_moved_words(const struct nd_htp_job *job, struct nd_array *m
     for (size_t i = 0; are_known_scales(x) && i < moved->n; i++)
         moved->x[i] = fmin(fmax(rescale(&step, moved->x[i]) + (double)y->zero_point[0], 0), UINT16_MAX);
     return are_known_scales(x);
+}
+
+enum nd_status nd_unit_run_as_v81(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                                  struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
+                                  struct nd_error *err)
+{
+    struct nd_unit_program other = *program;
+    *is_covered = false;
+    if (program->arch != ND_HTP_V73 || !is_other_on_v81(unit))
+        return ND_OK;
+    other.is_v81 = true;
+    return nd_unit_program_run(&other, unit, memory, codes, is_covered, err);
 }

@@ -252,34 +252,21 @@ static enum nd_status run_fused(struct nd_unit_trial *trial, const struct nd_exa
     return settle_made(status, &why, codes, is_covered, err);
 }
 
-/* v81 has the programs of v73, but for some units. */
-static enum nd_status run_as_v81(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
-                                 struct nd_error *err)
-{
-    size_t n;
-    struct nd_unit_program program = nd_unit_programs(&n)[p];
-    struct nd_unit_made *made = &trial->others[ND_ALTERNATIVE_V81];
-    struct nd_error why = {0};
-    if (program.arch != ND_HTP_V73 || !nd_unit_is_other_on_v81(unit))
-        return ND_OK;
-    program.is_v81 = true;
-    enum nd_status status =
-        nd_unit_program_run(&program, unit, trial->memory, &made->codes[p], &made->is_covered[p], &why);
-    return settle_made(status, &why, &made->codes[p], &made->is_covered[p], err);
-}
-
 static enum nd_status run_others(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
                                  const struct nd_array *given, struct nd_error *err)
 {
     size_t n;
     const struct nd_unit_program *program = &nd_unit_programs(&n)[p];
     const struct nd_alternatives *a = trial->alternatives;
-    struct nd_unit_made *forced = &trial->others[ND_ALTERNATIVE_FORCED];
+    struct nd_unit_made *forced = &trial->others[ND_ALTERNATIVE_FORCED],
+                        *v81 = &trial->others[ND_ALTERNATIVE_V81];
     struct nd_error why = {0};
     enum nd_status status =
         a->is_joined[unit->edge] ? nd_unit_join(trial, unit, p, given, err) : run_fused(trial, unit, p, err);
     if (status == ND_OK)
-        status = run_as_v81(trial, unit, p, err);
+        status = settle_made(
+            nd_unit_run_as_v81(program, unit, trial->memory, &v81->codes[p], &v81->is_covered[p], &why), &why,
+            &v81->codes[p], &v81->is_covered[p], err);
     struct nd_unit_encodings encodings = {.output = NULL};
     size_t n_forced = nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
     if (a->is_forced_here[unit->edge]) {

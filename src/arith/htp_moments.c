@@ -14,13 +14,21 @@ enum {
 /* The first guess of an inverse root is this less half of the float, both as whole numbers. */
 static const int32_t guess_of_root = 0x5f375a86;
 
-/* A whole number times a float: its upper and its lower bits are floats of their own. */
-static struct nd_qfloat scaled(int64_t whole, int bits, float factor)
+/* A whole number of up to 32 bits times a float: its upper and its lower bits are floats of their own. */
+static struct nd_qfloat scaled(int64_t whole, float factor)
 {
-    int64_t upper = whole >> bits << bits;
+    int64_t upper = whole >> SUM_BITS << SUM_BITS;
     struct nd_qfloat by = nd_qfloat_read(factor);
-    return nd_qfloat_settled(nd_qfloat_sum(nd_qfloat_product(nd_qfloat_read((float)upper), by),
-                                           nd_qfloat_product(nd_qfloat_read((float)(whole - upper)), by)));
+    return nd_qfloat_sum(nd_qfloat_product(nd_qfloat_read((float)upper), by),
+                         nd_qfloat_product(nd_qfloat_read((float)(whole - upper)), by));
+}
+
+/* The same of more bits: the lowest 32 of them as above. */
+static struct nd_qfloat scaled_squares(int64_t whole, float factor)
+{
+    int64_t upper = whole >> SQUARE_BITS << SQUARE_BITS;
+    return nd_qfloat_sum(nd_qfloat_product(nd_qfloat_read((float)upper), nd_qfloat_read(factor)),
+                         scaled(whole - upper, factor));
 }
 
 struct nd_qfloat nd_htp_inverse_root(struct nd_qfloat value)
@@ -50,7 +58,7 @@ struct nd_htp_moments nd_htp_moments_of(const double *x, size_t n, float epsilon
         squares += code * code;
     }
     float square_of_n = (float)n * (float)n;
-    struct nd_qfloat variance = scaled(count * squares - sum * sum, SQUARE_BITS, 1 / square_of_n);
+    struct nd_qfloat variance = nd_qfloat_settled(scaled_squares(count * squares - sum * sum, 1 / square_of_n));
     struct nd_qfloat more = nd_qfloat_settled(nd_qfloat_sum(variance, nd_qfloat_read(epsilon)));
-    return (struct nd_htp_moments){scaled(sum, SUM_BITS, 1 / (float)n), nd_htp_inverse_root(more)};
+    return (struct nd_htp_moments){nd_qfloat_settled(scaled(sum, 1 / (float)n)), nd_htp_inverse_root(more)};
 }

@@ -96,16 +96,15 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
                              const struct nd_unit_memory *memory)
 {
     /* Twice what was seen at most, and codes of which too few were seen. */
-    static const double of_norms = 0.015, of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004,
-                        of_wide_instances = 0.012;
+    static const double of_norms = 0.015, of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004;
     const char *op_type = op_type_of(unit);
     bool is_wide = unit->dtype == ND_DTYPE_U16;
     if (nd_htp_reads_floats(unit))
         return 0;
-    if (strcmp(op_type, "LayerNormalization") == 0)
+    if (!is_wide && strcmp(op_type, "LayerNormalization") == 0)
         return of_norms;
-    if (strcmp(op_type, "InstanceNormalization") == 0)
-        return is_wide ? of_wide_instances : of_instances;
+    if (!is_wide && strcmp(op_type, "InstanceNormalization") == 0)
+        return of_instances;
     if (is_wide && (strcmp(op_type, "GlobalAveragePool") == 0 || strcmp(op_type, "ReduceMean") == 0))
         return of_wide_means;
     if (strcmp(op_type, "Conv") == 0 && is_wide_depthwise_with_stride(unit))

@@ -16,7 +16,7 @@ enum {
  * the docs). */
 static const double least_part = 0x1p-9;
 
-/* uint16: where a code times the gain of its plane may be greater than this, some codes differ by 1 (measured).
+/* uint16: where a code times the gain of its plane may be greater than this, codes next to a half differ by 1.
  */
 static const double greatest_product = 0x1p20, greatest_code = 65535;
 

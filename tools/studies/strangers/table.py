@@ -40,7 +40,7 @@ def is_sent_away(layer):
 
 def every_value(layer):
     """By known arithmetic, or by a defect of the SDK that is in it."""
-    return (layer["state"] == "follows" or layer["defect"]) and layer["unexplained"] == 0
+    return (layer["state"] == "follows" or layer["defect"] is not None) and layer["unexplained"] == 0
 
 
 def accusations(healthy):

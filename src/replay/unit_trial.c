@@ -252,14 +252,43 @@ static enum nd_status run_fused(struct nd_unit_trial *trial, const struct nd_exa
     return settle_made(status, &why, codes, is_covered, err);
 }
 
+/* With the encodings that the provider forces on what the unit reads and makes; where it does not read so, on
+ * what it makes alone: what is moved before it may have been brought to the model's encoding. */
+static enum nd_status run_forced(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
+                                 const struct nd_array *given, struct nd_error *err)
+{
+    size_t n;
+    const struct nd_unit_program *program = &nd_unit_programs(&n)[p];
+    const struct nd_alternatives *a = trial->alternatives;
+    struct nd_unit_made *forced = &trial->others[ND_ALTERNATIVE_FORCED];
+    bool is_here = a->is_forced_here[unit->edge];
+    enum nd_status status = ND_OK;
+    for (int is_output_alone = 0; is_output_alone <= (is_here ? 1 : 0) && status == ND_OK; is_output_alone++) {
+        struct nd_unit_encodings encodings = {.output = is_here ? &a->forced[unit->edge]->quant : NULL,
+                                              .dtype = unit->dtype};
+        struct nd_error why = {0};
+        size_t n_inputs = is_output_alone != 0
+                              ? 0
+                              : nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
+        if (n_inputs == 0 && !is_here)
+            break;
+        nd_array_deinit(&forced->codes[p]);
+        forced->is_covered[p] = false;
+        status = nd_unit_run_with(program, unit, &encodings, &forced->codes[p], &forced->is_covered[p], &why);
+        status = settle_made(status, &why, &forced->codes[p], &forced->is_covered[p], err);
+        if (n_inputs == 0 || (forced->is_covered[p] && is_same(&forced->codes[p], given)))
+            break;
+    }
+    return status;
+}
+
 static enum nd_status run_others(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
                                  const struct nd_array *given, struct nd_error *err)
 {
     size_t n;
     const struct nd_unit_program *program = &nd_unit_programs(&n)[p];
     const struct nd_alternatives *a = trial->alternatives;
-    struct nd_unit_made *forced = &trial->others[ND_ALTERNATIVE_FORCED],
-                        *v81 = &trial->others[ND_ALTERNATIVE_V81];
+    struct nd_unit_made *v81 = &trial->others[ND_ALTERNATIVE_V81];
     struct nd_error why = {0};
     enum nd_status status =
         a->is_joined[unit->edge] ? nd_unit_join(trial, unit, p, given, err) : run_fused(trial, unit, p, err);
@@ -267,17 +296,8 @@ static enum nd_status run_others(struct nd_unit_trial *trial, const struct nd_ex
         status = settle_made(
             nd_unit_run_as_v81(program, unit, trial->memory, &v81->codes[p], &v81->is_covered[p], &why), &why,
             &v81->codes[p], &v81->is_covered[p], err);
-    struct nd_unit_encodings encodings = {.output = NULL};
-    size_t n_forced = nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
-    if (a->is_forced_here[unit->edge]) {
-        encodings.output = &a->forced[unit->edge]->quant;
-        encodings.dtype = unit->dtype;
-        n_forced++;
-    }
-    if (status != ND_OK || n_forced == 0)
-        return status == ND_OK ? keep_fused(trial, unit, p, err) : status;
-    status = nd_unit_run_with(program, unit, &encodings, &forced->codes[p], &forced->is_covered[p], &why);
-    status = settle_made(status, &why, &forced->codes[p], &forced->is_covered[p], err);
+    if (status == ND_OK)
+        status = run_forced(trial, unit, p, given, err);
     return status == ND_OK ? keep_fused(trial, unit, p, err) : status;
 }
 

@@ -62,7 +62,7 @@ static enum nd_status keep_past(struct nd_exam *exam, bool *past, struct nd_erro
     for (size_t i = 0; status == ND_OK && i < n; i++)
         squares += isfinite(reach[i]) ? reach[i] * reach[i] : 0;
     bool is_any =
-        !nd_explain_is_known(job, exam->device, exam->step) && !nd_explain_has_forced(job, exam->step);
+        !nd_explain_is_known(job, exam->device, exam->step) && nd_explain_forced(job, exam->step) == 0;
     double allowance = nd_explain_allowance(job, exam->device, exam->step) * (is_any ? ND_EXPLAIN_FAR : 1),
            all = n > 0 ? sqrt(squares / (double)n) : 0;
     for (size_t i = 0; status == ND_OK && i < n; i++)
@@ -72,17 +72,18 @@ static enum nd_status keep_past(struct nd_exam *exam, bool *past, struct nd_erro
     return status;
 }
 
-/* How the unit is worked out: as the model says, which is how it was chosen at first, or with the encodings
- * that the provider forces. Collects anew. */
-static enum nd_status collect_as(struct nd_exam *exam, const struct nd_exam *own, bool is_forced,
+/* How the unit is worked out: as the model says (forced: 0), which is how it was chosen at first, or with
+ * encodings that the provider forces. Collects anew. */
+static enum nd_status collect_as(struct nd_exam *exam, const struct nd_exam *own, unsigned forced,
                                  struct nd_error *err)
 {
-    exam->is_forced = is_forced;
-    exam->is_other = !is_forced && own->is_other;
-    exam->has_other = !is_forced && own->has_other;
-    exam->unit_program = is_forced ? NULL : own->unit_program;
-    exam->is_helped = !is_forced && own->is_helped;
-    exam->n_fusions = is_forced ? 0 : own->n_fusions;
+    bool is_own = forced == 0;
+    exam->forced = forced;
+    exam->is_other = is_own && own->is_other;
+    exam->has_other = is_own && own->has_other;
+    exam->unit_program = is_own ? own->unit_program : NULL;
+    exam->is_helped = is_own && own->is_helped;
+    exam->n_fusions = is_own ? own->n_fusions : 0;
     nd_array_deinit(&exam->made);
     return nd_exam_collect(exam, err);
 }
@@ -92,14 +93,17 @@ static enum nd_status find_past(struct nd_exam *exam, const struct nd_exam *own,
                                 struct nd_explain_error_size *size, struct nd_error *err)
 {
     size_t n = exam->n_samples * exam->n;
+    unsigned can = nd_explain_forced(exam->job, exam->step), first = exam->forced;
     bool *past = nd_calloc(n, sizeof *past);
     if (past == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < n; i++)
         past[i] = true;
     enum nd_status status = keep_past(exam, past, err);
-    if (status == ND_OK && nd_explain_has_forced(exam->job, exam->step)) {
-        status = collect_as(exam, own, !exam->is_forced, err);
+    for (unsigned forced = 0; forced <= can && status == ND_OK; forced++) {
+        if (forced == first || (forced & ~can) != 0)
+            continue;
+        status = collect_as(exam, own, forced, err);
         if (status == ND_OK)
             status = keep_past(exam, past, err);
     }
@@ -123,19 +127,27 @@ static enum nd_status say_forced(const struct nd_exam *exam, struct nd_error *er
     return out->follows_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* Whether the encodings that the provider forces, on a chip, halve the largest error or better: then they are
+/* Whether encodings that the provider forces, on a chip, halve the largest error or better: then the best are
  * taken. */
 static enum nd_status try_forced(struct nd_exam *exam, const struct nd_exam *own, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->job;
-    enum nd_expectation expectation = job->plan->sources[exam->device].expectation;
-    double max = measure(exam).max;
-    if (!nd_explain_has_forced(job, exam->step) || max <= 1 || expectation == ND_EXPECT_FLOAT)
+    unsigned can = nd_explain_forced(job, exam->step), best = 0;
+    double max = measure(exam).max, least = max / 2;
+    if (can == 0 || max <= 1 || job->plan->sources[exam->device].expectation == ND_EXPECT_FLOAT)
         return ND_OK;
-    enum nd_status status = collect_as(exam, own, true, err);
-    if (status != ND_OK || 2 * measure(exam).max <= max)
-        return status;
-    return collect_as(exam, own, false, err);
+    enum nd_status status = ND_OK;
+    for (unsigned forced = can; forced > 0 && status == ND_OK; forced--) { /* all of them first */
+        if ((forced & ~can) != 0)
+            continue;
+        status = collect_as(exam, own, forced, err);
+        double largest = status == ND_OK ? measure(exam).max : HUGE_VAL;
+        if (largest < least || (largest == least && best == 0)) {
+            least = largest;
+            best = forced;
+        }
+    }
+    return status == ND_OK ? collect_as(exam, own, best, err) : status;
 }
 
 /* The evidence of a layer and of an input's quantiser alike; the rest is 0. */
@@ -153,7 +165,7 @@ static struct nd_evidence evidence_of(const struct nd_exam *exam)
         .exact = exam->values,
         .expected = exam->expected,
         .noise = nd_explain_allowance(job, exam->device, exam->step),
-        .accumulator_step = exam->is_forced ? NULL : exam->steps,
+        .accumulator_step = exam->forced != 0 ? NULL : exam->steps,
         .n_steps = exam->n_steps,
         .repeats_differ = nd_plan_differs_by_run(job->plan, exam->device, exam->step),
     };
@@ -167,7 +179,7 @@ static enum nd_status diagnose(struct nd_exam *exam, const struct nd_exam *own, 
     struct nd_explain_error_size size = measure(exam);
     enum nd_status status = ND_OK;
     bool is_off = size.n_beyond >= nd_explain_fewest_beyond(job, exam->device, exam->step);
-    if (is_off && !exam->is_forced && nd_explain_multiplies_constants(job, exam->step))
+    if (is_off && exam->forced == 0 && nd_explain_multiplies_constants(job, exam->step))
         status = nd_exam_find_constants(exam, evidence.noise, err);
     if (status != ND_OK)
         return status;
@@ -177,7 +189,7 @@ static enum nd_status diagnose(struct nd_exam *exam, const struct nd_exam *own, 
     evidence.n_hypotheses = hypotheses.n;
     struct nd_diagnosis diagnosis;
     status = nd_diagnose(&evidence, &diagnosis, err);
-    if (status == ND_OK && exam->is_forced)
+    if (status == ND_OK && exam->forced != 0)
         status = say_forced(exam, err);
     size_t doubtful = nd_exam_find_doubtful(exam, &size.doubtful_max);
     size.doubtful = doubtful != SIZE_MAX ? nd_model_edge(job->plan->model, doubtful)->name : NULL;

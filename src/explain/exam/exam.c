@@ -255,8 +255,8 @@ enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err)
             status = nd_exam_run(exam, SIZE_MAX, NULL, err);
         for (size_t k = 0; k < exam->n_fusions && status == ND_OK; k++)
             status = nd_exam_run(exam, exam->fused[k], exam->fusions[k], err);
-        for (size_t k = 0; k < exam->n_operands && !exam->is_forced && status == ND_OK; k++)
+        for (size_t k = 0; k < exam->n_operands && exam->forced == 0 && status == ND_OK; k++)
             status = run_late(exam, k, err);
     }
-    return status == ND_OK && !exam->is_forced ? collect_pairs(exam, err) : status;
+    return status == ND_OK && exam->forced == 0 ? collect_pairs(exam, err) : status;
 }

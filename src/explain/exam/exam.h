@@ -14,6 +14,9 @@ enum {
     ND_EXAM_REMADE = 6,   /* inputs of a unit whose makers do not follow known arithmetic */
 };
 
+/* Of nd_exam.forced. */
+enum { ND_EXAM_FORCED_INPUTS = 1, ND_EXAM_FORCED_OUTPUT = 2, ND_EXAM_FORCED_BOTH = 3 };
+
 /* An input whose record is not what known arithmetic makes of its maker's own inputs. */
 struct nd_exam_remade {
     size_t edge;
@@ -35,8 +38,8 @@ struct nd_exam {
     bool is_other;                              /* it is made in another way, */
     enum nd_alternative alternative;            /* in this one, for which */
     bool is_helped;                             /* and what makes parts of it is worked out, too */
-    bool is_forced; /* worked out exactly, with the encodings that the provider forces on what it reads and
-                       makes */
+    unsigned forced; /* worked out exactly, with the encodings that the provider forces: on what it reads
+                        (ND_EXAM_FORCED_INPUTS), on what it makes (ND_EXAM_FORCED_OUTPUT) */
     size_t n_fusions;
     size_t fused[ND_EXAM_FUSIONS]; /* edges */
     double *codes, *values, *expected, *others, *fusions[ND_EXAM_FUSIONS];

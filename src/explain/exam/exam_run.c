@@ -24,11 +24,17 @@ static double unrounded(const struct nd_exact_values *values, size_t i)
     return nd_ratio_value(&values->v[i]) + zero;
 }
 
+static bool forces_output(const struct nd_exam *exam)
+{
+    return (exam->forced & ND_EXAM_FORCED_OUTPUT) != 0 &&
+           exam->job->plan->alternatives.is_forced_here[exam->edge];
+}
+
 const struct nd_quant *nd_exam_quant(const struct nd_exam *exam)
 {
     const struct nd_alternatives *a = &exam->job->plan->alternatives;
-    return exam->is_forced && a->is_forced_here[exam->edge] ? &a->forced[exam->edge]->quant
-                                                            : &nd_plan_edge(exam->job->plan, exam->step)->quant;
+    return forces_output(exam) ? &a->forced[exam->edge]->quant
+                               : &nd_plan_edge(exam->job->plan, exam->step)->quant;
 }
 
 /* From codes of one encoding to those of another, unrounded. */
@@ -70,7 +76,7 @@ static void keep_values(struct nd_exam *exam, const struct nd_exact_values *valu
         if (exam->has_other)
             exam->others[at + i] = code_by(&exam->other, values, i);
     }
-    if (exam->is_forced)
+    if (exam->forced != 0)
         force_values(exam, values->dtype);
 }
 
@@ -188,7 +194,7 @@ static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit 
         if (status != ND_OK)
             return status;
     }
-    if (unit->edge == exam->edge && exam->to == NULL && !exam->is_forced && !is_of_constants) {
+    if (unit->edge == exam->edge && exam->to == NULL && exam->forced == 0 && !is_of_constants) {
         enum nd_status status = keep_misread(exam, unit, err);
         if (status == ND_OK)
             status = keep_pairs(exam, unit, err);
@@ -240,7 +246,7 @@ enum nd_status nd_exam_run(struct nd_exam *exam, size_t fusing, double *to, stru
         r->chain[e] = is_computed ? nd_no_array() : r->given[e];
         r->is_skipped[e] = !is_computed && !nd_exam_is_helper(exam, e);
     }
-    if (exam->is_forced)
+    if ((exam->forced & ND_EXAM_FORCED_INPUTS) != 0)
         force_inputs(exam);
     if (exam->late > 0)
         r->chain[exam->operands[exam->late - 1]] = exam->before[exam->late - 1];

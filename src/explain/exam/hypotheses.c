@@ -51,19 +51,19 @@ void nd_exam_make_hypotheses(const struct nd_exam *exam, struct nd_exam_hypothes
     for (size_t k = 0; k < exam->n_fusions; k++)
         add_hypothesis(h, ND_FAULT_FUSION, exam->fusions[k], "fused with '%.120s'",
                        nd_model_edge(model, exam->fused[k])->name);
-    for (size_t k = 0; k < exam->n_operands && !exam->is_forced; k++)
+    for (size_t k = 0; k < exam->n_operands && exam->forced == 0; k++)
         add_hypothesis(h, ND_FAULT_STALE_OPERAND, exam->stale[k],
                        "computed with '%.100s' of the previous sample",
                        nd_model_edge(model, exam->operands[k])->name);
-    if (exam->transposed != NULL && !exam->is_forced)
+    if (exam->transposed != NULL && exam->forced == 0)
         add_hypothesis(h, ND_FAULT_TRANSPOSED_WEIGHTS, exam->transposed, "%s",
                        "its weights are transposed: their bytes are read in the other order");
-    if (exam->other_scales != NULL && !exam->is_forced)
+    if (exam->other_scales != NULL && exam->forced == 0)
         add_hypothesis(h, ND_FAULT_SCALES_AXIS, exam->other_scales,
                        "the scales of its weights are taken along axis %d; they belong to axis %d",
                        exam->other_axis, exam->own_axis);
-    if (exam->pairs.codes != NULL && !exam->is_forced)
+    if (exam->pairs.codes != NULL && exam->forced == 0)
         add_pairs(exam, h);
-    if (exam->constants.codes != NULL && !exam->is_forced)
+    if (exam->constants.codes != NULL && exam->forced == 0)
         add_constants(exam, h);
 }

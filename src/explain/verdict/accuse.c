@@ -139,11 +139,22 @@ static bool is_common(const struct nd_explain_error_size *size, size_t n)
     return n >= ND_EXPLAIN_FEWEST_GROSS && (double)n >= ND_EXPLAIN_LEAST_GROSS_SHARE * (double)size->n;
 }
 
+/* Each of two operands may be read with its own encoding or not: not all ways are tried. */
+static bool reads_two_forced(const struct nd_explain_job *job, size_t step)
+{
+    const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
+    size_t n = 0;
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
+        n += job->plan->alternatives.forced[unit->inputs[i]] != NULL;
+    return n > 1;
+}
+
 bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
                             const struct nd_explain_error_size *size)
 {
     bool is_htp = job->habits->unit_program[device] != SIZE_MAX;
-    if (nd_explain_is_known(job, device, step) || (is_htp && nd_explain_has_forced(job, step)))
+    bool is_forced = is_htp && nd_explain_forced(job, step) != 0 && !reads_two_forced(job, step);
+    if (nd_explain_is_known(job, device, step) || is_forced)
         return is_common(size, size->n_beyond);
     return is_htp && nd_habit_of(job, device, step)->units->known_defect == NULL &&
            is_common(size, size->n_far);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "explain/exam/exam.h"
 #include "explain/exam/input_quantiser.h"
 #include "explain/verdict/health.h"
 
@@ -42,14 +43,14 @@ bool nd_explain_reads_forced(const struct nd_explain_job *job, size_t device, si
     return is_forced && job->habits->unit_program[device] != SIZE_MAX;
 }
 
-bool nd_explain_has_forced(const struct nd_explain_job *job, size_t step)
+unsigned nd_explain_forced(const struct nd_explain_job *job, size_t step)
 {
     const struct nd_alternatives *a = &job->plan->alternatives;
     const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
-    bool has_any = unit != NULL && a->is_forced_here[unit->edge];
+    unsigned forced = unit != NULL && a->is_forced_here[unit->edge] ? ND_EXAM_FORCED_OUTPUT : 0;
     for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
-        has_any = has_any || a->forced[unit->inputs[i]] != NULL;
-    return has_any;
+        forced |= a->forced[unit->inputs[i]] != NULL ? ND_EXAM_FORCED_INPUTS : 0;
+    return forced;
 }
 
 /* Layers that read an operand in an encoding that the provider forces, and products of two operands that are

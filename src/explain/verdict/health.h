@@ -55,8 +55,9 @@ bool nd_explain_is_known(const struct nd_explain_job *job, size_t device, size_t
  * more than one: what it does there is known in part only. */
 bool nd_explain_reads_forced(const struct nd_explain_job *job, size_t device, size_t step);
 
-/* Whether the provider of an HTP forces the encoding of what the layer makes, or of something that it reads. */
-bool nd_explain_has_forced(const struct nd_explain_job *job, size_t step);
+/* Whether the provider of an HTP forces the encoding of what the layer makes, of something that it reads, or
+ * both: as nd_exam.forced. */
+unsigned nd_explain_forced(const struct nd_explain_job *job, size_t step);
 
 /* Whether the layer is a product of one tensor by constants. */
 bool nd_explain_multiplies_constants(const struct nd_explain_job *job, size_t step);

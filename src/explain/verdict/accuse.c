@@ -152,12 +152,13 @@ static bool reads_two_forced(const struct nd_explain_job *job, size_t step)
 bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
                             const struct nd_explain_error_size *size)
 {
-    bool is_htp = job->habits->unit_program[device] != SIZE_MAX;
-    bool is_forced = is_htp && nd_explain_forced(job, step) != 0 && !reads_two_forced(job, step);
-    if (nd_explain_is_known(job, device, step) || is_forced)
+    if (nd_explain_is_known(job, device, step))
         return is_common(size, size->n_beyond);
-    return is_htp && nd_habit_of(job, device, step)->units->known_defect == NULL &&
-           is_common(size, size->n_far);
+    if (job->habits->unit_program[device] == SIZE_MAX || reads_two_forced(job, step))
+        return false;
+    if (nd_explain_forced(job, step) != 0)
+        return is_common(size, size->n_beyond);
+    return nd_habit_of(job, device, step)->units->known_defect == NULL && is_common(size, size->n_far);
 }
 
 /* Another device with the same arithmetic does not make the error of this layer: its energy is a hundredth, its

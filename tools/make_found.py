@@ -233,13 +233,13 @@ def slice_conv():
     g.write("slice-conv.u8")
 
 
-def gather():
-    """Half of 64 rows of four numbers."""
-    g, rng = Graph(16), np.random.default_rng(SEED)
+def gather(bits, n):
+    """Half of 64 rows of n numbers. The last row is one of them."""
+    g, rng = Graph(bits), np.random.default_rng(SEED)
     rows = g.constant("rows", np.sort(rng.choice(64, 32, replace=False)))
-    g.nodes.append(h.make_node("Gather", [g.input("x", (1, 64, 4), 1 / 32, 128), rows], ["y_made"], name="gather", axis=1))
-    g.output("y", (1, 32, 4), 1 / 32, 128)
-    g.write("gather.u16")
+    g.nodes.append(h.make_node("Gather", [g.input("x", (1, 64, n), 1 / 32, 128), rows], ["y_made"], name="gather", axis=1))
+    g.output("y", (1, 32, n), 1 / 32, 128)
+    g.write(f"gather.u{bits}")
 
 
 def tanh_rows():
@@ -299,6 +299,21 @@ def clip(bits):
     g.write("clip.u%d" % bits)
 
 
+def bias():
+    """The input has nearly no range, so that a bias is up to 2^31 steps of the sum; the output's zero point is 2^31
+    such steps."""
+    g, scale = Graph(8), 2.0**-26
+    names = [g.constant("w_codes", np.full((6, 1, 1, 1), 100, np.int8)), g.constant("w_scale", np.float32(1)),
+             g.constant("w_zero_point", np.int8(0))]
+    g.nodes.append(h.make_node("DequantizeLinear", names, ["w"], name="w_dequantise"))
+    codes = np.array([2**31 - 1, 2**31 - 2**20, 2**30, 2**20, -2**20, -2**30], np.int32)
+    names = [g.constant("b_codes", codes), g.constant("b_scale", np.float32(scale)), g.constant("b_zero_point", np.int32(0))]
+    g.nodes.append(h.make_node("DequantizeLinear", names, ["b"], name="b_dequantise"))
+    g.nodes.append(h.make_node("Conv", [g.input("x", (1, 1, 4, 4), scale, 0), "w", "b"], ["y_made"], name="conv"))
+    g.output("y", (1, 6, 4, 4), 0.25, 128)
+    g.write("bias.u8")
+
+
 def shares():
     """A Softmax in parts; the range of the sum is a third of what it needs."""
     g = Graph(8)
@@ -328,7 +343,8 @@ if __name__ == "__main__":
     four_bits("matmul.int4-blocks.u16", T.INT4, 0)
     four_bits("matmul.uint4-blocks.u16", T.UINT4, 8)
     slice_conv()
-    gather()
+    gather(16, 4)
+    gather(8, 8)
     tanh_rows()
     transposed_sum()
     shares()
@@ -336,3 +352,4 @@ if __name__ == "__main__":
     average_pool()
     clip(8)
     clip(16)
+    bias()

@@ -20,9 +20,11 @@ enum nd_unit_condition {
     ND_UNIT_SUM_OF_TRANSPOSED,  /* an Add of a constant for each channel, behind a ConvTranspose */
     ND_UNIT_NORM_OF_SLICE,      /* a uint8 or int8 BatchNormalization of what a Slice makes */
     ND_UNIT_POOL_OF_FLOATS,     /* an AveragePool that reads floats and does not count its padding */
-    ND_UNIT_CLIP_LEFT_OUT       /* a Clip that cuts something off what a product, a sum or a Mul made */
+    ND_UNIT_CLIP_LEFT_OUT,      /* a Clip that cuts something off what a product, a sum or a Mul made */
+    ND_UNIT_BIAS_WRAPS,         /* a uint8 Conv, ConvTranspose or Gemm with a bias of more than 32 bits */
+    ND_UNIT_GATHER_LOSES_LAST   /* a Gather of 32 rows or more of 8, 16 or 32 bytes that takes the last one */
 };
-enum { ND_N_UNIT_CONDITIONS = ND_UNIT_CLIP_LEFT_OUT + 1 };
+enum { ND_N_UNIT_CONDITIONS = ND_UNIT_GATHER_LOSES_LAST + 1 };
 
 /* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a code of that
  * encoding, which is clipped. *is_clipped: by more than a step. Measured with golden/found/reciprocal.u16.onnx

@@ -87,6 +87,10 @@ bool nd_unit_rescales_operand(const struct nd_exact_unit *unit, const struct nd_
  * device has that bias with the wrong sign (docs/results/found.md#batch-norm). */
 bool nd_unit_loses_sign_of_bias(const struct nd_exact_unit *unit);
 
+/* Whether a bias of a uint8 product, in steps of the sum, does not fit 32 bits on v73, or on v69, where the
+ * zero point of the output is part of it: it wraps (docs/results/found.md#bias). */
+bool nd_unit_wraps_bias(const struct nd_exact_unit *unit);
+
 /* What is known of two programs on everything that a unit can read: the given inputs show only its shapes. */
 enum nd_unit_proof_end {
     ND_UNIT_PROOF_NONE,    /* nothing: reason says why */

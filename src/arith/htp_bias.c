@@ -77,3 +77,39 @@ bool nd_htp_is_known_bias(const struct nd_htp_job *job, size_t n_columns)
         is_known = quant->zero_point[c] == 0 && quant->scale[c] > 0 && isfinite(quant->scale[c]);
     return is_known;
 }
+
+/* The output channel, as if its weights fit 8 bits: else its bias takes fewer bits. */
+static struct nd_htp_column column_of(const struct nd_htp_biases *biases, size_t channel)
+{
+    const struct nd_linear_call *call = biases->call;
+    const struct nd_linear_input *w = &call->inputs[1];
+    struct nd_htp_column column = {.scale_x = (double)call->inputs[0].quant->scale[0],
+                                   .scale_w = nd_linear_scale(w, channel),
+                                   .scale_y = (double)call->out_quant->scale[0],
+                                   .zero_y = (double)call->out_quant->zero_point[0],
+                                   .r = 1,
+                                   .largest_bias_scale = biases->largest_scale,
+                                   .largest_bias = biases->largest,
+                                   .is_per_channel = w->quant->n > 1};
+    for (size_t c = 0; c < w->quant->n; c++)
+        column.largest_scale_w = fmax(column.largest_scale_w, (double)w->quant->scale[c]);
+    column.bias = nd_htp_bias(biases, channel, &column.bias_scale);
+    return column;
+}
+
+bool nd_unit_wraps_bias(const struct nd_exact_unit *unit)
+{
+    const struct nd_htp_job job = {.unit = unit, .call = unit->call};
+    if (unit->dtype != ND_DTYPE_U8 || !nd_linear_has(unit->call, 2) || !nd_htp_is_product(&job))
+        return false;
+    size_t n = unit->call->inputs[2].values->n, n_scales = unit->call->inputs[1].quant->n;
+    if (!nd_htp_is_known_bias(&job, n) || (n_scales > 1 && n_scales != n))
+        return false;
+    struct nd_htp_biases biases = nd_htp_biases_of(&job);
+    for (size_t c = 0; c < n; c++) {
+        struct nd_htp_column column = column_of(&biases, c);
+        if (nd_htp_bias_wraps(&column))
+            return true;
+    }
+    return false;
+}

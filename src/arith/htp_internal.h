@@ -425,6 +425,11 @@ struct nd_htp_column {
     bool is_per_channel;
 };
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
+/* uint8: whether the multiplier is one of which it is known what becomes of the bias and the zero point. */
+bool nd_htp_is_known_multiplier(enum nd_htp_arch arch, const struct nd_htp_column *column);
+/* uint8: whether the bias, alone (v73) or with the zero point (v69), does not fit the 32 bits that are kept of
+ * it. */
+bool nd_htp_bias_wraps(const struct nd_htp_column *column);
 struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *column);
 /* Of v73, with a LeakyRelu of that slope, or a Relu (0). False: a multiplier of which it is not known. */
 bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *column, double slope,

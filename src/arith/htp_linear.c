@@ -121,6 +121,16 @@ static struct nd_htp_column find_column(const struct product *p, size_t c)
     return column;
 }
 
+static bool are_known_multipliers(const struct product *p)
+{
+    bool are_known = true;
+    for (size_t c = 0; c < p->weights->n_columns && are_known && p->job->unit->dtype == ND_DTYPE_U8; c++) {
+        struct nd_htp_column column = find_column(p, c);
+        are_known = nd_htp_is_known_multiplier(p->job->program->arch, &column);
+    }
+    return are_known;
+}
+
 static struct nd_htp_scaling scaling_of(const struct product *p, size_t c)
 {
     struct nd_htp_column column = find_column(p, c);
@@ -304,7 +314,8 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
     if (status == ND_OK)
         status = add_up(&p, err);
     bool is_covered = status == ND_OK && has_a_column_each(&p) &&
-                      nd_htp_is_known_bias(job, p.weights->n_columns / p.weights->n_phases) && find_common(&p);
+                      nd_htp_is_known_bias(job, p.weights->n_columns / p.weights->n_phases) &&
+                      find_common(&p) && are_known_multipliers(&p);
     if (is_covered)
         status = nd_array_make(job->codes, job->unit->dtype, &p.sums->shape, err);
     if (is_covered && status == ND_OK && job->is_bent)
@@ -358,7 +369,7 @@ enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct
     struct product p = {.job = job, .weights = weights};
     *job->is_covered = false;
     if (!nd_htp_is_known_product(job) || !nd_htp_is_known_bias(job, weights->n_columns / weights->n_phases) ||
-        !find_common(&p))
+        !find_common(&p) || !are_known_multipliers(&p))
         return ND_OK;
     struct nd_htp_scaling *scalings = nd_calloc(weights->n_columns, sizeof *scalings);
     if (scalings == NULL)

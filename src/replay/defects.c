@@ -134,6 +134,28 @@ static const struct nd_known_defect defects[] = {
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT,
                ND_FAULT_CHANNEL_SCALE, ND_FAULT_CHANNEL_ZERO_POINT},
      .n_kinds = 6},
+    {.condition = ND_UNIT_BIAS_WRAPS,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1, gen3 and gen5 of the simulator",
+     .what = "it keeps 32 bits of a bias of a uint8 convolution or Gemm, in steps of the sum and on gen1 with "
+             "the zero point: a greater one wraps, so that a channel becomes 0 where it should be 255",
+     .remedy = "Give the input or the weights of the layer a larger range, or fold a constant input away.",
+     .is_in_programs = true,
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_ALL_ZERO, ND_FAULT_CONSTANT, ND_FAULT_CONSTANT_LINES,
+               ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_CHANNEL_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT},
+     .n_kinds = 8},
+    {.condition = ND_UNIT_GATHER_LOSES_LAST,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1 to gen5 of the simulator",
+     .what =
+         "a Gather of 32 rows or more of 8, 16 or 32 bytes each writes 0 in the place of the last row of its "
+         "input",
+     .remedy = "Append a row that no index takes (Concat), or make the rows wider than 32 bytes.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_CONSTANT_LINES, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED,
+               ND_FAULT_UNWRITTEN_WINDOW, ND_FAULT_ALL_ZERO},
+     .n_kinds = 6},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");

@@ -156,6 +156,25 @@ class Found(Scratch):
             gathered, expected = (codes[d]["y"].reshape(2, 128) for d in (device, "cpu"))
             self.assertTrue((gathered[:, :124] == expected[:, :124]).all(), device)
             self.assertTrue((gathered[:, 124:] == 0).all() and expected[:, 124:].all(), device)
+            self.assertIn("in the place of the last row", self.faulty("gather.u16.onnx", device, "y")["known_defect"])
+
+    def test_a_gather_of_bytes_leaves_its_last_row_0(self):
+        codes = self.codes("gather.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            gathered, expected = (codes[d]["y"].reshape(2, 32, 8) for d in (device, "cpu"))
+            self.assertTrue((gathered[:, :31] == expected[:, :31]).all(), device)
+            self.assertTrue((gathered[:, 31] == 0).all() and expected[:, 31].any(), device)
+            self.assertIn("in the place of the last row", self.faulty("gather.u8.onnx", device, "y")["known_defect"])
+
+    def test_a_bias_of_more_than_32_bits_wraps(self):
+        """On gen1 the zero point, 2^31 steps of the sum, is part of it."""
+        codes = self.codes("bias.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            y, expected = (codes[d]["y"].reshape(2, 6, 16) for d in (device, "cpu"))
+            n = 4 if "gen1" in device else 1
+            self.assertTrue((y[:, :n] == 0).all() and (expected[:, :n] >= 128).all(), device)
+            self.assertLessEqual(np.abs(y[:, n:] - expected[:, n:]).max(), 1, device)
+            self.is_named_and_predicted("bias.u8.onnx", device, "keeps 32 bits of a bias")
 
     def test_a_tanh_of_a_matmul_takes_every_second_pair_of_rows(self):
         codes = self.codes("tanh-rows.u16.onnx", self.EVERY, "uniform:2")

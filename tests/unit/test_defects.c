@@ -270,6 +270,75 @@ static void clip_of_a_conv_is_known(void **state)
     nd_model_destroy(&model);
 }
 
+/* 64 rows of `n` codes; index i of `n_indices` is 63, the others are 62. */
+static void gather_of_the_last_row_is_known(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows, n, n_indices, last;
+        enum nd_dtype dtype;
+        bool is_known;
+    } cases[] = {{64, 8, 32, 31, ND_DTYPE_U8, true},   {64, 8, 32, 0, ND_DTYPE_U8, true},
+                 {64, 8, 33, 32, ND_DTYPE_U8, false},  {64, 8, 31, 0, ND_DTYPE_U8, false},
+                 {64, 8, 32, 32, ND_DTYPE_U8, false},  {64, 4, 32, 0, ND_DTYPE_U8, false},
+                 {64, 12, 32, 0, ND_DTYPE_U8, false},  {64, 16, 32, 0, ND_DTYPE_U8, true},
+                 {64, 32, 32, 0, ND_DTYPE_U8, true},   {64, 64, 32, 0, ND_DTYPE_U8, false},
+                 {64, 4, 32, 31, ND_DTYPE_U16, true},  {64, 2, 32, 31, ND_DTYPE_U16, false},
+                 {64, 32, 32, 0, ND_DTYPE_U16, false}, {65, 8, 32, 0, ND_DTYPE_U8, false},
+                 {49, 8, 32, 0, ND_DTYPE_U8, false},   {1, 8, 32, 0, ND_DTYPE_U8, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct layer l;
+        begin(&l, "Gather", cases[i].dtype, &none, &(struct nd_shape){1, {cases[i].n_indices}});
+        l.arrays[0].shape = (struct nd_shape){3, {1, cases[i].rows, cases[i].n}}; /* the codes are not read */
+        l.call.n_inputs = 2;
+        for (int64_t k = 0; k < cases[i].n_indices; k++)
+            l.w[k] = (double)cases[i].rows - (k == cases[i].last ? 1 : 2);
+        Onnx__AttributeProto *axis =
+            node_attribute(&l.node, "axis", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
+        axis->has_i = 1;
+        axis->i = 1;
+        assert_int_equal(is(&l, ND_UNIT_GATHER_LOSES_LAST), cases[i].is_known);
+    }
+}
+
+/* M = 2^-24: a zero point of 128 is 2^31 steps of the sum. */
+static void bias_that_wraps_is_known(void **state)
+{
+    (void)state;
+    static const struct {
+        double bias;
+        int64_t zero;
+        bool is_known;
+    } rows[] = {{0x1p31 - 1, 0, true},    {0x1p31 - 256, 0, false}, {0x1p20, 128, true},
+                {-0x1p20, 128, false},    {-0x1p31, 0, false},      {0x1p30, 64, true},
+                {0x1p30 - 256, 64, false}};
+    static const char *const types[] = {"Conv", "ConvTranspose", "Gemm"};
+    for (size_t i = 0; i < 3 * sizeof rows / sizeof rows[0]; i++) {
+        struct layer l;
+        bool is_matrix = i % 3 == 2;
+        struct nd_shape x = {is_matrix ? 2 : 4, {1, 1, 1, 1}};
+        begin(&l, types[i % 3], ND_DTYPE_U8, &x, &x);
+        float scales[] = {0x1p-26F, 1, 0x1p-26F, 0.25F};
+        int64_t zeros[] = {0, rows[i / 3].zero};
+        struct nd_quant quants[4];
+        for (size_t k = 0; k < 4; k++)
+            quants[k] =
+                (struct nd_quant){.n = 1, .axis = -1, .scale = &scales[k], .zero_point = &zeros[k == 3]};
+        double bias = rows[i / 3].bias;
+        struct nd_array code = {.dtype = ND_DTYPE_I32, .shape = {1, {1}}, .n = 1, .x = &bias};
+        l.arrays[1].dtype = ND_DTYPE_I8;
+        struct nd_linear_input inputs[] = {{.values = &l.arrays[0], .quant = &quants[0]},
+                                           {.values = &l.arrays[1], .quant = &quants[1]},
+                                           {.values = &code, .quant = &quants[2]}};
+        enum nd_exact_origin origins[] = {ND_EXACT_FROM_UNIT, ND_EXACT_FROM_CONSTANT, ND_EXACT_FROM_CONSTANT};
+        l.call.inputs = inputs;
+        l.call.n_inputs = 3;
+        l.call.out_quant = &quants[3];
+        l.unit.origins = origins;
+        assert_int_equal(is(&l, ND_UNIT_BIAS_WRAPS), rows[i / 3].is_known);
+    }
+}
+
 static void pool_of_floats_that_leaves_its_padding_out_is_known(void **state)
 {
     (void)state;
@@ -459,6 +528,8 @@ int main(void)
         cmocka_unit_test(sum_behind_a_transposed_convolution_is_known),
         cmocka_unit_test(norm_of_what_a_slice_makes_is_known),
         cmocka_unit_test(clip_of_a_conv_is_known),
+        cmocka_unit_test(gather_of_the_last_row_is_known),
+        cmocka_unit_test(bias_that_wraps_is_known),
         cmocka_unit_test(pool_of_floats_that_leaves_its_padding_out_is_known),
         cmocka_unit_test_setup_teardown(layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so,
                                         make_folder, remove_folder),

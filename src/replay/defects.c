@@ -137,7 +137,7 @@ static const struct nd_known_defect defects[] = {
     {.condition = ND_UNIT_BIAS_WRAPS,
      .sdk = "2.51.0",
      .older_sdk = "2.50.40",
-     .archs = "gen1, gen3 and gen5 of the simulator",
+     .archs = "gen1, gen3, gen4 and gen5 of the simulator",
      .what = "it keeps 32 bits of a bias of a uint8 convolution or Gemm, in steps of the sum and on gen1 with "
              "the zero point: a greater one wraps, so that a channel becomes 0 where it should be 255",
      .remedy = "Give the input or the weights of the layer a larger range, or fold a constant input away.",
@@ -148,7 +148,7 @@ static const struct nd_known_defect defects[] = {
     {.condition = ND_UNIT_GATHER_LOSES_LAST,
      .sdk = "2.51.0",
      .older_sdk = "2.50.40",
-     .archs = "gen1 to gen5 of the simulator",
+     .archs = "gen1, gen3, gen4 and gen5 of the simulator",
      .what =
          "a Gather of 32 rows or more of 8, 16 or 32 bytes each writes 0 in the place of the last row of its "
          "input",

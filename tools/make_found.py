@@ -314,6 +314,47 @@ def bias():
     g.write("bias.u8")
 
 
+def pad(bits):
+    """A border of copies around an input, in another encoding."""
+    g = Graph(bits)
+    counts = g.constant("pads", np.array([0, 0, 1, 1] * 2, np.int64))
+    g.nodes.append(h.make_node("Pad", [g.input("x", (1, 4, 8, 8), 1 / 32, 128), counts], ["y_made"], name="pad", mode="reflect"))
+    g.output("y", (1, 4, 10, 10), 1 / 16, 96)
+    g.write("pad.u%d" % bits)
+
+
+def concat_moved():
+    """An input that is transposed, and what a Conv made in blocks of space, in the encoding of a third tensor."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    x = g.input("x", (1, 4, 8, 8), 1 / 64, 100)
+    g.nodes.append(h.make_node("Transpose", [x], ["turned"], name="turn", perm=[0, 1, 3, 2]))
+    w = g.weight("w", rng.normal(0, 0.4, (1, 4, 1, 1)).astype(np.float32))
+    second = g.input("x2", (1, 4, 16, 16), 1 / 64, 100)
+    g.nodes.append(h.make_node("Conv", [second, w], ["made"], name="conv"))
+    g.nodes.append(h.make_node("SpaceToDepth", [g.quantised("made", 1 / 64, 100)], ["deep"], name="deepen", blocksize=2))
+    third = g.input("x3", (1, 4, 8, 8), 1 / 32, 50)
+    g.nodes.append(h.make_node("MaxPool", [third], ["pooled"], name="pool", kernel_shape=[3, 3], pads=[1, 1, 1, 1]))
+    parts = [g.quantised("turned", 1 / 64, 100), g.quantised("deep", 1 / 64, 100), g.quantised("pooled", 1 / 32, 50)]
+    g.nodes.append(h.make_node("Concat", parts, ["y_made"], name="join", axis=1))
+    g.output("y", (1, 12, 8, 8), 1 / 32, 50)
+    g.write("concat-moved.u8")
+
+
+def max_pool(bits):
+    """A Pad of what a Conv made, and a MaxPool that pads once more."""
+    g, rng = Graph(bits), np.random.default_rng(SEED)
+    w = g.weight("w", rng.normal(0, 0.4, (8, 8, 1, 1)).astype(np.float32))
+    g.nodes.append(h.make_node("Conv", [g.input("x", (1, 8, 16, 16), 1 / 64, 128), w], ["made"], name="conv"))
+    pair = [g.constant("zero_scale", np.float32(1 / 64 / g.finer)), g.constant("zero_zero_point", g.code(100 * g.finer))]
+    g.nodes.append(h.make_node("DequantizeLinear", [g.constant("zero_codes", g.code(100 * g.finer)), *pair], ["zero"], name="zero_dequantise"))
+    counts = g.constant("pads", np.array([0, 0, 1, 1] * 2, np.int64))
+    g.nodes.append(h.make_node("Pad", [g.quantised("made", 1 / 64, 100), counts, "zero"], ["padded"], name="pad"))
+    g.nodes.append(h.make_node("MaxPool", [g.quantised("padded", 1 / 64, 100)], ["y_made"], name="pool", kernel_shape=[2, 2],
+                               strides=[2, 2], pads=[1, 1, 1, 1]))
+    g.output("y", (1, 8, 10, 10), 1 / 64, 100)
+    g.write("max-pool.u%d" % bits)
+
+
 def shares():
     """A Softmax in parts; the range of the sum is a third of what it needs."""
     g = Graph(8)
@@ -353,3 +394,10 @@ if __name__ == "__main__":
     clip(8)
     clip(16)
     bias()
+
+
+    pad(8)
+    pad(16)
+    concat_moved()
+    max_pool(8)
+    max_pool(16)

@@ -248,6 +248,91 @@ static bool is_gather_of_last(const struct nd_model *model, const struct nd_exac
     return takes_last(indices, indices->n / AT_ONCE * AT_ONCE, rows);
 }
 
+static bool is_named(const char *op_types, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(op_types, names[i]) == 0)
+            return true;
+    return false;
+}
+
+enum { LONGEST_CHAIN = 16 }; /* of moves one after the other */
+
+/* Whether the edge is an input of the model, or what these move from one with the encoding that it has. */
+static bool is_moved_input(const struct nd_model *model, size_t edge, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < LONGEST_CHAIN; i++) {
+        const struct nd_edge *to = nd_model_edge(model, edge);
+        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+        if (strcmp(to->op_types, "input") == 0)
+            return true;
+        if (maker == NULL || maker->n_inputs != 1 || !is_named(maker->op_types, names, n) ||
+            !nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant, &to->quant))
+            return false;
+        edge = maker->inputs[0];
+    }
+    return false;
+}
+
+static bool has_other_encoding(const struct nd_exact_unit *unit, size_t i)
+{
+    const struct nd_quant *from = unit->call->inputs[i].quant, *to = unit->call->out_quant;
+    return from != NULL && from->n == 1 && to != NULL && to->n == 1 && !nd_quant_is_same(from, to);
+}
+
+/* golden/found/pad.u8.onnx and about 75 others of its kind. Pad with a number is right, and so are those of
+ * what Gather, Tile, Concat, or another operator that calculates made. */
+static bool is_pad_of_kept(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    static const char *const moves[] = {"DepthToSpace", "Identity", "Pad",      "Reshape",
+                                        "Resize",       "Slice",    "Transpose"};
+    size_t edge = unit->input_edges[0];
+    bool copies = has_text(unit, "mode", "constant", "reflect") || has_text(unit, "mode", "constant", "edge");
+    if (model == NULL || edge == SIZE_MAX || !copies || !has_other_encoding(unit, 0))
+        return false;
+    return reads_what_makes(model, unit, "SpaceToDepth") || reads_what_makes(model, unit, "ReduceMax") ||
+           is_moved_input(model, edge, moves, sizeof moves / sizeof moves[0]);
+}
+
+/* golden/found/concat-moved.u8.onnx and about 45 others of its kind. A zero point of 0 makes it right, where
+ * that of the Concat is another. The last move decides: behind a Resize, Slice, Gather, Tile or Identity it is
+ * right, and behind a move of what an operator calculated. */
+static bool keeps_codes(const struct nd_model *model, const struct nd_exact_unit *unit, size_t i)
+{
+    static const char *const last[] = {"DepthToSpace", "Pad", "Reshape", "Transpose"};
+    static const char *const moves[] = {"DepthToSpace", "Pad", "Reshape", "Slice", "Transpose"};
+    size_t edge = unit->input_edges[i];
+    const struct nd_model_unit *maker =
+        model != NULL && edge != SIZE_MAX ? nd_model_unit_of_edge(model, edge) : NULL;
+    if (maker == NULL || !has_other_encoding(unit, i) ||
+        (unit->call->inputs[i].quant->zero_point[0] == 0 && unit->call->out_quant->zero_point[0] != 0))
+        return false;
+    return strcmp(maker->op_types, "SpaceToDepth") == 0 ||
+           (is_named(maker->op_types, last, sizeof last / sizeof last[0]) &&
+            is_moved_input(model, edge, moves, sizeof moves / sizeof moves[0]));
+}
+
+const struct nd_array *nd_unit_kept_codes(const struct nd_model *model, const struct nd_exact_unit *unit,
+                                          size_t i)
+{
+    return keeps_codes(model, unit, i) ? read_of(unit, i) : NULL;
+}
+
+static bool is_concat_of_kept(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    for (size_t i = 0; i < unit->call->n_inputs; i++)
+        if (keeps_codes(model, unit, i))
+            return true;
+    return false;
+}
+
+/* golden/found/max-pool.u8.onnx and 28 others of its kind: wrong where the input of the Pad lies in blocks, and
+ * the Pad adds columns on the left. */
+static bool is_pool_of_padded(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    return is_padded(unit) && reads_what_makes(model, unit, "Pad");
+}
+
 bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
                 enum nd_unit_condition condition)
 {
@@ -269,6 +354,9 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
         [ND_UNIT_CLIP_LEFT_OUT] = {{"Clip", NULL}, is_clip_left_out},
         [ND_UNIT_BIAS_WRAPS] = {{"Conv", "ConvTranspose", "Gemm"}, is_product_whose_bias_wraps},
         [ND_UNIT_GATHER_LOSES_LAST] = {{"Gather", NULL}, is_gather_of_last},
+        [ND_UNIT_PAD_OF_KEPT] = {{"Pad", NULL}, is_pad_of_kept},
+        [ND_UNIT_CONCAT_OF_KEPT] = {{"Concat", NULL}, is_concat_of_kept},
+        [ND_UNIT_POOL_OF_PADDED] = {{"MaxPool", NULL}, is_pool_of_padded},
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
     for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)

@@ -22,9 +22,12 @@ enum nd_unit_condition {
     ND_UNIT_POOL_OF_FLOATS,     /* an AveragePool that reads floats and does not count its padding */
     ND_UNIT_CLIP_LEFT_OUT,      /* a Clip that cuts something off what a product, a sum or a Mul made */
     ND_UNIT_BIAS_WRAPS,         /* a uint8 Conv, ConvTranspose or Gemm with a bias of more than 32 bits */
-    ND_UNIT_GATHER_LOSES_LAST   /* a Gather of 32 rows or more of 8, 16 or 32 bytes that takes the last one */
+    ND_UNIT_GATHER_LOSES_LAST,  /* a Gather of 32 rows or more of 8, 16 or 32 bytes that takes the last one */
+    ND_UNIT_PAD_OF_KEPT,        /* a Pad of copies, in another encoding than a model input that it reads */
+    ND_UNIT_CONCAT_OF_KEPT,     /* a Concat in another encoding than what was moved from a model input */
+    ND_UNIT_POOL_OF_PADDED      /* a MaxPool with padding of its own, of what a Pad makes */
 };
-enum { ND_N_UNIT_CONDITIONS = ND_UNIT_GATHER_LOSES_LAST + 1 };
+enum { ND_N_UNIT_CONDITIONS = ND_UNIT_POOL_OF_PADDED + 1 };
 
 /* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a code of that
  * encoding, which is clipped. *is_clipped: by more than a step. Measured with golden/found/reciprocal.u16.onnx
@@ -35,5 +38,10 @@ double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, boo
  * then nothing is known of what a Pad makes, or which tensors are inputs. Any thread. */
 bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
                 enum nd_unit_condition condition);
+
+/* The codes of input i of a Concat, where the HTP does not bring them to the encoding of the Concat: a defect.
+ * NULL: it does, or nothing is known. Borrowed. model may be NULL. Any thread. */
+const struct nd_array *nd_unit_kept_codes(const struct nd_model *model, const struct nd_exact_unit *unit,
+                                          size_t i);
 
 #endif

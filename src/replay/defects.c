@@ -156,6 +156,37 @@ static const struct nd_known_defect defects[] = {
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_CONSTANT_LINES, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED,
                ND_FAULT_UNWRITTEN_WINDOW, ND_FAULT_ALL_ZERO},
      .n_kinds = 6},
+    {.condition = ND_UNIT_PAD_OF_KEPT,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1 to gen5 of the simulator",
+     .what = "a Pad with mode reflect or edge takes over the codes of a model input, or of a SpaceToDepth or "
+             "ReduceMax, without rescaling them",
+     .remedy = "Give the output of the Pad the scale and zero point of its input.",
+     .is_in_programs = true,
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT,
+               ND_FAULT_CHANNEL_SCALE, ND_FAULT_CHANNEL_ZERO_POINT},
+     .n_kinds = 6},
+    {.condition = ND_UNIT_CONCAT_OF_KEPT,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1 to gen5 of the simulator",
+     .what = "a Concat takes over the codes of a SpaceToDepth, and of what a Transpose, Reshape, DepthToSpace "
+             "or Pad brings from a model input, without rescaling them",
+     .remedy = "Give that input of the Concat the scale and zero point of the Concat.",
+     .is_in_programs = true,
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT,
+               ND_FAULT_CHANNEL_SCALE, ND_FAULT_CHANNEL_ZERO_POINT},
+     .n_kinds = 6},
+    {.condition = ND_UNIT_POOL_OF_PADDED,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1 to gen5 of the simulator",
+     .what = "a MaxPool with padding of its own, behind a Pad of columns, reads other places in its first "
+             "columns: single values are wrong by up to the range",
+     .remedy = "Leave the padding to one of the two: give the Pad that of the MaxPool, too.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_CONSTANT_LINES, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED},
+     .n_kinds = 4},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");

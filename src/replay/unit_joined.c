@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "arith/conditions.h"
 #include "base/error.h"
 
 /* Where the codes of the input at hand are in those of the Concat: n_runs of `length`, `step` apart. */
@@ -79,7 +80,12 @@ static enum nd_status choose(const struct nd_unit_trial *trial, const struct nd_
     const struct nd_array *kept = nd_unit_trial_kept(trial, edge, unit->edge, program);
     const struct nd_forced *forced = trial->alternatives->forced[edge];
     const struct nd_quant *divided = nd_divided_from(trial->model, edge);
+    const struct nd_array *own = nd_unit_kept_codes(trial->model, unit, i);
     struct nd_error why = {0};
+    if (own != NULL && is_better(choice, own, &n_wrong)) {
+        choice->codes = own;
+        choice->n_wrong = n_wrong;
+    }
     if (kept != NULL && divided != NULL)
         return choose_way(unit, i, kept, divided, choice, &why);
     if (kept != NULL && is_better(choice, kept, &n_wrong)) {

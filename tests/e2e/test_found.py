@@ -223,6 +223,39 @@ class Found(Scratch):
                 self.assertGreater((codes[device]["y"] > most).mean(), 0.2, device)
                 self.assertIn("leaves out a Clip", self.faulty(model, device, "y")["known_defect"])
 
+    def test_a_pad_of_copies_does_not_rescale_an_input(self):
+        for model in ("pad.u8.onnx", "pad.u16.onnx"):
+            codes = self.codes(model, ["cpu", *self.EVERY], "uniform:2")
+            x = codes["cpu"]["x"].reshape(2, 4, 8, 8)
+            border = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="reflect")
+            self.assertGreater((np.abs(codes["cpu"]["y"].reshape(border.shape) - border) > 1).mean(), 0.9)
+            for device in self.EVERY:
+                self.assertTrue((codes[device]["y"].reshape(border.shape) == border).all(), device)
+                self.is_named_and_predicted(model, device, "a Pad with mode reflect or edge")
+
+    def test_a_concat_does_not_rescale_what_was_moved(self):
+        model = "concat-moved.u8.onnx"
+        codes = self.codes(model, ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            y = codes[device]["y"].reshape(2, 12, 8, 8)
+            parts = np.concatenate([codes[device][part].reshape(2, 4, 8, 8) for part in ("turned", "deep", "pooled")], 1)
+            self.assertTrue((y == parts).all(), device)
+            self.assertGreater((np.abs(y - codes["cpu"]["y"].reshape(y.shape)) > 2)[:, :8].mean(), 0.5, device)
+            layer = self.faulty(model, device, "y")
+            self.assertIn("a Concat takes over the codes of a SpaceToDepth", layer["known_defect"])
+            self.assertEqual((layer["unexplained"], layer["certainty"]), (0, "proven"), device)
+            self.assertIn("the defect predicts every value", layer["evidence"])
+
+    def test_a_max_pool_behind_a_pad_reads_other_places(self):
+        for model in ("max-pool.u8.onnx", "max-pool.u16.onnx"):
+            codes = self.codes(model, self.EVERY, "uniform:2")
+            for device in self.EVERY:
+                padded = np.pad(codes[device]["padded"].reshape(2, 8, 18, 18), ((0, 0), (0, 0), (1, 1), (1, 1)))
+                windows = np.lib.stride_tricks.sliding_window_view(padded, (2, 2), (2, 3))[:, :, ::2, ::2]
+                is_wrong = codes[device]["y"].reshape(2, 8, 10, 10) != windows.max((-1, -2))
+                self.assertEqual(np.unique(np.argwhere(is_wrong)[:, -1]).tolist(), [0], device)
+                self.assertIn("a MaxPool with padding of its own", self.faulty(model, device, "y")["known_defect"])
+
     def test_a_mean_of_floats_reads_other_places(self):
         codes = self.codes("average-pool.float.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
         for device in self.EVERY:

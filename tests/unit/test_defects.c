@@ -5,6 +5,7 @@
 #include "support/explain_fixture.h"
 #include "support/linear_case.h"
 
+#include "arith/conditions.h"
 #include "replay/defects.h"
 #include "rewrite/compose.h"
 
@@ -365,6 +366,72 @@ static void pool_of_floats_that_leaves_its_padding_out_is_known(void **state)
     }
 }
 
+static size_t edge_named(const struct nd_model *model, const char *name)
+{
+    size_t e = 0;
+    while (e < nd_model_n_edges(model) && strcmp(nd_model_edge(model, e)->name, name) != 0)
+        e++;
+    assert_true(e < nd_model_n_edges(model));
+    return e;
+}
+
+/* The edge `turned` is a Transpose of the input x, `deep` a SpaceToDepth of the Conv `made`. */
+static void pads_and_concats_that_keep_codes_are_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reads, *mode;
+        int64_t zero;
+        bool is_pad_known, is_concat_known;
+    } rows[] = {
+        {"x", "reflect", 7, true, false},     {"x", "edge", 7, true, false},
+        {"x", "constant", 7, false, false},   {"x", NULL, 7, false, false},
+        {"turned", "reflect", 7, true, true}, {"turned", "reflect", 0, true, false},
+        {"deep", "reflect", 7, true, true},   {"deep", NULL, 7, false, true},
+        {"made", "reflect", 7, false, false}, {"pooled", "reflect", 7, false, false},
+    };
+    struct nd_model *model = load("../found/concat-moved.u8");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int is_pad = 0; is_pad < 2; is_pad++) {
+            struct layer l;
+            float scale = 0.002f;
+            int64_t zero = 9;
+            struct nd_quant to = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero};
+            enum nd_unit_condition condition = is_pad ? ND_UNIT_PAD_OF_KEPT : ND_UNIT_CONCAT_OF_KEPT;
+            begin(&l, is_pad ? "Pad" : "Concat", ND_DTYPE_U8, &image, &none);
+            l.edges[0] = edge_named(model, rows[i].reads);
+            l.zero = rows[i].zero;
+            l.call.out_quant = &to;
+            if (is_pad && rows[i].mode != NULL)
+                set_text(&l, "mode", rows[i].mode);
+            bool is_known = is_pad ? rows[i].is_pad_known : rows[i].is_concat_known;
+            assert_int_equal(nd_unit_is(model, &l.unit, condition), is_known);
+            const struct nd_array *kept = nd_unit_kept_codes(model, &l.unit, 0);
+            assert_true(is_pad || kept == (is_known ? &l.arrays[0] : NULL));
+            assert_false(nd_unit_is(NULL, &l.unit, condition));
+            l.call.out_quant = &l.quant; /* nothing to rescale */
+            assert_false(nd_unit_is(model, &l.unit, condition));
+        }
+    nd_model_destroy(&model);
+}
+
+static void pool_with_padding_behind_a_pad_is_known(void **state)
+{
+    (void)state;
+    static int64_t some[] = {1, 1, 1, 1}, zeros[] = {0, 0, 0, 0};
+    struct nd_model *model = load("../found/max-pool.u8");
+    for (int has_pads = 0; has_pads < 2; has_pads++)
+        for (int is_behind = 0; is_behind < 2; is_behind++) {
+            struct layer l;
+            begin(&l, "MaxPool", ND_DTYPE_U8, &image, &none);
+            node_ints(&l.node, "pads", has_pads ? some : zeros, 4);
+            l.edges[0] = edge_named(model, is_behind ? "padded" : "made");
+            assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_POOL_OF_PADDED), has_pads && is_behind);
+            assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_POOL_OF_PADDED));
+        }
+    nd_model_destroy(&model);
+}
+
 /* ---- captures ---- */
 
 static const struct nd_shape compose_shape = {4, {1, 4, 6, 6}}, padded_shape = {4, {1, 4, 8, 8}};
@@ -531,6 +598,8 @@ int main(void)
         cmocka_unit_test(gather_of_the_last_row_is_known),
         cmocka_unit_test(bias_that_wraps_is_known),
         cmocka_unit_test(pool_of_floats_that_leaves_its_padding_out_is_known),
+        cmocka_unit_test(pads_and_concats_that_keep_codes_are_known),
+        cmocka_unit_test(pool_with_padding_behind_a_pad_is_known),
         cmocka_unit_test_setup_teardown(layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so,
                                         make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(what_the_defect_does_not_look_like_is_not_put_down_to_it, make_folder,

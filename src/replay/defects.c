@@ -193,10 +193,12 @@ _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every 
 
 const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
+    const struct nd_known_defect *found = NULL; /* the first, or the first that predicts values */
     for (size_t i = 0; i < sizeof defects / sizeof *defects; i++)
-        if (nd_unit_is(model, unit, defects[i].condition))
-            return &defects[i];
-    return NULL;
+        if ((found == NULL || (!found->is_in_programs && defects[i].is_in_programs)) &&
+            nd_unit_is(model, unit, defects[i].condition))
+            found = &defects[i];
+    return found;
 }
 
 size_t nd_known_defect_index(const struct nd_known_defect *defect)

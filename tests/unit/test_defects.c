@@ -408,6 +408,13 @@ static void pads_and_concats_that_keep_codes_are_known(void **state)
             assert_int_equal(nd_unit_is(model, &l.unit, condition), is_known);
             const struct nd_array *kept = nd_unit_kept_codes(model, &l.unit, 0);
             assert_true(is_pad || kept == (is_known ? &l.arrays[0] : NULL));
+            const struct nd_known_defect *found = nd_known_defect_of(model, &l.unit);
+            assert_true(!is_known || (found != NULL && found->condition == condition));
+            l.unit.dtype =
+                ND_DTYPE_U16; /* codes at the end of the range are another defect, which predicts nothing */
+            l.x[0] = 0;
+            found = nd_known_defect_of(model, &l.unit);
+            assert_true(!is_known || (found != NULL && found->condition == condition));
             assert_false(nd_unit_is(NULL, &l.unit, condition));
             l.call.out_quant = &l.quant; /* nothing to rescale */
             assert_false(nd_unit_is(model, &l.unit, condition));

@@ -394,8 +394,6 @@ if __name__ == "__main__":
     clip(8)
     clip(16)
     bias()
-
-
     pad(8)
     pad(16)
     concat_moved()

@@ -136,6 +136,8 @@ static enum nd_status prove_shares(const struct prover *p, const struct nd_exact
         struct nd_alignment_layer made = {0};
         struct nd_linear_call call;
         size_t to = a->parts[i].to;
+        if (nd_unit_is_table(p->job->aligned, nd_model_unit_of_edge(p->job->aligned, to)))
+            continue; /* it reads what is split, which is not made for it */
         const struct nd_exact_unit other =
             nd_align_unit_with_output(unit, &nd_model_edge(p->job->aligned, to)->quant, &call);
         struct share *share = &p->shares[to];

@@ -134,6 +134,25 @@ enum nd_status nd_unit_bring(const struct nd_exact_unit *unit, size_t i, const s
     return nd_htp_rescale_input(&job, way == ND_BRING_FLAT ? ND_HTP_FIXED : ND_HTP_LAYOUT, err);
 }
 
+enum nd_status nd_unit_run_brought(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                                   const struct nd_array *given, const struct nd_quant *from,
+                                   struct nd_array *codes, bool *is_covered, struct nd_error *err)
+{
+    struct nd_exact_unit bringer = *unit;
+    struct nd_linear_call call = *unit->call;
+    struct nd_unit_brought brought = {.is_covered = false};
+    const struct nd_quant *own = unit->call->inputs[0].quant;
+    *is_covered = false;
+    call.out_quant = own;
+    bringer.call = &call;
+    enum nd_status status = nd_unit_bring(&bringer, 0, given, from, ND_BRING_TABLE, &brought, err);
+    const struct nd_unit_encodings encodings = {.inputs = {own}, .codes = {&brought.codes}};
+    if (status == ND_OK && brought.is_covered)
+        status = nd_unit_run_with(program, unit, &encodings, codes, is_covered, err);
+    nd_array_deinit(&brought.codes);
+    return status;
+}
+
 void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes)
 {
     const struct nd_quant *quant = unit->call->out_quant;

@@ -61,6 +61,13 @@ enum nd_status nd_unit_bring(const struct nd_exact_unit *unit, size_t i, const s
                              const struct nd_quant *from, enum nd_bring way, struct nd_unit_brought *brought,
                              struct nd_error *err);
 
+/* A uint8 function of one input that reads codes in another encoding than they had before: the device makes one
+ * table of the change of the encoding (ND_BRING_TABLE) and of the function. given: the codes before the change,
+ * in the encoding `from`. */
+enum nd_status nd_unit_run_brought(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                                   const struct nd_array *given, const struct nd_quant *from,
+                                   struct nd_array *codes, bool *is_covered, struct nd_error *err);
+
 /* Narrows codes of the unit's encoding to what its own Relu or Clip leaves. */
 void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes);
 

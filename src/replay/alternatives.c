@@ -198,6 +198,8 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
         a->fused_from[unit->edge] = unit->inputs[0];
         find_moved(a, model, unit->inputs[0], unit->edge);
     }
+    if (nd_unit_is_table(model, unit) && nd_divided_from(model, unit->inputs[0]) != NULL)
+        add_part(a, unit->inputs[0], unit->edge);
     if (!is_concat(unit))
         return;
     size_t most = a->n_parts + unit->n_inputs * LONGEST_CHAIN;

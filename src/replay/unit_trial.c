@@ -232,6 +232,7 @@ static void forget_parts_of(struct nd_unit_trial *trial, const struct nd_exact_u
 static enum nd_status run_fused(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
                                 struct nd_error *err)
 {
+    size_t n;
     const struct nd_alternatives *a = trial->alternatives;
     struct nd_array *codes = &trial->others[ND_ALTERNATIVE_FUSED].codes[p];
     bool *is_covered = &trial->others[ND_ALTERNATIVE_FUSED].is_covered[p];
@@ -247,6 +248,13 @@ static enum nd_status run_fused(struct nd_unit_trial *trial, const struct nd_exa
             nd_unit_narrow(unit, codes);
         return copied;
     }
+    const struct nd_array *divided =
+        nd_unit_n_inputs(unit) == 1 ? nd_unit_trial_kept(trial, unit->input_edges[0], unit->edge, p) : NULL;
+    if (divided != NULL)
+        return settle_made(nd_unit_run_brought(&nd_unit_programs(&n)[p], unit, divided,
+                                               nd_divided_from(trial->model, unit->input_edges[0]), codes,
+                                               is_covered, &why),
+                           &why, codes, is_covered, err);
     enum nd_status status = find_gate(a, unit, &gate) ? nd_unit_run_gated(unit, &gate, codes, is_covered, &why)
                                                       : nd_unit_run_in_blocks(unit, codes, is_covered, &why);
     return settle_made(status, &why, codes, is_covered, err);

@@ -274,6 +274,16 @@ def group_of(name, bits, seed, makers, pairs, zero=None):
     return group
 
 
+def divided_functions(seed):
+    """Functions of what a Split brings to another encoding."""
+    group = Group("layers-8-divided", 8, np.random.default_rng([seed, 8]))
+    for kind, make in DIVIDED.items():
+        for op, encoding in (("Sigmoid", (2.0 ** -8, 0)), ("Tanh", (2.0 ** -7, 128)), ("HardSwish", None)):
+            reach = float(np.exp(group.rng.uniform(np.log(1), np.log(8))))
+            group.add(op, [make(group, reach)], SHAPE, encoding or group.encoding(reach))
+    return group
+
+
 def capture(npudiff, group, device, folder):
     codes = {k: v[None] for k, v in group.codes.items()}
     case = types.SimpleNamespace(name=group.name, model=group.model(), codes=codes)
@@ -314,6 +324,7 @@ def main():
             groups.append(group_of("joined-%d-%s" % (bits, kind), bits, options.seed, makers, [(name, "given") for name in makers]))
         groups.append(group_of("joined-%d-divided" % bits, bits, options.seed, DIVIDED, [(name, "given") for name in DIVIDED]))
         groups.append(group_of("joined-%d-zeros" % bits, bits, options.seed, ZEROS, [(name, "given") for name in ZEROS], zero=0))
+    groups.append(divided_functions(options.seed))
     groups.append(group_of("joined-8-nested", 8, options.seed, NESTED, [(name, "given") for name in NESTED]))
     for group in groups:
         if fnmatch.fnmatch(group.name, options.only):

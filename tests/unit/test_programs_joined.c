@@ -332,6 +332,13 @@ static void split_is_made_with_the_encoding_of_the_concat(void **state)
     expect_group("16-divided", "v73", "htp-v73");
 }
 
+/* A function reads what is split, in one table with the change of the encoding. */
+static void function_is_one_table_with_the_encoding_of_the_split(void **state)
+{
+    (void)state;
+    expect_fused("8-divided", 1, 1);
+}
+
 /* So is what has the zero point 0 where the Concat has it. */
 static void zeros_are_made_with_the_encoding_of_the_concat(void **state)
 {
@@ -451,6 +458,7 @@ int main(void)
         cmocka_unit_test(what_keeps_its_encoding_is_rescaled),
         cmocka_unit_test(moves_hand_on_what_was_made_for_the_concat),
         cmocka_unit_test(split_is_made_with_the_encoding_of_the_concat),
+        cmocka_unit_test(function_is_one_table_with_the_encoding_of_the_split),
         cmocka_unit_test(zeros_are_made_with_the_encoding_of_the_concat),
         cmocka_unit_test(relu_of_what_was_moved_is_fused),
         cmocka_unit_test(relu_with_a_zero_point_is_made_with_the_product),

@@ -186,6 +186,20 @@ def deviations(g):
         g.add("LayerNormalization", [real, weights, bias], [16, n], (y, int(g.rng.integers(28000, 36000))), axis=-1, epsilon=1e-5)
 
 
+def cuts(g):
+    """LayerNormalization of uint8, of rows whose multiplier lies next to a multiple of 2^-16."""
+    for n in (24, 64):
+        x, scale, y = (np.float32(g.rng.uniform(*ends)) for ends in ((0.005, 0.05), (0.008, 0.02), (0.02, 0.03)))
+        drawn = g.rng.normal(g.rng.uniform(60, 190, [8000, 1]), g.rng.uniform(3, 50, [8000, 1]), [8000, n])
+        drawn = np.rint(np.clip(drawn, 0, 255)).astype(g.type)
+        factors = 2 ** 16 * float(x) * float(scale) / float(y) / np.sqrt(drawn.astype(float).var(1) * float(x) ** 2 + float(np.float32(1e-5)))
+        chosen = drawn[np.argsort(np.abs(factors - np.rint(factors)) / factors)[:32]]
+        real = g.input([32, n], (x, 119))
+        g.codes["x%d" % (len(g.inputs) - 1)] = chosen
+        weights = g.scaled(g.rng.integers(0, 256, n).astype(np.uint8), scale, int(g.rng.integers(0, 128)))
+        g.add("LayerNormalization", [real, weights], [32, n], (y, 128), axis=-1, epsilon=1e-5)
+
+
 def short_softmax(g):
     for n in range(3, 17):
         shape = [40, n]
@@ -892,7 +906,7 @@ def scaled(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

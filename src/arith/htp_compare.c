@@ -96,13 +96,11 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
                              const struct nd_unit_memory *memory)
 {
     /* Twice what was seen at most, and codes of which too few were seen. */
-    static const double of_norms = 0.015, of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004;
+    static const double of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004;
     const char *op_type = op_type_of(unit);
     bool is_wide = unit->dtype == ND_DTYPE_U16;
     if (nd_htp_reads_floats(unit))
         return 0;
-    if (!is_wide && strcmp(op_type, "LayerNormalization") == 0)
-        return of_norms;
     if (!is_wide && strcmp(op_type, "InstanceNormalization") == 0)
         return of_instances;
     if (is_wide && (strcmp(op_type, "GlobalAveragePool") == 0 || strcmp(op_type, "ReduceMean") == 0))

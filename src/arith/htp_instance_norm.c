@@ -9,6 +9,7 @@
 enum {
     RANK = 4,
     HALF_BITS = 10, /* of float16 */
+    N_STEPS = 3,    /* of Newton's method, uint16 */
 };
 
 /* The device takes the variance as the difference of the mean square and the squared mean, in float32. Where it
@@ -81,7 +82,7 @@ static bool normalise_words(const struct nd_htp_job *job, size_t channel, const 
     float square = scale * scale;
     if (!(epsilon > 0) || !(square > 0) || n > ND_HTP_MOST_MOMENTS)
         return false;
-    struct nd_htp_moments moments = nd_htp_moments_of(x, n, epsilon / square);
+    struct nd_htp_moments moments = nd_htp_moments_of(x, n, epsilon / square, N_STEPS);
     struct nd_qfloat inverse = nd_qfloat_read(1 / job->call->out_quant->scale[0]),
                      zero = nd_qfloat_read((float)job->call->out_quant->zero_point[0]),
                      weight = nd_qfloat_read(float_of(&inputs[1], channel)),

@@ -8,7 +8,6 @@
 enum {
     SUM_BITS = 16,    /* sums of codes are cut into two numbers there, before either becomes a float */
     SQUARE_BITS = 32, /* sums of squares there */
-    N_STEPS = 3,      /* of Newton's method */
 };
 
 /* The first guess of an inverse root is this less half of the float, both as whole numbers. */
@@ -31,7 +30,7 @@ static struct nd_qfloat scaled_squares(int64_t whole, float factor)
                          scaled(whole - upper, factor));
 }
 
-struct nd_qfloat nd_htp_inverse_root(struct nd_qfloat value)
+struct nd_qfloat nd_htp_inverse_root(struct nd_qfloat value, int n_steps)
 {
     float number = (float)nd_qfloat_value(value), guess;
     int32_t bits;
@@ -40,7 +39,7 @@ struct nd_qfloat nd_htp_inverse_root(struct nd_qfloat value)
     memcpy(&guess, &bits, sizeof guess);
     struct nd_qfloat root = nd_qfloat_read(guess), middle = nd_qfloat_read(1.5F),
                      half = nd_qfloat_settled(nd_qfloat_product(nd_qfloat_read(0.5F), value));
-    for (int i = 0; i < N_STEPS; i++) {
+    for (int i = 0; i < n_steps; i++) {
         struct nd_qfloat square = nd_qfloat_settled(nd_qfloat_product(half, root));
         square = nd_qfloat_settled(nd_qfloat_product(square, root));
         root = nd_qfloat_settled(
@@ -49,7 +48,7 @@ struct nd_qfloat nd_htp_inverse_root(struct nd_qfloat value)
     return root;
 }
 
-struct nd_htp_moments nd_htp_moments_of(const double *x, size_t n, float epsilon)
+struct nd_htp_moments nd_htp_moments_of(const double *x, size_t n, float epsilon, int n_steps)
 {
     int64_t sum = 0, squares = 0, count = (int64_t)n;
     for (size_t i = 0; i < n; i++) {
@@ -60,5 +59,6 @@ struct nd_htp_moments nd_htp_moments_of(const double *x, size_t n, float epsilon
     float square_of_n = (float)n * (float)n;
     struct nd_qfloat variance = nd_qfloat_settled(scaled_squares(count * squares - sum * sum, 1 / square_of_n));
     struct nd_qfloat more = nd_qfloat_settled(nd_qfloat_sum(variance, nd_qfloat_read(epsilon)));
-    return (struct nd_htp_moments){nd_qfloat_settled(scaled(sum, 1 / (float)n)), nd_htp_inverse_root(more)};
+    return (struct nd_htp_moments){nd_qfloat_settled(scaled(sum, 1 / (float)n)),
+                                   nd_htp_inverse_root(more, n_steps)};
 }

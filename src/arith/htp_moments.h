@@ -13,8 +13,9 @@ struct nd_htp_moments {
     struct nd_qfloat mean, inverse_root; /* the latter of variance and epsilon */
 };
 /* Of n codes, up to ND_HTP_MOST_MOMENTS; epsilon in squares of codes, above 0. */
-struct nd_htp_moments nd_htp_moments_of(const double *x, size_t n, float epsilon);
-/* 1 / sqrt(value) of a positive number, off by a few units in the last place. */
-struct nd_qfloat nd_htp_inverse_root(struct nd_qfloat value);
+struct nd_htp_moments nd_htp_moments_of(const double *x, size_t n, float epsilon, int n_steps);
+/* 1 / sqrt(value) of a positive number, after that many steps of Newton's method. Three: off by a few units in
+ * the last place; two, as uint8 has it: up to 5e-6 too small. */
+struct nd_qfloat nd_htp_inverse_root(struct nd_qfloat value, int n_steps);
 
 #endif

@@ -82,19 +82,19 @@ static double mean_of(const struct norm *norm, double sum)
     return nd_qfloat_value(mean);
 }
 
-/* What codes less their mean are multiplied by: of uint16 with 15 bits. */
+/* What codes less their mean are multiplied by: of uint16 with 15 bits, of uint8 cut to a multiple of 2^-16. */
 static double multiplier_of(const struct norm *norm, const double *x, double variance)
 {
-    if (norm->is_short)
-        return floor(norm->scale / sqrt(variance + norm->epsilon) * 0x1p16) * 0x1p-16;
+    enum { SHORT_STEPS = 2, WIDE_STEPS = 3 }; /* of Newton's method */
     float scale = (float)norm->scale_x, square = scale * scale;
     double m = norm->scale / sqrt(variance + norm->epsilon);
     if (norm->n <= ND_HTP_MOST_MOMENTS && square > 0) {
-        struct nd_htp_moments moments = nd_htp_moments_of(x, norm->n, (float)norm->epsilon / square);
+        struct nd_htp_moments moments = nd_htp_moments_of(x, norm->n, (float)norm->epsilon / square,
+                                                          norm->is_short ? SHORT_STEPS : WIDE_STEPS);
         struct nd_qfloat of_scales = nd_qfloat_read(norm->weight->quant->scale[0] / (float)norm->scale_y);
         m = nd_qfloat_value(nd_qfloat_product(moments.inverse_root, of_scales));
     }
-    return nd_multiplier_round(m, 15, ND_ROUND_HALF_EVEN);
+    return norm->is_short ? floor(m * 0x1p16) * 0x1p-16 : nd_multiplier_round(m, 15, ND_ROUND_HALF_EVEN);
 }
 
 static void normalise(const struct norm *norm, const double *x, double *y, const struct nd_htp_bounds *bounds)

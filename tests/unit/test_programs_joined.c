@@ -440,6 +440,13 @@ static void words_are_normalised_in_qf32(void **state)
     expect_layers("16-deviations", 0);
 }
 
+/* The rows' multipliers lie next to where they are cut. */
+static void norms_of_bytes_take_two_steps_to_their_root(void **state)
+{
+    (void)state;
+    expect_layers("8-cuts", 0);
+}
+
 /* How v73 makes it is not known: what a Relu by itself would give says nothing. */
 static void relu_of_a_steep_product_is_not_covered(void **state)
 {
@@ -468,6 +475,7 @@ int main(void)
         cmocka_unit_test(batch_normalization_with_a_relu_is_one_operation),
         cmocka_unit_test(floats_of_the_graph_that_are_moved_are_quantised_before),
         cmocka_unit_test(words_are_normalised_in_qf32),
+        cmocka_unit_test(norms_of_bytes_take_two_steps_to_their_root),
         cmocka_unit_test(relu_of_a_steep_product_is_not_covered),
         cmocka_unit_test(sums_of_words_have_multipliers_of_fifteen_bits),
         cmocka_unit_test(words_by_a_number_follow_what_reads_them),

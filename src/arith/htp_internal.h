@@ -284,6 +284,8 @@ void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit 
 /* Whether input i lies in the layout of a Conv, as far as the operators before it say; false without a memory.
  */
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
+/* A Softmax made input i, also where it was moved about since. */
+bool nd_htp_is_share(const struct nd_htp_job *job, size_t i);
 /* In which layout input i of the unit is: those of the graph are flat. */
 enum nd_htp_layout { ND_HTP_UNKNOWN, ND_HTP_FLAT, ND_HTP_BLOCKED };
 enum nd_htp_layout nd_htp_layout_of(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,

@@ -11,6 +11,7 @@ struct nd_unit_memory {
     size_t n_edges;
     struct nd_array (*bytes)[N_ARCHS]; /* [n_edges], without elements where nothing is known */
     bool *is_matrix;                   /* [n_edges] made by a Gemm or MatMul */
+    bool *is_share;                    /* [n_edges] what a Softmax made, also moved about */
     bool *is_laid_out;                 /* [n_edges] a tensor in the layout of a Conv, its channels last */
     enum nd_htp_layout *layout;        /* [n_edges] in which the device has it */
     bool *is_plain;  /* [n_edges] a product reads the codes of the edge, as it reads those of an input */
@@ -30,11 +31,12 @@ enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out
     memory->is_matrix = nd_calloc(n_edges, sizeof *memory->is_matrix);
     memory->is_plain = nd_calloc(n_edges, sizeof *memory->is_plain);
     memory->is_summed = nd_calloc(n_edges, sizeof *memory->is_summed);
+    memory->is_share = nd_calloc(n_edges, sizeof *memory->is_share);
     memory->is_laid_out = nd_calloc(n_edges, sizeof *memory->is_laid_out);
     memory->layout = nd_calloc(n_edges, sizeof *memory->layout);
     if (memory->bytes == NULL || memory->weights == NULL || memory->is_matrix == NULL ||
         memory->is_plain == NULL || memory->is_summed == NULL || memory->is_laid_out == NULL ||
-        memory->layout == NULL) {
+        memory->is_share == NULL || memory->layout == NULL) {
         nd_unit_memory_destroy(&memory); /* of no edges yet */
         return nd_fail_memory(err);
     }
@@ -75,6 +77,7 @@ void nd_unit_memory_destroy(struct nd_unit_memory **memory)
     for (size_t e = 0; e < (*memory)->n_edges; e++)
         nd_htp_weights_deinit(&(*memory)->weights[e]);
     free((*memory)->bytes);
+    free((*memory)->is_share);
     free((*memory)->is_laid_out);
     free((*memory)->is_matrix);
     free((*memory)->layout);
@@ -126,6 +129,14 @@ bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i)
         return false;
     size_t edge = job->unit->input_edges[i];
     return edge < job->memory->n_edges && job->memory->is_laid_out[edge];
+}
+
+bool nd_htp_is_share(const struct nd_htp_job *job, size_t i)
+{
+    if (job->memory == NULL)
+        return false;
+    size_t edge = job->unit->input_edges[i];
+    return edge < job->memory->n_edges && job->memory->is_share[edge];
 }
 
 enum nd_htp_layout nd_htp_layout_of(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
@@ -212,6 +223,8 @@ void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit 
     const char *op_type = nd_onnx_text(unit->call->node->op_type);
     bool keeps = nd_htp_keeps_memory(op_type);
     size_t from = keeps ? unit->input_edges[0] : SIZE_MAX;
+    memory->is_share[unit->edge] =
+        strcmp(op_type, "Softmax") == 0 || (from < memory->n_edges && memory->is_share[from]);
     memory->is_laid_out[unit->edge] = is_laid_out(memory, unit, op_type);
     memory->layout[unit->edge] = nd_htp_layout_made(memory, unit, op_type);
     memory->is_matrix[unit->edge] = is_matrix(op_type);

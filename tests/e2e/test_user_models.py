@@ -165,6 +165,30 @@ class WeightsOfFloats(Scratch):
             self.assertEqual((device["verdict"], [u["unexplained"] for u in device["layers"]]), ("healthy", [0, 0]), device["uri"])
 
 
+class SumsOfOne(Scratch):
+    def test_a_sum_in_the_encoding_of_its_input_accuses_nobody(self):
+        """AIMET gives a sum the encoding of its input. The HTP adds one step to some of these, 2 x 2 elements or one."""
+        for side in (1, 2):
+            n = Network()
+            n.constants["axes"] = np.int64([2, 3])
+            n.add("Conv", [n.quantise("x", -1, 1), n.weights("w", (16, 4, 1, 1))], "conv")
+            n.constants.update({"conv.s": np.float32(0.04974625), "conv.z": np.uint8(40)})
+            for name in ("conv", "sum"):
+                n.add("QuantizeLinear", [name, "conv.s", "conv.z"], name + ".q")
+                last = n.add("DequantizeLinear", [name + ".q", "conv.s", "conv.z"], name + ".dq")
+                if name == "conv":
+                    n.add("ReduceSum", [last, "axes"], "sum", keepdims=1)
+            model = n.write(self.folder / f"sum{side}.onnx", [ow.value_info("x", ow.FLOAT, (1, 4, side, side))], last, (1, 16, 1, 1))
+            np.savez(self.folder / "x.npz", x=np.random.default_rng(SEED).uniform(-1, 1, (16, 1, 4, side, side)).astype(np.float32))
+            capture(model, ["htp-sim:gen1", "htp-sim:gen3"], [f"x={self.folder / 'x.npz'}"], self.folder / str(side))
+            for name in ("gen1", "gen3"):
+                done = npudiff("explain", "--quantised", model, self.folder / str(side) / f"{name}.h5", "--json", expect=None)
+                (device,) = json.loads(done.stdout)["devices"]
+                self.assertEqual(device["faulty"], [], name)
+                (layer,) = (u for u in device["layers"] if u["op_type"] == "ReduceSum")
+                self.assertFalse(layer["is_covered"])
+
+
 class NoNumbers(Scratch):
     def test_a_mask_of_minus_infinity_is_named_first(self):
         """A quantiser gives minus infinity the scale infinity, whose product with 0 is no number: layer 'top' has none then."""

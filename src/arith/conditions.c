@@ -333,6 +333,43 @@ static bool is_pool_of_padded(const struct nd_model *model, const struct nd_exac
     return is_padded(unit) && reads_what_makes(model, unit, "Pad");
 }
 
+/* The only tensor that the unit reads beside constants is made by this one; NULL: there are several. */
+static const struct nd_model_unit *maker_before(const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    return unit != NULL && unit->n_inputs == 1 ? nd_model_unit_of_edge(model, unit->inputs[0]) : NULL;
+}
+
+static bool begins_with(const struct nd_model_unit *unit, const char *op_type)
+{
+    return unit != NULL && strncmp(unit->op_types, op_type, strlen(op_type)) == 0;
+}
+
+/* Whether the gate is clip(x + c). */
+static bool is_gate_of(const struct nd_model *model, size_t gate, size_t x)
+{
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, gate);
+    if (begins_with(maker, "Clip"))
+        maker = maker_before(model, maker);
+    return begins_with(maker, "Add") && maker->n_inputs == 1 && maker->inputs[0] == x;
+}
+
+/* golden/found/hard-swish.u8.onnx and those that docs/results/found.md lists. */
+static bool is_hard_swish_in_parts(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    const struct nd_model_unit *self = model != NULL ? nd_model_unit_of_edge(model, unit->edge) : NULL;
+    const struct nd_model_unit *product = maker_before(model, self);
+    if (unit->dtype != ND_DTYPE_U8 || product == NULL || product->n_inputs != 2 ||
+        strcmp(product->op_types, "Mul") != 0)
+        return false;
+    size_t a = product->inputs[0], b = product->inputs[1], x = is_gate_of(model, b, a) ? a : b;
+    if (!is_gate_of(model, x == a ? b : a, x))
+        return false;
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, x);
+    if (maker != NULL && strcmp(maker->op_types, "Add") == 0)
+        maker = maker_before(model, maker);
+    return maker != NULL && strcmp(maker->op_types, "MatMul") == 0 && maker->n_inputs == 1;
+}
+
 bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
                 enum nd_unit_condition condition)
 {
@@ -357,6 +394,7 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
         [ND_UNIT_PAD_OF_KEPT] = {{"Pad", NULL}, is_pad_of_kept},
         [ND_UNIT_CONCAT_OF_KEPT] = {{"Concat", NULL}, is_concat_of_kept},
         [ND_UNIT_POOL_OF_PADDED] = {{"MaxPool", NULL}, is_pool_of_padded},
+        [ND_UNIT_HARD_SWISH_IN_PARTS] = {{"Mul", NULL}, is_hard_swish_in_parts},
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
     for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)

@@ -25,9 +25,10 @@ enum nd_unit_condition {
     ND_UNIT_GATHER_LOSES_LAST,  /* a Gather of 32 rows or more of 8, 16 or 32 bytes that takes the last one */
     ND_UNIT_PAD_OF_KEPT,        /* a Pad of copies, in another encoding than a model input that it reads */
     ND_UNIT_CONCAT_OF_KEPT,     /* a Concat in another encoding than what was moved from a model input */
-    ND_UNIT_POOL_OF_PADDED      /* a MaxPool with padding of its own, of what a Pad makes */
+    ND_UNIT_POOL_OF_PADDED,     /* a MaxPool with padding of its own, of what a Pad makes */
+    ND_UNIT_HARD_SWISH_IN_PARTS /* the last Mul of a uint8 x clip(x + c, 0, d) k, behind a MatMul by constants */
 };
-enum { ND_N_UNIT_CONDITIONS = ND_UNIT_POOL_OF_PADDED + 1 };
+enum { ND_N_UNIT_CONDITIONS = ND_UNIT_HARD_SWISH_IN_PARTS + 1 };
 
 /* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a code of that
  * encoding, which is clipped. *is_clipped: by more than a step. Measured with golden/found/reciprocal.u16.onnx

@@ -187,6 +187,16 @@ static const struct nd_known_defect defects[] = {
      .remedy = "Leave the padding to one of the two: give the Pad that of the MaxPool, too.",
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_CONSTANT_LINES, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED},
      .n_kinds = 4},
+    {.condition = ND_UNIT_HARD_SWISH_IN_PARTS,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1, gen3, gen4 and gen5 of the simulator",
+     .what = "x clip(x + 3, 0, 6) / 6 in single uint8 operators behind a MatMul adds the 3 in the first column "
+             "only",
+     .remedy = "Export a HardSwish, or give the MatMul its bias as a Gemm.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT,
+               ND_FAULT_CHANNEL_SCALE, ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_CONSTANT_LINES, ND_FAULT_CONSTANT},
+     .n_kinds = 8},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");

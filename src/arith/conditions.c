@@ -370,6 +370,21 @@ static bool is_hard_swish_in_parts(const struct nd_model *model, const struct nd
     return maker != NULL && strcmp(maker->op_types, "MatMul") == 0 && maker->n_inputs == 1;
 }
 
+/* golden/found/softmax.u8.onnx: the output has the zero point 0. Rows of two have the model's. */
+static bool is_softmax_with_zero(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    enum { KEPT = 128, SHORTEST = 3 };
+    (void)model;
+    const struct nd_quant *quant = unit->call->out_quant;
+    const struct nd_array *x = read_of(unit, 0);
+    if (unit->dtype != ND_DTYPE_U8 || quant == NULL || quant->n != 1 || x == NULL || x->shape.rank < 1)
+        return false;
+    int axis = (int)nd_onnx_attribute_i(unit->call->node, "axis", -1);
+    axis = axis < 0 ? axis + x->shape.rank : axis;
+    return axis >= 0 && axis < x->shape.rank && x->shape.dims[axis] >= SHORTEST && quant->zero_point[0] != 0 &&
+           quant->zero_point[0] != KEPT;
+}
+
 bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
                 enum nd_unit_condition condition)
 {
@@ -395,6 +410,7 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
         [ND_UNIT_CONCAT_OF_KEPT] = {{"Concat", NULL}, is_concat_of_kept},
         [ND_UNIT_POOL_OF_PADDED] = {{"MaxPool", NULL}, is_pool_of_padded},
         [ND_UNIT_HARD_SWISH_IN_PARTS] = {{"Mul", NULL}, is_hard_swish_in_parts},
+        [ND_UNIT_SOFTMAX_WITH_ZERO] = {{"Softmax", NULL}, is_softmax_with_zero},
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
     for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)

@@ -197,6 +197,15 @@ static const struct nd_known_defect defects[] = {
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT,
                ND_FAULT_CHANNEL_SCALE, ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_CONSTANT_LINES, ND_FAULT_CONSTANT},
      .n_kinds = 8},
+    {.condition = ND_UNIT_SOFTMAX_WITH_ZERO,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1, gen3 and gen5 of the simulator",
+     .what = "a uint8 Softmax of three or more is written with the zero point 0, whatever the model says",
+     .remedy = "Give the output of the Softmax the zero point 0.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_ZERO_POINT, ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_ENCODING,
+               ND_FAULT_SCALE, ND_FAULT_ALL_ZERO, ND_FAULT_CONSTANT},
+     .n_kinds = 7},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");

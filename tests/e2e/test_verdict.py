@@ -129,6 +129,20 @@ class Verdicts(Scratch):
                     study.seal(file)
             self.assertFalse(layers(device)["y"]["is_covered"])
 
+    def test_a_softmax_of_fine_steps_accuses_nobody(self):
+        """Shares of 1/192 in steps of 3.6e-5: the HTP has fewer bits than that."""
+        model, codes = self.folder / "fine.onnx", np.random.default_rng(SEED).integers(100, 156, (4, 2, 192), np.uint8)
+        constants = {"s": np.float32(0.004), "t": np.float32(3.576643e-05), "m": np.uint8(128), "z": np.uint8(0)}
+        nodes = [ow.node("DequantizeLinear", ["x", "s", "m"], ["real"]), ow.node("Softmax", ["real"], ["shares"], axis=-1),
+                 ow.node("QuantizeLinear", ["shares", "t", "z"], ["y"])]  # fmt: skip
+        model.write_bytes(ow.model(nodes, [ow.value_info("x", ow.U8, (2, 192))], [ow.value_info("y", ow.U8, (2, 192))], constants))
+        np.savez(self.folder / "fine.npz", x=codes)
+        for name in CHIPS:
+            path = self.folder / f"fine-{name}.h5"
+            capture(model, [f"htp-sim:{name}"], [f"x={self.folder / 'fine.npz'}"], path)
+            (device,) = json.loads(npudiff("explain", "--quantised", model, path, "--json", expect=None).stdout)["devices"]
+            self.assertEqual(device["faulty"], [], name)
+
     def spoilt(self, model, name, layer, fault, number=0):
         """A copy of the capture with one layer spoilt, without what reads it."""
         copy = self.folder / f"{name}-{layer}-{fault}-{number}.h5"

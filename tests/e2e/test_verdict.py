@@ -33,6 +33,13 @@ def layers(device):
     return {u["name"]: u for u in device["layers"]}
 
 
+def one_operator(path, op_type, kind, shape, constants, **attributes):
+    """Writes a model of one operator: x has scale s and zero point m, y has t and z."""
+    nodes = [ow.node("DequantizeLinear", ["x", "s", "m"], ["real"]), ow.node(op_type, ["real"], ["made"], **attributes),
+             ow.node("QuantizeLinear", ["made", "t", "z"], ["y"])]  # fmt: skip
+    path.write_bytes(ow.model(nodes, [ow.value_info("x", kind, shape)], [ow.value_info("y", kind, shape)], constants))
+
+
 class Verdicts(Scratch):
     @classmethod
     def setUpClass(cls):
@@ -112,9 +119,7 @@ class Verdicts(Scratch):
         """uint16 Sin: the simulator's own values are no fault; three quarters of them are one."""
         model, codes = self.folder / "sin.onnx", np.random.default_rng(SEED).integers(0, 65536, (2, 1, 600), np.uint16)
         constants = {"s": np.float32(4 / 65535), "t": np.float32(2 / 65535), "z": np.uint16(32768)}
-        nodes = [ow.node("DequantizeLinear", ["x", "s", "z"], ["real"]), ow.node("Sin", ["real"], ["sin"]),
-                 ow.node("QuantizeLinear", ["sin", "t", "z"], ["y"])]  # fmt: skip
-        model.write_bytes(ow.model(nodes, [ow.value_info("x", ow.U16, (1, 600))], [ow.value_info("y", ow.U16, (1, 600))], constants))
+        one_operator(model, "Sin", ow.U16, (1, 600), dict(constants, m=constants["z"]))
         np.savez(self.folder / "sin.npz", x=codes)
         for name in CHIPS:
             path = self.folder / f"sin-{name}.h5"
@@ -133,9 +138,7 @@ class Verdicts(Scratch):
         """Shares of 1/192 in steps of 3.6e-5: the HTP has fewer bits than that."""
         model, codes = self.folder / "fine.onnx", np.random.default_rng(SEED).integers(100, 156, (4, 2, 192), np.uint8)
         constants = {"s": np.float32(0.004), "t": np.float32(3.576643e-05), "m": np.uint8(128), "z": np.uint8(0)}
-        nodes = [ow.node("DequantizeLinear", ["x", "s", "m"], ["real"]), ow.node("Softmax", ["real"], ["shares"], axis=-1),
-                 ow.node("QuantizeLinear", ["shares", "t", "z"], ["y"])]  # fmt: skip
-        model.write_bytes(ow.model(nodes, [ow.value_info("x", ow.U8, (2, 192))], [ow.value_info("y", ow.U8, (2, 192))], constants))
+        one_operator(model, "Softmax", ow.U8, (2, 192), constants, axis=-1)
         np.savez(self.folder / "fine.npz", x=codes)
         for name in CHIPS:
             path = self.folder / f"fine-{name}.h5"

@@ -147,7 +147,7 @@ static enum nd_status try_forced(struct nd_exam *exam, const struct nd_exam *own
             best = forced;
         }
     }
-    return status == ND_OK ? collect_as(exam, own, best, err) : status;
+    return status == ND_OK && exam->forced != best ? collect_as(exam, own, best, err) : status;
 }
 
 /* The evidence of a layer and of an input's quantiser alike; the rest is 0. */

@@ -15,7 +15,7 @@ enum {
 };
 
 /* Of nd_exam.forced. */
-enum { ND_EXAM_FORCED_INPUTS = 1, ND_EXAM_FORCED_OUTPUT = 2, ND_EXAM_FORCED_BOTH = 3 };
+enum { ND_EXAM_FORCED_INPUTS = 1, ND_EXAM_FORCED_OUTPUT = 2 };
 
 /* An input whose record is not what known arithmetic makes of its maker's own inputs. */
 struct nd_exam_remade {

@@ -277,6 +277,19 @@ def slice_norm():
     g.write("slice-norm.u8")
 
 
+def slice_pool():
+    """Columns that are cut off on the left, between a Conv and an AveragePool."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    w = g.weight("w", rng.normal(0, 0.3, (8, 4, 3, 3)).astype(np.float32))
+    g.nodes.append(h.make_node("Conv", [g.input("x", (1, 4, 8, 16), 1 / 32, 128), w], ["made"], name="conv", pads=[1, 1, 1, 1]))
+    cut = [g.constant(name, np.array([value], np.int64)) for name, value in (("starts", 11), ("ends", 15), ("axes", 3))]
+    g.nodes.append(h.make_node("Slice", [g.quantised("made", 1 / 16, 128), *cut], ["cut_off"], name="slice"))
+    g.nodes.append(h.make_node("AveragePool", [g.quantised("cut_off", 1 / 16, 128)], ["y_made"], name="pool", kernel_shape=[2, 2],
+                               strides=[2, 2]))
+    g.output("y", (1, 8, 4, 2), 1 / 16, 128)
+    g.write("slice-pool.u8")
+
+
 def average_pool():
     """A mean of floats whose padding is not counted."""
     g = Graph(8)
@@ -390,6 +403,7 @@ if __name__ == "__main__":
     transposed_sum()
     shares()
     slice_norm()
+    slice_pool()
     average_pool()
     clip(8)
     clip(16)

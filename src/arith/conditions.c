@@ -175,6 +175,16 @@ static bool is_pool_of_floats(const struct nd_model *model, const struct nd_exac
            nd_onnx_attribute_i(unit->call->node, "count_include_pad", 0) == 0;
 }
 
+/* golden/found/slice-pool.u8.onnx and 26 others of its kind: wrong where a Conv or MaxPool made what is sliced,
+ * and the first column is no multiple of 8; right where a padding counts, and with every other reader that was
+ * tried. */
+static bool is_pool_of_slice(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    return unit->call->inputs[0].quant != NULL &&
+           (!is_padded(unit) || nd_onnx_attribute_i(unit->call->node, "count_include_pad", 0) == 0) &&
+           reads_what_makes(model, unit, "Slice");
+}
+
 /* Whether the Clip's bounds lie within the codes of its output. */
 static void find_cuts(const struct nd_exact_unit *unit, bool *cuts_below, bool *cuts_above)
 {
@@ -411,6 +421,7 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
         [ND_UNIT_POOL_OF_PADDED] = {{"MaxPool", NULL}, is_pool_of_padded},
         [ND_UNIT_HARD_SWISH_IN_PARTS] = {{"Mul", NULL}, is_hard_swish_in_parts},
         [ND_UNIT_SOFTMAX_WITH_ZERO] = {{"Softmax", NULL}, is_softmax_with_zero},
+        [ND_UNIT_POOL_OF_SLICE] = {{"AveragePool", NULL}, is_pool_of_slice},
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
     for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)

@@ -28,9 +28,10 @@ enum nd_unit_condition {
     ND_UNIT_POOL_OF_PADDED,      /* a MaxPool with padding of its own, of what a Pad makes */
     ND_UNIT_HARD_SWISH_IN_PARTS, /* the last Mul of a uint8 x clip(x + c, 0, d) k, behind a MatMul by constants
                                   */
-    ND_UNIT_SOFTMAX_WITH_ZERO    /* a uint8 Softmax of three or more, whose zero point is neither 0 nor 128 */
+    ND_UNIT_SOFTMAX_WITH_ZERO,   /* a uint8 Softmax of three or more, whose zero point is neither 0 nor 128 */
+    ND_UNIT_POOL_OF_SLICE        /* an AveragePool, of no padding that counts, of codes that a Slice makes */
 };
-enum { ND_N_UNIT_CONDITIONS = ND_UNIT_SOFTMAX_WITH_ZERO + 1 };
+enum { ND_N_UNIT_CONDITIONS = ND_UNIT_POOL_OF_SLICE + 1 };
 
 /* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a code of that
  * encoding, which is clipped. *is_clipped: by more than a step. Measured with golden/found/reciprocal.u16.onnx

@@ -206,6 +206,17 @@ static const struct nd_known_defect defects[] = {
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_ZERO_POINT, ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_ENCODING,
                ND_FAULT_SCALE, ND_FAULT_ALL_ZERO, ND_FAULT_CONSTANT},
      .n_kinds = 7},
+    {.condition = ND_UNIT_POOL_OF_SLICE,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1 to gen5 of the simulator",
+     .what = "an AveragePool of columns that a Slice cut out of what a convolution or MaxPool made begins at "
+             "the multiple of 8 before the Slice's first column",
+     .remedy =
+         "Begin the Slice at column 0 or a multiple of 8, or replace the AveragePool by a depthwise Conv.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED, ND_FAULT_CONSTANT_LINES,
+               ND_FAULT_AXIS_PERMUTATION},
+     .n_kinds = 5},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");

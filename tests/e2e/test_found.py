@@ -214,6 +214,17 @@ class Found(Scratch):
             self.assertLessEqual(np.abs(codes[device]["cut_off"] - codes["cpu"]["cut_off"]).max(), 1, device)
             self.assertIn("columns that a Slice cut out", self.faulty("slice-norm.u8.onnx", device, "y")["known_defect"])
 
+    def test_a_mean_of_columns_that_are_cut_off_begins_at_a_multiple_of_8(self):
+        codes = self.codes("slice-pool.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            self.assertGreater((np.abs(codes[device]["y"] - codes["cpu"]["y"]) > 1).mean(), 0.9, device)
+            self.assertTrue(bits_equal(codes[device]["cut_off"], codes[device]["made"][..., 11:15]), device)
+            read = codes[device]["made"][..., 8:12]  # the Slice begins at 11
+            n, _, channels, rows, columns = read.shape
+            means = read.reshape(n, 1, channels, rows // 2, 2, columns // 2, 2).mean(axis=(4, 6))
+            self.assertLessEqual(np.abs(codes[device]["y"] - means).max(), 1, device)
+            self.assertIn("the multiple of 8 before", self.faulty("slice-pool.u8.onnx", device, "y")["known_defect"])
+
     def test_a_clip_behind_a_conv_is_left_out(self):
         """With uint8 where it cuts at one end; with uint16 always."""
         for model, most in (("clip.u8.onnx", 160), ("clip.u16.onnx", 160 * 256)):

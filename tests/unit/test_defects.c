@@ -245,6 +245,21 @@ static void norm_of_what_a_slice_makes_is_known(void **state)
     nd_model_destroy(&model);
 }
 
+static void pool_of_what_a_slice_makes_is_known(void **state)
+{
+    (void)state;
+    struct nd_model *model = load("../found/slice-pool.u8");
+    struct layer l;
+    begin(&l, "AveragePool", ND_DTYPE_U8, &image, &none);
+    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
+        l.edges[0] = e;
+        bool is_cut = strcmp(nd_model_edge(model, e)->name, "cut_off") == 0;
+        assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_POOL_OF_SLICE), is_cut);
+        assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_POOL_OF_SLICE));
+    }
+    nd_model_destroy(&model);
+}
+
 /* The bounds are -8, which no code has, and 1; the edge `made` is the Conv's. */
 static void clip_of_a_conv_is_known(void **state)
 {
@@ -601,6 +616,7 @@ int main(void)
         cmocka_unit_test(concat_with_an_input_of_another_encoding_is_known),
         cmocka_unit_test(sum_behind_a_transposed_convolution_is_known),
         cmocka_unit_test(norm_of_what_a_slice_makes_is_known),
+        cmocka_unit_test(pool_of_what_a_slice_makes_is_known),
         cmocka_unit_test(clip_of_a_conv_is_known),
         cmocka_unit_test(gather_of_the_last_row_is_known),
         cmocka_unit_test(bias_that_wraps_is_known),

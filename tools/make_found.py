@@ -290,6 +290,19 @@ def slice_pool():
     g.write("slice-pool.u8")
 
 
+def pad_pool(name, counts):
+    """A Pad of what a Conv made, and an AveragePool whose windows do not overlap; counts: count_include_pad."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    w = g.weight("w", rng.normal(0, 0.4, (8, 8, 1, 1)).astype(np.float32))
+    g.nodes.append(h.make_node("Conv", [g.input("x", (1, 8, 16, 16), 1 / 64, 128), w], ["made"], name="conv"))
+    pads = g.constant("pads", np.array([0, 0, 1, 1] * 2, np.int64))
+    g.nodes.append(h.make_node("Pad", [g.quantised("made", 1 / 64, 100), pads], ["padded"], name="pad"))
+    g.nodes.append(h.make_node("AveragePool", [g.quantised("padded", 1 / 64, 100)], ["y_made"], name="pool", kernel_shape=[2, 2],
+                               strides=[2, 2], count_include_pad=counts))
+    g.output("y", (1, 8, 9, 9), 1 / 64, 100)
+    g.write(name)
+
+
 def average_pool():
     """A mean of floats whose padding is not counted."""
     g = Graph(8)
@@ -404,6 +417,8 @@ if __name__ == "__main__":
     shares()
     slice_norm()
     slice_pool()
+    pad_pool("pad-pool.u8", 1)
+    pad_pool("pad-mean.u8", 0)
     average_pool()
     clip(8)
     clip(16)

@@ -53,9 +53,15 @@ static bool reads_what_makes(const struct nd_model *model, const struct nd_exact
     return false;
 }
 
+static bool counts_padding(const struct nd_exact_unit *unit)
+{
+    return nd_onnx_attribute_i(unit->call->node, "count_include_pad", 0) != 0;
+}
+
+/* An AveragePool that counts its own padding is another thing: is_mean_of_shifted. */
 static bool is_mean_of_padded(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
-    return reads_what_makes(model, unit, "Pad");
+    return !counts_padding(unit) && reads_what_makes(model, unit, "Pad");
 }
 
 /* golden/found/transposed-sum.u8.onnx and twelve others of its kind: nothing is wrong where the constant is the
@@ -171,18 +177,19 @@ static bool is_padded(const struct nd_exact_unit *unit)
 static bool is_pool_of_floats(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
     (void)model;
-    return unit->call->inputs[0].quant == NULL && is_padded(unit) &&
-           nd_onnx_attribute_i(unit->call->node, "count_include_pad", 0) == 0;
+    return unit->call->inputs[0].quant == NULL && is_padded(unit) && !counts_padding(unit);
 }
 
-/* golden/found/slice-pool.u8.onnx and 26 others of its kind: wrong where a Conv or MaxPool made what is sliced,
- * and the first column is no multiple of 8; right where a padding counts, and with every other reader that was
- * tried. */
-static bool is_pool_of_slice(const struct nd_model *model, const struct nd_exact_unit *unit)
+/* golden/found/slice-pool.u8.onnx, pad-pool.u8.onnx and 78 others of their kind: wrong where a Conv or MaxPool
+ * made what the Slice or the Pad reads, and the first column (of a Pad: or row) is no multiple of 8. Behind a
+ * Slice it is right where a padding counts, behind a Pad where windows overlap. */
+static bool is_mean_of_shifted(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
-    return unit->call->inputs[0].quant != NULL &&
-           (!is_padded(unit) || nd_onnx_attribute_i(unit->call->node, "count_include_pad", 0) == 0) &&
-           reads_what_makes(model, unit, "Slice");
+    if (unit->call->inputs[0].quant == NULL)
+        return false;
+    return counts_padding(unit) ? reads_what_makes(model, unit, "Pad") ||
+                                      (!is_padded(unit) && reads_what_makes(model, unit, "Slice"))
+                                : reads_what_makes(model, unit, "Slice");
 }
 
 /* Whether the Clip's bounds lie within the codes of its output. */
@@ -404,7 +411,7 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
     } rows[ND_N_UNIT_CONDITIONS] = {
         [ND_UNIT_DEPTHWISE_1X1] = {{"Conv", NULL}, is_depthwise_1x1},
         [ND_UNIT_RESIZE_TO_FLOOR] = {{"Resize", NULL}, is_resize_to_floor},
-        [ND_UNIT_MEAN_OF_PADDED] = {{"GlobalAveragePool", "ReduceMean"}, is_mean_of_padded},
+        [ND_UNIT_MEAN_OF_PADDED] = {{"GlobalAveragePool", "ReduceMean", "AveragePool"}, is_mean_of_padded},
         [ND_UNIT_SOFTMAX_OF_EQUALS] = {{"Softmax", NULL}, is_softmax_of_equals},
         [ND_UNIT_BIAS_WITHOUT_SIGN] = {{"BatchNormalization", NULL}, is_norm_that_loses_a_sign},
         [ND_UNIT_CONCAT_OF_CLIPPED] = {{"Concat", NULL}, is_concat_of_saturated},
@@ -421,7 +428,7 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
         [ND_UNIT_POOL_OF_PADDED] = {{"MaxPool", NULL}, is_pool_of_padded},
         [ND_UNIT_HARD_SWISH_IN_PARTS] = {{"Mul", NULL}, is_hard_swish_in_parts},
         [ND_UNIT_SOFTMAX_WITH_ZERO] = {{"Softmax", NULL}, is_softmax_with_zero},
-        [ND_UNIT_POOL_OF_SLICE] = {{"AveragePool", NULL}, is_pool_of_slice},
+        [ND_UNIT_MEAN_OF_SHIFTED] = {{"AveragePool", NULL}, is_mean_of_shifted},
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
     for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)

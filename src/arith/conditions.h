@@ -9,7 +9,8 @@
 enum nd_unit_condition {
     ND_UNIT_DEPTHWISE_1X1,       /* a depthwise Conv with a kernel of 1x1 */
     ND_UNIT_RESIZE_TO_FLOOR,     /* a Resize with mode nearest, half_pixel and nearest_mode floor */
-    ND_UNIT_MEAN_OF_PADDED,      /* a GlobalAveragePool or ReduceMean of what a Pad makes */
+    ND_UNIT_MEAN_OF_PADDED,      /* a mean of what a Pad makes: GlobalAveragePool, ReduceMean, or an AveragePool
+                                    without count_include_pad */
     ND_UNIT_SOFTMAX_OF_EQUALS,   /* a uint16 or int16 Softmax, some row of which reads nearly equal values */
     ND_UNIT_CONCAT_WITH_INPUT,   /* a Concat of three tensors or more: one is an input of the model, in another
                                     encoding */
@@ -29,9 +30,10 @@ enum nd_unit_condition {
     ND_UNIT_HARD_SWISH_IN_PARTS, /* the last Mul of a uint8 x clip(x + c, 0, d) k, behind a MatMul by constants
                                   */
     ND_UNIT_SOFTMAX_WITH_ZERO,   /* a uint8 Softmax of three or more, whose zero point is neither 0 nor 128 */
-    ND_UNIT_POOL_OF_SLICE        /* an AveragePool, of no padding that counts, of codes that a Slice makes */
+    ND_UNIT_MEAN_OF_SHIFTED /* an AveragePool of codes that a Slice cuts out, or, with count_include_pad, a Pad
+                               pads */
 };
-enum { ND_N_UNIT_CONDITIONS = ND_UNIT_POOL_OF_SLICE + 1 };
+enum { ND_N_UNIT_CONDITIONS = ND_UNIT_MEAN_OF_SHIFTED + 1 };
 
 /* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a code of that
  * encoding, which is clipped. *is_clipped: by more than a step. Measured with golden/found/reciprocal.u16.onnx

@@ -34,7 +34,9 @@ static const struct nd_known_defect defects[] = {
      .what = "a mean after Pad leaves the padding out of its count: values are too large by the padded count "
              "over the other "
              "(100/64, 100/36)",
-     .remedy = "Take the mean before the Pad, and multiply it by the share of the values that are not padding.",
+     .remedy = "Take the mean before the Pad, and multiply it by the share of the values that are not padding; "
+               "of an AveragePool: "
+               "leave the padding to it, with count_include_pad 1.",
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING},
      .n_kinds = 3},
     {.condition = ND_UNIT_SOFTMAX_OF_EQUALS,
@@ -206,14 +208,15 @@ static const struct nd_known_defect defects[] = {
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_ZERO_POINT, ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_ENCODING,
                ND_FAULT_SCALE, ND_FAULT_ALL_ZERO, ND_FAULT_CONSTANT},
      .n_kinds = 7},
-    {.condition = ND_UNIT_POOL_OF_SLICE,
+    {.condition = ND_UNIT_MEAN_OF_SHIFTED,
      .sdk = "2.51.0",
      .older_sdk = "2.50.40",
      .archs = "gen1 to gen5 of the simulator",
-     .what = "an AveragePool of columns that a Slice cut out of what a convolution or MaxPool made begins at "
-             "the multiple of 8 before the Slice's first column",
-     .remedy =
-         "Begin the Slice at column 0 or a multiple of 8, or replace the AveragePool by a depthwise Conv.",
+     .what = "an AveragePool reads other places where a Slice cut columns off what a convolution or MaxPool "
+             "made, or a Pad "
+             "added rows or columns to it: it begins at a multiple of 8",
+     .remedy = "Begin the Slice at a multiple of 8 columns, let the AveragePool do the padding, or replace it "
+               "by a depthwise Conv.",
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED, ND_FAULT_CONSTANT_LINES,
                ND_FAULT_AXIS_PERMUTATION},
      .n_kinds = 5},

@@ -223,7 +223,26 @@ class Found(Scratch):
             n, _, channels, rows, columns = read.shape
             means = read.reshape(n, 1, channels, rows // 2, 2, columns // 2, 2).mean(axis=(4, 6))
             self.assertLessEqual(np.abs(codes[device]["y"] - means).max(), 1, device)
-            self.assertIn("the multiple of 8 before", self.faulty("slice-pool.u8.onnx", device, "y")["known_defect"])
+            self.assertIn("begins at a multiple of 8", self.faulty("slice-pool.u8.onnx", device, "y")["known_defect"])
+
+    def test_a_mean_of_what_is_padded_begins_at_a_multiple_of_8(self):
+        """With count_include_pad: of one row and column of padding it reads eight."""
+        codes = self.codes("pad-pool.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            made, padded, y = (codes[device][edge] for edge in ("made", "padded", "y"))
+            self.assertTrue(bits_equal(padded, np.pad(made, [(0, 0)] * 3 + [(1, 1)] * 2, constant_values=100)), device)
+            self.assertTrue((y[..., :4, :] == 100).all() and (y[..., :4] == 100).all(), device)
+            self.assertGreater((np.abs(y - codes["cpu"]["y"]) > 1).mean(), 0.8, device)
+            self.assertIn("begins at a multiple of 8", self.faulty("pad-pool.u8.onnx", device, "y")["known_defect"])
+
+    def test_a_mean_of_what_is_padded_leaves_the_padding_out_of_its_count(self):
+        codes = self.codes("pad-mean.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            made, y = codes[device]["made"] - 100.0, codes[device]["y"]
+            corners = made[..., :: made.shape[-2] - 1, :: made.shape[-1] - 1]  # alone in their windows
+            self.assertLessEqual(np.abs(y[..., ::8, ::8] - 100 - corners).max(), 1, device)
+            self.assertGreater((np.abs(y - codes["cpu"]["y"]) > 1).mean(), 0.3, device)
+            self.assertIn("padding out of its count", self.faulty("pad-mean.u8.onnx", device, "y")["known_defect"])
 
     def test_a_clip_behind_a_conv_is_left_out(self):
         """With uint8 where it cuts at one end; with uint16 always."""

@@ -245,19 +245,32 @@ static void norm_of_what_a_slice_makes_is_known(void **state)
     nd_model_destroy(&model);
 }
 
-static void pool_of_what_a_slice_makes_is_known(void **state)
+/* The second reads a Pad and counts padding: without it, it is the third, a mean over the wrong count. */
+static void mean_of_what_a_slice_or_pad_makes_is_known(void **state)
 {
     (void)state;
-    struct nd_model *model = load("../found/slice-pool.u8");
-    struct layer l;
-    begin(&l, "AveragePool", ND_DTYPE_U8, &image, &none);
-    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
-        l.edges[0] = e;
-        bool is_cut = strcmp(nd_model_edge(model, e)->name, "cut_off") == 0;
-        assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_POOL_OF_SLICE), is_cut);
-        assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_POOL_OF_SLICE));
+    static const struct {
+        const char *model, *edge;
+        int64_t counts;
+        enum nd_unit_condition condition;
+    } rows[] = {{"../found/slice-pool.u8", "cut_off", 0, ND_UNIT_MEAN_OF_SHIFTED},
+                {"../found/slice-pool.u8", "cut_off", 1, ND_UNIT_MEAN_OF_SHIFTED},
+                {"../found/pad-pool.u8", "padded", 1, ND_UNIT_MEAN_OF_SHIFTED},
+                {"../found/pad-pool.u8", "padded", 0, ND_UNIT_MEAN_OF_PADDED}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct nd_model *model = load(rows[i].model);
+        struct layer l;
+        begin(&l, "AveragePool", ND_DTYPE_U8, &image, &none);
+        node_int(&l.node, "count_include_pad", rows[i].counts);
+        for (size_t e = 0; e < nd_model_n_edges(model); e++) {
+            l.edges[0] = e;
+            bool is_moved = strcmp(nd_model_edge(model, e)->name, rows[i].edge) == 0;
+            const struct nd_known_defect *found = nd_known_defect_of(model, &l.unit);
+            assert_int_equal(found != NULL && found->condition == rows[i].condition, is_moved);
+            assert_null(nd_known_defect_of(NULL, &l.unit));
+        }
+        nd_model_destroy(&model);
     }
-    nd_model_destroy(&model);
 }
 
 /* The bounds are -8, which no code has, and 1; the edge `made` is the Conv's. */
@@ -616,7 +629,7 @@ int main(void)
         cmocka_unit_test(concat_with_an_input_of_another_encoding_is_known),
         cmocka_unit_test(sum_behind_a_transposed_convolution_is_known),
         cmocka_unit_test(norm_of_what_a_slice_makes_is_known),
-        cmocka_unit_test(pool_of_what_a_slice_makes_is_known),
+        cmocka_unit_test(mean_of_what_a_slice_or_pad_makes_is_known),
         cmocka_unit_test(clip_of_a_conv_is_known),
         cmocka_unit_test(gather_of_the_last_row_is_known),
         cmocka_unit_test(bias_that_wraps_is_known),

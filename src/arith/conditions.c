@@ -429,6 +429,7 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
         [ND_UNIT_HARD_SWISH_IN_PARTS] = {{"Mul", NULL}, is_hard_swish_in_parts},
         [ND_UNIT_SOFTMAX_WITH_ZERO] = {{"Softmax", NULL}, is_softmax_with_zero},
         [ND_UNIT_MEAN_OF_SHIFTED] = {{"AveragePool", NULL}, is_mean_of_shifted},
+        [ND_UNIT_SWISH_WRAPS] = {{NULL}, NULL},
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
     for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)

@@ -30,10 +30,12 @@ enum nd_unit_condition {
     ND_UNIT_HARD_SWISH_IN_PARTS, /* the last Mul of a uint8 x clip(x + c, 0, d) k, behind a MatMul by constants
                                   */
     ND_UNIT_SOFTMAX_WITH_ZERO,   /* a uint8 Softmax of three or more, whose zero point is neither 0 nor 128 */
-    ND_UNIT_MEAN_OF_SHIFTED /* an AveragePool of codes that a Slice cuts out, or, with count_include_pad, a Pad
-                               pads */
+    ND_UNIT_MEAN_OF_SHIFTED,     /* an AveragePool of codes that a Slice cuts out, or that a Pad pads and
+                                    count_include_pad counts */
+    ND_UNIT_SWISH_WRAPS          /* a HardSwish, by nd_unit_encodings.wraps of the product before it: no unit by
+                                    itself is such a one */
 };
-enum { ND_N_UNIT_CONDITIONS = ND_UNIT_MEAN_OF_SHIFTED + 1 };
+enum { ND_N_UNIT_CONDITIONS = ND_UNIT_SWISH_WRAPS + 1 };
 
 /* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a code of that
  * encoding, which is clipped. *is_clipped: by more than a step. Measured with golden/found/reciprocal.u16.onnx

@@ -208,7 +208,12 @@ enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const 
                                    struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
                                    struct nd_error *err)
 {
-    const struct nd_htp_job job = {program, unit, unit->call, memory, codes, is_covered, false, 0};
+    const struct nd_htp_job job = {.program = program,
+                                   .unit = unit,
+                                   .call = unit->call,
+                                   .memory = memory,
+                                   .codes = codes,
+                                   .is_covered = is_covered};
     const Onnx__NodeProto *node = unit->call->node;
     *is_covered = false;
     if (node == NULL || !has_known_domain(node) || (unit->dtype != ND_DTYPE_U8 && unit->dtype != ND_DTYPE_U16))

@@ -21,6 +21,13 @@ enum nd_htp_arch {
 };
 enum { ND_HTP_N_ARCHS = ND_HTP_V73 + 1 };
 
+/* What v73 makes with a product in one operation. */
+enum nd_unit_after {
+    ND_UNIT_AFTER_NONE,
+    ND_UNIT_AFTER_LINES, /* a LeakyRelu, or a Relu with another zero point than 0 */
+    ND_UNIT_AFTER_HARD_SWISH,
+};
+
 struct nd_unit_program {
     const char *name; /* static */
     const char *summary;

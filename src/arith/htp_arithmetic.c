@@ -17,3 +17,32 @@ double nd_htp_scale_sloped(const struct nd_htp_slopes *slopes, double a, const s
     double y = floor(s->c * s->step * (q + s->half) + slopes->half) + s->zero;
     return nd_within(y, bounds->low, bounds->high);
 }
+
+/* Of a whole number of more than 15 bits the sign and the lowest 13 bits are kept. A defect:
+ * docs/results/found.md#hard-swish-wraps. */
+static double kept_of(double n)
+{
+    if (n >= -ND_HTP_MOST_KEPT && n < ND_HTP_MOST_KEPT)
+        return n;
+    double half = ND_HTP_MOST_KEPT / 2, rest = n - floor(n / half) * half;
+    return n < 0 ? rest - ND_HTP_MOST_KEPT : rest + half;
+}
+
+/* n and the number that the gate is made of, which may have more bits, without the half that both have. */
+static double gated(const struct nd_htp_gate *gate, double n, double fine, const struct nd_htp_bounds *bounds)
+{
+    double opened = floor(ldexp((fine + 0.5) * gate->slope, -gate->slope_bits)) + gate->middle;
+    double product = (n + 0.5) * nd_within(opened, 0, gate->top);
+    double y = floor(ldexp(product, -gate->product_bits) + gate->half) + gate->zero;
+    return nd_within(y, bounds->low, bounds->high);
+}
+
+double nd_htp_scale_gated(const struct nd_htp_gate *gate, double a, const struct nd_htp_bounds *bounds,
+                          bool *wraps)
+{
+    double n = floor((a + gate->beta) / gate->step), kept = gate->is_short ? kept_of(n) : n;
+    double fine = gate->fine_step < gate->step ? floor((a + gate->beta) / gate->fine_step) : kept;
+    double code = gated(gate, kept, fine, bounds);
+    *wraps |= kept != n && fabs(code - gated(gate, n, gate->fine_step < gate->step ? fine : n, bounds)) > 1;
+    return code;
+}

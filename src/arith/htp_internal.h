@@ -16,13 +16,14 @@ struct nd_htp_job {
     struct nd_unit_memory *memory;     /* nullable */
     struct nd_array *codes;            /* to be made */
     bool *is_covered;
-    bool is_bent; /* a LeakyRelu, or a Relu with another zero point than 0, is made with a product */
-    double slope; /* of it, below zero; of a Relu 0 */
+    enum nd_unit_after after; /* made with a product */
+    double slope;             /* of it, below zero; of a Relu 0 */
+    bool *wraps;              /* nullable: see nd_htp_scale_gated */
 };
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
 nd_htp_family nd_htp_linear;      /* htp_linear.c: Conv, Gemm, MatMul */
-nd_htp_family nd_htp_sloped;      /* htp_linear.c: products with a LeakyRelu or Relu */
+nd_htp_family nd_htp_bent;        /* htp_linear.c: products with what comes after them */
 nd_htp_family nd_htp_depthwise16; /* htp_depthwise16.c */
 nd_htp_family nd_htp_add;         /* htp_elementwise.c: Add, and uint8 Sub */
 nd_htp_family nd_htp_mul;         /* htp_elementwise.c: uint8 */
@@ -338,6 +339,18 @@ struct nd_htp_slopes {
 };
 double nd_htp_scale_sloped(const struct nd_htp_slopes *slopes, double a, const struct nd_htp_bounds *bounds);
 
+/* With a HardSwish: n = floor((a + beta) / step) + 1/2, times a gate that is `middle` where the sum is 0, from
+ * 0 to `top`. */
+struct nd_htp_gate {
+    double beta, step, fine_step, slope, middle, top, half, zero;
+    int slope_bits, product_bits; /* behind the point */
+    bool is_short;                /* uint8: n has 15 bits */
+};
+#define ND_HTP_MOST_KEPT 0x1p14 /* of n, where it is short */
+/* *wraps becomes true where an n that is too large makes a code more than 1 from what it should be. */
+double nd_htp_scale_gated(const struct nd_htp_gate *gate, double a, const struct nd_htp_bounds *bounds,
+                          bool *wraps);
+
 /* ---- htp_weights.c ---- */
 
 /* The second operand of a product as signed 8-bit weights, by column: all that goes into one output channel. */
@@ -436,6 +449,8 @@ struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_ht
 /* Of v73, with a LeakyRelu of that slope, or a Relu (0). False: a multiplier of which it is not known. */
 bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *column, double slope,
                       struct nd_htp_slopes *slopes);
+/* Of v73, with a HardSwish. False: a multiplier of which it is not known. */
+bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *column, struct nd_htp_gate *gate);
 /* Of nd_htp_is_strided_depthwise: bias and zero point go into the sum, each rounded by itself. */
 struct nd_htp_scaling nd_htp_scaling_strided(const struct nd_htp_column *column);
 

@@ -256,26 +256,42 @@ static enum nd_status requantise(const struct product *p, struct nd_error *err)
     return ND_OK;
 }
 
-/* With a LeakyRelu or Relu. False: a multiplier of which it is not known. */
-static bool requantise_sloped(const struct product *p)
+/* A column with what comes after it. */
+struct bent {
+    struct nd_htp_slopes slopes;
+    struct nd_htp_gate gate;
+};
+
+/* False: a multiplier of which it is not known. */
+static bool find_bent(const struct product *p, const struct nd_htp_column *column, struct bent *bent)
+{
+    enum nd_dtype dtype = p->job->unit->dtype;
+    return p->job->after == ND_UNIT_AFTER_HARD_SWISH
+               ? nd_htp_gate_of(dtype, column, &bent->gate)
+               : nd_htp_slopes_of(dtype, column, p->job->slope, &bent->slopes);
+}
+
+static bool requantise_bent(const struct product *p)
 {
     struct nd_htp_bounds bounds = nd_htp_bounds_of(p->job);
-    bool is_word = p->job->unit->dtype == ND_DTYPE_U16;
+    bool is_word = p->job->unit->dtype == ND_DTYPE_U16, wraps = false;
     size_t run = p->weights->n_phases > 1 ? 1 : p->n_inner;
     for (size_t first = 0; first < p->sums->n; first += run) {
         size_t k = column_of(p, first);
         struct nd_htp_column column = find_column(p, k);
-        struct nd_htp_slopes slopes;
-        if (!nd_htp_slopes_of(p->job->unit->dtype, &column, p->job->slope, &slopes))
+        struct bent bent;
+        if (!find_bent(p, &column, &bent))
             return false;
         double correction = p->common.zero_x * p->weights->sums[k];
         for (size_t i = first; i < first + run; i++) {
-            double sum = p->sums->x[i];
-            if (is_word)
-                sum = nd_htp_shorten(sum, correction);
-            p->job->codes->x[i] = nd_htp_scale_sloped(&slopes, sum, &bounds);
+            double sum = is_word ? nd_htp_shorten(p->sums->x[i], correction) : p->sums->x[i];
+            p->job->codes->x[i] = p->job->after == ND_UNIT_AFTER_HARD_SWISH
+                                      ? nd_htp_scale_gated(&bent.gate, sum, &bounds, &wraps)
+                                      : nd_htp_scale_sloped(&bent.slopes, sum, &bounds);
         }
     }
+    if (p->job->wraps != NULL)
+        *p->job->wraps |= wraps;
     return true;
 }
 
@@ -318,11 +334,11 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
                       find_common(&p) && are_known_multipliers(&p);
     if (is_covered)
         status = nd_array_make(job->codes, job->unit->dtype, &p.sums->shape, err);
-    if (is_covered && status == ND_OK && job->is_bent)
-        is_covered = requantise_sloped(&p);
+    if (is_covered && status == ND_OK && job->after != ND_UNIT_AFTER_NONE)
+        is_covered = requantise_bent(&p);
     else if (is_covered && status == ND_OK)
         status = requantise(&p, err);
-    if (is_covered && status == ND_OK && !job->is_bent)
+    if (is_covered && status == ND_OK && job->after == ND_UNIT_AFTER_NONE)
         status = remember_signed(&p, err);
     *job->is_covered = is_covered && status == ND_OK;
     nd_htp_weights_deinit(&p.own_weights);
@@ -331,35 +347,35 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
     return status;
 }
 
-/* Whether the device makes a Relu whose zero point is not 0 with the product; *is_bent: as a LeakyRelu with
- * slope 0. docs/science/htp-arithmetic.md#sloped. */
-static bool takes_relu(const struct nd_htp_job *job, bool *is_bent)
+/* Whether the device makes a Relu whose zero point is not 0 with the product; *after: as a LeakyRelu with slope
+ * 0, or as a product. docs/science/htp-arithmetic.md#sloped. */
+static bool takes_relu(const struct nd_htp_job *job, enum nd_unit_after *after)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     bool is_word = job->unit->dtype == ND_DTYPE_U16;
     bool is_matrix = !nd_htp_is_conv(job), is_plain = !is_matrix || job->call->inputs[1].quant->n > 1;
     bool is_depthwise = nd_op_i(&op_call, "group", 1) > 1 && job->call->inputs[1].values->shape.dims[1] == 1;
-    *is_bent = is_plain != is_word;
-    if (is_op(job, "Gemm") && is_plain)
-        *is_bent = false;
+    if (is_plain == is_word || (is_op(job, "Gemm") && is_plain))
+        *after = ND_UNIT_AFTER_NONE;
     return (is_plain || is_word) && !nd_htp_is_transposed(job) && !is_depthwise;
 }
 
 /* Of weights that are constant; slopes from 0 to 1 were seen. */
-enum nd_status nd_htp_sloped(const struct nd_htp_job *job, struct nd_error *err)
+enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_htp_job part = *job;
+    bool is_relu = job->after == ND_UNIT_AFTER_LINES && job->slope == 0;
     bool is_known = job->program->arch == ND_HTP_V73 && job->call->n_inputs > 1 &&
                     job->unit->origins[1] == ND_EXACT_FROM_CONSTANT && nd_htp_is_known_product(job) &&
                     (job->unit->dtype == ND_DTYPE_U8 || job->unit->dtype == ND_DTYPE_U16) &&
                     (nd_htp_is_conv(job) || job->call->inputs[1].values->shape.rank == 2) && job->slope < 1;
-    if (is_known && job->slope == 0)
-        is_known = takes_relu(job, &part.is_bent);
+    if (is_known && is_relu)
+        is_known = takes_relu(job, &part.after);
     else
-        is_known = is_known && !nd_htp_is_conv(job) && job->slope > 0;
+        is_known = is_known && !nd_htp_is_conv(job) && job->slope >= 0;
     enum nd_status status = is_known ? nd_htp_linear(&part, err) : ND_OK;
     /* The Relu is no operation of its own then, either. */
-    bool is_open = is_known && job->slope == 0 && status == ND_OK && !*job->is_covered;
+    bool is_open = is_known && is_relu && status == ND_OK && !*job->is_covered;
     return is_open ? ND_ERR_UNSUPPORTED : status;
 }
 

@@ -173,3 +173,37 @@ bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *c, double
     slopes->above.zero = slopes->below.zero = c->zero_y;
     return above > 0 && slope >= 0 && (is_word || above < most_of_bytes);
 }
+
+/* What the gate grows by where n does by one, of uint8 in 12 bits: where it has more, n has finer steps there.
+ */
+static void set_slope(struct nd_htp_gate *gate, double slope)
+{
+    static const double most = 0x1p12;
+    slope = floor(ldexp(slope, gate->slope_bits) + 0.5);
+    gate->fine_step = gate->step;
+    for (; gate->is_short && slope >= most; slope = floor(slope / 2))
+        gate->fine_step /= 2;
+    gate->slope = slope;
+}
+
+bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *c, struct nd_htp_gate *gate)
+{
+    enum { SHORT_PRODUCT = 15, SHORT_SLOPE = 11, WIDE_PRODUCT = 27, WIDE_SLOPE = 24, RANGE = 6 };
+    bool is_word = dtype == ND_DTYPE_U16;
+    double m = (double)sloped_multiplier_of(c) * (is_word ? WORD_STEP : 1);
+    if (!(m > 0))
+        return false;
+    double step = is_word ? ldexp(1, nd_multiplier_log(m) - 7) : line8(m, UINT8_MAX - c->zero_y).step;
+    double top = ldexp(m * step, is_word ? WIDE_PRODUCT : SHORT_PRODUCT);
+    *gate = (struct nd_htp_gate){.beta = bias_of(c, is_word ? WORD_STEP : 1),
+                                 .step = step,
+                                 .slope_bits = is_word ? WIDE_SLOPE : SHORT_SLOPE,
+                                 .product_bits = is_word ? WIDE_PRODUCT : SHORT_PRODUCT,
+                                 .middle = floor(top / 2 + 0.5),
+                                 .top = floor(top + 0.5),
+                                 .half = is_word ? 0 : 0.5,
+                                 .zero = c->zero_y,
+                                 .is_short = !is_word};
+    set_slope(gate, top * (m * c->scale_y) * step / RANGE); /* m s_y is what a sum of one is in real numbers */
+    return true;
+}

@@ -16,13 +16,16 @@ double nd_edge_slope(const struct nd_model *model, size_t edge)
     return nd_onnx_attribute_f(model->graph.nodes[node - model->nodes].proto, "alpha", 0.01);
 }
 
-bool nd_edge_is_bent(const struct nd_model *model, size_t edge, double *slope)
+enum nd_unit_after nd_edge_after(const struct nd_model *model, size_t edge, double *slope)
 {
     const struct nd_model_node *node = nd_model_edge_operator(model, edge);
     const struct nd_quant *quant = &nd_model_edge(model, edge)->quant;
     *slope = nd_edge_slope(model, edge);
-    return *slope != 0 ||
-           (node != NULL && strcmp(node->op_type, "Relu") == 0 && quant->n == 1 && quant->zero_point[0] != 0);
+    if (node != NULL && strcmp(node->op_type, "HardSwish") == 0)
+        return ND_UNIT_AFTER_HARD_SWISH;
+    bool is_raised =
+        node != NULL && strcmp(node->op_type, "Relu") == 0 && quant->n == 1 && quant->zero_point[0] != 0;
+    return *slope != 0 || is_raised ? ND_UNIT_AFTER_LINES : ND_UNIT_AFTER_NONE;
 }
 
 size_t nd_unit_n_inputs(const struct nd_exact_unit *unit)
@@ -73,10 +76,11 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
         call.out_quant = encodings->output;
         other.dtype = encodings->dtype;
     }
-    if (!encodings->is_bent)
+    if (encodings->after == ND_UNIT_AFTER_NONE)
         return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
-    const struct nd_htp_job job = {program, &other, &call, NULL, codes, is_covered, true, encodings->slope};
-    return nd_htp_sloped(&job, err);
+    const struct nd_htp_job job = {program,          &other,           &call,           NULL, codes, is_covered,
+                                   encodings->after, encodings->slope, encodings->wraps};
+    return nd_htp_bent(&job, err);
 }
 
 /* The unit with input i alone, which has become *input. */

@@ -13,16 +13,18 @@ struct nd_unit_encodings {
     const struct nd_array
         *codes[ND_UNIT_MOST_INPUTS]; /* of an input, in the place of what it has; NULL: its own */
     const struct nd_quant *output;
-    enum nd_dtype dtype; /* of the output, where that is given */
-    bool is_bent;        /* a LeakyRelu, or a Relu with another zero point than 0, is made with the unit */
-    double slope;        /* of it, below zero; of a Relu 0 */
+    enum nd_dtype dtype;      /* of the output, where that is given */
+    enum nd_unit_after after; /* made with the unit */
+    double slope;             /* of it, below zero; of a Relu 0 */
+    bool *wraps; /* nullable; becomes true where a HardSwish reads a sum of more bits than are kept of it, and
+                    its code is wrong by more than 1 (docs/results/found.md#hard-swish-wraps) */
 };
 
 /* alpha of the LeakyRelu that makes the edge; 0: another operator does. */
 double nd_edge_slope(const struct nd_model *model, size_t edge);
 
-/* Whether a LeakyRelu makes the edge, or a Relu with another zero point than 0, and its slope below zero. */
-bool nd_edge_is_bent(const struct nd_model *model, size_t edge, double *slope);
+/* What makes the edge, and its slope below zero. */
+enum nd_unit_after nd_edge_after(const struct nd_model *model, size_t edge, double *slope);
 
 size_t nd_unit_n_inputs(const struct nd_exact_unit *unit);
 
@@ -35,7 +37,7 @@ int nd_unit_concat_axis(const struct nd_exact_unit *unit, int rank);
 /* Whether input i has the scale and the zero point of the output. */
 bool nd_unit_keeps_encoding(const struct nd_exact_unit *unit, size_t i);
 
-/* As nd_unit_program_run, without a memory. With is_bent only products of v73 are covered;
+/* As nd_unit_program_run, without a memory. With something after it only products of v73 are covered;
  * ND_ERR_UNSUPPORTED: the device makes the two in one operation, and it is not known how. A unit with
  * more than ND_UNIT_MOST_INPUTS inputs is not covered. */
 enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const struct nd_exact_unit *unit,

@@ -57,10 +57,10 @@ static bool narrows(const char *op_types)
     return is_one_of(op_types, names, sizeof names / sizeof *names);
 }
 
-/* A LeakyRelu of what a product made. */
+/* A LeakyRelu or HardSwish of what a product made. */
 static bool bends(const struct nd_model_unit *unit, const struct nd_model_unit *maker)
 {
-    return strcmp(unit->op_types, "LeakyRelu") == 0 &&
+    return (strcmp(unit->op_types, "LeakyRelu") == 0 || strcmp(unit->op_types, "HardSwish") == 0) &&
            (strcmp(maker->op_types, "Gemm") == 0 || strcmp(maker->op_types, "MatMul") == 0);
 }
 

@@ -220,6 +220,17 @@ static const struct nd_known_defect defects[] = {
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED, ND_FAULT_CONSTANT_LINES,
                ND_FAULT_AXIS_PERMUTATION},
      .n_kinds = 5},
+    {.condition = ND_UNIT_SWISH_WRAPS,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen2 to gen5 of the simulator; gen1 is right",
+     .what = "a uint8 HardSwish of what a Gemm or MatMul made keeps 15 bits of the sum: one that is about "
+             "twice as large "
+             "as the output's range or more wraps",
+     .remedy = "Give the HardSwish a larger range, or put a Clip before it.",
+     .is_in_programs = true,
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SATURATION},
+     .n_kinds = 2},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");
@@ -232,6 +243,14 @@ const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model, c
             nd_unit_is(model, unit, defects[i].condition))
             found = &defects[i];
     return found;
+}
+
+const struct nd_known_defect *nd_known_defect_with(enum nd_unit_condition condition)
+{
+    size_t i = 0;
+    while (defects[i].condition != condition) /* every condition has its defect */
+        i++;
+    return &defects[i];
 }
 
 size_t nd_known_defect_index(const struct nd_known_defect *defect)

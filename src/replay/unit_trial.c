@@ -31,6 +31,7 @@ static void forget_made(struct nd_unit_made *made)
         nd_array_deinit(&made->codes[p]);
         made->is_covered[p] = made->is_open[p] = false;
     }
+    made->wraps = false;
 }
 
 static void forget_unit(struct nd_unit_trial *trial)
@@ -162,7 +163,7 @@ static enum nd_status make_part(const struct nd_unit_trial *trial, const struct 
     if (status == ND_OK && !kept->is_covered[p])
         status = nd_unit_run_with(&nd_unit_programs(&n)[p], unit, encodings, &kept->codes[p],
                                   &kept->is_covered[p], &why);
-    kept->is_open[p] = encodings->is_bent && status == ND_ERR_UNSUPPORTED;
+    kept->is_open[p] = encodings->after != ND_UNIT_AFTER_NONE && status == ND_ERR_UNSUPPORTED;
     return settle_made(status, &why, &kept->codes[p], &kept->is_covered[p], NULL);
 }
 
@@ -212,8 +213,9 @@ static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_ex
         nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
         if (nd_divided_from(trial->model, unit->edge) != NULL)
             encodings.output = nd_divided_from(trial->model, unit->edge);
+        encodings.wraps = &kept->wraps;
         if (!carries)
-            encodings.is_bent = nd_edge_is_bent(trial->model, a->parts[k].to, &encodings.slope);
+            encodings.after = nd_edge_after(trial->model, a->parts[k].to, &encodings.slope);
         if (!carries ||
             carry(trial, unit, a->parts[k].to, p, nd_unit_carries(own) ? 1 : own->n_inputs, &encodings))
             status = make_part(trial, unit, p, &encodings, kept);
@@ -326,8 +328,11 @@ static void note_defect(struct nd_unit_trial *trial, const struct nd_exact_unit 
         size_t part = nd_fused_part_of(a, unit->input_edges[i], unit->edge);
         trial->known_defect = part != SIZE_MAX ? trial->kept[part].known_defect : NULL;
     }
-    for (size_t k = a != NULL ? a->first_part[unit->edge] : SIZE_MAX; k != SIZE_MAX; k = a->parts[k].next)
+    for (size_t k = a != NULL ? a->first_part[unit->edge] : SIZE_MAX; k != SIZE_MAX; k = a->parts[k].next) {
         trial->kept[k].known_defect = defect;
+        if (defect == NULL && trial->kept[k].wraps)
+            trial->kept[k].known_defect = nd_known_defect_with(ND_UNIT_SWISH_WRAPS);
+    }
 }
 
 enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_exact_unit *unit,

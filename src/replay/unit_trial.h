@@ -36,6 +36,7 @@ struct nd_unit_made {
     size_t alike[ND_MAX_UNIT_PROGRAMS]; /* of a part: the program whose codes are those of this one, too */
     bool is_open[ND_MAX_UNIT_PROGRAMS]; /* of a part: made with the unit after it in a way that is not known */
     const struct nd_known_defect *known_defect; /* of the unit that made them */
+    bool wraps;                                 /* see nd_unit_encodings */
 };
 
 /* What programs make of the unit at hand. One for each thread. */

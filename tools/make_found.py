@@ -381,6 +381,18 @@ def max_pool(bits):
     g.write("max-pool.u%d" % bits)
 
 
+def swish_wraps():
+    """A HardSwish of what a MatMul made. Its range ends at 0.98; of sums beyond 2 more bits are needed than are kept."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    codes = rng.integers(-128, 128, (64, 8))
+    codes[0, :2] = -128, 127  # so that the scale is 1/128
+    w = g.weight("w", (codes / 128).astype(np.float32))
+    g.nodes.append(h.make_node("MatMul", [g.input("x", (1, 64, 64), 1 / 256, 128), w], ["made"], name="product"))
+    g.nodes.append(h.make_node("HardSwish", [g.quantised("made", 1 / 16, 128)], ["y_made"], name="swish"))
+    g.output("y", (1, 64, 8), 0.98 / 191, 64)
+    g.write("swish-wraps.u8")
+
+
 def shares():
     """A Softmax in parts; the range of the sum is a third of what it needs."""
     g = Graph(8)
@@ -413,6 +425,7 @@ if __name__ == "__main__":
     gather(16, 4)
     gather(8, 8)
     tanh_rows()
+    swish_wraps()
     transposed_sum()
     shares()
     slice_norm()

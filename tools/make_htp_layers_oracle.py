@@ -456,6 +456,26 @@ def sloped(g):
         g.add("LeakyRelu", [made], [40, n], y, alpha=float(g.rng.choice([0.01, 0.05, 0.1, 0.2, 0.3])))
 
 
+def swished(g):
+    """A HardSwish behind a MatMul or Gemm, which v73 makes in one operation; "steep": of great numbers, "small": of sums beyond its
+    range."""
+    for kind in ("plain", "bias", "channels", "steep", "small"):
+        n_in, n = int(g.rng.integers(3, 21)), int(g.rng.integers(2, 9))
+        reach = 60 if kind == "steep" else np.exp(g.rng.uniform(0, 2.5))
+        x, w, axis = g.encoding(4), g.rng.integers(-127, 128, [n_in, n]).astype(np.int8), None
+        scale = np.float32(reach / (float(x[0]) * 70 * 2 ** (g.bits - 2) * np.sqrt(n_in)))
+        if kind == "channels":
+            scale, axis = np.float32(scale * np.exp(g.rng.uniform(-1.5, 0, n))), 1
+        operands = [g.input([40, n_in], x), g.scaled(w, scale, 0, axis)]
+        if kind in ("bias", "channels"):
+            bias = g.rng.integers(-2 ** g.bits * 20, 2 ** g.bits * 20, n).astype(np.int32)
+            operands.append(g.scaled(bias, np.float32(x[0]) * scale, 0, None if axis is None else 0))
+        made = g.add("Gemm" if kind in ("bias", "channels") else "MatMul", operands, [40, n], g.encoding(reach))
+        top = reach * (0.1 if kind == "small" else g.rng.uniform(0.7, 1.2))
+        y = np.float32((top + 0.375) / (2 ** g.bits - 1))
+        g.add("HardSwish", [made], [40, n], (y, int(0.375 / float(y))))
+
+
 def floats(g):
     """Layers that read an input of the graph in floats."""
     shape = [1, 4, 9, 12]
@@ -906,7 +926,7 @@ def scaled(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

@@ -18,14 +18,14 @@ double nd_htp_scale_sloped(const struct nd_htp_slopes *slopes, double a, const s
     return nd_within(y, bounds->low, bounds->high);
 }
 
-/* Of a whole number of more than 15 bits the sign and the lowest 13 bits are kept. A defect:
+/* Of a whole number of more bits the sign and all bits but the highest two are kept. A defect:
  * docs/results/found.md#hard-swish-wraps. */
-static double kept_of(double n)
+static double kept_of(double n, int bits)
 {
-    if (n >= -ND_HTP_MOST_KEPT && n < ND_HTP_MOST_KEPT)
+    double most = ldexp(1, bits - 1), half = most / 2, rest = n - floor(n / half) * half;
+    if (n >= -most && n < most)
         return n;
-    double half = ND_HTP_MOST_KEPT / 2, rest = n - floor(n / half) * half;
-    return n < 0 ? rest - ND_HTP_MOST_KEPT : rest + half;
+    return n < 0 ? rest - most : rest + half;
 }
 
 /* n and the number that the gate is made of, which may have more bits, without the half that both have. */
@@ -40,7 +40,7 @@ static double gated(const struct nd_htp_gate *gate, double n, double fine, const
 double nd_htp_scale_gated(const struct nd_htp_gate *gate, double a, const struct nd_htp_bounds *bounds,
                           bool *wraps)
 {
-    double n = floor((a + gate->beta) / gate->step), kept = gate->is_short ? kept_of(n) : n;
+    double n = floor((a + gate->beta) / gate->step), kept = kept_of(n, gate->product_bits);
     double fine = gate->fine_step < gate->step ? floor((a + gate->beta) / gate->fine_step) : kept;
     double code = gated(gate, kept, fine, bounds);
     *wraps |= kept != n && fabs(code - gated(gate, n, gate->fine_step < gate->step ? fine : n, bounds)) > 1;

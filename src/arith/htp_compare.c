@@ -11,7 +11,7 @@ enum aspect {
     WORD_PRODUCTS,
     BYTE_MUL,
     BYTE_NORMS,    /* BatchNormalization */
-    SLOPES,        /* LeakyRelu */
+    SLOPES,        /* LeakyRelu, HardSwish */
     BYTE_AVERAGES, /* AveragePool */
     WORD_AVERAGES, /* AveragePool of floats */
 };
@@ -34,7 +34,7 @@ static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
         return dtype == ND_DTYPE_U8 ? BYTE_PRODUCTS : WORD_PRODUCTS;
     if (dtype == ND_DTYPE_U8 && begins_with(op_type, "Mul"))
         return BYTE_MUL;
-    if (begins_with(op_type, "LeakyRelu"))
+    if (begins_with(op_type, "LeakyRelu") || begins_with(op_type, "HardSwish"))
         return SLOPES;
     if (begins_with(op_type, "AveragePool"))
         return dtype == ND_DTYPE_U8 ? BYTE_AVERAGES : WORD_AVERAGES;

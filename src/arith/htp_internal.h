@@ -343,10 +343,8 @@ double nd_htp_scale_sloped(const struct nd_htp_slopes *slopes, double a, const s
  * 0 to `top`. */
 struct nd_htp_gate {
     double beta, step, fine_step, slope, middle, top, half, zero;
-    int slope_bits, product_bits; /* behind the point */
-    bool is_short;                /* uint8: n has 15 bits */
+    int slope_bits, product_bits; /* behind the point; n has as many bits as the product */
 };
-#define ND_HTP_MOST_KEPT 0x1p14 /* of n, where it is short */
 /* *wraps becomes true where an n that is too large makes a code more than 1 from what it should be. */
 double nd_htp_scale_gated(const struct nd_htp_gate *gate, double a, const struct nd_htp_bounds *bounds,
                           bool *wraps);

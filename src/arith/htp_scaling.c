@@ -123,13 +123,17 @@ struct nd_htp_scaling nd_htp_scaling_whole16(const struct nd_htp_column *c)
                                    .step = 1};
 }
 
-/* M with a LeakyRelu: the share comes before the scale of the output. */
+/* What a sum of one is in real numbers, with something after it: the share comes before the scale of the
+ * output. */
+static float unit_of(const struct nd_htp_column *c)
+{
+    float share = c->is_per_channel ? (float)c->scale_w / (float)c->largest_scale_w : (float)c->r;
+    return (float)c->scale_x * (float)(c->is_per_channel ? c->largest_scale_w : c->scale_w) * share;
+}
+
 static float sloped_multiplier_of(const struct nd_htp_column *c)
 {
-    if (!c->is_per_channel)
-        return multiplier_of(c);
-    float greatest = (float)c->scale_x * (float)c->largest_scale_w;
-    return greatest * ((float)c->scale_w / (float)c->largest_scale_w) / (float)c->scale_y;
+    return c->is_per_channel ? unit_of(c) / (float)c->scale_y : multiplier_of(c);
 }
 
 /* uint8: the range of codes on that side of the zero point decides how many bits of the sum are left. */
@@ -174,36 +178,40 @@ bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *c, double
     return above > 0 && slope >= 0 && (is_word || above < most_of_bytes);
 }
 
-/* What the gate grows by where n does by one, of uint8 in 12 bits: where it has more, n has finer steps there.
- */
-static void set_slope(struct nd_htp_gate *gate, double slope)
+/* What the gate grows by where n does by one. Where it has more bits than that, n has finer steps there. */
+static void set_slope(struct nd_htp_gate *gate, double slope, double most)
 {
-    static const double most = 0x1p12;
-    slope = floor(ldexp(slope, gate->slope_bits) + 0.5);
+    slope = rint(ldexp(slope, gate->slope_bits));
     gate->fine_step = gate->step;
-    for (; gate->is_short && slope >= most; slope = floor(slope / 2))
+    for (; slope >= most; slope = floor(slope / 2))
         gate->fine_step /= 2;
     gate->slope = slope;
 }
 
 bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *c, struct nd_htp_gate *gate)
 {
-    enum { SHORT_PRODUCT = 15, SHORT_SLOPE = 11, WIDE_PRODUCT = 27, WIDE_SLOPE = 24, RANGE = 6 };
+    static const struct {
+        int product_bits, slope_bits, top_bits;
+        double most_of_slope, half;
+    } ways[] = {{15, 11, 0, 0x1p12, 0.5}, {27, 25, 2, 0x1p22, 0}};
+    static const float sixth = 1.0F / 6;
     bool is_word = dtype == ND_DTYPE_U16;
-    double m = (double)sloped_multiplier_of(c) * (is_word ? WORD_STEP : 1);
-    if (!(m > 0))
+    float multiplier = sloped_multiplier_of(c);
+    if (!(multiplier > 0))
         return false;
+    double size = is_word ? WORD_STEP : 1, m = size * (double)multiplier;
     double step = is_word ? ldexp(1, nd_multiplier_log(m) - 7) : line8(m, UINT8_MAX - c->zero_y).step;
-    double top = ldexp(m * step, is_word ? WIDE_PRODUCT : SHORT_PRODUCT);
-    *gate = (struct nd_htp_gate){.beta = bias_of(c, is_word ? WORD_STEP : 1),
-                                 .step = step,
-                                 .slope_bits = is_word ? WIDE_SLOPE : SHORT_SLOPE,
-                                 .product_bits = is_word ? WIDE_PRODUCT : SHORT_PRODUCT,
-                                 .middle = floor(top / 2 + 0.5),
-                                 .top = floor(top + 0.5),
-                                 .half = is_word ? 0 : 0.5,
-                                 .zero = c->zero_y,
-                                 .is_short = !is_word};
-    set_slope(gate, top * (m * c->scale_y) * step / RANGE); /* m s_y is what a sum of one is in real numbers */
+    double top = ldexp(m * step, ways[is_word].product_bits), slope = (double)(multiplier * sixth * unit_of(c));
+    *gate = (struct nd_htp_gate){
+        .beta = bias_of(c, (float)size),
+        .step = step,
+        .slope_bits = ways[is_word].slope_bits,
+        .product_bits = ways[is_word].product_bits,
+        .middle = floor(top / 2 + 0.5),
+        .top = ldexp(floor(ldexp(top, ways[is_word].top_bits) + 0.5), -ways[is_word].top_bits),
+        .half = ways[is_word].half,
+        .zero = c->zero_y};
+    slope = ldexp(slope * size * step * size * step, gate->product_bits);
+    set_slope(gate, slope, ways[is_word].most_of_slope);
     return true;
 }

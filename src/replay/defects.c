@@ -224,9 +224,9 @@ static const struct nd_known_defect defects[] = {
      .sdk = "2.51.0",
      .older_sdk = "2.50.40",
      .archs = "gen2 to gen5 of the simulator; gen1 is right",
-     .what = "a uint8 HardSwish of what a Gemm or MatMul made keeps 15 bits of the sum: one that is about "
-             "twice as large "
-             "as the output's range or more wraps",
+     .what = "a HardSwish of what a Gemm or MatMul made keeps 15 bits of the sum (uint16: 27): one of more "
+             "than about "
+             "twice the range of the output wraps",
      .remedy = "Give the HardSwish a larger range, or put a Clip before it.",
      .is_in_programs = true,
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SATURATION},

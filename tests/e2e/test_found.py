@@ -32,11 +32,11 @@ class Found(Scratch):
             self.assertLessEqual(np.abs(off[..., 7, :, :] + 128).max(), 1, device)
             self.is_named_and_predicted("batch-norm.u8.onnx", device, "the wrong sign")
 
-    def is_named_and_predicted(self, model, device, text):
-        """The layer y is faulty by a known defect that gives every one of its values."""
+    def is_named_and_predicted(self, model, device, text, is_alone=True):
+        """The layer y, alone or with the one before it, is faulty by a known defect that gives every one of its values."""
         layer = self.faulty(model, device, "y")
         self.assertIn(text, layer["known_defect"])
-        self.assertEqual((layer["unexplained"], layer["certainty"], layer["is_covered"]), (0, "proven", True), device)
+        self.assertEqual((layer["unexplained"], layer["certainty"], layer["is_covered"]), (0, "proven", is_alone), device)
         self.assertIn("the defect predicts every value", layer["evidence"])
 
     def test_an_sdk_rounds_products_in_another_way(self):
@@ -195,6 +195,17 @@ class Found(Scratch):
             steps = np.array([0, 0, 0, 16, 16, 16, 32, 32])  # of 1/16; the model's are 3, 6, 7, 10, 21, 22, 27, 35
             self.assertLessEqual(np.nanmax(np.abs(added - steps[None, :, None])), 1, device)
             self.assertIn("rounded to a whole number", self.faulty("transposed-sum.u8.onnx", device, "y")["known_defect"])
+
+    def test_a_hard_swish_of_a_matmul_wraps(self):
+        codes = self.codes("swish-wraps.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            far = codes["cpu"]["made"] > 128 + 16 * 2.2
+            self.assertGreater(far.sum(), 20)
+            if "gen1" in device:
+                self.assertTrue((codes[device]["y"][far] == 255).all(), device)
+                continue
+            self.assertTrue((codes[device]["y"][far] < 255).any(), device)
+            self.is_named_and_predicted("swish-wraps.u8.onnx", device, "keeps 15 bits of the sum", is_alone=False)
 
     def faulty(self, model, device, name):
         """The layer `name`, which `explain` calls faulty on that device."""

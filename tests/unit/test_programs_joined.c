@@ -236,6 +236,14 @@ static void slopes_are_made_with_the_product(void **state)
     expect_layers("16-sloped", 3);
 }
 
+/* So, too, a HardSwish. */
+static void swishes_are_made_with_the_product(void **state)
+{
+    (void)state;
+    expect_layers("8-swished", 5);
+    expect_layers("16-swished", 5);
+}
+
 static void words_of_transposed_convolutions_may_be_padded(void **state)
 {
     (void)state;
@@ -484,6 +492,7 @@ int main(void)
         cmocka_unit_test(curves_of_words_have_any_scale),
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
+        cmocka_unit_test(swishes_are_made_with_the_product),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
         cmocka_unit_test(means_of_planes_follow_the_layout),
         cmocka_unit_test(words_are_narrowed_as_the_layout_has_it),

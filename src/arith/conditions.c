@@ -121,17 +121,25 @@ static bool is_concat_of_saturated(const struct nd_model *model, const struct nd
     return false;
 }
 
+static bool has_other_encoding(const struct nd_exact_unit *unit, size_t i)
+{
+    const struct nd_quant *from = unit->call->inputs[i].quant, *to = unit->call->out_quant;
+    return from != NULL && from->n == 1 && to != NULL && to->n == 1 && !nd_quant_is_same(from, to);
+}
+
+/* golden/found/concat.u8.onnx and others of its kind (the page of findings has which are right). */
+static bool is_input_among_three(const struct nd_model *model, const struct nd_exact_unit *unit, size_t i)
+{
+    size_t edge = unit->input_edges[i];
+    return model != NULL && unit->call->n_inputs > 2 && edge != SIZE_MAX &&
+           strcmp(nd_model_edge(model, edge)->op_types, "input") == 0 && has_other_encoding(unit, i);
+}
+
 static bool is_concat_with_input(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
-    const struct nd_quant *to = unit->call->out_quant;
-    for (size_t k = 0; model != NULL && unit->call->n_inputs > 2 && k < unit->call->n_inputs; k++) {
-        const struct nd_quant *from = unit->call->inputs[k].quant;
-        size_t edge = unit->input_edges[k];
-        if (edge == SIZE_MAX || strcmp(nd_model_edge(model, edge)->op_types, "input") != 0)
-            continue;
-        if (from != NULL && from->n == 1 && to != NULL && to->n == 1 && !nd_quant_is_same(from, to))
+    for (size_t i = 0; i < unit->call->n_inputs; i++)
+        if (is_input_among_three(model, unit, i))
             return true;
-    }
     return false;
 }
 
@@ -291,12 +299,6 @@ static bool is_moved_input(const struct nd_model *model, size_t edge, const char
     return false;
 }
 
-static bool has_other_encoding(const struct nd_exact_unit *unit, size_t i)
-{
-    const struct nd_quant *from = unit->call->inputs[i].quant, *to = unit->call->out_quant;
-    return from != NULL && from->n == 1 && to != NULL && to->n == 1 && !nd_quant_is_same(from, to);
-}
-
 /* golden/found/pad.u8.onnx and about 75 others of its kind. Pad with a number is right, and so are those of
  * what Gather, Tile, Concat, or another operator that calculates made. */
 static bool is_pad_of_kept(const struct nd_model *model, const struct nd_exact_unit *unit)
@@ -314,7 +316,7 @@ static bool is_pad_of_kept(const struct nd_model *model, const struct nd_exact_u
 /* golden/found/concat-moved.u8.onnx and about 45 others of its kind. A zero point of 0 makes it right, where
  * that of the Concat is another. The last move decides: behind a Resize, Slice, Gather, Tile or Identity it is
  * right, and behind a move of what an operator calculated. */
-static bool keeps_codes(const struct nd_model *model, const struct nd_exact_unit *unit, size_t i)
+static bool is_moved_and_kept(const struct nd_model *model, const struct nd_exact_unit *unit, size_t i)
 {
     static const char *const last[] = {"DepthToSpace", "Pad", "Reshape", "Transpose"};
     static const char *const moves[] = {"DepthToSpace", "Pad", "Reshape", "Slice", "Transpose"};
@@ -332,13 +334,14 @@ static bool keeps_codes(const struct nd_model *model, const struct nd_exact_unit
 const struct nd_array *nd_unit_kept_codes(const struct nd_model *model, const struct nd_exact_unit *unit,
                                           size_t i)
 {
-    return keeps_codes(model, unit, i) ? read_of(unit, i) : NULL;
+    bool may_be = is_moved_and_kept(model, unit, i) || is_input_among_three(model, unit, i);
+    return may_be ? read_of(unit, i) : NULL;
 }
 
 static bool is_concat_of_kept(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
     for (size_t i = 0; i < unit->call->n_inputs; i++)
-        if (keeps_codes(model, unit, i))
+        if (is_moved_and_kept(model, unit, i))
             return true;
     return false;
 }

@@ -47,7 +47,7 @@ double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, boo
 bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
                 enum nd_unit_condition condition);
 
-/* The codes of input i of a Concat, where the HTP does not bring them to the encoding of the Concat: a defect.
+/* The codes of input i of a Concat, where the HTP may not bring them to the encoding of the Concat: a defect.
  * NULL: it does, or nothing is known. Borrowed. model may be NULL. Any thread. */
 const struct nd_array *nd_unit_kept_codes(const struct nd_model *model, const struct nd_exact_unit *unit,
                                           size_t i);

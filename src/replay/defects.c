@@ -56,6 +56,7 @@ static const struct nd_known_defect defects[] = {
      .what = "where a convolution reads a Concat of three tensors or more, it brings the codes of a "
              "model input there without rescaling them",
      .remedy = "Give the model's input the scale and zero point of the Concat.",
+     .is_in_programs = true,
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_CHANNEL_SCALE, ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_SCALE,
                ND_FAULT_ENCODING},
      .n_kinds = 5},

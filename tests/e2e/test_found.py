@@ -116,6 +116,7 @@ class Found(Scratch):
             done = npudiff("explain", "--quantised", FOUND / "concat.u8.onnx", self.folder / "concat.u8.onnx" / f"{device[8:]}.h5", "--json", expect=1)
             (layer,) = [row for row in json.loads(done)["devices"][0]["layers"] if row["name"] == "joined"]
             self.assertIn("without rescaling them", layer["known_defect"])
+            self.assertEqual((layer["unexplained"], layer["certainty"]), (0, "proven"), device)
             self.assertNotIn("not measured", layer["known_defect"])
 
     def test_hard_swish_behind_a_matmul_adds_3_in_one_column(self):

@@ -183,8 +183,8 @@ def number(g, name, value):
     return f"{name}_dequantised"
 
 
-def hard_swish():
-    """x clip(x + 3, 0, 6) / 6 of what a MatMul makes, in single operators."""
+def hard_swish(name, last="Mul"):
+    """x clip(x + 3, 0, 6) / 6 of what a MatMul makes, in single operators; behind a Div, the last of them, is an Add of constants."""
     g, rng = Graph(8), np.random.default_rng(SEED)
     w = g.weight("w", rng.normal(0, 0.4, (16, 16)).astype(np.float32))
     g.nodes.append(h.make_node("MatMul", [g.input("x", (1, 32, 16), 1 / 64, 128), w], ["made"], name="product"))
@@ -193,9 +193,14 @@ def hard_swish():
     bounds = [g.constant("low", np.float32(0)), g.constant("high", np.float32(6))]
     g.nodes.append(h.make_node("Clip", [g.quantised("sum", 3 / 32, 76), *bounds], ["gate"], name="clip"))
     g.nodes.append(h.make_node("Mul", [made, g.quantised("gate", 6 / 255, 0)], ["gated"], name="gate"))
-    g.nodes.append(h.make_node("Mul", [g.quantised("gated", 1 / 3, 7), number(g, "sixth", 1 / 6)], ["y_made"], name="sixth"))
-    g.output("y", (1, 32, 16), 1 / 18, 7)
-    g.write("hard-swish.u8")
+    if last == "Mul":
+        g.nodes.append(h.make_node("Mul", [g.quantised("gated", 1 / 3, 7), number(g, "sixth", 1 / 6)], ["y_made"], name="sixth"))
+    else:
+        g.nodes.append(h.make_node("Div", [g.quantised("gated", 1 / 3, 7), number(g, "six", 6)], ["swish"], name="sixth"))
+        place = g.weight("place", rng.uniform(-0.5, 0.5, (1, 32, 16)).astype(np.float32))
+        g.nodes.append(h.make_node("Add", [g.quantised("swish", 1 / 18, 7), place], ["y_made"], name="place"))
+    g.output("y", (1, 32, 16), 1 / 18, 7 if last == "Mul" else 20)
+    g.write(name)
 
 
 def pads():
@@ -417,7 +422,8 @@ if __name__ == "__main__":
     softmax()
     cast()
     concat()
-    hard_swish()
+    hard_swish("hard-swish.u8")
+    hard_swish("hard-swish-div.u8", last="Div")
     pads()
     four_bits("matmul.int4-blocks.u16", T.INT4, 0)
     four_bits("matmul.uint4-blocks.u16", T.UINT4, 8)

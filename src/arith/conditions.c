@@ -1,4 +1,4 @@
-#include "arith/conditions.h"
+#include "arith/conditions_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -6,12 +6,12 @@
 #include "base/scales.h"
 #include "eval/linear_families.h"
 
-static const struct nd_array *read_of(const struct nd_exact_unit *unit, size_t i)
+const struct nd_array *nd_condition_input(const struct nd_exact_unit *unit, size_t i)
 {
     return unit->call->n_inputs > i ? unit->call->inputs[i].values : NULL;
 }
 
-static bool is_wide(const struct nd_exact_unit *unit)
+bool nd_condition_is_wide(const struct nd_exact_unit *unit)
 {
     return nd_dtype_is_integer(unit->dtype) && nd_dtype_size_bytes(unit->dtype) == 2;
 }
@@ -19,13 +19,13 @@ static bool is_wide(const struct nd_exact_unit *unit)
 static bool is_depthwise_1x1(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
     (void)model;
-    const struct nd_array *x = read_of(unit, 0), *w = read_of(unit, 1);
+    const struct nd_array *x = nd_condition_input(unit, 0), *w = nd_condition_input(unit, 1);
     return x != NULL && w != NULL && x->shape.rank == 4 && w->shape.rank == 4 && x->shape.dims[1] > 1 &&
            w->shape.dims[1] == 1 && w->shape.dims[2] == 1 && w->shape.dims[3] == 1;
 }
 
-static bool has_text(const struct nd_exact_unit *unit, const char *name, const char *otherwise,
-                     const char *value)
+bool nd_condition_has_text(const struct nd_exact_unit *unit, const char *name, const char *otherwise,
+                           const char *value)
 {
     const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
     char buf[32];
@@ -36,14 +36,13 @@ static bool has_text(const struct nd_exact_unit *unit, const char *name, const c
 static bool is_resize_to_floor(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
     (void)model;
-    return has_text(unit, "mode", "nearest", "nearest") &&
-           has_text(unit, "coordinate_transformation_mode", "half_pixel", "half_pixel") &&
-           has_text(unit, "nearest_mode", "round_prefer_floor", "floor");
+    return nd_condition_has_text(unit, "mode", "nearest", "nearest") &&
+           nd_condition_has_text(unit, "coordinate_transformation_mode", "half_pixel", "half_pixel") &&
+           nd_condition_has_text(unit, "nearest_mode", "round_prefer_floor", "floor");
 }
 
 /* Whether an operator of that type alone makes the first operand. */
-static bool reads_what_makes(const struct nd_model *model, const struct nd_exact_unit *unit,
-                             const char *op_type)
+bool nd_condition_reads(const struct nd_model *model, const struct nd_exact_unit *unit, const char *op_type)
 {
     for (size_t u = 0; model != NULL && u < nd_model_n_units(model); u++) {
         const struct nd_model_unit *maker = nd_model_unit(model, u);
@@ -53,25 +52,14 @@ static bool reads_what_makes(const struct nd_model *model, const struct nd_exact
     return false;
 }
 
-static bool counts_padding(const struct nd_exact_unit *unit)
-{
-    return nd_onnx_attribute_i(unit->call->node, "count_include_pad", 0) != 0;
-}
-
-/* An AveragePool that counts its own padding is another thing: is_mean_of_shifted. */
-static bool is_mean_of_padded(const struct nd_model *model, const struct nd_exact_unit *unit)
-{
-    return !counts_padding(unit) && reads_what_makes(model, unit, "Pad");
-}
-
 /* golden/found/transposed-sum.u8.onnx and twelve others of its kind: nothing is wrong where the constant is the
  * first operand, one number for several channels, or where a Relu is part of the layer. */
 static bool is_sum_of_transposed(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
-    const struct nd_array *x = read_of(unit, 0), *constant = read_of(unit, 1);
+    const struct nd_array *x = nd_condition_input(unit, 0), *constant = nd_condition_input(unit, 1);
     return x != NULL && constant != NULL && unit->origins[1] == ND_EXACT_FROM_CONSTANT && x->shape.rank == 4 &&
            constant->n == (size_t)x->shape.dims[1] && isinf(unit->call->low) && isinf(unit->call->high) &&
-           reads_what_makes(model, unit, "ConvTranspose");
+           nd_condition_reads(model, unit, "ConvTranspose");
 }
 
 /* Of one row the largest share and the least differ by no more than this factor; chosen: the nine values that
@@ -82,9 +70,10 @@ static const double nearly_equal = 2;
 static bool is_softmax_of_equals(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
     (void)model;
-    const struct nd_array *x = read_of(unit, 0);
+    const struct nd_array *x = nd_condition_input(unit, 0);
     const struct nd_quant *quant = unit->call->inputs[0].quant;
-    if (!is_wide(unit) || x == NULL || quant == NULL || quant->n != 1 || x->shape.rank < 1 || x->n == 0)
+    if (!nd_condition_is_wide(unit) || x == NULL || quant == NULL || quant->n != 1 || x->shape.rank < 1 ||
+        x->n == 0)
         return false;
     size_t n = (size_t)x->shape.dims[x->shape.rank - 1];
     for (size_t row = 0; n > 1 && row + n <= x->n; row += n) {
@@ -108,8 +97,8 @@ static bool is_norm_that_loses_a_sign(const struct nd_model *model, const struct
 static bool is_concat_of_saturated(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
     (void)model;
-    for (size_t k = 0; is_wide(unit) && k < unit->call->n_inputs; k++) {
-        const struct nd_array *x = read_of(unit, k);
+    for (size_t k = 0; nd_condition_is_wide(unit) && k < unit->call->n_inputs; k++) {
+        const struct nd_array *x = nd_condition_input(unit, k);
         double low, high;
         if (x == NULL || unit->call->inputs[k].quant == NULL)
             continue;
@@ -118,28 +107,6 @@ static bool is_concat_of_saturated(const struct nd_model *model, const struct nd
             if (x->x[i] == low || x->x[i] == high)
                 return true;
     }
-    return false;
-}
-
-static bool has_other_encoding(const struct nd_exact_unit *unit, size_t i)
-{
-    const struct nd_quant *from = unit->call->inputs[i].quant, *to = unit->call->out_quant;
-    return from != NULL && from->n == 1 && to != NULL && to->n == 1 && !nd_quant_is_same(from, to);
-}
-
-/* golden/found/concat.u8.onnx and others of its kind (the page of findings has which are right). */
-static bool is_input_among_three(const struct nd_model *model, const struct nd_exact_unit *unit, size_t i)
-{
-    size_t edge = unit->input_edges[i];
-    return model != NULL && unit->call->n_inputs > 2 && edge != SIZE_MAX &&
-           strcmp(nd_model_edge(model, edge)->op_types, "input") == 0 && has_other_encoding(unit, i);
-}
-
-static bool is_concat_with_input(const struct nd_model *model, const struct nd_exact_unit *unit)
-{
-    for (size_t i = 0; i < unit->call->n_inputs; i++)
-        if (is_input_among_three(model, unit, i))
-            return true;
     return false;
 }
 
@@ -159,45 +126,6 @@ static bool is_reciprocal_of_fine(const struct nd_model *model, const struct nd_
     if (quant != NULL && quant->n == 1)
         nd_reciprocal_dividend(quant, unit->dtype, &is_clipped);
     return is_clipped;
-}
-
-/* golden/found/slice-norm.u8.onnx and fourteen others of its kind: wrong where a Conv made what is sliced, and
- * columns are cut off on the left; right with uint16. */
-static bool is_norm_of_slice(const struct nd_model *model, const struct nd_exact_unit *unit)
-{
-    return !is_wide(unit) && reads_what_makes(model, unit, "Slice");
-}
-
-static bool is_padded(const struct nd_exact_unit *unit)
-{
-    const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
-    const int64_t *pads;
-    size_t n = nd_op_ints(&call, "pads", &pads);
-    for (size_t i = 0; i < n; i++)
-        if (pads[i] != 0)
-            return true;
-    return n == 0 && !has_text(unit, "auto_pad", "NOTSET", "NOTSET") &&
-           !has_text(unit, "auto_pad", "NOTSET", "VALID");
-}
-
-/* golden/found/average-pool.float.u8.onnx and thirteen others of its kind: which sizes are wrong is not known.
- */
-static bool is_pool_of_floats(const struct nd_model *model, const struct nd_exact_unit *unit)
-{
-    (void)model;
-    return unit->call->inputs[0].quant == NULL && is_padded(unit) && !counts_padding(unit);
-}
-
-/* golden/found/slice-pool.u8.onnx, pad-pool.u8.onnx and 78 others of their kind: wrong where a Conv or MaxPool
- * made what the Slice or the Pad reads, and the first column (of a Pad: or row) is no multiple of 8. Behind a
- * Slice it is right where a padding counts, behind a Pad where windows overlap. */
-static bool is_mean_of_shifted(const struct nd_model *model, const struct nd_exact_unit *unit)
-{
-    if (unit->call->inputs[0].quant == NULL)
-        return false;
-    return counts_padding(unit) ? reads_what_makes(model, unit, "Pad") ||
-                                      (!is_padded(unit) && reads_what_makes(model, unit, "Slice"))
-                                : reads_what_makes(model, unit, "Slice");
 }
 
 /* Whether the Clip's bounds lie within the codes of its output. */
@@ -224,7 +152,7 @@ static bool is_clip_left_out(const struct nd_model *model, const struct nd_exact
     size_t edge = unit->input_edges[0];
     const struct nd_model_unit *maker = NULL;
     if (model == NULL || edge == SIZE_MAX ||
-        (is_wide(unit) ? !cuts_below && !cuts_above : cuts_below == cuts_above))
+        (nd_condition_is_wide(unit) ? !cuts_below && !cuts_above : cuts_below == cuts_above))
         return false;
     maker = nd_model_unit_of_edge(model, edge);
     if (maker != NULL && strcmp(maker->op_types, "Transpose") == 0 && maker->n_inputs > 0)
@@ -241,116 +169,12 @@ static bool is_product_whose_bias_wraps(const struct nd_model *model, const stru
     return nd_unit_wraps_bias(unit);
 }
 
-/* Whether one of the first n indices is that of the last of `rows` rows. */
-static bool takes_last(const struct nd_array *indices, size_t n, size_t rows)
-{
-    for (size_t i = 0; i < n; i++)
-        if (indices->x[i] == (double)rows - 1 || indices->x[i] == -1)
-            return true;
-    return false;
-}
-
-/* golden/found/gather.u8.onnx and about 230 others of its kind. The device takes rows of 8, 16 and 32 bytes by
- * 32 at a time, and the others, the last n mod 32 of them, in another way that is right. It is right, too,
- * where the last row starts at a multiple of 128 bytes. With several runs of rows, other rows are wrong as
- * well. */
-static bool is_gather_of_last(const struct nd_model *model, const struct nd_exact_unit *unit)
-{
-    enum { AT_ONCE = 32, VECTOR = 128 };
-    (void)model;
-    const struct nd_array *x = read_of(unit, 0), *indices = read_of(unit, 1);
-    if (x == NULL || indices == NULL || x->shape.rank < 1 || !nd_dtype_is_integer(unit->dtype))
-        return false;
-    int rank = x->shape.rank, axis = (int)nd_onnx_attribute_i(unit->call->node, "axis", 0);
-    axis = axis < 0 ? axis + rank : axis;
-    if (axis < 0 || axis >= rank || x->shape.dims[axis] < 2)
-        return false;
-    size_t rows = (size_t)x->shape.dims[axis], n_bytes = nd_dtype_size_bytes(unit->dtype);
-    for (int k = axis + 1; k < rank; k++)
-        n_bytes *= (size_t)x->shape.dims[k];
-    if ((n_bytes != 8 && n_bytes != 16 && n_bytes != 32) || (rows - 1) * n_bytes % VECTOR == 0)
-        return false;
-    return takes_last(indices, indices->n / AT_ONCE * AT_ONCE, rows);
-}
-
-static bool is_named(const char *op_types, const char *const *names, size_t n)
+bool nd_condition_is_named(const char *op_types, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (strcmp(op_types, names[i]) == 0)
             return true;
     return false;
-}
-
-enum { LONGEST_CHAIN = 16 }; /* of moves one after the other */
-
-/* Whether the edge is an input of the model, or what these move from one with the encoding that it has. */
-static bool is_moved_input(const struct nd_model *model, size_t edge, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < LONGEST_CHAIN; i++) {
-        const struct nd_edge *to = nd_model_edge(model, edge);
-        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
-        if (strcmp(to->op_types, "input") == 0)
-            return true;
-        if (maker == NULL || maker->n_inputs != 1 || !is_named(maker->op_types, names, n) ||
-            !nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant, &to->quant))
-            return false;
-        edge = maker->inputs[0];
-    }
-    return false;
-}
-
-/* golden/found/pad.u8.onnx and about 75 others of its kind. Pad with a number is right, and so are those of
- * what Gather, Tile, Concat, or another operator that calculates made. */
-static bool is_pad_of_kept(const struct nd_model *model, const struct nd_exact_unit *unit)
-{
-    static const char *const moves[] = {"DepthToSpace", "Identity", "Pad",      "Reshape",
-                                        "Resize",       "Slice",    "Transpose"};
-    size_t edge = unit->input_edges[0];
-    bool copies = has_text(unit, "mode", "constant", "reflect") || has_text(unit, "mode", "constant", "edge");
-    if (model == NULL || edge == SIZE_MAX || !copies || !has_other_encoding(unit, 0))
-        return false;
-    return reads_what_makes(model, unit, "SpaceToDepth") || reads_what_makes(model, unit, "ReduceMax") ||
-           is_moved_input(model, edge, moves, sizeof moves / sizeof moves[0]);
-}
-
-/* golden/found/concat-moved.u8.onnx and about 45 others of its kind. A zero point of 0 makes it right, where
- * that of the Concat is another. The last move decides: behind a Resize, Slice, Gather, Tile or Identity it is
- * right, and behind a move of what an operator calculated. */
-static bool is_moved_and_kept(const struct nd_model *model, const struct nd_exact_unit *unit, size_t i)
-{
-    static const char *const last[] = {"DepthToSpace", "Pad", "Reshape", "Transpose"};
-    static const char *const moves[] = {"DepthToSpace", "Pad", "Reshape", "Slice", "Transpose"};
-    size_t edge = unit->input_edges[i];
-    const struct nd_model_unit *maker =
-        model != NULL && edge != SIZE_MAX ? nd_model_unit_of_edge(model, edge) : NULL;
-    if (maker == NULL || !has_other_encoding(unit, i) ||
-        (unit->call->inputs[i].quant->zero_point[0] == 0 && unit->call->out_quant->zero_point[0] != 0))
-        return false;
-    return strcmp(maker->op_types, "SpaceToDepth") == 0 ||
-           (is_named(maker->op_types, last, sizeof last / sizeof last[0]) &&
-            is_moved_input(model, edge, moves, sizeof moves / sizeof moves[0]));
-}
-
-const struct nd_array *nd_unit_kept_codes(const struct nd_model *model, const struct nd_exact_unit *unit,
-                                          size_t i)
-{
-    bool may_be = is_moved_and_kept(model, unit, i) || is_input_among_three(model, unit, i);
-    return may_be ? read_of(unit, i) : NULL;
-}
-
-static bool is_concat_of_kept(const struct nd_model *model, const struct nd_exact_unit *unit)
-{
-    for (size_t i = 0; i < unit->call->n_inputs; i++)
-        if (is_moved_and_kept(model, unit, i))
-            return true;
-    return false;
-}
-
-/* golden/found/max-pool.u8.onnx and 28 others of its kind: wrong where the input of the Pad lies in blocks, and
- * the Pad adds columns on the left. */
-static bool is_pool_of_padded(const struct nd_model *model, const struct nd_exact_unit *unit)
-{
-    return is_padded(unit) && reads_what_makes(model, unit, "Pad");
 }
 
 /* The only tensor that the unit reads beside constants is made by this one; NULL: there are several. */
@@ -373,13 +197,11 @@ static bool is_gate_of(const struct nd_model *model, size_t gate, size_t x)
     return begins_with(maker, "Add") && maker->n_inputs == 1 && maker->inputs[0] == x;
 }
 
-/* golden/found/hard-swish.u8.onnx and those that docs/results/found.md lists. */
-static bool is_hard_swish_in_parts(const struct nd_model *model, const struct nd_exact_unit *unit)
+/* Whether the unit is the last of x clip(x + c, 0, d) k, of an input of the model or a MatMul by constants. */
+static bool ends_hard_swish(const struct nd_model *model, const struct nd_model_unit *unit)
 {
-    const struct nd_model_unit *self = model != NULL ? nd_model_unit_of_edge(model, unit->edge) : NULL;
-    const struct nd_model_unit *product = maker_before(model, self);
-    if (unit->dtype != ND_DTYPE_U8 || product == NULL || product->n_inputs != 2 ||
-        strcmp(product->op_types, "Mul") != 0)
+    const struct nd_model_unit *product = maker_before(model, unit);
+    if (product == NULL || product->n_inputs != 2 || strcmp(product->op_types, "Mul") != 0)
         return false;
     size_t a = product->inputs[0], b = product->inputs[1], x = is_gate_of(model, b, a) ? a : b;
     if (!is_gate_of(model, x == a ? b : a, x))
@@ -387,7 +209,62 @@ static bool is_hard_swish_in_parts(const struct nd_model *model, const struct nd
     const struct nd_model_unit *maker = nd_model_unit_of_edge(model, x);
     if (maker != NULL && strcmp(maker->op_types, "Add") == 0)
         maker = maker_before(model, maker);
-    return maker != NULL && strcmp(maker->op_types, "MatMul") == 0 && maker->n_inputs == 1;
+    return maker == NULL || (strcmp(maker->op_types, "MatMul") == 0 && maker->n_inputs == 1);
+}
+
+/* golden/found/hard-swish.u8.onnx and those that docs/results/found.md lists. With a Div at the end the record
+ * of that is right, and what an Add reads of it is not. */
+static bool is_hard_swish_in_parts(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    const struct nd_model_unit *self = model != NULL ? nd_model_unit_of_edge(model, unit->edge) : NULL;
+    if (unit->dtype != ND_DTYPE_U8 || self == NULL)
+        return false;
+    if (begins_with(self, "Mul"))
+        return ends_hard_swish(model, self);
+    for (size_t i = 0; i < self->n_inputs; i++) {
+        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, self->inputs[i]);
+        if (begins_with(maker, "Div") && ends_hard_swish(model, maker))
+            return true;
+    }
+    return false;
+}
+
+/* golden/found/tanh-rows.u16.onnx and those that docs/results/found.md lists. */
+static bool is_tanh_of_rows(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    enum { ROWS = 16 };
+    const struct nd_array *x = nd_condition_input(unit, 0);
+    (void)model;
+    return nd_condition_is_wide(unit) && x != NULL && x->shape.rank >= 2 &&
+           x->shape.dims[x->shape.rank - 2] == ROWS;
+}
+
+/* golden/found/silu-512.w8a16.onnx and those that docs/results/found.md lists: the Sigmoid or the product of
+ * x Sigmoid(x), x from a convolution or a norm of one, or a Conv that reads the product. */
+static bool is_silu_that_races(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    enum { RANK = 4, HEIGHT = 2, AT_ONCE = 8 };
+    const struct nd_array *x = nd_condition_input(unit, 0);
+    if (model == NULL || !nd_condition_is_wide(unit) || x == NULL || x->shape.rank != RANK ||
+        x->shape.dims[HEIGHT] % AT_ONCE == 0)
+        return false;
+    for (size_t u = 0; u < nd_model_n_units(model); u++) {
+        const struct nd_model_unit *product = nd_model_unit(model, u);
+        if (product->n_inputs != 2 || !begins_with(product, "Mul"))
+            continue;
+        for (size_t i = 0; i < 2; i++) {
+            const struct nd_model_unit *gate = nd_model_unit_of_edge(model, product->inputs[i]);
+            if (!begins_with(gate, "Sigmoid") || gate->n_inputs != 1 ||
+                gate->inputs[0] != product->inputs[1 - i])
+                continue;
+            const struct nd_model_unit *maker = nd_model_unit_of_edge(model, gate->inputs[0]);
+            bool is_in_blocks = begins_with(maker, "Conv") || begins_with(maker, "BatchNormalization");
+            if (is_in_blocks && (unit->edge == product->edge || unit->edge == gate->edge ||
+                                 unit->input_edges[0] == product->edge))
+                return true;
+        }
+    }
+    return false;
 }
 
 /* golden/found/softmax.u8.onnx: the output has the zero point 0. Rows of two have the model's. */
@@ -396,7 +273,7 @@ static bool is_softmax_with_zero(const struct nd_model *model, const struct nd_e
     enum { KEPT = 128, SHORTEST = 3 };
     (void)model;
     const struct nd_quant *quant = unit->call->out_quant;
-    const struct nd_array *x = read_of(unit, 0);
+    const struct nd_array *x = nd_condition_input(unit, 0);
     if (unit->dtype != ND_DTYPE_U8 || quant == NULL || quant->n != 1 || x == NULL || x->shape.rank < 1)
         return false;
     int axis = (int)nd_onnx_attribute_i(unit->call->node, "axis", -1);
@@ -414,25 +291,27 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
     } rows[ND_N_UNIT_CONDITIONS] = {
         [ND_UNIT_DEPTHWISE_1X1] = {{"Conv", NULL}, is_depthwise_1x1},
         [ND_UNIT_RESIZE_TO_FLOOR] = {{"Resize", NULL}, is_resize_to_floor},
-        [ND_UNIT_MEAN_OF_PADDED] = {{"GlobalAveragePool", "ReduceMean", "AveragePool"}, is_mean_of_padded},
+        [ND_UNIT_MEAN_OF_PADDED] = {{"GlobalAveragePool", "ReduceMean", "AveragePool"}, nd_is_mean_of_padded},
         [ND_UNIT_SOFTMAX_OF_EQUALS] = {{"Softmax", NULL}, is_softmax_of_equals},
         [ND_UNIT_BIAS_WITHOUT_SIGN] = {{"BatchNormalization", NULL}, is_norm_that_loses_a_sign},
         [ND_UNIT_CONCAT_OF_CLIPPED] = {{"Concat", NULL}, is_concat_of_saturated},
-        [ND_UNIT_CONCAT_WITH_INPUT] = {{"Concat", NULL}, is_concat_with_input},
+        [ND_UNIT_CONCAT_WITH_INPUT] = {{"Concat", NULL}, nd_is_concat_with_input},
         [ND_UNIT_RECIPROCAL_OF_FINE] = {{"Reciprocal", NULL}, is_reciprocal_of_fine},
         [ND_UNIT_SUM_OF_TRANSPOSED] = {{"Add", NULL}, is_sum_of_transposed},
-        [ND_UNIT_NORM_OF_SLICE] = {{"BatchNormalization", NULL}, is_norm_of_slice},
-        [ND_UNIT_POOL_OF_FLOATS] = {{"AveragePool", NULL}, is_pool_of_floats},
+        [ND_UNIT_NORM_OF_SLICE] = {{"BatchNormalization", NULL}, nd_is_norm_of_slice},
+        [ND_UNIT_POOL_OF_FLOATS] = {{"AveragePool", NULL}, nd_is_pool_of_floats},
         [ND_UNIT_CLIP_LEFT_OUT] = {{"Clip", NULL}, is_clip_left_out},
         [ND_UNIT_BIAS_WRAPS] = {{"Conv", "ConvTranspose", "Gemm"}, is_product_whose_bias_wraps},
-        [ND_UNIT_GATHER_LOSES_LAST] = {{"Gather", NULL}, is_gather_of_last},
-        [ND_UNIT_PAD_OF_KEPT] = {{"Pad", NULL}, is_pad_of_kept},
-        [ND_UNIT_CONCAT_OF_KEPT] = {{"Concat", NULL}, is_concat_of_kept},
-        [ND_UNIT_POOL_OF_PADDED] = {{"MaxPool", NULL}, is_pool_of_padded},
-        [ND_UNIT_HARD_SWISH_IN_PARTS] = {{"Mul", NULL}, is_hard_swish_in_parts},
+        [ND_UNIT_GATHER_LOSES_LAST] = {{"Gather", NULL}, nd_is_gather_of_last},
+        [ND_UNIT_PAD_OF_KEPT] = {{"Pad", NULL}, nd_is_pad_of_kept},
+        [ND_UNIT_CONCAT_OF_KEPT] = {{"Concat", NULL}, nd_is_concat_of_kept},
+        [ND_UNIT_POOL_OF_PADDED] = {{"MaxPool", NULL}, nd_is_pool_of_padded},
+        [ND_UNIT_HARD_SWISH_IN_PARTS] = {{"Mul", "Add"}, is_hard_swish_in_parts},
         [ND_UNIT_SOFTMAX_WITH_ZERO] = {{"Softmax", NULL}, is_softmax_with_zero},
-        [ND_UNIT_MEAN_OF_SHIFTED] = {{"AveragePool", NULL}, is_mean_of_shifted},
+        [ND_UNIT_MEAN_OF_SHIFTED] = {{"AveragePool", NULL}, nd_is_mean_of_shifted},
         [ND_UNIT_SWISH_WRAPS] = {{NULL}, NULL},
+        [ND_UNIT_TANH_OF_ROWS] = {{"Tanh", NULL}, is_tanh_of_rows},
+        [ND_UNIT_SILU_RACES] = {{"Sigmoid", "Mul", "Conv"}, is_silu_that_races},
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
     for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)

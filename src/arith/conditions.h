@@ -27,15 +27,19 @@ enum nd_unit_condition {
     ND_UNIT_PAD_OF_KEPT,         /* a Pad of copies, in another encoding than a model input that it reads */
     ND_UNIT_CONCAT_OF_KEPT,      /* a Concat in another encoding than what was moved from a model input */
     ND_UNIT_POOL_OF_PADDED,      /* a MaxPool with padding of its own, of what a Pad makes */
-    ND_UNIT_HARD_SWISH_IN_PARTS, /* the last Mul of a uint8 x clip(x + c, 0, d) k, behind a MatMul by constants
+    ND_UNIT_HARD_SWISH_IN_PARTS, /* the last Mul of a uint8 x clip(x + c, 0, d) k, of an input or a MatMul by
+                                  * constants, or an Add that reads the last Div
                                   */
     ND_UNIT_SOFTMAX_WITH_ZERO,   /* a uint8 Softmax of three or more, whose zero point is neither 0 nor 128 */
     ND_UNIT_MEAN_OF_SHIFTED,     /* an AveragePool of codes that a Slice cuts out, or that a Pad pads and
                                     count_include_pad counts */
-    ND_UNIT_SWISH_WRAPS          /* a HardSwish, by nd_unit_encodings.wraps of the product before it: no unit by
+    ND_UNIT_SWISH_WRAPS,         /* a HardSwish, by nd_unit_encodings.wraps of the product before it: no unit by
                                     itself is such a one */
+    ND_UNIT_TANH_OF_ROWS,        /* a uint16 or int16 Tanh of 16 rows */
+    ND_UNIT_SILU_RACES /* the Sigmoid or the Mul of a uint16 or int16 x Sigmoid(x), x from a convolution,
+                          of a height that is no multiple of 8, or a Conv that reads it */
 };
-enum { ND_N_UNIT_CONDITIONS = ND_UNIT_SWISH_WRAPS + 1 };
+enum { ND_N_UNIT_CONDITIONS = ND_UNIT_SILU_RACES + 1 };
 
 /* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a code of that
  * encoding, which is clipped. *is_clipped: by more than a step. Measured with golden/found/reciprocal.u16.onnx

@@ -146,8 +146,9 @@ static const struct nd_known_defect defects[] = {
      .remedy = "Give the input or the weights of the layer a larger range, or fold a constant input away.",
      .is_in_programs = true,
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_ALL_ZERO, ND_FAULT_CONSTANT, ND_FAULT_CONSTANT_LINES,
-               ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_CHANNEL_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT},
-     .n_kinds = 8},
+               ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_CHANNEL_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT,
+               ND_FAULT_CHANNEL_PERMUTATION},
+     .n_kinds = 9},
     {.condition = ND_UNIT_GATHER_LOSES_LAST,
      .sdk = "2.51.0",
      .older_sdk = "2.50.40",
@@ -194,7 +195,8 @@ static const struct nd_known_defect defects[] = {
      .sdk = "2.51.0",
      .older_sdk = "2.50.40",
      .archs = "gen1, gen3, gen4 and gen5 of the simulator",
-     .what = "x clip(x + 3, 0, 6) / 6 in single uint8 operators behind a MatMul adds the 3 in the first column "
+     .what = "x clip(x + 3, 0, 6) / 6 in single uint8 operators, of an input or behind a MatMul, adds the 3 in "
+             "the first column "
              "only",
      .remedy = "Export a HardSwish, or give the MatMul its bias as a Gemm.",
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT,
@@ -232,6 +234,29 @@ static const struct nd_known_defect defects[] = {
      .is_in_programs = true,
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SATURATION},
      .n_kinds = 2},
+    {.condition = ND_UNIT_TANH_OF_ROWS,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1, gen3, gen4 and gen5 of the simulator",
+     .what = "a uint16 Tanh of 16 rows that a MatMul made takes every second pair of rows, and does not write "
+             "the last "
+             "eight",
+     .remedy = "Give the Tanh another number of rows, or quantise it to uint8.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED, ND_FAULT_UNWRITTEN_WINDOW,
+               ND_FAULT_CONSTANT_LINES, ND_FAULT_STALE, ND_FAULT_AXIS_PERMUTATION},
+     .n_kinds = 7},
+    {.condition = ND_UNIT_SILU_RACES,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1 to gen5 of the simulator",
+     .what = "blocks of a uint16 x * Sigmoid(x) behind a convolution change from run to run where the height "
+             "is no multiple "
+             "of 8",
+     .remedy = "Quantise the Sigmoid and the product to uint8, or pad the height to a multiple of 8.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED, ND_FAULT_UNWRITTEN_WINDOW,
+               ND_FAULT_CONSTANT_LINES, ND_FAULT_STALE, ND_FAULT_CHANNEL_PERMUTATION, ND_FAULT_FIRST_LAUNCH,
+               ND_FAULT_FLIPS},
+     .n_kinds = 9},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");

@@ -130,6 +130,20 @@ class Found(Scratch):
             self.assertLessEqual(np.abs(codes[device]["y"] - without)[..., 1:].max(), 1, device)
             self.assertIn("in the first column", self.faulty("hard-swish.u8.onnx", device, "y")["known_defect"])
 
+    def test_an_add_reads_a_hard_swish_that_lacks_the_3(self):
+        """It ends in a Div, whose record is right."""
+        codes = self.codes("hard-swish-div.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
+        for device in self.EVERY:
+            x = (codes[device]["made"] - 108) * 3 / 32
+            right, without = (x * np.clip(x + c, 0, 6) / 6 * 18 for c in (3, 0))
+            self.assertLessEqual(np.abs(codes[device]["swish"] - 7 - np.clip(right, -7, 248)).max(), 1, device)
+            off = codes[device]["y"] - codes["cpu"]["y"]
+            self.assertGreater(np.abs(off)[..., 1:].max(), 20, device)
+            inside = (codes[device]["y"] > 0) & (codes[device]["y"] < 255) & (codes["cpu"]["y"] > 0) & (codes["cpu"]["y"] < 255)
+            inside[..., 0] = False
+            self.assertLessEqual(np.abs(off - (without - right))[inside].max(), 3, device)
+            self.assertIn("in the first column", self.faulty("hard-swish-div.u8.onnx", device, "y")["known_defect"])
+
     def test_a_pad_is_recorded_with_values_that_nothing_reads(self):
         devices = ["htp-sim:gen1", f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}", "htp-sim:gen5"]
         codes = self.codes("pads.u16.onnx", devices, "uniform:2")
@@ -187,6 +201,7 @@ class Found(Scratch):
             written = codes[device]["y"].reshape(2, 16, 24)
             self.assertLessEqual(np.abs(written[:, :8] - np.clip(tanh, 0, 65535)[:, rows]).max(), 4, device)
             self.assertGreater((np.abs(written - tanh)[:, 8:] > 16).mean(), 0.5, device)
+            self.assertIn("every second pair of rows", self.faulty("tanh-rows.u16.onnx", device, "y")["known_defect"])
 
     def test_a_constant_added_to_a_transposed_conv_becomes_a_whole_number(self):
         codes = self.codes("transposed-sum.u8.onnx", ["cpu", *self.EVERY], "uniform:2")

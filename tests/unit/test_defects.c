@@ -273,6 +273,70 @@ static void mean_of_what_a_slice_or_pad_makes_is_known(void **state)
     }
 }
 
+static void tanh_of_16_rows_is_known(void **state)
+{
+    (void)state;
+    static const struct nd_shape rows[] = {{2, {16, 4}}, {3, {1, 16, 3}}, {2, {8, 4}}, {1, {16}}};
+    for (size_t i = 0; i < 4; i++) {
+        struct layer l;
+        begin(&l, "Tanh", ND_DTYPE_U16, &rows[i], &none);
+        assert_int_equal(is(&l, ND_UNIT_TANH_OF_ROWS), i < 2);
+        begin(&l, "Tanh", ND_DTYPE_U8, &rows[i], &none);
+        assert_false(is(&l, ND_UNIT_TANH_OF_ROWS));
+    }
+}
+
+static size_t edge_named(const struct nd_model *model, const char *name)
+{
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        if (strcmp(nd_model_edge(model, e)->name, name) == 0)
+            return e;
+    fail_msg("no edge %s", name);
+    return 0;
+}
+
+/* The model has the operators; the shape is that of the unit. */
+static void silu_of_an_odd_height_is_known(void **state)
+{
+    (void)state;
+    struct nd_model *model = load("../found/silu-512.w8a16");
+    static const struct {
+        const char *op_type, *edge, *read;
+        int64_t height;
+        bool is_known;
+    } rows[] = {{"Sigmoid", "sigmoid7", "conv4", 4, true},
+                {"Sigmoid", "sigmoid7", "conv4", 8, false},
+                {"Mul", "mul10.dq", "conv4", 4, true},
+                {"Conv", "conv4", "image", 4, false},
+                {"Conv", "conv4", "mul10.dq", 4, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct layer l;
+        const struct nd_shape shape = {4, {1, 1, rows[i].height, 4}};
+        begin(&l, rows[i].op_type, ND_DTYPE_U16, &shape, &none);
+        l.unit.edge = edge_named(model, rows[i].edge);
+        l.edges[0] = edge_named(model, rows[i].read);
+        assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_SILU_RACES), rows[i].is_known);
+        assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_SILU_RACES));
+        l.unit.dtype = ND_DTYPE_U8;
+        assert_false(nd_unit_is(model, &l.unit, ND_UNIT_SILU_RACES));
+    }
+    nd_model_destroy(&model);
+}
+
+/* Ends in a Div, which is right by itself. */
+static void add_behind_a_hard_swish_is_known(void **state)
+{
+    (void)state;
+    struct nd_model *model = load("../found/hard-swish-div.u8");
+    struct layer l;
+    begin(&l, "Add", ND_DTYPE_U8, &image, &none);
+    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
+        l.unit.edge = e;
+        assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_HARD_SWISH_IN_PARTS), e == edge_named(model, "y"));
+    }
+    nd_model_destroy(&model);
+}
+
 /* The bounds are -8, which no code has, and 1; the edge `made` is the Conv's. */
 static void clip_of_a_conv_is_known(void **state)
 {
@@ -392,15 +456,6 @@ static void pool_of_floats_that_leaves_its_padding_out_is_known(void **state)
         node_int(&l.node, "count_include_pad", rows[i].counts);
         assert_int_equal(is(&l, ND_UNIT_POOL_OF_FLOATS), rows[i].is_known);
     }
-}
-
-static size_t edge_named(const struct nd_model *model, const char *name)
-{
-    size_t e = 0;
-    while (e < nd_model_n_edges(model) && strcmp(nd_model_edge(model, e)->name, name) != 0)
-        e++;
-    assert_true(e < nd_model_n_edges(model));
-    return e;
 }
 
 /* The edge `turned` is a Transpose of the input x, `deep` a SpaceToDepth of the Conv `made`. */
@@ -630,6 +685,9 @@ int main(void)
         cmocka_unit_test(sum_behind_a_transposed_convolution_is_known),
         cmocka_unit_test(norm_of_what_a_slice_makes_is_known),
         cmocka_unit_test(mean_of_what_a_slice_or_pad_makes_is_known),
+        cmocka_unit_test(tanh_of_16_rows_is_known),
+        cmocka_unit_test(silu_of_an_odd_height_is_known),
+        cmocka_unit_test(add_behind_a_hard_swish_is_known),
         cmocka_unit_test(clip_of_a_conv_is_known),
         cmocka_unit_test(gather_of_the_last_row_is_known),
         cmocka_unit_test(bias_that_wraps_is_known),

@@ -152,9 +152,22 @@ static bool is_passed_on(const struct nd_explain_job *job, size_t device, size_t
     return !noise->is_own && job->out->devices[device].units[step].state == ND_LAYER_UNEXPLAINED;
 }
 
-static enum nd_status accuse_noise(struct nd_explained_unit *unit, const struct nd_explain_noise *noise,
-                                   char *text, struct nd_error *err)
+/* "a known defect of QAIRT ..." and what to do. */
+static enum nd_status name_defect(const struct nd_explain_job *job, size_t device,
+                                  const struct nd_known_defect *defect, struct nd_explained_unit *unit,
+                                  struct nd_error *err)
 {
+    unit->known_defect = nd_known_defect_text(defect, job->plan->sources[device].capture);
+    unit->remedy = defect->remedy;
+    return unit->known_defect != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status accuse_noise(const struct nd_explain_job *job, size_t device, size_t step,
+                                   const struct nd_explain_noise *noise, char *text, struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_known_defect *defect = nd_habit_of(job, device, step)->units->known_defect;
+    bool is_htp = job->habits->unit_program[device] != SIZE_MAX;
     unit->state = ND_LAYER_FAULTY;
     unit->certainty = ND_CERTAINTY_PROVEN;
     unit->fault =
@@ -164,7 +177,10 @@ static enum nd_status accuse_noise(struct nd_explained_unit *unit, const struct 
                                     .amount = noise->share,
                                     .explained = 1};
     unit->evidence = text;
-    return text != NULL && unit->fault.text != NULL ? ND_OK : nd_fail_memory(err);
+    if (text == NULL || unit->fault.text == NULL)
+        return nd_fail_memory(err);
+    bool is_known = defect != NULL && is_htp && nd_known_defect_shows_as(defect, ND_FAULT_FLIPS);
+    return is_known ? name_defect(job, device, defect, unit, err) : ND_OK;
 }
 
 /* Single steps are the device's own noise, and no difference. More than that is a fault by itself. */
@@ -190,7 +206,7 @@ static enum nd_status settle_noise(const struct nd_explain_job *job, size_t devi
         return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
     }
     if (noise.max > between_runs)
-        return accuse_noise(unit, &noise, nd_strbuf_take(&text), err);
+        return accuse_noise(job, device, step, &noise, nd_strbuf_take(&text), err);
     if (!is_noise(job, device, step, &noise)) {
         nd_strbuf_deinit(&text);
         return ND_OK;
@@ -239,9 +255,7 @@ static enum nd_status accuse_of_defect(const struct nd_explain_job *job, size_t 
     unit->certainty = ND_CERTAINTY_PROVEN;
     unit->why_follows = NULL;
     unit->evidence = nd_strbuf_take(&text);
-    unit->known_defect = nd_known_defect_text(defect, job->plan->sources[device].capture);
-    unit->remedy = defect->remedy;
-    return unit->evidence != NULL && unit->known_defect != NULL ? ND_OK : nd_fail_memory(err);
+    return unit->evidence != NULL ? name_defect(job, device, defect, unit, err) : nd_fail_memory(err);
 }
 
 /* What a quantiser with an infinite scale makes of a layer: ONNX says no value, and so every device may have

@@ -183,3 +183,9 @@ bool nd_is_pool_of_padded(const struct nd_model *model, const struct nd_exact_un
 {
     return is_padded(unit) && nd_condition_reads(model, unit, "Pad");
 }
+
+/* golden/found/pads.u16.onnx and those that docs/results/found.md lists. */
+bool nd_is_pad_of_pad(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    return nd_condition_reads(model, unit, "Pad");
+}

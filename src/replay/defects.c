@@ -37,8 +37,9 @@ static const struct nd_known_defect defects[] = {
      .remedy = "Take the mean before the Pad, and multiply it by the share of the values that are not padding; "
                "of an AveragePool: "
                "leave the padding to it, with count_include_pad 1.",
-     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING},
-     .n_kinds = 3},
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_UNWRITTEN_WINDOW,
+               ND_FAULT_CONSTANT, ND_FAULT_CHANNEL_SCALE, ND_FAULT_SATURATION, ND_FAULT_CONSTANT_LINES},
+     .n_kinds = 8},
     {.condition = ND_UNIT_SOFTMAX_OF_EQUALS,
      .sdk = "2.51.0",
      .archs = "gen1, gen3 and gen5 of the simulator",
@@ -257,6 +258,15 @@ static const struct nd_known_defect defects[] = {
                ND_FAULT_CONSTANT_LINES, ND_FAULT_STALE, ND_FAULT_CHANNEL_PERMUTATION, ND_FAULT_FIRST_LAUNCH,
                ND_FAULT_FLIPS},
      .n_kinds = 9},
+    {.condition = ND_UNIT_PAD_OF_PAD,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1, gen3, gen4 and gen5 of the simulator",
+     .what = "a Pad behind a Pad is recorded with single values in its padding that no layer reads",
+     .remedy = "Make one Pad of the two.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_WRONG_RECORD, ND_FAULT_UNWRITTEN_WINDOW, ND_FAULT_OTHER_PLACES,
+               ND_FAULT_CONSTANT_LINES, ND_FAULT_SHIFTED},
+     .n_kinds = 6},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");

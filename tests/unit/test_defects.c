@@ -273,6 +273,20 @@ static void mean_of_what_a_slice_or_pad_makes_is_known(void **state)
     }
 }
 
+static void pad_of_a_pad_is_known(void **state)
+{
+    (void)state;
+    struct nd_model *model = load("../found/pads.u16");
+    struct layer l;
+    begin(&l, "Pad", ND_DTYPE_U16, &image, &none);
+    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
+        l.edges[0] = e;
+        bool is_padded = strcmp(nd_model_edge(model, e)->op_types, "Pad") == 0;
+        assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_PAD_OF_PAD), is_padded);
+    }
+    nd_model_destroy(&model);
+}
+
 static void tanh_of_16_rows_is_known(void **state)
 {
     (void)state;
@@ -685,6 +699,7 @@ int main(void)
         cmocka_unit_test(sum_behind_a_transposed_convolution_is_known),
         cmocka_unit_test(norm_of_what_a_slice_makes_is_known),
         cmocka_unit_test(mean_of_what_a_slice_or_pad_makes_is_known),
+        cmocka_unit_test(pad_of_a_pad_is_known),
         cmocka_unit_test(tanh_of_16_rows_is_known),
         cmocka_unit_test(silu_of_an_odd_height_is_known),
         cmocka_unit_test(add_behind_a_hard_swish_is_known),

@@ -456,6 +456,27 @@ def sloped(g):
         g.add("LeakyRelu", [made], [40, n], y, alpha=float(g.rng.choice([0.01, 0.05, 0.1, 0.2, 0.3])))
 
 
+def enlarged(g):
+    """A Resize between the elements, by 2 x 2, that reads an input of the graph in floats."""
+    for kind in ("wide", "positive", "flat", "line", "plain"):
+        shape = [1, int(g.rng.integers(2, 6)), 1 if kind == "line" else int(g.rng.integers(2, 9)), int(g.rng.integers(2, 9))]
+        name, reach = "x%d" % len(g.inputs), np.exp(g.rng.uniform(-2, 2))
+        values = g.rng.uniform(0 if kind == "positive" else -reach, reach, shape).astype(np.float32)
+        if kind == "flat":
+            values = np.round(values / reach * 2).astype(np.float32) * np.float32(reach)
+        g.inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        g.codes[name] = values
+        low, high = float(values.min()), float(values.max())
+        y = np.float32((max(high, 0) - min(low, 0)) / (2 ** g.bits - 1))
+        attributes = {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel" if kind == "plain" else "half_pixel"}
+        g.add("Resize", [name, "", g.constant(np.array([1, 1, 2, 2], np.float32))], shape[:2] + [2 * n for n in shape[2:]],
+              (y, int(round(-min(low, 0) / float(y)))), **attributes)
+    for side in (3, 8):   # of codes, to another encoding
+        x, y = g.encoding(2), g.encoding(2)
+        g.add("Resize", [g.input([1, 3, side, 7], x), "", g.constant(np.array([1, 1, 2, 2], np.float32))], [1, 3, 2 * side, 14], y,
+              mode="linear", coordinate_transformation_mode="half_pixel")
+
+
 def swished(g):
     """A HardSwish behind a MatMul or Gemm, which v73 makes in one operation; "steep": of great numbers, "small": of sums beyond its
     range."""
@@ -926,7 +947,7 @@ def scaled(g):
 GROUPS = [strided, norms, slopes, fused, averages, instances, softmax, transposed, means, operands, sums, short_softmax, quotients, by_numbers, turned, differences, totals, reciprocals, rows]
 
 
-BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished)]  # layers-*, of which chipsets differ
+BOTH = [("8", sloped), ("16", sloped), ("16", transposed), ("8", floats), ("16", floats), ("8", pads), ("16", pads), ("16", bent), ("16", planes), ("16", narrow), ("8", narrowed), ("8", raised), ("16", raised), ("8", interpolated), ("16", interpolated), ("16", pooled), ("8", normed), ("16", normed), ("8", given), ("16", given), ("8", steep), ("16", halved), ("16", numbered), ("16", biased), ("16", recoded), ("16", shares), ("16", deviations), ("16", doubled), ("8", chained), ("16", chained), ("16", near_halves), ("16", scaled), ("8", cuts), ("8", swished), ("16", swished), ("8", enlarged), ("16", enlarged)]  # layers-*, of which chipsets differ
 
 
 ON_V81 = [recoded]  # v81 makes other codes than v73

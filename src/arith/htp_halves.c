@@ -10,8 +10,10 @@
 #include "base/memory.h"
 
 enum {
-    HALF_BITS = 10,     /* of float16, behind the leading one */
-    VECTOR_BYTES = 128, /* of an HVX register */
+    HALF_BITS = 10,      /* of float16, behind the leading one */
+    LEAST_NORMAL = -14,  /* log2 of the least float16 that has them all */
+    SUBNORMAL_BITS = 24, /* behind the point, of those below */
+    VECTOR_BYTES = 128,  /* of an HVX register */
 };
 
 /* The greatest that is not infinite as float16. */
@@ -35,7 +37,14 @@ static const struct way chained = {"MaxPool", false, false};
 
 static double as_half(double v, enum nd_rounding rounding)
 {
-    return v == 0 ? 0 : copysign(nd_multiplier_round(fabs(v), HALF_BITS, rounding), v);
+    return v == 0 ? v : copysign(nd_multiplier_round(fabs(v), HALF_BITS, rounding), v);
+}
+
+double nd_htp_as_half(double v)
+{
+    if (fabs(v) < ldexp(1, LEAST_NORMAL))
+        return copysign(ldexp(rint(ldexp(fabs(v), SUBNORMAL_BITS)), -SUBNORMAL_BITS), v);
+    return as_half(v, ND_ROUND_HALF_EVEN);
 }
 
 static double half_away(double v)
@@ -67,7 +76,8 @@ static const struct way *find_way(const struct nd_htp_job *job)
         is_known = call->inputs[i].quant == NULL;
     if (!is_known ||
         (strcmp(op_type, "AveragePool") == 0 && nd_htp_half_pool_of(call) == ND_HTP_HALF_POOL_UNKNOWN) ||
-        (strcmp(op_type, "Resize") == 0 && !is_nearest(job)))
+        (strcmp(op_type, "Resize") == 0 && !is_nearest(job) &&
+         (!nd_htp_is_half_resize(job) || job->unit->origins[0] == ND_EXACT_FROM_UNIT)))
         return NULL;
     if (job->unit->origins[0] == ND_EXACT_FROM_UNIT)
         return strcmp(op_type, "MaxPool") == 0 || strcmp(op_type, "Resize") == 0 ? &chained : NULL;
@@ -83,7 +93,6 @@ static double code_of_input(const struct nd_quant *y, float value)
     return rint((double)steps) + (double)y->zero_point[0];
 }
 
-/* Of a float16. */
 static double code_of(const struct nd_htp_job *job, float half, bool is_down)
 {
     const struct nd_quant *y = job->call->out_quant;
@@ -95,6 +104,11 @@ static double code_of(const struct nd_htp_job *job, float half, bool is_down)
     float steps = half * inverse;
     return (is_down ? floor((double)steps) : half_away(as_half((double)steps, ND_ROUND_HALF_EVEN))) +
            (double)y->zero_point[0];
+}
+
+double nd_htp_code_of_half(const struct nd_htp_job *job, double value)
+{
+    return code_of(job, (float)as_half(value, ND_ROUND_HALF_EVEN), false);
 }
 
 static bool round_input(const struct nd_array *x, struct nd_array *halves)
@@ -119,6 +133,8 @@ static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **
         status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &made, err);
     if (is_known && status == ND_OK && strcmp(job->call->node->op_type, "AveragePool") == 0)
         nd_htp_half_pool(job, &halves, &made);
+    if (is_known && status == ND_OK && strcmp(job->call->node->op_type, "Resize") == 0 && !is_nearest(job))
+        nd_htp_half_resize(&halves, &made);
     nd_array_deinit(&halves);
     if (!is_known || status != ND_OK) {
         nd_array_deinit(&made);

@@ -218,6 +218,8 @@ struct nd_htp_rescaling {
 bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_way way, double scale, double out_scale);
 /* Of a code less its zero point: the same in the other encoding, not clipped. */
 double nd_htp_rescale(const struct nd_htp_rescaling *r, double x);
+/* Of ND_HTP_HALVES: the float16 of a code less its zero point, in real numbers. */
+double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n);
 /* All codes with that zero point, times sign (1 or -1), as codes of the unit, clipped. */
 void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescaling *r, double zero,
                         double sign, struct nd_array *codes);
@@ -243,6 +245,25 @@ double nd_htp_layout_doubt(const struct nd_exact_unit *unit);
 /* ---- htp_halves.c ---- */
 
 bool nd_htp_reads_floats(const struct nd_exact_unit *unit);
+
+/* To float16, half to even; a zero keeps the sign. */
+double nd_htp_as_half(double v);
+/* The code of the unit's output that a number becomes, which is first made a float16; not within its bounds. */
+double nd_htp_code_of_half(const struct nd_htp_job *job, double value);
+
+/* ---- htp_move16.c ---- */
+
+/* The float16 of a uint16 code that is moved to another encoding. */
+double nd_htp_half_of_word(const struct nd_quant *x, double code, bool is_v81);
+/* Whether scales are such as that is known of. */
+bool nd_htp_are_known_halves(const struct nd_quant *x);
+
+/* ---- htp_resize.c ---- */
+
+/* Whether it is known how the Resize, between elements, is made of float16; and that: as qf16, not rounded to
+ * float16 yet, in the place of exact numbers in `made`. */
+bool nd_htp_is_half_resize(const struct nd_htp_job *job);
+void nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made);
 
 /* ---- htp_half_pool.c ---- */
 

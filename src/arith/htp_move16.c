@@ -9,9 +9,6 @@
 #include "base/scales.h"
 
 enum {
-    HALF_BITS = 10,      /* of float16, behind the leading one */
-    LEAST_NORMAL = -14,  /* log2 of the least float16 that has them all */
-    SUBNORMAL_BITS = 24, /* behind the point, of those below */
     MOST_AXES = 5,       /* that were looked at */
     MOST_STILL_AXES = 4, /* with one more a leading axis of 1 is a move like another */
 };
@@ -35,13 +32,6 @@ static const struct {
 
 enum { N_WAYS = sizeof ways / sizeof ways[0] };
 
-static double as_half(double v)
-{
-    if (fabs(v) < ldexp(1, LEAST_NORMAL))
-        return ldexp(rint(ldexp(v, SUBNORMAL_BITS)), -SUBNORMAL_BITS);
-    return copysign(nd_multiplier_round(fabs(v), HALF_BITS, ND_ROUND_HALF_EVEN), v);
-}
-
 static double half_away(double v)
 {
     return copysign(floor(fabs(v) + 0.5), v);
@@ -52,19 +42,31 @@ struct step {
     bool is_still, is_v81;
 };
 
+static struct nd_qfloat real_of(const struct nd_quant *x, double code, bool is_v81)
+{
+    float n = (float)(code - (double)x->zero_point[0]);
+    struct nd_qfloat whole =
+        is_v81 ? nd_qfloat_from(n) : nd_qfloat_product(nd_qfloat_read(n), nd_qfloat_read(1));
+    return nd_qfloat_product(whole, nd_qfloat_from(x->scale[0]));
+}
+
+double nd_htp_half_of_word(const struct nd_quant *x, double code, bool is_v81)
+{
+    return nd_htp_as_half(nd_qfloat_value(real_of(x, code, is_v81)));
+}
+
 static double rescale(const struct step *s, double code)
 {
-    float n = (float)(code - (double)s->x->zero_point[0]), inverse = 1 / s->y->scale[0];
-    struct nd_qfloat real =
-        s->is_v81 ? nd_qfloat_from(n) : nd_qfloat_product(nd_qfloat_read(n), nd_qfloat_read(1));
-    real = nd_qfloat_product(real, nd_qfloat_from(s->x->scale[0]));
-    if (s->is_still)
+    float inverse = 1 / s->y->scale[0];
+    if (s->is_still) {
+        struct nd_qfloat real = real_of(s->x, code, s->is_v81);
         return half_away(nd_qfloat_value(nd_qfloat_product(real, nd_qfloat_read(inverse))));
-    float half = (float)as_half(nd_qfloat_value(real));
+    }
+    float half = (float)nd_htp_half_of_word(s->x, code, s->is_v81);
     return half_away(nd_qfloat_value(nd_qfloat_product(nd_qfloat_from(half), nd_qfloat_from(inverse))));
 }
 
-static bool are_known_scales(const struct nd_quant *x)
+bool nd_htp_are_known_halves(const struct nd_quant *x)
 {
     double zero = (double)x->zero_point[0], farthest = fmax(zero, UINT16_MAX - zero);
     return (double)x->scale[0] >= least_scale && farthest * (double)x->scale[0] <= most_of_half;
@@ -114,9 +116,9 @@ bool nd_htp_rescale_moved_words(const struct nd_htp_job *job, struct nd_array *m
     if (nd_htp_is_share(job, 0))
         return false;
     const struct step step = {.x = x, .y = y, .is_still = way == STILL, .is_v81 = job->program->is_v81};
-    for (size_t i = 0; are_known_scales(x) && i < moved->n; i++)
+    for (size_t i = 0; nd_htp_are_known_halves(x) && i < moved->n; i++)
         moved->x[i] = fmin(fmax(rescale(&step, moved->x[i]) + (double)y->zero_point[0], 0), UINT16_MAX);
-    return are_known_scales(x);
+    return nd_htp_are_known_halves(x);
 }
 
 enum nd_status nd_unit_run_as_v81(const struct nd_unit_program *program, const struct nd_exact_unit *unit,

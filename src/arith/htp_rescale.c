@@ -48,14 +48,19 @@ bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_way way, doub
     return log <= GREATEST_LOG;
 }
 
+double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n)
+{
+    return as_half(n * r->scale, ND_ROUND_HALF_AWAY);
+}
+
 double nd_htp_rescale(const struct nd_htp_rescaling *r, double x)
 {
     if (r->way == ND_HTP_HALF)
         return half_away(as_half(x * r->ratio, ND_ROUND_HALF_EVEN));
     if (r->way == ND_HTP_HALVES_DOWN)
-        return floor(as_half(x * r->scale, ND_ROUND_HALF_AWAY) * r->inverse);
+        return floor(nd_htp_half_of_byte(r, x) * r->inverse);
     if (r->way == ND_HTP_HALVES) /* the real value as a float16, and what it is in steps of the output */
-        return half_away(as_half(as_half(x * r->scale, ND_ROUND_HALF_AWAY) * r->inverse, ND_ROUND_HALF_EVEN));
+        return half_away(as_half(nd_htp_half_of_byte(r, x) * r->inverse, ND_ROUND_HALF_EVEN));
     return floor(x * r->ratio + 0.5 + r->more);
 }
 

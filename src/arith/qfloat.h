@@ -22,4 +22,7 @@ struct nd_qfloat nd_qfloat_minus(struct nd_qfloat a);
 struct nd_qfloat nd_qfloat_settled(struct nd_qfloat a);
 double nd_qfloat_value(struct nd_qfloat a);
 
+/* a + weight (b - a) of float16 numbers, each step a qf16: as a qf32, with units of 2^-10. */
+float nd_qhalf_between(float a, float b, float weight);
+
 #endif

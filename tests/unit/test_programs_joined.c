@@ -236,6 +236,14 @@ static void slopes_are_made_with_the_product(void **state)
     expect_layers("16-sloped", 3);
 }
 
+/* Of floats, and of codes to another encoding. */
+static void resize_by_two_is_made_of_float16(void **state)
+{
+    (void)state;
+    expect_layers("8-enlarged", 0);
+    expect_layers("16-enlarged", 0);
+}
+
 /* So, too, a HardSwish. */
 static void swishes_are_made_with_the_product(void **state)
 {
@@ -493,6 +501,7 @@ int main(void)
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(swishes_are_made_with_the_product),
+        cmocka_unit_test(resize_by_two_is_made_of_float16),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
         cmocka_unit_test(means_of_planes_follow_the_layout),
         cmocka_unit_test(words_are_narrowed_as_the_layout_has_it),

@@ -308,6 +308,16 @@ def pad_pool(name, counts):
     g.write(name)
 
 
+def depth(name, op):
+    """An input of the model, moved to another encoding."""
+    g = Graph(8)
+    shape = (1, 2, 8, 8) if op == "DepthToSpace" else (1, 8, 4, 4)
+    g.nodes.append(h.make_node(op, [g.input("x", (1, 8, 4, 4) if op == "DepthToSpace" else (1, 2, 8, 8), 1 / 32, 128)], ["y_made"], name="moved",
+                               blocksize=2))
+    g.output("y", shape, 1 / 48, 100)
+    g.write(name)
+
+
 def average_pool():
     """A mean of floats whose padding is not counted."""
     g = Graph(8)
@@ -437,6 +447,8 @@ if __name__ == "__main__":
     slice_norm()
     slice_pool()
     pad_pool("pad-pool.u8", 1)
+    depth("depth-to-space.u8", "DepthToSpace")
+    depth("space-to-depth.u8", "SpaceToDepth")
     pad_pool("pad-mean.u8", 0)
     average_pool()
     clip(8)

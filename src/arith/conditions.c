@@ -312,6 +312,7 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
         [ND_UNIT_SWISH_WRAPS] = {{NULL}, NULL},
         [ND_UNIT_TANH_OF_ROWS] = {{"Tanh", NULL}, is_tanh_of_rows},
         [ND_UNIT_PAD_OF_PAD] = {{"Pad", NULL}, nd_is_pad_of_pad},
+        [ND_UNIT_DEPTH_OF_KEPT] = {{"SpaceToDepth", "DepthToSpace"}, nd_is_depth_of_kept},
         [ND_UNIT_SILU_RACES] = {{"Sigmoid", "Mul", "Conv"}, is_silu_that_races},
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";

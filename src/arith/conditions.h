@@ -36,11 +36,13 @@ enum nd_unit_condition {
     ND_UNIT_SWISH_WRAPS,         /* a HardSwish, by nd_unit_encodings.wraps of the product before it: no unit by
                                     itself is such a one */
     ND_UNIT_TANH_OF_ROWS,        /* a uint16 or int16 Tanh of 16 rows */
-    ND_UNIT_SILU_RACES, /* the Sigmoid or the Mul of a uint16 or int16 x Sigmoid(x), x from a convolution,
-                           of a height that is no multiple of 8, or a Conv that reads it */
-    ND_UNIT_PAD_OF_PAD  /* a Pad of what a Pad makes */
+    ND_UNIT_SILU_RACES,   /* the Sigmoid or the Mul of a uint16 or int16 x Sigmoid(x), x from a convolution,
+                             of a height that is no multiple of 8, or a Conv that reads it */
+    ND_UNIT_PAD_OF_PAD,   /* a Pad of what a Pad makes */
+    ND_UNIT_DEPTH_OF_KEPT /* a SpaceToDepth or DepthToSpace, in another encoding than a model input that it
+                             reads */
 };
-enum { ND_N_UNIT_CONDITIONS = ND_UNIT_PAD_OF_PAD + 1 };
+enum { ND_N_UNIT_CONDITIONS = ND_UNIT_DEPTH_OF_KEPT + 1 };
 
 /* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a code of that
  * encoding, which is clipped. *is_clipped: by more than a step. Measured with golden/found/reciprocal.u16.onnx

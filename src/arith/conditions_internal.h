@@ -24,6 +24,6 @@ bool nd_condition_is_named(const char *op_types, const char *const *names, size_
 typedef bool nd_condition(const struct nd_model *model, const struct nd_exact_unit *unit);
 nd_condition nd_is_mean_of_padded, nd_is_concat_with_input, nd_is_norm_of_slice, nd_is_pool_of_floats,
     nd_is_mean_of_shifted, nd_is_gather_of_last, nd_is_pad_of_kept, nd_is_concat_of_kept, nd_is_pool_of_padded,
-    nd_is_pad_of_pad;
+    nd_is_pad_of_pad, nd_is_depth_of_kept;
 
 #endif

@@ -189,3 +189,11 @@ bool nd_is_pad_of_pad(const struct nd_model *model, const struct nd_exact_unit *
 {
     return nd_condition_reads(model, unit, "Pad");
 }
+
+/* golden/found/depth-to-space.u8.onnx, space-to-depth.u8.onnx and those that docs/results/found.md lists. */
+bool nd_is_depth_of_kept(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    size_t edge = unit->input_edges[0];
+    return model != NULL && edge != SIZE_MAX && has_other_encoding(unit, 0) &&
+           is_moved_input(model, edge, NULL, 0);
+}

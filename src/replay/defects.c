@@ -267,6 +267,15 @@ static const struct nd_known_defect defects[] = {
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_WRONG_RECORD, ND_FAULT_UNWRITTEN_WINDOW, ND_FAULT_OTHER_PLACES,
                ND_FAULT_CONSTANT_LINES, ND_FAULT_SHIFTED},
      .n_kinds = 6},
+    {.condition = ND_UNIT_DEPTH_OF_KEPT,
+     .sdk = "2.51.0",
+     .older_sdk = "2.50.40",
+     .archs = "gen1, gen3 and gen5 of the simulator",
+     .what = "a SpaceToDepth or DepthToSpace takes over the codes of a model input without rescaling them",
+     .remedy = "Give its output the scale and zero point of the model's input.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT,
+               ND_FAULT_CHANNEL_SCALE, ND_FAULT_CHANNEL_ZERO_POINT},
+     .n_kinds = 6},
 };
 
 _Static_assert(sizeof defects / sizeof *defects == ND_N_UNIT_CONDITIONS, "every condition has its defect");

@@ -262,6 +262,15 @@ class Found(Scratch):
             self.assertGreater((np.abs(y - codes["cpu"]["y"]) > 1).mean(), 0.8, device)
             self.assertIn("begins at a multiple of 8", self.faulty("pad-pool.u8.onnx", device, "y")["known_defect"])
 
+    def test_codes_of_an_input_are_moved_without_being_rescaled(self):
+        for model in ("depth-to-space.u8.onnx", "space-to-depth.u8.onnx"):
+            codes = self.codes(model, ["cpu", *self.EVERY], "uniform:2")
+            for device in self.EVERY:
+                x, y = (np.sort(codes[device][edge].reshape(2, -1)) for edge in ("x", "y"))
+                self.assertTrue(bits_equal(x, y), (model, device))
+                self.assertGreater(np.abs(codes["cpu"]["y"] - codes[device]["y"]).max(), 30)
+                self.assertIn("without rescaling them", self.faulty(model, device, "y")["known_defect"])
+
     def test_a_mean_of_what_is_padded_leaves_the_padding_out_of_its_count(self):
         codes = self.codes("pad-mean.u8.onnx", ["cpu", *self.EVERY], "uniform:2")
         for device in self.EVERY:

@@ -134,7 +134,7 @@ static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **
     if (is_known && status == ND_OK && strcmp(job->call->node->op_type, "AveragePool") == 0)
         nd_htp_half_pool(job, &halves, &made);
     if (is_known && status == ND_OK && strcmp(job->call->node->op_type, "Resize") == 0 && !is_nearest(job))
-        nd_htp_half_resize(&halves, &made);
+        is_known = nd_htp_half_resize(&halves, &made);
     nd_array_deinit(&halves);
     if (!is_known || status != ND_OK) {
         nd_array_deinit(&made);

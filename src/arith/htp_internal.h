@@ -261,9 +261,9 @@ bool nd_htp_are_known_halves(const struct nd_quant *x);
 /* ---- htp_resize.c ---- */
 
 /* Whether it is known how the Resize, between elements, is made of float16; and that: as qf16, not rounded to
- * float16 yet, in the place of exact numbers in `made`. */
+ * float16 yet, in the place of exact numbers in `made`. False: these are not four times as many. */
 bool nd_htp_is_half_resize(const struct nd_htp_job *job);
-void nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made);
+bool nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made);
 
 /* ---- htp_half_pool.c ---- */
 

@@ -128,9 +128,9 @@ bool nd_htp_is_half_resize(const struct nd_htp_job *job)
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_array *scales = nd_linear_has(job->call, SCALES) ? job->call->inputs[SCALES].values : NULL;
     const struct nd_shape *in = &job->call->inputs[0].values->shape;
-    return is_linear(job, &op_call) && is_half_pixel(&op_call) && in->rank == RANK && scales != NULL &&
-           scales->n == RANK && scales->x[0] == 1 && scales->x[1] == 1 && scales->x[2] == 2 &&
-           scales->x[3] == 2;
+    return is_linear(job, &op_call) && is_half_pixel(&op_call) && in->rank == RANK &&
+           job->call->inputs[0].values->n > 0 && scales != NULL && scales->n == RANK && scales->x[0] == 1 &&
+           scales->x[1] == 1 && scales->x[2] == 2 && scales->x[3] == 2;
 }
 
 /* The two elements of n between which element i of twice as many lies, and how near it is to the second. */
@@ -156,8 +156,10 @@ static float between_columns(const double *row, const struct between *b)
     return (float)nd_htp_as_half((double)nd_qhalf_between(first, (float)row[b->second], b->weight));
 }
 
-void nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made)
+bool nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made)
 {
+    if (made->n / 4 != halves->n || made->n % 4 != 0)
+        return false;
     size_t n_rows = (size_t)halves->shape.dims[RANK - 2], n_columns = (size_t)halves->shape.dims[RANK - 1];
     for (size_t i = 0; i < made->n; i++) {
         struct between column = find_between(i % (2 * n_columns), n_columns),
@@ -167,6 +169,7 @@ void nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made)
               below = between_columns(plane + row.second * n_columns, &column);
         made->x[i] = (double)(row.first == row.second ? above : nd_qhalf_between(above, below, row.weight));
     }
+    return true;
 }
 
 /* The codes of the input as float16 numbers. False: scales of which it is not known. */
@@ -197,7 +200,7 @@ static enum nd_status interpolate_halves(const struct nd_htp_job *job, struct nd
         status = nd_array_make(&made, job->unit->dtype, &shape, err);
     if (is_known && status == ND_OK) {
         struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-        nd_htp_half_resize(&halves, &made);
+        (void)nd_htp_half_resize(&halves, &made); /* four times as many */
         for (size_t i = 0; i < made.n; i++)
             made.x[i] = nd_within(nd_htp_code_of_half(job, made.x[i]), bounds.low, bounds.high);
         *job->codes = made;

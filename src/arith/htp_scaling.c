@@ -197,7 +197,7 @@ bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *c, struct n
     static const float sixth = 1.0F / 6;
     bool is_word = dtype == ND_DTYPE_U16;
     float multiplier = sloped_multiplier_of(c);
-    if (!(multiplier > 0))
+    if (!(multiplier > 0) || !isfinite(multiplier) || !isfinite(multiplier * sixth * unit_of(c)))
         return false;
     double size = is_word ? WORD_STEP : 1, m = size * (double)multiplier;
     double step = is_word ? ldexp(1, nd_multiplier_log(m) - 7) : line8(m, UINT8_MAX - c->zero_y).step;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arith/htp_internal.h"
 #include "eval/linear_unit.h"
 #include "replay/plan.h"
 #include "replay/unit_trial.h"
@@ -242,6 +243,22 @@ static void resize_by_two_is_made_of_float16(void **state)
     (void)state;
     expect_layers("8-enlarged", 0);
     expect_layers("16-enlarged", 0);
+}
+
+/* Scales of a hostile model, whose products are infinite. */
+static void gate_of_infinite_scales_is_not_known(void **state)
+{
+    (void)state;
+    static const double scales[][3] = {{1e30, 1e30, 1e-30}, {3e38, 1, 1e-38}, {1e20, 1e18, 1}, {0, 1, 1}};
+    for (size_t i = 0; i < 4; i++)
+        for (int wide = 0; wide < 2; wide++) {
+            const struct nd_htp_column column = {
+                .scale_x = scales[i][0], .scale_w = scales[i][1], .scale_y = scales[i][2], .r = 1, .zero_y = 3};
+            struct nd_htp_gate gate;
+            bool is_known = nd_htp_gate_of(wide ? ND_DTYPE_U16 : ND_DTYPE_U8, &column, &gate);
+            assert_true(!is_known || isfinite(gate.slope));
+            assert_int_equal(is_known, false);
+        }
 }
 
 /* So, too, a HardSwish. */
@@ -501,6 +518,7 @@ int main(void)
         cmocka_unit_test(parts_of_parts_are_made_with_the_encoding_of_the_last_concat),
         cmocka_unit_test(slopes_are_made_with_the_product),
         cmocka_unit_test(swishes_are_made_with_the_product),
+        cmocka_unit_test(gate_of_infinite_scales_is_not_known),
         cmocka_unit_test(resize_by_two_is_made_of_float16),
         cmocka_unit_test(words_of_transposed_convolutions_may_be_padded),
         cmocka_unit_test(means_of_planes_follow_the_layout),

@@ -189,6 +189,32 @@ class SumsOfOne(Scratch):
                 self.assertFalse(layer["is_covered"])
 
 
+class MovedGates(Scratch):
+    def test_a_gate_that_is_brought_to_the_models_scale_accuses_nobody(self):
+        """QNN writes a uint16 HardSigmoid in steps of 1/65536. A Transpose behind it brings it to the model's 1/65535, half of the codes
+        by one step."""
+        n = Network()
+        n.constants.update({"x.s": np.float32(8 / 65535), "x.z": np.uint16(32768), "g.s": np.float32(1 / 65535), "g.z": np.uint16(0),
+                            "shape": np.int64([1, 4, 36])})
+        n.add("QuantizeLinear", ["x", "x.s", "x.z"], "x.q")
+        n.add("MaxPool", [n.add("DequantizeLinear", ["x.q", "x.s", "x.z"], "x.dq")], "pool", kernel_shape=[2, 2], strides=[2, 2])
+        n.add("QuantizeLinear", ["pool", "x.s", "x.z"], "pool.q")
+        n.add("HardSigmoid", [n.add("DequantizeLinear", ["pool.q", "x.s", "x.z"], "pool.dq")], "gate", alpha=1 / 6, beta=0.5)
+        for made, op, inputs, attributes in (("gate", "Reshape", ["shape"], {}), ("flat", "Transpose", [], {"perm": [0, 2, 1]}), ("turned", None, [], {})):
+            n.add("QuantizeLinear", [made, "g.s", "g.z"], made + ".q")
+            last = n.add("DequantizeLinear", [made + ".q", "g.s", "g.z"], made + ".dq")
+            if op is not None:
+                n.add(op, [last, *inputs], "flat" if op == "Reshape" else "turned", **attributes)
+        model = n.write(self.folder / "gate.onnx", [ow.value_info("x", ow.FLOAT, (1, 4, 12, 12))], last, (1, 36, 4))
+        np.savez(self.folder / "x.npz", x=np.random.default_rng(SEED).uniform(-4, 4, (4, 1, 4, 12, 12)).astype(np.float32))
+        capture(model, ["htp-sim:gen1", "htp-sim:gen3"], [f"x={self.folder / 'x.npz'}"], self.folder)
+        for name in ("gen1", "gen3"):
+            done = npudiff("explain", "--quantised", model, self.folder / f"{name}.h5", "--json", expect=None)
+            (device,) = json.loads(done.stdout)["devices"]
+            self.assertEqual((device["verdict"], device["faulty"]), ("healthy", []), name)
+            self.assertEqual(device["layers"][-1]["why_follows"], "forced-encoding")
+
+
 class NoNumbers(Scratch):
     def test_a_mask_of_minus_infinity_is_named_first(self):
         """A quantiser gives minus infinity the scale infinity, whose product with 0 is no number: layer 'top' has none then."""

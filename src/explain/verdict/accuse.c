@@ -73,13 +73,25 @@ size_t nd_explain_fewest_beyond(const struct nd_explain_job *job, size_t device,
     return nd_explain_allowance(job, device, step) == 0 ? FEWEST_OF_COMPLETE : FEWEST_BEYOND;
 }
 
+/* A Softmax whose scale is far below those that its program covers has fewer bits than the codes show: of
+ * shares of 0.005 in steps of 3.6e-5 a healthy one is off by up to 37 LSB (network 47096 of
+ * tools/studies/strangers), and all of its codes may be one (network 63328 of tools/studies/fuzz_htp). */
+static const double of_lacking_bits = 37;
+
+static bool may_lack_bits(const struct nd_explain_job *job, size_t step)
+{
+    const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
+    return unit != NULL && strncmp(unit->op_types, "Softmax", strlen("Softmax")) == 0;
+}
+
 /* Whether the diagnosis predicts values that are wrong beyond doubt. */
 static bool is_positive(const struct nd_explain_job *job, size_t device, size_t step,
                         const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis)
 {
     enum nd_fault_kind kind = diagnosis->is_found ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED;
     bool is_complete = nd_explain_allowance(job, device, step) == 0;
-    if (nd_fault_is_note(kind))
+    if (nd_fault_is_note(kind) ||
+        (may_lack_bits(job, step) && !nd_explain_is_known(job, device, step) && size->max <= of_lacking_bits))
         return false;
     size_t fewest = nd_explain_fewest_beyond(job, device, step);
     switch (kind) {
@@ -147,15 +159,6 @@ static bool reads_two_forced(const struct nd_explain_job *job, size_t step)
     for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
         n += job->plan->alternatives.forced[unit->inputs[i]] != NULL;
     return n > 1;
-}
-
-/* A Softmax whose scale is far below those that its program covers has fewer bits than the codes show: of
- * shares of 0.005 in steps of 3.6e-5 a healthy one is off by up to 37 LSB (network 47096 of
- * tools/studies/strangers). */
-static bool may_lack_bits(const struct nd_explain_job *job, size_t step)
-{
-    const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
-    return unit != NULL && strncmp(unit->op_types, "Softmax", strlen("Softmax")) == 0;
 }
 
 bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
@@ -350,12 +353,25 @@ static enum nd_status accuse_by_size(const struct nd_explain_job *job, size_t de
     return sibling != NULL ? accuse_beside(unit, size, sibling, step, err) : ND_OK;
 }
 
+/* Single steps, where the layer reads codes in an encoding that the provider forces: it brings them to the
+ * model's own in its own way (65535 steps become 65536: network 64969 of tools/studies/fuzz_htp). */
+static bool is_step_of_forced(const struct nd_explain_job *job, size_t device, size_t step,
+                              const struct nd_explain_error_size *size)
+{
+    return job->habits->unit_program[device] != SIZE_MAX && size->max <= 1 &&
+           (nd_explain_forced(job, step) & ND_EXAM_FORCED_INPUTS) != 0;
+}
+
 static enum nd_status decide(const struct nd_explain_job *job, size_t device, size_t step,
                              const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
                              struct nd_error *err)
 {
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
     enum nd_fault_kind kind = diagnosis->is_found ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED;
+    if (is_step_of_forced(job, device, step, size) && unit->follows_text == NULL)
+        return nd_explain_follow(
+            unit, "forced-encoding",
+            "it reads codes in an encoding that the provider forces, and differs by single steps", err);
     if (is_positive(job, device, step, size, diagnosis))
         return accuse_of_kind(unit, size, diagnosis, err);
     if (kind == ND_FAULT_FUSION)

@@ -39,8 +39,8 @@ enum nd_unit_condition {
     ND_UNIT_SILU_RACES,   /* the Sigmoid or the Mul of a uint16 or int16 x Sigmoid(x), x from a convolution,
                              of a height that is no multiple of 8, or a Conv that reads it */
     ND_UNIT_PAD_OF_PAD,   /* a Pad of what a Pad makes */
-    ND_UNIT_DEPTH_OF_KEPT /* a SpaceToDepth or DepthToSpace, in another encoding than a model input that it
-                             reads */
+    ND_UNIT_DEPTH_OF_KEPT /* a SpaceToDepth in another encoding than what it reads, or a DepthToSpace of a
+                                    model input */
 };
 enum { ND_N_UNIT_CONDITIONS = ND_UNIT_DEPTH_OF_KEPT + 1 };
 

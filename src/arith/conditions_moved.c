@@ -194,6 +194,8 @@ bool nd_is_pad_of_pad(const struct nd_model *model, const struct nd_exact_unit *
 bool nd_is_depth_of_kept(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
     size_t edge = unit->input_edges[0];
+    bool is_to_depth =
+        strcmp(nd_onnx_text(unit->call->node->op_type), "SpaceToDepth") == 0; /* whoever made it */
     return model != NULL && edge != SIZE_MAX && has_other_encoding(unit, 0) &&
-           is_moved_input(model, edge, NULL, 0);
+           (is_to_depth || is_moved_input(model, edge, NULL, 0));
 }

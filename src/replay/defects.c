@@ -271,7 +271,7 @@ static const struct nd_known_defect defects[] = {
      .sdk = "2.51.0",
      .older_sdk = "2.50.40",
      .archs = "gen1, gen3 and gen5 of the simulator",
-     .what = "a SpaceToDepth or DepthToSpace takes over the codes of a model input without rescaling them",
+     .what = "a SpaceToDepth, or a DepthToSpace of a model input, takes over the codes without rescaling them",
      .remedy = "Give its output the scale and zero point of the model's input.",
      .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING, ND_FAULT_ZERO_POINT,
                ND_FAULT_CHANNEL_SCALE, ND_FAULT_CHANNEL_ZERO_POINT},

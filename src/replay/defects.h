@@ -9,7 +9,7 @@
 #include "npudiff/capture.h"
 #include "npudiff/model.h"
 
-enum { ND_DEFECT_MOST_KINDS = 9 };
+enum { ND_DEFECT_MOST_KINDS = 10 };
 
 struct nd_known_defect {
     enum nd_unit_condition condition; /* the layer: its operator, and what holds of it */

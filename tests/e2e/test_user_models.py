@@ -215,6 +215,27 @@ class MovedGates(Scratch):
             self.assertEqual(device["layers"][-1]["why_follows"], "forced-encoding")
 
 
+class FineShares(Scratch):
+    def test_shares_that_are_all_alike_accuse_nobody(self):
+        """A uint8 Softmax of a Softmax, in steps of a 250th of a 48th: fewer bits than that are left of the shares on a healthy HTP, which
+        writes 255 where 252 is right."""
+        n = Network()
+        n.constants.update({"a.s": np.float32(0.00015), "b.s": np.float32(8.2e-5), "z": np.uint8(0)})
+        n.add("Softmax", [n.quantise("x", -2.5, 2.5)], "a", axis=-1)
+        n.add("QuantizeLinear", ["a", "a.s", "z"], "a.q")
+        n.add("Softmax", [n.add("DequantizeLinear", ["a.q", "a.s", "z"], "a.dq")], "b", axis=-1)
+        n.add("QuantizeLinear", ["b", "b.s", "z"], "b.q")
+        model = n.write(self.folder / "shares.onnx", [ow.value_info("x", ow.FLOAT, (4, 48))],
+                        n.add("DequantizeLinear", ["b.q", "b.s", "z"], "b.dq"), (4, 48))
+        np.savez(self.folder / "x.npz", x=np.random.default_rng(SEED).uniform(-0.5, 0.5, (4, 4, 48)).astype(np.float32))
+        capture(model, ["htp-sim:gen1", "htp-sim:gen3"], [f"x={self.folder / 'x.npz'}"], self.folder)
+        for name in ("gen1", "gen3"):
+            done = npudiff("explain", "--quantised", model, self.folder / f"{name}.h5", "--json", expect=None)
+            (device,) = json.loads(done.stdout)["devices"]
+            self.assertEqual(device["faulty"], [], name)
+            self.assertGreater(device["layers"][-1]["unexplained"], 0)
+
+
 class NoNumbers(Scratch):
     def test_a_mask_of_minus_infinity_is_named_first(self):
         """A quantiser gives minus infinity the scale infinity, whose product with 0 is no number: layer 'top' has none then."""

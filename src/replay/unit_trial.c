@@ -201,7 +201,8 @@ static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_ex
     for (size_t k = a->first_part[unit->edge]; k != SIZE_MAX && status == ND_OK; k = a->parts[k].next) {
         struct nd_unit_made *kept = &trial->kept[k];
         const struct nd_edge *edge = nd_model_edge(trial->model, a->parts[k].to);
-        struct nd_unit_encodings encodings = {.output = &edge->quant, .dtype = edge->dtype};
+        struct nd_unit_encodings encodings = {
+            .output = &edge->quant, .dtype = edge->dtype, .wraps = &kept->wraps};
         bool carries = hands_on(trial, unit, own, a->parts[k].to, p);
         kept->alike[p] = edge->dtype == unit->dtype && !carries ? trial->alike[p] : p;
         if (kept->alike[p] != p)
@@ -213,8 +214,7 @@ static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_ex
         nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
         if (nd_divided_from(trial->model, unit->edge) != NULL)
             encodings.output = nd_divided_from(trial->model, unit->edge);
-        encodings.wraps = &kept->wraps;
-        if (!carries)
+        else if (!carries)
             encodings.after = nd_edge_after(trial->model, a->parts[k].to, &encodings.slope);
         if (!carries ||
             carry(trial, unit, a->parts[k].to, p, nd_unit_carries(own) ? 1 : own->n_inputs, &encodings))

@@ -215,6 +215,31 @@ class MovedGates(Scratch):
             self.assertEqual(device["layers"][-1]["why_follows"], "forced-encoding")
 
 
+class Halves(Scratch):
+    def test_a_function_of_a_half_is_one_table_with_the_change_of_the_encoding(self):
+        """Also one that v73 makes with a product, where there is one."""
+        for op in ("HardSwish", "LeakyRelu", "Sigmoid"):
+            n = Network()
+            n.constants.update({"parts": np.int64([4, 4]), "h.s": np.float32(0.0323), "h.z": np.uint8(121), "f.s": np.float32(0.021), "f.z": np.uint8(20)})
+            n.nodes.append(ow.node("Split", [n.quantise("x", -5.3, 5.3), "parts"], ["left", "right"], axis=1))
+            for name in ("left", "right"):
+                n.add("QuantizeLinear", [name, "h.s", "h.z"], name + ".q")
+                n.add("DequantizeLinear", [name + ".q", "h.s", "h.z"], name + ".dq")
+            n.add(op, ["left.dq"], "made")
+            n.add("Mul", ["made.dq", "right.dq"], "y")
+            n.add("QuantizeLinear", ["made", "f.s", "f.z"], "made.q")
+            n.add("DequantizeLinear", ["made.q", "f.s", "f.z"], "made.dq")
+            n.nodes.append(n.nodes.pop(-3))
+            model = n.write(self.folder / f"{op}.onnx", [ow.value_info("x", ow.FLOAT, (1, 8, 16, 16))], n.quantise("y", -20, 20), (1, 4, 16, 16))
+            np.savez(self.folder / "x.npz", x=np.random.default_rng(SEED).uniform(-5, 5, (4, 1, 8, 16, 16)).astype(np.float32))
+            capture(model, ["htp-sim:gen1", "htp-sim:gen3"], [f"x={self.folder / 'x.npz'}"], self.folder / op)
+            for name in ("gen1", "gen3"):
+                done = npudiff("explain", "--quantised", model, self.folder / op / f"{name}.h5", "--json", expect=None)
+                (device,) = json.loads(done.stdout)["devices"]
+                (layer,) = (u for u in device["layers"] if u["op_type"] == op)
+                self.assertEqual((layer["state"], layer["unexplained"]), ("follows", 0), (op, name))
+
+
 class FineShares(Scratch):
     def test_shares_that_are_all_alike_accuse_nobody(self):
         """A uint8 Softmax of a Softmax, in steps of a 250th of a 48th: fewer bits than that are left of the shares on a healthy HTP, which

@@ -268,13 +268,18 @@ def transposed_sum():
     g.write("transposed-sum.u8")
 
 
+def cut_columns(g, first, end):
+    """Of the tensor `made`, as `cut_off`."""
+    cut = [g.constant(name, np.array([value], np.int64)) for name, value in (("starts", first), ("ends", end), ("axes", 3))]
+    g.nodes.append(h.make_node("Slice", [g.quantised("made", 1 / 16, 128), *cut], ["cut_off"], name="slice"))
+
+
 def slice_norm():
     """Columns that are cut off on the left, between a Conv and a BatchNormalization."""
     g, rng = Graph(8), np.random.default_rng(SEED)
     w = g.weight("w", rng.normal(0, 0.3, (8, 4, 3, 3)).astype(np.float32))
     g.nodes.append(h.make_node("Conv", [g.input("x", (1, 4, 8, 8), 1 / 32, 128), w], ["made"], name="conv", pads=[1, 1, 1, 1]))
-    cut = [g.constant(name, np.array([value], np.int64)) for name, value in (("starts", 1), ("ends", 7), ("axes", 3))]
-    g.nodes.append(h.make_node("Slice", [g.quantised("made", 1 / 16, 128), *cut], ["cut_off"], name="slice"))
+    cut_columns(g, 1, 7)
     parts = [g.weight(name, rng.uniform(low, high, 8).astype(np.float32))
              for name, low, high in (("factor", 0.5, 1.5), ("bias", -0.4, 0.4), ("mean", -0.3, 0.3), ("variance", 0.5, 2))]
     g.nodes.append(h.make_node("BatchNormalization", [g.quantised("cut_off", 1 / 16, 128), *parts], ["y_made"], name="norm"))
@@ -287,8 +292,7 @@ def slice_pool():
     g, rng = Graph(8), np.random.default_rng(SEED)
     w = g.weight("w", rng.normal(0, 0.3, (8, 4, 3, 3)).astype(np.float32))
     g.nodes.append(h.make_node("Conv", [g.input("x", (1, 4, 8, 16), 1 / 32, 128), w], ["made"], name="conv", pads=[1, 1, 1, 1]))
-    cut = [g.constant(name, np.array([value], np.int64)) for name, value in (("starts", 11), ("ends", 15), ("axes", 3))]
-    g.nodes.append(h.make_node("Slice", [g.quantised("made", 1 / 16, 128), *cut], ["cut_off"], name="slice"))
+    cut_columns(g, 11, 15)
     g.nodes.append(h.make_node("AveragePool", [g.quantised("cut_off", 1 / 16, 128)], ["y_made"], name="pool", kernel_shape=[2, 2],
                                strides=[2, 2]))
     g.output("y", (1, 8, 4, 2), 1 / 16, 128)

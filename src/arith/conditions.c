@@ -44,12 +44,10 @@ static bool is_resize_to_floor(const struct nd_model *model, const struct nd_exa
 /* Whether an operator of that type alone makes the first operand. */
 bool nd_condition_reads(const struct nd_model *model, const struct nd_exact_unit *unit, const char *op_type)
 {
-    for (size_t u = 0; model != NULL && u < nd_model_n_units(model); u++) {
-        const struct nd_model_unit *maker = nd_model_unit(model, u);
-        if (maker->edge == unit->input_edges[0])
-            return strcmp(maker->op_types, op_type) == 0;
-    }
-    return false;
+    size_t edge = unit->input_edges[0];
+    const struct nd_model_unit *maker =
+        model != NULL && edge != SIZE_MAX ? nd_model_unit_of_edge(model, edge) : NULL;
+    return maker != NULL && strcmp(maker->op_types, op_type) == 0;
 }
 
 /* golden/found/transposed-sum.u8.onnx and twelve others of its kind: nothing is wrong where the constant is the
@@ -239,8 +237,31 @@ static bool is_tanh_of_rows(const struct nd_model *model, const struct nd_exact_
            x->shape.dims[x->shape.rank - 2] == ROWS;
 }
 
-/* golden/found/silu-512.w8a16.onnx and those that docs/results/found.md lists: the Sigmoid or the product of
- * x Sigmoid(x), x from a convolution or a norm of one, or a Conv that reads the product. */
+/* Whether the unit is x Sigmoid(x), x from a convolution or a norm of one. */
+static bool is_silu(const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    for (size_t i = 0; begins_with(unit, "Mul") && unit->n_inputs == 2 && i < 2; i++) {
+        const struct nd_model_unit *gate = nd_model_unit_of_edge(model, unit->inputs[i]);
+        if (!begins_with(gate, "Sigmoid") || gate->n_inputs != 1 || gate->inputs[0] != unit->inputs[1 - i])
+            continue;
+        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, gate->inputs[0]);
+        return begins_with(maker, "Conv") || begins_with(maker, "BatchNormalization");
+    }
+    return false;
+}
+
+static bool is_gate_of_silu(const struct nd_model *model, size_t edge)
+{
+    for (size_t u = 0; u < nd_model_n_units(model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(model, u);
+        if (unit->n_inputs == 2 && (unit->inputs[0] == edge || unit->inputs[1] == edge) && is_silu(model, unit))
+            return true;
+    }
+    return false;
+}
+
+/* golden/found/silu-512.w8a16.onnx and those that docs/results/found.md lists: the Sigmoid, the product, or a
+ * Conv that reads the product. */
 static bool is_silu_that_races(const struct nd_model *model, const struct nd_exact_unit *unit)
 {
     enum { RANK = 4, HEIGHT = 2, AT_ONCE = 8 };
@@ -248,23 +269,12 @@ static bool is_silu_that_races(const struct nd_model *model, const struct nd_exa
     if (model == NULL || !nd_condition_is_wide(unit) || x == NULL || x->shape.rank != RANK ||
         x->shape.dims[HEIGHT] % AT_ONCE == 0)
         return false;
-    for (size_t u = 0; u < nd_model_n_units(model); u++) {
-        const struct nd_model_unit *product = nd_model_unit(model, u);
-        if (product->n_inputs != 2 || !begins_with(product, "Mul"))
-            continue;
-        for (size_t i = 0; i < 2; i++) {
-            const struct nd_model_unit *gate = nd_model_unit_of_edge(model, product->inputs[i]);
-            if (!begins_with(gate, "Sigmoid") || gate->n_inputs != 1 ||
-                gate->inputs[0] != product->inputs[1 - i])
-                continue;
-            const struct nd_model_unit *maker = nd_model_unit_of_edge(model, gate->inputs[0]);
-            bool is_in_blocks = begins_with(maker, "Conv") || begins_with(maker, "BatchNormalization");
-            if (is_in_blocks && (unit->edge == product->edge || unit->edge == gate->edge ||
-                                 unit->input_edges[0] == product->edge))
-                return true;
-        }
-    }
-    return false;
+    const struct nd_model_unit *self = nd_model_unit_of_edge(model, unit->edge);
+    size_t read = unit->input_edges[0];
+    return begins_with(self, "Sigmoid")
+               ? is_gate_of_silu(model, unit->edge)
+               : is_silu(model, self) ||
+                     (read != SIZE_MAX && is_silu(model, nd_model_unit_of_edge(model, read)));
 }
 
 /* golden/found/softmax.u8.onnx: the output has the zero point 0. Rows of two have the model's. */

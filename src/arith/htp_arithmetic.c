@@ -18,11 +18,11 @@ double nd_htp_scale_sloped(const struct nd_htp_slopes *slopes, double a, const s
     return nd_within(y, bounds->low, bounds->high);
 }
 
-/* Of a whole number of more bits the sign and all bits but the highest two are kept. A defect:
+/* Of a whole number beyond `most` the sign and all bits but the highest two are kept. A defect:
  * docs/results/found.md#hard-swish-wraps. */
-static double kept_of(double n, int bits)
+static double kept_of(double n, double most)
 {
-    double most = ldexp(1, bits - 1), half = most / 2, rest = n - floor(n / half) * half;
+    double half = most / 2, rest = n - floor(n / half) * half;
     if (n >= -most && n < most)
         return n;
     return n < 0 ? rest - most : rest + half;
@@ -31,18 +31,16 @@ static double kept_of(double n, int bits)
 /* n and the number that the gate is made of, which may have more bits, without the half that both have. */
 static double gated(const struct nd_htp_gate *gate, double n, double fine, const struct nd_htp_bounds *bounds)
 {
-    double opened = floor(ldexp((fine + 0.5) * gate->slope, -gate->slope_bits)) + gate->middle;
-    double product = (n + 0.5) * nd_within(opened, 0, gate->top);
-    double y = floor(ldexp(product, -gate->product_bits) + gate->half) + gate->zero;
+    double opened = nd_within(floor((fine + 0.5) * gate->slope) + gate->middle, 0, gate->top);
+    double y = floor((n + 0.5) * opened * gate->unit + gate->half) + gate->zero;
     return nd_within(y, bounds->low, bounds->high);
 }
 
 double nd_htp_scale_gated(const struct nd_htp_gate *gate, double a, const struct nd_htp_bounds *bounds,
                           bool *wraps)
 {
-    double n = floor((a + gate->beta) / gate->step), kept = kept_of(n, gate->product_bits);
-    double fine = gate->fine_step < gate->step ? floor((a + gate->beta) / gate->fine_step) : kept;
-    double code = gated(gate, kept, fine, bounds);
-    *wraps |= kept != n && fabs(code - gated(gate, n, gate->fine_step < gate->step ? fine : n, bounds)) > 1;
+    double sum = a + gate->beta, n = floor(sum / gate->step), fine = floor(sum / gate->fine_step);
+    double kept = kept_of(n, gate->most), code = gated(gate, kept, fine == n ? kept : fine, bounds);
+    *wraps |= kept != n && fabs(code - gated(gate, n, fine, bounds)) > 1;
     return code;
 }

@@ -35,7 +35,7 @@ static const struct way cut_and_narrowed = {"Slice", false, false};
 /* A MaxPool or Resize that reads float16 of another float operator; others were not looked at. */
 static const struct way chained = {"MaxPool", false, false};
 
-static double as_half(double v, enum nd_rounding rounding)
+double nd_htp_round_to_half(double v, enum nd_rounding rounding)
 {
     return v == 0 ? v : copysign(nd_multiplier_round(fabs(v), HALF_BITS, rounding), v);
 }
@@ -44,7 +44,7 @@ double nd_htp_as_half(double v)
 {
     if (fabs(v) < ldexp(1, LEAST_NORMAL))
         return copysign(ldexp(rint(ldexp(fabs(v), SUBNORMAL_BITS)), -SUBNORMAL_BITS), v);
-    return as_half(v, ND_ROUND_HALF_EVEN);
+    return nd_htp_round_to_half(v, ND_ROUND_HALF_EVEN);
 }
 
 static double half_away(double v)
@@ -102,13 +102,14 @@ static double code_of(const struct nd_htp_job *job, float half, bool is_down)
         return half_away(nd_qfloat_value(product)) + (double)y->zero_point[0];
     }
     float steps = half * inverse;
-    return (is_down ? floor((double)steps) : half_away(as_half((double)steps, ND_ROUND_HALF_EVEN))) +
+    return (is_down ? floor((double)steps)
+                    : half_away(nd_htp_round_to_half((double)steps, ND_ROUND_HALF_EVEN))) +
            (double)y->zero_point[0];
 }
 
 double nd_htp_code_of_half(const struct nd_htp_job *job, double value)
 {
-    return code_of(job, (float)as_half(value, ND_ROUND_HALF_EVEN), false);
+    return code_of(job, (float)nd_htp_round_to_half(value, ND_ROUND_HALF_EVEN), false);
 }
 
 static bool round_input(const struct nd_array *x, struct nd_array *halves)
@@ -116,7 +117,7 @@ static bool round_input(const struct nd_array *x, struct nd_array *halves)
     for (size_t i = 0; i < x->n; i++) {
         if (!(fabs(x->x[i]) <= most_of_half))
             return false;
-        halves->x[i] = as_half(x->x[i], ND_ROUND_HALF_AWAY);
+        halves->x[i] = nd_htp_round_to_half(x->x[i], ND_ROUND_HALF_AWAY);
     }
     return true;
 }
@@ -145,8 +146,9 @@ static enum nd_status run(const struct nd_htp_job *job, const struct nd_array **
     size_t n_whole = way->is_flat && job->unit->dtype == ND_DTYPE_U8 ? made.n - made.n % VECTOR_BYTES : made.n;
     for (size_t i = 0; i < made.n; i++) {
         double value = fmin(fmax(made.x[i], job->call->low), job->call->high);
-        double code = way->is_codes ? code_of_input(job->call->out_quant, (float)value)
-                                    : code_of(job, (float)as_half(value, ND_ROUND_HALF_EVEN), i >= n_whole);
+        double code = way->is_codes
+                          ? code_of_input(job->call->out_quant, (float)value)
+                          : code_of(job, (float)nd_htp_round_to_half(value, ND_ROUND_HALF_EVEN), i >= n_whole);
         made.x[i] = fmin(fmax(code, bounds.low), bounds.high);
     }
     made.dtype = job->unit->dtype;

@@ -246,6 +246,8 @@ double nd_htp_layout_doubt(const struct nd_exact_unit *unit);
 
 bool nd_htp_reads_floats(const struct nd_exact_unit *unit);
 
+/* To a float16 with all bits, whatever its exponent; a zero keeps the sign. */
+double nd_htp_round_to_half(double v, enum nd_rounding rounding);
 /* To float16, half to even; a zero keeps the sign. */
 double nd_htp_as_half(double v);
 /* The code of the unit's output that a number becomes, which is first made a float16; not within its bounds. */
@@ -364,7 +366,8 @@ double nd_htp_scale_sloped(const struct nd_htp_slopes *slopes, double a, const s
  * 0 to `top`. */
 struct nd_htp_gate {
     double beta, step, fine_step, slope, middle, top, half, zero;
-    int slope_bits, product_bits; /* behind the point; n has as many bits as the product */
+    double unit; /* of the product of n and the gate, in codes */
+    double most; /* of n, of either sign */
 };
 /* *wraps becomes true where an n that is too large makes a code more than 1 from what it should be. */
 double nd_htp_scale_gated(const struct nd_htp_gate *gate, double a, const struct nd_htp_bounds *bounds,

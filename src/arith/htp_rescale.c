@@ -9,7 +9,6 @@
 
 enum {
     FIXED_BITS = 14,      /* behind the leading one of the multiplier */
-    HALF_BITS = 10,       /* of float16 */
     GREATEST_LOG = 3,     /* floor(log2) of the greatest ratio that was seen to follow the formula */
     LEAST_HALF_LOG = -14, /* of the least normal float16 */
     GREATEST_HALF_LOG = 7 /* 255 times as much is a float16 yet */
@@ -27,11 +26,6 @@ static double half_away(double v)
     return copysign(floor(fabs(v) + 0.5), v);
 }
 
-static double as_half(double v, enum nd_rounding rounding)
-{
-    return v == 0 ? 0 : copysign(nd_multiplier_round(fabs(v), HALF_BITS, rounding), v);
-}
-
 bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_way way, double scale, double out_scale)
 {
     double ratio = scale / out_scale;
@@ -40,7 +34,7 @@ bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_way way, doub
         return false;
     int log = floor_log2(ratio);
     if (way == ND_HTP_HALVES || way == ND_HTP_HALF) {
-        r->scale = as_half(scale, ND_ROUND_HALF_EVEN);
+        r->scale = nd_htp_round_to_half(scale, ND_ROUND_HALF_EVEN);
         return floor_log2(scale) >= LEAST_HALF_LOG && floor_log2(scale) <= GREATEST_HALF_LOG;
     }
     r->ratio = nd_multiplier_round(ratio, FIXED_BITS, ND_ROUND_HALF_UP);
@@ -50,17 +44,17 @@ bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_way way, doub
 
 double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n)
 {
-    return as_half(n * r->scale, ND_ROUND_HALF_AWAY);
+    return nd_htp_round_to_half(n * r->scale, ND_ROUND_HALF_AWAY);
 }
 
 double nd_htp_rescale(const struct nd_htp_rescaling *r, double x)
 {
     if (r->way == ND_HTP_HALF)
-        return half_away(as_half(x * r->ratio, ND_ROUND_HALF_EVEN));
+        return half_away(nd_htp_round_to_half(x * r->ratio, ND_ROUND_HALF_EVEN));
     if (r->way == ND_HTP_HALVES_DOWN)
         return floor(nd_htp_half_of_byte(r, x) * r->inverse);
     if (r->way == ND_HTP_HALVES) /* the real value as a float16, and what it is in steps of the output */
-        return half_away(as_half(nd_htp_half_of_byte(r, x) * r->inverse, ND_ROUND_HALF_EVEN));
+        return half_away(nd_htp_round_to_half(nd_htp_half_of_byte(r, x) * r->inverse, ND_ROUND_HALF_EVEN));
     return floor(x * r->ratio + 0.5 + r->more);
 }
 

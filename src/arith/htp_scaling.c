@@ -178,14 +178,15 @@ bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *c, double
     return above > 0 && slope >= 0 && (is_word || above < most_of_bytes);
 }
 
-/* What the gate grows by where n does by one. Where it has more bits than that, n has finer steps there. */
-static void set_slope(struct nd_htp_gate *gate, double slope, double most)
+/* What the gate grows by where n does by one, of that many bits behind the point. Where it has more before
+ * them, n has finer steps there. */
+static void set_slope(struct nd_htp_gate *gate, double slope, int bits, double most)
 {
-    slope = rint(ldexp(slope, gate->slope_bits));
+    slope = rint(ldexp(slope, bits));
     gate->fine_step = gate->step;
     for (; slope >= most; slope = floor(slope / 2))
         gate->fine_step /= 2;
-    gate->slope = slope;
+    gate->slope = ldexp(slope, -bits);
 }
 
 bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *c, struct nd_htp_gate *gate)
@@ -196,22 +197,21 @@ bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *c, struct n
     } ways[] = {{15, 11, 0, 0x1p12, 0.5}, {27, 25, 2, 0x1p22, 0}};
     static const float sixth = 1.0F / 6;
     bool is_word = dtype == ND_DTYPE_U16;
-    float multiplier = sloped_multiplier_of(c);
-    if (!(multiplier > 0) || !isfinite(multiplier) || !isfinite(multiplier * sixth * unit_of(c)))
+    int bits = ways[is_word].product_bits, top_bits = ways[is_word].top_bits;
+    float multiplier = sloped_multiplier_of(c), slope = multiplier * sixth * unit_of(c);
+    if (!(multiplier > 0) || !isfinite(multiplier) || !isfinite(slope))
         return false;
     double size = is_word ? WORD_STEP : 1, m = size * (double)multiplier;
     double step = is_word ? ldexp(1, nd_multiplier_log(m) - 7) : line8(m, UINT8_MAX - c->zero_y).step;
-    double top = ldexp(m * step, ways[is_word].product_bits), slope = (double)(multiplier * sixth * unit_of(c));
-    *gate = (struct nd_htp_gate){
-        .beta = bias_of(c, (float)size),
-        .step = step,
-        .slope_bits = ways[is_word].slope_bits,
-        .product_bits = ways[is_word].product_bits,
-        .middle = floor(top / 2 + 0.5),
-        .top = ldexp(floor(ldexp(top, ways[is_word].top_bits) + 0.5), -ways[is_word].top_bits),
-        .half = ways[is_word].half,
-        .zero = c->zero_y};
-    slope = ldexp(slope * size * step * size * step, gate->product_bits);
-    set_slope(gate, slope, ways[is_word].most_of_slope);
+    double top = ldexp(m * step, bits), by_n = ldexp((double)slope * size * step * size * step, bits);
+    *gate = (struct nd_htp_gate){.beta = bias_of(c, (float)size),
+                                 .step = step,
+                                 .middle = floor(top / 2 + 0.5),
+                                 .top = ldexp(floor(ldexp(top, top_bits) + 0.5), -top_bits),
+                                 .half = ways[is_word].half,
+                                 .zero = c->zero_y,
+                                 .unit = ldexp(1, -bits),
+                                 .most = ldexp(1, bits - 1)};
+    set_slope(gate, by_n, ways[is_word].slope_bits, ways[is_word].most_of_slope);
     return true;
 }

@@ -78,8 +78,14 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
     }
     if (encodings->after == ND_UNIT_AFTER_NONE)
         return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
-    const struct nd_htp_job job = {program,          &other,           &call,           NULL, codes, is_covered,
-                                   encodings->after, encodings->slope, encodings->wraps};
+    const struct nd_htp_job job = {.program = program,
+                                   .unit = &other,
+                                   .call = &call,
+                                   .codes = codes,
+                                   .is_covered = is_covered,
+                                   .after = encodings->after,
+                                   .slope = encodings->slope,
+                                   .wraps = encodings->wraps};
     return nd_htp_bent(&job, err);
 }
 

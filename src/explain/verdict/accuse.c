@@ -73,8 +73,8 @@ size_t nd_explain_fewest_beyond(const struct nd_explain_job *job, size_t device,
     return nd_explain_allowance(job, device, step) == 0 ? FEWEST_OF_COMPLETE : FEWEST_BEYOND;
 }
 
-/* A Softmax whose scale is far below those that its program covers has fewer bits than the codes show: of
- * shares of 0.005 in steps of 3.6e-5 a healthy one is off by up to 37 LSB (network 47096 of
+/* Measured: a Softmax whose scale is far below those that its program covers has fewer bits than the codes
+ * show: of shares of 0.005 in steps of 3.6e-5 a healthy one is off by up to 37 LSB (network 47096 of
  * tools/studies/strangers), and all of its codes may be one (network 63328 of tools/studies/fuzz_htp). */
 static const double of_lacking_bits = 37;
 
@@ -405,6 +405,15 @@ static enum nd_status decide(const struct nd_explain_job *job, size_t device, si
     return kind != ND_FAULT_UNEXPLAINED ? keep_fault(unit, diagnosis, err) : ND_OK;
 }
 
+enum nd_status nd_explain_name_defect(const struct nd_explain_job *job, size_t device,
+                                      const struct nd_known_defect *defect, struct nd_explained_unit *unit,
+                                      struct nd_error *err)
+{
+    unit->known_defect = nd_known_defect_text(defect, job->plan->sources[device].capture);
+    unit->remedy = defect->remedy;
+    return unit->known_defect != NULL ? ND_OK : nd_fail_memory(err);
+}
+
 /* Of an SDK that computes such layers wrongly, so that the device is as any other. */
 static enum nd_status note_defect(const struct nd_explain_job *job, size_t device, size_t step,
                                   const struct nd_explain_error_size *size, enum nd_fault_kind kind,
@@ -417,9 +426,7 @@ static enum nd_status note_defect(const struct nd_explain_job *job, size_t devic
     bool is_off = unit->state == ND_LAYER_FAULTY || (unit->state == ND_LAYER_UNEXPLAINED && size->n_beyond > 0);
     if (defect == NULL || !is_htp || !is_off || !nd_known_defect_shows_as(defect, kind))
         return ND_OK;
-    unit->known_defect = nd_known_defect_text(defect, source->capture);
-    unit->remedy = defect->remedy;
-    return unit->known_defect != NULL ? ND_OK : nd_fail_memory(err);
+    return nd_explain_name_defect(job, device, defect, unit, err);
 }
 
 enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,

@@ -152,16 +152,6 @@ static bool is_passed_on(const struct nd_explain_job *job, size_t device, size_t
     return !noise->is_own && job->out->devices[device].units[step].state == ND_LAYER_UNEXPLAINED;
 }
 
-/* "a known defect of QAIRT ..." and what to do. */
-static enum nd_status name_defect(const struct nd_explain_job *job, size_t device,
-                                  const struct nd_known_defect *defect, struct nd_explained_unit *unit,
-                                  struct nd_error *err)
-{
-    unit->known_defect = nd_known_defect_text(defect, job->plan->sources[device].capture);
-    unit->remedy = defect->remedy;
-    return unit->known_defect != NULL ? ND_OK : nd_fail_memory(err);
-}
-
 static enum nd_status accuse_noise(const struct nd_explain_job *job, size_t device, size_t step,
                                    const struct nd_explain_noise *noise, char *text, struct nd_error *err)
 {
@@ -180,7 +170,7 @@ static enum nd_status accuse_noise(const struct nd_explain_job *job, size_t devi
     if (text == NULL || unit->fault.text == NULL)
         return nd_fail_memory(err);
     bool is_known = defect != NULL && is_htp && nd_known_defect_shows_as(defect, ND_FAULT_FLIPS);
-    return is_known ? name_defect(job, device, defect, unit, err) : ND_OK;
+    return is_known ? nd_explain_name_defect(job, device, defect, unit, err) : ND_OK;
 }
 
 /* Single steps are the device's own noise, and no difference. More than that is a fault by itself. */
@@ -255,7 +245,8 @@ static enum nd_status accuse_of_defect(const struct nd_explain_job *job, size_t 
     unit->certainty = ND_CERTAINTY_PROVEN;
     unit->why_follows = NULL;
     unit->evidence = nd_strbuf_take(&text);
-    return unit->evidence != NULL ? name_defect(job, device, defect, unit, err) : nd_fail_memory(err);
+    return unit->evidence != NULL ? nd_explain_name_defect(job, device, defect, unit, err)
+                                  : nd_fail_memory(err);
 }
 
 /* What a quantiser with an infinite scale makes of a layer: ONNX says no value, and so every device may have

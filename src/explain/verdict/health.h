@@ -87,6 +87,11 @@ bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, siz
 enum nd_status nd_explain_follow(struct nd_explained_unit *unit, const char *why, const char *text,
                                  struct nd_error *err);
 
+/* accuse.c: "a known defect of QAIRT ..." and what to do. ND_ERR_MEMORY. */
+enum nd_status nd_explain_name_defect(const struct nd_explain_job *job, size_t device,
+                                      const struct nd_known_defect *defect, struct nd_explained_unit *unit,
+                                      struct nd_error *err);
+
 /* layer_ties.c: which rule gives every value of a layer that follows known arithmetic but for ties: tie_rule
  * and n_ties. */
 void nd_explain_find_tie_rule(const struct nd_code_tally *tally, struct nd_explained_unit *unit);

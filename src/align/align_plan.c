@@ -135,7 +135,7 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
     struct nd_quantiser *w =
         unit->input_edges[W] != SIZE_MAX ? nd_quantiser_of(&plan->quantisers, unit->input_edges[W]) : NULL;
     if (x->quant.n != 1 || y->quant.n != 1 || (w != NULL && w->quant.n != 1)) {
-        step->obstacle = "an input or the output has a scale per channel";
+        step->obstacle = "an input or the output has a scale per channel, or one that is no positive number";
         return ND_OK;
     }
     centre_second_operand(unit, w, y);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/scales.h"
 #include "eval/eval_graph.h"
 #include "eval/rounding.h"
 #include "replay/reader.h"
@@ -41,7 +42,7 @@ static enum nd_status hear(void *context, const struct nd_exact_unit *unit, stru
 static enum nd_status draw(const struct nd_edge *edge, struct nd_array *codes, struct nd_error *err)
 {
     *codes = nd_no_array();
-    if (edge->quant.n == 0 || edge->shape.rank < 0)
+    if (edge->quant.n == 0 || edge->shape.rank < 0 || !nd_dtype_is_of_codes(edge->dtype))
         return ND_OK;
     double low, high;
     nd_code_range(edge->dtype, &low, &high);

@@ -68,6 +68,8 @@ static const char *find_obstacle(const struct nd_exact_unit *unit)
         return "its weights are not 8-bit numbers";
     if (unit->origins[W] != ND_EXACT_FROM_CONSTANT && call->inputs[W].quant->n != 1)
         return "its second operand has a scale per channel";
+    if (!nd_quant_is_sound(call->inputs[W].quant))
+        return "a scale of its weights is no positive number";
     if (has_bias && !is_constant_of(unit, B, ND_DTYPE_I32, ND_DTYPE_I32))
         return "its bias is not a quantised constant";
     if (call->inputs[W].quant->n > 1 && strcmp(nd_onnx_text(call->node->op_type), "ConvTranspose") == 0)

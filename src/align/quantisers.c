@@ -25,9 +25,10 @@ static bool only_passes_on(const char *op_type)
     return false;
 }
 
+/* A scale that is 0, negative or infinite is not known of any device. */
 static bool has_one_scale(const struct nd_edge *edge)
 {
-    return edge->quant.n == 1;
+    return edge->quant.n == 1 && nd_quant_is_sound(&edge->quant);
 }
 
 static bool is_same(const struct nd_edge *a, const struct nd_edge *b)
@@ -301,7 +302,7 @@ enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model
         const struct nd_quant *old = &model->edges[e].quant;
         struct nd_quant *quant = &q->items[e].quant;
         q->of_edge[e] = e;
-        if (old->n != 1)
+        if (!has_one_scale(&model->edges[e]))
             continue;
         *quant = (struct nd_quant){.n = 1,
                                    .axis = -1,

@@ -127,9 +127,13 @@ const struct nd_unit_program *nd_unit_program_from_name(const char *name)
     return NULL;
 }
 
+/* Beyond them the product of two scales over a third may be none of float32. Models have 2^-24 to 2^10. */
+static const float least_scale = 0x1p-42f, greatest_scale = 0x1p42f;
+
 static bool is_plain(const struct nd_quant *quant)
 {
-    return quant != NULL && quant->n == 1 && quant->scale[0] > 0 && isfinite(quant->scale[0]);
+    return quant != NULL && quant->n == 1 && quant->scale[0] >= least_scale &&
+           quant->scale[0] <= greatest_scale;
 }
 
 const struct nd_quant *nd_htp_plain(const struct nd_htp_job *job, size_t i)

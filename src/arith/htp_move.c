@@ -70,7 +70,7 @@ static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_way way, enum o
     size_t n_rest = order == ANY ? 0 : moved->n % VECTOR_BYTES;
     bool is_known = order == ANY || (moved->n <= GREATEST_FLAT && from->rank <= MOST_AXES &&
                                      moved->shape.rank <= MOST_AXES && (order != WHOLE || n_rest == 0));
-    if (!is_known ||
+    if (!is_known || moved->n == 0 ||
         !nd_htp_rescaling_init(&r, way, (double)x->scale[0], (double)job->call->out_quant->scale[0]))
         return false;
     struct nd_array rest = {.n = n_rest, .x = moved->x + moved->n - n_rest}, whole = *moved;

@@ -1,8 +1,8 @@
 /* Which products there is evidence of, by operator, attributes and operands. */
-#include <math.h>
 #include <string.h>
 
 #include "arith/htp_internal.h"
+#include "base/scales.h"
 
 static bool is_op(const struct nd_htp_job *job, const char *op_type)
 {
@@ -33,11 +33,8 @@ static bool has_known_scales(const struct nd_htp_job *job)
     const struct nd_linear_input *w = &job->call->inputs[1];
     int rank = w->values->shape.rank, axis = w->quant->axis < 0 ? w->quant->axis + rank : w->quant->axis;
     bool is_first = is_op(job, "Conv") || (is_op(job, "Gemm") && nd_op_i(&op_call, "transB", 0) != 0);
-    for (size_t c = 0; c < w->quant->n; c++)
-        if (!(w->quant->scale[c] > 0 && isfinite(w->quant->scale[c])))
-            return false;
-    if (w->quant->n == 1)
-        return true;
+    if (w->quant->n == 1 || !nd_quant_is_sound(w->quant))
+        return nd_quant_is_sound(w->quant);
     return job->unit->origins[1] == ND_EXACT_FROM_CONSTANT && axis == (is_first ? 0 : 1) &&
            (nd_htp_is_conv(job) || rank == 2);
 }

@@ -5,6 +5,7 @@
 
 #include "audit/audit_checks.h"
 #include "base/memory.h"
+#include "base/scales.h"
 #include "capture/view.h"
 #include "eval/rounding.h"
 
@@ -67,7 +68,7 @@ void nd_audit_scales(const struct nd_capture *capture, struct nd_audit_check *ch
         const struct nd_edge *edge = nd_capture_edge(capture, e);
         const struct nd_quant *quant = &edge->quant;
         double low = -INFINITY, high = INFINITY;
-        if (nd_dtype_is_integer(edge->dtype))
+        if (nd_dtype_is_of_codes(edge->dtype))
             nd_code_range(edge->dtype, &low, &high);
         check->n++;
         bool has_axis = quant->n <= 1 || (quant->axis >= 0 && quant->axis < edge->shape.rank &&

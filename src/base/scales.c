@@ -1,5 +1,6 @@
 #include "base/scales.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,19 @@ bool nd_quant_is_same(const struct nd_quant *a, const struct nd_quant *b)
 {
     return a != NULL && b != NULL && a->n == 1 && b->n == 1 && a->scale[0] == b->scale[0] &&
            a->zero_point[0] == b->zero_point[0];
+}
+
+bool nd_dtype_is_of_codes(enum nd_dtype dtype)
+{
+    return nd_dtype_is_integer(dtype) && nd_dtype_size_bytes(dtype) <= sizeof(int32_t);
+}
+
+bool nd_quant_is_sound(const struct nd_quant *quant)
+{
+    for (size_t i = 0; i < quant->n; i++)
+        if (!(quant->scale[i] > 0 && isfinite(quant->scale[i])))
+            return false;
+    return quant->n > 0;
 }
 
 enum nd_status nd_quant_copy(const struct nd_quant *from, struct nd_quant *to, struct nd_error *err)

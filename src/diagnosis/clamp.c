@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/scales.h"
 #include "diagnosis/look.h"
 #include "eval/rounding.h"
 
@@ -76,7 +77,7 @@ static bool is_end_of_type(const struct nd_look *look, const struct clamp *c)
 {
     const struct nd_evidence *e = look->e;
     double low, high;
-    if (!(e->step > 0) || !nd_dtype_is_integer(e->dtype) || nd_dtype_size_bytes(e->dtype) > 4)
+    if (!(e->step > 0) || !nd_dtype_is_of_codes(e->dtype))
         return false;
     nd_code_range(e->dtype, &low, &high);
     bool is_low = fabs(c->low / e->step + e->zero_point - low) < 0.5;

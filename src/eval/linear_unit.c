@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/scales.h"
 
 static const struct {
     const char *op_type;
@@ -153,20 +154,12 @@ static nd_linear_family *find_family(const Onnx__NodeProto *node)
     return NULL;
 }
 
-static bool has_usable_scales(const struct nd_quant *quant)
-{
-    for (size_t c = 0; c < quant->n; c++)
-        if (!(quant->scale[c] > 0 && isfinite(quant->scale[c])))
-            return false;
-    return quant->n > 0;
-}
-
 static enum nd_status check_call(const struct nd_linear_call *call, struct nd_error *err)
 {
-    bool is_usable = has_usable_scales(call->out_quant);
+    bool is_usable = nd_quant_is_sound(call->out_quant);
     for (size_t i = 0; i < call->n_inputs; i++)
         if (call->inputs[i].values != NULL && call->inputs[i].quant != NULL)
-            is_usable = is_usable && has_usable_scales(call->inputs[i].quant);
+            is_usable = is_usable && nd_quant_is_sound(call->inputs[i].quant);
     if (!is_usable)
         return nd_linear_unsupported(call, err, "a scale that is unknown or not a positive number");
     return nd_linear_has(call, 0) ? ND_OK : nd_linear_unsupported(call, err, "no first input");

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/scales.h"
+
 static const double largest_whole = 0x1p52;
 
 static const char *const rounding_names[] = {
@@ -30,6 +32,14 @@ bool nd_rounding_from_name(const char *name, enum nd_rounding *out)
 struct nd_ratio nd_ratio_of(double numerator, double denominator)
 {
     return (struct nd_ratio){nd_wide_from(numerator), nd_wide_from(denominator)};
+}
+
+/* The same value over a denominator above 0. */
+static struct nd_ratio with_positive_denominator(const struct nd_ratio *ratio)
+{
+    return nd_wide_sign(ratio->denominator) < 0
+               ? (struct nd_ratio){nd_wide_negate(ratio->numerator), nd_wide_negate(ratio->denominator)}
+               : *ratio;
 }
 
 bool nd_ratio_is_nan(const struct nd_ratio *ratio)
@@ -73,8 +83,9 @@ static bool is_next_nearer(const struct nd_ratio *ratio, double value, double di
     return order > 0 || (order == 0 && bits % 2 == 1);
 }
 
-double nd_ratio_value(const struct nd_ratio *ratio)
+double nd_ratio_value(const struct nd_ratio *given)
 {
+    const struct nd_ratio positive = with_positive_denominator(given), *ratio = &positive;
     double value = ratio->numerator.parts[0] / ratio->denominator.parts[0];
     bool is_plain = ratio->numerator.parts[1] == 0 && ratio->denominator.parts[1] == 0;
     double rest, ignored;
@@ -123,13 +134,16 @@ static struct nd_place place_exactly(const struct nd_ratio *ratio, double floor_
 
 /* The quotient of the leading parts is within 2^-51 of v, relatively; only where that leaves in doubt on which
  * side of a threshold v lies, the exact remainder decides. */
-struct nd_place nd_place_of(const struct nd_ratio *ratio)
+struct nd_place nd_place_of(const struct nd_ratio *given)
 {
+    const struct nd_ratio positive = with_positive_denominator(given), *ratio = &positive;
     double quotient = ratio->numerator.parts[0] / ratio->denominator.parts[0];
     if (isnan(quotient))
         return (struct nd_place){.is_whole = true, .half = -1};
     if (fabs(quotient) >= 2 * largest_whole)
         return (struct nd_place){.floor = copysign(largest_whole, quotient), .is_whole = true, .half = -1};
+    if (isinf(ratio->denominator.parts[0]))
+        return (struct nd_place){.is_whole = true, .half = -1};
     double below = floor(quotient), fraction = quotient - below, doubt = fabs(quotient) * 0x1p-50 + 0x1p-50;
     if (fraction > doubt && fraction < 1 - doubt && fabs(fraction - 0.5) > doubt)
         return (struct nd_place){.floor = below, .fraction = fraction, .half = fraction > 0.5 ? 1 : -1};
@@ -189,7 +203,7 @@ void nd_code_range(enum nd_dtype dtype, double *low, double *high)
 {
     bool is_nibble = dtype == ND_DTYPE_U4 || dtype == ND_DTYPE_I4;
     int n_bits = is_nibble ? 4 : 8 * (int)nd_dtype_size_bytes(dtype);
-    assert(nd_dtype_is_integer(dtype) && n_bits <= 32);
+    assert(nd_dtype_is_of_codes(dtype));
     bool is_signed = nd_dtype_is_signed_integer(dtype);
     *low = is_signed ? -(double)(UINT64_C(1) << (n_bits - 1)) : 0;
     *high = (double)(UINT64_C(1) << (is_signed ? n_bits - 1 : n_bits)) - 1;

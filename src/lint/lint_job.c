@@ -54,13 +54,9 @@ size_t nd_lint_quantise(const struct nd_lint_job *job, size_t node)
 
 const struct nd_quant *nd_lint_quant(const struct nd_lint_job *job, size_t quantiser)
 {
-    if (quantiser == ND_NO_INDEX || job->quants[quantiser].quant.n == 0)
-        return NULL;
-    const struct nd_quant *quant = &job->quants[quantiser].quant;
-    for (size_t i = 0; i < quant->n; i++)
-        if (!isfinite(quant->scale[i]) || !(quant->scale[i] > 0))
-            return NULL;
-    return quant;
+    return quantiser != ND_NO_INDEX && nd_quant_is_sound(&job->quants[quantiser].quant)
+               ? &job->quants[quantiser].quant
+               : NULL;
 }
 
 const struct nd_quant *nd_lint_one(const struct nd_lint_job *job, size_t quantiser)

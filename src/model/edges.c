@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/scales.h"
 #include "base/strbuf.h"
 #include "base/suffix.h"
 #include "model/loaded.h"
@@ -83,6 +84,8 @@ static enum nd_status read_quant(const struct nd_model *model, const struct foun
     if (quant.dtype != ND_DTYPE_NONE &&
         (model->graph.nodes[found->quant].kind == ND_NODE_QUANTIZE || declared == ND_DTYPE_NONE))
         edge->dtype = quant.dtype;
+    if (edge->dtype != ND_DTYPE_NONE && !nd_dtype_is_of_codes(edge->dtype))
+        nd_quant_deinit(&edge->quant);
     return ND_OK;
 }
 

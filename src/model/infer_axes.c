@@ -62,9 +62,8 @@ static struct nd_shape flatten(const struct nd_infer_view *view)
 static struct nd_shape concat(const struct nd_infer_view *view)
 {
     struct nd_shape out = nd_infer_arg(view, 0)->shape;
-    int64_t axis = nd_onnx_attribute_i(view->proto, "axis", 0);
-    axis += axis < 0 ? out.rank : 0;
-    if (out.rank < 1 || axis < 0 || axis >= out.rank)
+    int axis = nd_infer_axis(nd_onnx_attribute_i(view->proto, "axis", 0), out.rank);
+    if (axis < 0)
         return nd_infer_unknown.shape;
     for (size_t i = 1; i < view->proto->n_input; i++) {
         const struct nd_shape *next = &nd_infer_arg(view, i)->shape;
@@ -154,11 +153,9 @@ static struct nd_shape unsqueeze(const struct nd_infer_view *view)
 static struct nd_shape gather(const struct nd_infer_view *view)
 {
     const struct nd_shape *in = &nd_infer_arg(view, 0)->shape, *indices = &nd_infer_arg(view, 1)->shape;
-    int64_t axis = nd_onnx_attribute_i(view->proto, "axis", 0);
+    int axis = nd_infer_axis(nd_onnx_attribute_i(view->proto, "axis", 0), in->rank);
     struct nd_shape out = {0};
-    axis += axis < 0 ? in->rank : 0;
-    if (in->rank < 1 || indices->rank < 0 || axis < 0 || axis >= in->rank ||
-        in->rank - 1 + indices->rank > ND_MAX_RANK)
+    if (indices->rank < 0 || axis < 0 || in->rank - 1 + indices->rank > ND_MAX_RANK)
         return nd_infer_unknown.shape;
     for (int i = 0; i < in->rank; i++) {
         if (i != axis)

@@ -40,6 +40,12 @@ struct nd_shape nd_infer_broadcast(struct nd_shape a, const struct nd_shape *b);
 /* Integer i of the attribute, or otherwise where there is none. */
 int64_t nd_infer_list_at(const Onnx__NodeProto *node, const char *name, size_t i, int64_t otherwise);
 
+/* The axis counted from the front; -1: there is none such, or the rank is not known. */
+static inline int nd_infer_axis(int64_t axis, int rank)
+{
+    return axis < -rank || axis >= rank ? -1 : (int)(axis < 0 ? axis + rank : axis);
+}
+
 /* ---- constants (infer_constant.c) ---- */
 
 /* The integers (int64, int32) or floats (float32) of input i, where it is a constant inside of the model file;

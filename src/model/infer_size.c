@@ -20,9 +20,8 @@ static bool read_axes(const struct nd_infer_view *view, size_t input, int n, int
     if (axes->n != n || n < 0 || n > rank)
         return false;
     for (int i = 0; i < n; i++) {
-        int64_t axis = is_given ? axes->axis[i] : i;
-        axis += axis < 0 ? rank : 0;
-        if (axis < 0 || axis >= rank || (seen >> axis & 1) != 0)
+        int axis = nd_infer_axis(is_given ? axes->axis[i] : i, rank);
+        if (axis < 0 || (seen >> axis & 1) != 0)
             return false;
         seen |= 1u << axis;
         axes->axis[i] = axis;
@@ -89,10 +88,10 @@ static struct nd_shape split(const struct nd_infer_view *view)
 {
     enum { MAX_PARTS = 256 };
     struct nd_shape out = nd_infer_arg(view, 0)->shape;
-    int64_t sizes[MAX_PARTS], axis = nd_onnx_attribute_i(view->proto, "axis", 0), sum = 0;
+    int64_t sizes[MAX_PARTS], sum = 0;
+    int axis = nd_infer_axis(nd_onnx_attribute_i(view->proto, "axis", 0), out.rank);
     size_t n_parts = view->proto->n_output;
-    axis += axis < 0 ? out.rank : 0;
-    if (out.rank < 1 || axis < 0 || axis >= out.rank || n_parts > MAX_PARTS)
+    if (axis < 0 || n_parts > MAX_PARTS)
         return nd_infer_unknown.shape;
     int64_t *dim = &out.dims[axis];
     int n = nd_infer_argument(view, "split", 1, sizes, MAX_PARTS);

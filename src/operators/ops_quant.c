@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "base/scales.h"
+
 /* Which scale belongs to an element: that of (outer, a, inner) is at outer * outer_stride + a / block *
  * axis_stride
  * + inner * inner_stride. */
@@ -112,7 +114,7 @@ enum nd_status nd_op_quantize(const struct nd_op_call *call, struct nd_error *er
     enum nd_dtype dtype = zero_point != NULL ? zero_point->dtype
                           : named != 0       ? (enum nd_dtype)named
                                              : ND_DTYPE_U8;
-    if (!nd_dtype_is_integer(dtype) || nd_dtype_size_bytes(dtype) > 4)
+    if (!nd_dtype_is_of_codes(dtype))
         return nd_op_unsupported(call, err, "codes of type %s", nd_dtype_name(dtype));
     struct scales scales;
     enum nd_status status = fit_scales(call, &scales, err);

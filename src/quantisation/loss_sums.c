@@ -1,6 +1,7 @@
 /* What one layer introduces in one sample: sums over its elements. */
 #include <math.h>
 
+#include "base/scales.h"
 #include "eval/quick.h"
 #include "quantisation/study.h"
 
@@ -82,7 +83,7 @@ static struct nd_loss_sums add_parts(const struct nd_loss_run *run, size_t step,
     const struct nd_quant *quant = nd_loss_quant(run, step);
     enum nd_dtype dtype = nd_plan_edge(run->study->plan, step)->dtype;
     const double *exact = before->shape.rank >= 0 && before->n == real->n ? before->x : layer;
-    bool is_code = quant->n > 0 && nd_dtype_is_integer(dtype) && nd_dtype_size_bytes(dtype) <= 4;
+    bool is_code = quant->n > 0 && nd_dtype_is_of_codes(dtype);
     size_t inner = nd_exact_inner(quant, &real->shape, real->n), channel = 0;
     if (is_code && exact != layer)
         stop_at_codes(run, step, layer, before->x);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/scales.h"
 #include "base/strbuf.h"
 #include "replay/plan.h"
 #include "replay/survey.h"
@@ -222,11 +223,6 @@ enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err)
 
 /* ---- what a device has of them ---- */
 
-static bool is_code(enum nd_dtype dtype)
-{
-    return nd_dtype_is_integer(dtype) && nd_dtype_size_bytes(dtype) <= 4;
-}
-
 /* Finds the captured edge of a step; else *why says in `text` why it cannot be used. */
 static enum nd_status find_edge(struct nd_plan *plan, size_t device, size_t step, struct nd_strbuf *why,
                                 struct nd_error *err)
@@ -279,7 +275,7 @@ static enum nd_status match_step(struct nd_plan *plan, size_t device, size_t ste
         return status;
     }
     bool is_read = plan->sources[device].edges[step] != SIZE_MAX;
-    bool is_known = is_read && is_code(nd_plan_edge(plan, step)->dtype);
+    bool is_known = is_read && nd_dtype_is_of_codes(nd_plan_edge(plan, step)->dtype);
     if (plan->not_covered[step] != NULL) {
         nd_strbuf_deinit(&why); /* to capture it would not help */
         nd_strbuf_puts(&why, plan->not_covered[step]);
@@ -300,7 +296,7 @@ void nd_plan_find_totals(struct nd_plan *plan)
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps; s++)
             plan->sources[d].units[s].has_total =
-                plan->sources[d].edges[s] != SIZE_MAX && is_code(nd_plan_edge(plan, s)->dtype) &&
+                plan->sources[d].edges[s] != SIZE_MAX && nd_dtype_is_of_codes(nd_plan_edge(plan, s)->dtype) &&
                 plan->steps[s].unreached_from == SIZE_MAX && plan->steps[s].taken_from == SIZE_MAX;
 }
 

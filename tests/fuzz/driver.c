@@ -79,6 +79,19 @@ static size_t change(uint8_t *data, size_t n, size_t room)
     }
 }
 
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room)
+{
+    return change(data, size, room);
+}
+
+#pragma weak LLVMFuzzerCustomMutator
+
+static size_t change_somehow(uint8_t *data, size_t n, size_t room)
+{
+    return LLVMFuzzerCustomMutator != NULL ? LLVMFuzzerCustomMutator(data, n, room, (unsigned)draw(UINT32_MAX))
+                                           : change(data, n, room);
+}
+
 static void mutate(unsigned long n_runs)
 {
     uint8_t *data = malloc(2 * MAX_BYTES);
@@ -87,7 +100,7 @@ static void mutate(unsigned long n_runs)
         size_t n = from->size;
         memcpy(data, from->data, n);
         for (uint64_t changes = 1 + draw(MAX_CHANGES); changes > 0; changes--)
-            n = change(data, n, 2 * MAX_BYTES);
+            n = change_somehow(data, n, 2 * MAX_BYTES);
         uint8_t *exact = malloc(n > 0 ? n : 1); /* so that a byte too far is seen */
         if (exact == NULL)
             abort();

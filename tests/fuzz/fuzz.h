@@ -9,6 +9,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* Changes size bytes in room for more, by chance: libFuzzer has it, or driver.c. The new size. */
+size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t room);
+
+/* A target may have it: the same, by what it knows of its files. */
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned seed);
+
 /* A folder of this process, without '/' behind it; it goes at its end. Static. */
 const char *fuzz_folder(void);
 

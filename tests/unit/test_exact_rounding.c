@@ -243,6 +243,22 @@ static void division_by_zero_is_infinite(void **state)
     assert_f64_bits(nd_wide_scale(nd_wide_from(HUGE_VAL), -2).parts[0], -HUGE_VAL);
 }
 
+static void denominators_may_be_negative_or_infinite(void **state)
+{
+    (void)state;
+    for (int r = 0; r < N_ROUNDINGS; r++)
+        for (double n = -7; n <= 7; n += 0.5) {
+            struct nd_ratio under = nd_ratio_of(n, HUGE_VAL), below = nd_ratio_of(n, -3),
+                            above = nd_ratio_of(-n, 3);
+            assert_f64_bits(nd_round_ratio(&under, (enum nd_rounding)r), 0.0);
+            assert_f64_bits(nd_round_ratio(&below, (enum nd_rounding)r),
+                            nd_round_ratio(&above, (enum nd_rounding)r));
+        }
+    struct nd_ratio below = {nd_wide_product(0.1, 0.3), nd_wide_product(-0.7, 0.1)};
+    struct nd_ratio above = {nd_wide_negate(below.numerator), nd_wide_negate(below.denominator)};
+    assert_f64_bits(nd_ratio_value(&below), nd_ratio_value(&above));
+}
+
 static void codes_are_clipped_to_their_type(void **state)
 {
     (void)state;
@@ -287,10 +303,15 @@ static void rounding_names_are_read_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounding_matches_the_oracle),     cmocka_unit_test(rounding_matches_integer_division),
-        cmocka_unit_test(leading_parts_do_not_decide),     cmocka_unit_test(wide_arithmetic_is_exact),
-        cmocka_unit_test(double_is_rounded_exactly),       cmocka_unit_test(division_by_zero_is_infinite),
-        cmocka_unit_test(codes_are_clipped_to_their_type), cmocka_unit_test(rounding_names_are_read_back),
+        cmocka_unit_test(rounding_matches_the_oracle),
+        cmocka_unit_test(rounding_matches_integer_division),
+        cmocka_unit_test(leading_parts_do_not_decide),
+        cmocka_unit_test(wide_arithmetic_is_exact),
+        cmocka_unit_test(double_is_rounded_exactly),
+        cmocka_unit_test(division_by_zero_is_infinite),
+        cmocka_unit_test(codes_are_clipped_to_their_type),
+        cmocka_unit_test(rounding_names_are_read_back),
+        cmocka_unit_test(denominators_may_be_negative_or_infinite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

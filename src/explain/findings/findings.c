@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/scales.h"
 #include "explain/findings/findings_internal.h"
 #include "replay/reader.h"
 
@@ -24,8 +25,7 @@ static bool is_other_sign(enum nd_dtype a, enum nd_dtype b)
 
 static enum nd_look_kind kind_of(const struct nd_edge *model, const struct nd_edge *captured)
 {
-    bool is_code =
-        model->quant.n > 0 && nd_dtype_is_integer(model->dtype) && nd_dtype_size_bytes(model->dtype) <= 4;
+    bool is_code = model->quant.n > 0 && nd_dtype_is_of_codes(model->dtype);
     if (is_code && captured->dtype == model->dtype)
         return ND_LOOK_AS_CODES;
     if (is_code && is_other_sign(captured->dtype, model->dtype))

@@ -1,0 +1,60 @@
+#include "fuzz/small_model.h"
+
+#include "base/memory.h"
+#include "fuzz/fuzz.h"
+
+#include <stdlib.h>
+
+enum { MOST_ELEMENTS = 1 << 14, MOST_NODES = 300 };
+
+/* Of inputs and tensors whose shapes are known. */
+static bool is_small(const struct nd_model *model)
+{
+    size_t total = 0, n;
+    for (size_t i = 0; i < nd_model_n_inputs(model); i++) {
+        if (nd_shape_size_bytes(&nd_model_input(model, i)->shape, ND_DTYPE_U8, &n, NULL) != ND_OK ||
+            n > MOST_ELEMENTS)
+            return false;
+        total += n;
+    }
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        if (nd_shape_size_bytes(&nd_model_edge(model, e)->shape, ND_DTYPE_U8, &n, NULL) == ND_OK)
+            total += n < MOST_ELEMENTS ? n : MOST_ELEMENTS;
+    return total < MOST_ELEMENTS && nd_model_n_nodes(model) <= MOST_NODES;
+}
+
+/* Codes of any type are in range, floats lie between -2.5 and 2.5. */
+static bool make_input(const struct nd_model_io *io, struct nd_array *array)
+{
+    if (nd_array_make(array, io->dtype, &io->shape, NULL) != ND_OK)
+        return false;
+    for (size_t i = 0; i < array->n; i++) {
+        double value = (double)(i * 37 % 127);
+        array->x[i] = io->dtype == ND_DTYPE_BOOL       ? (double)(i % 2)
+                      : nd_dtype_is_integer(io->dtype) ? value
+                                                       : value / 25.4 - 2.5;
+    }
+    return true;
+}
+
+bool small_model_open(struct small_model *small, const uint8_t *data, size_t size)
+{
+    *small = (struct small_model){0};
+    if (nd_model_load(fuzz_file("x.onnx", data, size), &small->model, NULL) != ND_OK ||
+        nd_model_check_static(small->model, NULL) != ND_OK || !is_small(small->model))
+        return false;
+    size_t n = nd_model_n_inputs(small->model);
+    small->inputs = nd_calloc(n, sizeof *small->inputs);
+    for (size_t i = 0; i < n && small->inputs != NULL; i++)
+        if (!make_input(nd_model_input(small->model, i), &small->inputs[i]))
+            return false;
+    return small->inputs != NULL;
+}
+
+void small_model_close(struct small_model *small)
+{
+    for (size_t i = 0; small->inputs != NULL && i < nd_model_n_inputs(small->model); i++)
+        nd_array_deinit(&small->inputs[i]);
+    free(small->inputs);
+    nd_model_destroy(&small->model);
+}

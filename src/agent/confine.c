@@ -45,9 +45,10 @@ enum { FAMILY_QIPCRTR = 42 };
 #define ASK BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)
 #define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-/* No programs, no sockets but those within the machine, and none of the ways around that. Calls of another
- * architecture (32 bits on x86-64) are refused as a whole. What a program that is to be started meets is
- * `program_call`; with ASK it waits for an answer from *listener, and when that is closed none can be started.
+/* No programs, no sockets but those within the machine, nothing typed into a terminal, and none of the ways
+ * around that. Calls of another architecture (32 bits on x86-64) are refused as a whole. What a program that is
+ * to be started meets is `program_call`; with ASK it waits for an answer from *listener, and when that is
+ * closed none can be started.
  */
 static bool filter_calls(struct sock_filter program_call, int *listener)
 {
@@ -74,6 +75,22 @@ static bool filter_calls(struct sock_filter program_call, int *listener)
         IF_EQUAL(__NR_io_uring_setup),
         DENY,
 #endif
+#ifdef __NR_pidfd_getfd /* the listener of the gate below would be a runner's */
+        IF_EQUAL(__NR_pidfd_getfd),
+        DENY,
+#endif
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_prlimit64, 0, 4), /* of itself alone */
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        IF_EQUAL(0),
+        ALLOW,
+        DENY,
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_ioctl, 0, 6), /* nothing is typed into a terminal */
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        IF_EQUAL(TIOCSTI),
+        DENY,
+        IF_EQUAL(TIOCLINUX),
+        DENY,
+        ALLOW,
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 1, 0),
         ALLOW,
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),

@@ -301,3 +301,14 @@ uint64_t nd_clock_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
+
+int nd_file_open_regular(const char *path, int flags)
+{
+    struct stat info;
+    int fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+    if (fd < 0 || (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)))
+        return fd;
+    close(fd);
+    errno = EINVAL;
+    return -1;
+}

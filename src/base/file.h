@@ -72,4 +72,10 @@ bool nd_path_exists(const char *path);
 /* Nanoseconds of the monotonic clock. */
 uint64_t nd_clock_ns(void);
 
+/* Opens a regular file, and neither follows a link nor waits for a pipe in its place: for files of folders in
+ * which somebody else may write. flags as of open(2), a new file is for its owner alone. -1 and errno (EINVAL:
+ * something else is there).
+ */
+int nd_file_open_regular(const char *path, int flags);
+
 #endif

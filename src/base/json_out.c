@@ -29,6 +29,40 @@ static bool is_plain(const char *text)
     return true;
 }
 
+/* Bytes of the character at the text that a terminal obeys and JSON may hold as it is: DEL, U+0080 to U+009F,
+ * and marks of direction. What shows them otherwise (src/cli/safe_output.c) would break the text. 0: it is
+ * none. */
+static size_t control_bytes(const unsigned char *at, unsigned *code)
+{
+    *code = at[0];
+    if (at[0] == 0x7f)
+        return 1;
+    if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f) {
+        *code = at[1];
+        return 2;
+    }
+    bool is_direction = at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xaa && at[2] <= 0xae) ||
+                                          (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9));
+    *code = is_direction ? 0x2000u | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu) : at[0];
+    return is_direction ? 3 : 0;
+}
+
+/* JSON text, with escapes in the place of such characters, which are in its strings alone. */
+static void put_escaped(struct nd_strbuf *out, const char *text)
+{
+    const char *begin = text;
+    for (unsigned code; *text != '\0';) {
+        size_t n = control_bytes((const unsigned char *)text, &code);
+        if (n > 0) {
+            nd_strbuf_append(out, begin, (size_t)(text - begin));
+            nd_strbuf_printf(out, "\\u%04x", code);
+            begin = text + n;
+        }
+        text += n > 0 ? n : 1;
+    }
+    nd_strbuf_puts(out, begin);
+}
+
 static void put_quoted(struct nd_strbuf *out, const char *text)
 {
     if (is_plain(text)) {
@@ -48,7 +82,7 @@ static void put_quoted(struct nd_strbuf *out, const char *text)
     if (quoted == NULL)
         out->failed = true;
     else
-        nd_strbuf_puts(out, quoted);
+        put_escaped(out, quoted);
     free(quoted);
 }
 
@@ -289,9 +323,15 @@ enum nd_status nd_json_stamp(json_t *root, struct nd_error *err)
 char *nd_json_dumps(const json_t *tree, size_t flags)
 {
     char *text = tree != NULL ? json_dumps(tree, flags) : NULL;
-    if (!nd_take_lost_text())
-        return text;
+    struct nd_strbuf out = {0};
+    bool is_whole = !nd_take_lost_text() && text != NULL;
+    if (is_whole)
+        put_escaped(&out, text);
     free(text);
+    char *escaped = nd_strbuf_take(&out);
+    if (is_whole)
+        return escaped;
+    free(escaped);
     return NULL;
 }
 

@@ -51,13 +51,20 @@ enum nd_writer nd_file_writer(int fd)
     return errno == EAGAIN || errno == EACCES ? ND_WRITER_LIVES : ND_WRITER_UNKNOWN;
 }
 
-static bool is_temporary_of(const char *name, const char *base)
+bool nd_file_is_temporary(const char *name)
 {
     static const char middle[] = ".tmp-";
-    size_t n = strlen(base), n_middle = sizeof middle - 1;
-    return strncmp(name, base, n) == 0 && strncmp(name + n, middle, n_middle) == 0 &&
-           strspn(name + n + n_middle, "0123456789abcdef") == N_RANDOM_DIGITS &&
-           name[n + n_middle + N_RANDOM_DIGITS] == '\0';
+    const char *at = strstr(name, middle);
+    for (const char *next = at; next != NULL; next = strstr(next + 1, middle))
+        at = next;
+    return at != NULL && strspn(at + sizeof middle - 1, "0123456789abcdef") == N_RANDOM_DIGITS &&
+           at[sizeof middle - 1 + N_RANDOM_DIGITS] == '\0';
+}
+
+static bool is_temporary_of(const char *name, const char *base)
+{
+    size_t n = strlen(base);
+    return strncmp(name, base, n) == 0 && strncmp(name + n, ".tmp-", 5) == 0 && nd_file_is_temporary(name + n);
 }
 
 /* Best effort: a folder that cannot be listed keeps what it has. Returns whether somebody is making the same

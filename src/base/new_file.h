@@ -42,6 +42,9 @@ void nd_new_file_discard(struct nd_new_file *file);
 /* Locks fd, which is open for writing, until it is closed. True also where the file system knows no locks. */
 bool nd_file_lock(int fd);
 
+/* Whether the name, without folders, is one that nd_new_file_create gives to what is not finished. */
+bool nd_file_is_temporary(const char *name);
+
 /* Whether somebody else has locked the file; if not, it is locked now. A file system without locks leaves the
  * answer open. */
 enum nd_writer { ND_WRITER_GONE, ND_WRITER_LIVES, ND_WRITER_UNKNOWN };

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,20 +30,59 @@ struct held {
 static struct held *all_held;
 static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *walk)
+/* Everything in the folder, by its descriptor, which this closes: who puts a link in the place of a folder
+ * meanwhile makes nothing go that lies outside. The lock, in the outermost folder, is left. */
+static void remove_below(int folder, bool is_outermost)
 {
-    (void)info;
-    (void)type;
-    (void)walk;
-    remove(path);
-    return 0;
+    DIR *dir = fdopendir(folder);
+    for (struct dirent *entry = NULL; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        const char *name = entry->d_name;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+            (is_outermost && strcmp(name, lock_name) == 0) || unlinkat(folder, name, 0) == 0)
+            continue;
+        int below = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (below >= 0)
+            remove_below(below, false);
+        unlinkat(folder, name, AT_REMOVEDIR);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    else
+        close(folder);
 }
 
+static bool is_empty_but_for_lock(int folder)
+{
+    int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = again >= 0 ? fdopendir(again) : NULL;
+    bool is_empty = dir != NULL;
+    for (struct dirent *entry = NULL; is_empty && (entry = readdir(dir)) != NULL;)
+        is_empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+                   strcmp(entry->d_name, lock_name) == 0;
+    if (dir != NULL)
+        closedir(dir);
+    else if (again >= 0)
+        close(again);
+    return is_empty;
+}
+
+/* The lock goes last: a folder of which something stays is found by the next run. */
 static void remove_tree(const char *path)
 {
-    /* Again where memory or descriptors were short for a moment. */
-    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
-        nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    enum { ATTEMPTS = 2 }; /* where memory or descriptors were short for a moment */
+    bool is_empty = false;
+    for (int i = 0; i < ATTEMPTS && !is_empty; i++) {
+        int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int held = folder >= 0 ? fcntl(folder, F_DUPFD_CLOEXEC, 0) : -1;
+        if (folder >= 0)
+            remove_below(folder, true);
+        is_empty = held >= 0 && is_empty_but_for_lock(held);
+        if (is_empty)
+            unlinkat(held, lock_name, 0);
+        if (held >= 0)
+            close(held);
+    }
+    rmdir(path);
 }
 
 static bool is_temporary(const char *name)

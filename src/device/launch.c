@@ -31,7 +31,7 @@ static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid
     char *log_path = nd_path_join(start->folder, "stdout.txt");
     if (log_path == NULL)
         return nd_fail_memory(err);
-    int log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int log_fd = nd_file_open_regular(log_path, O_WRONLY | O_CREAT | O_APPEND);
     int null_fd = log_fd >= 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
     int problem = null_fd < 0 ? errno : 0;
     const struct nd_child agent = {.program = start->agent,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -33,15 +34,35 @@ bool nd_store_digest_of(const char *name, const char *suffix, char hex[static ND
 
 /* ---- the lock ---- */
 
+/* What is written and removed lies in the store, whoever made it. */
+static enum nd_status check_folders(const char *path, struct nd_error *err)
+{
+    static const char *const folders[] = {"entries", "objects"};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && status == ND_OK; i++) {
+        struct stat info;
+        char *folder = nd_path_join(path, folders[i]);
+        if (folder == NULL)
+            status = nd_fail_memory(err);
+        else if (lstat(folder, &info) == 0 && S_ISLNK(info.st_mode))
+            status =
+                nd_fail(err, ND_E_FILE_WRITE, folder,
+                        "'%s' is a symbolic link: a golden store is only changed where its folders are its own",
+                        folder);
+        free(folder);
+    }
+    return status;
+}
+
 enum nd_status nd_store_lock(const char *path, int *fd, struct nd_error *err)
 {
     char *name = nd_path_join(path, "lock");
     if (name == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    int lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    int rc = lock < 0 ? -1 : 0;
-    while (rc == 0 && (rc = flock(lock, LOCK_EX)) != 0 && errno == EINTR)
+    enum nd_status status = check_folders(path, err);
+    int lock = status != ND_OK ? -1 : open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int rc = status == ND_OK && lock < 0 ? -1 : 0;
+    while (status == ND_OK && rc == 0 && (rc = flock(lock, LOCK_EX)) != 0 && errno == EINTR)
         rc = 0;
     if (rc != 0)
         status = nd_fail(err, ND_E_FILE_WRITE, name, "cannot lock '%s': %s", name, strerror(errno));

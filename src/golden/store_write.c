@@ -281,7 +281,7 @@ static void remove_from(struct pruning *pruning, const char *folder, bool with_o
     for (int i = 0; i < n; i++) {
         const char *name = names[i]->d_name;
         char hex[ND_SHA256_HEX_BYTES];
-        if (pruning->status == ND_OK && strstr(name, ".tmp-") != NULL)
+        if (pruning->status == ND_OK && nd_file_is_temporary(name))
             remove_file(pruning, ND_GOLDEN_LEFTOVERS, folder, name, err);
         else if (pruning->status == ND_OK && with_objects && nd_store_digest_of(name, ".h5", hex) &&
                  !is_named(pruning, hex))

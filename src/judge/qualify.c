@@ -24,7 +24,7 @@ void nd_qualify_result_deinit(struct nd_qualify_result *result)
 enum nd_status nd_qualify_lock(const char *folder, bool is_shared, int *out, struct nd_error *err)
 {
     char *path = nd_path_join(folder, ".lock");
-    int fd = path != NULL ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
+    int fd = path != NULL ? open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
     enum nd_status status = ND_OK;
     if (path == NULL)
         status = nd_fail_memory(err);

@@ -38,7 +38,7 @@ static enum nd_status lock_task(const struct nd_qualification *q, const char *fi
     nd_strbuf_printf(&path, "/%.*s", KEY_DIGITS, digest);
     if (status == ND_OK && path.failed)
         status = nd_fail_memory(err);
-    int fd = status == ND_OK ? open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
+    int fd = status == ND_OK ? open(path.text, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
     if (status == ND_OK && fd < 0)
         status = nd_fail(err, ND_E_FILE_OPEN, path.text, "cannot open '%s': %s", path.text, strerror(errno));
     while (status == ND_OK && flock(fd, LOCK_EX | LOCK_NB) != 0) {

@@ -1,5 +1,6 @@
 /* A prepared folder, made under a temporary name beside its own, and renamed when it is whole. */
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,14 +44,27 @@ enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *na
 
 /* ---- what was asked ---- */
 
+static bool has_manifest(const char *folder)
+{
+    enum { MOST_BYTES = 64 << 20 };
+    char *path = nd_path_join(folder, "npudiff.json");
+    void *text = NULL;
+    size_t n = 0;
+    bool is_read =
+        path != NULL && nd_path_exists(path) && nd_file_read(path, MOST_BYTES, &text, &n, NULL) == ND_OK;
+    json_t *root = is_read ? json_loadb(text, n, 0, NULL) : NULL;
+    bool is_ours = json_is_integer(json_object_get(root, ND_PREPARED_KEY));
+    json_decref(root);
+    free(text);
+    free(path);
+    return is_ours;
+}
+
 /* A folder is only replaced when it is empty or one of ours: what else is in it is nobody's to remove. */
 static bool is_replaceable(const char *folder)
 {
     struct stat info;
-    char *manifest = nd_path_join(folder, "npudiff.json");
-    bool is_ours = manifest != NULL && nd_path_exists(manifest);
-    free(manifest);
-    if (is_ours)
+    if (has_manifest(folder))
         return lstat(folder, &info) == 0 && S_ISDIR(info.st_mode);
     return rmdir(folder) == 0 && mkdir(folder, 0777) == 0; /* which it lets happen to empty ones alone */
 }

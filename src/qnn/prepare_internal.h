@@ -84,7 +84,8 @@ char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, si
 void nd_prepare_quantise(const float *values, size_t n, const struct nd_quant *quant, size_t n_inner,
                          enum nd_dtype dtype, void *codes);
 
-/* prepare_manifest.c: npudiff.json. */
+/* prepare_manifest.c: npudiff.json. Only it has an integer of that name. */
+#define ND_PREPARED_KEY "npudiff_prepare"
 enum nd_status nd_prepare_manifest(const struct nd_prepare_work *work, struct nd_error *err);
 
 /* prepare_files.c: config.json, htp.json, run.sh, README.txt. */

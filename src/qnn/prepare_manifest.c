@@ -172,7 +172,7 @@ static json_t *describe(struct json *json, const struct nd_prepare_work *work)
     const struct nd_chipset *chipset = work->device->chipset;
     const char *edges = work->options->edges;
     json_t *root = json_object(), *model = json_object(), *chip = json_object(), *fed = json_array();
-    put(json, root, "npudiff_prepare", json_integer(MANIFEST_VERSION));
+    put(json, root, ND_PREPARED_KEY, json_integer(MANIFEST_VERSION));
     put(json, root, "npudiff", json_string(nd_version()));
     put(json, model, "file", text_of(nd_path_base(nd_model_path(work->model))));
     put(json, model, "sha256", json_string(nd_model_sha256(work->model)));

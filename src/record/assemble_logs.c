@@ -1,10 +1,13 @@
 /* What was printed and logged while the agent ran, into the capture. */
 #include "record/assemble_logs.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "spool/record_fields.h"
 
@@ -59,7 +62,10 @@ static enum nd_status read_stdout(const char *path, char **out, size_t *n, struc
 {
     enum nd_status status = ND_OK;
     long size = 0;
-    FILE *file = path != NULL ? fopen(path, "rbe") : NULL;
+    int fd = path != NULL ? nd_file_open_regular(path, O_RDONLY) : -1;
+    FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
+    if (file == NULL && fd >= 0)
+        close(fd);
     *out = NULL;
     if (file != NULL && fseek(file, 0, SEEK_END) == 0)
         size = ftell(file);

@@ -27,8 +27,10 @@ static void put_text(struct nd_strbuf *out, const char *text, bool is_last)
 {
     struct nd_strbuf kept = {0};
     bool is_formula = text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL;
-    nd_strbuf_printf(&kept, "%s%s", is_formula ? "'" : "", text);
-    out->failed = out->failed || kept.failed;
+    char *clean = nd_clean_text(text);
+    nd_strbuf_printf(&kept, "%s%s", is_formula ? "'" : "", clean != NULL ? clean : "");
+    out->failed = out->failed || kept.failed || clean == NULL;
+    free(clean);
     put_cell(out, kept.text != NULL ? kept.text : "", is_last);
     nd_strbuf_deinit(&kept);
 }

@@ -27,7 +27,7 @@ static enum nd_status take_lock(struct nd_runtime_store *store, struct nd_error 
     enum nd_status status = ND_OK;
     if (path == NULL)
         return nd_fail_memory(err);
-    store->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    store->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (store->lock < 0)
         status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write in '%s': %s", store->root, strerror(errno));
     else if (flock(store->lock, LOCK_EX) != 0)

@@ -150,9 +150,10 @@ enum nd_status nd_spool_writer_close(struct nd_spool_writer *writer, struct nd_e
 enum nd_status nd_spool_reader_open(struct nd_spool_reader *reader, const char *path, struct nd_error *err)
 {
     *reader = (struct nd_spool_reader){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = nd_file_open_regular(path, O_RDONLY);
     if (fd < 0)
-        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open spool '%s': %s", path, strerror(errno));
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open spool '%s': %s", path,
+                       errno == EINVAL ? "it is not a regular file" : strerror(errno));
     struct stat info;
     enum nd_status status = ND_OK;
     if (fstat(fd, &info) != 0)
@@ -237,7 +238,7 @@ enum nd_status nd_spool_keep(const char *path, struct nd_spool_kept *out, struct
 bool nd_spool_follow(struct nd_spool_follower *follower, const char *path, struct nd_record *out)
 {
     if (follower->fd < 0)
-        follower->fd = open(path, O_RDONLY | O_CLOEXEC);
+        follower->fd = nd_file_open_regular(path, O_RDONLY);
     struct stat info;
     struct header header;
     /* The header is read after the size was, so it must lie within that size: the file grows meanwhile. */

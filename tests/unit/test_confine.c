@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,6 +91,32 @@ static void foreign_code_reaches_what_it_needs_and_no_more(void **state)
     free(old);
 }
 
+/* In a process of its own: 0 where nobody else can be reached. */
+static int try_others(void)
+{
+    const struct nd_job job = {0};
+    struct rlimit limit;
+    if (strstr(nd_agent_confine(&job, false), "network") == NULL)
+        return 0;
+    bool are = is_refused((int)syscall(__NR_pidfd_getfd, -1, 0, 0)) && is_refused(ioctl(0, TIOCSTI, "x")) &&
+               is_refused(prlimit(getppid(), RLIMIT_NOFILE, NULL, &limit));
+    return are && prlimit(0, RLIMIT_NOFILE, NULL, &limit) == 0 && prlimit(0, RLIMIT_NOFILE, &limit, NULL) == 0
+               ? 0
+               : 1;
+}
+
+/* Descriptors and limits of other processes, and the terminal. */
+static void other_processes_are_not_reached(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(try_others());
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 /* Where this kernel has them, they are used. */
 static void what_the_kernel_has_is_used(void **state)
 {
@@ -130,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(foreign_code_reaches_what_it_needs_and_no_more, make_folder,
                                         remove_folder),
+        cmocka_unit_test(other_processes_are_not_reached),
         cmocka_unit_test(what_the_kernel_has_is_used),
         cmocka_unit_test(it_can_be_switched_off),
     };

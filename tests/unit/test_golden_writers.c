@@ -207,7 +207,8 @@ static void leftovers_are_in_nobodys_way(void **state)
     pid_t pid = start_writer(0, 1);
     int result = 0;
     assert_int_equal(waitpid(pid, &result, 0), pid);
-    char *object = in_folder("store/objects/0.h5.tmp-1"), *entry = in_folder("store/entries/0.json.tmp-1");
+    char *object = in_folder("store/objects/0.h5.tmp-0123456789abcdef"),
+         *entry = in_folder("store/entries/0.json.tmp-0123456789abcdef");
     char *orphan = in_folder("store/objects/"
                              "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.h5");
     expect_ok(nd_file_put(object, "cut", 3, &err), &err);

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""What others may have put into names, folders and files reaches nothing outside, and breaks no output: links in the place of
+folders and locks, pipes in the place of files, characters that a terminal obeys."""
+import csv
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+import numpy as np
+import onnx_write
+from support import MODELS, NPUDIFF, Scratch, capture, main, npudiff
+
+PYTHON = pathlib.Path(__file__).resolve().parents[2] / "python/src/npudiff"
+NAME = "a\u202eb\u009bc\x7fd\u2066e\x1b[2J"
+# A runner that puts a pipe where the host looks for what the agent writes, and ends.
+PIPE_RUNNER = f"""#!{sys.executable}
+import os
+import sys
+sys.path.insert(0, {str(PYTHON)!r})
+from runner import Runner, main
+
+class Pipes(Runner):
+    name, version = "pipes", "1"
+
+    def load(self, job):
+        pass
+
+    def run(self, inputs):
+        os.rename("FILE", "old")
+        os.mkfifo("FILE")
+        os._exit(9)
+
+main(Pipes)
+"""
+
+
+class Names(Scratch):
+    def model(self):
+        path = self.folder / "m.onnx"
+        nodes = [onnx_write.node("QuantizeLinear", [NAME, "s", "z"], ["q"]), onnx_write.node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+                 onnx_write.node("Relu", ["d"], ["r"]), onnx_write.node("QuantizeLinear", ["r", "s", "z"], ["y" + NAME]),
+                 onnx_write.node("DequantizeLinear", ["y" + NAME, "s", "z"], ["out"])]
+        path.write_bytes(onnx_write.model(nodes, [onnx_write.value_info(NAME, onnx_write.FLOAT, [1, 4])],
+                                          [onnx_write.value_info("out", onnx_write.FLOAT, [1, 4])],
+                                          {"s": np.float32(0.02), "z": np.uint8(3)}))
+        return path
+
+    def test_json_is_json(self):
+        """Every name comes back as it was, and what is printed has no character that a terminal obeys."""
+        said = npudiff("ls", self.model(), "--json")
+        self.assertIn(NAME, json.dumps(json.loads(said), ensure_ascii=False).replace("\\u001b", "\x1b"))
+        self.assertFalse([c for c in said if c in "\x1b\x7f\u009b\u202e\u2066"])
+        paths = [self.folder / f"{d}.h5" for d in ("exact", "floor")]
+        for path, device in zip(paths, ("exact", "emu:floor"), strict=True):
+            npudiff("capture", self.model(), "-d", device, "-p", "uniform:2", "-q", "-o", path)
+        said = npudiff("compare", *paths, "--json", expect=None).stdout
+        self.assertIsInstance(json.loads(said), dict)
+        self.assertIn("\\u202e", said)
+
+    def test_tables_have_no_controls(self):
+        (self.folder / "c.yaml").write_text(f"models:\n  - {{quantised: '{self.model()}', probes: ['uniform:2']}}\ndevices: [exact, 'emu:floor']\n"
+                                            "reference: quantised\npolicy:\n  - {gate: lsb, max: 5}\n")
+        npudiff("qualify", self.folder / "c.yaml", "-o", self.folder / "result", expect=None)
+        table = (self.folder / "result/result.csv").read_bytes().decode()
+        self.assertFalse([c for c in table.replace("\r\n", "\n") if c in "\x1b\x7f\r\u009b"])
+        self.assertGreater(len(list(csv.reader(table.splitlines()))), 1)
+
+
+class Links(Scratch):
+    def setUp(self):
+        super().setUp()
+        self.victim = self.folder / "victim"
+        self.victim.mkdir()
+        for name in ("thesis.txt", "draft.tmp-notes", "x.json.tmp-0123456789abcdef", "a" * 64 + ".h5"):
+            (self.victim / name).write_text("mine")
+        self.kept = sorted(self.victim.iterdir())
+
+    def test_a_store_is_changed_within_itself(self):
+        capture("mul.u8.onnx", ["exact"], ["uniform:2"], self.folder / "a")
+        made = next((self.folder / "a").glob("*.h5")) if (self.folder / "a").is_dir() else self.folder / "a"
+        for name in ("objects", "entries"):
+            store = self.folder / f"store-{name}"
+            npudiff("golden", "add", store, made, "-q")
+            shutil.rmtree(store / name)
+            (store / name).symlink_to(self.victim)
+            for command in (["prune", store], ["add", store, made]):
+                done = npudiff("golden", *command, expect=None)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(f"'{store / name}' is a symbolic link", done.stderr)
+            self.assertEqual(sorted(self.victim.iterdir()), self.kept)
+
+    def test_only_leftovers_are_pruned(self):
+        capture("mul.u8.onnx", ["exact"], ["uniform:2"], self.folder / "a")
+        made = next((self.folder / "a").glob("*.h5")) if (self.folder / "a").is_dir() else self.folder / "a"
+        store = self.folder / "store"
+        npudiff("golden", "add", store, made, "-q")
+        (store / "draft.tmp-notes").write_text("mine")
+        (store / "entries/x.json.tmp-0123456789abcdef").write_text("a leftover")
+        npudiff("golden", "prune", store)
+        self.assertTrue((store / "draft.tmp-notes").exists())
+        self.assertFalse((store / "entries/x.json.tmp-0123456789abcdef").exists())
+
+    def test_locks_are_no_links(self):
+        (self.folder / "c.yaml").write_text(f"models:\n  - {{quantised: '{MODELS / 'mul.u8.onnx'}', probes: ['uniform:2']}}\ndevices: [exact]\n"
+                                            "reference: quantised\npolicy:\n  - {gate: lsb, max: 5}\n")
+        for lock, command in (("store/lock", ["golden", "prune", self.folder / "store"]),
+                              ("q/.lock", ["qualify", self.folder / "c.yaml", "-o", self.folder / "q"])):
+            (self.folder / lock).parent.mkdir()
+            (self.folder / lock).symlink_to(self.victim / "created")
+            npudiff(*command, expect=2)
+            self.assertEqual(sorted(self.victim.iterdir()), self.kept)
+
+    def test_prepare_replaces_prepared_folders_alone(self):
+        (self.victim / "npudiff.json").write_text("{}")
+        done = npudiff("prepare", MODELS / "mul.u8.onnx", "--chipset", "gen3", "-p", "uniform:2", "-o", self.victim, "-f", expect=None)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("is not a prepared folder", done.stderr)
+        self.assertEqual((self.victim / "thesis.txt").read_text(), "mine")
+
+
+class Pipes(Scratch):
+    def test_a_pipe_in_the_place_of_a_file_stops_nobody(self):
+        """A runner may write in the folder of its agent. The host does not wait for what it puts there."""
+        for file, code, said in (("spool.nds", 2, "it is not a regular file"), ("stdout.txt", 5, "exit code 9")):
+            runner = self.folder / "npudiff-runner-pipes"
+            runner.write_text(PIPE_RUNNER.replace("FILE", file))
+            runner.chmod(0o755)
+            begun = time.monotonic()
+            done = subprocess.run([NPUDIFF, "capture", MODELS / "mul.u8.onnx", "-d", "exec:pipes", "-p", "uniform:8", "-q", "-o",
+                                   self.folder / f"{file}.h5"], env={**os.environ, "NPUDIFF_RUNNERS": str(self.folder)},
+                                  capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(said, done.stderr)
+            self.assertLess(time.monotonic() - begun, 100)
+
+
+if __name__ == "__main__":
+    main()

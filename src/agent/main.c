@@ -8,6 +8,7 @@
 
 #include "agent/confine.h"
 #include "agent/run.h"
+#include "base/process_tree.h"
 #include "runtime/runtime.h"
 
 /* The host tells a device that failed from a disk that is full by them. */
@@ -82,5 +83,8 @@ int main(int argc, char **argv)
     free(here);
     setenv("ORT_DISABLE_TELEMETRY", "1", 1); /* the API call against it comes after the library has begun */
 
-    return run(argv[argc - 2], argv[argc - 1], is_resuming);
+    nd_process_tree_keep();
+    int exit_code = run(argv[argc - 2], argv[argc - 1], is_resuming);
+    nd_process_tree_kill(getpid()); /* what a runner has left */
+    return exit_code;
 }

@@ -11,6 +11,7 @@
 #include "base/child.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/process_tree.h"
 #include "device/launch.h"
 #include "spool/watch.h"
 
@@ -64,19 +65,17 @@ static size_t own_resident_bytes(pid_t pid)
     return n == 2 ? resident * (size_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Of the agent and what it has started: a runner, with its own programs. */
-static size_t resident_bytes(pid_t pid, int depth)
+static void add_resident(void *context, pid_t pid)
 {
-    enum { MAX_DEPTH = 4 };
-    char path[64];
-    long child;
-    size_t n_bytes = own_resident_bytes(pid);
-    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
-    FILE *children = depth < MAX_DEPTH ? fopen(path, "re") : NULL;
-    while (children != NULL && fscanf(children, "%ld", &child) == 1)
-        n_bytes += resident_bytes((pid_t)child, depth + 1);
-    if (children != NULL)
-        fclose(children);
+    size_t *n_bytes = context;
+    *n_bytes += own_resident_bytes(pid);
+}
+
+/* Of the agent and what it has started: a runner, with its own programs. */
+static size_t resident_bytes(pid_t agent)
+{
+    size_t n_bytes = own_resident_bytes(agent);
+    nd_process_tree_visit(agent, add_resident, &n_bytes);
     return n_bytes;
 }
 
@@ -104,9 +103,12 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
         nd_watch_report(&watch);
         if (pid != 0 && !(pid < 0 && errno == EINTR))
             break;
-        size_t resident = start->options->memory_limit_bytes > 0 ? resident_bytes(agent, 0) : 0;
-        if (limits == ND_OK && (limits = nd_watch_check(&watch, resident, &ended.error)) != ND_OK)
+        size_t resident = start->options->memory_limit_bytes > 0 ? resident_bytes(agent) : 0;
+        if (limits == ND_OK && (limits = nd_watch_check(&watch, resident, &ended.error)) != ND_OK) {
+            kill(agent, SIGSTOP); /* so that it does not say how its runner ended */
+            nd_process_tree_kill(agent);
             kill(agent, SIGKILL);
+        }
         nanosleep(&(struct timespec){.tv_nsec = limits == ND_OK ? watch_interval_ns : 1000000L}, NULL);
     }
     bool is_unknown = pid < 0; /* SIGCHLD is ignored: the system waits for children */

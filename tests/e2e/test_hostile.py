@@ -39,6 +39,39 @@ class Pipes(Runner):
 main(Pipes)
 """
 
+# Healthy with FILE "0", else it hangs in its second sample. What it has started goes on in a session of its own.
+ORPHAN_RUNNER = f"""#!{sys.executable}
+import os
+import sys
+import time
+sys.path.insert(0, {str(PYTHON)!r})
+from runner import Runner, main
+
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() != 0:
+        os._exit(0)
+    os.closerange(0, 3)
+    time.sleep(600)
+    os._exit(0)
+
+import numpy
+
+class Orphans(Runner):
+    name, version = "orphans", "1"
+
+    def load(self, job):
+        self.n = 0
+
+    def run(self, inputs):
+        self.n += 1
+        if HANGS and self.n > 1:
+            time.sleep(600)
+        return {{t.name: numpy.zeros(t.shape, t.type) for t in self.job.outputs}}
+
+main(Orphans)
+"""
+
 
 class Names(Scratch):
     def model(self):
@@ -138,6 +171,28 @@ class Pipes(Scratch):
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertIn(said, done.stderr)
             self.assertLess(time.monotonic() - begun, 100)
+
+
+class Orphans(Scratch):
+    def living(self, marker):
+        found = []
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                found += [path.parent.name] if str(marker).encode() in path.read_bytes() else []
+            except OSError:
+                pass
+        return found
+
+    def test_what_a_runner_started_ends_with_it(self):
+        for hangs, arguments, code in ((False, [], 0), (True, ["--time-limit", "2"], 5)):
+            runner = self.folder / "npudiff-runner-orphans"
+            runner.write_text(ORPHAN_RUNNER.replace("HANGS", str(hangs)))
+            runner.chmod(0o755)
+            done = subprocess.run([NPUDIFF, "capture", MODELS / "mul.u8.onnx", "-d", "exec:orphans", "-p", "uniform:3", "-q", *arguments, "-o",
+                                   self.folder / f"{hangs}.h5"], env={**os.environ, "NPUDIFF_RUNNERS": str(self.folder)},
+                                  capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertEqual(self.living(runner), [])
 
 
 if __name__ == "__main__":

@@ -24,14 +24,27 @@ static enum nd_status fail_write(const char *path, struct nd_error *err)
     return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
 }
 
+/* The descriptor of this process that the path names; -1: none. */
+static int descriptor_of(const char *path)
+{
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    int fd = strcmp(path, "/dev/stdout") == 0   ? STDOUT_FILENO
+             : strcmp(path, "/dev/stderr") == 0 ? STDERR_FILENO
+                                                : -1;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        size_t n = strlen(folders[i]),
+               n_digits = strspn(path + (strncmp(path, folders[i], n) == 0 ? n : 0), "0123456789");
+        if (strncmp(path, folders[i], n) == 0 && n_digits > 0 && n_digits < 9 && path[n + n_digits] == '\0')
+            fd = atoi(path + n);
+    }
+    return fd;
+}
+
 bool nd_path_is_stream(const char *path)
 {
-    static const char *const ours[] = {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/"};
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (strncmp(path, ours[i], strlen(ours[i])) == 0)
-            return true;
     struct stat info;
-    return stat(path, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode));
+    return descriptor_of(path) >= 0 ||
+           (stat(path, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode)));
 }
 
 /* Locks of an open file description: a lock goes with the process that holds it, however it ends. flock() would
@@ -225,6 +238,9 @@ void nd_new_file_discard(struct nd_new_file *file)
 static int open_stream(const char *path)
 {
     static const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000}; /* chosen: nobody notices it */
+    /* As it was opened: where it stands, at the end or not at all for writing. */
+    if (descriptor_of(path) >= 0)
+        return fcntl(descriptor_of(path), F_DUPFD_CLOEXEC, 0);
     for (;;) {
         struct stat info;
         int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);

@@ -60,17 +60,63 @@ int cli_check_output_folder(const char *path, bool is_forced, const char *remedy
                                 : 0;
 }
 
+/* Freed by the caller; NULL: no memory. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t n = slash == path ? 1 : slash != NULL ? (size_t)(slash - path) : 0;
+    return n > 0 ? strndup(path, n) : strdup(".");
+}
+
+/* Of one command: what it reads, then what it writes. */
+enum { MOST_NOTED = 64 };
+static char *noted[MOST_NOTED];
+static size_t n_noted;
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat at[2];
+    bool are[] = {stat(a, &at[0]) == 0, stat(b, &at[1]) == 0};
+    if (are[0] && are[1])
+        return at[0].st_dev == at[1].st_dev && at[0].st_ino == at[1].st_ino;
+    if (are[0] || are[1] || strcmp(cli_file_name(a), cli_file_name(b)) != 0)
+        return false;
+    char *folders[] = {folder_of(a), folder_of(b)};
+    bool is_same = folders[0] != NULL && folders[1] != NULL && stat(folders[0], &at[0]) == 0 &&
+                   stat(folders[1], &at[1]) == 0 && at[0].st_dev == at[1].st_dev &&
+                   at[0].st_ino == at[1].st_ino;
+    free(folders[0]);
+    free(folders[1]);
+    return is_same;
+}
+
+void cli_note_file(const char *path)
+{
+    if (n_noted < MOST_NOTED && (noted[n_noted] = strdup(path)) != NULL)
+        n_noted++;
+}
+
+static int check_apart(const char *path)
+{
+    for (size_t i = 0; i < n_noted; i++)
+        if (is_same_file(path, noted[i]))
+            return cli_fail(CLI_E_OPTION_CONFLICT, path,
+                            "'%s' is also '%s', which this command reads or writes, too", path, noted[i]);
+    cli_note_file(path);
+    return 0;
+}
+
 int cli_check_output(const char *path, bool is_forced, const char *remedy)
 {
     struct stat info;
+    if (check_apart(path) != 0)
+        return ND_EXIT_TROUBLE;
     if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return cli_fail(CLI_E_FILE_EXISTS, path, "'%s' is %s, and only a regular file is replaced", path,
                         S_ISDIR(info.st_mode)   ? "a folder"
                         : S_ISLNK(info.st_mode) ? "a symbolic link"
                                                 : "a device, pipe or socket");
-    const char *slash = strrchr(path, '/');
-    size_t n = slash == path ? 1 : slash != NULL ? (size_t)(slash - path) : 0;
-    char *folder = n > 0 ? strndup(path, n) : strdup(".");
+    char *folder = folder_of(path);
     if (folder == NULL)
         return cli_fail_memory();
     int problem = access(folder, W_OK) != 0 ? errno : 0;

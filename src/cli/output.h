@@ -13,6 +13,9 @@ int cli_write_text(const char *path, const char *text, bool replace);
  * where it exists: "--force overwrites it". */
 int cli_check_output(const char *path, bool is_forced, const char *remedy);
 
+/* What the command reads. cli_check_output refuses it, and what it has checked before, by whatever path. */
+void cli_note_file(const char *path);
+
 /* The same for cli_write_text, which can also write into a pipe or a device such as /dev/stdout. */
 int cli_check_text_output(const char *path, bool is_forced, const char *remedy);
 

@@ -157,6 +157,45 @@ class Links(Scratch):
         self.assertEqual((self.victim / "thesis.txt").read_text(), "mine")
 
 
+class Outputs(Scratch):
+    def setUp(self):
+        super().setUp()
+        self.capture = self.folder / "a.h5"
+        npudiff("capture", MODELS / "mul.u8.onnx", "-d", "exact", "-p", "uniform:2", "-q", "-o", self.capture)
+
+    def run_with(self, mode, *arguments, fd=1):
+        """The file `log` after the command had it as that descriptor."""
+        log = self.folder / "log"
+        log.write_text("what was there before\n")
+        with open(log, mode) as file:
+            extra = {"stdout": file} if fd == 1 else {"pass_fds": [file.fileno()], "stdout": subprocess.DEVNULL}
+            done = subprocess.run([NPUDIFF, *(str(a).replace("FD", str(file.fileno())) for a in arguments)], stderr=subprocess.PIPE, **extra)
+        return done.returncode, log.read_text()
+
+    def test_a_descriptor_is_written_where_it_stands(self):
+        code, text = self.run_with("a", "bundle", self.capture, "-q", "-o", "/dev/stdout")
+        self.assertEqual((code, text.splitlines()[0]), (0, "what was there before"))
+        self.assertIsInstance(json.loads(text.split("\n", 1)[1]), dict)
+        code, text = self.run_with("w", "bundle", self.capture, "-o", "/dev/stdout")
+        self.assertEqual((code, text[0]), (0, "{"))
+        self.assertIsInstance(json.JSONDecoder().raw_decode(text)[0], dict)
+        self.assertEqual(self.run_with("r", "bundle", self.capture, "-q", "-o", "/dev/fd/FD", fd=9), (2, "what was there before\n"))
+
+    def test_one_file_is_not_written_twice_nor_over_what_is_read(self):
+        model = self.folder / "m.onnx"
+        shutil.copy(MODELS / "mul.u8.onnx", model)
+        (self.folder / "other.onnx").hardlink_to(model)
+        before = model.read_bytes()
+        for command in (["align", model, "-o", self.folder / "a.onnx", "--certificate", f"{self.folder}/./a.onnx"],
+                        ["lint", model, "-f", "--sarif", model], ["lint", model, "-f", "--sarif", self.folder / "other.onnx"],
+                        ["bundle", self.capture, "-f", "-o", self.capture], ["align", model, "-f", "-o", model]):
+            done = npudiff(*command, expect=None)
+            self.assertEqual(done.returncode, 2, command)
+            self.assertIn("which this command reads or writes, too", done.stderr)
+        self.assertEqual(model.read_bytes(), before)
+        self.assertFalse((self.folder / "a.onnx").exists())
+
+
 class Pipes(Scratch):
     def test_a_pipe_in_the_place_of_a_file_stops_nobody(self):
         """A runner may write in the folder of its agent. The host does not wait for what it puts there."""

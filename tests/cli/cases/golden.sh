@@ -18,7 +18,7 @@ tell golden diff store emu: a
 tell golden diff store nothing emu:half
 tell golden prune store --keep 1 --dry-run
 tell golden prune store
-touch store/objects/x.h5.tmp-1 store/store.json.tmp-2
+touch store/objects/x.h5.tmp-0123456789abcdef store/store.json.tmp-fedcba9876543210
 tell golden prune store
 tell golden add store missing.h5
 "$NPUDIFF" golden list store --json | python -c '

@@ -105,6 +105,18 @@ class Names(Scratch):
         self.assertGreater(len(list(csv.reader(table.splitlines()))), 1)
 
 
+class Codes(Scratch):
+    def test_whole_numbers_of_64_bits_are_no_codes(self):
+        path = self.folder / "m.onnx"
+        nodes = [onnx_write.node("QuantizeLinear", ["x", "s", "z"], ["q"]), onnx_write.node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+                 onnx_write.node("Relu", ["d"], ["r"]), onnx_write.node("QuantizeLinear", ["r", "s", "z"], ["q2"]),
+                 onnx_write.node("DequantizeLinear", ["q2", "s", "z"], ["d2"]), onnx_write.node("ArgMax", ["d2"], ["y"], axis=1)]
+        path.write_bytes(onnx_write.model(nodes, [onnx_write.value_info("x", onnx_write.FLOAT, [1, 4])],
+                                          [onnx_write.value_info("y", onnx_write.I64, [1, 1])], {"s": np.float32(0.02), "z": np.uint8(3)}))
+        npudiff("capture", path, "-d", "exact", "-p", "uniform:2", "-q", "-o", self.folder / "a.h5")
+        npudiff("verify", "--paranoid", "--model", path, self.folder / "a.h5")
+
+
 class Links(Scratch):
     def setUp(self):
         super().setUp()

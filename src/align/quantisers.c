@@ -208,8 +208,13 @@ static double related(double out_scale, double scale)
     return ldexp(out_scale, -(int)floor(log2(out_scale / scale) + slack));
 }
 
+static bool is_scale(double v)
+{
+    return isnormal((float)v) && v > 0;
+}
+
 /* How much coarser the scales of a Concat become with that scale of its output, squared; HUGE_VAL: one that is
- * settled would have to change. */
+ * settled would have to change, or would be no number of float32. */
 static double relation_cost(const struct nd_quantisers *q, const struct nd_model_unit *unit, double out_scale)
 {
     static const double slack = 1e-6;
@@ -217,7 +222,8 @@ static double relation_cost(const struct nd_quantisers *q, const struct nd_model
     for (size_t i = 0; i < unit->n_inputs; i++) {
         const struct nd_quantiser *x = nd_quantiser_of(q, unit->inputs[i]);
         double factor = related(out_scale, (double)x->quant.scale[0]) / (double)x->quant.scale[0];
-        if (x->is_settled && fabs(factor - 1) > slack)
+        if ((x->is_settled && fabs(factor - 1) > slack) || !is_scale(factor * (double)x->quant.scale[0]) ||
+            !is_scale(out_scale))
             return HUGE_VAL;
         cost += factor * factor;
     }

@@ -285,10 +285,11 @@ int cli_run(const struct cli_command *command, int argc, char **argv)
     else if (parse.n_operands > command->max_operands)
         exit_code = cli_usage_error(command->name, "the operands are wrong; the usage is: npudiff %s %s",
                                     command->name, command->synopsis);
-    else if ((exit_code = check_action(command, parse.operands, parse.n_operands)) == 0)
+    else if ((exit_code = check_action(command, parse.operands, parse.n_operands)) == 0) {
         for (size_t i = 0; i < parse.n_operands; i++)
             cli_note_file(parse.operands[i]);
-    exit_code = command->run(parse.values, parse.operands, parse.n_operands);
+        exit_code = command->run(parse.values, parse.operands, parse.n_operands);
+    }
     if (parse.values != NULL)
         free_lists(command, parse.values);
     free(parse.values);

@@ -38,6 +38,8 @@
 
 /* Of Qualcomm's processors among themselves; the driver of the NPU may use it. */
 enum { FAMILY_QIPCRTR = 42 };
+/* The same number on all machines. Older headers lack it. */
+enum { FCHMODAT2 = 452 };
 
 /* The next instruction is left out where the value is another one. */
 #define IF_EQUAL(value) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), 0, 1)
@@ -45,10 +47,11 @@ enum { FAMILY_QIPCRTR = 42 };
 #define ASK BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF)
 #define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-/* No programs, no sockets but those within the machine, nothing typed into a terminal, and none of the ways
- * around that. Calls of another architecture (32 bits on x86-64) are refused as a whole. What a program that is
- * to be started meets is `program_call`; with ASK it waits for an answer from *listener, and when that is
- * closed none can be started.
+/* No programs, no sockets but those within the machine, nothing typed into a terminal, no other owner, mode,
+ * time or attribute of a file (landlock has no rule for these), and none of the ways around that. Calls of
+ * another architecture (32 bits on x86-64) are refused as a whole. What a program that is to be started meets,
+ * or a file that is to have another mode, is `program_call`; with ASK it waits for an answer from *listener,
+ * and when that is closed none can be started.
  */
 static bool filter_calls(struct sock_filter program_call, int *listener)
 {
@@ -64,6 +67,44 @@ static bool filter_calls(struct sock_filter program_call, int *listener)
         IF_EQUAL(__NR_execve),
         program_call,
         IF_EQUAL(__NR_execveat),
+        program_call,
+#ifdef __NR_chmod
+        IF_EQUAL(__NR_chmod),
+        program_call,
+        IF_EQUAL(__NR_chown),
+        program_call,
+        IF_EQUAL(__NR_lchown),
+        program_call,
+        IF_EQUAL(__NR_utime),
+        program_call,
+        IF_EQUAL(__NR_utimes),
+        program_call,
+        IF_EQUAL(__NR_futimesat),
+        program_call,
+#endif
+        IF_EQUAL(__NR_fchmod),
+        program_call,
+        IF_EQUAL(__NR_fchmodat),
+        program_call,
+        IF_EQUAL(FCHMODAT2),
+        program_call,
+        IF_EQUAL(__NR_fchown),
+        program_call,
+        IF_EQUAL(__NR_fchownat),
+        program_call,
+        IF_EQUAL(__NR_utimensat),
+        program_call,
+        IF_EQUAL(__NR_setxattr),
+        program_call,
+        IF_EQUAL(__NR_lsetxattr),
+        program_call,
+        IF_EQUAL(__NR_fsetxattr),
+        program_call,
+        IF_EQUAL(__NR_removexattr),
+        program_call,
+        IF_EQUAL(__NR_lremovexattr),
+        program_call,
+        IF_EQUAL(__NR_fremovexattr),
         program_call,
 #ifndef __SANITIZE_ADDRESS__ /* which looks for leaks by it, when the agent ends */
         IF_EQUAL(__NR_ptrace),

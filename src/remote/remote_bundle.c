@@ -65,9 +65,11 @@ static enum nd_status name_folder(struct nd_bundle *bundle, const char *root, st
 /* ---- what is there ---- */
 
 /* Makes the folder, and prints "complete" or "partial", then for each file the digest that the machine measures
- * now; "-" for none. Sizes and times prove nothing: what runs there is what was measured. */
+ * now; "-" for none, and for a program that cannot be run. Sizes and times prove nothing: what runs there is
+ * what was measured. */
 static void add_question(struct nd_strbuf *text, const struct nd_bundle *bundle)
 {
+    bool can_run = false; /* a bundle of programs has nothing else */
     nd_strbuf_puts(text, "mkdir -p ");
     nd_shell_quote(text, bundle->folder);
     nd_strbuf_puts(text, " && cd ");
@@ -77,9 +79,11 @@ static void add_question(struct nd_strbuf *text, const struct nd_bundle *bundle)
     for (size_t i = 0; i < bundle->n; i++) {
         nd_strbuf_puts(text, " ");
         nd_shell_quote(text, bundle->files[i].name);
+        can_run |= bundle->files[i].is_executable;
     }
     nd_strbuf_puts(text, "; do d=${f%/*}; [ \"$d\" = \"$f\" ] || mkdir -p \"$d\" || exit 1; "
-                         "[ -f \"$f\" ] && sha256sum < \"$f\" || echo -; done; ");
+                         "[ -f \"$f\" ] ");
+    nd_strbuf_printf(text, "%s&& sha256sum < \"$f\" || echo -; done; ", can_run ? "&& [ -x \"$f\" ] " : "");
 }
 
 /* One question for all bundles: a login costs more than the words. */

@@ -30,7 +30,8 @@ char *nd_script_run(const char *folder, const char *agent, const char *libraries
         "{\n"
         "  LD_LIBRARY_PATH=\"$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" \\\n"
         "  ADSP_LIBRARY_PATH=\"$libraries;/system/lib/rfsa/adsp;/vendor/lib/rfsa/adsp;/dsp\" \\\n"
-        "  sh -c 'echo $$ > agent.pid; exec $NPUDIFF_LAUNCHER \"$0\" \"$@\"' \"$agent\" \"$@\"\n"
+        "  sh -c 'echo $$ > agent.pid; cd work || exit 1; exec $NPUDIFF_LAUNCHER \"$0\" \"$@\"' \"$agent\" "
+        "\"$@\"\n"
         "  echo $? > exit.part\n"
         "} < /dev/null 2>&1 | { head -c %d; cat > /dev/null; } >> stdout.txt\n"
         "mv exit.part exit\n",
@@ -68,6 +69,7 @@ char *nd_script_make(const char *folder)
     nd_shell_quote(&text, folder);
     nd_strbuf_puts(&text, " && mkdir -p ");
     nd_shell_quote(&text, folder);
+    nd_strbuf_puts(&text, "/work");
     return nd_strbuf_take(&text);
 }
 
@@ -87,7 +89,7 @@ char *nd_script_start(const char *folder, bool is_resuming)
     enter(&text, folder);
     nd_strbuf_printf(&text,
                      " || exit 1; [ -d started ] && exit 0; mkdir started || exit 1; s=$(command -v setsid); "
-                     "$s sh run.sh %sjob.nds spool.nds < /dev/null > /dev/null 2>&1 &",
+                     "$s sh run.sh %s../job.nds spool.nds < /dev/null > /dev/null 2>&1 &",
                      is_resuming ? "--resume " : "");
     return nd_strbuf_take(&text);
 }
@@ -129,23 +131,24 @@ char *nd_script_look(const char *folder, uint64_t spool_offset, size_t max_spool
 {
     struct nd_strbuf text = {0};
     enter(&text, folder);
-    nd_strbuf_puts(&text,
-                   " 2>/dev/null || { echo none 0 0 0 0 0; exit 0; }; "
-                   "e=made; a=0; p=; b=; [ -f pid ] && read p b < pid; [ -f agent.pid ] && read a < agent.pid; "
-                   "if [ -f exit ]; then read e < exit; elif [ -n \"$p\" ]; then e=running; "
-                   /* A dead process may wait for ever for somebody to take note of it. */
-                   "s=$(cat /proc/$p/stat 2>/dev/null); case \"$s\" in ''|*') Z '*) e=dead;; esac; "
-                   "[ \"$b\" = \"$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)\" ] || e=restarted; "
-                   "if [ $e != running ] && [ -f exit ]; then read e < exit; fi; fi; "
-                   "m=0; [ -r /proc/$a/statm ] && read x m y < /proc/$a/statm; "
-                   "m=${m:-0}; " /* it may be gone before it is read */
-                   "n=0; [ -f spool.nds ] && set -- $(wc -c < spool.nds) && n=$1; "
-                   "o=0; [ -f stdout.txt ] && set -- $(wc -c < stdout.txt) && o=$1; ");
+    nd_strbuf_puts(
+        &text,
+        " 2>/dev/null || { echo none 0 0 0 0 0; exit 0; }; "
+        "e=made; a=0; p=; b=; [ -f pid ] && read p b < pid; [ -f agent.pid ] && read a < agent.pid; "
+        "if [ -f exit ]; then read e < exit; elif [ -n \"$p\" ]; then e=running; "
+        /* A dead process may wait for ever for somebody to take note of it. */
+        "s=$(cat /proc/$p/stat 2>/dev/null); case \"$s\" in ''|*') Z '*) e=dead;; esac; "
+        "[ \"$b\" = \"$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)\" ] || e=restarted; "
+        "if [ $e != running ] && [ -f exit ]; then read e < exit; fi; fi; "
+        "m=0; [ -r /proc/$a/statm ] && read x m y < /proc/$a/statm; "
+        "m=${m:-0}; " /* it may be gone before it is read */
+        "n=0; [ -f work/spool.nds ] && [ ! -L work/spool.nds ] && set -- $(wc -c < work/spool.nds) && n=$1; "
+        "o=0; [ -f stdout.txt ] && set -- $(wc -c < stdout.txt) && o=$1; ");
     add_piece(&text, 'k', 'n', spool_offset, max_spool);
     add_piece(&text, 'j', 'o', stdout_offset, max_stdout);
     nd_strbuf_printf(&text,
                      "echo \"$e $m $n $o $k $j\"; "
-                     "[ $k -gt 0 ] && { tail -c +%llu spool.nds | head -c $k; }; "
+                     "[ $k -gt 0 ] && { tail -c +%llu work/spool.nds | head -c $k; }; "
                      "[ $j -gt 0 ] && { tail -c +%llu stdout.txt | head -c $j; }; :",
                      (unsigned long long)spool_offset + 1, (unsigned long long)stdout_offset + 1);
     return nd_strbuf_take(&text);

@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 /* run.sh: starts the agent with what its libraries need, and keeps its process ids, its output and its exit
- * code in the folder. libraries: the folder of the runtime there. */
+ * code in the folder. The agent works in the folder work/ below, the only one that it can change: no link that
+ * it leaves is in the way of the script. libraries: the folder of the runtime there. */
 char *nd_script_run(const char *folder, const char *agent, const char *libraries);
 
 /* Makes the folder of a run anew: what was there is stopped and goes. */

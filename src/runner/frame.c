@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json_out.h"
 #include "base/memory.h"
 
@@ -71,12 +72,35 @@ done:
     return end;
 }
 
-/* How many of the bytes came before the other side was gone. */
-static size_t read_all(int fd, void *out, size_t n_bytes)
+struct source {
+    int fd;
+    uint64_t end_ns;
+    bool is_late;
+};
+
+/* Waits for more to read. False when it does not come in time. */
+static bool is_in_time(struct source *from)
+{
+    struct pollfd wanted = {.fd = from->fd, .events = POLLIN};
+    while (from->end_ns != ND_FRAME_NO_END) {
+        uint64_t now_ns = nd_clock_ns();
+        uint64_t left_ms = from->end_ns > now_ns ? (from->end_ns - now_ns + 999999) / 1000000 : 0;
+        int n = poll(&wanted, 1, left_ms < INT_MAX ? (int)left_ms : INT_MAX);
+        if (n > 0 || (n < 0 && errno != EINTR))
+            return true;
+        from->is_late = n == 0 && nd_clock_ns() >= from->end_ns;
+        if (from->is_late)
+            return false;
+    }
+    return true;
+}
+
+/* How many of the bytes came before the other side was gone or the time was over. */
+static size_t read_all(struct source *from, void *out, size_t n_bytes)
 {
     size_t n_read = 0;
-    while (n_read < n_bytes) {
-        ssize_t n = read(fd, (char *)out + n_read, n_bytes - n_read);
+    while (n_read < n_bytes && is_in_time(from)) {
+        ssize_t n = read(from->fd, (char *)out + n_read, n_bytes - n_read);
         if (n == 0 || (n < 0 && errno != EINTR))
             break;
         n_read += n > 0 ? (size_t)n : 0;
@@ -84,14 +108,10 @@ static size_t read_all(int fd, void *out, size_t n_bytes)
     return n_read;
 }
 
-static bool is_in_time(int fd, int timeout_ms)
+/* What a part of a frame that is missing means. */
+static enum nd_frame_end missing(const struct source *from)
 {
-    struct pollfd wanted = {.fd = fd, .events = POLLIN};
-    int n;
-    do {
-        n = poll(&wanted, 1, timeout_ms);
-    } while (n < 0 && errno == EINTR);
-    return n != 0;
+    return from->is_late ? ND_FRAME_LATE : ND_FRAME_CLOSED;
 }
 
 /* The first bytes, as a person can read them. */
@@ -104,7 +124,7 @@ static void quote(const void *bytes, size_t n, char problem[ND_FRAME_PROBLEM_BYT
     problem[i] = '\0';
 }
 
-static enum nd_frame_end read_json(int fd, size_t n_bytes, struct nd_frame *frame,
+static enum nd_frame_end read_json(struct source *from, size_t n_bytes, struct nd_frame *frame,
                                    char problem[ND_FRAME_PROBLEM_BYTES])
 {
     json_error_t where;
@@ -112,8 +132,8 @@ static enum nd_frame_end read_json(int fd, size_t n_bytes, struct nd_frame *fram
     if (text == NULL)
         return ND_FRAME_MEMORY;
     enum nd_frame_end end = ND_FRAME_WHOLE;
-    if (read_all(fd, text, n_bytes) != n_bytes) {
-        end = ND_FRAME_CLOSED;
+    if (read_all(from, text, n_bytes) != n_bytes) {
+        end = missing(from);
     } else if ((frame->message = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &where)) == NULL) {
         snprintf(problem, ND_FRAME_PROBLEM_BYTES, "%.150s", where.text);
         end = ND_FRAME_JSON;
@@ -125,24 +145,23 @@ static enum nd_frame_end read_json(int fd, size_t n_bytes, struct nd_frame *fram
     return end;
 }
 
-enum nd_frame_end nd_frame_read(int fd, int timeout_ms, uint64_t max_data_bytes, struct nd_frame *frame,
+enum nd_frame_end nd_frame_read(int fd, uint64_t end_ns, uint64_t max_data_bytes, struct nd_frame *frame,
                                 char problem[ND_FRAME_PROBLEM_BYTES])
 {
     struct header header;
+    struct source from = {.fd = fd, .end_ns = end_ns};
     json_decref(frame->message);
     frame->message = NULL;
     frame->data_bytes = 0;
-    if (!is_in_time(fd, timeout_ms))
-        return ND_FRAME_LATE;
-    size_t n = read_all(fd, &header, sizeof header.magic);
+    size_t n = read_all(&from, &header, sizeof header.magic);
     if (n > 0 && memcmp(header.magic, magic, n) == 0)
-        n += read_all(fd, &header.json_bytes, sizeof header - sizeof header.magic);
+        n += read_all(&from, &header.json_bytes, sizeof header - sizeof header.magic);
     else if (n > 0) {
         quote(&header, n, problem);
         return ND_FRAME_RUBBISH;
     }
     if (n < sizeof header)
-        return ND_FRAME_CLOSED;
+        return missing(&from);
     uint32_t json_bytes = le32toh(header.json_bytes);
     uint64_t data_bytes = le64toh(header.data_bytes);
     if (json_bytes > ND_FRAME_MAX_JSON_BYTES || data_bytes > max_data_bytes) {
@@ -152,11 +171,12 @@ enum nd_frame_end nd_frame_read(int fd, int timeout_ms, uint64_t max_data_bytes,
                  (unsigned long long)max_data_bytes);
         return ND_FRAME_TOO_MUCH;
     }
-    enum nd_frame_end end = read_json(fd, json_bytes, frame, problem);
+    enum nd_frame_end end = read_json(&from, json_bytes, frame, problem);
     if (end != ND_FRAME_WHOLE)
         return end;
     if (!nd_grow((void **)&frame->data, &frame->capacity, (size_t)data_bytes, 1))
         return ND_FRAME_MEMORY;
     frame->data_bytes = (size_t)data_bytes;
-    return read_all(fd, frame->data, frame->data_bytes) == frame->data_bytes ? ND_FRAME_WHOLE : ND_FRAME_CLOSED;
+    return read_all(&from, frame->data, frame->data_bytes) == frame->data_bytes ? ND_FRAME_WHOLE
+                                                                                : missing(&from);
 }

@@ -43,8 +43,11 @@ enum { ND_FRAME_PROBLEM_BYTES = 200 };
 enum nd_frame_end nd_frame_write(int fd, const json_t *message, const struct nd_frame_part *parts,
                                  size_t n_parts);
 
-/* Reads one frame into `frame`, in place of what it held. timeout_ms: for its first byte; -1: none. */
-enum nd_frame_end nd_frame_read(int fd, int timeout_ms, uint64_t max_data_bytes, struct nd_frame *frame,
+/* A time of nd_clock_ns that never comes. */
+#define ND_FRAME_NO_END UINT64_MAX
+
+/* Reads one frame into `frame`, in place of what it held. Until end_ns, of nd_clock_ns, it has to be whole. */
+enum nd_frame_end nd_frame_read(int fd, uint64_t end_ns, uint64_t max_data_bytes, struct nd_frame *frame,
                                 char problem[ND_FRAME_PROBLEM_BYTES]);
 
 #endif

@@ -121,7 +121,7 @@ static enum nd_status fail_frame(struct nd_runner_talk *talk, enum nd_frame_end 
         return fail_ended(talk, doing, err);
     case ND_FRAME_LATE:
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, talk->name,
-                       "runner '%s' said nothing for a long time while it was to %s", talk->name, doing);
+                       "runner '%s' did not answer in time while it was to %s", talk->name, doing);
     case ND_FRAME_RUBBISH:
         return nd_fail(
             err, ND_E_RUNNER_PROTOCOL, talk->name,
@@ -161,14 +161,15 @@ static enum nd_status fail_report(const struct nd_runner_talk *talk, const char 
                    nd_runner_text(message, "text"));
 }
 
-/* Reads until something comes that is no line of a log. */
-static enum nd_status hear(struct nd_runner_talk *talk, int timeout_ms,
-                           const struct nd_runner_question *question, struct nd_error *err)
+/* Reads until something comes that is no line of a log. limit_ms: for all that; 0: none. */
+static enum nd_status hear(struct nd_runner_talk *talk, int limit_ms, const struct nd_runner_question *question,
+                           struct nd_error *err)
 {
     char problem[ND_FRAME_PROBLEM_BYTES] = "";
+    uint64_t end_ns = limit_ms > 0 ? nd_clock_ns() + (uint64_t)limit_ms * 1000000 : ND_FRAME_NO_END;
     for (;;) {
         enum nd_frame_end end =
-            nd_frame_read(talk->from, timeout_ms, question->max_data_bytes, &talk->frame, problem);
+            nd_frame_read(talk->from, end_ns, question->max_data_bytes, &talk->frame, problem);
         if (end != ND_FRAME_WHOLE)
             return fail_frame(talk, end, problem, question->doing, err);
         const char *what = nd_runner_text(talk->frame.message, "message");
@@ -191,7 +192,7 @@ enum nd_status nd_runner_ask(struct nd_runner_talk *talk, const struct nd_runner
     /* A runner that ends says perhaps why: that is read first. */
     if (end == ND_FRAME_MEMORY)
         return nd_fail_memory(err);
-    return hear(talk, question->timeout_ms > 0 ? question->timeout_ms : -1, question, err);
+    return hear(talk, question->timeout_ms, question, err);
 }
 
 /* ---- its beginning ---- */

@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (pipe(ends) != 0 || write(ends[1], data, size) != (ssize_t)size)
         abort();
     close(ends[1]);
-    while (nd_frame_read(ends[0], -1, MOST_DATA_BYTES, &frame, problem) == ND_FRAME_WHOLE)
+    while (nd_frame_read(ends[0], ND_FRAME_NO_END, MOST_DATA_BYTES, &frame, problem) == ND_FRAME_WHOLE)
         ;
     close(ends[0]);
     nd_frame_deinit(&frame);

@@ -49,7 +49,7 @@ static json_t *read_frame(const char *path)
     struct nd_frame frame = {0};
     char problem[ND_FRAME_PROBLEM_BYTES];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    while (nd_frame_read(fd, -1, MOST_DATA_BYTES, &frame, problem) == ND_FRAME_WHOLE) {
+    while (nd_frame_read(fd, ND_FRAME_NO_END, MOST_DATA_BYTES, &frame, problem) == ND_FRAME_WHOLE) {
         json_t *data = json_array();
         for (size_t i = 0; i < frame.data_bytes; i++)
             json_array_append_new(data, json_integer(frame.data[i]));

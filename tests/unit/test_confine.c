@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "agent/confine.h"
@@ -91,6 +92,42 @@ static void foreign_code_reaches_what_it_needs_and_no_more(void **state)
     free(old);
 }
 
+/* In a process of its own: 0 where owner, mode, times and attributes of an open file, and of its name, stay. */
+static int try_metadata(const char *path)
+{
+    const struct nd_job job = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (strstr(nd_agent_confine(&job, false), "network") == NULL)
+        return 0;
+    bool are = is_refused(chmod(path, 0777)) && is_refused(fchmod(fd, 0777)) &&
+               is_refused(fchmodat(AT_FDCWD, path, 0777, 0)) && is_refused(chown(path, getuid(), getgid())) &&
+               is_refused(fchown(fd, getuid(), getgid())) && is_refused(lchown(path, getuid(), getgid())) &&
+               is_refused((int)syscall(452, AT_FDCWD, path, 0777, 0)) &&
+               is_refused(utimensat(AT_FDCWD, path, NULL, 0)) && is_refused(futimens(fd, NULL)) &&
+               is_refused(setxattr(path, "user.x", "y", 1, 0)) &&
+               is_refused(fsetxattr(fd, "user.x", "y", 1, 0)) && is_refused(removexattr(path, "user.x"));
+    return are ? 0 : 1;
+}
+
+static void owner_mode_times_and_attributes_stay(void **state)
+{
+    (void)state;
+    char *file = in_folder("file");
+    struct stat before, after;
+    assert_true(can_write(file));
+    assert_int_equal(stat(file, &before), 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(try_metadata(file));
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(stat(file, &after), 0);
+    assert_int_equal(before.st_mode, after.st_mode);
+    assert_int_equal(before.st_ctim.tv_nsec, after.st_ctim.tv_nsec);
+    free(file);
+}
+
 /* In a process of its own: 0 where nobody else can be reached. */
 static int try_others(void)
 {
@@ -159,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(foreign_code_reaches_what_it_needs_and_no_more, make_folder,
                                         remove_folder),
+        cmocka_unit_test_setup_teardown(owner_mode_times_and_attributes_stay, make_folder, remove_folder),
         cmocka_unit_test(other_processes_are_not_reached),
         cmocka_unit_test(what_the_kernel_has_is_used),
         cmocka_unit_test(it_can_be_switched_off),

@@ -92,6 +92,22 @@ static void input_is_nothing_or_a_file(void **state)
     free(path);
 }
 
+/* A file that this process was given by whoever started it, or that a library has left open. */
+static void other_descriptors_are_not_handed_on(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    struct nd_process_end end = {0};
+    const char *const argv[] = {"sh", "-c", "ls /proc/self/fd | wc -l; echo x >&9", NULL};
+    int fd = dup2(STDIN_FILENO, 9);
+    assert_int_equal(fd, 9);
+    expect_ok(nd_process_run(&(struct nd_process){.argv = argv}, &end, &err), &err);
+    close(fd);
+    assert_int_equal(atoi(end.out), 4); /* the three, and the folder that ls reads */
+    assert_int_not_equal(end.exit_code, 0);
+    nd_process_end_deinit(&end);
+}
+
 static void what_cannot_be_started_is_an_error(void **state)
 {
     (void)state;
@@ -202,6 +218,7 @@ int main(void)
         cmocka_unit_test(a_signal_is_no_exit_code),
         cmocka_unit_test(without_sigchld_it_ends_and_says_so),
         cmocka_unit_test_setup_teardown(input_is_nothing_or_a_file, make_folder, remove_folder),
+        cmocka_unit_test(other_descriptors_are_not_handed_on),
         cmocka_unit_test(what_cannot_be_started_is_an_error),
         cmocka_unit_test(endless_output_is_cut_and_told),
         cmocka_unit_test(of_many_messages_the_end_is_kept),

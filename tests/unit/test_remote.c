@@ -60,7 +60,7 @@ static void a_run_hands_over_spool_and_output(void **state)
     assert_int_equal(nd_file_read(out, 10000, &text, &n, NULL), ND_OK);
     char *runs = nd_path_join(bench.root, "runs/");
     assert_memory_equal(text, runs, strlen(runs));
-    snprintf(expected, sizeof expected, "|%s|job.nds spool.nds\ndone\n", bench.remote.runtime.folder);
+    snprintf(expected, sizeof expected, "/work|%s|../job.nds spool.nds\ndone\n", bench.remote.runtime.folder);
     assert_non_null(strstr(text, expected));
     /* Nothing of the run stays there; agent, libraries and model do. */
     assert_int_equal(count_in(&bench, "runs"), 0);
@@ -71,6 +71,52 @@ static void a_run_hands_over_spool_and_output(void **state)
     free(out);
     bench_close(&bench);
     free(made);
+}
+
+/* An agent that is confined can change its working folder: what the script writes and what is read of the spool
+ * goes through no link of it. */
+static void links_of_an_agent_lead_nowhere(void **state)
+{
+    (void)state;
+    struct bench bench;
+    char *victim = write_file("victim", "kept", 0600);
+    bench_open(&bench, "for f in pid agent.pid exit.part exit stdout.txt job.nds run.sh spool.nds; do "
+                       "ln -s \"$here/victim\" $f; done; ls >&2");
+    expect_ok(bench_run(&bench), &bench.err);
+    void *text = NULL;
+    size_t n = 0;
+    assert_int_equal(nd_file_read(victim, 100, &text, &n, NULL), ND_OK);
+    assert_string_equal(text, "kept");
+    free(text);
+    char *spool = nd_path_join(bench.here, "spool.nds"), *out = nd_path_join(bench.here, "stdout.txt");
+    assert_int_equal(nd_file_read(spool, 100, &text, &n, NULL), ND_OK);
+    assert_int_equal(n, 0);
+    free(text);
+    assert_int_equal(nd_file_read(out, 1000, &text, &n, NULL), ND_OK);
+    assert_non_null(strstr(text, "exit.part\n"));
+    free(text);
+    free(spool);
+    free(out);
+    free(victim);
+    bench_close(&bench);
+}
+
+/* Its digest is right, and yet it cannot be run. */
+static void an_agent_that_lost_its_mode_is_sent_again(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench, "exit 0");
+    expect_ok(bench_run(&bench), &bench.err);
+    char *agent = nd_path_join(bench.remote.agent.folder, "npudiff-agent");
+    assert_int_equal(chmod(agent, 0600), 0);
+    bench_close(&bench);
+    bench_open(&bench, "exit 0");
+    expect_ok(bench_run(&bench), &bench.err);
+    assert_int_equal(bench.exit.error.id, 0);
+    assert_int_equal(access(agent, X_OK), 0);
+    free(agent);
+    bench_close(&bench);
 }
 
 static void the_second_run_sends_the_job_alone(void **state)
@@ -113,7 +159,7 @@ static void a_run_that_was_killed_is_resumed(void **state)
         "  tail -c +501 \"$here/made.nds\" >> spool.nds; exit 0\n"
         "fi\n"
         "{ head -c 500 \"$here/made.nds\"; echo rubbish that no reader has seen acknowledged; } > spool.nds\n"
-        "sleep 0.6; kill -9 -$(cut -d' ' -f1 pid); sleep 60";
+        "sleep 0.6; kill -9 -$(cut -d' ' -f1 ../pid); sleep 60";
     bench_open(&bench, script);
     expect_ok(bench_run(&bench), &bench.err);
     assert_int_equal(bench.exit.error.id, ND_E_DEVICE_CRASH);
@@ -132,7 +178,7 @@ static void a_run_that_was_killed_is_resumed(void **state)
     void *text = NULL;
     size_t n = 0;
     assert_int_equal(nd_file_read(calls, 1000, &text, &n, NULL), ND_OK);
-    assert_string_equal(text, "job.nds spool.nds\n--resume job.nds spool.nds\n");
+    assert_string_equal(text, "../job.nds spool.nds\n--resume ../job.nds spool.nds\n");
     assert_int_equal(count_in(&bench, "runs"), 0);
     free(text);
     free(calls);
@@ -146,7 +192,7 @@ static void a_run_that_went_on_alone_is_collected(void **state)
     (void)state;
     struct bench bench;
     char *made = make_spool();
-    static const char script[] = "until [ -s pid ]; do sleep 0.02; done; echo call >> \"$here/calls\"; "
+    static const char script[] = "until [ -s ../pid ]; do sleep 0.02; done; echo call >> \"$here/calls\"; "
                                  "cat \"$here/made.nds\" > spool.nds; sleep 2";
     bench_open(&bench, script);
     uint64_t until = nd_clock_ns() + 100000000000u;
@@ -181,9 +227,10 @@ static void without_resume_an_old_run_is_stopped_and_removed(void **state)
 {
     (void)state;
     struct bench bench;
-    bench_open(&bench,
-               "until [ -s pid ]; do sleep 0.02; done; echo $$ >> \"$here/pids\"; n=$(wc -l < \"$here/pids\"); "
-               "[ $n -gt 1 ] && exit 0; exec sleep 60");
+    bench_open(
+        &bench,
+        "until [ -s ../pid ]; do sleep 0.02; done; echo $$ >> \"$here/pids\"; n=$(wc -l < \"$here/pids\"); "
+        "[ $n -gt 1 ] && exit 0; exec sleep 60");
     pid_t child = fork();
     if (child == 0) {
         bench_run(&bench);
@@ -222,7 +269,7 @@ static void what_a_dead_machine_lost_stays_here(void **state)
     const struct nd_remote_run run = {.device = &bench.device, .options = &bench.options};
     char *there = in_folder("a run");
     char *pid = write_file("a run/pid", "999999999 of-before-the-restart\n", 0600);
-    char *none = write_file("a run/spool.nds", "", 0600), *copy = write_file("copy", "0123456789", 0600);
+    char *none = write_file("a run/work/spool.nds", "", 0600), *copy = write_file("copy", "0123456789", 0600);
     struct nd_remote_session session = {.remote = &bench.remote,
                                         .run = &run,
                                         .folder = there,
@@ -273,7 +320,7 @@ static void a_run_that_failed_alone_is_gone_on_with(void **state)
     void *text = NULL;
     size_t n = 0;
     assert_int_equal(nd_file_read(calls, 1000, &text, &n, NULL), ND_OK);
-    assert_string_equal(text, "job.nds spool.nds\n--resume job.nds spool.nds\n");
+    assert_string_equal(text, "../job.nds spool.nds\n--resume ../job.nds spool.nds\n");
     free(text);
     free(calls);
     bench_close(&bench);
@@ -343,8 +390,9 @@ static void pieces_of_large_spools_are_found(void **state)
 {
     (void)state;
     static const uint64_t sizes[] = {0, 9, 999999, 1000000, 1000009, 2147483648, 3000000123, 5000000000};
-    char *run = in_folder("it's"), *spool = in_folder("it's/spool.nds");
-    assert_int_equal(nd_dir_make(run, NULL), ND_OK);
+    char *run = in_folder("it's"), *spool = in_folder("it's/work/spool.nds"), *work = in_folder("it's/work");
+    assert_int_equal(nd_dir_make(work, NULL), ND_OK);
+    free(work);
     assert_int_equal(nd_file_put(spool, "", 0, NULL), ND_OK);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         assert_int_equal(truncate(spool, (off_t)sizes[i]), 0);
@@ -471,7 +519,7 @@ static void what_ran_from_a_damaged_store_is_not_gone_on_with(void **state)
     (void)state;
     struct bench bench;
     bench_open(&bench, "echo \"$*\" >> \"$here/calls\"; [ $(wc -l < \"$here/calls\") -gt 1 ] && exit 0; "
-                       "echo x > spool.nds; kill -9 -$(cut -d' ' -f1 pid); sleep 60");
+                       "echo x > spool.nds; kill -9 -$(cut -d' ' -f1 ../pid); sleep 60");
     expect_ok(bench_run(&bench), &bench.err);
     assert_true(bench.exit.can_resume);
     char *model = nd_path_join(bench.remote.model.folder, "model.onnx"), *calls = in_folder("calls");
@@ -481,7 +529,7 @@ static void what_ran_from_a_damaged_store_is_not_gone_on_with(void **state)
     void *text = NULL;
     size_t n = 0;
     assert_int_equal(nd_file_read(calls, 1000, &text, &n, NULL), ND_OK);
-    assert_string_equal(text, "job.nds spool.nds\njob.nds spool.nds\n");
+    assert_string_equal(text, "../job.nds spool.nds\n../job.nds spool.nds\n");
     check_same(model, bench.model);
     free(text);
     free(model);
@@ -556,6 +604,8 @@ int main(void)
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(a_run_hands_over_spool_and_output),
+        IN_FOLDER(links_of_an_agent_lead_nowhere),
+        IN_FOLDER(an_agent_that_lost_its_mode_is_sent_again),
         IN_FOLDER(the_second_run_sends_the_job_alone),
         IN_FOLDER(a_run_that_was_killed_is_resumed),
         IN_FOLDER(a_run_that_went_on_alone_is_collected),

@@ -147,7 +147,8 @@ static void an_agent_that_cannot_be_killed_is_left(void **state)
     struct bench bench;
     bench_open(
         &bench,
-        "setsid sh -c 'cd ..; b=$(cat /proc/sys/kernel/random/boot_id); for i in $(seq 60); do rm -f agent.pid; "
+        "setsid sh -c 'cd ..; b=$(cat /proc/sys/kernel/random/boot_id); for i in $(seq 60); do rm -f "
+        "agent.pid; "
         "sleep 1 & echo \"$! $b\" > p && mv p pid || exit; sleep 0.3; done' 2>/dev/null & exec sleep 15");
     bench.options.time_limit_s = 1;
     uint64_t begun = nd_clock_ns();

@@ -194,6 +194,12 @@ bool nd_op_is_function(const Onnx__NodeProto *node)
     return op != NULL && node->n_input == 1 && (op->run == nd_op_unary || op->run == nd_op_gelu);
 }
 
+/* A zeroed array has the shape of one element, and none. */
+static bool is_made(const struct nd_array *array)
+{
+    return array->n == nd_dims_product(&array->shape, 0, array->shape.rank);
+}
+
 static enum nd_status run(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_op *op = nd_op_find(call->node->domain, nd_onnx_text(call->node->op_type));
@@ -204,7 +210,11 @@ static enum nd_status run(const struct nd_op_call *call, struct nd_error *err)
             return nd_op_misfit(call, err, "input %zu is missing", i);
     if (nd_op_out(call, 0) == NULL && op->run != nd_op_recurrent) /* of which the last state may do */
         return nd_op_unsupported(call, err, "its first output is omitted");
-    return op->run(call, err);
+    enum nd_status status = op->run(call, err);
+    for (size_t i = 0; i < call->n_outputs && status == ND_OK; i++)
+        if (call->outputs[i] != NULL && !is_made(call->outputs[i]))
+            status = nd_op_unsupported(call, err, "its output %zu is not evaluated", i);
+    return status;
 }
 
 enum nd_status nd_op_run(const struct nd_op_call *call, struct nd_error *err)

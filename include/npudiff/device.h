@@ -350,6 +350,9 @@ struct nd_capture_options {
     void *cancel_context;
     double session_limit_s; /* for a session to come to be; 0: the limits above. A session that takes longer is
                                given up, and its tensors are spread over several */
+    bool is_resumable;      /* the caller offers `resume`: a run that is stopped, or has no room left, keeps its
+                               samples for a day in the temporary folder, and messages say so. Else it keeps nothing
+                             */
 };
 ND_PUBLIC void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size);
 static inline void nd_capture_options_init(struct nd_capture_options *options)
@@ -390,7 +393,9 @@ struct nd_capture_outcome {
  * A device that fails (refused session, fallback, crash, time or memory limit) still gives a capture: marked
  * failed, with the reason and every complete sample; the function then returns ND_OK and outcome->has_failed is
  * true. Errors are what prevents a capture: ND_ERR_NOT_FOUND for edge patterns, ND_ERR_IO when path cannot be
- * written (nothing is left half-written). Thread safe: several devices may be captured at once. */
+ * written (nothing is left half-written), has no room for the samples, or is being made by another process.
+ * After an error outcome->is_partial says whether samples are kept for `resume`; nothing else of *outcome is
+ * set. Thread safe: several devices may be captured at once. */
 ND_PUBLIC enum nd_status nd_capture_run(const struct nd_workload *workload, const char *path,
                                         const struct nd_capture_options *options,
                                         struct nd_capture_outcome *outcome, struct nd_error *err);

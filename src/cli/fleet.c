@@ -88,6 +88,7 @@ static enum nd_status run_cell(void *context, size_t i, struct nd_error *err)
     options.progress = cli_progress_update;
     options.progress_context = cli_progress_context(work->progress, i);
     options.is_cancelled = cli_signals_came;
+    options.is_resumable = fleet->is_resumable;
     const struct nd_workload workload = {fleet->model, &cell->device, fleet->probes, fleet->n_probes};
     cell->status = nd_capture_run(&workload, cell->path, &options, &cell->outcome, &cell->error);
     cli_progress_done(work->progress, i);
@@ -236,16 +237,19 @@ static int tell(const struct cli_fleet *fleet)
 /* After Ctrl-C: what is there, and how to go on. */
 static void tell_stopped(const struct cli_fleet *fleet)
 {
-    size_t n_complete = 0, n_elsewhere = 0;
-    char kept[200];
+    size_t n_complete = 0, n_elsewhere = 0, n_begun = 0;
+    char kept[200], begun[64] = "";
     for (size_t i = 0; i < fleet->n_cells; i++) {
         const struct cli_cell *cell = &fleet->cells[i];
         bool has_run = cell->is_kept || (cell->status == ND_OK && cell->outcome.samples_total > 0);
         n_complete += has_run && !cell->outcome.has_failed;
         n_elsewhere += cell->device.transport != ND_TRANSPORT_NONE;
+        n_begun += cell->status != ND_OK && cell->outcome.is_partial;
     }
-    snprintf(kept, sizeof kept, "%zu of %zu capture%s complete and kept%s", n_complete, fleet->n_cells,
-             fleet->n_cells == 1 ? " is" : "s are",
+    if (n_begun > 0)
+        snprintf(begun, sizeof begun, ", and the samples of %zu more for a day", n_begun);
+    snprintf(kept, sizeof kept, "%zu of %zu capture%s complete and kept%s%s", n_complete, fleet->n_cells,
+             fleet->n_cells == 1 ? " is" : "s are", begun,
              n_elsewhere > 0 ? ", and results that are still on a phone or board" : "");
     cli_stopped_tell(kept, "--resume");
 }

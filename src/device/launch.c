@@ -116,7 +116,7 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
         nd_watch_describe_death(start->label, WEXITSTATUS(wait_status),
                                 WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0, &ended.error);
     ended.elapsed_s = nd_watch_elapsed_s(&watch);
-    ended.can_resume = limits == ND_OK && WIFEXITED(wait_status) &&
+    ended.can_resume = start->options->is_resumable && limits == ND_OK && WIFEXITED(wait_status) &&
                        WEXITSTATUS(wait_status) == EXIT_CANNOT_STORE && nd_watch_has_samples(&watch);
     ended.cannot_resume = start->is_resuming && limits == ND_OK && WIFEXITED(wait_status) &&
                           WEXITSTATUS(wait_status) == EXIT_CANNOT_RESUME;

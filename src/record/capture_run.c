@@ -285,14 +285,13 @@ static void fill_outcome(const struct nd_capture_job *capture, const struct nd_a
     snprintf(outcome->stage, sizeof outcome->stage, "%s", assembled->stage);
 }
 
-/* Whether --resume finds more in the folder than in the capture. Who stops a run wants nothing left. */
+/* Whether --resume finds more in the folder than in the capture. */
 static bool can_go_on(const struct nd_workload *workload, const struct nd_capture_options *options,
                       enum nd_status status, const struct nd_agent_exit *exit, const char *run_folder)
 {
-    bool is_cancelled = options->is_cancelled != NULL && options->is_cancelled(options->cancel_context);
-    if (is_cancelled || workload->device->transport != ND_TRANSPORT_NONE)
+    if (!options->is_resumable || workload->device->transport != ND_TRANSPORT_NONE)
         return false;
-    /* Acknowledged, and in no capture: there was no room for it, say. */
+    /* Acknowledged, and in no capture: the run was stopped, or there was no room for the capture. */
     bool is_lost = status == ND_ERR_IO && run_folder != NULL && nd_job_run_has_samples(run_folder, false);
     return exit->can_resume || is_lost;
 }
@@ -305,6 +304,20 @@ static void say_kept(enum nd_status status, struct nd_error *err)
     size_t n = strlen(err->message);
     snprintf(err->message + n, sizeof err->message - n,
              "; what was captured is kept for a day, and --resume goes on with it");
+}
+
+/* Removes the folder, or leaves it to the next run; whether it is left. */
+static bool settle_folder(const char *folder, bool is_kept, enum nd_status status, struct nd_error *err)
+{
+    if (folder == NULL)
+        return false;
+    if (is_kept) {
+        nd_dir_leave(folder);
+        say_kept(status, err);
+    } else {
+        nd_dir_remove(folder);
+    }
+    return is_kept;
 }
 
 enum nd_status nd_capture_run(const struct nd_workload *workload, const char *path,
@@ -349,12 +362,9 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
     nd_remote_close(&remote);
     nd_lease_end(&lease);
     nd_device_deinit(&resolved);
-    if (folder != NULL && can_go_on(workload, options, status, &exit, run_folder)) {
-        nd_dir_leave(folder);
-        say_kept(status, err);
-    } else if (folder != NULL) {
-        nd_dir_remove(folder);
-    }
+    bool is_kept = settle_folder(folder, can_go_on(workload, options, status, &exit, run_folder), status, err);
+    if (status != ND_OK)
+        outcome->is_partial = is_kept;
     free(folder);
     free(run_folder);
     return status;

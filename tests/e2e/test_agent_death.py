@@ -3,15 +3,17 @@
 a damaged file. The random trials print their seed and take it from ND_SEED."""
 import math
 import os
+import pathlib
 import random
 import shlex
 import signal
 import subprocess
 import time
 
-from support import (NPUDIFF, Capture, Running, Scratch, acknowledged, bits_equal, capture, capture_command, compare, info,
+from support import (MODELS, NPUDIFF, Capture, Running, Scratch, acknowledged, bits_equal, capture, capture_command, compare, info,
                      is_alive, main, npudiff, wait_until)
 
+AGENT = pathlib.Path(os.environ.get("NPUDIFF_AGENT", pathlib.Path(NPUDIFF).parent.parent / "agent" / "npudiff-agent"))
 MODEL = "cnn.w8a8.onnx"
 N_SAMPLES = 6000
 N_TRIALS = 50
@@ -252,26 +254,53 @@ class Death(Scratch):
         self.assertEqual(self.check_stored(self.folder / "x.h5"), N_SAMPLES)
         self.assertEqual(list(temporary.iterdir()), [])
 
-    def interrupt(self, number):
-        """A signal that asks npudiff to end: its agent ends too, and the output folder stays empty. The TMPDIR."""
-        running, out, temporary = self.start(number, stop="acknowledged 1")
+    def interrupt(self, number, stop):
+        """A signal that asks npudiff to end: its agent ends too, and the output folder stays empty. (what it said, TMPDIR)"""
+        running, out, temporary = self.start(number, stop=stop)
         agent = running.stopped_agent()
         running.process.send_signal(number)
         code, said = running.finish()
         self.assertNotEqual(code, 0, said)
         self.end_of(agent)
         self.assertEqual(list(out.iterdir()), [])
-        return temporary
+        return said, temporary
 
     def test_interrupt_ends_the_agent(self):
         """Ctrl-C and a polite kill."""
-        self.interrupt(signal.SIGINT)
-        self.interrupt(signal.SIGTERM)
+        self.interrupt(signal.SIGINT, "acknowledged 1")
+        self.interrupt(signal.SIGTERM, "acknowledged 1")
 
-    def test_interrupt_removes_temporary_files(self):
-        """Ctrl-C and a polite kill leave no spool behind, which may be large."""
+    def test_interrupt_before_the_first_sample_leaves_nothing(self):
+        """Ctrl-C and a polite kill leave no temporary files behind where no sample is in them."""
         for number in (signal.SIGINT, signal.SIGTERM):
-            self.assertEqual([p.name for p in self.interrupt(number).iterdir()], [])
+            said, temporary = self.interrupt(number, "stage run")
+            self.assertEqual(list(temporary.iterdir()), [])
+            self.assertIn("stopped; 0 of 1 capture is complete and kept\n", said)
+
+    def test_an_interrupt_is_resumed(self):
+        """Ctrl-C and a polite kill: the samples are kept, which is told, and --resume goes on behind them."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            said, temporary = self.interrupt(number, "acknowledged 1000")
+            self.assertIn("complete and kept, and the samples of 1 more for a day\n", said)
+            self.assertEqual(acknowledged(temporary), 1000)
+            out = self.folder / f"out{number}" / "x.h5"
+            capture(MODEL, ["cpu"], [PROBE], out, "--resume", env=dict(os.environ, TMPDIR=str(temporary)))
+            self.check_resumed(out)
+            self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_sweep_keeps_nothing_on_a_full_disk(self):
+        """It has no --resume: a full disk is an error of this machine, its files go, and nothing is promised."""
+        for command in (["sweep", MODELS / MODEL, "-d", "cpu", "-s", "threads=1,2", "-p", PROBE],
+                        ["fingerprint", "-d", "cpu", "-o", self.folder / "f.json", "--agent", self.folder / "agent"]):
+            with self.subTest(command=command[0]):
+                (self.folder / "agent").write_text(f"#!/bin/sh\n{AGENT} \"$@\"\ntruncate -s -56 spool.nds\nexit 3\n")
+                (self.folder / "agent").chmod(0o755)
+                disk = self.folder / command[0]
+                done = self.on_small_disk(disk, "6m", f"export TMPDIR={disk}; {shlex.join(map(str, [NPUDIFF, *command]))}; echo code $?",
+                                          f"ls -A {disk}")
+                self.assertEqual(done.stdout.splitlines()[-1], "code 2", done.stderr)
+                self.assertIn("is the disk full?", done.stderr)
+                self.assertNotIn("resume", done.stderr)
 
 
 if __name__ == "__main__":

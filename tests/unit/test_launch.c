@@ -383,6 +383,7 @@ static void what_was_acknowledged_before_the_disk_was_full_is_kept(void **state)
     snprintf(script, sizeof script, "'%s' \"$@\"\ntruncate -s -56 spool.nds # its end\nexit 3",
              getenv("NPUDIFF_AGENT"));
     bench_open(&bench, script);
+    bench.options.is_resumable = true;
     char *path = nd_path_join(bench.folder, "out.h5");
     if (capture(&bench, "cpu", path, &outcome) != ND_OK)
         fail_msg("%s", bench.err.message);
@@ -393,6 +394,33 @@ static void what_was_acknowledged_before_the_disk_was_full_is_kept(void **state)
     assert_int_equal(nd_capture_open(path, &kept, NULL), ND_OK);
     assert_int_equal(nd_capture_state(kept), ND_CAPTURE_PARTIAL);
     nd_capture_close(&kept);
+    free(path);
+    bench_close(&bench);
+}
+
+/* Who offers no --resume keeps nothing, and promises nothing: a full disk is an error, and the folder goes. */
+static void without_resume_a_full_disk_keeps_nothing(void **state)
+{
+    (void)state;
+    char script[2000];
+    struct bench bench;
+    struct nd_capture_outcome outcome = {0};
+    bench_open(&bench, "exit 0");
+    char *path = nd_path_join(bench.folder, "out.h5"), *where = nd_path_join(bench.folder, "where");
+    snprintf(script, sizeof script, "'%s' \"$@\"\ntruncate -s -56 spool.nds # its end\npwd >'%s'\nexit 3",
+             getenv("NPUDIFF_AGENT"), where);
+    write_script(bench.agent, script);
+    assert_int_equal(capture(&bench, "cpu", path, &outcome), ND_ERR_IO);
+    assert_int_equal(bench.err.id, ND_E_FILE_WRITE);
+    assert_null(strstr(bench.err.message, "resume"));
+    assert_false(outcome.is_partial || nd_path_exists(path));
+    void *text = NULL;
+    size_t n = 0;
+    assert_int_equal(nd_file_read(where, 4096, &text, &n, NULL), ND_OK);
+    ((char *)text)[n - 1] = '\0';
+    assert_false(nd_path_exists(text));
+    free(text);
+    free(where);
     free(path);
     bench_close(&bench);
 }
@@ -412,6 +440,7 @@ int main(void)
         cmocka_unit_test(full_disk_of_the_real_agent_is_an_error),
         cmocka_unit_test(what_was_acknowledged_before_the_disk_was_full_is_kept),
         cmocka_unit_test(real_agent_killed_keeps_what_it_acknowledged),
+        cmocka_unit_test(without_resume_a_full_disk_keeps_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -306,6 +306,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_folder_without_the_right_says_so, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(folders_of_killed_processes_go, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(folders_whose_lock_is_inherited_go, make_bench, remove_bench),
+                                        remove_bench),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

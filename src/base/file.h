@@ -42,7 +42,8 @@ enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err);
 
 /* The same for a purpose, such as the path of a result, of at most 4096 bytes. Of a process that was killed the
  * folder of a purpose stays for a day, unless the purpose is asked for again: then it is removed or, with
- * takes_over, handed over as it was left. */
+ * takes_over, handed over as it was left. ND_E_FILE_BUSY: a process that lives has a folder for the same
+ * purpose. */
 enum nd_status nd_dir_make_for(const char *purpose, bool takes_over, char **path, struct nd_error *err);
 
 /* Leaves such a folder as a process that was killed would. */

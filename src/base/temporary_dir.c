@@ -99,6 +99,8 @@ struct search {
     const char *purpose; /* NULL: none */
     bool takes_over;     /* one of this purpose is not removed but taken */
     char *taken;         /* its path */
+    const char *own;     /* path of a folder that is not looked at; NULL: none */
+    bool is_busy;        /* a process that lives has a folder of this purpose */
 };
 
 /* A folder of another purpose may be asked for yet; for so long. Chosen. */
@@ -154,14 +156,17 @@ static bool settle(struct search *search, int folder, int fd, const char *path)
  * process (docs/results/faults.md). */
 enum { FORKED_MS = 500, LOOK_AGAIN_MS = 10 };
 
-static bool is_writer_gone(int fd, int folder, const struct search *search)
+static bool is_writer_gone(int fd, int folder, struct search *search)
 {
     bool is_same = false, is_young;
     int waited_ms = 0;
-    while (nd_file_writer(fd) != ND_WRITER_GONE) {
+    enum nd_writer writer;
+    while ((writer = nd_file_writer(fd)) != ND_WRITER_GONE) {
         bool is_asked_for = has_purpose(folder, search->purpose, &is_same, &is_young) && is_same;
-        if (!is_asked_for || waited_ms >= FORKED_MS)
+        if (!is_asked_for || waited_ms >= FORKED_MS) {
+            search->is_busy = search->is_busy || (is_asked_for && writer == ND_WRITER_LIVES);
             return false;
+        }
         nanosleep(&(struct timespec){.tv_nsec = LOOK_AGAIN_MS * 1000000}, NULL);
         waited_ms += LOOK_AGAIN_MS;
     }
@@ -182,8 +187,9 @@ static void look_if_abandoned(struct search *search, int parent, const char *nam
     if (is_ours && fd < 0 && errno == ENOENT && difftime(time(NULL), info.st_mtime) > made_s)
         unlinkat(parent, name, AT_REMOVEDIR);
     char *path = fd >= 0 ? nd_path_join(search->base, name) : NULL;
-    bool is_abandoned =
-        path != NULL && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && is_writer_gone(fd, folder, search);
+    bool is_own = path != NULL && search->own != NULL && strcmp(path, search->own) == 0;
+    bool is_abandoned = path != NULL && !is_own && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+                        is_writer_gone(fd, folder, search);
     if ((!is_abandoned || !settle(search, folder, fd, path)) && fd >= 0)
         close(fd);
     free(path);
@@ -270,19 +276,51 @@ static enum nd_status make(const char *base, char **path, struct nd_error *err)
     return nd_fail(err, ND_E_FILE_WRITE, base, "temporary folders in '%s' disappear while they are made", base);
 }
 
+/* What is taken over, else a new folder; *path stays NULL where another process has one of this purpose. Two
+ * that begin at the same time find each other, since each looks again when its own folder is there. */
+static enum nd_status make_for(struct search *search, char **path, struct nd_error *err)
+{
+    char *made = NULL;
+    look_for_abandoned(search);
+    if (search->taken != NULL && !search->is_busy) {
+        *path = search->taken;
+        return ND_OK;
+    }
+    if (search->taken != NULL)
+        nd_dir_leave(search->taken);
+    free(search->taken);
+    search->taken = NULL;
+    if (search->is_busy)
+        return ND_OK;
+    enum nd_status status = make(search->base, &made, err);
+    if (status != ND_OK || search->purpose == NULL || strlen(search->purpose) > MAX_PURPOSE) {
+        *path = made;
+        return status;
+    }
+    write_purpose(made, search->purpose);
+    search->own = made;
+    look_for_abandoned(search);
+    search->own = NULL;
+    if (search->is_busy) {
+        nd_dir_remove(made);
+        free(made);
+    } else {
+        *path = made;
+    }
+    return ND_OK;
+}
+
 enum nd_status nd_dir_make_for(const char *purpose, bool takes_over, char **path, struct nd_error *err)
 {
     const char *base = getenv("TMPDIR");
+    char *made = NULL;
     struct search search = {
         .base = base != NULL && base[0] != '\0' ? base : "/tmp", .purpose = purpose, .takes_over = takes_over};
-    look_for_abandoned(&search);
-    if (search.taken != NULL) {
-        *path = search.taken;
-        return ND_OK;
-    }
-    enum nd_status status = make(search.base, path, err);
-    if (status == ND_OK && purpose != NULL && strlen(purpose) <= MAX_PURPOSE)
-        write_purpose(*path, purpose);
+    enum nd_status status = make_for(&search, &made, err);
+    if (status == ND_OK && made == NULL)
+        return nd_fail(err, ND_E_FILE_BUSY, purpose, "'%s' is being made by another process", purpose);
+    if (status == ND_OK)
+        *path = made;
     return status;
 }
 

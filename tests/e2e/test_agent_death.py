@@ -288,6 +288,38 @@ class Death(Scratch):
             self.check_resumed(out)
             self.assertEqual(list(temporary.iterdir()), [])
 
+    def test_a_second_one_is_refused(self):
+        """Two that make the same capture at once: the second does nothing, and the first is complete."""
+        running, out, temporary = self.start(stop="acknowledged 1000")
+        agent = running.stopped_agent()
+        for arguments in (["--resume"], ["-f"], []):
+            done = capture(MODEL, ["cpu"], [PROBE], out / "x.h5", *arguments, expect=2, env=dict(os.environ, TMPDIR=str(temporary)))
+            self.assertEqual(done, "")
+        done = capture(MODEL, ["cpu"], [PROBE], out / "x.h5", "--resume", expect=None, env=dict(os.environ, TMPDIR=str(temporary)))
+        self.assertIn(f"'{out.resolve() / 'x.h5'}' is being made by another process [ND-217]", done.stderr)
+        self.assertEqual(len(list(temporary.iterdir())), 1)
+        os.kill(agent, signal.SIGCONT)
+        code, said = running.finish()
+        self.assertEqual(code, 0, said)
+        self.assertEqual(self.check_stored(out / "x.h5"), N_SAMPLES)
+        self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_two_at_the_same_time_damage_nothing(self):
+        """Eight that begin together: each is complete or refused, and at the end there is a whole capture."""
+        out, temporary = self.folder / "out", self.folder / "tmp"
+        out.mkdir()
+        temporary.mkdir()
+        command = [NPUDIFF, *map(str, capture_command(MODEL, ["cpu"], [PROBE], out / "x.h5", "--resume"))]
+        running = [subprocess.Popen(command, env=dict(os.environ, TMPDIR=str(temporary)), stderr=subprocess.PIPE, text=True)
+                   for _ in range(8)]
+        said = [process.communicate(timeout=300)[1] for process in running]
+        self.assertLessEqual({process.returncode for process in running}, {0, 2}, said)
+        for process, text in zip(running, said, strict=True):
+            self.assertEqual("[ND-217]" in text, process.returncode == 2, text)
+        capture(MODEL, ["cpu"], [PROBE], out / "x.h5", "--resume", env=dict(os.environ, TMPDIR=str(temporary)))
+        self.assertEqual(self.check_stored(out / "x.h5"), N_SAMPLES)
+        self.assertEqual(list(temporary.iterdir()), [])
+
     def test_sweep_keeps_nothing_on_a_full_disk(self):
         """It has no --resume: a full disk is an error of this machine, its files go, and nothing is promised."""
         for command in (["sweep", MODELS / MODEL, "-d", "cpu", "-s", "threads=1,2", "-p", PROBE],

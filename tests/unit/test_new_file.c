@@ -294,6 +294,38 @@ static void folders_whose_lock_is_inherited_go(void **state)
     free(kept);
 }
 
+/* Two that make the same at the same time would take each other's work. */
+static void folders_of_one_purpose_are_made_once_at_a_time(void **state)
+{
+    const struct bench *bench = *state;
+    struct nd_error err = {0};
+    char *first = NULL, *second = NULL, *other = NULL;
+    const char *before = getenv("TMPDIR");
+    char *kept = before != NULL ? strdup(before) : NULL;
+    assert_int_equal(setenv("TMPDIR", bench->dir, 1), 0);
+    assert_int_equal(nd_dir_make_for("x.h5", false, &first, NULL), ND_OK);
+    for (int takes_over = 0; takes_over < 2; takes_over++) {
+        assert_int_equal(nd_dir_make_for("x.h5", takes_over, &second, &err), ND_ERR_IO);
+        assert_int_equal(err.id, ND_E_FILE_BUSY);
+        assert_string_equal(err.message, "'x.h5' is being made by another process");
+        assert_true(second == NULL && nd_path_exists(first));
+    }
+    assert_int_equal(nd_dir_make_for("y.h5", true, &other, NULL), ND_OK);
+    nd_dir_leave(first);
+    assert_int_equal(nd_dir_make_for("x.h5", true, &second, NULL), ND_OK);
+    assert_string_equal(second, first);
+    nd_dir_remove(second);
+    nd_dir_remove(other);
+    free(first);
+    free(second);
+    free(other);
+    if (kept != NULL)
+        setenv("TMPDIR", kept, 1);
+    else
+        unsetenv("TMPDIR");
+    free(kept);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +338,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_folder_without_the_right_says_so, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(folders_of_killed_processes_go, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(folders_whose_lock_is_inherited_go, make_bench, remove_bench),
+        cmocka_unit_test_setup_teardown(folders_of_one_purpose_are_made_once_at_a_time, make_bench,
                                         remove_bench),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +18,9 @@
 
 enum { EXIT_CANNOT_STORE = 3, EXIT_CANNOT_RESUME = 4 }; /* of npudiff-agent */
 static const long watch_interval_ns = 50L * 1000 * 1000;
+/* What the file of printed text may take on the disk. Chosen: eight times what is kept, so that its beginning
+ * is seldom given back. */
+static const long long most_printed_bytes = 8LL * ND_KEPT_PRINTED_BYTES;
 
 static enum nd_status fail_start(const struct nd_agent_start *start, int problem, struct nd_error *err)
 {
@@ -24,28 +28,29 @@ static enum nd_status fail_start(const struct nd_agent_start *start, int problem
                    strerror(problem));
 }
 
-/* What the agent prints goes into stdout.txt. */
-static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid, struct nd_error *err)
+/* What the agent prints goes into stdout.txt, which stays open as *log_fd. */
+static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid, int *log_fd,
+                                  struct nd_error *err)
 {
     static const char *const fresh[] = {"npudiff-agent", "job.nds", "spool.nds", NULL};
     static const char *const resuming[] = {"npudiff-agent", "--resume", "job.nds", "spool.nds", NULL};
     char *log_path = nd_path_join(start->folder, "stdout.txt");
     if (log_path == NULL)
         return nd_fail_memory(err);
-    int log_fd = nd_file_open_regular(log_path, O_WRONLY | O_CREAT | O_APPEND);
-    int null_fd = log_fd >= 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+    *log_fd = nd_file_open_regular(log_path, O_WRONLY | O_CREAT | O_APPEND);
+    int null_fd = *log_fd >= 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
     int problem = null_fd < 0 ? errno : 0;
     const struct nd_child agent = {.program = start->agent,
                                    .argv = start->is_resuming ? resuming : fresh,
                                    .folder = start->folder,
                                    .in = null_fd,
-                                   .out = log_fd,
-                                   .errors = log_fd,
+                                   .out = *log_fd,
+                                   .errors = *log_fd,
                                    .has_no_core = true};
     if (problem == 0)
         problem = nd_child_start(&agent, pid);
-    if (log_fd >= 0)
-        close(log_fd);
+    if (problem != 0 && *log_fd >= 0)
+        close(*log_fd);
     if (null_fd >= 0)
         close(null_fd);
     free(log_path);
@@ -79,15 +84,46 @@ static size_t resident_bytes(pid_t agent)
     return n_bytes;
 }
 
+/* Whoever prints without end must not fill the disk: the beginning of the file becomes a hole, and its end is
+ * kept. Where the file system has no holes the run ends. */
+static enum nd_status limit_printed(const struct nd_agent_start *start, int log_fd, struct nd_error *err)
+{
+    struct stat info;
+    if (fstat(log_fd, &info) != 0 || (long long)info.st_blocks * 512 <= most_printed_bytes ||
+        fallocate(log_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                  info.st_size - ND_KEPT_PRINTED_BYTES) == 0)
+        return ND_OK;
+    return nd_fail(err, ND_E_DEVICE_PRINTS, start->label,
+                   "device '%s' was stopped: what it prints is over the limit of %lld MiB", start->label,
+                   most_printed_bytes >> 20);
+}
+
+/* The limits of the capture; an agent that is over one is killed. */
+static enum nd_status keep_to_limits(const struct nd_agent_start *start, const struct nd_watch *watch,
+                                     pid_t agent, int log_fd, struct nd_error *err)
+{
+    size_t resident = start->options->memory_limit_bytes > 0 ? resident_bytes(agent) : 0;
+    enum nd_status status = nd_watch_check(watch, resident, err);
+    if (status == ND_OK)
+        status = limit_printed(start, log_fd, err);
+    if (status != ND_OK) {
+        kill(agent, SIGSTOP); /* so that it does not say how its runner ended */
+        nd_process_tree_kill(agent);
+        kill(agent, SIGKILL);
+    }
+    return status;
+}
+
 enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_agent_exit *exit,
                                struct nd_error *err)
 {
     struct nd_watch watch;
     pid_t agent = 0;
+    int log_fd = -1;
     char *spool = nd_path_join(start->folder, "spool.nds");
     if (spool == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = start_agent(start, &agent, err);
+    enum nd_status status = start_agent(start, &agent, &log_fd, err);
     if (status != ND_OK) {
         free(spool);
         return status;
@@ -103,12 +139,8 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
         nd_watch_report(&watch);
         if (pid != 0 && !(pid < 0 && errno == EINTR))
             break;
-        size_t resident = start->options->memory_limit_bytes > 0 ? resident_bytes(agent) : 0;
-        if (limits == ND_OK && (limits = nd_watch_check(&watch, resident, &ended.error)) != ND_OK) {
-            kill(agent, SIGSTOP); /* so that it does not say how its runner ended */
-            nd_process_tree_kill(agent);
-            kill(agent, SIGKILL);
-        }
+        if (limits == ND_OK)
+            limits = keep_to_limits(start, &watch, agent, log_fd, &ended.error);
         nanosleep(&(struct timespec){.tv_nsec = limits == ND_OK ? watch_interval_ns : 1000000L}, NULL);
     }
     bool is_unknown = pid < 0; /* SIGCHLD is ignored: the system waits for children */
@@ -121,6 +153,7 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
     ended.cannot_resume = start->is_resuming && limits == ND_OK && WIFEXITED(wait_status) &&
                           WEXITSTATUS(wait_status) == EXIT_CANNOT_RESUME;
     nd_watch_end(&watch);
+    close(log_fd);
     free(spool);
     /* An interrupt from the terminal reaches the agent too, which may be faster than the look at is_cancelled.
      */

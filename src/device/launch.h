@@ -5,6 +5,9 @@
 #include "spool/watch.h"
 
 /* What to start and how to watch it. */
+/* Of what an agent prints the end is kept, so much of it. Chosen. */
+enum { ND_KEPT_PRINTED_BYTES = 8 << 20 };
+
 struct nd_agent_start {
     const char *agent;  /* path of the executable */
     const char *folder; /* its working folder: job.nds is there, spool.nds, stdout.txt come there */

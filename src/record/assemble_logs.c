@@ -9,10 +9,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "device/launch.h"
 #include "spool/record_fields.h"
-
-/* Chosen: of more, the end is kept. */
-static const long max_stdout_bytes = 8L << 20;
 
 /* A log, and what it says. */
 static enum nd_status write_log(struct nd_capture_writer *writer, const char *name, const char *text, size_t n,
@@ -70,7 +68,7 @@ static enum nd_status read_stdout(const char *path, char **out, size_t *n, struc
     if (file != NULL && fseek(file, 0, SEEK_END) == 0)
         size = ftell(file);
     if (size > 0) {
-        long kept = size < max_stdout_bytes ? size : max_stdout_bytes;
+        long kept = size < ND_KEPT_PRINTED_BYTES ? size : ND_KEPT_PRINTED_BYTES;
         *out = malloc((size_t)kept);
         if (*out == NULL)
             status = nd_fail_memory(err);

@@ -106,6 +106,10 @@ def run(job, tensors, message, data):
     if DEFECT == "endless" or (DEFECT == "dies" and message["sample"] == 3):
         time.sleep(3600 if DEFECT == "endless" else 0)
         os._exit(9)
+    if DEFECT == "chatty" and message["sample"] == 3:
+        while True:
+            os.write(2, b"la la " * 100000)
+            time.sleep(0.005)
     if DEFECT == "program":
         print(os.spawnlp(os.P_WAIT, "true", "true"), file=sys.stderr)
     if "log" in job["options"]:
@@ -126,6 +130,8 @@ def answer(job):
     damaged = pathlib.Path(job["model"]).read_bytes().startswith(b"this is no model")
     if (checks or damaged) and DEFECT != "credulous":
         return {"message": "error", "stage": "load", "text": "no such tensor" if checks else "no model"}
+    if DEFECT == "silent":
+        return {"message": "error", "stage": "", "text": " "}
     if DEFECT == "error":
         return {"message": "error", "stage": "compile", "operator": "Mul", "text": "there is no such operator"}
     missing = ["product" if DEFECT == "withheld" else MERGED] if DEFECT in ("merged", "withheld") else []

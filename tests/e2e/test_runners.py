@@ -5,13 +5,17 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
+import subprocess
 import sys
+import unittest.mock
 
 import h5py
 import numpy as np
 
-from support import MODELS, Capture, Running, Scratch, acknowledged, capture, compare, info, main, npudiff, wait_until
+from support import (MODELS, NPUDIFF, Capture, Running, Scratch, acknowledged, capture, capture_command, compare, info, is_alive, main,
+                     npudiff, wait_until)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STANDIN = pathlib.Path(__file__).with_name("runner_standin.py")
@@ -180,6 +184,21 @@ class Runners(Scratch):
         path, _ = self.run_it("exec:dies", probes=("uniform:8",))
         with Capture(path) as made:
             self.assertEqual((made.status, made.n_samples("uniform")), ("failed", 3))
+
+    def test_one_that_prints_without_end_does_not_fill_the_disk(self):
+        """Where files have no holes (ramfs) it is stopped at the limit of 64 MiB; its last 8 MiB are in the capture."""
+        self.make("chatty")
+        disk, path = self.folder / "disk", self.folder / "x.h5"
+        disk.mkdir()
+        command = shlex.join(map(str, [NPUDIFF, *capture_command(MODEL, ["exec:chatty"], ["uniform:6"], path)]))
+        script = f"mount -t ramfs none {disk} || exit 77; TMPDIR={disk} {command}"
+        done = subprocess.run([*(["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]), "sh", "-c", script],
+                              capture_output=True, text=True, timeout=300, env=self.environment)
+        if done.returncode == 77 or "unshare" in done.stderr:
+            self.skipTest(f"no ramfs here: {done.stderr}")
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertIn("device 'exec:chatty' was stopped: what it prints is over the limit of 64 MiB [ND-541]", done.stderr)
+        self.assertEqual(info(path)["attributes"]["failure"]["stage"], "run")
 
     def test_tensors_that_it_cannot_give_are_left_out_with_the_reason(self):
         self.make("merged")

@@ -425,6 +425,33 @@ static void without_resume_a_full_disk_keeps_nothing(void **state)
     bench_close(&bench);
 }
 
+/* ---- what it prints ---- */
+
+/* 200 MB of text take a part of that on the disk; the last words are there. */
+static void what_is_printed_does_not_fill_the_disk(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct stat info;
+    bench_open(
+        &bench,
+        "for i in 1 2 3 4 5 6 7 8 9 10; do head -c 20000000 /dev/zero; sleep 0.2; done; echo last words");
+    assert_int_equal(bench_launch(&bench), ND_OK);
+    assert_int_equal(bench.exit.error.id, 0);
+    char *path = nd_path_join(bench.folder, "stdout.txt"), words[11];
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_size, 200000011);
+    assert_true((long long)info.st_blocks * 512 < 130LL << 20);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, -11, SEEK_END), 0);
+    assert_int_equal(fread(words, 1, sizeof words, file), 11);
+    assert_memory_equal(words, "last words\n", 11);
+    fclose(file);
+    free(path);
+    bench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,6 +468,7 @@ int main(void)
         cmocka_unit_test(what_was_acknowledged_before_the_disk_was_full_is_kept),
         cmocka_unit_test(real_agent_killed_keeps_what_it_acknowledged),
         cmocka_unit_test(without_resume_a_full_disk_keeps_nothing),
+        cmocka_unit_test(what_is_printed_does_not_fill_the_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -378,6 +378,8 @@ struct nd_capture_outcome {
     struct nd_error failure;
     size_t n_left_out; /* tensors that no session shows without changing what the model does: the attribute
                           "left_out" of /runtime names them, with the reasons */
+    char anew[256]; /* with options.resume: why an interrupted run was not continued; "" where it was, or there
+                       was none */
     size_t n_sessions; /* in all, with those that were only tried to find out where nodes go */
 };
 

@@ -104,16 +104,34 @@ static enum nd_status create_runtime(struct nd_agent *agent, nd_runtime_log log,
     return nd_runtime_create(&options, &agent->runtime, err);
 }
 
+/* One capture is of one program: another one begins anew. */
+static enum nd_status check_program(const struct nd_agent *agent, struct nd_error *err)
+{
+    const char *library = agent->job->ort_library;
+    if (!nd_runtime_starts_program() || agent->resume == NULL)
+        return ND_OK;
+    char *before = nd_fields_get(&agent->resume->runtime, "program");
+    bool is_same = before != NULL && strcmp(before, nd_runtime_program(agent->runtime)) == 0;
+    free(before);
+    return is_same ? ND_OK
+                   : nd_fail(err, ND_E_SPOOL_RESUME, library,
+                             "runner '%s' is not the program that began the run", library);
+}
+
 enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_error *err)
 {
     enum nd_status status = create_runtime(agent, record_log, (int)agent->job->log_severity, err);
     nd_agent_confine_programs(); /* what had to be started runs, and has not seen the model yet */
+    if (status == ND_OK)
+        status = check_program(agent, err);
     if (status != ND_OK)
         return status;
     struct nd_strbuf fields = {0};
     nd_fields_add(&fields, nd_runtime_starts_program() ? "runner" : "version",
                   nd_runtime_version(agent->runtime));
-    if (!nd_runtime_starts_program())
+    if (nd_runtime_starts_program())
+        nd_fields_add(&fields, "program", nd_runtime_program(agent->runtime));
+    else
         nd_fields_add(&fields, "build_info", nd_runtime_build_info(agent->runtime));
     nd_fields_add(&fields, "confined", nd_agent_confined());
     if (agent->resume == NULL)

@@ -212,6 +212,10 @@ static int tell(const struct cli_fleet *fleet)
         cli_row_append(rows, cell_row(cell, &exit_code));
         if (!fleet->is_quiet)
             say_left_out(cell, json_array_get(rows, i));
+        if (!fleet->is_quiet && cell->status == ND_OK && cell->outcome.anew[0] != '\0')
+            fprintf(stderr,
+                    "npudiff: device '%s' began anew, since the interrupted run cannot be continued: %s\n",
+                    cell->device.label, cell->outcome.anew);
         is_elsewhere = is_elsewhere || cell->device.transport != ND_TRANSPORT_NONE;
         if (cell->status != ND_OK)
             cli_report_error(&cell->error);

@@ -170,6 +170,7 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
                               &optimisation); /* the device was parsed with a word that exists */
     /* A machine elsewhere that cannot be used leaves the device without libraries; nothing runs then. */
     const struct nd_runtime_info *runtime = &device->runtime;
+    job->model_sha256 = nd_strdup(nd_model_sha256(capture->model));
     job->ort_library = nd_strdup(runtime->ort_library != NULL ? runtime->ort_library : "");
     job->provider_name = nd_strdup(is_npu ? "QNNExecutionProvider" : "");
     job->provider_library =
@@ -188,8 +189,9 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
     size_t n_options = is_emulated ? nd_model_n_edges(capture->model) + 2 : device->n_options + 1;
     job->provider_options = nd_calloc(n_options, sizeof *job->provider_options);
     job->config = nd_calloc(device->n_options, sizeof *job->config);
-    bool is_whole = job->ort_library != NULL && job->provider_name != NULL && job->provider_library != NULL &&
-                    job->profile_prefix != NULL && job->provider_options != NULL && job->config != NULL;
+    bool is_whole = job->model_sha256 != NULL && job->ort_library != NULL && job->provider_name != NULL &&
+                    job->provider_library != NULL && job->profile_prefix != NULL &&
+                    job->provider_options != NULL && job->config != NULL;
     for (size_t i = 0; is_whole && i < device->n_options && !is_emulated && !is_runner; i++)
         is_whole = add_device_option(job, device->option_keys[i], device->option_values[i]);
     if (is_whole && is_emulated)

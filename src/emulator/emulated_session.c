@@ -81,6 +81,12 @@ bool nd_runtime_starts_program(void)
     return false;
 }
 
+const char *nd_runtime_program(const struct nd_runtime *runtime)
+{
+    (void)runtime;
+    return "";
+}
+
 static const char edge_prefix[] = "edge.";
 
 static enum nd_status read_options(struct nd_session *session, const struct nd_session_options *options,

@@ -273,7 +273,7 @@ static enum nd_status run_if_reached(struct nd_capture_job *capture, char **run_
 }
 
 static void fill_outcome(const struct nd_capture_job *capture, const struct nd_assembled *assembled,
-                         struct nd_capture_outcome *outcome)
+                         const struct nd_agent_exit *exit, struct nd_capture_outcome *outcome)
 {
     *outcome = (struct nd_capture_outcome){.has_failed = assembled->state != ND_CAPTURE_COMPLETE,
                                            .is_partial = assembled->state == ND_CAPTURE_PARTIAL,
@@ -283,6 +283,7 @@ static void fill_outcome(const struct nd_capture_job *capture, const struct nd_a
                                            .n_sessions = capture->n_tried + capture->job.n_passes,
                                            .failure = assembled->failure};
     snprintf(outcome->stage, sizeof outcome->stage, "%s", assembled->stage);
+    snprintf(outcome->anew, sizeof outcome->anew, "%s", exit->anew);
 }
 
 /* Whether --resume finds more in the folder than in the capture. */
@@ -357,7 +358,7 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
         status = assemble(&capture, run_folder, &exit, path, &assembled, err);
     }
     if (status == ND_OK)
-        fill_outcome(&capture, &assembled, outcome);
+        fill_outcome(&capture, &assembled, &exit, outcome);
     nd_capture_job_deinit(&capture);
     nd_remote_close(&remote);
     nd_lease_end(&lease);

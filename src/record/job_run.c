@@ -1,6 +1,8 @@
 #include "record/job_run.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -35,11 +37,35 @@ static enum nd_status write_job(const struct nd_job *job, const char *folder, st
     return status;
 }
 
+/* The agent's last line, without its name. */
+static void read_reason(const char *folder, char *reason, size_t size)
+{
+    static const char name[] = "npudiff-agent: ";
+    enum { MAX_BYTES = ND_KEPT_PRINTED_BYTES };
+    void *data = NULL;
+    size_t n = 0, begin;
+    char *path = nd_path_join(folder, "stdout.txt");
+    snprintf(reason, size, "it says nothing");
+    if (path != NULL && nd_file_read(path, MAX_BYTES, &data, &n, NULL) == ND_OK) {
+        const char *text = data;
+        while (n > 0 && text[n - 1] == '\n')
+            n--;
+        for (begin = n; begin > 0 && text[begin - 1] != '\n'; begin--)
+            ;
+        if (n - begin > strlen(name) && strncmp(text + begin, name, strlen(name)) == 0)
+            begin += strlen(name);
+        if (n > begin)
+            snprintf(reason, size, "%.*s", (int)(n - begin), text + begin);
+    }
+    free(data);
+    free(path);
+}
+
 static enum nd_status run_here(const struct nd_capture_job *capture, const struct nd_job *job,
                                const char *folder, const struct nd_capture_options *options,
                                struct nd_agent_exit *exit, struct nd_error *err)
 {
-    char *agent = NULL;
+    char *agent = NULL, anew[sizeof exit->anew] = "";
     bool is_resuming = options->resume && job == &capture->job && nd_job_run_has_samples(folder, true);
     enum nd_status status =
         nd_agent_find(options->agent, nd_device_agent_suffix(capture->device->kind), &agent, err);
@@ -60,8 +86,12 @@ static enum nd_status run_here(const struct nd_capture_job *capture, const struc
         };
         status = nd_agent_launch(&start, exit, err);
         again = status == ND_OK && exit->cannot_resume;
+        if (again)
+            read_reason(folder, anew, sizeof anew);
         is_resuming = false;
     }
+    if (status == ND_OK)
+        memcpy(exit->anew, anew, sizeof anew);
     free(agent);
     return status;
 }

@@ -13,15 +13,18 @@
 #include "base/json_out.h"
 #include "base/memory.h"
 #include "base/scales.h"
+#include "base/sha256.h"
 #include "base/strbuf.h"
 #include "runner/asked.h"
 #include "runner/mapped.h"
+#include "runner/program.h"
 #include "runner/talk.h"
 #include "runtime/runtime.h"
 
 struct nd_runtime {
     struct nd_runner_talk talk;
     char *version;
+    char program[ND_SHA256_HEX_BYTES];
     json_t *options; /* that it knows; NULL: it does not say */
 };
 
@@ -75,6 +78,7 @@ enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struc
         const json_t *hello = runtime->talk.frame.message;
         runtime->version = describe(hello, runtime->talk.name);
         runtime->options = json_incref(json_object_get(hello, "options"));
+        nd_runner_measure(options->ort_library, runtime->talk.pid, runtime->program);
         status = runtime->version != NULL ? ND_OK : nd_fail_memory(err);
     }
     running = runtime->talk.pid;
@@ -111,6 +115,11 @@ const char *nd_runtime_build_info(const struct nd_runtime *runtime)
 bool nd_runtime_starts_program(void)
 {
     return true;
+}
+
+const char *nd_runtime_program(const struct nd_runtime *runtime)
+{
+    return runtime->program;
 }
 
 void nd_runtime_visit_libraries(nd_library_visitor visit, void *context)

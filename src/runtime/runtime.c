@@ -101,6 +101,12 @@ bool nd_runtime_starts_program(void)
     return false;
 }
 
+const char *nd_runtime_program(const struct nd_runtime *runtime)
+{
+    (void)runtime;
+    return "";
+}
+
 const char *nd_runtime_build_info(const struct nd_runtime *runtime)
 {
     return runtime->ort.GetBuildInfoString();

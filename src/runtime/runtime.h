@@ -40,6 +40,9 @@ const char *nd_runtime_build_info(const struct nd_runtime *runtime); /* borrowed
 /* Whether nd_runtime_create starts a program of its own: a runner. */
 bool nd_runtime_starts_program(void);
 
+/* SHA-256, in hexadecimal, of the files of the program that was started; "" where none was. Borrowed. */
+const char *nd_runtime_program(const struct nd_runtime *runtime);
+
 /* Values of ONNX Runtime's GraphOptimizationLevel. */
 enum nd_optimisation {
     ND_OPTIMISATION_DISABLE = 0,

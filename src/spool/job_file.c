@@ -15,6 +15,7 @@ static const struct text_field {
     const char *key;
     size_t offset;
 } text_fields[] = {
+    {"model_sha256", offsetof(struct nd_job, model_sha256)},
     {"ort_library", offsetof(struct nd_job, ort_library)},
     {"provider_name", offsetof(struct nd_job, provider_name)},
     {"provider_library", offsetof(struct nd_job, provider_library)},

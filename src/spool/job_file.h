@@ -46,6 +46,7 @@ struct nd_job_probe {
 };
 
 struct nd_job {
+    char *model_sha256; /* of the model that the passes are made of */
     char *ort_library;
     char *provider_name; /* "" or NULL: the CPU provider alone */
     char *provider_library;

@@ -13,6 +13,7 @@ struct nd_agent_exit {
     double elapsed_s;
     const char *stage; /* of an agent elsewhere that never wrote a record: "connect", "push", "start"; static */
     bool cannot_resume; /* the spool that was to be gone on with is of another job, or damaged */
+    char anew[256];     /* why the run began anew in the place of going on; "" where it did not */
     bool can_resume;    /* what it had done until then is safe, and a next run can go on from there */
 };
 

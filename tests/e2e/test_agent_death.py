@@ -320,6 +320,28 @@ class Death(Scratch):
         self.assertEqual(self.check_stored(out / "x.h5"), N_SAMPLES)
         self.assertEqual(list(temporary.iterdir()), [])
 
+    def test_another_model_begins_anew(self):
+        """A model that was changed between a kill and --resume: nothing of the old one is in the capture, and that is told."""
+        model, out, temporary = self.folder / "m.onnx", self.folder / "x.h5", self.folder / "tmp"
+        temporary.mkdir()
+        data = bytearray((MODELS / MODEL).read_bytes())
+        model.write_bytes(data)
+        command = ["capture", model, "-d", "cpu", "-p", PROBE, "-o", out]
+        running = Running(command, temporary, "acknowledged 1000")
+        agent = running.stopped_agent()
+        running.process.kill()
+        running.finish()
+        self.end_of(agent)
+        for i in range(len(data) // 2, len(data) // 2 + 40): # weights
+            data[i] ^= 1
+        model.write_bytes(data)
+        done = npudiff(*command, "--resume", expect=None, env=dict(os.environ, TMPDIR=str(temporary)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("device 'cpu' began anew, since the interrupted run cannot be continued: spool 'spool.nds' is of another job",
+                      done.stderr)
+        npudiff(*command[:-1], self.folder / "whole.h5")
+        self.assertEqual(compare(out, self.folder / "whole.h5", expect=0)["verdict"], "same")
+
     def test_sweep_keeps_nothing_on_a_full_disk(self):
         """It has no --resume: a full disk is an error of this machine, its files go, and nothing is promised."""
         for command in (["sweep", MODELS / MODEL, "-d", "cpu", "-s", "threads=1,2", "-p", PROBE],

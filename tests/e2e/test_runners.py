@@ -185,6 +185,35 @@ class Runners(Scratch):
         with Capture(path) as made:
             self.assertEqual((made.status, made.n_samples("uniform")), ("failed", 3))
 
+    def test_another_program_begins_anew(self):
+        """A runner that was replaced between a kill and --resume, by itself or behind a wrapper: nothing of the old one is
+        in the capture, and that is told. The same one goes on."""
+        lines = STANDIN.read_text().split("\n", 1)
+        behind = self.folder / "program.py"
+        behind.write_text(lines[1])
+        for name, text in (("script", f"#!{sys.executable}\n{lines[1]}"), ("wrapper", f'#!/bin/sh\nexec {sys.executable} {behind} "$@"\n')):
+            for changes in (False, True):
+                with self.subTest(name=name, changes=changes):
+                    runner, temporary = self.make(name, text), self.folder / f"{name}{changes}"
+                    temporary.mkdir()
+                    path = self.folder / f"{name}{changes}.h5"
+                    command = ["capture", MODELS / MODEL, "-d", f"exec:{name}", "-p", "uniform:12", "-o", path]
+                    with unittest.mock.patch.dict(os.environ, self.environment):
+                        running = Running(command, temporary, "acknowledged 5")
+                    agent = running.stopped_agent()
+                    running.process.kill()
+                    running.finish()
+                    wait_until(lambda: not is_alive(agent), 60, "end of the agent")
+                    program = behind if name == "wrapper" else runner
+                    if changes:
+                        program.write_text(program.read_text().replace("np.clip(np.rint(product / scale) +", "np.clip(1 + np.rint(product / scale) +"))
+                    done = npudiff(*command, "--resume", expect=None, env=dict(self.environment, TMPDIR=str(temporary)))
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    said = f"device 'exec:{name}' began anew, since the interrupted run cannot be continued: runner '{runner}' is not the program"
+                    self.assertEqual(said in done.stderr, changes, done.stderr)
+                    with Capture(path) as made:
+                        self.assertEqual("resumed" in made.file["runtime"].attrs, not changes)
+
     def test_one_that_prints_without_end_does_not_fill_the_disk(self):
         """Where files have no holes (ramfs) it is stopped at the limit of 64 MiB; its last 8 MiB are in the capture."""
         self.make("chatty")

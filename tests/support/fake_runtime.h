@@ -145,6 +145,12 @@ bool nd_runtime_starts_program(void)
     return false;
 }
 
+const char *nd_runtime_program(const struct nd_runtime *runtime)
+{
+    (void)runtime;
+    return "";
+}
+
 void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context)
 {
     (void)session;

@@ -105,3 +105,8 @@ const char *nd_version(void)
 {
     return ND_VERSION;
 }
+
+const char *nd_said(const char *text)
+{
+    return text != NULL && text[strspn(text, " \t\r\n")] != '\0' ? text : "it says nothing";
+}

@@ -13,6 +13,10 @@ enum nd_status nd_fail(struct nd_error *err, enum nd_error_id id, const char *ob
 /* nd_fail for a failed allocation. */
 enum nd_status nd_fail_memory(struct nd_error *err);
 
+/* What somebody else said of a failure, for the end of a message; "it says nothing" where the text has no
+ * character that is seen. NULL counts as "". */
+const char *nd_said(const char *text);
+
 /* Puts "<context>: " in front of the message; keeps id, status and object. No-op when err is NULL. */
 void nd_error_context(struct nd_error *err, const char *fmt, ...) ND_PRINTF(2, 3);
 

@@ -58,7 +58,7 @@ int fingerprint_judge(const json_t *sheet, const char *device)
     if (n_failed == 0 || n_failed < n)
         return ND_EXIT_SAME;
     cli_fail(CLI_E_RUNTIME_CALL, device, "device '%s' failed in all %zu operators that were tried: %s", device,
-             n, failure);
+             n, failure[0] != '\0' ? failure : "its answers do not say why");
     return ND_EXIT_DEVICE_FAILED;
 }
 

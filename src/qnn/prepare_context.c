@@ -147,7 +147,8 @@ static void take_failure(const struct nd_record *record, struct nd_error *err)
     take_text(record, "message", message, sizeof message);
     take_text(record, "object", object, sizeof object);
     nd_fields_get_u64(record, "code", &id);
-    nd_fail(err, (enum nd_error_id)id, object, "%s", message);
+    nd_fail(err, (enum nd_error_id)id, object, "%s",
+            message[0] != '\0' ? message : "the agent failed, and does not say why");
 }
 
 static const struct nd_native_end *find_end(const struct nd_native_end *ends, size_t n, const char *name)

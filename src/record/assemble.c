@@ -156,6 +156,11 @@ static void describe_failure(const struct nd_assembly *assembly, const struct nd
         out->failure = (struct nd_error){.status = ND_ERR_DEVICE, .id = (int)code};
         nd_fields_copy(&index->failure, "message", out->failure.message, sizeof out->failure.message);
         nd_fields_copy(&index->failure, "object", out->failure.object, sizeof out->failure.object);
+        if (out->failure.message[0] == '\0' && assembly->death != NULL)
+            out->failure = *assembly->death;
+        else if (out->failure.message[0] == '\0')
+            snprintf(out->failure.message, sizeof out->failure.message,
+                     "the agent failed at stage '%s', and does not say why", out->stage);
     } else if (assembly->death != NULL) {
         out->failure = *assembly->death;
     } else {

@@ -270,17 +270,17 @@ static void describe_end(const struct nd_remote_session *session, struct nd_agen
     } else if (code == EXIT_CANNOT_STORE) {
         last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_DEVICE_PUSH, label,
-                "the agent of device '%s' cannot store its results there: is there no space? %s", label, line);
+                "the agent of device '%s' cannot store its results there: is there no space? %s", label,
+                nd_said(line));
     } else if (code == EXIT_CANNOT_RESUME) {
         last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_SPOOL_RESUME, label,
                 "the run on device '%s' cannot be continued, and the next one starts from the beginning: %s",
-                label, line);
+                label, nd_said(line));
     } else if (code != 0 && session->spool_bytes == 0) {
         last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_DEVICE_START, label,
-                "the agent cannot be started on device '%s' (exit code %d): %s", label, code,
-                line[0] != '\0' ? line : "it says nothing");
+                "the agent cannot be started on device '%s' (exit code %d): %s", label, code, nd_said(line));
         exit->stage = "start";
     } else if (code != 0) {
         nd_watch_describe_death(label, code, code > 128 && code < 128 + 65 ? code - 128 : 0, &exit->error);

@@ -158,7 +158,7 @@ static enum nd_status fail_report(const struct nd_runner_talk *talk, const char 
     const char *object = operator[0] != '\0' ? operator: talk->name;
     return nd_fail(err, ND_E_RUNNER_REPORT, object, "runner '%s' could not %s (stage '%s'%s%s): %s", talk->name,
                    doing, stage, operator[0] != '\0' ? ", operator " : "", operator,
-                   nd_runner_text(message, "text"));
+                   nd_said(nd_runner_text(message, "text")));
 }
 
 /* Reads until something comes that is no line of a log. limit_ms: for all that; 0: none. */

@@ -58,8 +58,9 @@ enum nd_status nd_ort_check(const struct nd_ort *ort, ort_status *status, const 
 {
     if (status == NULL)
         return ND_OK;
-    enum nd_status result = nd_fail(err, ND_E_RUNTIME_CALL, doing, "%s: %s: %s", doing,
-                                    nd_ort_error_name(ort->GetErrorCode(status)), ort->GetErrorMessage(status));
+    enum nd_status result =
+        nd_fail(err, ND_E_RUNTIME_CALL, doing, "%s: %s: %s", doing,
+                nd_ort_error_name(ort->GetErrorCode(status)), nd_said(ort->GetErrorMessage(status)));
     ort->ReleaseStatus(status);
     return result;
 }

@@ -214,6 +214,16 @@ class Runners(Scratch):
                     with Capture(path) as made:
                         self.assertEqual("resumed" in made.file["runtime"].attrs, not changes)
 
+    def test_one_that_fails_without_a_word(self):
+        """The message does not end in nothing, also where all of a fingerprint fails."""
+        self.make("silent")
+        _, done = self.run_it("exec:silent")
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("runner 'silent' could not load the model (stage ''): it says nothing [ND-588]", done.stderr)
+        done = npudiff("fingerprint", "-d", "exec:silent", "--section", "linear-u8", "-o", self.folder / "f.json", expect=None, env=self.environment)
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("operators that were tried: runner 'silent' could not load the model (stage ''): it says nothing [ND-511]", done.stderr)
+
     def test_one_that_prints_without_end_does_not_fill_the_disk(self):
         """Where files have no holes (ramfs) it is stopped at the limit of 64 MiB; its last 8 MiB are in the capture."""
         self.make("chatty")

@@ -73,6 +73,13 @@ bool nd_path_exists(const char *path);
 /* Nanoseconds of the monotonic clock. */
 uint64_t nd_clock_ns(void);
 
+/* A clock that stands still while this process is stopped (Ctrl-Z, a debugger), so that nobody else is blamed
+ * for that time. Each thread has its own. It knows of a stop by loops that wait for others in short naps: each
+ * of their turns calls nd_clock_turn, with *turn_ns of the turn before, 0 at first. A turn of over a second was
+ * no nap: then the clock is set back by it. */
+uint64_t nd_clock_awake_ns(void);
+void nd_clock_turn(uint64_t *turn_ns);
+
 /* Opens a regular file, and neither follows a link nor waits for a pipe in its place: for files of folders in
  * which somebody else may write. flags as of open(2), a new file is for its owner alone. -1 and errno (EINVAL:
  * something else is there).

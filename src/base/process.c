@@ -155,7 +155,7 @@ static void check_limits(struct run *run, struct nd_process_end *end)
     if (run->streams[0].is_over)
         end->is_truncated = true;
     else if (process->time_limit_s > 0 &&
-             (double)(nd_clock_ns() - run->started_ns) * 1e-9 > process->time_limit_s)
+             (double)(nd_clock_awake_ns() - run->started_ns) * 1e-9 > process->time_limit_s)
         end->timed_out = true;
     else if (process->is_cancelled != NULL && process->is_cancelled(process->cancel_context))
         end->is_cancelled = true;
@@ -167,12 +167,15 @@ static enum nd_status watch(struct run *run, struct nd_process_end *end, struct 
 {
     bool has_read = true;
     int n_last = 0;
+    uint64_t turn_ns = 0;
     enum nd_status status = ND_OK;
     /* What it printed before its end is in the pipes by then: read until nothing more comes, or what comes is
      * more than pipes hold, and of a program that it left running. */
     while (!run->has_ended || (has_read && status == ND_OK && n_last++ < MAX_LAST_READS)) {
+        nd_clock_turn(&turn_ns);
         if (status == ND_OK)
             status = take_both(run, &has_read, err);
+        nd_clock_turn(&turn_ns);
         if (status != ND_OK)
             kill_program(run);
         check_limits(run, end);
@@ -207,7 +210,7 @@ enum nd_status nd_process_run(const struct nd_process *process, struct nd_proces
                               struct nd_error *err)
 {
     struct nd_process_end made = {.exit_code = -1};
-    struct run run = {.process = process, .started_ns = nd_clock_ns()};
+    struct run run = {.process = process, .started_ns = nd_clock_awake_ns()};
     run.streams[0] = (struct stream){.fd = -1,
                                      .limit = process->stdout_limit_bytes > 0 ? process->stdout_limit_bytes
                                                                               : default_stdout_limit};

@@ -14,7 +14,7 @@ struct nd_capture_job {
     const struct nd_probe *const *probes;
     size_t n_probes;
     const struct nd_capture_options *options;
-    uint64_t begun_ns;        /* nd_clock_ns when the capture began */
+    uint64_t begun_ns;        /* nd_clock_awake_ns when the capture began */
     const char *folder;       /* temporary: models and runs go there */
     struct nd_remote *remote; /* the machine that runs it; NULL: this one */
     size_t *selected;         /* indices into the model's edges */

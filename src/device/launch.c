@@ -98,11 +98,13 @@ static enum nd_status limit_printed(const struct nd_agent_start *start, int log_
                    most_printed_bytes >> 20);
 }
 
-/* The limits of the capture; an agent that is over one is killed. */
+/* The limits of the capture; an agent that is over one is killed. A stop of this process counts for none,
+ * whatever it was at: it is noted last before the clock is read. */
 static enum nd_status keep_to_limits(const struct nd_agent_start *start, const struct nd_watch *watch,
-                                     pid_t agent, int log_fd, struct nd_error *err)
+                                     pid_t agent, int log_fd, uint64_t *turn_ns, struct nd_error *err)
 {
     size_t resident = start->options->memory_limit_bytes > 0 ? resident_bytes(agent) : 0;
+    nd_clock_turn(turn_ns);
     enum nd_status status = nd_watch_check(watch, resident, err);
     if (status == ND_OK)
         status = limit_printed(start, log_fd, err);
@@ -133,14 +135,16 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
     int wait_status = 0;
     enum nd_status limits = ND_OK;
     pid_t pid;
+    uint64_t turn_ns = 0;
     for (;;) {
+        nd_clock_turn(&turn_ns);
         pid = waitpid(agent, &wait_status, WNOHANG);
         nd_watch_follow(&watch);
         nd_watch_report(&watch);
         if (pid != 0 && !(pid < 0 && errno == EINTR))
             break;
         if (limits == ND_OK)
-            limits = keep_to_limits(start, &watch, agent, log_fd, &ended.error);
+            limits = keep_to_limits(start, &watch, agent, log_fd, &turn_ns, &ended.error);
         nanosleep(&(struct timespec){.tv_nsec = limits == ND_OK ? watch_interval_ns : 1000000L}, NULL);
     }
     bool is_unknown = pid < 0; /* SIGCHLD is ignored: the system waits for children */

@@ -219,7 +219,7 @@ enum nd_status nd_prepared_capture(struct nd_capture_job *capture, char **folder
     } else if (status != ND_OK && why.id != 0 && err != NULL) {
         *err = why;
     }
-    exit->elapsed_s = (double)(nd_clock_ns() - capture->begun_ns) * 1e-9;
+    exit->elapsed_s = (double)(nd_clock_awake_ns() - capture->begun_ns) * 1e-9;
     free(run.prepared);
     free(run.scratch);
     free(run.out);

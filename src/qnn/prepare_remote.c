@@ -154,7 +154,7 @@ static enum nd_status check_limits(const struct nd_remote *remote, const struct 
     double limit_s = run->options->time_limit_s;
     if (nd_remote_tick((void *)(uintptr_t)remote))
         return nd_fail(err, ND_E_CANCELLED, remote->label, "device '%s' was stopped on request", remote->label);
-    if (limit_s > 0 && (double)(nd_clock_ns() - run->begun_ns) * 1e-9 > limit_s)
+    if (limit_s > 0 && (double)(nd_clock_awake_ns() - run->begun_ns) * 1e-9 > limit_s)
         return nd_fail(err, ND_E_DEVICE_TIME, remote->label,
                        "device '%s' was stopped after its time limit of %g s", remote->label, limit_s);
     return ND_OK;

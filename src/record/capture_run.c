@@ -234,7 +234,7 @@ static enum nd_status reach(struct nd_capture_job *capture, struct nd_lease *lea
         return ND_OK;
     const char *stage = "lease";
     enum nd_status status = nd_lease_take(device, capture->options, lease, &why);
-    capture->begun_ns = nd_clock_ns(); /* to wait for the device takes none of its time */
+    capture->begun_ns = nd_clock_awake_ns(); /* to wait for the device takes none of its time */
     if (status == ND_OK) {
         stage = "connect";
         status = nd_remote_open(remote, device, capture->options, &why);
@@ -336,7 +336,7 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
                                      .probes = workload->probes,
                                      .n_probes = workload->n_probes,
                                      .options = options,
-                                     .begun_ns = nd_clock_ns()};
+                                     .begun_ns = nd_clock_awake_ns()};
     struct nd_agent_exit exit = {0};
     struct nd_assembled assembled = {0};
     struct nd_lease lease = {0};

@@ -31,7 +31,7 @@ void nd_tries_deinit(struct nd_tries *trials)
 
 static double elapsed_s(const struct nd_tries *trials)
 {
-    return (double)(nd_clock_ns() - trials->capture->begun_ns) * 1e-9;
+    return (double)(nd_clock_awake_ns() - trials->capture->begun_ns) * 1e-9;
 }
 
 bool nd_tries_have_time(void *context)

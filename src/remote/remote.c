@@ -23,7 +23,7 @@ bool nd_remote_tick(void *context)
 {
     struct nd_remote *remote = context;
     const struct nd_capture_options *options = remote->options;
-    uint64_t now = nd_clock_ns();
+    uint64_t now = nd_clock_awake_ns();
     if (options->progress != NULL && remote->stage != NULL && !remote->is_quiet &&
         now - remote->reported_ns >= report_interval_ns) {
         remote->reported_ns = now;
@@ -124,7 +124,7 @@ enum nd_status nd_remote_open(struct nd_remote *remote, const struct nd_device *
     watched.is_cancelled = nd_remote_tick;
     watched.cancel_context = remote;
     *remote = (struct nd_remote){
-        .options = options, .label = device->label, .stage = "connect", .begun_ns = nd_clock_ns()};
+        .options = options, .label = device->label, .stage = "connect", .begun_ns = nd_clock_awake_ns()};
     enum nd_status status =
         nd_transport_open(device->transport, device->address, &watched, &remote->transport, err);
     if (status == ND_OK)

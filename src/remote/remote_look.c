@@ -104,7 +104,7 @@ enum nd_status nd_remote_look(struct nd_remote_session *session, struct nd_error
         if (status != ND_OK)
             break;
         status = look_once(session, &local);
-        session->watch.progress_ns = nd_clock_ns();
+        session->watch.progress_ns = nd_clock_awake_ns();
         if (status == ND_OK)
             snprintf(session->watch.stage, sizeof session->watch.stage, "run");
     }

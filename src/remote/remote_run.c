@@ -164,12 +164,15 @@ static void rest(const struct nd_remote_session *session, bool is_stopped)
     double pause_s = 3 * session->look_s;
     pause_s = pause_s < shortest_pause_s ? shortest_pause_s : pause_s;
     pause_s = pause_s > longest_pause_s ? longest_pause_s : pause_s;
+    uint64_t turn_ns = 0;
     for (uint64_t begun_ns = nd_clock_ns(); (double)(nd_clock_ns() - begun_ns) * 1e-9 < pause_s;) {
+        nd_clock_turn(&turn_ns);
         nd_watch_report(&session->watch);
         if (!is_stopped && nd_watch_is_cancelled(&session->watch))
             return;
         nanosleep(&(struct timespec){.tv_nsec = 50L * 1000 * 1000}, NULL);
     }
+    nd_clock_turn(&turn_ns);
 }
 
 static enum nd_status check_limits(const struct nd_remote_session *session, struct nd_error *err)
@@ -366,7 +369,7 @@ enum nd_status nd_remote_run(struct nd_remote *remote, const struct nd_remote_ru
     if (status == ND_OK)
         status = run->options->resume && !run->is_trial ? go_on(&session, &why) : begin_anew(&session, &why);
     session.is_started = status == ND_OK;
-    session.watch.started_ns = session.watch.progress_ns = nd_clock_ns(); /* not while it was sent */
+    session.watch.started_ns = session.watch.progress_ns = nd_clock_awake_ns(); /* not while it was sent */
     if (status == ND_OK) {
         remote->stage = NULL;
         remote->is_watched = true;

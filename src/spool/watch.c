@@ -8,7 +8,7 @@
 void nd_watch_begin(struct nd_watch *watch, const struct nd_capture_options *options, const char *label,
                     const char *spool, size_t samples_total, uint64_t begun_ns)
 {
-    uint64_t now = nd_clock_ns();
+    uint64_t now = nd_clock_awake_ns();
     *watch = (struct nd_watch){.options = options,
                                .label = label,
                                .spool = spool,
@@ -30,7 +30,7 @@ void nd_watch_follow(struct nd_watch *watch)
 {
     struct nd_record record;
     while (nd_spool_follow(&watch->follower, watch->spool, &record)) {
-        watch->progress_ns = nd_clock_ns();
+        watch->progress_ns = nd_clock_awake_ns();
         if (record.kind == ND_RECORD_ACK) {
             if (record.index[0] != watch->probe)
                 watch->samples_before += watch->samples_probe;
@@ -48,9 +48,10 @@ void nd_watch_follow(struct nd_watch *watch)
     }
 }
 
+/* Below 0 where this process was stopped just before `ns` was read, and that was noted afterwards. */
 static double seconds_since(uint64_t ns)
 {
-    return (double)(nd_clock_ns() - ns) * 1e-9;
+    return (double)(int64_t)(nd_clock_awake_ns() - ns) * 1e-9;
 }
 
 double nd_watch_elapsed_s(const struct nd_watch *watch)

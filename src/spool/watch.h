@@ -22,7 +22,7 @@ struct nd_watch {
     const char *label;
     const char *spool; /* path; may come to be later */
     size_t samples_total;
-    uint64_t started_ns;
+    uint64_t started_ns;     /* of nd_clock_awake_ns, as the next two */
     uint64_t begun_ns;       /* of the capture */
     uint64_t progress_ns;    /* of the last sign of life */
     uint64_t samples_before; /* of probes and passes that are finished */

@@ -342,6 +342,21 @@ class Death(Scratch):
         npudiff(*command[:-1], self.folder / "whole.h5")
         self.assertEqual(compare(out, self.folder / "whole.h5", expect=0)["verdict"], "same")
 
+    def test_a_stopped_host_blames_nobody(self):
+        """Ctrl-Z of npudiff and its agent for longer than the stall limit: afterwards the run goes on."""
+        limit_s = self.limit_s(3)
+        running, out, _ = self.start(0, "--stall-limit", limit_s, stop="acknowledged 100")
+        agent = running.stopped_agent()
+        running.process.send_signal(signal.SIGSTOP)
+        time.sleep(limit_s + 2)
+        running.process.send_signal(signal.SIGCONT)
+        time.sleep(0.5)
+        if is_alive(agent):
+            os.kill(agent, signal.SIGCONT)
+        code, said = running.finish()
+        self.assertEqual(code, 0, said)
+        self.assertEqual(self.check_stored(out / "x.h5"), N_SAMPLES)
+
     def test_sweep_keeps_nothing_on_a_full_disk(self):
         """It has no --resume: a full disk is an error of this machine, its files go, and nothing is promised."""
         for command in (["sweep", MODELS / MODEL, "-d", "cpu", "-s", "threads=1,2", "-p", PROBE],

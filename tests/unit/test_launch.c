@@ -452,6 +452,27 @@ static void what_is_printed_does_not_fill_the_disk(void **state)
     bench_close(&bench);
 }
 
+/* ---- stops of this process ---- */
+
+/* Stops its parent for 3 s, and is as silent as before afterwards. */
+static void a_stop_of_the_host_is_no_stall(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(&bench, "(sleep 0.2; kill -STOP $PPID; sleep 3; kill -CONT $PPID) & wait; sleep 0.3");
+    bench.options.stall_limit_s = 2;
+    bench.options.time_limit_s = 2.5;
+    uint64_t begun_ns = nd_clock_ns(), awake_ns = nd_clock_awake_ns();
+    assert_int_equal(bench_launch(&bench), ND_OK);
+    if (bench.exit.error.id != 0)
+        fail_msg("%s", bench.exit.error.message);
+    double passed_s = (double)(nd_clock_ns() - begun_ns) * 1e-9;
+    double awake_s = (double)(nd_clock_awake_ns() - awake_ns) * 1e-9;
+    assert_true(passed_s > 3 && awake_s < passed_s - 2);
+    assert_true(bench.exit.elapsed_s < 2);
+    bench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +490,7 @@ int main(void)
         cmocka_unit_test(real_agent_killed_keeps_what_it_acknowledged),
         cmocka_unit_test(without_resume_a_full_disk_keeps_nothing),
         cmocka_unit_test(what_is_printed_does_not_fill_the_disk),
+        cmocka_unit_test(a_stop_of_the_host_is_no_stall),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

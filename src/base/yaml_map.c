@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "base/yaml_limits.h"
 #include "npudiff/parse.h"
 
 enum { MAX_FILE_BYTES = 64 << 20 };
@@ -78,20 +79,32 @@ static enum nd_status expect_end(const struct nd_yaml *yaml, yaml_parser_t *pars
     return status;
 }
 
+/* The first document; is_loaded says whether there is one to delete. */
+static enum nd_status load_document(struct nd_yaml *yaml, yaml_parser_t *parser, struct nd_error *err)
+{
+    struct nd_yaml_excess excess;
+    if (yaml_parser_load(parser, &yaml->document) == 0)
+        return fail_parser(yaml, parser, err);
+    yaml->is_loaded = true;
+    nd_yaml_check_aliases(&yaml->document, &excess);
+    return excess.problem == NULL ? ND_OK : nd_yaml_fail(yaml, &excess.mark, err, "%s", excess.problem);
+}
+
 enum nd_status nd_yaml_load(struct nd_yaml *yaml, const struct nd_yaml_file *file, const char *text,
                             size_t n_bytes, struct nd_error *err)
 {
     static const yaml_mark_t begin;
     yaml_parser_t parser;
+    struct nd_yaml_excess excess;
     *yaml = (struct nd_yaml){.file = *file};
+    if (!nd_yaml_check_text(text, n_bytes, &excess))
+        return nd_fail_memory(err);
+    if (excess.problem != NULL)
+        return nd_yaml_fail(yaml, &excess.mark, err, "%s", excess.problem);
     if (yaml_parser_initialize(&parser) == 0)
         return nd_fail_memory(err);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, n_bytes);
-    enum nd_status status = ND_OK;
-    if (yaml_parser_load(&parser, &yaml->document) == 0)
-        status = fail_parser(yaml, &parser, err);
-    else
-        yaml->is_loaded = true;
+    enum nd_status status = load_document(yaml, &parser, err);
     const yaml_node_t *root = yaml->is_loaded ? nd_yaml_root(yaml) : NULL;
     if (status == ND_OK && (root == NULL || root->type != YAML_MAPPING_NODE))
         status = nd_yaml_fail(yaml, root != NULL ? &root->start_mark : &begin, err,

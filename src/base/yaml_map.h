@@ -22,7 +22,8 @@ struct nd_yaml {
     bool is_loaded;
 };
 
-/* One document, whose root is a mapping. text must not hold NUL. */
+/* One document, whose root is a mapping. text must not hold NUL. A text that was made to cost much is refused
+ * (base/yaml_limits.h). */
 enum nd_status nd_yaml_load(struct nd_yaml *yaml, const struct nd_yaml_file *file, const char *text,
                             size_t n_bytes, struct nd_error *err);
 /* The same of the file itself; one over 64 MiB is refused. ND_ERR_IO. */

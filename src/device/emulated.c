@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "base/suffix.h"
+#include "base/yaml_limits.h"
 
 /* A file being read. */
 struct profile {
@@ -96,6 +97,11 @@ static enum nd_status read_yaml(struct profile *profile, const char *text, size_
 {
     yaml_parser_t parser;
     yaml_document_t document;
+    struct nd_yaml_excess excess;
+    if (!nd_yaml_check_text(text, n_bytes, &excess))
+        return nd_fail_memory(profile->err);
+    if (excess.problem != NULL)
+        return fail_at(profile, &excess.mark, excess.problem, NULL);
     if (yaml_parser_initialize(&parser) == 0)
         return nd_fail_memory(profile->err);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, n_bytes);

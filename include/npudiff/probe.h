@@ -24,7 +24,8 @@
 extern "C" {
 #endif
 
-/* The most that all samples of all inputs of one probe may take together: 64 GiB. */
+/* The most that all samples of all inputs of one probe may take together: 64 GiB, or all memory of the machine
+ * if it has less. */
 #define ND_PROBE_MAX_BYTES ((uint64_t)1 << 36)
 
 /* What a probe must feed: one graph input of the model. The fields are borrowed for the call. */

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bool nd_size_mul(size_t a, size_t b, size_t *out)
 {
@@ -20,6 +21,14 @@ bool nd_size_add(size_t a, size_t b, size_t *out)
         return false;
     *out = sum;
     return true;
+}
+
+size_t nd_machine_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    size_t memory;
+    bool is_known = pages > 0 && page > 0 && nd_size_mul((size_t)pages, (size_t)page, &memory);
+    return is_known ? memory : SIZE_MAX;
 }
 
 void *nd_calloc(size_t n, size_t size_bytes)

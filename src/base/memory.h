@@ -11,6 +11,10 @@
 bool nd_size_mul(size_t a, size_t b, size_t *out);
 bool nd_size_add(size_t a, size_t b, size_t *out);
 
+/* Bytes of memory that this machine has; SIZE_MAX when it does not say. What a header promises is held against
+ * it before any of it is taken: a few MB of an archive can stand for many GB. */
+size_t nd_machine_memory(void);
+
 /* n elements of size_bytes, zeroed, or NULL. n = 0 gives a pointer that can be freed. */
 void *nd_calloc(size_t n, size_t size_bytes);
 

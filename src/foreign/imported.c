@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/scales.h"
@@ -72,10 +71,7 @@ struct nd_imported_tensor *nd_imported_find(const struct nd_imported *imported, 
 static enum nd_status count_bytes(struct nd_imported *imported, const char *where, size_t n_bytes,
                                   struct nd_error *err)
 {
-    size_t total, memory = SIZE_MAX;
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && page > 0)
-        memory = (size_t)pages * (size_t)page;
+    size_t total, memory = nd_machine_memory();
     if (!nd_size_add(imported->total_bytes, n_bytes, &total) || total > memory)
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL,
                        "%s: with its %zu bytes the data is larger than this machine's memory of %zu bytes",

@@ -45,15 +45,19 @@ static enum nd_status put_digests(const struct nd_import_writing *w, const struc
                                   const struct nd_matched_tensor *tensor, size_t sample_bytes,
                                   struct nd_error *err)
 {
-    size_t n_runs = probe->n_repeats, n_rows = 0;
+    size_t n_runs = probe->n_repeats, n_rows = 0, capacity = 0;
     struct nd_digest *digests = nd_calloc(probe->n_samples * n_runs, sizeof *digests);
-    size_t(*rows)[2] = nd_calloc(probe->n_samples * n_runs, sizeof *rows);
-    enum nd_status status = digests != NULL && rows != NULL ? ND_OK : nd_fail_memory(err);
+    size_t(*rows)[2] = NULL;
+    enum nd_status status = digests != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t s = 0; status == ND_OK && s < probe->n_samples; s++)
-        for (size_t r = 0; r < n_runs; r++) {
+        for (size_t r = 0; status == ND_OK && r < n_runs; r++) {
             digests[s * n_runs + r] = nd_digest_bytes(sample_at(w, tensor, s, r, sample_bytes), sample_bytes);
             if (nd_digest_equal(digests[s * n_runs + r], digests[s * n_runs]))
                 continue;
+            if (!nd_grow((void **)&rows, &capacity, n_rows + 1, sizeof *rows)) {
+                status = nd_fail_memory(err);
+                break;
+            }
             rows[n_rows][0] = s;
             rows[n_rows++][1] = r;
         }
@@ -277,12 +281,29 @@ static enum nd_status join_runs(struct nd_imported *imported, struct nd_imported
     return status == ND_OK ? nd_runs_split(imported, err) : status;
 }
 
+/* Where samples are small, what a capture keeps of each takes more than its values: digest and latency. */
+static enum nd_status check_room(const struct nd_imported *imported, const struct nd_matched *matched,
+                                 struct nd_error *err)
+{
+    size_t n_runs, n_bytes, total, memory = nd_machine_memory();
+    if (nd_size_mul(matched->n_samples, matched->n_repeats, &n_runs) &&
+        nd_size_mul(n_runs, sizeof(struct nd_digest) + sizeof(double), &n_bytes) &&
+        nd_size_add(n_bytes, imported->total_bytes, &total) && total <= memory)
+        return ND_OK;
+    return nd_fail(
+        err, ND_E_SIZE_OVERFLOW, NULL,
+        "values, digests and latencies of %zu samples are more than this machine's memory of %zu bytes",
+        matched->n_samples, memory);
+}
+
 static enum nd_status settle(struct nd_imported *imported, struct nd_map *map,
                              const struct nd_import_options *options, struct nd_matched *matched,
                              struct nd_error *err)
 {
     imported->is_failed = imported->is_failed || nd_stated(&imported->stated, ND_STATED_FAILED) != NULL;
     enum nd_status status = nd_match(imported, map, options, matched, err);
+    if (status == ND_OK)
+        status = check_room(imported, matched, err);
     if (status == ND_OK)
         status = nd_import_mark_ends(imported, options->model, matched, err);
     if (status == ND_OK)

@@ -49,16 +49,22 @@ out:
     return status;
 }
 
+size_t nd_probe_most_bytes(void)
+{
+    size_t memory = nd_machine_memory();
+    return memory < ND_PROBE_MAX_BYTES ? memory : (size_t)ND_PROBE_MAX_BYTES;
+}
+
 enum nd_status nd_probe_set_samples(struct nd_probe *probe, size_t n_samples, struct nd_error *err)
 {
     size_t total = 0;
     for (size_t i = 0; i < probe->n_inputs; i++) {
         size_t bytes;
         if (!nd_size_mul(n_samples, probe->inputs[i].sample_bytes, &bytes) ||
-            !nd_size_add(total, bytes, &total) || total > ND_PROBE_MAX_BYTES)
+            !nd_size_add(total, bytes, &total) || total > nd_probe_most_bytes())
             return nd_fail(err, ND_E_SIZE_OVERFLOW, probe->name,
-                           "probe '%s': %zu samples take more than the %llu bytes accepted here", probe->name,
-                           n_samples, (unsigned long long)ND_PROBE_MAX_BYTES);
+                           "probe '%s': %zu samples take more than the %zu bytes accepted here", probe->name,
+                           n_samples, nd_probe_most_bytes());
     }
     probe->n_samples = n_samples;
     return ND_OK;

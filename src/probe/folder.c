@@ -119,13 +119,18 @@ static enum nd_status load_inputs(struct nd_loader *loader, const char *path, co
     size_t *roles = NULL;
     enum nd_status status =
         nd_roles_assign(loader, (const char *const *)arrays->names, arrays->n, path, &roles, err);
-    for (size_t i = 0; i < files->n && status == ND_OK; i++) {
-        char *file = nd_path_join(path, files->names[i]);
+    /* The inputs first: they say how many labels there may be. */
+    for (size_t i = 0; i < 2 * files->n && status == ND_OK; i++) {
+        size_t f = i % files->n;
+        if ((roles[f] == ND_ROLE_LABELS) != (i >= files->n) ||
+            (roles[f] == ND_ROLE_LABELS && loader->has_explicit_labels))
+            continue;
+        char *file = nd_path_join(path, files->names[f]);
         if (file == NULL)
             status = nd_fail_memory(err);
-        else if (roles[i] != ND_ROLE_LABELS)
-            status = nd_user_load_npy(loader, file, roles[i], SIZE_MAX, err);
-        else if (!loader->has_explicit_labels)
+        else if (roles[f] != ND_ROLE_LABELS)
+            status = nd_user_load_npy(loader, file, roles[f], SIZE_MAX, err);
+        else
             status = nd_user_load_labels(loader, file, err);
         free(file);
     }

@@ -45,6 +45,21 @@ static enum nd_status read_values(struct nd_source *source, const struct nd_npy 
     return status;
 }
 
+/* Before any of it is read: one for each sample, and no more values than a probe may have. */
+static enum nd_status check_number(const struct nd_probe *probe, const char *output, const struct nd_npy *npy,
+                                   const struct nd_source *source, struct nd_error *err)
+{
+    size_t n_bytes;
+    if ((size_t)npy->dims[0] != probe->n_samples)
+        return nd_fail(err, ND_E_PROBE_SHAPE, probe->name,
+                       "probe '%s' has %zu targets of output '%s' for %zu samples", probe->name,
+                       (size_t)npy->dims[0], output, probe->n_samples);
+    if (!nd_size_mul(npy->n_elems, sizeof(double), &n_bytes) || n_bytes > nd_probe_most_bytes())
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, source->path, "%s takes more than the %zu bytes accepted here",
+                       source->what, nd_probe_most_bytes());
+    return ND_OK;
+}
+
 enum nd_status nd_loader_read_goal(struct nd_loader *loader, const char *name, struct nd_source *source,
                                    struct nd_error *err)
 {
@@ -53,6 +68,8 @@ enum nd_status nd_loader_read_goal(struct nd_loader *loader, const char *name, s
     enum nd_status status = nd_npy_open(source, &npy, err);
     if (status == ND_OK)
         status = check_header(source, &npy, err);
+    if (status == ND_OK)
+        status = check_number(probe, name + sizeof prefix - 1, &npy, source, err);
     if (status != ND_OK)
         return status;
     struct nd_probe_goal *grown = realloc(probe->goals, (probe->n_goals + 1) * sizeof *grown);
@@ -65,17 +82,6 @@ enum nd_status nd_loader_read_goal(struct nd_loader *loader, const char *name, s
                                    .n_elems = npy.n_elems / (size_t)npy.dims[0]};
     probe->n_goals++;
     return goal->output != NULL ? read_values(source, &npy, &goal->values, err) : nd_fail_memory(err);
-}
-
-enum nd_status nd_loader_check_goals(const struct nd_loader *loader, struct nd_error *err)
-{
-    const struct nd_probe *probe = loader->probe;
-    for (size_t i = 0; i < probe->n_goals; i++)
-        if (probe->goals[i].n_samples != probe->n_samples)
-            return nd_fail(err, ND_E_PROBE_SHAPE, probe->name,
-                           "probe '%s' has %zu targets of output '%s' for %zu samples", probe->name,
-                           probe->goals[i].n_samples, probe->goals[i].output, probe->n_samples);
-    return ND_OK;
 }
 
 const struct nd_probe_goal *nd_probe_find_goal(const struct nd_probe *probe, const char *output)

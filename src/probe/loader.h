@@ -33,7 +33,8 @@ enum nd_status nd_loader_read_input(struct nd_loader *loader, size_t input, stru
                                     struct nd_error *err);
 
 /* Reads a .npy source as the labels of all samples: integers of any type, one dimension. Takes the place of
- * labels read before. ND_E_PROBE_LABELS. */
+ * labels read before. The inputs come first: labels of another number are refused before they are read.
+ * ND_E_PROBE_LABELS. */
 enum nd_status nd_loader_read_labels(struct nd_loader *loader, struct nd_source *source, struct nd_error *err);
 
 /* ---- Sample by sample ---- */
@@ -63,12 +64,10 @@ enum nd_status nd_loader_read_label(struct nd_loader *loader, size_t sample, str
 bool nd_loader_is_goal_name(const struct nd_loader *loader, const char *name);
 
 /* Reads a .npy source as the target of an output, for all samples: float32 or float64 (ND_E_PROBE_TYPE), the
- * samples along the first dimension (ND_E_PROBE_SHAPE). Names in an archive are unique. */
+ * samples along the first dimension (ND_E_PROBE_SHAPE). Names in an archive are unique. The inputs come first:
+ * targets of another number are refused before they are read. ND_E_SIZE_OVERFLOW. */
 enum nd_status nd_loader_read_goal(struct nd_loader *loader, const char *name, struct nd_source *source,
                                    struct nd_error *err);
-
-/* ND_E_PROBE_SHAPE when a target has another number of samples than the probe. */
-enum nd_status nd_loader_check_goals(const struct nd_loader *loader, struct nd_error *err);
 
 /* ---- At the end ---- */
 

@@ -17,28 +17,33 @@ static void swap_bytes(unsigned char *data, size_t n_elems, size_t size)
         }
 }
 
-/* From the first index running fastest to the last index running fastest. */
-static void reorder_to_c(const struct nd_npy *npy, const unsigned char *from, unsigned char *to)
+/* Reads elements of which the first index runs fastest, and puts them where they are when the last one does. */
+static enum nd_status read_fortran(struct nd_source *source, const struct nd_npy *npy, unsigned char *to,
+                                   struct nd_error *err)
 {
-    size_t size = nd_dtype_size_bytes(npy->dtype);
-    size_t stride[ND_NPY_MAX_RANK];
+    enum { BLOCK_BYTES = 1 << 16 }; /* a multiple of every element's size */
+    size_t size = nd_dtype_size_bytes(npy->dtype), stride[ND_NPY_MAX_RANK], step = 1, target = 0;
     int64_t index[ND_NPY_MAX_RANK] = {0};
-    size_t step = 1;
-    for (int d = 0; d < npy->rank; d++) {
+    unsigned char block[BLOCK_BYTES];
+    enum nd_status status = ND_OK;
+    for (int d = npy->rank - 1; d >= 0; step *= (size_t)npy->dims[d--])
         stride[d] = step;
-        step *= (size_t)npy->dims[d];
-    }
-    size_t source = 0;
     for (size_t i = 0; i < npy->n_elems; i++) {
-        memcpy(to + i * size, from + source * size, size);
-        for (int d = npy->rank - 1; d >= 0; d--) {
-            source += stride[d];
+        size_t at = i * size % BLOCK_BYTES, n_left = npy->size_bytes - i * size;
+        if (at == 0)
+            status = nd_source_read(source, block, n_left < BLOCK_BYTES ? n_left : BLOCK_BYTES, err);
+        if (status != ND_OK)
+            return status;
+        memcpy(to + target * size, block + at, size);
+        for (int d = 0; d < npy->rank; d++) {
+            target += stride[d];
             if (++index[d] < npy->dims[d])
                 break;
-            source -= stride[d] * (size_t)npy->dims[d];
+            target -= stride[d] * (size_t)npy->dims[d];
             index[d] = 0;
         }
     }
+    return ND_OK;
 }
 
 enum nd_status nd_npy_check_bools(const struct nd_source *source, const void *data, size_t n,
@@ -54,25 +59,15 @@ enum nd_status nd_npy_check_bools(const struct nd_source *source, const void *da
 
 enum nd_status nd_npy_read(struct nd_source *source, const struct nd_npy *npy, void *out, struct nd_error *err)
 {
-    void *fortran = NULL;
-    if (npy->is_fortran_order && npy->rank > 1) {
-        fortran = nd_calloc(npy->size_bytes, 1);
-        if (fortran == NULL)
-            return nd_fail_memory(err);
-    }
-    enum nd_status status = nd_source_read(source, fortran != NULL ? fortran : out, npy->size_bytes, err);
+    enum nd_status status = npy->is_fortran_order && npy->rank > 1
+                                ? read_fortran(source, npy, out, err)
+                                : nd_source_read(source, out, npy->size_bytes, err);
     if (status == ND_OK)
         status = nd_source_finish(source, err);
-    if (status != ND_OK)
-        goto out;
-    if (fortran != NULL)
-        reorder_to_c(npy, fortran, out);
-    if (npy->is_big_endian)
+    if (status == ND_OK && npy->is_big_endian)
         swap_bytes(out, npy->n_elems, nd_dtype_size_bytes(npy->dtype));
-    if (npy->dtype == ND_DTYPE_BOOL)
+    if (status == ND_OK && npy->dtype == ND_DTYPE_BOOL)
         status = nd_npy_check_bools(source, out, npy->n_elems, err);
-out:
-    free(fortran);
     return status;
 }
 

@@ -21,29 +21,22 @@ static bool widen(enum nd_dtype dtype, const void *data, size_t i, int64_t *out)
     return true;
 }
 
-/* All elements of an integer .npy source, in new memory. */
+/* All elements of an integer .npy source, in new memory. They are widened where they are, from the back: a wide
+ * element never covers a narrow one that is still to come. */
 static enum nd_status read_integers(struct nd_source *source, const struct nd_npy *npy, int64_t **out,
                                     struct nd_error *err)
 {
-    enum nd_status status;
-    void *data = nd_calloc(npy->size_bytes, 1);
     int64_t *labels = nd_calloc(npy->n_elems, sizeof *labels);
-    if (data == NULL || labels == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
-    }
-    status = nd_npy_read(source, npy, data, err);
-    for (size_t i = 0; i < npy->n_elems && status == ND_OK; i++)
-        if (!widen(npy->dtype, data, i, &labels[i]))
+    enum nd_status status = labels != NULL ? nd_npy_read(source, npy, labels, err) : nd_fail_memory(err);
+    bool is_read = status == ND_OK;
+    for (size_t i = npy->n_elems; is_read && i-- > 0;)
+        if (!widen(npy->dtype, labels, i, &labels[i])) /* the first element that fails is told */
             status = nd_fail(err, ND_E_PROBE_LABELS, source->path, "%s has a label above %lld at element %zu",
                              source->what, (long long)INT64_MAX, i);
-    if (status != ND_OK)
-        goto out;
-    *out = labels;
-    labels = NULL;
-out:
-    free(data);
-    free(labels);
+    if (status == ND_OK)
+        *out = labels;
+    else
+        free(labels);
     return status;
 }
 
@@ -55,6 +48,14 @@ static enum nd_status open_labels(struct nd_source *source, struct nd_npy *npy, 
         status = nd_fail(err, ND_E_PROBE_LABELS, source->path, "%s for labels is %s, expected an integer type",
                          source->what, nd_npy_format_dtype(npy, found, sizeof found));
     return status;
+}
+
+static enum nd_status check_number(const struct nd_loader *loader, struct nd_error *err)
+{
+    if (loader->n_labels == loader->probe->n_samples)
+        return ND_OK;
+    return nd_fail(err, ND_E_PROBE_LABELS, loader->probe->name, "probe '%s' has %zu labels for %zu samples",
+                   loader->probe->name, loader->n_labels, loader->probe->n_samples);
 }
 
 enum nd_status nd_loader_read_labels(struct nd_loader *loader, struct nd_source *source, struct nd_error *err)
@@ -69,12 +70,14 @@ enum nd_status nd_loader_read_labels(struct nd_loader *loader, struct nd_source 
         return nd_fail(err, ND_E_PROBE_LABELS, source->path,
                        "%s for labels has shape %s, expected one dimension: a label for each sample",
                        source->what, nd_npy_format_shape(&npy, shape, sizeof shape));
-    status = read_integers(source, &npy, &labels, err);
+    loader->n_labels = npy.n_elems;
+    status = check_number(loader, err);
+    if (status == ND_OK)
+        status = read_integers(source, &npy, &labels, err);
     if (status != ND_OK)
         return status;
     free(loader->labels);
     loader->labels = labels;
-    loader->n_labels = npy.n_elems;
     return ND_OK;
 }
 
@@ -107,9 +110,9 @@ enum nd_status nd_loader_read_label(struct nd_loader *loader, size_t sample, str
 
 enum nd_status nd_loader_finish(struct nd_loader *loader, struct nd_error *err)
 {
-    if (loader->labels != NULL && loader->n_labels != loader->probe->n_samples)
-        return nd_fail(err, ND_E_PROBE_LABELS, loader->probe->name, "probe '%s' has %zu labels for %zu samples",
-                       loader->probe->name, loader->n_labels, loader->probe->n_samples);
+    enum nd_status status = loader->labels != NULL ? check_number(loader, err) : ND_OK;
+    if (status != ND_OK)
+        return status;
     loader->probe->labels = loader->labels;
     loader->labels = NULL;
     return ND_OK;

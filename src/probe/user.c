@@ -65,7 +65,8 @@ static enum nd_status load_goal(struct nd_loader *loader, const struct nd_npz *n
     return status;
 }
 
-/* Targets belong to whole probes: in a file of one sample such a name is one like any other. */
+/* The inputs first: they say how many labels and targets there may be. Targets belong to whole probes: in a
+ * file of one sample such a name is one like any other. */
 enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *path, size_t sample, struct nd_error *err)
 {
     struct nd_npz *npz = NULL;
@@ -80,17 +81,20 @@ enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *path, size
     if (names == NULL || members == NULL)
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n_arrays; i++) {
-        if (sample == SIZE_MAX && nd_loader_is_goal_name(loader, nd_npz_name(npz, i))) {
-            status = load_goal(loader, npz, i, err);
-        } else {
-            names[n] = nd_npz_name(npz, i);
-            members[n++] = i;
-        }
+        if (sample == SIZE_MAX && nd_loader_is_goal_name(loader, nd_npz_name(npz, i)))
+            continue;
+        names[n] = nd_npz_name(npz, i);
+        members[n++] = i;
     }
     if (status == ND_OK)
         status = nd_roles_assign(loader, names, n, path, &roles, err);
-    for (size_t i = 0; i < n && status == ND_OK; i++)
-        status = load_member(loader, npz, members[i], roles[i], sample, err);
+    for (int labels = 0; labels < 2; labels++)
+        for (size_t i = 0; i < n && status == ND_OK; i++)
+            if ((roles[i] == ND_ROLE_LABELS) == labels)
+                status = load_member(loader, npz, members[i], roles[i], sample, err);
+    for (size_t i = 0; sample == SIZE_MAX && i < n_arrays && status == ND_OK; i++)
+        if (nd_loader_is_goal_name(loader, nd_npz_name(npz, i)))
+            status = load_goal(loader, npz, i, err);
     free(roles);
     free(members);
     free(names);
@@ -171,8 +175,6 @@ enum nd_status nd_user_load(struct nd_probe *probe, const char *path, const char
         status = nd_user_load_labels(&loader, labels_path, err);
     if (status == ND_OK)
         status = nd_loader_finish(&loader, err);
-    if (status == ND_OK)
-        status = nd_loader_check_goals(&loader, err);
     nd_loader_deinit(&loader);
     return status;
 }

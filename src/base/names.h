@@ -5,6 +5,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* The longest name of a tensor, node or operator. Chosen: names that tools make have less than 1000 bytes. A
+ * capture has a name in a path, where each byte may take three, and paths of at most ND_MAX_PATH_BYTES are read
+ * back. So a name is checked when a model is read, not when a capture that took hours is written. */
+enum { ND_MAX_NAME_BYTES = 16384, ND_MAX_PATH_BYTES = 65536 };
+
 struct nd_names_slot;
 
 /* Zeroed is empty. The names are borrowed and must outlive the map. */

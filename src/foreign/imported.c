@@ -108,6 +108,10 @@ static enum nd_status add_tensor(struct nd_imported_list *list, const struct nd_
 {
     if (added->name[0] == '\0')
         return nd_fail(err, ND_E_IMPORT_FORMAT, NULL, "%s has no name", added->where);
+    if (strlen(added->name) > ND_MAX_NAME_BYTES)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, NULL,
+                       "the name of a tensor has %zu bytes; at most %d are accepted: '%.60s...'",
+                       strlen(added->name), (int)ND_MAX_NAME_BYTES, added->name);
     if (added->dtype == ND_DTYPE_NONE)
         return nd_fail(err, ND_E_IMPORT_TYPE, added->name, "%s has a type that is not supported", added->where);
     if (!nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items))

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/names.h"
 #include "hdf5/asking.h"
 #include "hdf5/libhdf5.h"
 
@@ -29,7 +30,7 @@ enum { MAX_RESTARTS = 3 };
 /* Deflate cannot do better: no file gives more bytes than this many times its own. */
 static const double max_expansion = 1032;
 
-enum { POLL_MS = 50, MAX_TEXT_BYTES = 65536, BUFFER_BYTES = 65536 };
+enum { POLL_MS = 50, BUFFER_BYTES = 65536 };
 enum mark { MARK_RECORD = 0x52454344, MARK_END = 0x454e4421, MARK_ERROR = 0x4552524f, MARK_ASK = ND_MARK_ASK };
 
 /* Seconds of processor time for so many bytes, of the file and of what comes out of it. */
@@ -306,7 +307,7 @@ enum nd_status nd_reading_take(struct nd_reading *reading, void *buf, size_t n_b
 enum nd_status nd_reading_take_text(struct nd_reading *reading, size_t n_bytes, char **text,
                                     struct nd_error *err)
 {
-    if (n_bytes > MAX_TEXT_BYTES)
+    if (n_bytes > ND_MAX_PATH_BYTES)
         return nd_reading_fail(reading, err);
     char *taken = nd_calloc(n_bytes + 1, 1);
     if (taken == NULL)

@@ -75,8 +75,8 @@ enum nd_status nd_reading_next(struct nd_reading *reading, bool *has_record, str
  * reading->damaged, ND_E_FILE_TIME. */
 enum nd_status nd_reading_take(struct nd_reading *reading, void *buf, size_t n_bytes, struct nd_error *err);
 
-/* n_bytes (at most 65536) of the record as text in new memory, which the caller frees. Like nd_reading_take,
- * and ND_E_MEMORY. */
+/* n_bytes (at most ND_MAX_PATH_BYTES) of the record as text in new memory, which the caller frees. Like
+ * nd_reading_take, and ND_E_MEMORY. */
 enum nd_status nd_reading_take_text(struct nd_reading *reading, size_t n_bytes, char **text,
                                     struct nd_error *err);
 

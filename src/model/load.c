@@ -110,7 +110,9 @@ static enum nd_status list_nodes(struct nd_model *model, struct nd_error *err)
 static enum nd_status analyse(struct nd_model *model, struct nd_error *err)
 {
     size_t *unit_of_node = NULL;
-    enum nd_status status = nd_graph_order(model->proto->graph, err);
+    enum nd_status status = nd_onnx_check_names(&model->proto->base, err);
+    if (status == ND_OK)
+        status = nd_graph_order(model->proto->graph, err);
     if (status == ND_OK)
         status = nd_graph_init(&model->graph, model->proto->graph, err);
     if (status == ND_OK)

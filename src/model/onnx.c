@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/names.h"
 
 typedef enum nd_status (*visit_function)(const Onnx__TensorProto *, void *, struct nd_error *);
 
@@ -40,6 +41,59 @@ enum nd_status nd_onnx_visit_tensors(const ProtobufCMessage *message, visit_func
         field_messages(message, &message->descriptor->fields[f], &items, &n);
         for (size_t i = 0; i < n && status == ND_OK; i++)
             status = nd_onnx_visit_tensors(items[i], visit, context, err);
+    }
+    return status;
+}
+
+/* All texts but these are names; values are what tools note of a model. */
+static bool is_name(const ProtobufCFieldDescriptor *field)
+{
+    return field->type == PROTOBUF_C_TYPE_STRING && strcmp(field->name, "doc_string") != 0 &&
+           strcmp(field->name, "value") != 0;
+}
+
+static enum nd_status check_name(const char *name, struct nd_error *err)
+{
+    size_t n = strlen(nd_onnx_text(name));
+    if (n <= ND_MAX_NAME_BYTES)
+        return ND_OK;
+    return nd_fail(err, ND_E_MODEL_UNSUPPORTED, NULL,
+                   "a name in the model has %zu bytes; at most %d are accepted: '%.60s...'", n,
+                   (int)ND_MAX_NAME_BYTES, name);
+}
+
+static enum nd_status check_texts(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
+                                  struct nd_error *err)
+{
+    const unsigned char *base = (const unsigned char *)message;
+    char *const *texts = (char *const *)(const void *)(base + field->offset);
+    size_t n = 1;
+    if (field->label == PROTOBUF_C_LABEL_REPEATED) {
+        memcpy(&n, base + field->quantifier_offset, sizeof n);
+        texts = *(char *const *const *)(const void *)texts;
+    } else if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0) {
+        uint32_t chosen;
+        memcpy(&chosen, base + field->quantifier_offset, sizeof chosen);
+        n = chosen == field->id;
+    }
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < n && status == ND_OK; i++)
+        status = check_name(texts[i], err);
+    return status;
+}
+
+enum nd_status nd_onnx_check_names(const ProtobufCMessage *message, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (unsigned int f = 0; f < message->descriptor->n_fields && status == ND_OK; f++) {
+        const ProtobufCFieldDescriptor *field = &message->descriptor->fields[f];
+        ProtobufCMessage *const *items = NULL;
+        size_t n;
+        if (is_name(field))
+            status = check_texts(message, field, err);
+        field_messages(message, field, &items, &n);
+        for (size_t i = 0; i < n && status == ND_OK; i++)
+            status = nd_onnx_check_names(items[i], err);
     }
     return status;
 }

@@ -27,6 +27,9 @@ enum nd_status nd_onnx_visit_tensors(const ProtobufCMessage *message,
                                                              struct nd_error *err),
                                      void *context, struct nd_error *err);
 
+/* ND_E_MODEL_UNSUPPORTED when a name anywhere in the message is longer than ND_MAX_NAME_BYTES. */
+enum nd_status nd_onnx_check_names(const ProtobufCMessage *message, struct nd_error *err);
+
 /* text, or "" for NULL: absent and empty protobuf text mean the same. */
 const char *nd_onnx_text(const char *text);
 

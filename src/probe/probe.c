@@ -140,6 +140,10 @@ static enum nd_status check_name(const char *spec, const char *name, struct nd_e
     if (name[0] == '\0' || name[strspn(name, allowed)] != '\0')
         return nd_fail(err, ND_E_PROBE_SPEC, spec,
                        "probe '%s': the name '%s' needs one or more of A-Z a-z 0-9 _ . -", spec, name);
+    enum { MAX_NAME_BYTES = 255 }; /* chosen: as of a file */
+    if (strlen(name) > MAX_NAME_BYTES)
+        return nd_fail(err, ND_E_PROBE_SPEC, NULL, "the name of a probe has %zu bytes; at most %d are accepted",
+                       strlen(name), (int)MAX_NAME_BYTES);
     if (find_generator(name, strlen(name)) != NULL)
         return nd_fail(err, ND_E_PROBE_SPEC, spec,
                        "probe '%s': '%s' is a built-in probe; give your data a different name", spec, name);

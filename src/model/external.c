@@ -207,6 +207,36 @@ static enum nd_status collect_binary(const Onnx__NodeProto *node, struct collect
     return status;
 }
 
+/* Chosen: so much is digested in some seconds. A file of 1 TB that takes no room on a disk is made at once, and
+ * digesting it takes hours; what has data everywhere is read, however large it is. */
+static const uint64_t max_hole_bytes = UINT64_C(4) << 30;
+
+/* Adds the bytes of the file that are nowhere on the disk and read as zeros. A file system that knows no holes
+ * has none. */
+static enum nd_status count_holes(const char *path, uint64_t *n_holes, struct nd_error *err)
+{
+    int fd;
+    uint64_t size = 0;
+    enum nd_status status = nd_file_open(path, &fd, &size, err);
+    if (status != ND_OK)
+        return status;
+    for (off_t at = 0; at >= 0 && (uint64_t)at < size && *n_holes <= max_hole_bytes;) {
+        off_t data = lseek(fd, at, SEEK_DATA);
+        if (data < 0 && errno != ENXIO)
+            break;
+        *n_holes += (data < 0 ? size : (uint64_t)data) - (uint64_t)at;
+        at = data < 0 ? data : lseek(fd, data, SEEK_HOLE);
+    }
+    close(fd);
+    if (*n_holes <= max_hole_bytes)
+        return ND_OK;
+    return nd_fail(
+        err, ND_E_MODEL_EXTERNAL, path,
+        "external data '%s' has %llu bytes, but at most %llu of them are on the disk; a model's files "
+        "may have no more than 4 GiB of such holes in all",
+        path, (unsigned long long)size, (unsigned long long)(*n_holes < size ? size - *n_holes : 0));
+}
+
 static void drop_repeated(struct nd_external *external)
 {
     size_t n = 0;
@@ -232,6 +262,9 @@ enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelP
     if (external->n > 1)
         qsort(external->files, external->n, sizeof *external->files, compare_locations);
     drop_repeated(external);
+    uint64_t n_holes = 0;
+    for (size_t i = 0; i < external->n && status == ND_OK; i++)
+        status = count_holes(external->files[i].path, &n_holes, err);
     for (size_t i = 0; i < external->n && status == ND_OK; i++)
         status = nd_sha256_file(external->files[i].path, external->files[i].sha256, err);
     return status;
@@ -262,6 +295,26 @@ static enum nd_status read_fully(int fd, const struct place *place, const char *
     return ND_OK;
 }
 
+/* What a tensor has beside the model is no more than its shape and type need. Without a length it goes on to
+ * the end of the file, in which there may be more tensors. */
+static enum nd_status check_length(const Onnx__TensorProto *tensor, struct place *place, const char *path,
+                                   struct nd_error *err)
+{
+    enum nd_dtype dtype = nd_onnx_dtype(tensor->has_data_type ? tensor->data_type : 0);
+    size_t n, needed;
+    if (dtype == ND_DTYPE_NONE || !nd_onnx_n_elems(tensor, &n) ||
+        !nd_size_mul(n, nd_dtype_size_bytes(dtype), &needed) || place->length <= needed)
+        return ND_OK;
+    if (place->has_length)
+        return nd_fail(
+            err, ND_E_MODEL_GRAPH, nd_onnx_text(tensor->name),
+            "constant '%s' has other data than its shape and type say: %llu bytes in '%s', and %zu are "
+            "needed",
+            nd_onnx_text(tensor->name), (unsigned long long)place->length, path, needed);
+    place->length = needed;
+    return ND_OK;
+}
+
 enum nd_status nd_external_read(const Onnx__TensorProto *tensor, const char *model_path, void **data,
                                 size_t *size_bytes, struct nd_error *err)
 {
@@ -277,6 +330,8 @@ enum nd_status nd_external_read(const Onnx__TensorProto *tensor, const char *mod
         goto out;
     }
     status = open_place(&place, nd_onnx_text(tensor->name), path, &fd, err);
+    if (status == ND_OK)
+        status = check_length(tensor, &place, path, err);
     if (status != ND_OK)
         goto out;
     buffer = nd_tensor_room((size_t)place.length);

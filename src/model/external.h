@@ -19,8 +19,8 @@ struct nd_external {
 };
 
 /* Lists and hashes the external files of a model. ND_E_MODEL_EXTERNAL: a location outside of the model's
- * folder, a file that is missing or too short for what the model says is in it. Call nd_external_deinit in any
- * case. */
+ * folder, a file that is missing or too short for what the model says is in it, or more than 4 GiB of holes in
+ * the files. Call nd_external_deinit in any case. */
 enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelProto *model,
                                 const char *model_path, struct nd_error *err);
 void nd_external_deinit(struct nd_external *external);

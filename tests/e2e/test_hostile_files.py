@@ -79,5 +79,92 @@ class Archives(Scratch):
         self.assertTrue((made.values("numpy", "u") == values).all())
 
 
+class Models(Scratch):
+    def write(self, name, nodes, outputs, constants, inputs=("x",)):
+        path = self.folder / name
+        path.write_bytes(onnx_write.model(nodes, [onnx_write.value_info(i, onnx_write.FLOAT, [1, 4]) for i in inputs],
+                                          [onnx_write.value_info(o, onnx_write.FLOAT, [1, 4]) for o in outputs], constants))
+        return path
+
+    def external(self, size, length="4"):
+        """The scale lies in a file of that size."""
+        data = self.folder / "s.bin"
+        data.unlink(missing_ok=True)
+        scale = onnx_write.external_tensor("s", np.float32(0.02), data)
+        field = onnx_write.piece(13, onnx_write.piece(1, "length") + onnx_write.piece(2, "4"))
+        self.assertIn(field, scale)
+        scale = scale.replace(field, onnx_write.piece(13, onnx_write.piece(1, "length") + onnx_write.piece(2, length)) if length else b"")
+        os.truncate(data, size)
+        return self.chain("x", scale)
+
+    def test_external_data_of_holes_is_refused(self):
+        code, said, _, seconds = measured("ls", self.external(1 << 40))
+        self.assertEqual(code, 2)
+        self.assertIn(f"external data '{self.folder}/s.bin' has 1099511627776 bytes", said)
+        self.assertIn("4 GiB of such holes", said)
+        self.assertLess(seconds, 20)
+        npudiff("ls", self.external(1 << 20))
+
+    def test_a_tensor_takes_what_its_shape_needs(self):
+        """Without a length external data goes on to the end of the file: here to 256 MiB of zeros."""
+        code, said, mib, _ = measured("ls", self.external(256 * MIB, None))
+        self.assertEqual(code, 0, said)
+        self.assertIn("0.02", said)
+        self.assertLess(mib, 100)
+        code, said, mib, _ = measured("ls", self.external(256 * MIB, str(256 * MIB)))
+        self.assertEqual(code, 2)
+        self.assertIn(f"constant 's' has other data than its shape and type say: 268435456 bytes in '{self.folder}/s.bin', and 4 are needed", said)
+        self.assertLess(mib, 100)
+
+    def chain(self, name, scale=np.float32(0.02)):
+        """A Relu between a quantised input of that name and an output named after it."""
+        end = "o" + name[1:]
+        quantise = [onnx_write.node("QuantizeLinear", [name, "s", "z"], ["q"], name="first"), onnx_write.node("DequantizeLinear", ["q", "s", "z"], ["d"])]
+        return self.write("chain.onnx", [*quantise, onnx_write.node("Relu", ["d"], ["r"], name=name),
+                                         onnx_write.node("QuantizeLinear", ["r", "s", "z"], ["y"]),
+                                         onnx_write.node("DequantizeLinear", ["y", "s", "z"], [end], name="last")], [end],
+                          {"s": scale, "z": np.uint8(3)}, [name])
+
+    def test_long_names_are_kept_or_refused_at_once(self):
+        longest = "/%" * 8192
+        npudiff("capture", self.chain(longest), "-d", "exact", "-p", "uniform:2", "-q", "-o", self.folder / "a.h5")
+        npudiff("verify", self.folder / "a.h5")
+        self.assertEqual(self.open(self.folder / "a.h5").edges[0], longest)
+        for command in (["ls"], ["capture", "-d", "exact", "-p", "uniform:2", "-q", "-o", self.folder / "b.h5"]):
+            done = npudiff(command[0], self.chain("x" * 70000), *command[1:], expect=None)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"reading '{self.folder}/chain.onnx': a name in the model has 70000 bytes; at most 16384 are accepted: 'xxx", done.stderr)
+        self.assertFalse((self.folder / "b.h5").exists())
+
+    def test_the_name_of_a_probe_is_short(self):
+        values = self.folder / "x.npy"
+        np.save(values, np.zeros((2, 4), np.float32))
+        done = npudiff("capture", self.chain("x"), "-d", "exact", "-p", f"{'p' * 256}={values}", "-q", "-o", self.folder / "b.h5", expect=None)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("the name of a probe has 256 bytes; at most 255 are accepted", done.stderr)
+
+
+class Outputs(Scratch):
+    def test_long_names_are_written(self):
+        for n in (234, 235, 255):
+            path = self.folder / ("\u00e9" * 200)[:(n - 3) // 2]
+            path = path.with_name(path.name + "n" * (n - 3 - len(path.name.encode())) + ".h5")
+            self.assertEqual(len(path.name.encode()), n)
+            npudiff("capture", MODELS / "mul.u8.onnx", "-d", "exact", "-p", "uniform:2", "-q", "-o", path)
+            npudiff("verify", path)
+        self.assertEqual(len(list(self.folder.iterdir())), 3)
+        done = npudiff("capture", MODELS / "mul.u8.onnx", "-d", "exact", "-p", "uniform:2", "-q", "-o", self.folder / ("n" * 253 + ".h5"), expect=None)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("File name too long", done.stderr)
+
+    def test_an_empty_name_is_said_to_be_empty(self):
+        for command in (["capture", MODELS / "mul.u8.onnx", "-d", "exact", "-p", "uniform:2", "-q"], ["align", MODELS / "mul.u8.onnx"],
+                        ["bundle", self.folder / "a.h5"]):
+            done = npudiff(*command, "-o", "", expect=None)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("the name that --output gives is empty", done.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
 if __name__ == "__main__":
     main()

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "npudiff/tensor.h"
 
 /* Random names collide once in 2^32 files; more than a few in a row mean that something else is wrong. */
 enum { MAX_ATTEMPTS = 16, N_RANDOM_DIGITS = 16 };
@@ -74,15 +76,32 @@ bool nd_file_is_temporary(const char *name)
            at[sizeof middle - 1 + N_RANDOM_DIGITS] == '\0';
 }
 
-static bool is_temporary_of(const char *name, const char *base)
+/* What a temporary name begins with: the final name, or, where the whole would be too long for a file system,
+ * as much of it as fits with a digest of all of it. Two names have one beginning only if their digests are
+ * equal.
+ */
+static char *stem_of(const char *base)
 {
-    size_t n = strlen(base);
-    return strncmp(name, base, n) == 0 && strncmp(name + n, ".tmp-", 5) == 0 && nd_file_is_temporary(name + n);
+    enum { MOST = NAME_MAX - (sizeof ".tmp-" - 1) - N_RANDOM_DIGITS, KEPT = MOST - 1 - N_RANDOM_DIGITS };
+    size_t n = strlen(base), n_kept = n <= MOST ? n : KEPT;
+    struct nd_strbuf stem = {0};
+    while (n > MOST && n_kept > 0 && ((unsigned char)base[n_kept] & 0xc0) == 0x80)
+        n_kept--; /* not within a character of UTF-8 */
+    nd_strbuf_append(&stem, base, n_kept);
+    if (n > MOST)
+        nd_strbuf_printf(&stem, "~%0*" PRIx64, N_RANDOM_DIGITS, nd_digest_bytes(base, n).low);
+    return nd_strbuf_take(&stem);
+}
+
+static bool is_temporary_of(const char *name, const char *stem)
+{
+    size_t n = strlen(stem);
+    return strncmp(name, stem, n) == 0 && strncmp(name + n, ".tmp-", 5) == 0 && nd_file_is_temporary(name + n);
 }
 
 /* Best effort: a folder that cannot be listed keeps what it has. Returns whether somebody is making the same
  * file now. */
-static bool remove_abandoned(int folder, const char *base)
+static bool remove_abandoned(int folder, const char *stem)
 {
     bool is_busy = false;
     int listed = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -90,7 +109,7 @@ static bool remove_abandoned(int folder, const char *base)
     if (dir == NULL && listed >= 0)
         close(listed);
     for (struct dirent *entry = NULL; dir != NULL && (entry = readdir(dir)) != NULL;) {
-        if (!is_temporary_of(entry->d_name, base))
+        if (!is_temporary_of(entry->d_name, stem))
             continue;
         struct stat info;
         int fd = openat(folder, entry->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -130,14 +149,15 @@ static enum nd_status check_place(const struct nd_new_file *file, const char *ba
                                            : "a device, pipe or socket");
 }
 
-static enum nd_status create_locked(struct nd_new_file *file, struct nd_error *err)
+static enum nd_status create_locked(struct nd_new_file *file, const char *stem, struct nd_error *err)
 {
     for (int i = 0; i < MAX_ATTEMPTS; i++) {
         uint64_t number;
         if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
             return fail_write(file->path, err);
         struct nd_strbuf name = {0};
-        nd_strbuf_printf(&name, "%s.tmp-%0*" PRIx64, file->path, N_RANDOM_DIGITS, number);
+        nd_strbuf_append(&name, file->path, (size_t)(nd_path_base(file->path) - file->path));
+        nd_strbuf_printf(&name, "%s.tmp-%0*" PRIx64, stem, N_RANDOM_DIGITS, number);
         free(file->temporary);
         file->temporary = nd_strbuf_take(&name);
         if (file->temporary == NULL)
@@ -164,9 +184,11 @@ enum nd_status nd_new_file_create(const char *path, bool replace, struct nd_new_
     *file = nd_new_file_none();
     file->replace = replace;
     file->path = nd_strdup(path);
-    char *folder = nd_path_dir(path);
-    enum nd_status status = file->path != NULL && folder != NULL ? ND_OK : nd_fail_memory(err);
     const char *base = nd_path_base(path);
+    char *folder = nd_path_dir(path), *stem = stem_of(base);
+    enum nd_status status = file->path != NULL && folder != NULL && stem != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && path[0] == '\0')
+        status = nd_fail(err, ND_E_FILE_WRITE, path, "the name of the file to write is empty");
     if (status == ND_OK) {
         file->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (file->folder < 0)
@@ -174,10 +196,11 @@ enum nd_status nd_new_file_create(const char *path, bool replace, struct nd_new_
     }
     if (status == ND_OK)
         status = check_place(file, base, err);
-    if (status == ND_OK && remove_abandoned(file->folder, base) && !replace)
+    if (status == ND_OK && remove_abandoned(file->folder, stem) && !replace)
         status = nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' is being made by another process", path);
     if (status == ND_OK)
-        status = create_locked(file, err);
+        status = create_locked(file, stem, err);
+    free(stem);
     free(folder);
     if (status != ND_OK)
         nd_new_file_discard(file);

@@ -1,6 +1,7 @@
 /* A file that appears under its final name only when it is whole, and never takes the place of anything that is
  * not a regular file. Until then it has a name of its own in the same folder, <final name>.tmp-<16 hexadecimal
- * digits>, drawn at random so that nobody can put a symbolic link there first. */
+ * digits>, drawn at random so that nobody can put a symbolic link there first. Of a final name of over 234
+ * bytes stands there the beginning, '~' and 16 digits of the digest of all of it. */
 #ifndef ND_BASE_NEW_FILE_H
 #define ND_BASE_NEW_FILE_H
 

@@ -94,6 +94,40 @@ static void a_file_that_came_meanwhile_stays(void **state)
     assert_int_equal(n_temporaries(bench), 0);
 }
 
+/* Names that leave no room for ".tmp-" and its digits. */
+static void a_long_name_is_written_and_its_leftovers_are_its_own(void **state)
+{
+    const struct bench *bench = *state;
+    char name[256], other[256];
+    for (size_t n = 233; n <= 255; n++) {
+        struct nd_error err = {0};
+        struct nd_new_file file, left;
+        memset(name, 'n', n);
+        name[n] = '\0';
+        memcpy(other, name, n + 1);
+        other[n - 1] = 'm'; /* differs where the temporary name is cut */
+        char *path = nd_path_join(bench->dir, name), *other_path = nd_path_join(bench->dir, other);
+        assert_int_equal(nd_new_file_create(path, true, &left, &err), ND_OK);
+        assert_true(nd_file_is_temporary(nd_path_base(left.temporary)));
+        /* As of a writer that was killed: the name stays, the lock does not. */
+        left.is_ours = false;
+        nd_new_file_discard(&left);
+        assert_int_equal(n_temporaries(bench), 1);
+        assert_int_equal(nd_new_file_create(other_path, true, &file, &err), ND_OK);
+        assert_int_equal(n_temporaries(bench), 2);
+        nd_new_file_discard(&file);
+        assert_int_equal(nd_file_put_new(path, "long", 4, true, &err), ND_OK);
+        expect_content(path, "long");
+        assert_int_equal(n_temporaries(bench), 0);
+        assert_int_equal(unlink(path), 0);
+        free(path);
+        free(other_path);
+    }
+    struct nd_error err = {0};
+    assert_int_equal(nd_file_put_new("", "x", 1, true, &err), ND_ERR_IO);
+    assert_string_equal(err.message, "the name of the file to write is empty");
+}
+
 static void only_a_regular_file_is_replaced(void **state)
 {
     const struct bench *bench = *state;
@@ -329,6 +363,8 @@ static void folders_of_one_purpose_are_made_once_at_a_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_long_name_is_written_and_its_leftovers_are_its_own, make_bench,
+                                        remove_bench),
         cmocka_unit_test_setup_teardown(a_file_is_replaced_only_when_asked, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(a_file_that_came_meanwhile_stays, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(only_a_regular_file_is_replaced, make_bench, remove_bench),

@@ -99,6 +99,11 @@ static bool store(const struct cli_command *command, const struct cli_option *op
         *(bool *)at = true;
         return true;
     case CLI_TEXT:
+        if (value[0] == '\0' && (option->value == CLI_VALUE_FILE || option->value == CLI_VALUE_FOLDER)) {
+            cli_usage_error_as(CLI_E_OPTION_VALUE, command->name, "the name that --%s gives is empty",
+                               option->name);
+            return false;
+        }
         *(const char **)at = value;
         return true;
     case CLI_OPTIONAL:

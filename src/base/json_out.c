@@ -29,30 +29,13 @@ static bool is_plain(const char *text)
     return true;
 }
 
-/* Bytes of the character at the text that a terminal obeys and JSON may hold as it is: DEL, U+0080 to U+009F,
- * and marks of direction. What shows them otherwise (src/cli/safe_output.c) would break the text. 0: it is
- * none. */
-static size_t control_bytes(const unsigned char *at, unsigned *code)
-{
-    *code = at[0];
-    if (at[0] == 0x7f)
-        return 1;
-    if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f) {
-        *code = at[1];
-        return 2;
-    }
-    bool is_direction = at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xaa && at[2] <= 0xae) ||
-                                          (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9));
-    *code = is_direction ? 0x2000u | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu) : at[0];
-    return is_direction ? 3 : 0;
-}
-
-/* JSON text, with escapes in the place of such characters, which are in its strings alone. */
+/* JSON text, with escapes in the place of characters that a terminal obeys, which are in its strings alone.
+ * What shows them otherwise (src/cli/safe_output.c) would break the text. */
 static void put_escaped(struct nd_strbuf *out, const char *text)
 {
     const char *begin = text;
     for (unsigned code; *text != '\0';) {
-        size_t n = control_bytes((const unsigned char *)text, &code);
+        size_t n = nd_control_bytes((const unsigned char *)text, &code);
         if (n > 0) {
             nd_strbuf_append(out, begin, (size_t)(text - begin));
             nd_strbuf_printf(out, "\\u%04x", code);

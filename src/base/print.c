@@ -9,6 +9,7 @@
 
 #include "base/c_locale.h"
 #include "base/memory.h"
+#include "base/strbuf.h"
 
 /* ---- numbers ---- */
 
@@ -65,6 +66,53 @@ char *nd_clean_text(const char *text)
         i += n > 0 ? n : 1;
     }
     return clean;
+}
+
+size_t nd_control_bytes(const unsigned char *at, unsigned *code)
+{
+    *code = at[0];
+    if (at[0] == 0x7f)
+        return 1;
+    if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f) {
+        *code = at[1];
+        return 2;
+    }
+    bool is_direction = at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xaa && at[2] <= 0xae) ||
+                                          (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9));
+    *code = is_direction ? 0x2000u | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu) : at[0];
+    return is_direction ? 3 : 0;
+}
+
+char *nd_shown_text(const char *text)
+{
+    struct nd_strbuf shown = {0};
+    char *clean = nd_clean_text(text);
+    unsigned code;
+    nd_strbuf_puts(&shown, "");
+    for (const char *at = clean; at != NULL && *at != '\0';) {
+        size_t n = nd_control_bytes((const unsigned char *)at, &code);
+        if (n > 0)
+            nd_strbuf_printf(&shown, "\\u%04x", code);
+        else
+            nd_strbuf_append(&shown, at, 1);
+        at += n > 0 ? n : 1;
+    }
+    if (clean == NULL)
+        shown.failed = true;
+    free(clean);
+    return nd_strbuf_take(&shown);
+}
+
+bool nd_is_clean_text(const char *text)
+{
+    unsigned code;
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
+        size_t n = visible_bytes(at);
+        if (n == 0 || nd_control_bytes(at, &code) > 0)
+            return false;
+        at += n;
+    }
+    return true;
 }
 
 size_t nd_text_columns(const char *text)

@@ -2,6 +2,7 @@
 #ifndef ND_BASE_PRINT_H
 #define ND_BASE_PRINT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { ND_NUMBER_BYTES = 32 };
@@ -16,6 +17,17 @@ char *nd_format_real(double value, char buf[static ND_NUMBER_BYTES]);
 /* A copy of text with every control character and every broken UTF-8 byte replaced by '?', so that a name from
  * a file cannot steer a terminal. NULL when out of memory. */
 char *nd_clean_text(const char *text);
+
+/* Bytes of the character at the text that a terminal obeys, or that turns the direction of what follows, and
+ * that is no ASCII control: DEL, U+0080 to U+009F, U+202A to U+202E, U+2066 to U+2069. *code: its code point.
+ * 0: it is none. */
+size_t nd_control_bytes(const unsigned char *at, unsigned *code);
+
+/* nd_clean_text with "\\u202e" in the place of such characters: they are seen and do nothing. */
+char *nd_shown_text(const char *text);
+
+/* Whether the text is UTF-8 without such characters and without ASCII controls. */
+bool nd_is_clean_text(const char *text);
 
 /* Code points of clean text. */
 size_t nd_text_columns(const char *text);

@@ -50,13 +50,13 @@ static const char *escape_of(char c)
 
 void nd_html_text(struct nd_page *page, const char *text)
 {
-    char *clean = nd_clean_text(text);
-    if (clean == NULL) {
+    char *shown = nd_shown_text(text);
+    if (shown == NULL) {
         page->out->failed = true;
         return;
     }
-    const char *start = clean;
-    for (const char *c = clean; *c != '\0'; c++) {
+    const char *start = shown;
+    for (const char *c = shown; *c != '\0'; c++) {
         const char *escape = escape_of(*c);
         if (escape == NULL)
             continue;
@@ -65,7 +65,7 @@ void nd_html_text(struct nd_page *page, const char *text)
         start = c + 1;
     }
     nd_strbuf_puts(page->out, start);
-    free(clean);
+    free(shown);
 }
 
 void nd_html_name(struct nd_page *page, const char *name)

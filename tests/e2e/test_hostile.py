@@ -96,6 +96,17 @@ class Names(Scratch):
         self.assertIsInstance(json.loads(said), dict)
         self.assertIn("\\u202e", said)
 
+    def test_pages_turn_no_text(self):
+        """What a page shows of a name, and what its script is given, has no character that turns the direction of text."""
+        model, paths = self.model(), [self.folder / f"{d}.h5" for d in ("exact", "floor")]
+        for path, device in zip(paths, ("exact", "emu:zero@out"), strict=True):
+            npudiff("capture", model, "-d", device, "-p", "uniform:2", "-q", "-o", path)
+        npudiff("report", *paths, "-o", self.folder / "r.html", expect=None)
+        page = (self.folder / "r.html").read_text()
+        self.assertFalse([c for c in page if c in "\x1b\x7f\u009b\u202e\u2066"])
+        self.assertIn("<bdi class=\"name\">a\\u202eb??c?d\\u2066e?[2J</bdi>", page)
+        self.assertIn("(key, value) => typeof value === \"string\" ? show(value) : value", page)
+
     def test_tables_have_no_controls(self):
         (self.folder / "c.yaml").write_text(f"models:\n  - {{quantised: '{self.model()}', probes: ['uniform:2']}}\ndevices: [exact, 'emu:floor']\n"
                                             "reference: quantised\npolicy:\n  - {gate: lsb, max: 5}\n")

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/print.h"
 #include "base/strbuf.h"
 #include "base/suffix.h"
 #include "sdk/runtime_manifest.h"
@@ -59,6 +60,18 @@ static enum nd_status add_part(struct nd_parts *parts, size_t source, size_t fil
     struct nd_part part = {.source = source, .file = file, .name = parts->sources[source].files[file].name};
     bool is_elf = false;
     part.base = nd_path_base(part.name);
+    if (!nd_is_clean_text(part.name)) {
+        char *clean = nd_shown_text(part.name);
+        enum nd_status refused =
+            clean != NULL
+                ? nd_fail(err, ND_E_RUNTIME_SOURCE, parts->sources[source].path,
+                          "'%s' is refused: the name of '%.200s' is no UTF-8, or has characters that a "
+                          "terminal obeys",
+                          parts->sources[source].path, clean)
+                : nd_fail_memory(err);
+        free(clean);
+        return refused;
+    }
     if (!nd_grow((void **)&parts->items, &parts->capacity, parts->n + 1, sizeof *parts->items))
         return nd_fail_memory(err);
     enum nd_status status = place(parts, &part, err);

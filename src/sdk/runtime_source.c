@@ -12,11 +12,14 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/sha256.h"
+#include "sdk/wheel_record.h"
 
 enum {
     MAX_FILES = 200000,
     MAX_DEPTH = 32,
     MAX_TEXT_BYTES = 1 << 20,
+    MAX_RECORD_BYTES = 32 << 20, /* chosen: that of MAX_FILES files of 160 bytes a line */
     BLOCK_BYTES = 1 << 20,
     MAX_RATIO = 1032, /* DEFLATE makes nothing smaller than by this */
     UNIX_LINK = 0120000,
@@ -194,6 +197,8 @@ static enum nd_status open_archive(struct nd_runtime_source *source, struct nd_e
 
 /* ---- opening ---- */
 
+static enum nd_status read_record(struct nd_runtime_source *source, struct nd_error *err);
+
 static enum nd_status check_names(const struct nd_runtime_source *source, struct nd_error *err)
 {
     for (size_t i = 1; i < source->n; i++)
@@ -225,6 +230,8 @@ enum nd_status nd_runtime_source_open(const char *path, struct nd_runtime_source
         qsort(source.files, source.n, sizeof *source.files, by_name);
     if (status == ND_OK)
         status = check_names(&source, err);
+    if (status == ND_OK && source.zip != NULL)
+        status = read_record(&source, err);
     if (status == ND_OK)
         *out = source;
     else
@@ -236,8 +243,10 @@ void nd_runtime_source_close(struct nd_runtime_source *source)
 {
     if (source->zip != NULL)
         zip_discard(source->zip);
-    for (size_t i = 0; i < source->n; i++)
+    for (size_t i = 0; i < source->n; i++) {
         free(source->files[i].name);
+        free(source->files[i].digest);
+    }
     free(source->files);
     free(source->path);
     *source = (struct nd_runtime_source){0};
@@ -340,6 +349,7 @@ enum nd_status nd_runtime_source_extract(const struct nd_runtime_source *source,
     struct reader reader;
     const struct cancelling cancelling = {.is_cancelled = is_cancelled, .context = context};
     enum nd_status status = reader_open(&reader, source, i, err);
+    char hex[ND_SHA256_HEX_BYTES];
     int fd = -1;
     if (status == ND_OK) {
         fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
@@ -348,6 +358,10 @@ enum nd_status nd_runtime_source_extract(const struct nd_runtime_source *source,
     }
     if (status == ND_OK)
         status = copy(&reader, fd, to, &cancelling, err);
+    if (status == ND_OK && source->is_wheel)
+        status = nd_sha256_file(to, hex, err);
+    if (status == ND_OK && source->is_wheel)
+        status = nd_wheel_check(source, i, hex, err);
     if (fd >= 0 && close(fd) != 0 && status == ND_OK)
         status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
     if (fd >= 0 && status != ND_OK)
@@ -356,23 +370,67 @@ enum nd_status nd_runtime_source_extract(const struct nd_runtime_source *source,
     return status;
 }
 
-enum nd_status nd_runtime_source_text(const struct nd_runtime_source *source, size_t i, char **out,
-                                      struct nd_error *err)
+/* At most max_bytes of file i, ended by NUL, in new memory. */
+static enum nd_status read_text(const struct nd_runtime_source *source, size_t i, size_t max_bytes, char **out,
+                                size_t *n_bytes, struct nd_error *err)
 {
     struct reader reader;
-    size_t n = 0, n_read = 1;
-    char *text = nd_calloc(MAX_TEXT_BYTES + 1, 1);
+    uint64_t size = source->files[i].size_bytes;
+    size_t n = 0, n_read = 1, room = size < max_bytes ? (size_t)size : max_bytes;
+    char *text = nd_calloc(room + 1, 1);
     if (text == NULL)
         return nd_fail_memory(err);
     enum nd_status status = reader_open(&reader, source, i, err);
-    while (status == ND_OK && n_read > 0 && n < MAX_TEXT_BYTES) {
-        status = reader_read(&reader, text + n, MAX_TEXT_BYTES - n, &n_read, err);
+    while (status == ND_OK && n_read > 0 && n < room) {
+        status = reader_read(&reader, text + n, room - n, &n_read, err);
         n += status == ND_OK ? n_read : 0;
     }
     reader_close(&reader);
+    if (status == ND_OK) {
+        *out = text;
+        *n_bytes = n;
+    } else {
+        free(text);
+    }
+    return status;
+}
+
+enum nd_status nd_runtime_source_text(const struct nd_runtime_source *source, size_t i, char **out,
+                                      struct nd_error *err)
+{
+    char hex[ND_SHA256_HEX_BYTES], *text = NULL;
+    size_t n = 0;
+    enum nd_status status = read_text(source, i, MAX_TEXT_BYTES, &text, &n, err);
+    if (status == ND_OK && source->is_wheel) {
+        nd_sha256_bytes(text, n, hex);
+        status = nd_wheel_check(source, i, hex, err);
+    }
     if (status == ND_OK)
         *out = text;
     else
         free(text);
+    return status;
+}
+
+static enum nd_status read_record(struct nd_runtime_source *source, struct nd_error *err)
+{
+    static const char record[] = "RECORD";
+    enum nd_status status = ND_OK;
+    size_t file = nd_wheel_find(source, record, 0);
+    if (file == SIZE_MAX && nd_wheel_find(source, "METADATA", 0) != SIZE_MAX)
+        return nd_fail(err, ND_E_RUNTIME_SOURCE, source->path,
+                       "'%s' is refused: it is a wheel without RECORD, which says the digests of its files",
+                       source->path);
+    /* Several: installed packages that were packed again. */
+    for (; status == ND_OK && file != SIZE_MAX; file = nd_wheel_find(source, record, file + 1)) {
+        char *text = NULL;
+        size_t n;
+        if (source->files[file].size_bytes > MAX_RECORD_BYTES)
+            return fail_archive(source, source->files[file].name, "is larger than 32 MiB", err);
+        status = read_text(source, file, MAX_RECORD_BYTES, &text, &n, err);
+        if (status == ND_OK)
+            status = nd_wheel_read_record(source, text, err);
+        free(text);
+    }
     return status;
 }

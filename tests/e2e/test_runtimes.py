@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """'npudiff runtimes': adding wheels, AARs, packages and SDKs, checking and removing them. The libraries of this machine
 are those that tools/setup installed; those of phones are stand-ins made byte by byte (support/elf_file.py)."""
+import base64
+import hashlib
 import json
 import os
 import pathlib
@@ -39,8 +41,22 @@ def put(path, data):
     return path
 
 
+def record(members):
+    """RECORD of a wheel with such members, without a line about itself."""
+    lines = []
+    for name, content in members.items():
+        data = content.read_bytes() if isinstance(content, pathlib.Path) else content
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        quoted = '"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name
+        lines.append(f"{quoted},sha256={digest},{len(data)}\n")
+    return "".join(lines).encode()
+
+
 def zipped(path, members, compression=zipfile.ZIP_STORED):
-    """A zip file of {name: bytes or path}."""
+    """A zip file of {name: bytes or path}; one with METADATA is a wheel and gets a RECORD."""
+    info = [n.removesuffix("METADATA") for n in members if n.endswith(".dist-info/METADATA")]
+    if info and info[0] + "RECORD" not in members:
+        members = members | {info[0] + "RECORD": record(members) + f"{info[0]}RECORD,,\r\n".encode()}
     with zipfile.ZipFile(path, "w", compression) as archive:
         for name, content in members.items():
             if isinstance(content, pathlib.Path):
@@ -341,6 +357,35 @@ class BadSources(Runtimes):
                 messages = (message,) if isinstance(message, str) else message
                 self.assertTrue(any(m in said for m in messages), (messages, said))
                 self.assertIn(str(path), said)
+
+    def test_wheels_are_what_their_record_says(self):
+        name, info = "onnxruntime/capi/libonnxruntime.so.1.77.0", "onnxruntime-1.77.0.dist-info/"
+        members = {name: ort(), info + "METADATA": metadata("onnxruntime", "1.77.0"), 'a, "b".txt': b"text"}
+        whole = record(members)
+        wrong = record(members | {name: ort() + b"x"})
+        for what, text, message in (
+                ("another digest", wrong, f"its RECORD says that '{name}' has the SHA-256 "),
+                ("metadata", record(members | {info + "METADATA": b""}), f"its RECORD says that '{info}METADATA' has the SHA-256 "),
+                ("not named", record({k: v for k, v in members.items() if k != name}), f"its RECORD has no SHA-256 of '{name}'"),
+                ("weak", whole.replace(b"sha256=", b"md5="), "its RECORD has no SHA-256 of '"),
+                ("no record", None, "it is a wheel without RECORD"),
+                ("twice", whole + whole, "its RECORD has two lines about '"),
+                ("text", b"nothing\n", "line 1 of its RECORD is not a path, a digest and a size")):
+            with self.subTest(what):
+                path = self.folder / "x.whl"
+                zipped(path, members | {info + "RECORD": text} if text is not None else members)
+                if text is None: # zipped() gives every wheel one
+                    path.write_bytes(path.read_bytes().replace(b"info/RECORD", b"info/DECORE"))
+                said = self.refused(path)
+                self.assertIn(f"'{path}' is refused: {message}", said)
+        self.add(zipped(self.folder / "x.whl", members | {info + "RECORD": whole.replace(b"\n", b"\r\n")}))
+
+    def test_names_that_a_terminal_obeys(self):
+        for name in ("lib\x1b[2J/libonnxruntime.so.1", "lib\u202e/libonnxruntime.so.1", "lib\x7f/libonnxruntime.so.1"):
+            root = self.folder / "package"
+            put(root / name, ort())
+            self.assertIn("characters that a terminal obeys", self.refused(root))
+            shutil.rmtree(root)
 
     def test_libraries_that_are_not_what_their_names_say(self):
         good = ort()

@@ -4,10 +4,10 @@
 
 #include "spool/watch.h"
 
-/* What to start and how to watch it. */
 /* Of what an agent prints the end is kept, so much of it. Chosen. */
 enum { ND_KEPT_PRINTED_BYTES = 8 << 20 };
 
+/* What to start and how to watch it. */
 struct nd_agent_start {
     const char *agent;  /* path of the executable */
     const char *folder; /* its working folder: job.nds is there, spool.nds, stdout.txt come there */

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/sha256.h"
+#include "base/strbuf.h"
 #include "capture/failure_logs.h"
 #include "capture/write.h"
 #include "record/assemble_graph.h"
@@ -141,6 +142,40 @@ static enum nd_status write_attributes(struct nd_capture_writer *writer, const s
 
 /* ---- failure ---- */
 
+/* Bytes of the path that ends at "/pass0.onnx" (at) and of all of it: the copy of the model that a session was
+ * given (device/capture_passes.c), on whatever machine. 0: it is none. */
+static size_t copy_bytes(const char *text, const char *at, const char **begin)
+{
+    size_t n_digits = strspn(at + strlen("/pass"), "0123456789");
+    const char *end = at + strlen("/pass") + n_digits;
+    if (n_digits == 0 || strncmp(end, ".onnx", strlen(".onnx")) != 0)
+        return 0;
+    for (*begin = at; *begin > text && strchr(" '\"", (*begin)[-1]) == NULL;)
+        (*begin)--;
+    return (size_t)(end - *begin) + strlen(".onnx");
+}
+
+/* A message of the agent names the user's model where it names the copy, of which the user knows nothing. */
+static void name_model(const struct nd_model *model, struct nd_error *failure)
+{
+    struct nd_strbuf text = {0};
+    const char *rest = failure->message, *begin;
+    for (const char *at = rest; (at = strstr(at, "/pass")) != NULL;) {
+        size_t n = copy_bytes(rest, at, &begin);
+        at++;
+        if (n == 0)
+            continue;
+        nd_strbuf_append(&text, rest, (size_t)(begin - rest));
+        nd_strbuf_puts(&text, nd_model_path(model));
+        rest = at = begin + n;
+    }
+    nd_strbuf_puts(&text, rest);
+    char *named = nd_strbuf_take(&text);
+    if (named != NULL)
+        snprintf(failure->message, sizeof failure->message, "%s", named);
+    free(named);
+}
+
 /* Why the device failed, from the agent itself when it could still say it, else from the host that saw it die.
  * What an agent says whose link was lost is not its last word. */
 static void describe_failure(const struct nd_assembly *assembly, const struct nd_spool_index *index,
@@ -161,6 +196,8 @@ static void describe_failure(const struct nd_assembly *assembly, const struct nd
         else if (out->failure.message[0] == '\0')
             snprintf(out->failure.message, sizeof out->failure.message,
                      "the agent failed at stage '%s', and does not say why", out->stage);
+        if (assembly->model != NULL)
+            name_model(assembly->model, &out->failure);
     } else if (assembly->death != NULL) {
         out->failure = *assembly->death;
     } else {

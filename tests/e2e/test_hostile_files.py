@@ -136,6 +136,18 @@ class Models(Scratch):
             self.assertIn(f"reading '{self.folder}/chain.onnx': a name in the model has 70000 bytes; at most 16384 are accepted: 'xxx", done.stderr)
         self.assertFalse((self.folder / "b.h5").exists())
 
+    def test_a_failure_names_the_users_model(self):
+        nodes = [onnx_write.node("QuantizeLinear", ["x", "s", "z"], ["q"]), onnx_write.node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+                 onnx_write.node("Reshape", ["k", "shape"], ["kk"], name="fold"), onnx_write.node("Add", ["d", "kk"], ["r"]),
+                 onnx_write.node("QuantizeLinear", ["r", "s", "z"], ["y"]), onnx_write.node("DequantizeLinear", ["y", "s", "z"], ["out"])]
+        path = self.write("m.onnx", nodes, ["out"], {"k": np.ones(4, np.float32), "shape": np.array([7]), "s": np.float32(0.02), "z": np.uint8(3)})
+        for device, said in (("exact", f"evaluating '{path}': node 'fold'"), ("cpu", f"Load model from {path} failed")):
+            done = npudiff("capture", path, "-d", device, "-p", "uniform:2", "-q", "-o", self.folder / f"{device}.h5", expect=None)
+            self.assertEqual(done.returncode, 5)
+            self.assertIn(said, done.stderr)
+            self.assertNotIn("pass0.onnx", done.stderr)
+            self.assertIn(said, self.open(self.folder / f"{device}.h5").failure()["message"])
+
     def test_the_name_of_a_probe_is_short(self):
         values = self.folder / "x.npy"
         np.save(values, np.zeros((2, 4), np.float32))

@@ -2,11 +2,12 @@
 
 /* Chosen. Our files need fewer than 16 levels. The time of libyaml grows with the square of the depth of flow
  * lists (200 000 brackets: a minute), of the number of anchors (40 000: 4.5 s) and of the number of tag
- * directives (20 000: 0.6 s). MAX_ALIASED: values that aliases repeat; readers look at each of them again. */
-enum { MAX_DEPTH = 64, MAX_ANCHORS = 256, MAX_DIRECTIVES = 16, MAX_ALIASED = 1000000 };
+ * directives (20 000: 0.6 s). MAX_ALIASED: values that aliases repeat; readers look at each of them again, and
+ * a list of raw files may name some thousand files for each of some thousand tensors. */
+enum { MAX_DEPTH = 64, MAX_ANCHORS = 256, MAX_DIRECTIVES = 16, MAX_ALIASED = 10000000 };
 
 #define TOO_DEEP "lists and mappings lie more than 64 deep in each other"
-_Static_assert(MAX_DEPTH == 64 && MAX_ANCHORS == 256 && MAX_DIRECTIVES == 16 && MAX_ALIASED == 1000000,
+_Static_assert(MAX_DEPTH == 64 && MAX_ANCHORS == 256 && MAX_DIRECTIVES == 16 && MAX_ALIASED == 10000000,
                "the messages name the limits");
 
 struct counts {
@@ -86,7 +87,7 @@ static void walk_node(struct walk *walk, int index, int depth)
         return;
     const char *problem = NULL;
     if (walk->n_left-- == 0)
-        problem = "aliases stand for more than 1000000 values";
+        problem = "aliases stand for more than 10000000 values";
     else if (node->type != YAML_SCALAR_NODE && depth == MAX_DEPTH)
         problem = TOO_DEEP;
     if (problem != NULL)

@@ -69,7 +69,6 @@ static enum nd_status name_folder(struct nd_bundle *bundle, const char *root, st
  * what was measured. */
 static void add_question(struct nd_strbuf *text, const struct nd_bundle *bundle)
 {
-    bool can_run = false; /* a bundle of programs has nothing else */
     nd_strbuf_puts(text, "mkdir -p ");
     nd_shell_quote(text, bundle->folder);
     nd_strbuf_puts(text, " && cd ");
@@ -77,13 +76,12 @@ static void add_question(struct nd_strbuf *text, const struct nd_bundle *bundle)
     nd_strbuf_puts(
         text, " || exit 1; c=partial; [ -f .complete ] && c=complete && touch .complete; echo $c; for f in");
     for (size_t i = 0; i < bundle->n; i++) {
-        nd_strbuf_puts(text, " ");
+        nd_strbuf_puts(text, bundle->files[i].is_executable ? " x" : " f");
         nd_shell_quote(text, bundle->files[i].name);
-        can_run |= bundle->files[i].is_executable;
     }
-    nd_strbuf_puts(text, "; do d=${f%/*}; [ \"$d\" = \"$f\" ] || mkdir -p \"$d\" || exit 1; "
-                         "[ -f \"$f\" ] ");
-    nd_strbuf_printf(text, "%s&& sha256sum < \"$f\" || echo -; done; ", can_run ? "&& [ -x \"$f\" ] " : "");
+    nd_strbuf_puts(text, "; do m=-${f%\"${f#?}\"}; f=${f#?}; d=${f%/*}; "
+                         "[ \"$d\" = \"$f\" ] || mkdir -p \"$d\" || exit 1; "
+                         "[ -f \"$f\" ] && [ $m \"$f\" ] && sha256sum < \"$f\" || echo -; done; ");
 }
 
 /* One question for all bundles: a login costs more than the words. */

@@ -402,6 +402,10 @@ ND_PUBLIC enum nd_status nd_capture_run(const struct nd_workload *workload, cons
                                         const struct nd_capture_options *options,
                                         struct nd_capture_outcome *outcome, struct nd_error *err);
 
+/* Removes what runs for that capture that were interrupted, here, have kept for `resume`: for a capture that is
+ * complete after all. Best effort. Thread safe. */
+ND_PUBLIC void nd_capture_forget_run(const char *path);
+
 /* ---- on several devices ---- */
 
 /* Task `task` of nd_devices_run, on devices[task]. err is never NULL. */

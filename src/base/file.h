@@ -46,6 +46,9 @@ enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err);
  * purpose. */
 enum nd_status nd_dir_make_for(const char *purpose, bool takes_over, char **path, struct nd_error *err);
 
+/* Removes what processes that were killed, or have left their folders, left for the purpose. */
+void nd_dir_remove_for(const char *purpose);
+
 /* Leaves such a folder as a process that was killed would. */
 void nd_dir_leave(const char *path);
 

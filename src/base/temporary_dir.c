@@ -30,15 +30,20 @@ struct held {
 static struct held *all_held;
 static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static bool is_mark(const char *name)
+{
+    return strcmp(name, lock_name) == 0 || strcmp(name, purpose_name) == 0;
+}
+
 /* Everything in the folder, by its descriptor, which this closes: who puts a link in the place of a folder
- * meanwhile makes nothing go that lies outside. The lock, in the outermost folder, is left. */
+ * meanwhile makes nothing go that lies outside. Lock and purpose, in the outermost folder, are left. */
 static void remove_below(int folder, bool is_outermost)
 {
     DIR *dir = fdopendir(folder);
     for (struct dirent *entry = NULL; dir != NULL && (entry = readdir(dir)) != NULL;) {
         const char *name = entry->d_name;
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-            (is_outermost && strcmp(name, lock_name) == 0) || unlinkat(folder, name, 0) == 0)
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || (is_outermost && is_mark(name)) ||
+            unlinkat(folder, name, 0) == 0)
             continue;
         int below = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (below >= 0)
@@ -51,14 +56,14 @@ static void remove_below(int folder, bool is_outermost)
         close(folder);
 }
 
-static bool is_empty_but_for_lock(int folder)
+static bool is_empty_but_for_marks(int folder)
 {
     int again = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = again >= 0 ? fdopendir(again) : NULL;
     bool is_empty = dir != NULL;
     for (struct dirent *entry = NULL; is_empty && (entry = readdir(dir)) != NULL;)
-        is_empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-                   strcmp(entry->d_name, lock_name) == 0;
+        is_empty =
+            strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_mark(entry->d_name);
     if (dir != NULL)
         closedir(dir);
     else if (again >= 0)
@@ -66,7 +71,8 @@ static bool is_empty_but_for_lock(int folder)
     return is_empty;
 }
 
-/* The lock goes last: a folder of which something stays is found by the next run. */
+/* The lock goes last, and before it the purpose: a folder of which something stays, as its process is killed,
+ * is found by the next run, and known by the one that asks for it. */
 static void remove_tree(const char *path)
 {
     enum { ATTEMPTS = 2 }; /* where memory or descriptors were short for a moment */
@@ -76,8 +82,8 @@ static void remove_tree(const char *path)
         int held = folder >= 0 ? fcntl(folder, F_DUPFD_CLOEXEC, 0) : -1;
         if (folder >= 0)
             remove_below(folder, true);
-        is_empty = held >= 0 && is_empty_but_for_lock(held);
-        if (is_empty)
+        is_empty = held >= 0 && is_empty_but_for_marks(held);
+        if (is_empty && (unlinkat(held, purpose_name, 0) == 0 || errno == ENOENT))
             unlinkat(held, lock_name, 0);
         if (held >= 0)
             close(held);
@@ -276,6 +282,12 @@ static enum nd_status make(const char *base, char **path, struct nd_error *err)
     return nd_fail(err, ND_E_FILE_WRITE, base, "temporary folders in '%s' disappear while they are made", base);
 }
 
+static const char *base_folder(void)
+{
+    const char *base = getenv("TMPDIR");
+    return base != NULL && base[0] != '\0' ? base : "/tmp";
+}
+
 /* What is taken over, else a new folder; *path stays NULL where another process has one of this purpose. Two
  * that begin at the same time find each other, since each looks again when its own folder is there. */
 static enum nd_status make_for(struct search *search, char **path, struct nd_error *err)
@@ -310,12 +322,16 @@ static enum nd_status make_for(struct search *search, char **path, struct nd_err
     return ND_OK;
 }
 
+void nd_dir_remove_for(const char *purpose)
+{
+    struct search search = {.base = base_folder(), .purpose = purpose};
+    look_for_abandoned(&search);
+}
+
 enum nd_status nd_dir_make_for(const char *purpose, bool takes_over, char **path, struct nd_error *err)
 {
-    const char *base = getenv("TMPDIR");
     char *made = NULL;
-    struct search search = {
-        .base = base != NULL && base[0] != '\0' ? base : "/tmp", .purpose = purpose, .takes_over = takes_over};
+    struct search search = {.base = base_folder(), .purpose = purpose, .takes_over = takes_over};
     enum nd_status status = make_for(&search, &made, err);
     if (status == ND_OK && made == NULL)
         return nd_fail(err, ND_E_FILE_BUSY, purpose, "'%s' is being made by another process", purpose);

@@ -260,11 +260,21 @@ static void tell_stopped(const struct cli_fleet *fleet)
 
 /* ---- all of it ---- */
 
+/* One whose process was killed when the capture was there, and its folder not gone, is not run again. */
+static void tell_kept(const struct cli_fleet *fleet)
+{
+    for (size_t i = 0; i < fleet->n_cells; i++) {
+        if (!fleet->cells[i].is_kept)
+            continue;
+        nd_capture_forget_run(fleet->cells[i].path);
+        if (!fleet->is_quiet)
+            fprintf(stderr, "npudiff: kept '%s', which is complete\n", fleet->cells[i].path);
+    }
+}
+
 int cli_fleet_capture(struct cli_fleet *fleet)
 {
-    for (size_t i = 0; i < fleet->n_cells && !fleet->is_quiet; i++)
-        if (fleet->cells[i].is_kept)
-            fprintf(stderr, "npudiff: kept '%s', which is complete\n", fleet->cells[i].path);
+    tell_kept(fleet);
     struct work work = {.fleet = fleet, .progress = cli_progress_create(fleet->n_cells, 0, fleet->is_quiet)};
     struct nd_error err = {0};
     cli_signals_catch();

@@ -198,17 +198,32 @@ static enum nd_status check_request(const struct nd_workload *workload, const ch
     return status == ND_OK ? nd_model_check_static(workload->model, err) : status;
 }
 
+/* What its temporary folder is for: the capture by its full path. NULL: no memory, or no such folder. */
+static char *purpose_of(const char *path)
+{
+    char *dir = nd_path_dir(path);
+    char *full = dir != NULL ? realpath(dir, NULL) : NULL;
+    char *purpose = full != NULL ? nd_path_join(full, nd_path_base(path)) : NULL;
+    free(dir);
+    free(full);
+    return purpose;
+}
+
+void nd_capture_forget_run(const char *path)
+{
+    char *purpose = purpose_of(path);
+    if (purpose != NULL)
+        nd_dir_remove_for(purpose);
+    free(purpose);
+}
+
 /* A temporary folder by its full path: the agent works in another folder than the host. One that an earlier run
  * for the same capture left, when it was killed or out of room, is taken over with resume: its spools are. On
  * another machine they are there. */
 static enum nd_status make_folder(const char *path, bool resume, char **out, struct nd_error *err)
 {
-    char *folder = NULL, *dir = nd_path_dir(path);
-    char *full = dir != NULL ? realpath(dir, NULL) : NULL;
-    char *purpose = full != NULL ? nd_path_join(full, nd_path_base(path)) : NULL;
+    char *folder = NULL, *purpose = purpose_of(path);
     enum nd_status status = nd_dir_make_for(purpose, resume, &folder, err);
-    free(dir);
-    free(full);
     free(purpose);
     if (status != ND_OK)
         return status;

@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -205,6 +206,19 @@ class Death(Scratch):
         capture(MODEL, ["cpu"], [PROBE], out / "x.h5", "--resume", env=dict(os.environ, TMPDIR=str(temporary)))
         self.check_resumed(out / "x.h5")
         self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_what_is_complete_leaves_nothing_of_a_killed_host(self):
+        """The host is killed when its capture is there, and its folder not gone yet: --resume runs nothing, and cleans up."""
+        running, out, temporary = self.start(stop="acknowledged 1000")
+        agent = running.stopped_agent()
+        running.process.kill()
+        running.finish()
+        self.end_of(agent)
+        self.assertNotEqual(list(temporary.iterdir()), [])
+        shutil.copy(self.shared / "whole.h5", out / "x.h5")
+        capture(MODEL, ["cpu"], [PROBE], out / "x.h5", "--resume", env=dict(os.environ, TMPDIR=str(temporary)))
+        self.assertEqual(list(temporary.iterdir()), [])
+        self.assertEqual((out / "x.h5").read_bytes(), (self.shared / "whole.h5").read_bytes())
 
     def test_without_resume_a_killed_host_leaves_nothing(self):
         """The same output is made from the beginning; other samples are not gone on with either."""

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -360,6 +361,41 @@ static void folders_of_one_purpose_are_made_once_at_a_time(void **state)
     free(kept);
 }
 
+/* Whoever is killed while it removes its folder leaves one that is known by its purpose, until its lock goes.
+ */
+static void the_purpose_of_a_folder_goes_after_its_files(void **state)
+{
+    const struct bench *bench = *state;
+    char events[4096], *made = NULL;
+    const char *last[2] = {"", ""};
+    assert_int_equal(setenv("TMPDIR", bench->dir, 1), 0);
+    assert_int_equal(nd_dir_make_for("x.h5", false, &made, NULL), ND_OK);
+    for (char name[] = "a"; name[0] <= 'z'; name[0]++) {
+        char *path = nd_path_join(made, name);
+        assert_int_equal(nd_file_put(path, "", 0, NULL), ND_OK);
+        free(path);
+    }
+    int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    assert_true(fd >= 0 && inotify_add_watch(fd, made, IN_DELETE) >= 0);
+    nd_dir_remove(made);
+    ssize_t n = read(fd, events, sizeof events);
+    assert_true(n > 0 && (size_t)n < sizeof events);
+    for (ssize_t at = 0; at < n;) {
+        const struct inotify_event *event = (const void *)(events + at);
+        at += (ssize_t)sizeof *event + (ssize_t)event->len;
+        if (event->len == 0)
+            continue;
+        last[0] = last[1];
+        last[1] = event->name;
+    }
+    assert_string_equal(last[0], ".npudiff-for");
+    assert_string_equal(last[1], ".npudiff-lock");
+    assert_int_not_equal(access(made, F_OK), 0);
+    close(fd);
+    unsetenv("TMPDIR");
+    free(made);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +410,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_folder_without_the_right_says_so, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(folders_of_killed_processes_go, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(folders_whose_lock_is_inherited_go, make_bench, remove_bench),
+        cmocka_unit_test_setup_teardown(the_purpose_of_a_folder_goes_after_its_files, make_bench, remove_bench),
         cmocka_unit_test_setup_teardown(folders_of_one_purpose_are_made_once_at_a_time, make_bench,
                                         remove_bench),
     };

@@ -330,3 +330,27 @@ int nd_file_open_regular(const char *path, int flags)
     errno = EINVAL;
     return -1;
 }
+
+void nd_last_line(const char *text, size_t n, char *line, size_t size)
+{
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))
+        n--;
+    size_t begin = n;
+    while (begin > 0 && text[begin - 1] != '\n')
+        begin--;
+    snprintf(line, size, "%.*s", (int)(n - begin), text + begin);
+}
+
+void nd_file_last_line(const char *path, char *line, size_t size)
+{
+    enum { LONGEST = 65536 };
+    struct stat info;
+    int fd = nd_file_open_regular(path, O_RDONLY);
+    char *text = fd >= 0 && fstat(fd, &info) == 0 ? malloc(LONGEST) : NULL;
+    off_t from = text != NULL && info.st_size > LONGEST ? info.st_size - LONGEST : 0;
+    ssize_t n = text != NULL ? pread(fd, text, LONGEST, from) : -1;
+    nd_last_line(text, n > 0 ? (size_t)n : 0, line, size);
+    free(text);
+    if (fd >= 0)
+        close(fd);
+}

@@ -73,6 +73,11 @@ char *nd_path_dir(const char *path);
 
 bool nd_path_exists(const char *path);
 
+/* The last line of n bytes of text, and of a regular file ("" where there is none; of a line of over 64 KiB the
+ * end): without its end of line, as much of it as fits. */
+void nd_last_line(const char *text, size_t n, char *line, size_t size);
+void nd_file_last_line(const char *path, char *line, size_t size);
+
 /* Nanoseconds of the monotonic clock. */
 uint64_t nd_clock_ns(void);
 

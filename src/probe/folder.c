@@ -113,6 +113,18 @@ static bool has_inputs_by_name(const struct nd_loader *loader, const struct list
     return false;
 }
 
+static enum nd_status load_file(struct nd_loader *loader, const char *folder, const char *name, size_t role,
+                                struct nd_error *err)
+{
+    char *file = nd_path_join(folder, name);
+    if (file == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = role == ND_ROLE_LABELS ? nd_user_load_labels(loader, file, err)
+                                                   : nd_user_load_npy(loader, file, role, SIZE_MAX, err);
+    free(file);
+    return status;
+}
+
 static enum nd_status load_inputs(struct nd_loader *loader, const char *path, const struct listing *files,
                                   const struct listing *arrays, struct nd_error *err)
 {
@@ -120,20 +132,10 @@ static enum nd_status load_inputs(struct nd_loader *loader, const char *path, co
     enum nd_status status =
         nd_roles_assign(loader, (const char *const *)arrays->names, arrays->n, path, &roles, err);
     /* The inputs first: they say how many labels there may be. */
-    for (size_t i = 0; i < 2 * files->n && status == ND_OK; i++) {
-        size_t f = i % files->n;
-        if ((roles[f] == ND_ROLE_LABELS) != (i >= files->n) ||
-            (roles[f] == ND_ROLE_LABELS && loader->has_explicit_labels))
-            continue;
-        char *file = nd_path_join(path, files->names[f]);
-        if (file == NULL)
-            status = nd_fail_memory(err);
-        else if (roles[f] != ND_ROLE_LABELS)
-            status = nd_user_load_npy(loader, file, roles[f], SIZE_MAX, err);
-        else
-            status = nd_user_load_labels(loader, file, err);
-        free(file);
-    }
+    for (int labels = 0; labels < (loader->has_explicit_labels ? 1 : 2); labels++)
+        for (size_t i = 0; i < files->n && status == ND_OK; i++)
+            if ((roles[i] == ND_ROLE_LABELS) == labels)
+                status = load_file(loader, path, files->names[i], roles[i], err);
     free(roles);
     return status;
 }

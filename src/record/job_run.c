@@ -41,23 +41,12 @@ static enum nd_status write_job(const struct nd_job *job, const char *folder, st
 static void read_reason(const char *folder, char *reason, size_t size)
 {
     static const char name[] = "npudiff-agent: ";
-    enum { MAX_BYTES = ND_KEPT_PRINTED_BYTES };
-    void *data = NULL;
-    size_t n = 0, begin;
+    char line[256] = "";
     char *path = nd_path_join(folder, "stdout.txt");
-    snprintf(reason, size, "it says nothing");
-    if (path != NULL && nd_file_read(path, MAX_BYTES, &data, &n, NULL) == ND_OK) {
-        const char *text = data;
-        while (n > 0 && text[n - 1] == '\n')
-            n--;
-        for (begin = n; begin > 0 && text[begin - 1] != '\n'; begin--)
-            ;
-        if (n - begin > strlen(name) && strncmp(text + begin, name, strlen(name)) == 0)
-            begin += strlen(name);
-        if (n > begin)
-            snprintf(reason, size, "%.*s", (int)(n - begin), text + begin);
-    }
-    free(data);
+    if (path != NULL)
+        nd_file_last_line(path, line, sizeof line);
+    bool has_name = strncmp(line, name, sizeof name - 1) == 0;
+    snprintf(reason, size, "%s", nd_said(has_name ? line + sizeof name - 1 : line));
     free(path);
 }
 

@@ -20,7 +20,6 @@ enum { MAX_BARREN_LOOKS = 30 };                         /* that bring nothing of
 static const double start_limit_s = 20;
 static const double stop_limit_s = 10; /* an agent within a driver that hangs cannot be killed */
 static const double shortest_pause_s = 0.05, longest_pause_s = 1;
-static const size_t max_job_bytes = (size_t)1 << 40;
 
 /* ---- commands ---- */
 
@@ -230,22 +229,6 @@ static enum nd_status follow(struct nd_remote_session *session, struct nd_error 
 
 /* ---- how it ended ---- */
 
-static void last_line(const char *path, char *line, size_t size)
-{
-    void *data = NULL;
-    size_t n = 0, begin;
-    line[0] = '\0';
-    if (nd_file_read(path, max_job_bytes, &data, &n, NULL) != ND_OK)
-        return;
-    const char *text = data;
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
-        n--;
-    for (begin = n; begin > 0 && text[begin - 1] != '\n'; begin--)
-        ;
-    snprintf(line, size, "%.*s", (int)(n - begin), text + begin);
-    free(data);
-}
-
 /* " ; 37 of 100 samples are safe", where that can be said. */
 static void describe_safe(const struct nd_remote_session *session, char *text, size_t size)
 {
@@ -271,17 +254,17 @@ static void describe_end(const struct nd_remote_session *session, struct nd_agen
     } else if (session->look.state == ND_RUN_NONE) {
         nd_fail(&exit->error, ND_E_DEVICE_CRASH, label, "the folder of the run on device '%s' is gone", label);
     } else if (code == EXIT_CANNOT_STORE) {
-        last_line(session->out, line, sizeof line);
+        nd_file_last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_DEVICE_PUSH, label,
                 "the agent of device '%s' cannot store its results there: is there no space? %s", label,
                 nd_said(line));
     } else if (code == EXIT_CANNOT_RESUME) {
-        last_line(session->out, line, sizeof line);
+        nd_file_last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_SPOOL_RESUME, label,
                 "the run on device '%s' cannot be continued, and the next one starts from the beginning: %s",
                 label, nd_said(line));
     } else if (code != 0 && session->spool_bytes == 0) {
-        last_line(session->out, line, sizeof line);
+        nd_file_last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_DEVICE_START, label,
                 "the agent cannot be started on device '%s' (exit code %d): %s", label, code, nd_said(line));
         exit->stage = "start";

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "remote/transport.h"
 
 static const double command_limit_s = 30;
@@ -55,13 +56,7 @@ enum nd_status nd_transport_tool(const struct nd_transport *transport, const cha
 
 void nd_transport_last_line(const char *text, char *line, size_t size)
 {
-    size_t n = strlen(text);
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))
-        n--;
-    size_t begin = n;
-    while (begin > 0 && text[begin - 1] != '\n')
-        begin--;
-    snprintf(line, size, "%.*s", (int)(n - begin), text + begin);
+    nd_last_line(text, strlen(text), line, size);
     /* It ends up on a terminal, which is not another machine's to steer. */
     for (char *at = line; *at != '\0'; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f)

@@ -49,6 +49,14 @@ class Death(Scratch):
     def end_of(self, process):
         wait_until(lambda: not is_alive(process), 60, "end of the agent")
 
+    def kill_host(self, running):
+        """kill -9 of npudiff itself where its agent has stopped itself: the agent goes, too."""
+        agent = running.stopped_agent()
+        running.process.kill()
+        code, _ = running.finish()
+        self.assertEqual(code, -signal.SIGKILL)
+        self.end_of(agent)
+
     def check_stored(self, path):
         """Every stored sample is what the undisturbed run gave; how many there are."""
         with Capture(path) as opened:
@@ -178,11 +186,7 @@ class Death(Scratch):
     def test_agent_dies_with_its_host(self):
         """kill -9 of npudiff itself: its agent, which hangs, is gone as well and the output folder is empty."""
         running, out, _ = self.start(stop="acknowledged 1")
-        agent = running.stopped_agent()
-        running.process.kill()
-        code, _ = running.finish()
-        self.assertEqual(code, -signal.SIGKILL)
-        self.end_of(agent)
+        self.kill_host(running)
         self.assertEqual(list(out.iterdir()), [])
 
     def check_resumed(self, path):
@@ -196,10 +200,7 @@ class Death(Scratch):
     def test_a_killed_host_is_resumed(self):
         """kill -9 of npudiff itself: --resume goes on behind what was acknowledged; another capture meanwhile leaves it alone."""
         running, out, temporary = self.start(stop="acknowledged 1000")
-        agent = running.stopped_agent()
-        running.process.kill()
-        running.finish()
-        self.end_of(agent)
+        self.kill_host(running)
         self.assertEqual(acknowledged(temporary), 1000)
         capture(MODEL, ["cpu"], ["ramp"], out / "other.h5", env=dict(os.environ, TMPDIR=str(temporary)))
         self.assertEqual(acknowledged(temporary), 1000)
@@ -210,10 +211,7 @@ class Death(Scratch):
     def test_what_is_complete_leaves_nothing_of_a_killed_host(self):
         """The host is killed when its capture is there, and its folder not gone yet: --resume runs nothing, and cleans up."""
         running, out, temporary = self.start(stop="acknowledged 1000")
-        agent = running.stopped_agent()
-        running.process.kill()
-        running.finish()
-        self.end_of(agent)
+        self.kill_host(running)
         self.assertNotEqual(list(temporary.iterdir()), [])
         shutil.copy(self.shared / "whole.h5", out / "x.h5")
         capture(MODEL, ["cpu"], [PROBE], out / "x.h5", "--resume", env=dict(os.environ, TMPDIR=str(temporary)))
@@ -224,10 +222,7 @@ class Death(Scratch):
         """The same output is made from the beginning; other samples are not gone on with either."""
         for number, arguments in enumerate((["-f"], ["--resume"])):
             running, out, temporary = self.start(number, stop="acknowledged 1000")
-            agent = running.stopped_agent()
-            running.process.kill()
-            running.finish()
-            self.end_of(agent)
+            self.kill_host(running)
             capture(MODEL, ["cpu"], ["uniform:7" if number else PROBE], out / "x.h5", *arguments,
                     env=dict(os.environ, TMPDIR=str(temporary)))
             with Capture(out / "x.h5") as opened:
@@ -342,10 +337,7 @@ class Death(Scratch):
         model.write_bytes(data)
         command = ["capture", model, "-d", "cpu", "-p", PROBE, "-o", out]
         running = Running(command, temporary, "acknowledged 1000")
-        agent = running.stopped_agent()
-        running.process.kill()
-        running.finish()
-        self.end_of(agent)
+        self.kill_host(running)
         for i in range(len(data) // 2, len(data) // 2 + 40): # weights
             data[i] ^= 1
         model.write_bytes(data)

@@ -221,13 +221,13 @@ ND_PUBLIC void nd_runners_free(struct nd_runner *runners, size_t n);
 
 /* Reads a URI. It does not contact another machine: a machine that cannot be used gives a failed capture later.
  * Only "adb:", which means the one phone that is attached, asks adb for its serial. ND_E_DEVICE_UNKNOWN: no
- * such kind, chipset or option (the message lists those there are), no phone or several for "adb:" (lists
- * them), references on another machine, "adb:*" (nd_device_expand makes devices of it); ND_E_TRANSPORT_TOOL: no
- * adb or ssh here; ND_E_DEVICE_PROFILE: an emulated device that is described wrongly (whether a model has what
- * it names is found on capturing); ND_E_RUNTIME_MISSING: the runtime is not installed (the message says the
- * command that installs it; for another machine only an id that no ABI has is an error). The caller frees *out
- * with nd_device_deinit, on success only. Thread safe. ND_E_DEVICE_OPTION: the URI has an option of the
- * provider or the session that may name a file or load a library, or names a runner by its path.
+ * such kind, chipset or option (the message lists those there are), more than 16384 bytes, no phone or several
+ * for "adb:" (lists them), references on another machine, "adb:*" (nd_device_expand makes devices of it);
+ * ND_E_TRANSPORT_TOOL: no adb or ssh here; ND_E_DEVICE_PROFILE: an emulated device that is described wrongly
+ * (whether a model has what it names is found on capturing); ND_E_RUNTIME_MISSING: the runtime is not installed
+ * (the message says the command that installs it; for another machine only an id that no ABI has is an error).
+ * The caller frees *out with nd_device_deinit, on success only. Thread safe. ND_E_DEVICE_OPTION: the URI has an
+ * option of the provider or the session that may name a file or load a library, or names a runner by its path.
  * ND_E_RUNNER_MISSING, ND_E_RUNNER_START: there is no runner of that name, or it cannot be started. A URI may
  * come from a stranger's campaign or capture. */
 ND_PUBLIC enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err);

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/names.h"
 #include "base/strbuf.h"
 #include "device/device_options.h"
 #include "device/emulated.h"
@@ -325,9 +326,21 @@ static enum nd_status parse_elsewhere(const char *uri, struct nd_device *device,
     return status;
 }
 
+/* Captures store it as a text; a longer one would fail as the capture is written. */
+static enum nd_status check_length(const char *uri, struct nd_error *err)
+{
+    size_t n = strlen(uri);
+    return n <= ND_MAX_NAME_BYTES
+               ? ND_OK
+               : nd_fail(err, ND_E_DEVICE_UNKNOWN, NULL, "device '%.40s...' has %zu bytes; %d are the most",
+                         uri, n, ND_MAX_NAME_BYTES);
+}
+
 enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err)
 {
     struct nd_device device;
+    if (check_length(uri, err) != ND_OK)
+        return ND_ERR_USAGE;
     if (nd_exec_is_uri(uri)) /* before a file that it names is looked at */
         return nd_exec_check(uri, err) == ND_OK ? nd_exec_parse(uri, out, err) : ND_ERR_USAGE;
     enum nd_status status = nd_device_parse_trusted(uri, &device, err);
@@ -341,6 +354,8 @@ enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd
 enum nd_status nd_device_parse_trusted(const char *uri, struct nd_device *out, struct nd_error *err)
 {
     static const char emulated[] = "emu:";
+    if (check_length(uri, err) != ND_OK)
+        return ND_ERR_USAGE;
     if (strncmp(uri, emulated, strlen(emulated)) == 0)
         return parse_emulated(uri, uri + strlen(emulated), out, err);
     if (nd_exec_is_uri(uri))

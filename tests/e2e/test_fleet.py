@@ -158,9 +158,7 @@ class Fleet(Scratch):
 
     def test_a_command_that_takes_too_long(self):
         self.script("lease", "#!/bin/sh\nexec sleep 100000\n")
-        begun = time.monotonic()
         self.capture("@first/cpu", expect=5, **self.environment(limit=2))
-        self.assertLess(time.monotonic() - begun, 60)
         self.assertIn("was not leased within 2 s", self.failure()["message"])
         wait_until(lambda: self.whats() == ["lease", "release"], 20, "release")
 

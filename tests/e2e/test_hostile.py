@@ -8,7 +8,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
@@ -226,13 +225,11 @@ class Pipes(Scratch):
             runner = self.folder / "npudiff-runner-pipes"
             runner.write_text(PIPE_RUNNER.replace("FILE", file))
             runner.chmod(0o755)
-            begun = time.monotonic()
             done = subprocess.run([NPUDIFF, "capture", MODELS / "mul.u8.onnx", "-d", "exec:pipes", "-p", "uniform:8", "-q", "-o",
                                    self.folder / f"{file}.h5"], env={**os.environ, "NPUDIFF_RUNNERS": str(self.folder)},
                                   capture_output=True, text=True, timeout=120)
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertIn(said, done.stderr)
-            self.assertLess(time.monotonic() - begun, 100)
 
 
 class Orphans(Scratch):

@@ -5,7 +5,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -18,14 +17,13 @@ MIB = 1 << 20
 
 
 def measured(*arguments):
-    """(exit code, what the command said, the largest memory of it and its children in MiB, seconds)"""
-    begun = time.monotonic()
+    """(exit code, what the command said, the largest memory of it and its children in MiB)"""
     process = subprocess.Popen([NPUDIFF, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     said = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.stdout.close()
     process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, said, usage.ru_maxrss >> 10, time.monotonic() - begun
+    return process.returncode, said, usage.ru_maxrss >> 10
 
 
 class Yaml(Scratch):
@@ -34,10 +32,9 @@ class Yaml(Scratch):
         for text, mark in (("[" * 200000, "1:65"), ("items: " + "[" * 20000, "1:71")):
             path.write_text(text)
             command = ["capture", MODELS / "mul.u8.onnx", "-d", f"emu:{path}", "-p", "uniform:2", "-q", "-o", self.folder / "a.h5"]
-            code, said, _, seconds = measured(*(command if text[0] == "i" else ["qualify", path, "-o", self.folder / "q"]))
+            code, said, _ = measured(*(command if text[0] == "i" else ["qualify", path, "-o", self.folder / "q"]))
             self.assertEqual(code, 2)
             self.assertIn(f"{path}:{mark}: lists and mappings lie more than 64 deep in each other", said)
-            self.assertLess(seconds, 10)
 
 
 class Archives(Scratch):
@@ -58,7 +55,7 @@ class Archives(Scratch):
                                   ("target:logits", "<f4", "has 33554432 targets of output 'logits' for 2 samples")):
             n = 128 * MIB // np.dtype(dtype).itemsize
             path = self.bomb(**{name: (dtype, (n,)), "image": ("<f4", (2, 1, 8, 8))})
-            code, said, mib, _ = measured("capture", MODELS / "cnn.w8a8.onnx", "-d", "exact", "-p", f"x={path}", "-q", "-o", self.folder / "a.h5")
+            code, said, mib = measured("capture", MODELS / "cnn.w8a8.onnx", "-d", "exact", "-p", f"x={path}", "-q", "-o", self.folder / "a.h5")
             self.assertEqual(code, 2, said)
             self.assertIn(part, said)
             self.assertLess(mib, 100)
@@ -66,7 +63,7 @@ class Archives(Scratch):
 
     def test_an_array_is_in_memory_once(self):
         path = self.bomb(image=("<f4", (512 * 1024, 1, 8, 8)))
-        code, said, mib, _ = measured("import", "numpy", path, "-o", self.folder / "a.h5")
+        code, said, mib = measured("import", "numpy", path, "-o", self.folder / "a.h5")
         self.assertEqual(code, 0, said)
         self.assertLess(mib, 128 + 100)
 
@@ -98,20 +95,19 @@ class Models(Scratch):
         return self.chain("x", scale)
 
     def test_external_data_of_holes_is_refused(self):
-        code, said, _, seconds = measured("ls", self.external(1 << 40))
+        code, said, _ = measured("ls", self.external(1 << 40))
         self.assertEqual(code, 2)
         self.assertIn(f"external data '{self.folder}/s.bin' has 1099511627776 bytes", said)
         self.assertIn("4 GiB of such holes", said)
-        self.assertLess(seconds, 20)
         npudiff("ls", self.external(1 << 20))
 
     def test_a_tensor_takes_what_its_shape_needs(self):
         """Without a length external data goes on to the end of the file: here to 256 MiB of zeros."""
-        code, said, mib, _ = measured("ls", self.external(256 * MIB, None))
+        code, said, mib = measured("ls", self.external(256 * MIB, None))
         self.assertEqual(code, 0, said)
         self.assertIn("0.02", said)
         self.assertLess(mib, 100)
-        code, said, mib, _ = measured("ls", self.external(256 * MIB, str(256 * MIB)))
+        code, said, mib = measured("ls", self.external(256 * MIB, str(256 * MIB)))
         self.assertEqual(code, 2)
         self.assertIn(f"constant 's' has other data than its shape and type say: 268435456 bytes in '{self.folder}/s.bin', and 4 are needed", said)
         self.assertLess(mib, 100)

@@ -3,7 +3,6 @@
 this one, which npudiff's own adb is not told of; the phones are real adbd servers (phones.py)."""
 import json
 import socket
-import time
 
 from phone_captures import by_address, differences
 from phones import Shelf, free_port, skip_without
@@ -11,7 +10,6 @@ from support import Capture, MODELS, Scratch, capture, main, text
 
 MODEL = MODELS / "cnn.w8a8.onnx"
 PROBE = "uniform:20"
-ANSWER_LIMIT_S = 45 # three times what npudiff gives adb's server, on a machine with other work
 
 
 class Hosts(Scratch):
@@ -71,9 +69,7 @@ class Hosts(Scratch):
                           ("capture", MODEL, "-d", f"adb:*@{host}/cpu", "-p", PROBE, "-o", self.folder / "y"),
                           ("capture", MODEL, "-d", f"adb:@{host}/cpu", "-p", PROBE, "-o", self.folder / "y"),
                           ("devices", "--server", host)):
-            begun = time.monotonic()
             said = self.run_there(*arguments, expect=5)
-            self.assertLess(time.monotonic() - begun, ANSWER_LIMIT_S, arguments)
             self.assertIn(f"cannot reach adb's server at '{host}'", said)
             self.assertIn(word, said)
         with Capture(self.folder / "x.h5") as opened:

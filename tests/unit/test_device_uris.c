@@ -44,6 +44,32 @@ static const char *option(const struct nd_device *device, const char *key)
     return NULL;
 }
 
+static void a_uri_has_a_most_length(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    struct nd_device device;
+    static const char *const begins[] = {"emu:double:8,stale@", "cpu?ep.x=", "exec:", "adb:"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
+        size_t most = 16384, n = strlen(begins[i]);
+        char *uri = malloc(most + 2);
+        assert_non_null(uri);
+        memset(uri, 'x', most + 1);
+        memcpy(uri, begins[i], n);
+        uri[most + 1] = '\0';
+        assert_int_equal(nd_device_parse(uri, &device, &err), ND_ERR_USAGE);
+        assert_non_null(strstr(err.message, "has 16385 bytes; 16384 are the most"));
+        assert_int_equal(nd_device_parse_trusted(uri, &device, &err), ND_ERR_USAGE);
+        assert_non_null(strstr(err.message, "has 16385 bytes; 16384 are the most"));
+        if (i == 0) {
+            uri[most] = '\0';
+            expect_ok(nd_device_parse(uri, &device, &err), &err);
+            nd_device_deinit(&device);
+        }
+        free(uri);
+    }
+}
+
 static void emulated_uri_is_a_profile(void **state)
 {
     (void)state;
@@ -251,6 +277,7 @@ int main(void)
         WITH_FAKE_RUNTIME(simulator_uri_gives_explicit_options),
         WITH_FAKE_RUNTIME(query_sets_and_overrides_provider_options),
         WITH_FAKE_RUNTIME(bad_uri_is_refused_in_clear_words),
+        cmocka_unit_test(a_uri_has_a_most_length),
         cmocka_unit_test(emulated_uri_is_a_profile),
         cmocka_unit_test(emulated_profiles_come_from_files),
         cmocka_unit_test(syntaxes_end_with_null),

@@ -75,9 +75,11 @@ run_suite() { # folder, wrapper, options...
         ${suites:---suite unit}
 }
 
+# Clang warns before it optimises, and compiles in half the time without.
 check_clang() {
     need clang
-    [ -f build-clang/build.ninja ] || CC=clang meson setup build-clang -Dtests=enabled -Dwerror=true -Ddebug=false >/dev/null
+    [ -f build-clang/build.ninja ] || CC=clang meson setup build-clang -Dtests=enabled -Dwerror=true -Ddebug=false \
+        -Doptimization=0 >/dev/null
     ninja -C build-clang --quiet -k 0
 }
 

@@ -116,6 +116,77 @@ static enum nd_status keep_to_limits(const struct nd_agent_start *start, const s
     return status;
 }
 
+/* How an agent ended. */
+struct ending {
+    bool is_known; /* not where SIGCHLD is ignored: the system waits for children then */
+    int wait_status;
+    enum nd_status limits; /* other than ND_OK: it was stopped at a limit */
+};
+
+static bool has_code(const struct ending *ending, int code)
+{
+    return ending->limits == ND_OK && WIFEXITED(ending->wait_status) &&
+           WEXITSTATUS(ending->wait_status) == code;
+}
+
+/* Waits for its end, and stops it at its limits; *error says at which. */
+static struct ending await(const struct nd_agent_start *start, struct nd_watch *watch, pid_t agent, int log_fd,
+                           struct nd_error *error)
+{
+    struct ending ending = {.limits = ND_OK};
+    uint64_t turn_ns = 0;
+    for (;;) {
+        nd_clock_turn(&turn_ns);
+        pid_t pid = waitpid(agent, &ending.wait_status, WNOHANG);
+        ending.is_known = pid >= 0;
+        nd_watch_follow(watch);
+        nd_watch_report(watch);
+        if (pid != 0 && !(pid < 0 && errno == EINTR))
+            return ending;
+        if (ending.limits == ND_OK)
+            ending.limits = keep_to_limits(start, watch, agent, log_fd, &turn_ns, error);
+        nanosleep(&(struct timespec){.tv_nsec = ending.limits == ND_OK ? watch_interval_ns : 1000000L}, NULL);
+    }
+}
+
+/* What the watch makes of the ending. */
+static void describe(const struct nd_agent_start *start, const struct nd_watch *watch,
+                     const struct ending *ending, struct nd_agent_exit *exit)
+{
+    int status = ending->wait_status;
+    if (ending->limits == ND_OK && status != 0)
+        nd_watch_describe_death(start->label, WEXITSTATUS(status), WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+                                &exit->error);
+    exit->elapsed_s = nd_watch_elapsed_s(watch);
+    exit->can_resume =
+        start->options->is_resumable && has_code(ending, EXIT_CANNOT_STORE) && nd_watch_has_samples(watch);
+    exit->cannot_resume = start->is_resuming && has_code(ending, EXIT_CANNOT_RESUME);
+}
+
+/* An ending that is no outcome of the device. */
+static enum nd_status check(const struct nd_agent_start *start, const struct ending *ending, bool is_cancelled,
+                            struct nd_agent_exit *exit, struct nd_error *err)
+{
+    if (is_cancelled)
+        return nd_fail(err, ND_E_CANCELLED, start->label, "device '%s' was stopped on request", start->label);
+    if (has_code(ending, EXIT_CANNOT_STORE)) {
+        nd_fail(exit->can_resume ? &exit->error : err, ND_E_FILE_WRITE, start->folder,
+                "the agent of device '%s' cannot store its results in '%s': is the disk full?%s", start->label,
+                start->folder,
+                exit->can_resume
+                    ? " The samples before are kept; '--resume' continues after them when there is room"
+                    : "");
+        if (!exit->can_resume)
+            return ND_ERR_IO;
+    }
+    if (ending->limits == ND_OK && !ending->is_known)
+        return nd_fail(err, ND_E_PROCESS_END, start->label,
+                       "how the agent of device '%s' ended cannot be told, since this process ignores the "
+                       "signal SIGCHLD",
+                       start->label);
+    return ND_OK;
+}
+
 enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_agent_exit *exit,
                                struct nd_error *err)
 {
@@ -132,52 +203,17 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
     }
     struct nd_agent_exit ended = {0};
     nd_watch_begin(&watch, start->options, start->label, spool, start->samples_total, start->begun_ns);
-    int wait_status = 0;
-    enum nd_status limits = ND_OK;
-    pid_t pid;
-    uint64_t turn_ns = 0;
-    for (;;) {
-        nd_clock_turn(&turn_ns);
-        pid = waitpid(agent, &wait_status, WNOHANG);
-        nd_watch_follow(&watch);
-        nd_watch_report(&watch);
-        if (pid != 0 && !(pid < 0 && errno == EINTR))
-            break;
-        if (limits == ND_OK)
-            limits = keep_to_limits(start, &watch, agent, log_fd, &turn_ns, &ended.error);
-        nanosleep(&(struct timespec){.tv_nsec = limits == ND_OK ? watch_interval_ns : 1000000L}, NULL);
-    }
-    bool is_unknown = pid < 0; /* SIGCHLD is ignored: the system waits for children */
-    if (limits == ND_OK && wait_status != 0)
-        nd_watch_describe_death(start->label, WEXITSTATUS(wait_status),
-                                WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0, &ended.error);
-    ended.elapsed_s = nd_watch_elapsed_s(&watch);
-    ended.can_resume = start->options->is_resumable && limits == ND_OK && WIFEXITED(wait_status) &&
-                       WEXITSTATUS(wait_status) == EXIT_CANNOT_STORE && nd_watch_has_samples(&watch);
-    ended.cannot_resume = start->is_resuming && limits == ND_OK && WIFEXITED(wait_status) &&
-                          WEXITSTATUS(wait_status) == EXIT_CANNOT_RESUME;
+    struct ending ending = await(start, &watch, agent, log_fd, &ended.error);
+    describe(start, &watch, &ending, &ended);
     nd_watch_end(&watch);
     close(log_fd);
     free(spool);
     /* An interrupt from the terminal reaches the agent too, which may be faster than the look at is_cancelled.
      */
-    if (ended.error.id == ND_E_CANCELLED || (wait_status != 0 && nd_watch_is_cancelled(&watch)))
-        return nd_fail(err, ND_E_CANCELLED, start->label, "device '%s' was stopped on request", start->label);
-    if (limits == ND_OK && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_CANNOT_STORE) {
-        nd_fail(ended.can_resume ? &ended.error : err, ND_E_FILE_WRITE, start->folder,
-                "the agent of device '%s' cannot store its results in '%s': is the disk full?%s", start->label,
-                start->folder,
-                ended.can_resume
-                    ? " The samples before are kept; '--resume' continues after them when there is room"
-                    : "");
-        if (!ended.can_resume)
-            return ND_ERR_IO;
-    }
-    if (limits == ND_OK && is_unknown)
-        return nd_fail(err, ND_E_PROCESS_END, start->label,
-                       "how the agent of device '%s' ended cannot be told, since this process ignores the "
-                       "signal SIGCHLD",
-                       start->label);
-    *exit = ended;
-    return ND_OK;
+    bool is_cancelled =
+        ended.error.id == ND_E_CANCELLED || (ending.wait_status != 0 && nd_watch_is_cancelled(&watch));
+    status = check(start, &ending, is_cancelled, &ended, err);
+    if (status == ND_OK)
+        *exit = ended;
+    return status;
 }

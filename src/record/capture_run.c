@@ -238,28 +238,42 @@ static enum nd_status make_folder(const char *path, bool resume, char **out, str
 
 /* ---- on another machine ---- */
 
+/* The machine, and what the device is there. Zeroed for this one. */
+struct place {
+    struct nd_lease lease;
+    struct nd_remote remote;
+    struct nd_device resolved;
+};
+
+static void leave(struct place *place)
+{
+    nd_remote_close(&place->remote);
+    nd_lease_end(&place->lease);
+    nd_device_deinit(&place->resolved);
+}
+
 /* Reaches the machine and makes of the device what can run there. A machine that cannot be used is an outcome:
  * then *exit says why. capture->remote stays NULL where it cannot be reached. */
-static enum nd_status reach(struct nd_capture_job *capture, struct nd_lease *lease, struct nd_remote *remote,
-                            struct nd_device *resolved, struct nd_agent_exit *exit, struct nd_error *err)
+static enum nd_status reach(struct nd_capture_job *capture, struct place *place, struct nd_agent_exit *exit,
+                            struct nd_error *err)
 {
     struct nd_error why = {0};
     const struct nd_device *device = capture->device;
     if (device->transport == ND_TRANSPORT_NONE)
         return ND_OK;
     const char *stage = "lease";
-    enum nd_status status = nd_lease_take(device, capture->options, lease, &why);
+    enum nd_status status = nd_lease_take(device, capture->options, &place->lease, &why);
     capture->begun_ns = nd_clock_awake_ns(); /* to wait for the device takes none of its time */
     if (status == ND_OK) {
         stage = "connect";
-        status = nd_remote_open(remote, device, capture->options, &why);
+        status = nd_remote_open(&place->remote, device, capture->options, &why);
     }
     if (status == ND_OK) {
-        capture->remote = remote; /* what it says of itself is kept, too, when it cannot run this */
-        status = nd_device_resolve(device, &remote->identity, resolved, &why);
+        capture->remote = &place->remote; /* what it says of itself is kept, too, when it cannot run this */
+        status = nd_device_resolve(device, &place->remote.identity, &place->resolved, &why);
     }
     if (status == ND_OK) {
-        capture->device = resolved;
+        capture->device = &place->resolved;
     } else if (nd_remote_is_of_device(&why)) {
         exit->error = why;
         exit->stage = stage;
@@ -336,6 +350,30 @@ static bool settle_folder(const char *folder, bool is_kept, enum nd_status statu
     return is_kept;
 }
 
+/* Runs the job in capture->folder and writes the capture. *run_folder: see nd_capture_run_agent; the caller
+ * frees it, on a failure, too. */
+static enum nd_status run_in_folder(struct nd_capture_job *capture, const char *path, char **run_folder,
+                                    struct nd_agent_exit *exit, struct nd_capture_outcome *outcome,
+                                    struct nd_error *err)
+{
+    struct place place = {0};
+    struct nd_assembled assembled = {0};
+    enum nd_status status = reach(capture, &place, exit, err);
+    if (status == ND_OK)
+        status = nd_capture_job_init(capture, err);
+    if (status == ND_OK)
+        status = run_if_reached(capture, run_folder, exit, err);
+    if (status == ND_OK) {
+        nd_capture_report_stage(capture, "write", exit->elapsed_s);
+        status = assemble(capture, *run_folder, exit, path, &assembled, err);
+    }
+    if (status == ND_OK)
+        fill_outcome(capture, &assembled, exit, outcome);
+    nd_capture_job_deinit(capture);
+    leave(&place);
+    return status;
+}
+
 enum nd_status nd_capture_run(const struct nd_workload *workload, const char *path,
                               const struct nd_capture_options *options, struct nd_capture_outcome *outcome,
                               struct nd_error *err)
@@ -353,31 +391,13 @@ enum nd_status nd_capture_run(const struct nd_workload *workload, const char *pa
                                      .options = options,
                                      .begun_ns = nd_clock_awake_ns()};
     struct nd_agent_exit exit = {0};
-    struct nd_assembled assembled = {0};
-    struct nd_lease lease = {0};
-    struct nd_remote remote = {0};
-    struct nd_device resolved = {0};
     char *folder = NULL, *run_folder = NULL;
     status = check_request(workload, path, options, err);
     if (status == ND_OK)
         status = make_folder(path, options->resume, &folder, err);
     capture.folder = folder;
     if (status == ND_OK)
-        status = reach(&capture, &lease, &remote, &resolved, &exit, err);
-    if (status == ND_OK)
-        status = nd_capture_job_init(&capture, err);
-    if (status == ND_OK)
-        status = run_if_reached(&capture, &run_folder, &exit, err);
-    if (status == ND_OK) {
-        nd_capture_report_stage(&capture, "write", exit.elapsed_s);
-        status = assemble(&capture, run_folder, &exit, path, &assembled, err);
-    }
-    if (status == ND_OK)
-        fill_outcome(&capture, &assembled, &exit, outcome);
-    nd_capture_job_deinit(&capture);
-    nd_remote_close(&remote);
-    nd_lease_end(&lease);
-    nd_device_deinit(&resolved);
+        status = run_in_folder(&capture, path, &run_folder, &exit, outcome, err);
     bool is_kept = settle_folder(folder, can_go_on(workload, options, status, &exit, run_folder), status, err);
     if (status != ND_OK)
         outcome->is_partial = is_kept;

@@ -96,7 +96,8 @@ enum nd_status nd_remote_job_make(struct nd_remote *remote, const struct nd_remo
 void nd_remote_job_free(struct nd_job *job);
 
 /* Asks the machine for the digests of the libraries that the spool names, which is a file here: those that were
- * not sent there. Fills remote->libraries; what cannot be read stays without. */
+ * not sent there. Fills remote->libraries; what cannot be read there stays without. nd_remote_is_of_device
+ * tells whether an error is the machine's. */
 enum nd_status nd_remote_read_libraries(struct nd_remote *remote, const char *spool, struct nd_error *err);
 void nd_remote_free_libraries(struct nd_remote *remote);
 

@@ -80,13 +80,15 @@ enum nd_status nd_remote_read_libraries(struct nd_remote *remote, const char *sp
     struct nd_remote_reply reply = {0};
     nd_remote_free_libraries(remote);
     enum nd_status status = list(remote, spool, err);
-    char *text = status == ND_OK && remote->n_libraries > 0 ? question(remote) : NULL;
-    if (text != NULL) {
-        status = nd_transport_shell(remote->transport, text, &reply, err);
-        if (status == ND_OK)
-            read_answer(remote, reply.out);
-        nd_remote_reply_deinit(&reply);
-    }
+    if (status != ND_OK || remote->n_libraries == 0)
+        return status;
+    char *text = question(remote);
+    if (text == NULL)
+        return nd_fail_memory(err);
+    status = nd_transport_shell(remote->transport, text, &reply, err);
+    if (status == ND_OK)
+        read_answer(remote, reply.out);
+    nd_remote_reply_deinit(&reply);
     free(text);
     return status;
 }

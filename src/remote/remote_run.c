@@ -335,6 +335,17 @@ static void clean_up(struct nd_remote_session *session, const struct nd_agent_ex
         do_last(session, nd_script_remove(remote->model.folder));
 }
 
+/* What the machine does not say stays unknown; that this one could not ask is an error. */
+static enum nd_status ask_for_libraries(struct nd_remote_session *session, struct nd_error *err)
+{
+    struct nd_error why = {0};
+    enum nd_status status = nd_remote_read_libraries(session->remote, session->spool, &why);
+    if (status == ND_OK || nd_remote_is_of_device(&why))
+        return ND_OK;
+    *err = why;
+    return status;
+}
+
 enum nd_status nd_remote_run(struct nd_remote *remote, const struct nd_remote_run *run,
                              struct nd_agent_exit *exit, struct nd_error *err)
 {
@@ -373,7 +384,7 @@ enum nd_status nd_remote_run(struct nd_remote *remote, const struct nd_remote_ru
     }
     ended.elapsed_s = nd_watch_elapsed_s(&session.watch);
     if (status == ND_OK && !run->is_trial && ended.error.id != ND_E_LINK_LOST)
-        nd_remote_read_libraries(remote, session.spool, NULL); /* what cannot be had is said to be unknown */
+        status = ask_for_libraries(&session, &why);
     remote->is_quiet = false;
     if (status == ND_OK)
         clean_up(&session, &ended);

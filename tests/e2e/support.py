@@ -369,6 +369,7 @@ class _TapResult(unittest.TestResult):
 
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
+        test = getattr(test, "test_case", test) # of a subTest
         if test in self.problems:
             self.skipped_because[test] = reason
         else: # setUpClass

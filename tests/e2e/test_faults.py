@@ -39,6 +39,10 @@ class Faults(Scratch):
     def test_fleets_and_servers(self):
         self.check("fleet tasks,server info,server compare", 3, "open,write,fsync,close,rename,mmap,malloc,fork")
 
+    def test_a_capture_elsewhere_says_what_it_could_not_ask(self):
+        """The digests of the libraries are asked for at the end of the run."""
+        self.check("fleet capture", 4, "mmap", at_least=4)
+
     def test_killed_captures(self):
         done = subprocess.run([sys.executable, KILLS, "--seed", os.environ.get("ND_SEED", "20261124"), "-n", "4"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, f"{done.stdout}{done.stderr}")

@@ -176,7 +176,7 @@ class Installed(Scratch):
         super().setUpClass()
         run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", cls.shared)
         cls.prefix = cls.shared / "usr" / "local"
-        cls.library = next(cls.prefix.glob("lib/**/libnpudiff.so")).parent
+        cls.library = next(cls.prefix.glob("lib*/**/libnpudiff.so")).parent # lib64 without dpkg-dev
         cls.environment = {**os.environ, "PKG_CONFIG_PATH": str(cls.library / "pkgconfig"),
                            "PKG_CONFIG_SYSROOT_DIR": str(cls.shared)}
 

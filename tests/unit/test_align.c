@@ -218,7 +218,7 @@ static void check_many(struct recipe recipe, size_t n_least)
         recipe.seed = 1000 * seed;
         n_before += check(&recipe, &n_proven);
     }
-    print_message("%zu of %d layers are proven\n", n_proven, 3 * SEEDS);
+    print_message("# %zu of %d layers are proven\n", n_proven, 3 * SEEDS);
     assert_true(n_proven >= n_least);
     assert_true(n_before > 0); /* there was something to align */
 }

@@ -204,8 +204,8 @@ static void expect_group(const char *name, const char *arch, const char *program
 {
     struct trial t = {.prefix = "joined-"};
     run_group(&t, name, arch, program);
-    print_message("joined-%s on %s: %zu Concats, %zu codes, %zu of them not those of the inputs\n", name, arch,
-                  t.n_concats, t.n_codes, t.n_differing);
+    print_message("# joined-%s on %s: %zu Concats, %zu codes, %zu of them not those of the inputs\n", name,
+                  arch, t.n_concats, t.n_codes, t.n_differing);
     assert_true(t.n_concats > 0 && t.n_differing > t.n_codes / 100);
     close_trial(&t);
 }
@@ -216,7 +216,7 @@ static void expect_fused(const char *name, size_t n_fused_of_v69, size_t n_fused
     for (size_t p = 0; p < 2; p++) {
         struct trial t = {.prefix = "layers-"};
         run_group(&t, name, archs[p], programs[p]);
-        print_message("layers-%s on %s: %zu units, %zu of them fused, %zu codes\n", name, archs[p], t.n_units,
+        print_message("# layers-%s on %s: %zu units, %zu of them fused, %zu codes\n", name, archs[p], t.n_units,
                       t.n_fused, t.n_codes);
         assert_true(t.n_units > 0);
         assert_int_equal(t.n_fused, p == 1 ? n_fused_of_v73 : n_fused_of_v69);

@@ -157,7 +157,7 @@ static void check_every_sum(uint64_t seed, size_t counts[2])
     feed_every_sum(&l, K);
     struct nd_unit_proof proof = prove(&l, is_unequal);
     size_t n = count_unequal(&l, by_column), n_columns = 0;
-    print_message("seed %llu: %zu sums differ\n", (unsigned long long)seed, n);
+    print_message("# seed %llu: %zu sums differ\n", (unsigned long long)seed, n);
     assert_int_equal(proof.n_channels, MOST_COLUMNS);
     assert_true(proof.n_sums == (double)MOST_COLUMNS * ROWS);
     for (size_t c = 0; c < MOST_COLUMNS; c++) {
@@ -223,7 +223,7 @@ static void check_random_layer(enum nd_dtype dtype, uint64_t seed, size_t counts
     feed_at_random(&l, &state, most);
     struct nd_unit_proof proof = prove(&l, is_unequal);
     count_unequal(&l, by_column);
-    print_message("%s, seed %llu: %zu of %zu columns can differ\n", nd_dtype_name(dtype),
+    print_message("# %s, seed %llu: %zu of %zu columns can differ\n", nd_dtype_name(dtype),
                   (unsigned long long)seed, proof.n_unequal, proof.n_channels);
     assert_true(proof.end != ND_UNIT_PROOF_NONE);
     for (size_t c = 0; c < MOST_COLUMNS; c++)

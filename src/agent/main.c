@@ -10,9 +10,9 @@
 #include "agent/run.h"
 #include "base/process_tree.h"
 #include "runtime/runtime.h"
+#include "spool/job_file.h"
 
 /* The host tells a device that failed from a disk that is full by them. */
-enum { EXIT_DEVICE_FAILED = 1, EXIT_USAGE = 2, EXIT_CANNOT_STORE = 3, EXIT_CANNOT_RESUME = 4 };
 
 static int fail(const struct nd_error *err, int code)
 {
@@ -36,7 +36,7 @@ static int run(const char *job_path, const char *spool_path, bool is_resuming)
     struct nd_resume resume = {0};
     struct nd_spool_writer writer;
     if (nd_job_read(job_path, &job, &err) != ND_OK)
-        return fail(&err, EXIT_CANNOT_STORE);
+        return fail(&err, ND_AGENT_CANNOT_STORE);
     enum nd_status status = open_spool(&job, spool_path, is_resuming, &writer, &resume, &err);
     if (status == ND_OK && !resume.has_ended) {
         nd_agent_confine(&job, nd_runtime_starts_program()); /* before there is foreign code */
@@ -49,9 +49,9 @@ static int run(const char *job_path, const char *spool_path, bool is_resuming)
     if (status == ND_OK)
         return 0;
     /* Anything else, such as memory that is out, is in the spool as the device's failure. */
-    return fail(&err, err.id == ND_E_FILE_WRITE     ? EXIT_CANNOT_STORE
-                      : err.id == ND_E_SPOOL_RESUME ? EXIT_CANNOT_RESUME
-                                                    : EXIT_DEVICE_FAILED);
+    return fail(&err, err.id == ND_E_FILE_WRITE     ? ND_AGENT_CANNOT_STORE
+                      : err.id == ND_E_SPOOL_RESUME ? ND_AGENT_CANNOT_RESUME
+                                                    : ND_AGENT_DEVICE_FAILED);
 }
 
 int main(int argc, char **argv)
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
             "where that is nothing. It is started by npudiff; JOB is written by it.\n"
             "Exit codes: 0 done, 1 the device failed, 2 usage, 3 the spool cannot be written or the job not\n"
             "read, 4 the spool is of another job, damaged, or still being written.\n");
-        return EXIT_USAGE;
+        return ND_AGENT_USAGE;
     }
     signal(SIGXFSZ, SIG_IGN);           /* a file size limit is an error to report, like a full disk */
     dup2(STDERR_FILENO, STDOUT_FILENO); /* providers print their stages on stdout */

@@ -339,10 +339,8 @@ static enum nd_status check_length(const char *uri, struct nd_error *err)
 enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err)
 {
     struct nd_device device;
-    if (check_length(uri, err) != ND_OK)
-        return ND_ERR_USAGE;
     if (nd_exec_is_uri(uri)) /* before a file that it names is looked at */
-        return nd_exec_check(uri, err) == ND_OK ? nd_exec_parse(uri, out, err) : ND_ERR_USAGE;
+        return nd_exec_check(uri, err) == ND_OK ? nd_device_parse_trusted(uri, out, err) : ND_ERR_USAGE;
     enum nd_status status = nd_device_parse_trusted(uri, &device, err);
     if (status == ND_OK && (status = nd_device_check_options(&device, uri, err)) != ND_OK)
         nd_device_deinit(&device);

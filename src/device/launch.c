@@ -14,9 +14,9 @@
 #include "base/memory.h"
 #include "base/process_tree.h"
 #include "device/launch.h"
+#include "spool/job_file.h"
 #include "spool/watch.h"
 
-enum { EXIT_CANNOT_STORE = 3, EXIT_CANNOT_RESUME = 4 }; /* of npudiff-agent */
 static const long watch_interval_ns = 50L * 1000 * 1000;
 /* What the file of printed text may take on the disk. Chosen: eight times what is kept, so that its beginning
  * is seldom given back. */
@@ -159,8 +159,8 @@ static void describe(const struct nd_agent_start *start, const struct nd_watch *
                                 &exit->error);
     exit->elapsed_s = nd_watch_elapsed_s(watch);
     exit->can_resume =
-        start->options->is_resumable && has_code(ending, EXIT_CANNOT_STORE) && nd_watch_has_samples(watch);
-    exit->cannot_resume = start->is_resuming && has_code(ending, EXIT_CANNOT_RESUME);
+        start->options->is_resumable && has_code(ending, ND_AGENT_CANNOT_STORE) && nd_watch_has_samples(watch);
+    exit->cannot_resume = start->is_resuming && has_code(ending, ND_AGENT_CANNOT_RESUME);
 }
 
 /* An ending that is no outcome of the device. */
@@ -169,7 +169,7 @@ static enum nd_status check(const struct nd_agent_start *start, const struct end
 {
     if (is_cancelled)
         return nd_fail(err, ND_E_CANCELLED, start->label, "device '%s' was stopped on request", start->label);
-    if (has_code(ending, EXIT_CANNOT_STORE)) {
+    if (has_code(ending, ND_AGENT_CANNOT_STORE)) {
         nd_fail(exit->can_resume ? &exit->error : err, ND_E_FILE_WRITE, start->folder,
                 "the agent of device '%s' cannot store its results in '%s': is the disk full?%s", start->label,
                 start->folder,

@@ -12,11 +12,11 @@
 #include "remote/remote.h"
 #include "remote/remote_script.h"
 #include "remote/remote_session.h"
+#include "spool/job_file.h"
 #include "spool/record_fields.h"
 
 enum { ID_DIGITS = 32 };
-enum { EXIT_CANNOT_STORE = 3, EXIT_CANNOT_RESUME = 4 }; /* of npudiff-agent */
-enum { MAX_BARREN_LOOKS = 30 };                         /* that bring nothing of what is said to be there */
+enum { MAX_BARREN_LOOKS = 30 }; /* that bring nothing of what is said to be there */
 static const double start_limit_s = 20;
 static const double stop_limit_s = 10; /* an agent within a driver that hangs cannot be killed */
 static const double shortest_pause_s = 0.05, longest_pause_s = 1;
@@ -129,7 +129,7 @@ static enum nd_status go_on(struct nd_remote_session *session, struct nd_error *
     session->is_holding = false;
     bool is_cut_short = state == ND_RUN_DEAD || state == ND_RUN_RESTARTED ||
                         (state == ND_RUN_ENDED && session->look.exit_code != 0 &&
-                         session->look.exit_code != EXIT_CANNOT_RESUME);
+                         session->look.exit_code != ND_AGENT_CANNOT_RESUME);
     if (status != ND_OK || state == ND_RUN_RUNNING || (state == ND_RUN_ENDED && session->look.exit_code == 0))
         return status;
     if (!is_cut_short)
@@ -253,12 +253,12 @@ static void describe_end(const struct nd_remote_session *session, struct nd_agen
         exit->can_resume = true;
     } else if (session->look.state == ND_RUN_NONE) {
         nd_fail(&exit->error, ND_E_DEVICE_CRASH, label, "the folder of the run on device '%s' is gone", label);
-    } else if (code == EXIT_CANNOT_STORE) {
+    } else if (code == ND_AGENT_CANNOT_STORE) {
         nd_file_last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_DEVICE_PUSH, label,
                 "the agent of device '%s' cannot store its results there: is there no space? %s", label,
                 nd_said(line));
-    } else if (code == EXIT_CANNOT_RESUME) {
+    } else if (code == ND_AGENT_CANNOT_RESUME) {
         nd_file_last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_SPOOL_RESUME, label,
                 "the run on device '%s' cannot be continued, and the next one starts from the beginning: %s",

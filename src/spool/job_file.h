@@ -128,4 +128,12 @@ bool nd_job_read_output(const struct nd_record *record, enum nd_dtype *dtype, st
 /* "1x8x8" and back; "scalar" is rank 0. */
 bool nd_dims_parse(const char *text, struct nd_shape *out);
 
+/* The exit codes of npudiff-agent beside 0, for who reads how it ended. */
+enum nd_agent_code {
+    ND_AGENT_DEVICE_FAILED = 1,
+    ND_AGENT_USAGE = 2,
+    ND_AGENT_CANNOT_STORE = 3,  /* no room for its results: a trouble of the machine, not of the device */
+    ND_AGENT_CANNOT_RESUME = 4, /* the spool that is there is not of this job, or damaged */
+};
+
 #endif

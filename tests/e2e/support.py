@@ -322,6 +322,15 @@ def processor_time():
                for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 
 
+def with_own_mounts(test, script, what, **options):
+    """Runs a shell script that may mount, and ends with 77 where it could not: then there is no `what`, and the test is skipped."""
+    done = subprocess.run([*(["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]), "sh", "-c", script], capture_output=True,
+                          text=True, timeout=300, **options)
+    if done.returncode == 77 or "unshare" in done.stderr:
+        test.skipTest(f"no {what} here: {done.stderr}")
+    return done
+
+
 class _TapResult(unittest.TestResult):
     """One line per test, or per group of tests that cannot be set up."""
 

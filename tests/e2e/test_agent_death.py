@@ -12,7 +12,7 @@ import subprocess
 import time
 
 from support import (MODELS, NPUDIFF, Capture, Running, Scratch, acknowledged, bits_equal, capture, capture_command, compare, info,
-                     is_alive, main, npudiff, wait_until)
+                     is_alive, main, npudiff, wait_until, with_own_mounts)
 
 AGENT = pathlib.Path(os.environ.get("NPUDIFF_AGENT", pathlib.Path(NPUDIFF).parent.parent / "agent" / "npudiff-agent"))
 MODEL = "cnn.w8a8.onnx"
@@ -234,11 +234,7 @@ class Death(Scratch):
         """Runs shell commands with a file system of that size at `disk`, and others once it has 300 MB."""
         disk.mkdir()
         script = f"mount -t tmpfs -o size={size} none {disk} || exit 77; {before}; mount -o remount,size=300m none {disk}; {after}"
-        done = subprocess.run([*(["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]), "sh", "-c", script],
-                              capture_output=True, text=True, timeout=300)
-        if done.returncode == 77 or "unshare" in done.stderr:
-            self.skipTest(f"no small disk here: {done.stderr}")
-        return done
+        return with_own_mounts(self, script, "small disk")
 
     def test_a_full_disk_is_resumed(self):
         """TMPDIR is full (a small tmpfs): a partial capture, which --resume completes when there is room."""

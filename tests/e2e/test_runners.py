@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from support import (MODELS, NPUDIFF, Capture, Running, Scratch, acknowledged, capture, capture_command, compare, info, is_alive, main,
-                     npudiff, wait_until)
+                     npudiff, wait_until, with_own_mounts)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STANDIN = pathlib.Path(__file__).with_name("runner_standin.py")
@@ -231,10 +231,7 @@ class Runners(Scratch):
         disk.mkdir()
         command = shlex.join(map(str, [NPUDIFF, *capture_command(MODEL, ["exec:chatty"], ["uniform:6"], path)]))
         script = f"mount -t ramfs none {disk} || exit 77; TMPDIR={disk} {command}"
-        done = subprocess.run([*(["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]), "sh", "-c", script],
-                              capture_output=True, text=True, timeout=300, env=self.environment)
-        if done.returncode == 77 or "unshare" in done.stderr:
-            self.skipTest(f"no ramfs here: {done.stderr}")
+        done = with_own_mounts(self, script, "ramfs", env=self.environment)
         self.assertEqual(done.returncode, 5, done.stderr)
         self.assertIn("device 'exec:chatty' was stopped: what it prints is over the limit of 64 MiB [ND-541]", done.stderr)
         self.assertEqual(info(path)["attributes"]["failure"]["stage"], "run")

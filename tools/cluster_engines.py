@@ -15,7 +15,7 @@ BUILD = pathlib.Path(os.environ.get("NPUDIFF_BUILD", ROOT / "build"))
 CACHE = pathlib.Path.home() / ".cache/npudiff/cluster"
 SNAKEMAKE = ["snakemake", "snakemake-executor-plugin-slurm"]
 ENVIRONMENT = dict(os.environ, PATH=f"{BUILD}/src/cli:{os.environ['PATH']}", LD_LIBRARY_PATH=str(BUILD / "src"),
-                   NPUDIFF_AGENT=str(BUILD / "src/agent/npudiff-agent"), SOURCE_DATE_EPOCH="1767225600")
+                   NPUDIFF_AGENT=str(BUILD / "src/devices/agent/npudiff-agent"), SOURCE_DATE_EPOCH="1767225600")
 SLURM_CONF = """ClusterName=npudiff
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort=17810

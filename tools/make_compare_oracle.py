@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes golden/oracle/compare: what src/compare and src/metrics must find, worked out from docs/reference/metrics.md by
+"""Makes golden/oracle/compare: what src/compare must find, worked out from docs/reference/metrics.md by
 tools/compare_oracle.py.
 
-pairs.json   pairs of tensors; tensors of more than a few elements as a recipe that tests/unit/test_compare_oracle.c follows,
+pairs.json   pairs of tensors; tensors of more than a few elements as a recipe that tests/unit/compare/test_compare_oracle.c follows,
              with a checksum of what must come out of it. "numbers" of a case are those that the first row names
 ulp.json     two floats and how far they are apart
 mcnemar.json p-values

@@ -2,7 +2,7 @@
 """Makes golden/oracle/exact_sum.txt: sums of doubles in exact rational arithmetic (docs/reference/metrics.md#sums).
 
 A line is a case, its parts separated by a space: the sum rounded to double and the sum itself as text (the form that
-src/metrics/kernels/exact_sum.h describes), then the doubles that are added. Doubles are written as the hexadecimal of their 64
+src/compare/metrics/kernels/exact_sum.h describes), then the doubles that are added. Doubles are written as the hexadecimal of their 64
 bits. Lines with # are comments.
 
 usage: make_exact_oracle.py OUTPUT_FILE

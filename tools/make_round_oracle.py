@@ -2,7 +2,7 @@
 """Makes golden/oracle/round.txt: exact quotients and what they are rounded to, in exact rational arithmetic.
 
 A line is a case: "NUMERATOR / DENOMINATOR = FLOOR UPS VALUE". Numerator and denominator are sums of one to three doubles
-(nd_wide in src/eval/rounding.h); FLOOR is a whole number; UPS has a digit for each rounding in the order of enum
+(nd_wide in src/arithmetic/exact/linear/rounding.h); FLOOR is a whole number; UPS has a digit for each rounding in the order of enum
 nd_rounding, 1 where the result is FLOOR + 1 instead of FLOOR; VALUE is the quotient as the nearest double. Doubles are
 written as the hexadecimal of their 64 bits. Lines with # are comments.
 

@@ -12,14 +12,16 @@ RULER = re.compile(r"-{3,}[^-]*-{3,}")
 
 # The subject of a file: the first that its path begins with.
 SUBJECTS = [
-    ("Comparing", ["src/compare/", "src/metrics/", "src/report/"]),
-    ("Diagnoses from values", ["src/diagnosis/", "src/symptoms/", "src/explain/exam/pair_sums", "src/explain/reused"]),
-    ("Where a layer ran", ["src/execution/"]),
-    ("Which program a device has", ["src/identify/", "src/explain/unit_programs", "src/explain/habits", "src/replay/code_tally", "src/arith/"]),
-    ("Verdicts of layers and devices", ["src/explain/", "src/replay/"]),
-    ("Fingerprint", ["src/fingerprint/", "src/experiment/", "src/accumulator/"]),
-    ("Latency and statistics", ["src/latency/", "src/stats/"]),
-    ("Policies, campaigns and the store", ["src/accuracy/", "src/golden/", "src/judge/"]),
+    ("Latency and statistics", ["src/compare/latency/", "src/core/statistics/"]),
+    ("Comparing", ["src/compare/", "src/report/"]),
+    ("Diagnoses from values", ["src/explain/diagnosis/", "src/explain/symptoms/", "src/explain/exam/pair_sums", "src/explain/layers/reused"]),
+    ("Where a layer ran", ["src/explain/execution/"]),
+    ("Which program a device has", ["src/explain/identify/", "src/explain/layers/unit_programs", "src/explain/layers/habits",
+                                    "src/explain/trials/code_tally", "src/arithmetic/htp/", "src/arithmetic/known/",
+                                    "src/arithmetic/programs/", "src/arithmetic/variants/"]),
+    ("Verdicts of layers and devices", ["src/explain/"]),
+    ("Fingerprint", ["lab/"]),
+    ("Policies, campaigns and the store", ["src/judge/"]),
     ("Files, inputs, processes and their limits", ["src/"]),
 ]
 
@@ -54,7 +56,7 @@ def subject_of(path):
 def tables(root):
     """{subject: [(path, names and values, what the comments say)]}, in the order of SUBJECTS."""
     found = {name: [] for name, _ in SUBJECTS}
-    for file in sorted((root / "src").rglob("*.[ch]")):
+    for file in sorted([*(root / "src").rglob("*.[ch]"), *(root / "lab").rglob("*.[ch]")]):
         path = str(file.relative_to(root))
         found[subject_of(path)] += [(path, *c) for c in constants_of(file.read_text())]
     return found

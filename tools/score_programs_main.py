@@ -27,7 +27,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODELS = ["cnn.w8a8", "cnn.w8a16", "vit.w8a8", "vit.w8a16"]
 SCOPES = ["unit", "type", "device"]
-LEAST = {0: 3, 0.01: 5}  # ln(programs / 1e-4) over ln(199), see src/identify/identify.h; with one of them spoiled
+LEAST = {0: 3, 0.01: 5}  # ln(programs / 1e-4) over ln(199), see src/explain/identify/identify.h; with one of them spoiled
 NATS = 28  # what two programs of chance must differ by in all: ln(programs / 1e-4), with two standard deviations more
 
 

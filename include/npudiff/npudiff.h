@@ -1,5 +1,7 @@
 /* libnpudiff: all public headers, and the rules that hold in all of them. Start here.
  *
+ * Each header stands in the folder of its wing (src/README.md).
+ *
  * The library does what the command `npudiff` does. A program that works with captures needs three headers:
  *
  *     capture.h    reads captures (files with every tensor that a device computed)
@@ -7,8 +9,8 @@
  *     report.h     writes the comparison as text or JSON
  *
  * To make captures: model.h (ONNX models), probe.h (inputs), device.h (devices, and nd_capture_run). To go
- * further: explain.h (where a difference is made, and whether it is a fault), evidence.h (placement, latency,
- * configuration), judge.h (accepted captures, campaigns), campaign.h (their tasks), reduce.h, fingerprint.h,
+ * further: explain.h (where a difference is made, and whether it is a fault), placement.h, latency.h and
+ * config.h (what a capture says beside its tensors), judge.h (accepted captures, campaigns), campaign.h (their tasks), reduce.h,
  * prepare.h, import.h, encodings.h, logs.h. All stand on status.h (errors), error_ids.h, tensor.h (types and
  * shapes) and parse.h.
  *
@@ -70,30 +72,31 @@
 #ifndef NPUDIFF_NPUDIFF_H
 #define NPUDIFF_NPUDIFF_H
 
-#include "npudiff/align.h"
-#include "npudiff/audit.h"
-#include "npudiff/campaign.h"
-#include "npudiff/capture.h"
-#include "npudiff/certificate.h"
-#include "npudiff/compare.h"
-#include "npudiff/device.h"
-#include "npudiff/encodings.h"
-#include "npudiff/error_ids.h"
-#include "npudiff/evidence.h"
-#include "npudiff/explain.h"
-#include "npudiff/fingerprint.h"
-#include "npudiff/import.h"
-#include "npudiff/judge.h"
-#include "npudiff/logs.h"
-#include "npudiff/model.h"
-#include "npudiff/parse.h"
-#include "npudiff/prepare.h"
-#include "npudiff/probe.h"
-#include "npudiff/promote.h"
-#include "npudiff/reduce.h"
-#include "npudiff/report.h"
-#include "npudiff/status.h"
-#include "npudiff/sweep.h"
-#include "npudiff/tensor.h"
+#include "npudiff/improve/align.h"
+#include "npudiff/explain/audit.h"
+#include "npudiff/judge/campaign.h"
+#include "npudiff/capture/capture.h"
+#include "npudiff/improve/certificate.h"
+#include "npudiff/compare/compare.h"
+#include "npudiff/devices/device.h"
+#include "npudiff/model/encodings.h"
+#include "npudiff/core/error_ids.h"
+#include "npudiff/compare/config.h"
+#include "npudiff/compare/latency.h"
+#include "npudiff/compare/placement.h"
+#include "npudiff/explain/explain.h"
+#include "npudiff/record/import.h"
+#include "npudiff/judge/judge.h"
+#include "npudiff/capture/logs.h"
+#include "npudiff/model/model.h"
+#include "npudiff/core/parse.h"
+#include "npudiff/record/prepare.h"
+#include "npudiff/record/probe.h"
+#include "npudiff/improve/promote.h"
+#include "npudiff/improve/reduce.h"
+#include "npudiff/report/report.h"
+#include "npudiff/core/status.h"
+#include "npudiff/improve/sweep.h"
+#include "npudiff/core/tensor.h"
 
 #endif

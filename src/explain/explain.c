@@ -1,16 +1,16 @@
 /* The stages of an explanation, in order: plan, evaluate, attribute, identify, diagnose, conclude. stages.h
  * says what each reads and makes. */
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/options.h"
-#include "execution/fallback.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/text/options.h"
+#include "explain/execution/fallback.h"
 #include "explain/exam/diagnose_layers.h"
 #include "explain/findings/findings.h"
 #include "explain/floats/judge_floats.h"
 #include "explain/stages.h"
 #include "explain/verdict/health.h"
 #include "quantisation/study.h"
-#include "replay/evaluation_part.h"
+#include "explain/evaluate/evaluation_part.h"
 
 /* From the plan and the evaluation to what is said of the devices. */
 static enum nd_status conclude(const struct nd_evaluation *evaluation, const struct nd_explain_options *options,

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/strbuf.h"
-#include "capture/environment.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "capture/read/environment.h"
 #include "explain/stages.h"
 #include "quantisation/study.h"
 

@@ -14,8 +14,8 @@
 #ifndef ND_EXPLAIN_STAGES_H
 #define ND_EXPLAIN_STAGES_H
 
-#include "explain/device_programs.h"
-#include "replay/evaluation.h"
+#include "explain/layers/device_programs.h"
+#include "explain/evaluate/evaluation.h"
 
 /* What the stages up to `identify` have made, for those that follow: they read it, and write to `out` alone. */
 struct nd_explain_job {

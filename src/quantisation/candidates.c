@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/scales.h"
-#include "base/strbuf.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/tensors/scales.h"
+#include "core/text/strbuf.h"
 #include "quantisation/candidates.h"
 
 enum { BITS = 8, WIDE_BITS = 16 };

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/strbuf.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
 #include "quantisation/candidates.h"
 
 /* Factors that differ by less gain nothing that is worth a trial: half a bit. Chosen. */

@@ -1,8 +1,8 @@
 /* What one layer introduces in one sample: sums over its elements. */
 #include <math.h>
 
-#include "base/scales.h"
-#include "eval/quick.h"
+#include "core/tensors/scales.h"
+#include "arithmetic/exact/linear/quick.h"
 #include "quantisation/study.h"
 
 void nd_reals_before(const struct nd_exact_values *values, double *out)

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/parallel.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/processes/parallel.h"
 #include "quantisation/study.h"
-#include "replay/reader.h"
+#include "explain/plan/reader.h"
 
 /* ---- room ---- */
 

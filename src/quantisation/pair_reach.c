@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "operators/ops_shared.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "arithmetic/operators/ops_shared.h"
 #include "quantisation/study.h"
 
 enum nd_status nd_pairs_init(struct nd_study *study, struct nd_error *err)

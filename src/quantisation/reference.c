@@ -1,10 +1,10 @@
 /* The quantised reference of a sample, and the values of a step before they were rounded. */
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
+#include "core/error.h"
+#include "core/memory.h"
 #include "quantisation/study.h"
-#include "replay/reader.h"
+#include "explain/plan/reader.h"
 
 /* ---- the whole ---- */
 

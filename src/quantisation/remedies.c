@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
+#include "core/error.h"
+#include "core/memory.h"
 #include "quantisation/candidates.h"
 
 enum { MOST_LAYERS = 6 }; /* for which remedies are looked for: chosen */

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "model/loaded.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "model/graph/loaded.h"
 #include "quantisation/study.h"
 
 enum nd_status nd_rerun_init(struct nd_rerun *cut, const struct nd_model *model, struct nd_error *err)

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "replay/reader.h"
-#include "replay/ripple.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "explain/plan/reader.h"
+#include "explain/evaluate/ripple.h"
 
 /* ---- what both models have ---- */
 

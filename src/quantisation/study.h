@@ -18,12 +18,12 @@
 #ifndef ND_QUANTISATION_STUDY_H
 #define ND_QUANTISATION_STUDY_H
 
-#include "npudiff/quantisation.h"
+#include "npudiff/quantisation/quantisation.h"
 #include "quantisation/ranges.h"
 #include "quantisation/weights.h"
-#include "replay/channel_pairs.h"
-#include "replay/packed.h"
-#include "replay/plan.h"
+#include "explain/evaluate/channel_pairs.h"
+#include "explain/evaluate/packed.h"
+#include "explain/plan/plan.h"
 
 enum {
     ND_LOSS_SAMPLES = 16,  /* measured at most, evenly spaced: chosen */

@@ -1,9 +1,9 @@
 /* What a study holds at a time, so that it stays within its memory. */
 #include <math.h>
 
-#include "base/memory.h"
+#include "core/memory.h"
 #include "quantisation/study.h"
-#include "replay/reader.h"
+#include "explain/plan/reader.h"
 
 static double kept_bytes(const struct nd_exact_graph *graph)
 {

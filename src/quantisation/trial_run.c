@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "model/loaded.h"
-#include "replay/reader.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "model/graph/loaded.h"
+#include "explain/plan/reader.h"
 
 enum nd_status nd_trial_worker_begin(struct nd_trial_worker *w, const struct nd_study *study,
                                      const size_t *outputs, size_t n_outputs, struct nd_error *err)

@@ -3,7 +3,7 @@
 #define ND_QUANTISATION_TRIAL_RUN_H
 
 #include "quantisation/study.h"
-#include "replay/ripple.h"
+#include "explain/evaluate/ripple.h"
 
 struct nd_trial_worker {
     struct nd_loss_run run;

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
+#include "core/error.h"
+#include "core/memory.h"
 #include "quantisation/study.h"
-#include "stats/series.h"
+#include "core/statistics/series.h"
 
 /* A group of values at one end is far off when the gap before it is so many times as wide as the rest: chosen.
  * A Softmax does not care how far below the others a mask lies; a quantiser does. */

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "operators/ops_shared.h"
-#include "stats/series.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "arithmetic/operators/ops_shared.h"
+#include "core/statistics/series.h"
 
 /* Elements of a channel that follow each other, and how many channels there are. */
 struct layout {

@@ -2,7 +2,7 @@
 #ifndef ND_QUANTISATION_WEIGHTS_H
 #define ND_QUANTISATION_WEIGHTS_H
 
-#include "replay/plan.h"
+#include "explain/plan/plan.h"
 
 /* From this nd_channels_ratio on one scale for all channels is called a fault: a quarter of the channels lose
  * three bits of eight. */

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/memory.h"
+#include "core/error.h"
+#include "core/memory.h"
 #include "quantisation/candidates.h"
 
 /* What is tried, and the least gain at the outputs that is worth telling, in dB: chosen. */

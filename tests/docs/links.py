@@ -8,7 +8,7 @@ import pathlib
 import re
 
 PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGES.md"]
-SOURCES = ["src", "include", "tests", "tools", ".ci", "meson.build"]
+SOURCES = ["src", "lab", "include", "tests", "tools", ".ci", "meson.build"]
 OTHERS = {"__pycache__", "links.py", "test_links.py"}  # the last two have citations that are wrong on purpose
 KINDS_OF_SOURCE = {".c", ".h", ".py", ".sh", ".build", ".out", ".err", ".in", ".def", ".js", ""}
 

@@ -29,10 +29,13 @@ class Pages(unittest.TestCase):
     def test_paths_in_text_exist(self):
         self.none(self.tree.missing_paths({"src", "include", "tools", "tests", "golden", "docs", "cross"}))
 
-    def test_architecture_has_the_folders_in_their_order(self):
-        built = re.search(r"foreach folder : \[(.*?)\]", (ROOT / "src/meson.build").read_text(), re.DOTALL)[1]
-        told = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
-        self.assertEqual([*re.findall(r"'(\w+)'", built), "cli"], told)
+    def test_architecture_has_the_wings_in_their_order(self):
+        built = re.findall(r"^subdir\('(\w+)'\)", (ROOT / "src/meson.build").read_text(), re.MULTILINE)
+        for page in ("docs/architecture.md", "src/README.md"):
+            told = re.findall(r"^\| `(\w+)` \|", (ROOT / page).read_text(), re.MULTILINE)
+            self.assertEqual([*built, "lab"], told, page)
+        for wing in built:
+            self.assertTrue((ROOT / "src" / wing / "README.md").exists(), wing)
 
 
 class Checker(unittest.TestCase):

@@ -20,7 +20,7 @@ TEXTS = ["ND-204", "all-zero", "4..7"]
 
 
 def kinds_of_the_program():
-    table = (ROOT / "include/npudiff/document_kinds.def").read_text()
+    table = (ROOT / "include/npudiff/core/document_kinds.def").read_text()
     return re.findall(r'^ND_DOCUMENT\((\w+), "(\w+)"\)$', table, re.M)
 
 

@@ -202,7 +202,7 @@ def wait_until(condition, timeout_s, what):
 
 class StopPoint:
     """Agents that have `environment` stop themselves (SIGSTOP) at the point that is asked for, once for each request:
-    "stage NAME" or "acknowledged N" (src/agent/stop.h). What a test does in the middle of a run it does then, however
+    "stage NAME" or "acknowledged N" (src/devices/agent/stop.h). What a test does in the middle of a run it does then, however
     fast the agent is."""
 
     def __init__(self, path):

@@ -14,7 +14,9 @@ import numpy as np
 import support
 from support import GOLDEN, MODELS, NPUDIFF, npudiff
 
-TABLE = json.loads(npudiff("--option-table"))["commands"]
+LAB = pathlib.Path(NPUDIFF).resolve().parents[2] / "lab/npudiff-lab"
+TABLE = [command for program in (NPUDIFF, LAB)
+         for command in json.loads(subprocess.run([program, "--option-table"], check=True, capture_output=True).stdout)["commands"]]
 EXAMPLES = [example["command"] for command in TABLE for example in command["examples"]]
 # A phone, an SDK's wheels and the results of a phone are not here; the whole fingerprint takes minutes.
 NOT_HERE = ["'adb:*'", "runtimes add ", "import qnn-net-run", "gen3-all.json", "--campaign sheets"]

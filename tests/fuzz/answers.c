@@ -12,12 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/new_file.h"
-#include "base/random.h"
-#include "capture/schema.h"
+#include "core/files/file.h"
+#include "core/files/new_file.h"
+#include "core/random.h"
+#include "capture/read/schema.h"
 #include "fuzz/fuzz.h"
-#include "npudiff/capture.h"
+#include "npudiff/capture/capture.h"
 
 enum { MAX_BYTES = 1 << 20, MAX_CHANGES = 3, HANG_S = 120 };
 

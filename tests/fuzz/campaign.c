@@ -1,5 +1,5 @@
 /* The YAML of a campaign. */
-#include "judge/campaign.h"
+#include "judge/campaign/campaign.h"
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

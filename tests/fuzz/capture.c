@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "fuzz/fuzz.h"
-#include "npudiff/capture.h"
+#include "npudiff/capture/capture.h"
 
 enum { MAX_SAMPLE_BYTES = 1 << 20 };
 

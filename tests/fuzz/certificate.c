@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "align/certificate.h"
-#include "base/file.h"
-#include "base/json_out.h"
+#include "improve/align/certificate/certificate.h"
+#include "core/files/file.h"
+#include "core/documents/json_out.h"
 #include "fuzz/fuzz.h"
 
 static struct nd_model *model;

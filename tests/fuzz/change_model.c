@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
+#include "core/memory.h"
 #include "fuzz/fuzz.h"
 #include "onnx.pb-c.h"
 

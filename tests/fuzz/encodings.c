@@ -1,5 +1,5 @@
 /* JSON of AIMET and of QNN's tools. */
-#include "npudiff/encodings.h"
+#include "npudiff/model/encodings.h"
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "capture/write.h"
-#include "emulator/emulate.h"
+#include "core/memory.h"
+#include "capture/write/write.h"
+#include "devices/emulator/emulate.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/small_model.h"
-#include "npudiff/explain.h"
+#include "npudiff/explain/explain.h"
 
 struct run {
     const struct nd_model *model;

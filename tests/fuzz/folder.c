@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/new_file.h"
+#include "core/files/file.h"
+#include "core/files/new_file.h"
 #include "fuzz/fuzz.h"
 
 static char *made;

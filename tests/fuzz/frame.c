@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "fuzz/fuzz.h"
-#include "runner/frame.h"
+#include "devices/agent/runner/frame.h"
 
 enum { MOST_BYTES = 60000, MOST_DATA_BYTES = 1 << 20 }; /* a pipe holds 64 KiB */
 

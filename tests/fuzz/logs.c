@@ -1,5 +1,5 @@
 /* Logs of ONNX Runtime, QNN, qnn-net-run and logcat, whole and cut into pieces. */
-#include "npudiff/logs.h"
+#include "npudiff/capture/logs.h"
 #include "fuzz/fuzz.h"
 
 static bool ignore(void *context, const struct nd_log_finding *finding)

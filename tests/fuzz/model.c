@@ -1,7 +1,7 @@
 /* An ONNX model: loading does parsing, layers, shapes and constants. */
-#include "npudiff/model.h"
+#include "npudiff/model/model.h"
 #include "fuzz/fuzz.h"
-#include "npudiff/encodings.h"
+#include "npudiff/model/encodings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "core/files/file.h"
 #include "fuzz/fuzz.h"
-#include "npudiff/import.h"
+#include "npudiff/record/import.h"
 
 static bool is_name(const char *text, size_t n)
 {

@@ -1,10 +1,10 @@
 /* What commands do with a model beyond loading it: its values in exact arithmetic and in that of two NPUs,
  * lint, and another quantisation. */
-#include "emulator/emulate.h"
+#include "devices/emulator/emulate.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/small_model.h"
-#include "npudiff/align.h"
-#include "npudiff/lint.h"
+#include "npudiff/improve/align.h"
+#include "npudiff/improve/lint.h"
 
 #include <stdio.h>
 

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "fuzz/fuzz.h"
-#include "probe/npy.h"
-#include "probe/npz.h"
+#include "record/probes/npy.h"
+#include "record/probes/npz.h"
 
 enum { MAX_BYTES = 16 << 20 };
 

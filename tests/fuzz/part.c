@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_out.h"
+#include "core/documents/json_out.h"
 #include "fuzz/fuzz.h"
-#include "judge/task.h"
-#include "npudiff/compare.h"
+#include "judge/tasks/task.h"
+#include "npudiff/compare/compare.h"
 
 static void read_part(const char *path)
 {

@@ -1,6 +1,6 @@
 #include "fuzz/small_model.h"
 
-#include "base/memory.h"
+#include "core/memory.h"
 #include "fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -2,16 +2,16 @@
  * written again with the right one. */
 #include <string.h>
 
-#include "base/new_file.h"
+#include "core/files/new_file.h"
 #include "fuzz/fuzz.h"
-#include "record/spool_index.h"
-#include "spool/job_file.h"
-#include "spool/spool.h"
+#include "record/sessions/spool_index.h"
+#include "devices/agent/spool/job_file.h"
+#include "devices/agent/spool/spool.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
-/* As in the file: magic, kind, four indices, bytes, checksum (src/spool/spool.c). */
+/* As in the file: magic, kind, four indices, bytes, checksum (src/devices/agent/spool/spool.c). */
 enum { HEADER_BYTES = 56, KIND_AT = 4, INDEX_AT = 8, SIZE_AT = 40 };
 
 static uint64_t number(const uint8_t *at, size_t n_bytes)

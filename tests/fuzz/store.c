@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
+#include "core/files/file.h"
 #include "fuzz/fuzz.h"
-#include "npudiff/judge.h"
+#include "npudiff/judge/judge.h"
 
 static struct nd_golden *open_store(void)
 {

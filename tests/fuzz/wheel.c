@@ -1,9 +1,9 @@
 /* A wheel or AAR that is added as a runtime. */
 #include <stdlib.h>
 
-#include "base/file.h"
+#include "core/files/file.h"
 #include "fuzz/fuzz.h"
-#include "npudiff/device.h"
+#include "npudiff/devices/device.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,5 +1,5 @@
 /* A runner in C, by the header alone: it says hello and refuses every job. */
-#include "npudiff/runner/frames.h"
+#include "npudiff/devices/runner/frames.h"
 
 int main(void)
 {

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/memory.h"
-#include "base/strbuf.h"
-#include "capture/write.h"
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "capture/write/write.h"
 
 enum { FIX_EDGES = 20, FIX_PROBES = 2, FIX_INPUTS = 2, FIX_BIG = 4 };
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/new_file.h"
-#include "npudiff/model.h"
+#include "core/files/file.h"
+#include "core/files/new_file.h"
+#include "npudiff/model/model.h"
 #include "onnx.pb-c.h"
 
 __attribute__((unused)) static Onnx__TensorProto *tensor_of(Onnx__ModelProto *proto, const char *name)

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/new_file.h"
-#include "npudiff/device.h"
+#include "core/files/file.h"
+#include "core/files/new_file.h"
+#include "npudiff/devices/device.h"
 #include "support/scratch.h"
 
 static inline void put_text(const char *name, const char *text)

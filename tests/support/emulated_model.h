@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "emulator/emulate.h"
+#include "core/error.h"
+#include "devices/emulator/emulate.h"
 
 enum { MAX_EDGES = 96 };
 

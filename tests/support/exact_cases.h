@@ -8,7 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "operators/ops.h"
+#include "arithmetic/operators/ops.h"
 
 enum { MAX_TENSORS = 9 };
 

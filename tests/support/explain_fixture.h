@@ -4,7 +4,7 @@
 
 #include "support/model_capture.h"
 
-#include "npudiff/explain.h"
+#include "npudiff/explain/explain.h"
 
 enum { EF_MAX_DEVICES = 8 };
 

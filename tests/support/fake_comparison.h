@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "npudiff/compare.h"
+#include "npudiff/compare/compare.h"
 
 enum { FAKE_DEVICES = 3, FAKE_PAIRS = 3, FAKE_CONV = 0, FAKE_SCORES = 1, FAKE_COMPARED_EDGES = 2 };
 

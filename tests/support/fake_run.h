@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/result_store.h"
-#include "base/memory.h"
-#include "spool/job_file.h"
-#include "spool/record_fields.h"
+#include "devices/agent/result_store.h"
+#include "core/memory.h"
+#include "devices/agent/spool/job_file.h"
+#include "devices/agent/spool/record_fields.h"
 
 enum { FAKE_EDGES = 7, FAKE_PROBES = 2, FAKE_PASSES = 2 };
 enum { EDGE_CODES, EDGE_PAIR, EDGE_BIG, EDGE_EMPTY, EDGE_SCALAR, EDGE_WHOLE, EDGE_LATE };

@@ -3,8 +3,8 @@
 #ifndef ND_TESTS_FAKE_RUNTIME_H
 #define ND_TESTS_FAKE_RUNTIME_H
 
-#include "base/memory.h"
-#include "runtime/runtime.h"
+#include "core/memory.h"
+#include "devices/agent/runtime/runtime.h"
 #include "support/fake_run.h"
 
 /* What the device is like today. */

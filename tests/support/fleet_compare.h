@@ -2,8 +2,8 @@
 #ifndef ND_TESTS_FLEET_COMPARE_H
 #define ND_TESTS_FLEET_COMPARE_H
 
-#include "base/error.h"
-#include "npudiff/compare.h"
+#include "core/error.h"
+#include "npudiff/compare/compare.h"
 #include "support/fake_fleet.h"
 #include "support/pair_check.h"
 

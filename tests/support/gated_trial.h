@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "arith/unit_other.h"
+#include "arithmetic/variants/unit_other.h"
 #include "support/program_trial.h"
 
 static enum nd_status make_gated(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/write.h"
+#include "capture/write/write.h"
 
 enum { GOLD_EDGES = 3, GOLD_CODES = 8, GOLD_SAMPLES = 2 };
 

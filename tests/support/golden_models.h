@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
-#include "base/file.h"
-#include "base/sha256.h"
-#include "npudiff/model.h"
+#include "core/error.h"
+#include "core/files/file.h"
+#include "core/tensors/sha256.h"
+#include "npudiff/model/model.h"
 
 static inline char *golden_path(const char *name)
 {

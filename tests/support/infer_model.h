@@ -7,11 +7,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/names.h"
-#include "model/infer.h"
-#include "npudiff/model.h"
-#include "rewrite/compose.h"
+#include "core/error.h"
+#include "core/text/names.h"
+#include "model/graph/infer.h"
+#include "npudiff/model/model.h"
+#include "model/rewrite/compose.h"
 #include "support/scratch.h"
 
 #define INTS(...) ((const int64_t[]){__VA_ARGS__})

@@ -1,4 +1,4 @@
-/* Holds a set of kernels to their definition (src/metrics/kernels/kernels.h), element by element, in code that
+/* Holds a set of kernels to their definition (src/compare/metrics/kernels/kernels.h), element by element, in code that
  * shares nothing with them. Without cmocka, so that it also runs where only a C library is: tools/check.sh
  * neon.
  *
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "metrics/kernels/kernels.h"
+#include "compare/metrics/kernels/kernels.h"
 
 /* Memory between two pages that cannot be touched. */
 struct guarded {

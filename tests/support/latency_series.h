@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/random.h"
-#include "stats/series.h"
+#include "core/random.h"
+#include "core/statistics/series.h"
 
 static inline double series_normal(uint64_t *state)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/linear_unit.h"
+#include "arithmetic/exact/linear/linear_unit.h"
 #include "support/rational.h"
 
 static uint64_t seed;

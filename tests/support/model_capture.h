@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "capture/write.h"
-#include "emulator/emulate.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "capture/write/write.h"
+#include "devices/emulator/emulate.h"
 
 enum { MC_MAX_EDGES = 96, MC_SAMPLES = 10 };
 

@@ -1,4 +1,4 @@
-"""The operators that src/operators evaluates, each with the attributes of its cases in golden/oracle/exact_ops*.bin.gz, as
+"""The operators that src/arithmetic/operators evaluates, each with the attributes of its cases in golden/oracle/exact_ops*.bin.gz, as
 chains of a model: codes, DequantizeLinear, operator, QuantizeLinear; or floats and the operator alone. Encodings and codes are
 random or chosen to be difficult; all follow from a random generator."""
 import gzip
@@ -75,8 +75,8 @@ def read_fields(data):
 
 
 def operators():
-    """Every operator of the table in src/operators/ops.c, by (domain, name)."""
-    text = (ROOT / "src/operators/ops.c").read_text()
+    """Every operator of the table in src/arithmetic/operators/ops.c, by (domain, name)."""
+    text = (ROOT / "src/arithmetic/operators/ops.c").read_text()
     rows = re.findall(r'\{(""|MS), "(\w+)", \d+, (\w+)\}', text)
     return {(MS if d == "MS" else "", name): Operator(MS if d == "MS" else "", name, function) for d, name, function in rows}
 

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/memory.h"
-#include "base/sha256.h"
-#include "npudiff/probe.h"
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/tensors/sha256.h"
+#include "npudiff/record/probe.h"
 
 enum { CASE_MAX_TARGETS = 32 };
 

@@ -7,9 +7,9 @@
 
 #include <math.h>
 
-#include "model/parts.h"
+#include "model/graph/parts.h"
 #include "quantisation/ranges.h"
-#include "rewrite/compose.h"
+#include "model/rewrite/compose.h"
 
 enum { MAX_ITEMS = 8 };
 

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "eval/rounding.h"
+#include "arithmetic/exact/linear/rounding.h"
 
 /* n / d in lowest terms, d > 0. */
 struct rational {

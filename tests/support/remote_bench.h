@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "base/new_file.h"
-#include "remote/remote.h"
-#include "remote/remote_session.h"
+#include "core/files/file.h"
+#include "core/files/new_file.h"
+#include "devices/phones/remote.h"
+#include "devices/phones/remote_session.h"
 #include "support/fake_run.h"
 #include "support/process_end.h"
 #include "support/scratch.h"

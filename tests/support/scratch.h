@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "base/file.h"
+#include "core/files/file.h"
 
 static char *folder;
 

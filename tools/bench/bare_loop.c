@@ -11,11 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
-#include "base/memory.h"
-#include "npudiff/device.h"
-#include "npudiff/parse.h"
-#include "runtime/runtime.h"
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "npudiff/devices/device.h"
+#include "npudiff/core/parse.h"
+#include "devices/agent/runtime/runtime.h"
 
 struct bare {
     struct nd_model *model;

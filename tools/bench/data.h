@@ -6,7 +6,7 @@
 #ifndef ND_BENCH_DATA_H
 #define ND_BENCH_DATA_H
 
-#include "npudiff/tensor.h"
+#include "npudiff/core/tensor.h"
 
 enum { BENCH_ZERO_POINT = 62 };
 

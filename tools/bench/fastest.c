@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "npudiff/parse.h"
+#include "core/files/file.h"
+#include "npudiff/core/parse.h"
 
 extern char **environ;
 

@@ -13,9 +13,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/memory.h"
-#include "capture/write.h"
-#include "npudiff/parse.h"
+#include "core/memory.h"
+#include "capture/write/write.h"
+#include "npudiff/core/parse.h"
 #include "tools/bench/data.h"
 
 enum { ROW_ELEMS = 1024, CHUNK_BYTES = 1 << 20, NAME_BYTES = 32 };

@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
-#include "npudiff/parse.h"
+#include "core/files/file.h"
+#include "npudiff/core/parse.h"
 
 enum { N_THREADS = 2, N_LANES = 16, BLOCK_BYTES = 256 * 1024 };
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "stats/binomial.h"
+#include "core/statistics/binomial.h"
 #include "support/judge_study.h"
 
 static double probability(uint64_t k, uint64_t n, double p)

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
-#include "npudiff/evidence.h"
-#include "npudiff/parse.h"
-#include "stats/mixture.h"
+#include "core/random.h"
+#include "npudiff/compare/latency.h"
+#include "npudiff/core/parse.h"
+#include "core/statistics/mixture.h"
 #include "support/latency_series.h"
 
 enum { MOST_RUNS = 2000 };

@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "emulator/emulate.h"
-#include "identify/identify.h"
-#include "npudiff/probe.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "devices/emulator/emulate.h"
+#include "explain/identify/identify.h"
+#include "npudiff/record/probe.h"
 
 /* What is known of one edge. */
 struct unit {

@@ -3,8 +3,8 @@
 #ifndef ND_EXPLAIN_CONSTANTS_H
 #define ND_EXPLAIN_CONSTANTS_H
 
-#include "arith/changed_constants.h"
-#include "diagnosis/diagnosis.h"
+#include "arithmetic/variants/changed_constants.h"
+#include "explain/diagnosis/diagnosis.h"
 
 enum { ND_CONSTANTS_MOST = 12, ND_CONSTANTS_TEXT_BYTES = 120 };
 

@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/parallel.h"
-#include "base/strbuf.h"
-#include "diagnosis/diagnosis.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/processes/parallel.h"
+#include "core/text/strbuf.h"
+#include "explain/diagnosis/diagnosis.h"
 #include "explain/exam/exam.h"
 #include "explain/exam/hypotheses.h"
 #include "explain/exam/input_quantiser.h"

@@ -6,7 +6,7 @@
 #include "explain/exam/constants.h"
 #include "explain/exam/pair_sums.h"
 #include "explain/stages.h"
-#include "replay/reader.h"
+#include "explain/plan/reader.h"
 
 enum {
     ND_EXAM_FUSIONS = 6,  /* inputs of a unit that it may be fused with */

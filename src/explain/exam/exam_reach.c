@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/random.h"
-#include "eval/rounding.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/random.h"
+#include "arithmetic/exact/linear/rounding.h"
 #include "explain/exam/exam.h"
 
 /* Half a step up or down: all up, all down, or by chance. */

@@ -3,11 +3,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "arith/other_axis.h"
-#include "arith/transposed.h"
-#include "base/error.h"
-#include "base/memory.h"
-#include "eval/rounding.h"
+#include "arithmetic/variants/other_axis.h"
+#include "arithmetic/variants/transposed.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "arithmetic/exact/linear/rounding.h"
 #include "explain/exam/exam.h"
 
 /* ---- what the unit would give ---- */

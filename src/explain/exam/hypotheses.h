@@ -2,7 +2,7 @@
 #ifndef ND_EXPLAIN_HYPOTHESES_H
 #define ND_EXPLAIN_HYPOTHESES_H
 
-#include "diagnosis/diagnosis.h"
+#include "explain/diagnosis/diagnosis.h"
 #include "explain/exam/exam.h"
 
 enum { ND_EXAM_MOST_HYPOTHESES = 5 + ND_EXAM_FUSIONS + ND_EXAM_OPERANDS };

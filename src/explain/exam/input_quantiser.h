@@ -3,7 +3,7 @@
 #ifndef ND_EXPLAIN_INPUT_QUANTISER_H
 #define ND_EXPLAIN_INPUT_QUANTISER_H
 
-#include "diagnosis/diagnosis.h"
+#include "explain/diagnosis/diagnosis.h"
 #include "explain/exam/exam.h"
 
 /* An edge of codes of at most 16 bits that a QuantizeLinear makes of an input of float32, in whatever shape. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
+#include "core/error.h"
+#include "core/memory.h"
 
 /* Of the codes that exact sums get wrong the best must leave at most this share. Chosen: it only saves the
  * second pass, the diagnosis then asks for 0.01 of them. With both 400 networks without such sums have none

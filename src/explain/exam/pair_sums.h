@@ -3,7 +3,7 @@
 #ifndef ND_EXPLAIN_PAIR_SUMS_H
 #define ND_EXPLAIN_PAIR_SUMS_H
 
-#include "arith/pairs.h"
+#include "arithmetic/variants/pairs.h"
 
 struct nd_explain_pairs {
     size_t n_known;                 /* codes that were looked at */

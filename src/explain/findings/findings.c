@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/scales.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/tensors/scales.h"
 #include "explain/findings/findings_internal.h"
-#include "replay/reader.h"
+#include "explain/plan/reader.h"
 
 /* Samples of floats that stand for codes: no reference is needed for those. */
 enum { MOST_FLOAT_SAMPLES = 64 };

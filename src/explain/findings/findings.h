@@ -7,7 +7,7 @@
 #ifndef ND_EXPLAIN_FINDINGS_H
 #define ND_EXPLAIN_FINDINGS_H
 
-#include "replay/plan.h"
+#include "explain/plan/plan.h"
 
 /* Fills `findings` of devices[n_devices], in order of steps. The plan has samples. Devices that failed
  * are left out. ND_ERR_MEMORY, and the errors of nd_capture_read_outputs and nd_exact_graph_run. */

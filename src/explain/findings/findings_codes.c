@@ -2,9 +2,9 @@
  * that says nothing: only what is far from the reference counts. */
 #include <math.h>
 
-#include "eval/rounding.h"
+#include "arithmetic/exact/linear/rounding.h"
 #include "explain/findings/findings_internal.h"
-#include "operators/gemm_kernels.h"
+#include "arithmetic/operators/kernels/gemm_kernels.h"
 
 /* Values. Chosen: fewer are no evidence. */
 enum { MIN_CODES = 8 };

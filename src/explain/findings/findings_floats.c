@@ -1,8 +1,8 @@
 /* Floats as a capture holds them: science 2.3. */
 #include <math.h>
 
-#include "base/error.h"
-#include "base/memory.h"
+#include "core/error.h"
+#include "core/memory.h"
 #include "explain/findings/findings_internal.h"
 
 enum nd_status nd_look_keep_floats(struct nd_float_look *look, const double *x, size_t n, size_t n_samples,

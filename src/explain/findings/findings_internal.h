@@ -4,9 +4,9 @@
 #ifndef ND_EXPLAIN_FINDINGS_INTERNAL_H
 #define ND_EXPLAIN_FINDINGS_INTERNAL_H
 
-#include "diagnosis/values.h"
-#include "replay/plan.h"
-#include "replay/read_tensor.h"
+#include "explain/diagnosis/values.h"
+#include "explain/plan/plan.h"
+#include "explain/plan/read_tensor.h"
 
 enum {
     ND_LOOK_SAMPLES = 4,      /* of the reference */

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/memory.h"
+#include "core/error.h"
+#include "core/memory.h"
 #include "explain/findings/findings_internal.h"
 
 static enum nd_status add(const struct nd_examination *x, size_t device, size_t step,

@@ -1,8 +1,8 @@
 /* Floats of an edge without codes beside the reference's, as whole tensors: diagnosis/diagnosis.h. */
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/memory.h"
+#include "core/error.h"
+#include "core/memory.h"
 #include "explain/findings/findings_internal.h"
 
 /* Doubles of floats that were kept, appended to x. */

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/strbuf.h"
-#include "diagnosis/diagnosis.h"
-#include "replay/floats.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "explain/diagnosis/diagnosis.h"
+#include "explain/floats/floats.h"
 
 /* ---- sums ---- */
 

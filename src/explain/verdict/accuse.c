@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/strbuf.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
 #include "explain/exam/input_quantiser.h"
 #include "explain/verdict/health.h"
 

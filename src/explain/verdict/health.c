@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/strbuf.h"
-#include "eval/rounding.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "arithmetic/exact/linear/rounding.h"
 #include "explain/exam/input_quantiser.h"
 #include "explain/verdict/noise.h"
 

@@ -8,9 +8,9 @@
 #ifndef ND_EXPLAIN_HEALTH_H
 #define ND_EXPLAIN_HEALTH_H
 
-#include "diagnosis/diagnosis.h"
+#include "explain/diagnosis/diagnosis.h"
 #include "explain/stages.h"
-#include "explain/unit_programs.h"
+#include "explain/layers/unit_programs.h"
 
 /* Fills state and why_follows of all units of the devices, after they have been judged. ND_ERR_MEMORY, and the
  * errors of nd_capture_read_repeat. */

@@ -2,7 +2,7 @@
 #ifndef ND_EXPLAIN_NOISE_H
 #define ND_EXPLAIN_NOISE_H
 
-#include "replay/plan.h"
+#include "explain/plan/plan.h"
 
 struct nd_explain_noise {
     bool is_any;      /* its values differ from run to run; else the rest is 0 */

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/memory.h"
-#include "base/strbuf.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
 #include "explain/verdict/health.h"
 
 static const char made_inputs[] = "made-inputs";

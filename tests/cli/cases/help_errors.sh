@@ -9,7 +9,7 @@ tail -1 errors
 # Every error has a cause and something to do, and the index has every error.
 python - <<'END'
 import os, re, subprocess
-ids = re.findall(r"^ND_ERROR\(\w+, (\d+)", open(f"{os.environ['ROOT']}/include/npudiff/error_ids.def").read(), re.M)
+ids = re.findall(r"^ND_ERROR\(\w+, (\d+)", open(f"{os.environ['ROOT']}/include/npudiff/core/error_ids.def").read(), re.M)
 listed = re.findall(r"^ND-(\d+) ", open("errors").read(), re.M)
 print("the index is complete:", listed == ids)
 for number in ids:

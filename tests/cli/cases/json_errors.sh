@@ -10,7 +10,7 @@ assert sorted(error) == ["id", "message", "object"] and re.fullmatch(r"ND-\d+", 
 told = open("err.txt").read()
 assert error["message"].splitlines()[0] in told, told
 kinds = {key: document[key] for key in ("kind", "format") if key in document}
-ids = re.findall(r"^ND_ERROR\(\w+, (\d+)", open(f"{__import__('os').environ['ROOT']}/include/npudiff/error_ids.def").read(), re.M)
+ids = re.findall(r"^ND_ERROR\(\w+, (\d+)", open(f"{__import__('os').environ['ROOT']}/include/npudiff/core/error_ids.def").read(), re.M)
 assert error["id"][3:] in ids, error
 print(f"npudiff {sys.argv[2]}: exit {sys.argv[1]}, {kinds}, {error['id']}, object {error['object']}")
 PY

@@ -1,0 +1,363 @@
+/* Datasheets of several devices and runtimes as one table: docs/reference/datasheet.md#campaigns. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/documents/json_out.h"
+#include "core/memory.h"
+#include "lab/fingerprint/campaign.h"
+#include "lab/fingerprint/sheet.h"
+
+/* One datasheet, and where in the grid it stands. */
+struct sheet {
+    json_t *tree; /* owned */
+    const char *name;
+    char *device; /* its URI without the runtime; owned */
+    const char *arch, *runtime;
+};
+
+struct reading {
+    struct sheet *sheets; /* [n] */
+    size_t n;
+    struct nd_campaign campaign;
+};
+
+/* ---- the axes ---- */
+
+/* The URI without "@RUNTIME". */
+static char *name_device(const json_t *device)
+{
+    const char *uri = nd_sheet_text(device, "uri"), *runtime = nd_sheet_text(device, "runtime");
+    char *name = nd_strdup(uri), *at = name;
+    while (name != NULL && runtime[0] != '\0' && (at = strchr(at, '@')) != NULL) {
+        if (strncmp(at + 1, runtime, strlen(runtime)) == 0) {
+            memmove(at, at + 1 + strlen(runtime), strlen(at + 1 + strlen(runtime)) + 1);
+            break;
+        }
+        at++;
+    }
+    return name;
+}
+
+static int by_device(const void *a, const void *b)
+{
+    const struct sheet *one = a, *other = b;
+    int order = strverscmp(one->arch, other->arch);
+    order = order != 0 ? order : strverscmp(one->device, other->device);
+    return order != 0 ? order : strverscmp(one->runtime, other->runtime);
+}
+
+static int by_version(const void *a, const void *b)
+{
+    return strverscmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The place of the name among n, or n. */
+static size_t place_of(char *const *names, size_t n, const char *name)
+{
+    size_t i = 0;
+    while (i < n && strcmp(names[i], name) != 0)
+        i++;
+    return i;
+}
+
+static bool add_name(char **names, size_t *n, const char *name)
+{
+    if (place_of(names, *n, name) < *n)
+        return true;
+    names[*n] = nd_strdup(name);
+    return names[(*n)++] != NULL;
+}
+
+/* The architecture stands for a device, unless two devices have it. */
+static const char *title_of(const struct reading *r, size_t device)
+{
+    const char *name = r->campaign.devices[device], *arch = "";
+    bool is_shared = false;
+    for (size_t i = 0; i < r->n; i++)
+        if (strcmp(r->sheets[i].device, name) == 0)
+            arch = r->sheets[i].arch;
+    for (size_t i = 0; i < r->n; i++)
+        is_shared =
+            is_shared || (strcmp(r->sheets[i].device, name) != 0 && strcmp(r->sheets[i].arch, arch) == 0);
+    return is_shared || arch[0] == '\0' ? name : arch;
+}
+
+/* Orders the datasheets, and makes the axes of their devices and runtimes. */
+static enum nd_status make_axes(struct reading *r, struct nd_error *err)
+{
+    struct nd_campaign *c = &r->campaign;
+    qsort(r->sheets, r->n, sizeof *r->sheets, by_device);
+    c->devices = nd_calloc(r->n, sizeof *c->devices);
+    c->runtimes = nd_calloc(r->n, sizeof *c->runtimes);
+    c->titles = nd_calloc(r->n, sizeof *c->titles);
+    bool is_whole = c->devices != NULL && c->runtimes != NULL && c->titles != NULL;
+    for (size_t i = 0; is_whole && i < r->n; i++)
+        is_whole = add_name(c->devices, &c->n_devices, r->sheets[i].device) &&
+                   add_name(c->runtimes, &c->n_runtimes, r->sheets[i].runtime);
+    if (!is_whole)
+        return nd_fail_memory(err);
+    qsort(c->runtimes, c->n_runtimes, sizeof *c->runtimes, by_version);
+    for (size_t d = 0; d < c->n_devices; d++)
+        c->titles[d] = title_of(r, d);
+    return ND_OK;
+}
+
+static size_t cell_of(const struct nd_campaign *c, const struct sheet *sheet)
+{
+    return place_of(c->devices, c->n_devices, sheet->device) * c->n_runtimes +
+           place_of(c->runtimes, c->n_runtimes, sheet->runtime);
+}
+
+static enum nd_status make_grid(struct reading *r, struct nd_error *err)
+{
+    struct nd_campaign *c = &r->campaign;
+    size_t n = c->n_devices * c->n_runtimes;
+    c->sheet_of = nd_calloc(n, sizeof *c->sheet_of);
+    if (c->sheet_of == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        c->sheet_of[i] = SIZE_MAX;
+    for (size_t i = 0; i < r->n; i++) {
+        size_t cell = cell_of(c, &r->sheets[i]);
+        if (c->sheet_of[cell] != SIZE_MAX)
+            return nd_fail(err, ND_E_RESULT_FORMAT, r->sheets[i].name,
+                           "'%s' and '%s' are datasheets of the same device with the same runtime",
+                           r->sheets[c->sheet_of[cell]].name, r->sheets[i].name);
+        c->sheet_of[cell] = i;
+    }
+    return ND_OK;
+}
+
+/* ---- the operators ---- */
+
+/* What tells one arithmetic from another: the claim, and the digests of the answers. */
+static json_t *identity_of(const json_t *entry)
+{
+    json_t *claim = nd_sheet_claim(entry);
+    if (claim != NULL && json_object_set_new(claim, "answers", json_string(nd_sheet_answers(entry))) == 0)
+        return claim;
+    json_decref(claim);
+    return NULL;
+}
+
+static struct nd_campaign_operator *find_operator(struct nd_campaign *c, const char *section,
+                                                  const json_t *entry)
+{
+    for (size_t o = 0; o < c->n_operators; o++)
+        if (strcmp(c->operators[o].section, section) == 0 &&
+            strcmp(nd_sheet_text(c->operators[o].entry, "operator"), nd_sheet_text(entry, "operator")) == 0 &&
+            strcmp(nd_sheet_text(c->operators[o].entry, "types"), nd_sheet_text(entry, "types")) == 0)
+            return &c->operators[o];
+    size_t n_cells = c->n_devices * c->n_runtimes;
+    if (!nd_grow((void **)&c->operators, &c->operators_capacity, c->n_operators + 1, sizeof *c->operators))
+        return NULL;
+    struct nd_campaign_operator *operator= & c->operators[c->n_operators];
+    *operator=(struct nd_campaign_operator){.section = section,
+                                            .entry = entry,
+                                            .claims = json_array(),
+                                            .cells = nd_calloc(n_cells, sizeof *operator->cells)};
+    c->n_operators++;
+    if (operator->claims == NULL || operator->cells == NULL)
+        return NULL;
+    for (size_t i = 0; i < n_cells; i++)
+        operator->cells[i] = ND_CELL_EMPTY;
+    return operator;
+}
+
+/* *number: that of the entry's arithmetic among those of the operator, which gets it where it is new. False:
+ * memory is out. */
+static bool number_of(struct nd_campaign_operator *operator, const json_t * entry, int *number)
+{
+    const char *verdict = nd_sheet_text(entry, "verdict");
+    bool is_unstable = json_object_get(entry, "unstable_trials") != NULL;
+    if (strcmp(verdict, "failed") == 0)
+        *number = ND_CELL_FAILED;
+    else if (is_unstable || (!nd_sheet_is_identified(entry) && nd_sheet_answers(entry)[0] == '\0'))
+        *number = ND_CELL_UNKNOWN;
+    if (*number < ND_CELL_EMPTY)
+        return true;
+    json_t *identity = identity_of(entry);
+    size_t n = json_array_size(operator->claims), i = 0;
+    while (i < n && identity != NULL && json_equal(json_array_get(operator->claims, i), identity) != 1)
+        i++;
+    *number = (int)i;
+    if (i < n || identity == NULL) {
+        json_decref(identity);
+        return identity != NULL;
+    }
+    return json_array_append_new(operator->claims, identity) == 0;
+}
+
+static bool add_sheet(struct nd_campaign *c, const struct sheet *sheet)
+{
+    const char *section;
+    json_t *entries, *entry;
+    size_t i, cell = cell_of(c, sheet);
+    json_object_foreach(json_object_get(sheet->tree, "sections"), section, entries)
+    {
+        json_array_foreach(entries, i, entry)
+        {
+            struct nd_campaign_operator *operator= find_operator(c, section, entry);
+            if (operator== NULL || !number_of(operator, entry, &operator->cells[cell]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the document ---- */
+
+static json_t *texts(const char *const *items, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list != NULL && i < n; i++)
+        nd_tree_append(list, json_string(items[i]));
+    return list;
+}
+
+static json_t *tell_cells(const struct reading *r)
+{
+    const struct nd_campaign *c = &r->campaign;
+    json_t *cells = json_array();
+    for (size_t i = 0; cells != NULL && i < c->n_devices * c->n_runtimes; i++) {
+        const struct sheet *sheet = c->sheet_of[i] != SIZE_MAX ? &r->sheets[c->sheet_of[i]] : NULL;
+        nd_tree_append(cells,
+                       json_pack("{s:s, s:s, s:s?}", "device", c->titles[i / c->n_runtimes], "runtime",
+                                 c->runtimes[i % c->n_runtimes], "file", sheet != NULL ? sheet->name : NULL));
+    }
+    return cells;
+}
+
+/* "A" for the first arithmetic of an operator; the legend is in docs/reference/datasheet.md#campaigns. */
+static char letter_of(int number)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    if (number >= 0)
+        return (size_t)number < sizeof letters - 1 ? letters[number] : '#';
+    return number == ND_CELL_FAILED ? '!' : number == ND_CELL_UNKNOWN ? '?' : '.';
+}
+
+static json_t *tell_arithmetic(const struct nd_campaign_operator *operator)
+{
+    json_t *list = json_array(), *claim;
+    size_t i;
+    json_array_foreach(operator->claims, i, claim)
+    {
+        const char letter[2] = {letter_of((int)i), '\0'};
+        nd_tree_set(claim, "letter", json_string(letter));
+        json_array_append(list, claim);
+    }
+    return list;
+}
+
+static json_t *tell_operator(const struct nd_campaign *c, const struct nd_campaign_operator *operator)
+{
+    bool is_known, is_same = nd_campaign_is_same(c, operator, & is_known);
+    json_t *letters = json_object();
+    char *line = nd_calloc(c->n_runtimes + 1, 1);
+    for (size_t d = 0; line != NULL && d < c->n_devices; d++) {
+        for (size_t i = 0; i < c->n_runtimes; i++)
+            line[i] = letter_of(operator->cells[d * c->n_runtimes + i]);
+        nd_tree_set(letters, c->titles[d], json_string(line));
+    }
+    free(line);
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o}", "section", operator->section, "operator",
+                     nd_sheet_text(operator->entry, "operator"), "types",
+                     nd_sheet_text(operator->entry, "types"), "verdict",
+                     !is_same   ? "differs"
+                     : is_known ? "same"
+                                : "not known",
+                     "letters", letters, "arithmetic", tell_arithmetic(operator));
+}
+
+static enum nd_status write_document(const struct reading *r, char **json, bool *is_same, struct nd_error *err)
+{
+    const struct nd_campaign *c = &r->campaign;
+    json_t *operators = json_array();
+    *is_same = true;
+    for (size_t o = 0; operators != NULL && o < c->n_operators; o++) {
+        bool is_known;
+        *is_same = nd_campaign_is_same(c, &c->operators[o], &is_known) && *is_same;
+        if (json_array_append_new(operators, tell_operator(c, &c->operators[o])) != 0) {
+            json_decref(operators);
+            operators = NULL;
+        }
+    }
+    json_t *members =
+        json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict", *is_same ? "same" : "differs", "devices",
+                  texts(c->titles, c->n_devices), "uris", texts((const char *const *)c->devices, c->n_devices),
+                  "runtimes", texts((const char *const *)c->runtimes, c->n_runtimes), "datasheets",
+                  tell_cells(r), "steps", nd_campaign_steps(c), "operators", operators);
+    json_t *document = nd_json_document(ND_DOCUMENT_DATASHEET_CAMPAIGN, members);
+    *json = document != NULL ? nd_json_dump(document, 1) : NULL;
+    json_decref(document);
+    return *json != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* ---- all of it ---- */
+
+static void deinit(struct reading *r)
+{
+    struct nd_campaign *c = &r->campaign;
+    for (size_t i = 0; r->sheets != NULL && i < r->n; i++) {
+        json_decref(r->sheets[i].tree);
+        free(r->sheets[i].device);
+    }
+    for (size_t i = 0; i < c->n_devices; i++)
+        free(c->devices[i]);
+    for (size_t i = 0; i < c->n_runtimes; i++)
+        free(c->runtimes[i]);
+    for (size_t o = 0; o < c->n_operators; o++) {
+        json_decref(c->operators[o].claims);
+        free(c->operators[o].cells);
+    }
+    free(r->sheets);
+    free(c->devices);
+    free(c->runtimes);
+    free(c->titles);
+    free(c->sheet_of);
+    free(c->operators);
+}
+
+static enum nd_status read_sheets(struct reading *r, const struct nd_datasheet *from, size_t n,
+                                  struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    r->sheets = nd_calloc(n, sizeof *r->sheets);
+    if (r->sheets == NULL)
+        return nd_fail_memory(err);
+    while (status == ND_OK && r->n < n) {
+        struct sheet *sheet = &r->sheets[r->n];
+        status = nd_sheet_read(&from[r->n++], &sheet->tree, err);
+        if (status != ND_OK)
+            break;
+        const json_t *device = json_object_get(sheet->tree, "device");
+        sheet->name = from[r->n - 1].name;
+        sheet->arch = nd_sheet_text(device, "arch");
+        sheet->runtime = nd_sheet_text(device, "runtime");
+        sheet->device = name_device(device);
+        status = sheet->device != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    return status;
+}
+
+enum nd_status nd_fingerprint_campaign(const struct nd_datasheet *sheets, size_t n, char **json, bool *is_same,
+                                       struct nd_error *err)
+{
+    struct reading r = {0};
+    enum nd_status status = read_sheets(&r, sheets, n, err);
+    if (status == ND_OK)
+        status = make_axes(&r, err);
+    if (status == ND_OK)
+        status = make_grid(&r, err);
+    /* Device by device, as the letters stand in the table: the oldest chip with the oldest runtime has "A". */
+    for (size_t i = 0; status == ND_OK && i < r.campaign.n_devices * r.campaign.n_runtimes; i++)
+        if (r.campaign.sheet_of[i] != SIZE_MAX && !add_sheet(&r.campaign, &r.sheets[r.campaign.sheet_of[i]]))
+            status = nd_fail_memory(err);
+    if (status == ND_OK)
+        status = write_document(&r, json, is_same, err);
+    deinit(&r);
+    return status;
+}

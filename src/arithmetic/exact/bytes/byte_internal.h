@@ -1,0 +1,75 @@
+/* What byte_find.c finds out about units, and byte_unit.c uses. */
+#ifndef ND_EVAL_BYTE_INTERNAL_H
+#define ND_EVAL_BYTE_INTERNAL_H
+
+#include "arithmetic/exact/bytes/byte_unit.h"
+#include "arithmetic/exact/graph_internal.h"
+#include "arithmetic/operators/kernels/conv_bytes.h"
+#include "arithmetic/operators/kernels/gemm_kernels.h"
+
+enum nd_byte_kind {
+    ND_BYTE_SLOW,  /* by the evaluation in doubles */
+    ND_BYTE_TABLE, /* of one or two codes, element by element */
+    ND_BYTE_CONV,
+    ND_BYTE_MOVE, /* codes of the inputs in other places, each by its table */
+};
+
+enum { ND_BYTE_ROOM = 512 /* codes that are rounded at once, and again where one is near a tie; chosen */ };
+
+struct nd_byte_conv {
+    size_t weights; /* the tensor: of graph->shorts */
+    size_t n_groups, n_in, n_out, n_samples;
+    struct nd_window window;
+    struct nd_short_range range;
+    int zero;                     /* of the input, as a byte */
+    struct nd_quick lines;        /* of all channels, without sums */
+    float *floats;                /* the weights, of convolutions of one plane each; else NULL */
+    struct nd_byte_weights bytes; /* of others; without quads: there is no room, or they do not fit bytes */
+};
+
+/* n codes of the input that follow each other from there on. */
+struct nd_byte_run {
+    uint32_t from, n;
+    uint32_t input;
+};
+
+struct nd_byte_unit {
+    size_t quantize, edge;            /* the node, and what it makes */
+    size_t *edges, *leaves, n_inputs; /* what it reads, and the tensors of those */
+    size_t *touched, n_touched;       /* tensors between */
+    bool reads_input;                 /* of the graph, without a quantiser before */
+    enum nd_byte_kind kind;
+    uint8_t *table;           /* [256] or [256][256]; of ND_BYTE_MOVE [n_inputs][256] */
+    struct nd_byte_run *runs; /* of ND_BYTE_MOVE, in the order of the output */
+    size_t n_runs;
+    struct nd_byte_conv conv;
+};
+
+struct nd_byte_units {
+    const struct nd_exact_graph *graph;
+    struct nd_shape *shapes; /* [n_edges] */
+    struct nd_byte_unit *units;
+    size_t n;
+};
+
+struct nd_byte_runner {
+    const struct nd_byte_units *units;
+    struct nd_exact_run run;
+    double codes[ND_BYTE_ROOM];
+    size_t left_bytes; /* for tables, while units are found */
+};
+
+/* byte_find.c: kind, and what belongs to it, of a unit whose inputs are known. */
+enum nd_status nd_byte_prepare(struct nd_byte_runner *runner, struct nd_byte_unit *unit, struct nd_error *err);
+/* byte_moves.c: the same of a unit that only moves codes about, and is described; nothing of another. */
+enum nd_status nd_byte_find_moves(struct nd_byte_runner *runner, struct nd_byte_unit *unit,
+                                  const struct nd_exact_call *call, struct nd_error *err);
+/* Takes as much of left_bytes; false: there is not as much. */
+bool nd_byte_take_room(struct nd_byte_runner *runner, size_t bytes);
+/* byte_conv.c: one unit that is an ND_BYTE_CONV. ND_ERR_IO, ND_ERR_MEMORY. */
+enum nd_status nd_byte_convolve(struct nd_byte_runner *runner, const struct nd_byte_unit *unit,
+                                const uint8_t *in, uint8_t *out, struct nd_error *err);
+/* byte_unit.c: forgets what the run has of the unit. */
+void nd_byte_runner_clear(struct nd_byte_runner *runner, const struct nd_byte_unit *unit);
+
+#endif

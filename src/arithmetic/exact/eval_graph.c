@@ -1,0 +1,275 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/tensors/scales.h"
+#include "arithmetic/exact/graph_internal.h"
+
+static enum nd_status load_constants(struct nd_exact_graph *g, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    enum nd_status status = ND_OK;
+    for (size_t t = 0; t < graph->n_tensors && status == ND_OK; t++) {
+        if (graph->tensors[t].initializer == NULL)
+            continue;
+        struct nd_array values = {0};
+        status = nd_exact_read_constant(g, t, &values, err);
+        if (status == ND_OK)
+            nd_exact_store_put(g, t, &values);
+        else if (status == ND_ERR_UNSUPPORTED)
+            status = ND_OK; /* strings and the like matter to who reads them */
+    }
+    return status;
+}
+
+/* Nodes that compute from constants, once: their values move to the constants. A node that is not covered is
+ * met again by the units that read what it makes. */
+static enum nd_status fold_constants(struct nd_exact_graph *g, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    struct nd_exact_run run;
+    enum nd_status status = nd_exact_run_init(&run, g, err);
+    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
+        if (!graph->nodes[n].is_constant || !graph->nodes[n].is_alive)
+            continue;
+        status = nd_exact_run_node(&run, n, err);
+        nd_exact_run_release(&run);
+        if (status == ND_ERR_UNSUPPORTED) {
+            status = ND_OK;
+            continue;
+        }
+        for (size_t i = 0; i < graph->nodes[n].n_made && status == ND_OK; i++) {
+            size_t t = nd_graph_made(graph, n, i);
+            if (t != ND_NO_INDEX && g->constants[t].shape.rank < 0 && run.values[t].shape.rank >= 0)
+                nd_exact_store_put(g, t, &run.values[t]);
+        }
+    }
+    nd_exact_run_deinit(&run);
+    return status;
+}
+
+static void note_last_uses(struct nd_exact_graph *g)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    for (size_t t = 0; t < graph->n_tensors; t++)
+        g->last_use[t] = ND_NO_INDEX;
+    for (size_t n = 0; n < graph->n_nodes; n++) {
+        if (!graph->nodes[n].is_alive)
+            continue;
+        size_t when = g->unit_of_node[n] != ND_NO_INDEX ? g->unit_of_node[n] : n;
+        for (size_t i = 0; i < graph->nodes[n].n_uses; i++) {
+            size_t t = graph->uses[graph->nodes[n].first_use + i];
+            if (t != ND_NO_INDEX && (g->last_use[t] == ND_NO_INDEX || g->last_use[t] < when))
+                g->last_use[t] = when;
+        }
+    }
+}
+
+/* Whether a unit may look at what node n reads, later than n's own turn: a DequantizeLinear, the inside of a
+ * unit, and the operator of several units, which falls into none. feeds_unit[t]: a QuantizeLinear reads the
+ * tensor, or a Relu or Clip that one reads. */
+static bool is_looked_through(const struct nd_exact_graph *g, size_t n, bool *feeds_unit)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    const struct nd_graph_node *node = &graph->nodes[n];
+    size_t source = nd_graph_used(graph, n, 0);
+    bool feeds = false;
+    for (size_t i = 0; i < node->n_made; i++)
+        feeds = feeds || (nd_graph_made(graph, n, i) != ND_NO_INDEX && feeds_unit[nd_graph_made(graph, n, i)]);
+    bool is_fold = strcmp(nd_onnx_text(node->proto->op_type), "Relu") == 0 ||
+                   strcmp(nd_onnx_text(node->proto->op_type), "Clip") == 0;
+    if (source != ND_NO_INDEX && (node->kind == ND_NODE_QUANTIZE || (feeds && is_fold)))
+        feeds_unit[source] = true;
+    if (node->kind == ND_NODE_QUANTIZE)
+        return false;
+    return feeds || node->kind == ND_NODE_DEQUANTIZE || g->unit_of_node[n] != ND_NO_INDEX;
+}
+
+static enum nd_status find_last_uses(struct nd_exact_graph *g, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    bool *feeds_unit = nd_calloc(graph->n_tensors, sizeof *feeds_unit);
+    if (feeds_unit == NULL)
+        return nd_fail_memory(err);
+    note_last_uses(g);
+    /* A DequantizeLinear is run in its turn, but a unit behind it looks at the codes before it: they live as
+     * long as what it makes. An operator that feeds several units may be run again by a later one. */
+    for (size_t n = graph->n_nodes; n-- > 0;) {
+        if (!graph->nodes[n].is_alive)
+            continue;
+        size_t until = 0;
+        for (size_t i = 0; i < graph->nodes[n].n_made; i++) {
+            size_t t = nd_graph_made(graph, n, i);
+            until = t != ND_NO_INDEX && g->last_use[t] != ND_NO_INDEX && g->last_use[t] > until ? g->last_use[t]
+                                                                                                : until;
+        }
+        bool keeps = is_looked_through(g, n, feeds_unit);
+        for (size_t i = 0; i < graph->nodes[n].n_inputs && keeps; i++) {
+            size_t t = nd_graph_used(graph, n, i);
+            if (t != ND_NO_INDEX && g->last_use[t] != ND_NO_INDEX && g->last_use[t] < until)
+                g->last_use[t] = until;
+        }
+    }
+    free(feeds_unit);
+    return ND_OK;
+}
+
+static enum nd_status list_last_uses(struct nd_exact_graph *g, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    g->first_done = nd_calloc(graph->n_nodes, sizeof *g->first_done);
+    g->next_done = nd_calloc(graph->n_tensors, sizeof *g->next_done);
+    if (g->first_done == NULL || g->next_done == NULL)
+        return nd_fail_memory(err);
+    for (size_t n = 0; n < graph->n_nodes; n++)
+        g->first_done[n] = ND_NO_INDEX;
+    for (size_t t = 0; t < graph->n_tensors; t++) {
+        size_t node = g->last_use[t];
+        g->next_done[t] = node < graph->n_nodes ? g->first_done[node] : ND_NO_INDEX;
+        if (node < graph->n_nodes)
+            g->first_done[node] = t;
+    }
+    return ND_OK;
+}
+
+static enum nd_status read_quants(struct nd_exact_graph *g, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    enum nd_status status = ND_OK;
+    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++)
+        if (graph->nodes[n].kind != ND_NODE_OTHER && graph->nodes[n].is_alive)
+            status = nd_node_quant_read(graph, n, g->model->path, &g->quants[n], err);
+    return status;
+}
+
+/* What reading the model leaves open: a zero point of 4 bits, which no edge can have, but weights do. */
+static enum nd_status read_nibble_quant(const struct nd_exact_graph *g, size_t node, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    const Onnx__NodeProto *proto = graph->nodes[node].proto;
+    size_t scale_tensor = nd_graph_used(graph, node, 1), zero_tensor = nd_graph_used(graph, node, 2);
+    struct nd_quant *quant = &g->quants[node].quant;
+    if (quant->n > 0 || scale_tensor == ND_NO_INDEX || zero_tensor == ND_NO_INDEX)
+        return ND_OK;
+    const struct nd_array *scale = &g->constants[scale_tensor], *zero = &g->constants[zero_tensor];
+    bool is_nibble = zero->dtype == ND_DTYPE_U4 || zero->dtype == ND_DTYPE_I4;
+    if (scale->shape.rank < 0 || zero->shape.rank < 0 || scale->shape.rank > 1 || !is_nibble ||
+        scale->dtype != ND_DTYPE_F32 || scale->n != zero->n || scale->n == 0 ||
+        nd_onnx_attribute_i(proto, "block_size", 0) != 0)
+        return ND_OK;
+    quant->scale = nd_calloc(scale->n, sizeof *quant->scale);
+    quant->zero_point = nd_calloc(scale->n, sizeof *quant->zero_point);
+    if (quant->scale == NULL || quant->zero_point == NULL)
+        return nd_fail_memory(err);
+    const struct nd_array *const both[] = {scale, zero};
+    enum nd_status status[] = {nd_exact_hold(g, both[0], err), nd_exact_hold(g, both[1], err)};
+    bool has_both = status[0] == ND_OK && status[1] == ND_OK;
+    for (size_t i = 0; i < scale->n && has_both; i++) {
+        quant->scale[i] = (float)scale->x[i];
+        quant->zero_point[i] = (int64_t)zero->x[i];
+    }
+    quant->n = scale->n;
+    quant->axis = scale->n > 1 ? (int)nd_onnx_attribute_i(proto, "axis", 1) : -1;
+    for (size_t i = 0; i < 2; i++)
+        if (status[i] == ND_OK)
+            nd_exact_release(g, both[i]);
+    return status[0] != ND_OK ? status[0] : status[1];
+}
+
+static enum nd_status read_nibble_quants(struct nd_exact_graph *g, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    enum nd_status status = ND_OK;
+    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++)
+        if (graph->nodes[n].kind == ND_NODE_DEQUANTIZE && graph->nodes[n].is_alive)
+            status = read_nibble_quant(g, n, err);
+    return status;
+}
+
+enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exact_graph **out,
+                                     struct nd_error *err)
+{
+    return nd_exact_graph_create_within(model, SIZE_MAX, out, err);
+}
+
+enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t limit_bytes,
+                                            struct nd_exact_graph **out, struct nd_error *err)
+{
+    enum nd_status status = nd_model_check_static(model, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_exact_graph *g = nd_calloc(1, sizeof *g);
+    if (g == NULL)
+        return nd_fail_memory(err);
+    const struct nd_graph *graph = &model->graph;
+    g->model = model;
+    g->constants = nd_calloc(graph->n_tensors, sizeof *g->constants);
+    g->quants = nd_calloc(graph->n_nodes, sizeof *g->quants);
+    g->last_use = nd_calloc(graph->n_tensors, sizeof *g->last_use);
+    g->wholes = nd_calloc(graph->n_tensors, sizeof *g->wholes);
+    g->largest = nd_calloc(graph->n_tensors, sizeof *g->largest);
+    g->shorts = nd_calloc(graph->n_tensors, sizeof *g->shorts);
+    if (g->shorts == NULL || g->wholes == NULL || g->largest == NULL || g->constants == NULL ||
+        g->quants == NULL || g->last_use == NULL)
+        status = nd_fail_memory(err);
+    for (size_t t = 0; g->constants != NULL && t < graph->n_tensors; t++)
+        g->constants[t] = nd_exact_none();
+    if (status == ND_OK)
+        status = nd_exact_store_init(g, limit_bytes, err);
+    if (status == ND_OK)
+        status = nd_exact_scalings_init(g, err);
+    if (status == ND_OK)
+        status = nd_units_assign(graph, &g->unit_of_node, err);
+    if (status == ND_OK)
+        status = read_quants(g, err);
+    if (status == ND_OK)
+        status = load_constants(g, err);
+    if (status == ND_OK)
+        status = fold_constants(g, err);
+    if (status == ND_OK)
+        status = read_nibble_quants(g, err);
+    if (status == ND_OK)
+        status = find_last_uses(g, err);
+    if (status == ND_OK)
+        status = list_last_uses(g, err);
+    if (status == ND_OK)
+        status = nd_exact_prepare_wholes(g, err);
+    if (status == ND_OK) {
+        g->is_pure = nd_exact_has_only_units(g);
+        *out = g;
+        return ND_OK;
+    }
+    nd_error_context(err, "evaluating '%s'", model->path);
+    nd_exact_graph_destroy(&g);
+    return status;
+}
+
+void nd_exact_graph_destroy(struct nd_exact_graph **graph)
+{
+    struct nd_exact_graph *g = *graph;
+    if (g == NULL)
+        return;
+    const struct nd_graph *shape = &g->model->graph;
+    for (size_t t = 0; g->constants != NULL && g->wholes != NULL && g->shorts != NULL && t < shape->n_tensors;
+         t++) {
+        nd_exact_forget_wholes(g, t);
+        free(g->shorts[t]);
+        nd_array_deinit(&g->constants[t]);
+    }
+    for (size_t n = 0; g->quants != NULL && n < shape->n_nodes; n++)
+        nd_quant_deinit(&g->quants[n].quant);
+    nd_exact_store_deinit(g);
+    nd_exact_scalings_deinit(g);
+    free(g->constants);
+    free(g->wholes);
+    free(g->largest);
+    free(g->shorts);
+    free(g->quants);
+    free(g->last_use);
+    free(g->first_done);
+    free(g->next_done);
+    free(g->unit_of_node);
+    free(g);
+    *graph = NULL;
+}

@@ -1,0 +1,194 @@
+/* A whole model evaluated on one sample, in double precision and, where units are linear in codes, exactly.
+ *
+ * A float model is evaluated as it is written: the float reference. Of a quantised model every unit is worked
+ * out from the codes of its inputs and rounded once by a program: the quantised reference with round half to
+ * even. Where codes of edges are *given* (a device's), what reads an edge reads those instead of what was just
+ * computed: then every unit is re-executed on the device's own inputs, and what is computed less what was given
+ * is its local error. */
+#ifndef ND_EVAL_EVAL_GRAPH_H
+#define ND_EVAL_EVAL_GRAPH_H
+
+#include "arithmetic/exact/program.h"
+#include "arithmetic/exact/weight_axes.h"
+#include "npudiff/model/model.h"
+#include "arithmetic/operators/array.h"
+
+struct nd_exact_graph;
+struct nd_linear_call;
+struct nd_quick;
+
+/* The channel of element i where scales are per channel, else 0. */
+size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *shape, size_t i);
+/* How many of n elements, at least 1, follow each other in one channel of the scales. */
+size_t nd_exact_inner(const struct nd_quant *quant, const struct nd_shape *shape, size_t n);
+
+/* How a unit was evaluated. */
+enum nd_exact_way {
+    ND_EXACT_AS_RATIO,  /* its exact value as a quotient of exact numbers, rounded once */
+    ND_EXACT_AS_DOUBLE, /* its operators in double precision, then rounded */
+    ND_EXACT_AS_MADE,   /* by nd_exact_options.make */
+};
+
+/* The exact values of one unit, in steps of its output. Borrowed for the call. */
+struct nd_exact_values {
+    size_t edge;
+    const struct nd_shape *shape;
+    size_t n;
+    const struct nd_ratio *v;     /* [n]; NULL where quick has them */
+    const struct nd_quick *quick; /* eval/quick.h; NULL where v has them, and always without takes_quick */
+    const struct nd_quant *quant; /* of the output */
+    enum nd_dtype dtype;          /* of the codes */
+    enum nd_exact_way way;
+};
+/* Where an input of a unit comes from, however it was moved about on the way (Reshape, Transpose...). */
+enum nd_exact_origin {
+    ND_EXACT_FROM_CONSTANT,
+    ND_EXACT_FROM_INPUT, /* of the graph */
+    ND_EXACT_FROM_UNIT,  /* an operator that calculates */
+};
+/* One unit with its inputs, for who makes its codes without exact values. Borrowed for the call. */
+struct nd_exact_unit {
+    size_t edge;
+    const struct nd_linear_call
+        *call; /* eval/linear_unit.h: operator, codes of inputs, quantisations, bounds */
+    const enum nd_exact_origin *origins; /* [call->n_inputs]; of an omitted input ND_EXACT_FROM_CONSTANT */
+    const size_t *input_edges;           /* [call->n_inputs] the edges that are read, SIZE_MAX for constants */
+    enum nd_dtype dtype;                 /* of the codes */
+};
+/* Makes the codes of a unit (an array that is zeroed before and freed by who asked), or leaves *is_made false:
+ * then the unit is worked out and rounded as always. */
+typedef enum nd_status nd_exact_make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                                     bool *is_made, struct nd_error *err);
+
+/* Makes the codes of a unit, whole numbers within the type: codes->x[n], made by the caller. Fractions are
+ * allowed, too: a value that was not requantised. Where is_real is set for the edge, they are real values and
+ * codes->dtype is ND_DTYPE_F32. */
+typedef enum nd_status nd_exact_round(void *context, const struct nd_exact_values *values,
+                                      struct nd_array *codes, struct nd_error *err);
+
+/* Told of an edge that cannot be evaluated, and of the reason: its operator is not covered, or refuses what it
+ * reads (ND_ERR_UNSUPPORTED, ND_ERR_FORMAT), or what is given for the edge has another shape; or, under
+ * ND_E_EXACT_UNKNOWN, it reads `object`, a tensor that is not known. What it returns other than ND_OK ends the
+ * run. */
+typedef enum nd_status nd_exact_missed(void *context, size_t edge, const struct nd_error *why,
+                                       struct nd_error *err);
+
+/* Fills out[n] with the values that are given for the edge. */
+typedef void nd_exact_give(void *context, size_t edge, double *out);
+
+struct nd_exact_options {
+    size_t struct_size;
+    enum nd_rounding rounding; /* of every unit */
+    nd_exact_round *round;     /* takes the place of rounding; called with the context of the run. NULL: none */
+    bool takes_quick;          /* `round` takes values that were left quick */
+    nd_exact_make *make;       /* asked first, for every unit that reads codes; called with the context of the
+                                  run. NULL: none */
+    const struct nd_array *given; /* [n_edges] or NULL: codes (or floats) that are read in place of computed
+                                     ones; n = 0 with shape.rank < 0: none for that edge. Borrowed. */
+    nd_exact_give *give;          /* asked for the values of arrays in `given` that have none (x = NULL, n > 0);
+                                     called with the context of the run. NULL: all have theirs */
+    const bool *is_skipped;       /* [n_edges] or NULL: units that are given and need not be computed: neither
+                                     round nor found nor missed is called for them */
+    const bool *is_ignored; /* [n_edges] or NULL: units that nobody reads in this run: neither computed nor
+                               told of. Only where nd_exact_graph_is_pure, and in models without quantisers */
+    const struct nd_array *const *replaced; /* [n_tensors of the graph] or NULL: what operators read in the
+                                               place of constants (nd_exact_constant.tensor); NULL: the model's.
+                                               Borrowed */
+    const bool *is_real; /* [n_edges] or NULL: edges of which `round` and `given` have real values in the place
+                            of codes: what reads them takes these as they are */
+    nd_exact_missed *missed; /* called in the place of found; then the edge has the values that are given,
+                                or else is not known, nor is what reads it. NULL: such an edge ends the run */
+};
+
+/* Prepares a model: constants are decoded, and what is computed from constants only is computed. All dimensions
+ * must be fixed. The model is borrowed and must outlive the graph. An operator that is not covered is met in
+ * the run, constant or not. ND_ERR_FORMAT, ND_ERR_IO, ND_ERR_MEMORY; ND_ERR_UNSUPPORTED where
+ * dimensions are open. */
+enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exact_graph **out,
+                                     struct nd_error *err);
+/* The same, but large constants are kept only up to limit_bytes; the others are read from the model again when
+ * they are needed, and held as long: the largest of them, for each thread, comes on top. The results are the
+ * same. */
+enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t limit_bytes,
+                                            struct nd_exact_graph **out, struct nd_error *err);
+size_t nd_exact_graph_kept_bytes(const struct nd_exact_graph *graph);
+void nd_exact_graph_destroy(struct nd_exact_graph **graph);
+
+/* The values of a constant that this graph has told of (nd_exact_constant, nd_float_node) are there from hold
+ * to release only; its shape and type always are. NULL: nothing is done. Several threads may call. ND_ERR_IO,
+ * ND_ERR_MEMORY: it is not held. */
+enum nd_status nd_exact_hold(const struct nd_exact_graph *graph, const struct nd_array *constant,
+                             struct nd_error *err);
+void nd_exact_release(const struct nd_exact_graph *graph, const struct nd_array *constant);
+
+/* Whether all that is computed from the inputs is units and their quantisers: no floats lie between units. */
+bool nd_exact_graph_is_pure(const struct nd_exact_graph *graph);
+
+/* What a step of the integer accumulator of a unit is worth, sum (x - zero) (w - zero) + bias of a Conv, Gemm
+ * or MatMul: the product of the two scales. *out[*n], by output channel (Conv: axis 1, else the last) or one
+ * for all, is freed by the caller. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): the edge is not made by such a
+ * unit. */
+enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *graph, size_t edge, struct nd_wide **out,
+                                          size_t *n, struct nd_error *err);
+
+/* A constant that an operator of a unit reads: floats, or codes after their DequantizeLinear. Borrowed from the
+ * graph: nd_exact_hold before values are read. */
+struct nd_exact_constant {
+    size_t tensor;                /* that the operator reads: its place in nd_exact_options.replaced */
+    const char *name;             /* of that tensor */
+    const char *node, *op_type;   /* the operator */
+    size_t input;                 /* of the operator */
+    bool is_bias;                 /* it is added to the products of a Conv, ConvTranspose or Gemm */
+    int channel_axis;             /* of the output channels of weights; -1: none is known */
+    const struct nd_array *real;  /* what the operator reads */
+    const struct nd_array *codes; /* NULL: the model keeps floats */
+    const struct nd_quant *quant; /* of the codes; NULL without codes */
+    enum nd_dtype dtype;          /* of the codes */
+};
+
+/* The input of the model that the edge quantises, as it is or in another shape (Reshape, Squeeze ...) with its
+ * elements in the same order. SIZE_MAX: it quantises something else, or is not quantised. */
+size_t nd_exact_input_behind(const struct nd_exact_graph *graph, size_t edge);
+
+/* The constants of the unit that makes the edge, in graph order: at most capacity. How many. */
+size_t nd_exact_unit_constants(const struct nd_exact_graph *graph, size_t edge, struct nd_exact_constant *out,
+                               size_t capacity);
+/* The constant that `constant` was before it was quantised, in the graph of the float model: the one of the
+ * same name, or the same input of the node of the same name. NULL: there is none of that shape. Borrowed, as
+ * above.
+ */
+const struct nd_array *nd_exact_constant_before(const struct nd_exact_graph *float_graph,
+                                                const struct nd_exact_constant *constant);
+/* The same as a tensor of that graph; ND_NO_INDEX: none. */
+size_t nd_exact_tensor_before(const struct nd_exact_graph *float_graph,
+                              const struct nd_exact_constant *constant);
+/* The values of a tensor that is constant, codes after their DequantizeLinear; NULL: it is not. Borrowed. */
+const struct nd_array *nd_exact_constant_values(const struct nd_exact_graph *graph, size_t tensor);
+
+/* From now on the constant has these values times the factors, also where it is read from the model again. The
+ * tensor is constant, no DequantizeLinear makes it, and one node reads it, which runs with the samples; axes
+ * are those of its shape. Factors are copied. Before any run, and once for each constant. ND_ERR_MEMORY. */
+enum nd_status nd_exact_graph_scale(struct nd_exact_graph *graph, size_t tensor,
+                                    const struct nd_weight_axes *axes, const struct nd_weight_factors *factors,
+                                    struct nd_error *err);
+
+/* The node computes as if channel c (of n, axis 1) of its first input were smaller by factors[c], and its only
+ * output is larger by as much: a Clip whose bounds follow the channels. Copied; before any run. ND_ERR_MEMORY.
+ */
+enum nd_status nd_exact_graph_scale_node(struct nd_exact_graph *graph, size_t node, const double *factors,
+                                         size_t n, struct nd_error *err);
+
+/* Evaluates one sample. inputs[nd_model_n_inputs]: arrays of the inputs' shapes (codes where an input is of
+ * codes). For every edge that is computed, in graph order of the nodes that make them, found(context, edge,
+ * values, way) is called with the codes (or floats) of that edge; values are borrowed for the call. An error
+ * that it returns ends the run and is returned. found may be NULL. Several threads may run one graph. options
+ * NULL: round half to even, nothing given. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): an operator that is not
+ * covered, the message names the node; with options.missed that costs the edges that depend on it, not the run.
+ * ND_ERR_FORMAT, ND_ERR_MEMORY. */
+typedef enum nd_status nd_exact_found(void *context, size_t edge, const struct nd_array *values,
+                                      enum nd_exact_way way, struct nd_error *err);
+enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const struct nd_array *inputs,
+                                  const struct nd_exact_options *options, nd_exact_found *found, void *context,
+                                  struct nd_error *err);
+
+#endif

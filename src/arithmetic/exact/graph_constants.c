@@ -1,0 +1,168 @@
+/* The constants that the operators of a unit read, and what they were before they were quantised. */
+#include <string.h>
+
+#include "arithmetic/exact/graph_internal.h"
+
+/* The DequantizeLinear whose result the tensor is, where it reads constant codes; else ND_NO_INDEX. */
+static size_t constant_dequantiser(const struct nd_exact_graph *g, size_t tensor)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    size_t node = graph->tensors[tensor].producer;
+    if (node == ND_NO_INDEX || graph->nodes[node].kind != ND_NODE_DEQUANTIZE || !graph->nodes[node].is_constant)
+        return ND_NO_INDEX;
+    size_t codes = nd_graph_used(graph, node, 0);
+    return codes != ND_NO_INDEX && g->constants[codes].shape.rank >= 0 ? node : ND_NO_INDEX;
+}
+
+static bool is_op(const Onnx__NodeProto *node, const char *op_type)
+{
+    return strcmp(nd_onnx_text(node->op_type), op_type) == 0;
+}
+
+static int channel_axis(const Onnx__NodeProto *node, size_t input, int rank)
+{
+    if (input != 1 || rank < 2)
+        return -1;
+    if (is_op(node, "Conv"))
+        return 0;
+    if (is_op(node, "ConvTranspose"))
+        return nd_onnx_attribute_i(node, "group", 1) == 1 ? 1 : -1;
+    if (is_op(node, "Gemm"))
+        return nd_onnx_attribute_i(node, "transB", 0) != 0 ? 0 : 1;
+    return is_op(node, "MatMul") && rank == 2 ? 1 : -1;
+}
+
+static bool is_bias(const Onnx__NodeProto *node, size_t input)
+{
+    return input == 2 && (is_op(node, "Conv") || is_op(node, "ConvTranspose") || is_op(node, "Gemm"));
+}
+
+static bool describe(const struct nd_exact_graph *g, size_t node, size_t input, struct nd_exact_constant *out)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    size_t tensor = nd_graph_used(graph, node, input);
+    if (tensor == ND_NO_INDEX || g->constants[tensor].shape.rank < 0)
+        return false;
+    size_t dequantize = constant_dequantiser(g, tensor);
+    *out = (struct nd_exact_constant){.tensor = tensor,
+                                      .name = graph->tensors[tensor].name,
+                                      .node = nd_graph_node_name(graph->nodes[node].proto),
+                                      .op_type = nd_onnx_text(graph->nodes[node].proto->op_type),
+                                      .input = input,
+                                      .is_bias = is_bias(graph->nodes[node].proto, input),
+                                      .real = &g->constants[tensor]};
+    out->channel_axis = channel_axis(graph->nodes[node].proto, input, out->real->shape.rank);
+    if (dequantize == ND_NO_INDEX || g->quants[dequantize].quant.n == 0)
+        return true;
+    out->codes = &g->constants[nd_graph_used(graph, dequantize, 0)];
+    out->quant = &g->quants[dequantize].quant;
+    out->dtype = out->codes->dtype;
+    return true;
+}
+
+size_t nd_exact_unit_constants(const struct nd_exact_graph *g, size_t edge, struct nd_exact_constant *out,
+                               size_t capacity)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    size_t made = nd_names_find(&graph->names, g->model->edges[edge].onnx_name), n_found = 0;
+    size_t unit = made != ND_NO_INDEX ? graph->tensors[made].producer : ND_NO_INDEX;
+    if (unit == ND_NO_INDEX || graph->nodes[unit].kind != ND_NODE_QUANTIZE)
+        return 0;
+    for (size_t n = 0; n < graph->n_nodes; n++) {
+        if (g->unit_of_node[n] != unit || graph->nodes[n].kind != ND_NODE_OTHER)
+            continue;
+        for (size_t i = 0; i < graph->nodes[n].n_inputs && n_found < capacity; i++)
+            n_found += describe(g, n, i, &out[n_found]);
+    }
+    return n_found;
+}
+
+const struct nd_array *nd_exact_constant_values(const struct nd_exact_graph *g, size_t tensor)
+{
+    return tensor != ND_NO_INDEX && g->constants[tensor].shape.rank >= 0 ? &g->constants[tensor] : NULL;
+}
+
+/* The constant of the first n bytes of that name. */
+static size_t named(const struct nd_exact_graph *g, const char *name, size_t n)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    for (size_t t = 0; t < graph->n_tensors; t++)
+        if (strncmp(graph->tensors[t].name, name, n) == 0 && graph->tensors[t].name[n] == '\0' &&
+            nd_exact_constant_values(g, t) != NULL)
+            return t;
+    return ND_NO_INDEX;
+}
+
+/* The same input of the node of that name and operator. */
+static size_t input_of_node(const struct nd_exact_graph *g, const struct nd_exact_constant *like)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    for (size_t n = 0; n < graph->n_nodes; n++) {
+        const Onnx__NodeProto *node = graph->nodes[n].proto;
+        if (strcmp(nd_graph_node_name(node), like->node) == 0 && is_op(node, like->op_type))
+            return nd_graph_used(graph, n, like->input);
+    }
+    return ND_NO_INDEX;
+}
+
+static bool has_shape(const struct nd_exact_graph *g, size_t tensor, const struct nd_shape *shape)
+{
+    const struct nd_array *values = nd_exact_constant_values(g, tensor);
+    return values != NULL && nd_shape_equal(&values->shape, shape);
+}
+
+size_t nd_exact_tensor_before(const struct nd_exact_graph *float_graph,
+                              const struct nd_exact_constant *constant)
+{
+    /* As ONNX Runtime's quantiser and AIMET's export call what a DequantizeLinear makes. */
+    static const char *const suffixes[] = {"_DequantizeLinear_Output", "_qdq", ""};
+    size_t n = strlen(constant->name);
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        size_t n_suffix = strlen(suffixes[i]);
+        if (n <= n_suffix || strcmp(constant->name + n - n_suffix, suffixes[i]) != 0)
+            continue;
+        size_t found = named(float_graph, constant->name, n - n_suffix);
+        if (has_shape(float_graph, found, &constant->real->shape))
+            return found;
+    }
+    size_t same = input_of_node(float_graph, constant);
+    return has_shape(float_graph, same, &constant->real->shape) ? same : ND_NO_INDEX;
+}
+
+const struct nd_array *nd_exact_constant_before(const struct nd_exact_graph *float_graph,
+                                                const struct nd_exact_constant *constant)
+{
+    return nd_exact_constant_values(float_graph, nd_exact_tensor_before(float_graph, constant));
+}
+
+/* ---- inputs ---- */
+
+static bool keeps_order(const struct nd_graph_node *node)
+{
+    static const char *const names[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(nd_onnx_text(node->proto->op_type), names[i]) == 0 &&
+            nd_onnx_domain(node->proto->domain)[0] == '\0')
+            return true;
+    return false;
+}
+
+size_t nd_exact_input_behind(const struct nd_exact_graph *g, size_t edge)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    size_t tensor = nd_names_find(&graph->names, g->model->edges[edge].onnx_name);
+    size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    if (maker == ND_NO_INDEX || graph->nodes[maker].kind != ND_NODE_QUANTIZE)
+        return SIZE_MAX;
+    tensor = nd_graph_used(graph, maker, 0);
+    maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    while (maker != ND_NO_INDEX && graph->nodes[maker].kind == ND_NODE_OTHER &&
+           keeps_order(&graph->nodes[maker])) {
+        tensor = nd_graph_used(graph, maker, 0);
+        maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    }
+    for (size_t i = 0; i < g->model->n_inputs && tensor != ND_NO_INDEX && maker == ND_NO_INDEX; i++)
+        if (strcmp(g->model->inputs[i].name, graph->tensors[tensor].name) == 0)
+            return i;
+    return SIZE_MAX;
+}

@@ -1,0 +1,163 @@
+/* What the files of the evaluation share: eval_graph.c prepares a model, graph_store.c keeps its constants,
+ * graph_run.c takes a sample through it, graph_unit.c works out one unit. */
+#ifndef ND_EVAL_GRAPH_INTERNAL_H
+#define ND_EVAL_GRAPH_INTERNAL_H
+
+#include <pthread.h>
+
+#include "arithmetic/exact/eval_graph.h"
+#include "arithmetic/exact/linear/linear_unit.h"
+#include "model/graph/loaded.h"
+#include "model/graph/quant.h"
+#include "arithmetic/operators/ops_shared.h"
+
+/* What a constant is multiplied by. */
+struct nd_exact_scaling {
+    struct nd_weight_axes axes;
+    double *outputs, *inputs; /* as nd_weight_factors; owned */
+};
+/* By which channels of an operator's first input and of its output are larger than it knows. */
+struct nd_exact_scaled_node {
+    size_t n; /* 0: none */
+    double *factors;
+};
+
+/* Which constants are in memory. */
+struct nd_exact_store {
+    pthread_mutex_t lock;
+    size_t
+        limit_bytes; /* of what is kept, beside constants that somebody holds: half of it doubles, and shorts */
+    size_t kept_bytes;
+    size_t *n_holders;   /* [n_tensors] */
+    size_t *dequantiser; /* [n_tensors]: of constants with wholes the node that reads them, or ND_NO_INDEX */
+    struct nd_array *tables; /* [n_nodes]: values by code, of graph_table.c; n = 0: none yet */
+    size_t table_bytes;
+};
+
+struct nd_exact_graph {
+    const struct nd_model *model;
+    size_t *unit_of_node;       /* the QuantizeLinear into whose unit a node falls, or ND_NO_INDEX */
+    bool is_pure;               /* nd_exact_graph_is_pure */
+    struct nd_array *constants; /* [n_tensors]: rank < 0 where a tensor is none; x = NULL while it is let go */
+    struct nd_array *wholes;    /* [n_tensors]: of constants that products read: codes less zero point */
+    double *largest;            /* [n_tensors]: of their magnitudes */
+    int16_t **shorts;           /* [n_tensors]: wholes for nd_op_shorts; NULL where they do not fit */
+    struct nd_exact_store *store;
+    struct nd_exact_scaling *scalings;         /* [n_tensors]; axes.n0 = 0: none */
+    struct nd_exact_scaled_node *scaled_nodes; /* [n_nodes] */
+    struct nd_node_quant *quants;              /* [n_nodes]: of Q and DQ nodes */
+    size_t *last_use;                          /* [n_tensors]: the node after which nobody reads the tensor */
+    size_t *first_done; /* [n_nodes]: the first tensor that nobody reads after it; ND_NO_INDEX: none */
+    size_t *next_done;  /* [n_tensors]: and the one after that */
+};
+
+/* Constants that a run holds for the node at hand, and why one could not be read. */
+struct nd_exact_holding {
+    size_t *tensors, n, capacity;
+    enum nd_status status;
+    struct nd_error error;
+};
+
+/* One sample on its way. */
+struct nd_exact_run {
+    const struct nd_exact_graph *g;
+    const struct nd_graph *graph;
+    const struct nd_exact_options *options;
+    struct nd_array *values; /* [n_tensors]: rank < 0 while not computed */
+    bool *is_missed;         /* [n_tensors]: edges that could not be evaluated, and are not given; NULL: none */
+    bool is_ended;           /* a callback returned an error: no unit's own fault */
+    struct nd_exact_holding *held;
+    nd_exact_found *found;
+    void *context;
+};
+
+enum { ND_EXACT_MAX_OPERANDS = 256 };
+
+/* Stands for a tensor that has no values. */
+struct nd_array nd_exact_none(void);
+
+/* What options.replaced has for the tensor, or NULL. */
+const struct nd_array *nd_exact_replaced(const struct nd_exact_run *run, size_t tensor);
+
+/* Whether the node falls into no unit since it is the operator of several: all that it makes is read by their
+ * QuantizeLinears alone, as of a Split. */
+bool nd_exact_feeds_units(const struct nd_exact_graph *g, size_t node);
+/* What nd_exact_graph_is_pure says, found out by looking at every node. */
+bool nd_exact_has_only_units(const struct nd_exact_graph *g);
+
+/* Whether the tensor, an edge or what stands for one, has real values in the place of codes. */
+bool nd_exact_is_real(const struct nd_exact_run *run, size_t tensor);
+
+/* The tensor's values, computed or constant; NULL while there are none, and where a constant cannot be read:
+ * then run->held->status is not ND_OK. A constant is held until nd_exact_run_release. */
+const struct nd_array *nd_exact_value(const struct nd_exact_run *run, size_t tensor);
+
+/* graph_wholes.c: finds the constants that have `wholes`, and makes them; they share the constants' values
+ * where zero points are 0. The same of one constant, nothing if it has none; the constant and its wholes from
+ * their shorts; and letting go of wholes, but not of shorts. */
+enum nd_status nd_exact_prepare_wholes(struct nd_exact_graph *g, struct nd_error *err);
+enum nd_status nd_exact_make_wholes(const struct nd_exact_graph *g, size_t tensor, struct nd_error *err);
+enum nd_status nd_exact_widen_shorts(const struct nd_exact_graph *g, size_t tensor, struct nd_error *err);
+void nd_exact_forget_wholes(const struct nd_exact_graph *g, size_t tensor);
+
+/* ---- graph_store.c ---- */
+
+enum nd_status nd_exact_store_init(struct nd_exact_graph *g, size_t limit_bytes, struct nd_error *err);
+void nd_exact_store_deinit(struct nd_exact_graph *g);
+/* The values of a constant, from the model's initializer or the node that makes it. */
+enum nd_status nd_exact_read_constant(const struct nd_exact_graph *g, size_t tensor, struct nd_array *out,
+                                      struct nd_error *err);
+/* Takes a constant over. */
+void nd_exact_store_put(struct nd_exact_graph *g, size_t tensor, struct nd_array *values);
+/* Makes the wholes of a constant that is there and has some. */
+enum nd_status nd_exact_store_make_wholes(struct nd_exact_graph *g, size_t tensor, struct nd_error *err);
+
+/* graph_scale.c: room for factors; a constant that was read is given its own; and an operator is run. */
+enum nd_status nd_exact_scalings_init(struct nd_exact_graph *g, struct nd_error *err);
+void nd_exact_scalings_deinit(struct nd_exact_graph *g);
+void nd_exact_apply_scaling(const struct nd_exact_graph *g, size_t tensor);
+enum nd_status nd_exact_run_operator(const struct nd_exact_graph *g, size_t node, const struct nd_op_call *call,
+                                     struct nd_error *err);
+
+/* A run without options. Deinit in any case. */
+enum nd_status nd_exact_run_init(struct nd_exact_run *run, const struct nd_exact_graph *g,
+                                 struct nd_error *err);
+void nd_exact_run_deinit(struct nd_exact_run *run);
+/* Holds a constant for the run; false: it cannot be read. And releases all. */
+bool nd_exact_run_holds(const struct nd_exact_run *run, size_t tensor);
+void nd_exact_run_release(struct nd_exact_run *run);
+
+/* Runs one node, and before it what its inputs need; a unit's inner operators are run only when the unit is not
+ * linear. */
+enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct nd_error *err);
+enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct nd_error *err);
+
+/* graph_table.c: what an operator of one operand makes of codes, by its table. *is_made false: it has none, and
+ * is to be run. Tables belong to the store. ND_ERR_MEMORY, and what nd_exact_ensure gives. */
+enum nd_status nd_exact_look_up(struct nd_exact_run *run, size_t node, bool *is_made, struct nd_error *err);
+void nd_exact_tables_deinit(struct nd_exact_graph *g);
+
+/* Whether the edge that the tensor is, or stands for, is given and need not be computed; and its codes. */
+bool nd_exact_is_skipped(const struct nd_exact_run *run, size_t tensor);
+enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t tensor, struct nd_error *err);
+
+/* Tells of the edge that the tensor is, if it is one, and puts the given values in its place. */
+enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_exact_way way,
+                             struct nd_error *err);
+
+/* A unit that reads codes only, as operators are called. */
+struct nd_exact_call {
+    struct nd_linear_call call;
+    struct nd_linear_input inputs[ND_EXACT_MAX_OPERANDS];
+    struct nd_linear_shared shared;
+    bool is_known; /* all that it reads is there as codes or numbers */
+    size_t node;   /* ND_NO_INDEX: requantise */
+    size_t tensor; /* what the QuantizeLinear reads, past Relu and Clip */
+};
+/* graph_unit.c: false: something that it reads is not there as codes. */
+bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *unit);
+
+/* Codes of a QuantizeLinear: of a unit by its exact values, of a graph input as ONNX has it. */
+enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err);
+
+#endif

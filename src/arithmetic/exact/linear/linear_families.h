@@ -1,0 +1,65 @@
+/* What the families of linear units share. Each first makes the exact real values, as quotients of a number and
+ * a positive double divisor; nd_linear_unit then applies bounds and the scale of the output. */
+#ifndef ND_EVAL_LINEAR_FAMILIES_H
+#define ND_EVAL_LINEAR_FAMILIES_H
+
+#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/operators/ops_shared.h"
+
+/* A family. The result is that of nd_linear_make with v being real values. */
+typedef enum nd_status nd_linear_family(const struct nd_linear_call *call, struct nd_linear_result *result,
+                                        struct nd_error *err);
+nd_linear_family nd_linear_choose;                               /* linear_choose.c */
+nd_linear_family nd_linear_sum, nd_linear_pair, nd_linear_unary; /* linear_elements.c */
+nd_linear_family nd_linear_product;                              /* linear_product.c */
+nd_linear_family nd_linear_mean, nd_linear_pool;                 /* linear_mean.c */
+
+/* Sums of whole numbers below it are exact in doubles, in any order. */
+#define ND_LINEAR_LARGEST 0x1p53
+
+enum nd_status nd_linear_unsupported(const struct nd_linear_call *call, struct nd_error *err, const char *text);
+
+/* The values are left quick: the caller fills `quick`, whose divisor and sign are 1. */
+enum nd_status nd_linear_make_quick(struct nd_linear_result *result, const struct nd_shape *shape,
+                                    enum nd_quick_kind kind, struct nd_error *err);
+/* One line without a bias. The values of x go over to the result. */
+enum nd_status nd_linear_make_line(struct nd_linear_result *result, struct nd_array *x, double factor,
+                                   struct nd_error *err);
+/* Room for the values of an output of that shape: all are 0 / 1. */
+enum nd_status nd_linear_make(struct nd_linear_result *result, const struct nd_shape *shape,
+                              struct nd_error *err);
+
+bool nd_linear_has(const struct nd_linear_call *call, size_t i);
+size_t nd_linear_n_scales(const struct nd_linear_input *input); /* 1 for values without quantisation */
+double nd_linear_scale(const struct nd_linear_input *input, size_t channel);
+
+/* The axis that the scales of a tensor of that shape belong to, -1 with one scale for all. *n_inner is the
+ * number of elements that follow each other and share a scale. ND_E_EXACT_SHAPE: the number of scales does not
+ * fit. */
+enum nd_status nd_linear_layout(const struct nd_quant *quant, const struct nd_shape *shape, int *axis,
+                                size_t *n_inner, struct nd_error *err);
+
+/* Input i in real numbers: codes of up to 29 bits times a float32 are exact in double. */
+enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, struct nd_array *out,
+                               struct nd_error *err);
+/* Input i in whole numbers: codes less zero point, or values without quantisation that have no fraction.
+ * *largest is the largest magnitude. */
+enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *out,
+                                double *largest, struct nd_error *err);
+
+/* The same without a copy where there is one already: *out is borrowed, or else `own`, which the caller frees.
+ */
+enum nd_status nd_linear_borrow_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *own,
+                                       const struct nd_array **out, double *largest, struct nd_error *err);
+/* Of a Conv, Gemm or MatMul: the sums of x and the weights, both of nd_linear_borrow_wholes; node: without what
+ * scales sums. Shared where they can be. */
+enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__NodeProto *node,
+                                const struct nd_array *const operands[2], struct nd_array *own,
+                                const struct nd_array **out, struct nd_error *err);
+
+/* Runs an operator (the node of the call, or what is made of it) for one output. */
+enum nd_status nd_linear_run(const struct nd_linear_call *call, const Onnx__NodeProto *node,
+                             const struct nd_array *const *inputs, size_t n_inputs, struct nd_array *out,
+                             struct nd_error *err);
+
+#endif

@@ -1,0 +1,234 @@
+/* The inputs of linear units as arrays that operators take. */
+#include "arithmetic/exact/linear/linear_families.h"
+
+#include <math.h>
+
+#include "core/memory.h"
+#include "model/graph/graph.h"
+#include "arithmetic/operators/kernels/gemm_kernels.h"
+
+/* Of codes that a float32 scale can be multiplied with in a double: 53 - 24 bits. */
+static const double largest_code = 0x1p29;
+
+static const char broken_text[] = "an input that is neither codes nor whole numbers",
+                  large_text[] = "codes of more than 29 bits";
+
+enum nd_status nd_linear_unsupported(const struct nd_linear_call *call, struct nd_error *err, const char *text)
+{
+    const char *name = call->node != NULL ? nd_graph_node_name(call->node) : "";
+    const char *op_type = call->node != NULL ? nd_onnx_text(call->node->op_type) : "requantise";
+    return nd_fail(err, ND_E_EXACT_OPERATOR, name, "node '%s' (%s): %s", name, op_type, text);
+}
+
+bool nd_linear_has(const struct nd_linear_call *call, size_t i)
+{
+    return i < call->n_inputs && call->inputs[i].values != NULL;
+}
+
+size_t nd_linear_n_scales(const struct nd_linear_input *input)
+{
+    return input->quant != NULL ? input->quant->n : 1;
+}
+
+double nd_linear_scale(const struct nd_linear_input *input, size_t channel)
+{
+    if (input->quant == NULL)
+        return 1;
+    return (double)input->quant->scale[input->quant->n == 1 ? 0 : channel];
+}
+
+enum nd_status nd_linear_layout(const struct nd_quant *quant, const struct nd_shape *shape, int *axis,
+                                size_t *n_inner, struct nd_error *err)
+{
+    *axis = -1;
+    *n_inner = nd_dims_product(shape, 0, shape->rank);
+    if (quant == NULL || quant->n == 1)
+        return ND_OK;
+    int counted = quant->axis < 0 ? quant->axis + shape->rank : quant->axis;
+    if (counted < 0 || counted >= shape->rank || (size_t)shape->dims[counted] != quant->n) {
+        char text[128];
+        return nd_fail(err, ND_E_EXACT_SHAPE, NULL, "%zu scales along axis %d do not fit a tensor of %s",
+                       quant->n, quant->axis, nd_shape_format(shape, text, sizeof text));
+    }
+    *axis = counted;
+    *n_inner = nd_dims_product(shape, counted + 1, shape->rank);
+    return ND_OK;
+}
+
+/* out = values - zero point. */
+static enum nd_status take_zeros(const struct nd_linear_input *input, struct nd_array *out,
+                                 struct nd_error *err)
+{
+    const struct nd_array *values = input->values;
+    int axis;
+    size_t n_inner;
+    enum nd_status status = nd_linear_layout(input->quant, &values->shape, &axis, &n_inner, err);
+    if (status == ND_OK)
+        status = nd_array_make_room(out, ND_DTYPE_F32, &values->shape, err);
+    if (status != ND_OK)
+        return status;
+    size_t n_scales = nd_linear_n_scales(input), channel = 0;
+    for (size_t start = 0; start < values->n; start += n_inner, channel = (channel + 1) % n_scales) {
+        double zero = (double)input->quant->zero_point[channel];
+        for (size_t i = start; i < start + n_inner; i++)
+            out->x[i] = values->x[i] - zero;
+    }
+    return ND_OK;
+}
+
+static double largest_of(const struct nd_array *array)
+{
+    double largest = 0;
+    for (size_t i = 0; i < array->n; i++)
+        largest = fabs(array->x[i]) > largest ? fabs(array->x[i]) : largest;
+    return largest;
+}
+
+static bool is_whole(const struct nd_array *array)
+{
+    const double shift = 0x1.8p52;
+    uint64_t n_broken = 0;
+    for (size_t i = 0; i < array->n; i++) { /* larger ones have no room for a fraction; NaN is broken, too */
+        double x = array->x[i];
+        n_broken += !((x + shift) - shift == x) & !(fabs(x) >= 0x1p51);
+    }
+    return n_broken == 0;
+}
+
+enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *out,
+                                double *largest, struct nd_error *err)
+{
+    const struct nd_linear_input *input = &call->inputs[i];
+    if (input->quant != NULL && input->quant->n == 1) {
+        enum nd_status made = nd_array_make_room(out, ND_DTYPE_F32, &input->values->shape, err);
+        if (made != ND_OK)
+            return made;
+        return nd_gemm_kernels()->take_zero(input->values->x, out->n, (double)input->quant->zero_point[0],
+                                            out->x, largest)
+                   ? ND_OK
+                   : nd_linear_unsupported(call, err, broken_text);
+    }
+    enum nd_status status =
+        input->quant != NULL ? take_zeros(input, out, err) : nd_array_copy(input->values, out, err);
+    if (status != ND_OK)
+        return status;
+    if (!is_whole(out))
+        return nd_linear_unsupported(call, err, broken_text);
+    out->dtype = ND_DTYPE_F32; /* operators make integers of integers wrap around */
+    *largest = largest_of(out);
+    return ND_OK;
+}
+
+enum nd_status nd_linear_borrow_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *own,
+                                       const struct nd_array **out, double *largest, struct nd_error *err)
+{
+    struct nd_linear_shared *shared = i == 0 ? call->shared : NULL;
+    if (call->inputs[i].wholes != NULL) {
+        *out = call->inputs[i].wholes;
+        *largest = call->inputs[i].largest;
+        return ND_OK;
+    }
+    if (shared != NULL && shared->x.n > 0) {
+        *out = &shared->x;
+        *largest = shared->largest;
+        return ND_OK;
+    }
+    enum nd_status status = nd_linear_wholes(call, i, own, largest, err);
+    *out = own;
+    if (status == ND_OK && shared != NULL) {
+        shared->x = *own;
+        shared->largest = *largest;
+        *own = (struct nd_array){0};
+        *out = &shared->x;
+    }
+    return status;
+}
+
+/* One output of the operator, whatever else it makes. */
+static enum nd_status run(const struct nd_linear_call *call, struct nd_op_call *op_call, struct nd_array *out,
+                          struct nd_error *err)
+{
+    enum { MAX_OUTPUTS = 64 };
+    const Onnx__NodeProto *node = op_call->node;
+    struct nd_array first = {0}; /* is always made */
+    struct nd_array *outputs[MAX_OUTPUTS] = {&first};
+    if (call->output >= node->n_output || node->n_output > MAX_OUTPUTS)
+        return nd_linear_unsupported(call, err, "too many outputs");
+    outputs[call->output] = out;
+    op_call->n_outputs = node->n_output;
+    op_call->outputs = outputs;
+    enum nd_status status = nd_op_run(op_call, err);
+    nd_array_deinit(&first);
+    return status;
+}
+
+enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__NodeProto *node,
+                                const struct nd_array *const operands[2], struct nd_array *own,
+                                const struct nd_array **out, struct nd_error *err)
+{
+    struct nd_linear_shared *shared = call->shared;
+    const struct nd_linear_input *weights = &call->inputs[1];
+    bool is_as_prepared = weights->wholes != NULL && operands[1]->x == weights->wholes->x;
+    bool is_shared = is_as_prepared && shared != NULL && operands[0] == &shared->x;
+    bool is_short = is_as_prepared && weights->shorts != NULL;
+    struct nd_array *made = is_shared ? &shared->sums : own;
+    const struct nd_op_shorts shorts = {.weights = weights->shorts,
+                                        .largest = weights->largest,
+                                        .left_largest = is_shared ? shared->largest : 0};
+    *out = made;
+    if (is_shared && made->n > 0)
+        return ND_OK;
+    struct nd_op_call op_call = {.node = node,
+                                 .opset = call->opset,
+                                 .n_inputs = 2,
+                                 .inputs = operands,
+                                 .shorts = is_short ? &shorts : NULL};
+    return run(call, &op_call, made, err);
+}
+
+/* With one scale and zero point, in one go. */
+static enum nd_status take_scaled(const struct nd_linear_call *call, size_t i, struct nd_array *out,
+                                  struct nd_error *err)
+{
+    const struct nd_linear_input *input = &call->inputs[i];
+    const struct nd_scaled_codes codes = {input->values->x, (double)input->quant->zero_point[0],
+                                          nd_linear_scale(input, 0)};
+    double largest;
+    enum nd_status status = nd_array_make_room(out, ND_DTYPE_F32, &input->values->shape, err);
+    if (status != ND_OK)
+        return status;
+    if (!nd_gemm_kernels()->take_scaled(&codes, out->n, out->x, &largest))
+        return nd_linear_unsupported(call, err, broken_text);
+    return largest > largest_code ? nd_linear_unsupported(call, err, large_text) : ND_OK;
+}
+
+enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, struct nd_array *out,
+                               struct nd_error *err)
+{
+    const struct nd_linear_input *input = &call->inputs[i];
+    if (input->quant == NULL)
+        return nd_array_copy(input->values, out, err);
+    double largest = 0;
+    int axis;
+    size_t n_inner, channel = 0;
+    if (input->quant->n == 1)
+        return take_scaled(call, i, out, err);
+    enum nd_status status = nd_linear_wholes(call, i, out, &largest, err);
+    if (status == ND_OK)
+        status = nd_linear_layout(input->quant, &out->shape, &axis, &n_inner, err);
+    if (status != ND_OK)
+        return status;
+    if (largest > largest_code)
+        return nd_linear_unsupported(call, err, large_text);
+    for (size_t start = 0; start < out->n; start += n_inner, channel = (channel + 1) % input->quant->n)
+        nd_gemm_kernels()->scale(out->x + start, n_inner, nd_linear_scale(input, channel));
+    return ND_OK;
+}
+
+enum nd_status nd_linear_run(const struct nd_linear_call *call, const Onnx__NodeProto *node,
+                             const struct nd_array *const *inputs, size_t n_inputs, struct nd_array *out,
+                             struct nd_error *err)
+{
+    struct nd_op_call op_call = {.node = node, .opset = call->opset, .n_inputs = n_inputs, .inputs = inputs};
+    return run(call, &op_call, out, err);
+}

@@ -1,0 +1,189 @@
+/* What tells programs apart, and how far each is to be believed. docs/science/htp-arithmetic.md has the
+ * formulas and the evidence. */
+#include <string.h>
+
+#include "arithmetic/htp/htp_internal.h"
+
+/* What of a program decides the codes of a unit. */
+enum aspect {
+    NOTHING, /* all programs are one there */
+    BYTE_PRODUCTS,
+    WORD_PRODUCTS,
+    BYTE_MUL,
+    BYTE_NORMS,    /* BatchNormalization */
+    SLOPES,        /* LeakyRelu, HardSwish */
+    BYTE_AVERAGES, /* AveragePool */
+    WORD_AVERAGES, /* AveragePool of floats */
+};
+
+static bool begins_with(const char *op_types, const char *op_type)
+{
+    size_t n = strlen(op_type);
+    return strncmp(op_types, op_type, n) == 0 && (op_types[n] == '\0' || op_types[n] == '+');
+}
+
+static bool is_product(const char *op_type)
+{
+    return begins_with(op_type, "Conv") || begins_with(op_type, "ConvTranspose") ||
+           begins_with(op_type, "Gemm") || begins_with(op_type, "MatMul");
+}
+
+static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
+{
+    if (is_product(op_type))
+        return dtype == ND_DTYPE_U8 ? BYTE_PRODUCTS : WORD_PRODUCTS;
+    if (dtype == ND_DTYPE_U8 && begins_with(op_type, "Mul"))
+        return BYTE_MUL;
+    if (begins_with(op_type, "LeakyRelu") || begins_with(op_type, "HardSwish"))
+        return SLOPES;
+    if (begins_with(op_type, "AveragePool"))
+        return dtype == ND_DTYPE_U8 ? BYTE_AVERAGES : WORD_AVERAGES;
+    return dtype == ND_DTYPE_U8 && begins_with(op_type, "BatchNormalization") ? BYTE_NORMS : NOTHING;
+}
+
+static const char *op_type_of(const struct nd_exact_unit *unit)
+{
+    return nd_onnx_text(unit->call->node != NULL ? unit->call->node->op_type : NULL);
+}
+
+bool nd_unit_is_product(const struct nd_exact_unit *unit)
+{
+    return is_product(op_type_of(unit));
+}
+
+bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                            const struct nd_exact_unit *unit)
+{
+    switch (aspect_of(op_type_of(unit), unit->dtype)) {
+    case BYTE_PRODUCTS:
+    case WORD_PRODUCTS:
+    case BYTE_NORMS:
+    case SLOPES:
+        return a->arch == b->arch || nd_htp_is_strided_depthwise(unit);
+    case BYTE_AVERAGES:
+    case WORD_AVERAGES:
+        return a->arch == b->arch || !nd_htp_averages_as_product(unit->call);
+    case BYTE_MUL:
+        return a->rounds_products == b->rounds_products;
+    case NOTHING:
+        break;
+    }
+    return true;
+}
+
+bool nd_unit_programs_agree_alone(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                                  const struct nd_exact_unit *unit)
+{
+    return aspect_of(op_type_of(unit), unit->dtype) == SLOPES || nd_unit_programs_agree(a, b, unit);
+}
+
+/* A depthwise Conv of uint16 that skips places: the HTP does not sum it as it sums others, and how it does is
+ * not known. */
+static bool is_wide_depthwise_with_stride(const struct nd_exact_unit *unit)
+{
+    const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
+    const struct nd_array *x = unit->call->inputs[0].values;
+    const int64_t *strides;
+    size_t n = unit->call->node != NULL ? nd_op_ints(&call, "strides", &strides) : 0;
+    bool is_skipping = false;
+    for (size_t i = 0; i < n; i++)
+        is_skipping = is_skipping || strides[i] > 1;
+    return unit->dtype == ND_DTYPE_U16 && is_skipping && x != NULL && x->shape.rank > 1 &&
+           x->shape.dims[1] > 1 && nd_op_i(&call, "group", 1) == x->shape.dims[1];
+}
+
+double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                             const struct nd_unit_memory *memory)
+{
+    /* Twice what was seen at most, and codes of which too few were seen. */
+    static const double of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004;
+    const char *op_type = op_type_of(unit);
+    bool is_wide = unit->dtype == ND_DTYPE_U16;
+    if (nd_htp_reads_floats(unit))
+        return 0;
+    if (!is_wide && strcmp(op_type, "InstanceNormalization") == 0)
+        return of_instances;
+    if (is_wide && (strcmp(op_type, "GlobalAveragePool") == 0 || strcmp(op_type, "ReduceMean") == 0))
+        return of_wide_means;
+    if (strcmp(op_type, "Conv") == 0 && is_wide_depthwise_with_stride(unit))
+        return 1;
+    if (unit->dtype == ND_DTYPE_U8 && !is_product(op_type))
+        return nd_htp_layout_doubt(unit);
+    if (!is_product(op_type) || unit->call->n_inputs < 2 || unit->origins[1] != ND_EXACT_FROM_UNIT)
+        return 0;
+    if (is_wide)
+        return program->arch == ND_HTP_V69 ? of_wide_sums : 0;
+    bool is_known = nd_htp_recall_edge(memory, unit->input_edges[1], program->arch) != NULL ||
+                    nd_htp_is_plain_edge(memory, unit->input_edges[1]);
+    return is_known ? 0 : 1;
+}
+
+bool nd_unit_rescales_operand(const struct nd_exact_unit *unit, const struct nd_unit_memory *memory)
+{
+    enum { MIDDLE = 128 };
+    if (!is_product(op_type_of(unit)) || unit->dtype != ND_DTYPE_U8 || unit->call->n_inputs < 2 ||
+        unit->origins[1] != ND_EXACT_FROM_UNIT)
+        return false;
+    size_t edge = unit->input_edges[1];
+    const struct nd_quant *quant = unit->call->inputs[1].quant;
+    bool depends = nd_htp_recall_edge(memory, edge, ND_HTP_V73) != NULL ? nd_htp_is_summed_edge(memory, edge)
+                                                                        : nd_htp_is_plain_edge(memory, edge);
+    return depends && quant != NULL && quant->n == 1 && quant->zero_point[0] != MIDDLE;
+}
+
+static const struct {
+    enum aspect aspect;
+    const char *name;
+    const char *texts[2]; /* by enum nd_htp_arch */
+} properties[] = {
+    {BYTE_PRODUCTS,
+     "zero-point",
+     {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},
+    {BYTE_PRODUCTS, "multiplier-bits", {"keeps 10 bits of the multiplier", "keeps 11 bits of the multiplier"}},
+    {BYTE_PRODUCTS,
+     "half-granule",
+     {"multiplies what the first shift leaves", "adds half a granule to what the first shift leaves"}},
+    {BYTE_PRODUCTS,
+     "bias",
+     {"rounds the bias together with the zero point", "cuts the bias to a whole number in float32"}},
+    {BYTE_NORMS,
+     "zero-point",
+     {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},
+    {BYTE_NORMS, "multiplier-bits", {"keeps 14 bits of the multiplier", "keeps 11 bits of the multiplier"}},
+    {BYTE_AVERAGES,
+     "zero-point",
+     {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},
+    {BYTE_AVERAGES, "multiplier-bits", {"keeps 10 bits of the multiplier", "keeps 11 bits of the multiplier"}},
+    {BYTE_AVERAGES,
+     "half-granule",
+     {"multiplies what the first shift leaves", "adds half a granule to what the first shift leaves"}},
+    {WORD_AVERAGES, "sum", {"adds products exactly", "rounds the sum of products of floats to float32"}},
+    {WORD_PRODUCTS,
+     "zero-point",
+     {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},
+    {WORD_PRODUCTS,
+     "multiplier-bits",
+     {"keeps 10 bits of the multiplier, rounded half to even",
+      "keeps 21 bits of the multiplier, rounded half up"}},
+    {WORD_PRODUCTS,
+     "half-granule",
+     {"multiplies the whole sum", "multiplies the sum in granules, with half a granule added"}},
+};
+
+size_t nd_unit_program_differences(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                                   const char *op_type, enum nd_dtype dtype, struct nd_unit_difference *out)
+{
+    enum aspect aspect = aspect_of(op_type, dtype);
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof properties / sizeof properties[0]; i++)
+        if (properties[i].aspect == aspect && a->arch != b->arch)
+            out[n++] = (struct nd_unit_difference){properties[i].name, properties[i].texts[a->arch],
+                                                   properties[i].texts[b->arch]};
+    if (aspect == BYTE_MUL && a->rounds_products != b->rounds_products) {
+        static const char *const texts[2] = {"cuts off the bits that the first shift of a product drops",
+                                             "rounds by the bits that the first shift of a product drops"};
+        out[n++] = (struct nd_unit_difference){"product-rounding", texts[a->rounds_products],
+                                               texts[b->rounds_products]};
+    }
+    return n;
+}

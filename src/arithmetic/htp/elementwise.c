@@ -1,0 +1,308 @@
+/* Add, Mul and Sub: multipliers, a first shift that drops bits, an offset with them. Min and Max.
+ * docs/science/htp-arithmetic.md#elements. */
+#include <math.h>
+
+#include "arithmetic/htp/htp_internal.h"
+#include "core/memory.h"
+
+/* y = clip(((f(a, b) >> first) + offset + half) >> shift) in 64-bit integers, where shifts are floors. */
+struct fixed_point {
+    int64_t m1, m2, z1, z2, p0, rounding, offset, half, zero;
+    int shift;
+};
+
+static int floor_log2(double v)
+{
+    int exponent;
+    frexp(v, &exponent);
+    return exponent - 1;
+}
+
+enum nd_status nd_htp_for_pairs(const struct nd_htp_job *job, nd_htp_pair *function, const void *parameters,
+                                const struct nd_htp_bounds *bounds, struct nd_array *out, struct nd_error *err)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_array *a = job->call->inputs[0].values, *b = job->call->inputs[1].values;
+    struct nd_shape shape = a->shape;
+    enum nd_status status = nd_op_broadcast(&op_call, &b->shape, &shape, err);
+    if (status == ND_OK)
+        status = nd_array_make(out, job->unit->dtype, &shape, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_walk walk = {0};
+    double *y = out->x;
+    for (int axis = 0; axis < shape.rank; axis++)
+        nd_walk_axis(&walk, shape.dims[axis], nd_broadcast_stride(a, &shape, axis),
+                     nd_broadcast_stride(b, &shape, axis), 0);
+    for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
+        for (ptrdiff_t i = 0; i < walk.n; i++, y++) {
+            int64_t code = function(parameters, (int64_t)a->x[walk.at[0] + i * walk.step[0]],
+                                    (int64_t)b->x[walk.at[1] + i * walk.step[1]]);
+            *y = nd_within((double)code, bounds->low, bounds->high);
+        }
+    return ND_OK;
+}
+
+static enum nd_status make_codes(const struct nd_htp_job *job, const struct fixed_point *f,
+                                 nd_htp_pair *function, struct nd_error *err)
+{
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    enum nd_status status = nd_htp_for_pairs(job, function, f, &bounds, job->codes, err);
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
+static int64_t add_bytes(const void *parameters, int64_t a, int64_t b)
+{
+    const struct fixed_point *f = parameters;
+    return (((a * f->m1 + b * f->m2) >> 8) + f->offset + f->half) >> f->shift;
+}
+
+static int64_t add_words(const void *parameters, int64_t a, int64_t b)
+{
+    const struct fixed_point *f = parameters;
+    return (a * f->m1 + b * f->m2 + f->offset) >> f->shift;
+}
+
+/* The zero points and the half that rounding adds: what uint8 keeps in units of 2^8, and uint16 in units of 2.
+ */
+static int64_t offset_of(const struct fixed_point *f, int64_t zero, int k)
+{
+    return zero * ((int64_t)1 << k) - f->z1 * f->m1 - f->z2 * f->m2;
+}
+
+/* uint8: a constant number makes a table of the sum. uint16 Add by a number is as by any other operand. */
+static bool has_number(const struct nd_htp_job *job)
+{
+    return nd_htp_is_number(job, 0) || nd_htp_is_number(job, 1);
+}
+
+static bool is_spread(const struct nd_array *b, const struct nd_array *a)
+{
+    bool is_same = a->shape.rank == b->shape.rank;
+    for (int axis = 0; is_same && axis < a->shape.rank; axis++)
+        is_same = a->shape.dims[axis] == b->shape.dims[axis];
+    return !is_same;
+}
+
+/* Sub, its second operand broadcast: 65535 - b is added in its place, and the offset is even with that. */
+static int64_t complement_of(const struct nd_htp_job *job, const struct fixed_point *f)
+{
+    bool is_complement = f->m2 < 0 && is_spread(job->call->inputs[1].values, job->call->inputs[0].values);
+    return is_complement ? UINT16_MAX * f->m2 : 0;
+}
+
+static enum nd_status add_as_words(const struct nd_htp_job *job, struct fixed_point *f, int k,
+                                   struct nd_error *err)
+{
+    int64_t zero = job->call->out_quant->zero_point[0], half = (int64_t)1 << (k - 1);
+    int64_t taken = complement_of(job, f);
+    f->offset = 2 * ((offset_of(f, zero, k) + half + taken + 1) >> 1) - taken; /* even */
+    f->shift = k;
+    return make_codes(job, f, add_words, err);
+}
+
+static enum nd_status add_as_bytes(const struct nd_htp_job *job, struct fixed_point *f, int k,
+                                   struct nd_error *err)
+{
+    f->half = (int64_t)1 << (k - 9);
+    f->shift = k - 8;
+    f->offset = -((128 - offset_of(f, job->call->out_quant->zero_point[0], k)) >> 8);
+    return make_codes(job, f, add_bytes, err);
+}
+
+/* uint16 where an operand is broadcast is another operation; but not where the first one is a constant vector
+ * along the last axis. */
+static bool is_spread_sum(const struct nd_htp_job *job)
+{
+    const struct nd_array *first = job->call->inputs[0].values, *second = job->call->inputs[1].values;
+    int rank = first->shape.rank;
+    bool is_vector = job->unit->origins[0] == ND_EXACT_FROM_CONSTANT && rank > 0 && first->n > 1 &&
+                     (size_t)first->shape.dims[rank - 1] == first->n;
+    return job->unit->dtype == ND_DTYPE_U16 && is_spread(second, first) && !is_vector;
+}
+
+/* What brings input i to the scale of the output. How it is rounded decides where a multiplier lies half
+ * between two numbers. */
+static double ratio_of(const struct nd_htp_job *job, size_t i)
+{
+    float scale = job->call->inputs[i].quant->scale[0], out = job->call->out_quant->scale[0];
+    return (double)(is_spread_sum(job) ? scale / out : nd_htp_quotient(scale, out));
+}
+
+/* And Sub: an Add with the second multiplier below 0. uint16 with its first operand broadcast: not looked at.
+ */
+static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
+{
+    bool is_word = job->unit->dtype == ND_DTYPE_U16, subtracts = job->call->node->op_type[0] == 'S';
+    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, job->unit->dtype))
+        return ND_OK;
+    const struct nd_array *first = job->call->inputs[0].values, *second = job->call->inputs[1].values;
+    if (is_word && subtracts && first->n < second->n)
+        return ND_OK;
+    if (!is_word && has_number(job))
+        return nd_htp_table(job, err);
+    const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1);
+    double r1 = ratio_of(job, 0), r2 = ratio_of(job, 1);
+    int bits = is_word     ? floor_log2(fmax(r1, r2)) + 1
+               : subtracts ? floor_log2(fmax(r1, r2)) + 2
+                           : floor_log2(r1 + r2) + 2;
+    int least = is_word ? -1 : 0, k = 15 - (bits > least ? bits : least);
+    if (is_word) /* multipliers are signed numbers of 16 bits: what is rounded up to 2^15 has one bit less */
+        k -= llrint(ldexp(fmax(r1, r2), k)) > INT16_MAX;
+    if (k < 9) /* scales that are no sane addition */
+        return ND_OK;
+    struct fixed_point f = {
+        .m1 = llrint(ldexp(r1, k)), .m2 = llrint(ldexp(r2, k)), .z1 = a->zero_point[0], .z2 = b->zero_point[0]};
+    if (subtracts)
+        f.m2 = -f.m2;
+    return is_word ? add_as_words(job, &f, k, err) : add_as_bytes(job, &f, k, err);
+}
+
+enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_htp_signed made;
+    enum nd_status status = add(job, err);
+    if (status != ND_OK || !*job->is_covered || !nd_htp_signed_init(&made, job))
+        return status;
+    status = add(&made.job, err);
+    nd_htp_signed_remember(&made, job);
+    return status;
+}
+
+/* Both operands in the encoding of the output, then the less or the greater. */
+static int64_t least_of(const void *parameters, int64_t a, int64_t b)
+{
+    (void)parameters;
+    return a < b ? a : b;
+}
+
+static int64_t greatest_of(const void *parameters, int64_t a, int64_t b)
+{
+    (void)parameters;
+    return a > b ? a : b;
+}
+
+/* Codes of input i in the encoding of the output. False: it is not known how they get there. */
+static bool rescale_operand(const struct nd_htp_job *job, size_t i, struct nd_array *codes)
+{
+    const struct nd_quant *quant = nd_htp_plain(job, i);
+    struct nd_htp_rescaling r;
+    if (job->unit->dtype == ND_DTYPE_U16)
+        return nd_htp_rescale_words(job, i, codes);
+    if (!nd_htp_rescaling_init(&r, ND_HTP_FIXED, (double)quant->scale[0],
+                               (double)job->call->out_quant->scale[0]))
+        return false;
+    nd_htp_rescale_all(job, &r, (double)quant->zero_point[0], 1, codes);
+    return true;
+}
+
+enum nd_status nd_htp_choose(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_array operands[2] = {0};
+    struct nd_linear_input inputs[2];
+    struct nd_linear_call call = *job->call;
+    struct nd_htp_job other = *job;
+    enum nd_status status = ND_OK;
+    bool is_wide = job->unit->dtype == ND_DTYPE_U16;
+    if (call.n_inputs != 2 || !nd_htp_all_are(job, 2, job->unit->dtype) ||
+        (is_wide && !(nd_htp_are_words(job, 2) && nd_htp_is_unbounded(job))))
+        return ND_OK;
+    if (!is_wide && has_number(job))
+        return nd_htp_table(job, err);
+    bool is_known = true;
+    for (size_t i = 0; i < 2 && is_known && status == ND_OK; i++) {
+        status = nd_array_copy(call.inputs[i].values, &operands[i], err);
+        is_known = status == ND_OK && rescale_operand(job, i, &operands[i]);
+        inputs[i] = (struct nd_linear_input){.values = &operands[i], .quant = call.out_quant};
+    }
+    call.inputs = inputs;
+    other.call = &call;
+    if (is_known)
+        status = make_codes(&other, NULL, call.node->op_type[1] == 'i' ? least_of : greatest_of, err);
+    nd_array_deinit(&operands[0]);
+    nd_array_deinit(&operands[1]);
+    return status;
+}
+
+static int64_t multiply(const void *parameters, int64_t a, int64_t b)
+{
+    const struct fixed_point *f = parameters;
+    int64_t product = (a - f->z1) * (b - f->z2) - f->p0;
+    return ((((product * f->m1 + f->rounding) >> 15) + f->offset + f->half) >> f->shift) + f->zero;
+}
+
+/* uint16: all products are seen from the middle one, p0. */
+enum {
+    WORD_BITS = 34,     /* of the multiplier, after the point */
+    WORD_CODE_BITS = 3, /* of the product, after the point */
+};
+/* Quotients of scales that the formula was held against (QAIRT 2.51, gen1 and gen3); usual ones are about
+ * 2^-16. */
+static const double least_of_words = 0x1p-20, most_of_words = 0x1p-12;
+
+static int64_t multiply_words(const void *parameters, int64_t a, int64_t b)
+{
+    const struct fixed_point *f = parameters;
+    int64_t product = ((a - f->z1) * (b - f->z2) - f->p0) * f->m1;
+    return (((product >> f->shift) + f->offset + (1 << (WORD_CODE_BITS - 1))) >> WORD_CODE_BITS) + f->zero;
+}
+
+/* Whether input i is a number of which it is not known what becomes of it in blocks, as nd_htp_words_by_number
+ * has it: a negative one, or one that changes the scale by too much. */
+static bool is_unknown_number(const struct nd_htp_job *job, size_t i)
+{
+    const struct nd_linear_input *number = &job->call->inputs[i];
+    if (!nd_htp_is_number(job, i))
+        return false;
+    double value =
+        (number->values->x[0] - (double)number->quant->zero_point[0]) * (double)number->quant->scale[0];
+    double ratio =
+        value * (double)job->call->inputs[!i].quant->scale[0] / (double)job->call->out_quant->scale[0];
+    return !(ratio >= ND_HTP_LEAST_BY_NUMBER && ratio < ND_HTP_MOST_BY_NUMBER);
+}
+
+/* Where it is x Sigmoid(x), the device makes one operation of it: nd_unit_run_gated; of x and a positive
+ * number: nd_unit_run_in_blocks. */
+enum nd_status nd_htp_mul16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U16) ||
+        is_unknown_number(job, 0) || is_unknown_number(job, 1))
+        return ND_OK;
+    const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
+    float m = a->scale[0] * b->scale[0] / y->scale[0];
+    if (!((double)m >= least_of_words && (double)m <= most_of_words))
+        return ND_OK;
+    struct fixed_point f = {.z1 = a->zero_point[0], .z2 = b->zero_point[0], .zero = y->zero_point[0]};
+    f.shift = WORD_BITS - WORD_CODE_BITS;
+    f.m1 = llrint(ldexp((double)m, WORD_BITS));
+    f.p0 = ((UINT16_MAX - 2 * f.z1) * (UINT16_MAX - 2 * f.z2)) >> 1;
+    f.offset = (f.p0 * f.m1 + ((int64_t)1 << (f.shift - 1))) >> f.shift;
+    return make_codes(job, &f, multiply_words, err);
+}
+
+enum nd_status nd_htp_mul(const struct nd_htp_job *job, struct nd_error *err)
+{
+    enum { LEAST_SHIFT = 15, GREATEST_SHIFT = 22, GREATEST_OFFSET = 32767 };
+    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U8))
+        return ND_OK;
+    if (has_number(job))
+        return nd_htp_scale_by(job, nd_htp_is_number(job, 1), false, err);
+    const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
+    double m = (double)a->scale[0] * (double)b->scale[0] / (double)y->scale[0];
+    int64_t shift = 14 - floor_log2(m), z1 = a->zero_point[0], z2 = b->zero_point[0], zero = y->zero_point[0];
+    struct fixed_point f = {
+        .z1 = z1, .z2 = z2, .zero = zero, .rounding = job->program->rounds_products ? 1 << 14 : 0};
+    f.p0 = 256 * (int64_t)floor(2 * (127.5 - (double)z1) * (127.5 - (double)z2) / 256 + 0.5);
+    for (shift = shift > GREATEST_SHIFT ? GREATEST_SHIFT : shift;; shift--) {
+        if (shift <= LEAST_SHIFT) /* no room left: products that are no sane multiplication */
+            return ND_OK;
+        f.m1 = llrint(ldexp(m, (int)shift));
+        f.offset = (f.p0 * f.m1 + (1 << 14)) >> 15;
+        f.half = (int64_t)1 << (shift - 16);
+        if (f.offset + zero * ((int64_t)1 << (shift - 15)) + f.half <= GREATEST_OFFSET)
+            break;
+    }
+    f.shift = (int)shift - 15;
+    return make_codes(job, &f, multiply, err);
+}

@@ -1,0 +1,308 @@
+/* Second operands of products as their makers made them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "arithmetic/htp/htp_internal.h"
+#include "core/memory.h"
+
+enum { N_ARCHS = ND_HTP_N_ARCHS };
+
+struct nd_unit_memory {
+    size_t n_edges;
+    struct nd_array (*bytes)[N_ARCHS]; /* [n_edges], without elements where nothing is known */
+    bool *is_matrix;                   /* [n_edges] made by a Gemm or MatMul */
+    bool *is_share;                    /* [n_edges] what a Softmax made, also moved about */
+    bool *is_laid_out;                 /* [n_edges] a tensor in the layout of a Conv, its channels last */
+    enum nd_htp_layout *layout;        /* [n_edges] in which the device has it */
+    bool *is_plain;  /* [n_edges] a product reads the codes of the edge, as it reads those of an input */
+    bool *is_summed; /* [n_edges] a Gemm or MatMul made its bytes: programs may make others */
+    struct nd_htp_weights
+        *weights; /* [n_edges] constant ones of the unit that makes the edge, for all samples */
+    size_t limit_bytes, kept_bytes; /* of weights */
+};
+
+enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out, struct nd_error *err)
+{
+    struct nd_unit_memory *memory = nd_calloc(1, sizeof *memory);
+    if (memory == NULL)
+        return nd_fail_memory(err);
+    memory->bytes = nd_calloc(n_edges, sizeof *memory->bytes);
+    memory->weights = nd_calloc(n_edges, sizeof *memory->weights);
+    memory->is_matrix = nd_calloc(n_edges, sizeof *memory->is_matrix);
+    memory->is_plain = nd_calloc(n_edges, sizeof *memory->is_plain);
+    memory->is_summed = nd_calloc(n_edges, sizeof *memory->is_summed);
+    memory->is_share = nd_calloc(n_edges, sizeof *memory->is_share);
+    memory->is_laid_out = nd_calloc(n_edges, sizeof *memory->is_laid_out);
+    memory->layout = nd_calloc(n_edges, sizeof *memory->layout);
+    if (memory->bytes == NULL || memory->weights == NULL || memory->is_matrix == NULL ||
+        memory->is_plain == NULL || memory->is_summed == NULL || memory->is_laid_out == NULL ||
+        memory->is_share == NULL || memory->layout == NULL) {
+        nd_unit_memory_destroy(&memory); /* of no edges yet */
+        return nd_fail_memory(err);
+    }
+    memory->n_edges = n_edges;
+    memory->limit_bytes = SIZE_MAX;
+    *out = memory;
+    return ND_OK;
+}
+
+void nd_unit_memory_limit(struct nd_unit_memory *memory, size_t limit_bytes)
+{
+    memory->limit_bytes = limit_bytes;
+}
+
+void nd_unit_memory_forget(struct nd_unit_memory *memory)
+{
+    for (size_t e = 0; e < memory->n_edges; e++)
+        nd_unit_memory_forget_edge(memory, e);
+}
+
+void nd_unit_memory_forget_edge(struct nd_unit_memory *memory, size_t edge)
+{
+    for (size_t arch = 0; arch < N_ARCHS && edge < memory->n_edges; arch++)
+        nd_array_deinit(&memory->bytes[edge][arch]);
+}
+
+void nd_unit_memory_refute(struct nd_unit_memory *memory, size_t edge, const struct nd_unit_program *program)
+{
+    if (edge < memory->n_edges)
+        nd_array_deinit(&memory->bytes[edge][program->arch]);
+}
+
+void nd_unit_memory_destroy(struct nd_unit_memory **memory)
+{
+    if (*memory == NULL)
+        return;
+    nd_unit_memory_forget(*memory);
+    for (size_t e = 0; e < (*memory)->n_edges; e++)
+        nd_htp_weights_deinit(&(*memory)->weights[e]);
+    free((*memory)->bytes);
+    free((*memory)->is_share);
+    free((*memory)->is_laid_out);
+    free((*memory)->is_matrix);
+    free((*memory)->layout);
+    free((*memory)->is_plain);
+    free((*memory)->is_summed);
+    free((*memory)->weights);
+    free(*memory);
+    *memory = NULL;
+}
+
+/* What programs agree on, one of them made for all. */
+const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge,
+                                          enum nd_htp_arch arch)
+{
+    if (memory == NULL || edge >= memory->n_edges)
+        return NULL;
+    for (size_t other = 0; other < N_ARCHS && memory->bytes[edge][arch].n == 0; other++)
+        arch = (enum nd_htp_arch)other;
+    return memory->bytes[edge][arch].n > 0 ? &memory->bytes[edge][arch] : NULL;
+}
+
+const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
+{
+    return job->memory != NULL ? nd_htp_recall_edge(job->memory, job->unit->input_edges[i], job->program->arch)
+                               : NULL;
+}
+
+bool nd_htp_is_plain_edge(const struct nd_unit_memory *memory, size_t edge)
+{
+    return memory != NULL && edge < memory->n_edges && memory->is_plain[edge];
+}
+
+bool nd_htp_is_summed_edge(const struct nd_unit_memory *memory, size_t edge)
+{
+    return memory != NULL && edge < memory->n_edges && memory->is_summed[edge];
+}
+
+bool nd_htp_is_made_with_matrix(const struct nd_htp_job *job)
+{
+    if (job->memory == NULL || job->program->arch != ND_HTP_V73)
+        return false;
+    size_t edge = job->unit->input_edges[0];
+    return edge < job->memory->n_edges && job->memory->is_matrix[edge];
+}
+
+bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i)
+{
+    if (job->memory == NULL)
+        return false;
+    size_t edge = job->unit->input_edges[i];
+    return edge < job->memory->n_edges && job->memory->is_laid_out[edge];
+}
+
+bool nd_htp_is_share(const struct nd_htp_job *job, size_t i)
+{
+    if (job->memory == NULL)
+        return false;
+    size_t edge = job->unit->input_edges[i];
+    return edge < job->memory->n_edges && job->memory->is_share[edge];
+}
+
+enum nd_htp_layout nd_htp_layout_of(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
+                                    size_t i)
+{
+    if (unit->origins[i] != ND_EXACT_FROM_UNIT)
+        return ND_HTP_FLAT;
+    if (memory == NULL)
+        return ND_HTP_UNKNOWN;
+    size_t edge = unit->input_edges[i];
+    return edge < memory->n_edges ? memory->layout[edge] : ND_HTP_UNKNOWN;
+}
+
+static bool is_one_of(const char *op_type, const char *const names[], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(op_type, names[i]) == 0)
+            return true;
+    return false;
+}
+#define IS_ONE_OF(op_type, names) is_one_of(op_type, names, sizeof(names) / sizeof *(names))
+
+/* What was seen to hand on its codes, whatever its zero point. */
+static bool hands_on_codes(const char *op_type)
+{
+    static const char *const names[] = {
+        "Clip",      "Conv",    "ConvTranspose", "Div",       "Elu",
+        "Exp",       "Gather",  "Gelu",          "HardSwish", "LayerNormalization",
+        "LeakyRelu", "Max",     "Mul",           "Relu",      "Sigmoid",
+        "Slice",     "Softmax", "Tanh"};
+    return IS_ONE_OF(op_type, names);
+}
+
+static bool is_matrix(const char *op_type)
+{
+    return strcmp(op_type, "Gemm") == 0 || strcmp(op_type, "MatMul") == 0;
+}
+
+/* What makes signed numbers where its zero point is near to theirs, and hands on its codes elsewhere. */
+static bool may_be_signed(const char *op_type)
+{
+    return is_matrix(op_type) || strcmp(op_type, "Add") == 0 || strcmp(op_type, "Sub") == 0;
+}
+
+bool nd_htp_keeps_memory(const char *op_type)
+{
+    static const char *const names[] = {"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"};
+    return IS_ONE_OF(op_type, names);
+}
+
+/* ONNX Runtime brings the channels last for these, and only what names axes of its own brings them back. */
+static bool is_laid_out(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
+                        const char *op_type)
+{
+    static const char *const makers[] = {"AveragePool",  "BatchNormalization",    "Conv",    "ConvTranspose",
+                                         "DepthToSpace", "InstanceNormalization", "MaxPool", "Resize"};
+    if (IS_ONE_OF(op_type, makers))
+        return true;
+    bool is = false;
+    for (size_t i = 0; i < unit->call->n_inputs; i++)
+        is = is || (unit->input_edges[i] < memory->n_edges && memory->is_laid_out[unit->input_edges[i]]);
+    return is && !nd_htp_keeps_memory(op_type) && !is_matrix(op_type);
+}
+
+/* Found on both architectures: with 112 and 144 it is so, with 111 and 145 it is not
+ * (docs/science/htp-arithmetic.md#operands-that-are-calculated). */
+enum { SIGNED_ZERO = 128, FARTHEST_ZERO = 16 };
+
+static bool makes_signed(const struct nd_exact_unit *unit)
+{
+    const char *op_type = nd_onnx_text(unit->call->node->op_type);
+    const struct nd_quant *y = unit->call->out_quant, *w = NULL;
+    if (unit->call->n_inputs > 1)
+        w = unit->call->inputs[1].quant;
+    bool is_per_channel = is_matrix(op_type) && w != NULL && w->n > 1;
+    return unit->dtype == ND_DTYPE_U8 && may_be_signed(op_type) && !is_per_channel && y != NULL && y->n == 1 &&
+           llabs(y->zero_point[0] - SIGNED_ZERO) <= FARTHEST_ZERO;
+}
+
+void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit *unit)
+{
+    if (memory == NULL || unit->edge >= memory->n_edges || unit->call->n_inputs == 0)
+        return;
+    const char *op_type = nd_onnx_text(unit->call->node->op_type);
+    bool keeps = nd_htp_keeps_memory(op_type);
+    size_t from = keeps ? unit->input_edges[0] : SIZE_MAX;
+    memory->is_share[unit->edge] =
+        strcmp(op_type, "Softmax") == 0 || (from < memory->n_edges && memory->is_share[from]);
+    memory->is_laid_out[unit->edge] = is_laid_out(memory, unit, op_type);
+    memory->layout[unit->edge] = nd_htp_layout_made(memory, unit, op_type);
+    memory->is_matrix[unit->edge] = is_matrix(op_type);
+    memory->is_summed[unit->edge] = is_matrix(op_type) || (from < memory->n_edges && memory->is_summed[from]);
+    memory->is_plain[unit->edge] = hands_on_codes(op_type) || (may_be_signed(op_type) && !makes_signed(unit)) ||
+                                   nd_htp_is_plain_edge(memory, from);
+}
+
+bool nd_htp_signed_init(struct nd_htp_signed *made, const struct nd_htp_job *job)
+{
+    if (job->memory == NULL || !makes_signed(job->unit) || !nd_htp_is_unbounded(job))
+        return false;
+    *made = (struct nd_htp_signed){
+        .job = *job, .call = *job->call, .quant = *job->call->out_quant, .zero = SIGNED_ZERO};
+    made->quant.zero_point = &made->zero;
+    made->call.out_quant = &made->quant;
+    made->job.call = &made->call;
+    made->job.memory = NULL;
+    made->job.codes = &made->bytes;
+    made->job.is_covered = &made->is_covered;
+    return true;
+}
+
+void nd_htp_signed_remember(struct nd_htp_signed *made, const struct nd_htp_job *job)
+{
+    for (size_t i = 0; i < made->bytes.n; i++)
+        made->bytes.x[i] -= SIGNED_ZERO;
+    nd_htp_remember(job, &made->bytes);
+}
+
+static struct nd_htp_weights *place_of(const struct nd_htp_job *job)
+{
+    bool has_place = job->memory != NULL && job->unit->edge < job->memory->n_edges;
+    return has_place && job->call->inputs[1].wholes != NULL ? &job->memory->weights[job->unit->edge] : NULL;
+}
+
+const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job)
+{
+    struct nd_htp_weights *place = place_of(job);
+    if (place == NULL || place->from != job->call->inputs[1].wholes)
+        return NULL;
+    if (place->w8.n == 0)
+        place->view = *place->from; /* its values may have been read again */
+    return place;
+}
+
+static size_t memory_left(const struct nd_unit_memory *memory)
+{
+    return memory->limit_bytes > memory->kept_bytes ? memory->limit_bytes - memory->kept_bytes : 0;
+}
+
+static size_t bytes_of(const struct nd_htp_weights *weights)
+{
+    return weights->w8.n * (sizeof *weights->w8.x + (weights->shorts != NULL ? sizeof *weights->shorts : 0));
+}
+
+const struct nd_htp_weights *nd_htp_keep_weights(const struct nd_htp_job *job, struct nd_htp_weights *weights)
+{
+    struct nd_htp_weights *place = weights->from != NULL ? place_of(job) : NULL;
+    size_t bytes = bytes_of(weights);
+    if (place == NULL || bytes > memory_left(job->memory))
+        return weights;
+    job->memory->kept_bytes += bytes;
+    job->memory->kept_bytes -= bytes_of(place);
+    nd_htp_weights_deinit(place);
+    *place = *weights;
+    *weights = (struct nd_htp_weights){0};
+    return place;
+}
+
+void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes)
+{
+    if (job->memory != NULL && job->unit->edge < job->memory->n_edges) {
+        struct nd_array *place = &job->memory->bytes[job->unit->edge][job->program->arch];
+        nd_array_deinit(place);
+        *place = *bytes;
+    } else {
+        nd_array_deinit(bytes);
+    }
+    *bytes = (struct nd_array){0};
+}

@@ -1,0 +1,290 @@
+/* What moves codes, or takes the greatest or least of some: codes stay what they are while they mean the same,
+ * and uint8 ones are brought to another encoding in the way of the operator.
+ * docs/science/htp-arithmetic.md#moves. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "arithmetic/htp/htp_internal.h"
+#include "core/memory.h"
+#include "core/tensors/scales.h"
+
+/* Whether only the first input has codes. */
+static bool has_one_source(const struct nd_htp_job *job)
+{
+    for (size_t i = 1; i < job->call->n_inputs; i++)
+        if (job->call->inputs[i].quant != NULL)
+            return false;
+    return true;
+}
+
+enum {
+    VECTOR_BYTES = 128,    /* of an HVX register */
+    GREATEST_FLAT = 50000, /* codes of the largest tensor that was seen to be worked through in one run */
+    MOST_AXES = 4,         /* of the HTP's tensors */
+};
+
+enum order {
+    ANY,
+    FLAT,  /* one run over all codes: what does not fill a vector at its end is rounded down */
+    STILL, /* the same; but where no code is moved they are rescaled as they are */
+    WHOLE, /* known only of whole vectors */
+};
+
+static const struct {
+    const char *op_type;
+    enum nd_htp_way way;
+    enum order order;
+} ways[] = {
+    {"Expand", ND_HTP_HALVES, WHOLE},    {"Flatten", ND_HTP_HALVES, STILL},
+    {"Gather", ND_HTP_HALVES, FLAT},     {"GlobalMaxPool", ND_HTP_LAYOUT, ANY},
+    {"Identity", ND_HTP_FIXED, ANY},     {"MaxPool", ND_HTP_HALVES, ANY},
+    {"ReduceMax", ND_HTP_FIXED, ANY},    {"ReduceMin", ND_HTP_FIXED, ANY},
+    {"Reshape", ND_HTP_HALVES, STILL},   {"Resize", ND_HTP_HALVES, ANY},
+    {"Slice", ND_HTP_FIXED, ANY},        {"Split", ND_HTP_FIXED, ANY},
+    {"Squeeze", ND_HTP_HALVES, STILL},   {"Tile", ND_HTP_HALVES, FLAT},
+    {"Unsqueeze", ND_HTP_HALVES, STILL},
+};
+
+bool nd_htp_is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
+{
+    int i = 0, k = 0;
+    while (i < a->rank && a->dims[i] == 1)
+        i++;
+    while (k < b->rank && b->dims[k] == 1)
+        k++;
+    return a->rank - i == b->rank - k &&
+           memcmp(a->dims + i, b->dims + k, (size_t)(a->rank - i) * sizeof a->dims[0]) == 0;
+}
+
+/* Codes that were moved, in the encoding of the output; false: it is not known how they get there. */
+static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_way way, enum order order,
+                       struct nd_array *moved)
+{
+    const struct nd_shape *from = &job->call->inputs[0].values->shape;
+    const struct nd_quant *x = nd_htp_plain(job, 0);
+    struct nd_htp_rescaling r;
+    if (order == STILL && nd_htp_is_same_but_ones(from, &moved->shape)) {
+        way = ND_HTP_HALF;
+        order = ANY;
+    }
+    size_t n_rest = order == ANY ? 0 : moved->n % VECTOR_BYTES;
+    bool is_known = order == ANY || (moved->n <= GREATEST_FLAT && from->rank <= MOST_AXES &&
+                                     moved->shape.rank <= MOST_AXES && (order != WHOLE || n_rest == 0));
+    if (!is_known || moved->n == 0 ||
+        !nd_htp_rescaling_init(&r, way, (double)x->scale[0], (double)job->call->out_quant->scale[0]))
+        return false;
+    struct nd_array rest = {.n = n_rest, .x = moved->x + moved->n - n_rest}, whole = *moved;
+    whole.n -= n_rest;
+    nd_htp_rescale_all(job, &r, (double)x->zero_point[0], 1, &whole);
+    r.way = ND_HTP_HALVES_DOWN;
+    nd_htp_rescale_all(job, &r, (double)x->zero_point[0], 1, &rest);
+    return true;
+}
+
+/* Which axis of the input each axis of the output is; false: of other ranks than were looked at. */
+static bool find_order(const struct nd_htp_job *job, int64_t order[MOST_AXES], int rank)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const int64_t *given = NULL;
+    size_t n = nd_op_ints(&op_call, "perm", &given);
+    if (rank > MOST_AXES || (n != 0 && n != (size_t)rank))
+        return false;
+    for (int i = 0; i < rank; i++)
+        order[i] = n > 0 ? given[i] : rank - 1 - i;
+    return true;
+}
+
+/* A Transpose of what lies flat brings the codes to another encoding as one run over all; of what lies in the
+ * layout of a Conv, by where the axes go. The first axis stays, or is 1.
+ * docs/science/htp-arithmetic.md#transposes
+ */
+static bool rescale_transposed(const struct nd_htp_job *job, struct nd_array *moved)
+{
+    static const int64_t still[][MOST_AXES] = {{0, 2, 1, 3}, {0, 2, 3, 1}}, last[] = {0, 1, 3, 2};
+    const struct nd_shape *shape = &job->call->inputs[0].values->shape;
+    int64_t order[MOST_AXES];
+    if (!find_order(job, order, shape->rank) || (shape->rank == MOST_AXES && order[0] != 0))
+        return false;
+    if (!nd_htp_is_laid_out(job, 0))
+        return rescale_as(job, ND_HTP_HALVES, FLAT, moved);
+    if (shape->rank != MOST_AXES)
+        return false;
+    if (memcmp(order, last, sizeof last) == 0)
+        return rescale_as(job, ND_HTP_HALVES, FLAT, moved);
+    bool is_known = memcmp(order, still[0], sizeof last) == 0 || memcmp(order, still[1], sizeof last) == 0;
+    return is_known && rescale_as(job, ND_HTP_FIXED, ANY, moved);
+}
+
+static bool rescale(const struct nd_htp_job *job, struct nd_array *moved)
+{
+    if (nd_htp_plain(job, 0) == NULL)
+        return false;
+    if (job->unit->dtype == ND_DTYPE_U16)
+        return nd_htp_rescale_moved_words(job, moved);
+    if (strcmp(job->call->node->op_type, "Transpose") == 0)
+        return rescale_transposed(job, moved);
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        if (strcmp(job->call->node->op_type, ways[i].op_type) == 0)
+            return rescale_as(job, ways[i].way, ways[i].order, moved);
+    return false;
+}
+
+/* What the memory has of the input, moved likewise: what each architecture made, as this is run for all. */
+static enum nd_status move_memory(const struct nd_htp_job *job, const struct nd_array **inputs,
+                                  struct nd_error *err)
+{
+    const struct nd_array *codes = inputs[0];
+    enum nd_status status = ND_OK;
+    for (int arch = 0; arch < ND_HTP_N_ARCHS && status == ND_OK; arch++) {
+        struct nd_unit_program program = *job->program;
+        struct nd_htp_job part = *job;
+        struct nd_array bytes = {0};
+        program.arch = (enum nd_htp_arch)arch;
+        part.program = &program;
+        inputs[0] = nd_htp_recall(&part, 0);
+        if (inputs[0] == NULL || !nd_htp_keeps_memory(job->call->node->op_type))
+            continue;
+        status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &bytes, err);
+        if (status == ND_OK)
+            nd_htp_remember(&part, &bytes);
+        nd_array_deinit(&bytes);
+    }
+    inputs[0] = codes;
+    return status;
+}
+
+static bool find_inputs(const struct nd_htp_job *job, const struct nd_array **inputs, bool *is_rescaled)
+{
+    const struct nd_linear_call *call = job->call;
+    bool is_known = nd_htp_plain_output(job) != NULL;
+    *is_rescaled = false;
+    for (size_t i = 0; i < call->n_inputs && is_known; i++) {
+        inputs[i] = call->inputs[i].values;
+        if (inputs[i] == NULL || call->inputs[i].quant == NULL) {
+            is_known = i > 0; /* axes, shapes, indices */
+            continue;
+        }
+        is_known = inputs[i]->dtype == job->unit->dtype;
+        *is_rescaled |= !nd_quant_is_same(call->inputs[i].quant, call->out_quant);
+    }
+    return is_known && call->n_inputs > 0 && (!*is_rescaled || has_one_source(job));
+}
+
+/* Moves, and takes moved over. */
+static enum nd_status move(const struct nd_htp_job *job, const struct nd_array **inputs, bool is_rescaled,
+                           struct nd_error *err)
+{
+    struct nd_array moved = {0};
+    enum nd_status status = is_rescaled ? ND_OK : move_memory(job, inputs, err);
+    if (status == ND_OK)
+        status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &moved, err);
+    if (status != ND_OK || (is_rescaled && !rescale(job, &moved))) {
+        nd_array_deinit(&moved);
+        return status;
+    }
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    for (size_t i = 0; i < moved.n; i++)
+        moved.x[i] = moved.x[i] < bounds.low ? bounds.low : moved.x[i] > bounds.high ? bounds.high : moved.x[i];
+    moved.dtype = job->unit->dtype;
+    *job->codes = moved;
+    *job->is_covered = true;
+    return ND_OK;
+}
+
+enum nd_status nd_htp_move(const struct nd_htp_job *job, struct nd_error *err)
+{
+    bool is_rescaled;
+    const struct nd_array **inputs = nd_calloc(job->call->n_inputs, sizeof *inputs);
+    if (inputs == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status =
+        find_inputs(job, inputs, &is_rescaled) ? move(job, inputs, is_rescaled, err) : ND_OK;
+    free(inputs);
+    return status;
+}
+
+/* Whether what Pad puts around is the number 0. */
+static bool pads_with_nought(const struct nd_htp_job *job)
+{
+    char mode[16];
+    const struct nd_linear_call *call = job->call;
+    const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
+    nd_op_text(&op_call, "mode", mode, sizeof mode);
+    if (call->opset < 11 || call->n_inputs < 2 || !nd_linear_has(call, 1) || nd_linear_has(call, 3) ||
+        (mode[0] != '\0' && strcmp(mode, "constant") != 0))
+        return false;
+    if (!nd_linear_has(call, 2))
+        return true;
+    const struct nd_linear_input *value = &call->inputs[2];
+    double zero = value->quant != NULL && value->quant->n == 1 ? (double)value->quant->zero_point[0] : 0;
+    return value->values->n == 1 && value->values->x[0] == zero;
+}
+
+/* The codes of input 0 in the encoding of the output, and what is put around them: the zero point. */
+static enum nd_status pad_with(const struct nd_htp_job *job, const struct nd_array *codes,
+                               struct nd_array *moved, struct nd_error *err)
+{
+    struct nd_array zero = {0};
+    const struct nd_shape number = {.rank = 0};
+    enum nd_status status = nd_array_make(&zero, job->unit->dtype, &number, err);
+    if (status != ND_OK)
+        return status;
+    zero.x[0] = (double)job->call->out_quant->zero_point[0];
+    const struct nd_array *inputs[] = {codes, job->call->inputs[1].values, &zero};
+    status = nd_linear_run(job->call, job->call->node, inputs, 3, moved, err);
+    nd_array_deinit(&zero);
+    return status;
+}
+
+/* Whether Pad copies codes of a graph input: then they are not brought to the encoding of the output, which is
+ * a defect (golden/found/pad.u8.onnx). */
+static bool copies_input(const struct nd_htp_job *job)
+{
+    char mode[16];
+    const struct nd_linear_call *call = job->call;
+    const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
+    nd_op_text(&op_call, "mode", mode, sizeof mode);
+    return job->unit->origins[0] == ND_EXACT_FROM_INPUT && call->opset >= 11 && nd_linear_has(call, 1) &&
+           !nd_linear_has(call, 3) && (strcmp(mode, "reflect") == 0 || strcmp(mode, "edge") == 0);
+}
+
+static enum nd_status copy_input(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_array *inputs[] = {job->call->inputs[0].values, job->call->inputs[1].values};
+    enum nd_status status = nd_linear_run(job->call, job->call->node, inputs, 2, job->codes, err);
+    job->codes->dtype = job->unit->dtype;
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
+enum nd_status nd_htp_pad(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_array codes = {0}, moved = {0};
+    bool is_known = false, is_made = job->unit->origins[0] == ND_EXACT_FROM_UNIT;
+    if (!nd_htp_all_are(job, 1, job->unit->dtype) || !nd_htp_is_unbounded(job) ||
+        nd_quant_is_same(job->call->inputs[0].quant, job->call->out_quant))
+        return ND_OK;
+    if (copies_input(job))
+        return copy_input(job, err);
+    if (!pads_with_nought(job))
+        return ND_OK;
+    struct nd_htp_job part = *job;
+    part.codes = &codes;
+    part.is_covered = &is_known;
+    enum nd_status status = ND_OK;
+    if (!is_made && job->unit->dtype == ND_DTYPE_U16)
+        status = nd_htp_follow_line16(&part, 0, &codes, &is_known, err);
+    else
+        status = nd_htp_rescale_input(&part, is_made ? ND_HTP_LAYOUT : ND_HTP_FIXED, err);
+    if (status == ND_OK && is_known)
+        status = pad_with(job, &codes, &moved, err);
+    nd_array_deinit(&codes);
+    if (status != ND_OK || !is_known) {
+        nd_array_deinit(&moved);
+        return status;
+    }
+    moved.dtype = job->unit->dtype;
+    *job->codes = moved;
+    *job->is_covered = true;
+    return ND_OK;
+}

@@ -1,0 +1,120 @@
+/* Sums and products of qf32. The rules of rounding are those that the architecture's public simulator, QEMU's
+ * Hexagon target, has; docs/science/htp-arithmetic.md#qfloat says how they were held against the HTP's
+ * simulator. */
+#include "arithmetic/htp/qfloat.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+/* Of a qf32 and of a qf16. A zero becomes one unit of the least exponent. */
+struct format {
+    int fraction_bits, least_exponent;
+};
+static const struct format wide = {23, -127}, half = {10, -15};
+
+/* What is left of a significand when a multiple of four units is taken away becomes 1, 2 or 3; -1, if the
+ * significand is a little less than it appears. At these thresholds `rest` decides: what a double cannot hold.
+ */
+static const double at_one = 1.5, at_two = 2.5, at_two_of_wide = 2;
+
+static struct nd_qfloat rounded(double significand, int exponent, double rest, struct format format)
+{
+    int bits = format.fraction_bits;
+    if (significand == 0 && rest == 0)
+        return (struct nd_qfloat){ldexp(1, -bits), format.least_exponent};
+    bool is_wide = fabs(significand) >= 2 && significand != -2;
+    double units = ldexp(significand, is_wide ? bits - 1 : bits);
+    double fours = 4 * floor(units / 4), left = units - fours, end = is_wide ? at_two_of_wide : at_one;
+    if (is_wide)
+        exponent++;
+    if (left == 0 && rest < 0)
+        left = -1;
+    else if (left < end || (left == end && rest <= 0))
+        left = 1;
+    else if (!is_wide && (left < at_two || (left == at_two && rest <= 0)))
+        left = 2; /* an odd number of units of twice the size */
+    else
+        left = 3;
+    struct nd_qfloat result = {ldexp(fours + left, -bits), exponent};
+    if (left == 2) {
+        result.significand /= 2;
+        result.exponent++;
+    }
+    return result;
+}
+
+struct nd_qfloat nd_qfloat_read(float value)
+{
+    struct nd_qfloat a = {0, wide.least_exponent + 1};
+    if (value != 0) {
+        a.significand = 2 * frexp((double)value, &a.exponent);
+        a.exponent--;
+    }
+    return a;
+}
+
+struct nd_qfloat nd_qfloat_from(float value)
+{
+    struct nd_qfloat a = nd_qfloat_read(fabsf(value));
+    a = rounded(a.significand, a.exponent, 0, wide);
+    if (signbit(value))
+        a.significand = -a.significand;
+    return a;
+}
+
+static struct nd_qfloat product(struct nd_qfloat a, struct nd_qfloat b, struct format format)
+{
+    return rounded(a.significand * b.significand, a.exponent + b.exponent, 0, format);
+}
+
+/* The exponent of a sum: that of the greater operand's leading bit, or the other's. */
+static int exponent_of(struct nd_qfloat greater, struct nd_qfloat other, struct format format)
+{
+    int lead = greater.significand == 0 ? -format.fraction_bits - 1 : ilogb(greater.significand);
+    int exponent = greater.exponent + lead;
+    return exponent < other.exponent ? other.exponent : exponent;
+}
+
+static struct nd_qfloat sum(struct nd_qfloat a, struct nd_qfloat b, struct format format)
+{
+    struct nd_qfloat greater = a.exponent > b.exponent ? a : b, other = a.exponent > b.exponent ? b : a;
+    int exponent = exponent_of(greater, other, format);
+    double x = ldexp(greater.significand, greater.exponent - exponent),
+           y = ldexp(other.significand, other.exponent - exponent), both = x + y;
+    return rounded(both, exponent, (x - both) + y, format);
+}
+
+struct nd_qfloat nd_qfloat_product(struct nd_qfloat a, struct nd_qfloat b)
+{
+    return product(a, b, wide);
+}
+
+struct nd_qfloat nd_qfloat_sum(struct nd_qfloat a, struct nd_qfloat b)
+{
+    return sum(a, b, wide);
+}
+
+struct nd_qfloat nd_qfloat_minus(struct nd_qfloat a)
+{
+    a.significand = -a.significand;
+    return a;
+}
+
+struct nd_qfloat nd_qfloat_settled(struct nd_qfloat a)
+{
+    return nd_qfloat_read((float)nd_qfloat_value(a));
+}
+
+double nd_qfloat_value(struct nd_qfloat a)
+{
+    return ldexp(a.significand, a.exponent);
+}
+
+float nd_qhalf_between(float a, float b, float weight)
+{
+    struct nd_qfloat from = nd_qfloat_read(a), to = nd_qfloat_read(b);
+    bool are_negative = !signbit(a) && signbit(b); /* both terms of b - a: their magnitudes are added */
+    struct nd_qfloat step = are_negative ? nd_qfloat_minus(sum(from, nd_qfloat_minus(to), half))
+                                         : sum(to, nd_qfloat_minus(from), half);
+    return (float)nd_qfloat_value(sum(from, product(step, nd_qfloat_read(weight), half), half));
+}

@@ -1,0 +1,217 @@
+/* From the sum of a column to its code: bias, multiplier and shift.
+ * docs/science/htp-arithmetic.md#products-conv-gemm-matmul. F is one operation on float32, and all operations
+ * here are such, as far as nothing else is said. */
+#include <math.h>
+
+#include "arithmetic/htp/htp_internal.h"
+#include "arithmetic/programs/requantise.h"
+
+/* What the zero point in the accumulator is rounded to, of uint16: parts of what remains of a sum. */
+enum { WORD_STEP = 256 };
+
+/* M, the multiplier, from the scales of the tensors and what each channel has of the greatest. */
+static float multiplier_of(const struct nd_htp_column *c)
+{
+    double scale_w = c->is_per_channel ? c->largest_scale_w : c->scale_w;
+    float share = c->is_per_channel ? (float)c->scale_w / (float)c->largest_scale_w : (float)c->r;
+    float product = (float)c->scale_x * (float)scale_w;
+    return product / (float)c->scale_y * share;
+}
+
+/* Of weights per channel: the bias in real numbers. All biases of the product are first brought to one scale,
+ * which the greatest of them decides; their own do not count. */
+static float shared_bias_of(const struct nd_htp_column *c)
+{
+    float real = (float)c->bias * c->largest_bias_scale;
+    float step = c->largest_bias * 0x1p-28F;
+    return c->largest_bias > 0 ? rintf(real * (1 / step)) * step : 0;
+}
+
+/* The bias in units of the accumulator, `size` products of scales each, not yet a whole number. */
+static float bias_in_units(const struct nd_htp_column *c, float size)
+{
+    if (c->bias_scale <= 0)
+        return 0;
+    double scale_w = c->is_per_channel ? c->largest_scale_w : c->scale_w;
+    float unit = (float)c->scale_x * (float)scale_w * (float)c->r * size;
+    return (c->is_per_channel ? shared_bias_of(c) : (float)c->bias * (float)c->bias_scale) / unit;
+}
+
+/* uint8: the lowest 32 bits of a whole number, as a signed one, is what the device keeps of a bias. A defect:
+ * docs/results/found.md#bias. Measured up to 3 x 2^31. uint16 loses 8 bits first, and kept 5.8 x 2^31. */
+static double wrapped(double whole)
+{
+    double rest = fmod(whole, 0x1p32);
+    return rest >= 0x1p31 ? rest - 0x1p32 : rest < -0x1p31 ? rest + 0x1p32 : rest;
+}
+
+/* v73: cut to a whole number. */
+static double bias_of(const struct nd_htp_column *c, float size)
+{
+    return trunc((double)bias_in_units(c, size));
+}
+
+/* v69: bias and zero point together, halves away from zero. */
+static double bias_and_zero_of(const struct nd_htp_column *c, float multiplier)
+{
+    float both = bias_in_units(c, 1) + (float)c->zero_y / multiplier;
+    return trunc((double)(both + copysignf(0.5F, both)));
+}
+
+bool nd_htp_bias_wraps(const struct nd_htp_column *c)
+{
+    double alone = bias_of(c, 1), with_zero = bias_and_zero_of(c, multiplier_of(c));
+    return wrapped(alone) != alone || wrapped(with_zero) != with_zero;
+}
+
+bool nd_htp_is_known_multiplier(enum nd_htp_arch arch, const struct nd_htp_column *c)
+{
+    /* Below it, v69 writes 255 where the sum is positive, and v73 is off by one with large biases (measured).
+     */
+    static const float least = 0x1p-24F;
+    bool can_differ = arch == ND_HTP_V69 ? c->zero_y > 0 || c->bias_scale > 0 : c->bias_scale > 0;
+    return !can_differ || multiplier_of(c) >= least;
+}
+
+struct nd_htp_scaling nd_htp_scaling_strided(const struct nd_htp_column *c)
+{
+    float m = multiplier_of(c), bias = (float)c->bias, zero = (float)c->zero_y / m;
+    if (!c->is_per_channel && c->bias_scale > 0)
+        bias = bias * (float)c->bias_scale * (1 / ((float)c->scale_x * (float)c->scale_w));
+    return (struct nd_htp_scaling){.beta = (double)rintf(bias) + (double)floorf(zero + 0.5F),
+                                   .c = nd_multiplier_round((double)m, 14, ND_ROUND_HALF_UP),
+                                   .step = 1};
+}
+
+struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *c)
+{
+    float m = multiplier_of(c);
+    int shift = nd_multiplier_log((double)m) - 3;
+    if (arch == ND_HTP_V69) /* the zero point goes into the accumulator, and the shift only to the right */
+        return (struct nd_htp_scaling){.beta = wrapped(bias_and_zero_of(c, m)),
+                                       .c = nd_multiplier_round((double)m, 10, ND_ROUND_HALF_UP),
+                                       .step = ldexp(1, shift > 0 ? shift : 0)};
+    return (struct nd_htp_scaling){.beta = wrapped(bias_of(c, 1)),
+                                   .c = nd_multiplier_round((double)m, 11, ND_ROUND_HALF_UP),
+                                   .step = ldexp(1, shift),
+                                   .half = 0.5,
+                                   .zero = c->zero_y};
+}
+
+struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *c)
+{
+    float multiplier = multiplier_of(c);
+    double m = WORD_STEP * (double)multiplier;
+    if (arch == ND_HTP_V69)
+        return (struct nd_htp_scaling){.beta = floor(bias_and_zero_of(c, multiplier) / WORD_STEP),
+                                       .c = nd_multiplier_round(m, 10, ND_ROUND_HALF_UP),
+                                       .step = 1};
+    return (struct nd_htp_scaling){.beta = bias_of(c, WORD_STEP),
+                                   .c = nd_multiplier_round(m, 21, ND_ROUND_HALF_UP),
+                                   .step = ldexp(1, nd_multiplier_log(m) - 7),
+                                   .half = 0.5,
+                                   .zero = c->zero_y};
+}
+
+struct nd_htp_scaling nd_htp_scaling_whole16(const struct nd_htp_column *c)
+{
+    float multiplier = multiplier_of(c), zero = (float)c->zero_y / multiplier + 0.5F;
+    float unit = (float)c->scale_x * (float)(c->is_per_channel ? c->largest_scale_w : c->scale_w);
+    float real = (float)c->bias * unit; /* through real numbers, which moves large ones by one */
+    return (struct nd_htp_scaling){.beta = rint((double)(real * (1 / unit))) + floor((double)zero),
+                                   .c = nd_multiplier_round((double)multiplier, 14, ND_ROUND_HALF_UP),
+                                   .step = 1};
+}
+
+/* What a sum of one is in real numbers, with something after it: the share comes before the scale of the
+ * output. */
+static float unit_of(const struct nd_htp_column *c)
+{
+    float share = c->is_per_channel ? (float)c->scale_w / (float)c->largest_scale_w : (float)c->r;
+    return (float)c->scale_x * (float)(c->is_per_channel ? c->largest_scale_w : c->scale_w) * share;
+}
+
+static float sloped_multiplier_of(const struct nd_htp_column *c)
+{
+    return c->is_per_channel ? unit_of(c) / (float)c->scale_y : multiplier_of(c);
+}
+
+/* uint8: the range of codes on that side of the zero point decides how many bits of the sum are left. */
+static struct nd_htp_scaling line8(double m, double range)
+{
+    enum { SUM_LOG = 12, PRODUCT_BITS = 15, LEAST_SHIFT = 1 };
+    int exponent = 0;
+    if (range > 0)
+        frexp(range / m, &exponent);
+    int shift = exponent - 1 - SUM_LOG, most = nd_multiplier_log(m) - 3;
+    shift = shift < LEAST_SHIFT ? LEAST_SHIFT : shift;
+    shift = shift > most ? most : shift;
+    return (struct nd_htp_scaling){
+        .c = ldexp(floor(ldexp(m, shift + PRODUCT_BITS) + 0.5), -shift - PRODUCT_BITS),
+        .step = ldexp(1, shift),
+        .half = 0.5};
+}
+
+/* uint16: as without a LeakyRelu, but for a multiplier that is cut. */
+static struct nd_htp_scaling line16(double m)
+{
+    enum { BITS = 21 };
+    int log = nd_multiplier_log(m), behind = log + 1 + BITS;
+    return (struct nd_htp_scaling){
+        .c = ldexp(floor(ldexp(m, behind)), -behind), .step = ldexp(1, log - 7), .half = 0.5};
+}
+
+bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *c, double slope,
+                      struct nd_htp_slopes *slopes)
+{
+    /* Of uint8: with more, the multiplier has bits that are not known (measured, see the docs). */
+    static const float most_of_bytes = 0x1p-4F;
+    bool is_word = dtype == ND_DTYPE_U16;
+    float above = sloped_multiplier_of(c), below = above * (float)slope;
+    *slopes = (struct nd_htp_slopes){.half = is_word ? 0 : 0.5};
+    slopes->above = is_word ? line16(WORD_STEP * (double)above) : line8((double)above, UINT8_MAX - c->zero_y);
+    slopes->below = slope == 0 ? (struct nd_htp_scaling){.step = 1}
+                    : is_word  ? line16(WORD_STEP * (double)below)
+                               : line8((double)below, c->zero_y);
+    slopes->above.beta = slopes->below.beta = bias_of(c, is_word ? WORD_STEP : 1);
+    slopes->above.zero = slopes->below.zero = c->zero_y;
+    return above > 0 && slope >= 0 && (is_word || above < most_of_bytes);
+}
+
+/* What the gate grows by where n does by one, of that many bits behind the point. Where it has more before
+ * them, n has finer steps there. */
+static void set_slope(struct nd_htp_gate *gate, double slope, int bits, double most)
+{
+    slope = rint(ldexp(slope, bits));
+    gate->fine_step = gate->step;
+    for (; slope >= most; slope = floor(slope / 2))
+        gate->fine_step /= 2;
+    gate->slope = ldexp(slope, -bits);
+}
+
+bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *c, struct nd_htp_gate *gate)
+{
+    static const struct {
+        int product_bits, slope_bits, top_bits;
+        double most_of_slope, half;
+    } ways[] = {{15, 11, 0, 0x1p12, 0.5}, {27, 25, 2, 0x1p22, 0}};
+    static const float sixth = 1.0F / 6;
+    bool is_word = dtype == ND_DTYPE_U16;
+    int bits = ways[is_word].product_bits, top_bits = ways[is_word].top_bits;
+    float multiplier = sloped_multiplier_of(c), slope = multiplier * sixth * unit_of(c);
+    if (!(multiplier > 0) || !isfinite(multiplier) || !isfinite(slope))
+        return false;
+    double size = is_word ? WORD_STEP : 1, m = size * (double)multiplier;
+    double step = is_word ? ldexp(1, nd_multiplier_log(m) - 7) : line8(m, UINT8_MAX - c->zero_y).step;
+    double top = ldexp(m * step, bits), by_n = ldexp((double)slope * size * step * size * step, bits);
+    *gate = (struct nd_htp_gate){.beta = bias_of(c, (float)size),
+                                 .step = step,
+                                 .middle = floor(top / 2 + 0.5),
+                                 .top = ldexp(floor(ldexp(top, top_bits) + 0.5), -top_bits),
+                                 .half = ways[is_word].half,
+                                 .zero = c->zero_y,
+                                 .unit = ldexp(1, -bits),
+                                 .most = ldexp(1, bits - 1)};
+    set_slope(gate, by_n, ways[is_word].slope_bits, ways[is_word].most_of_slope);
+    return true;
+}

@@ -1,0 +1,116 @@
+/* uint8 functions of one input, what else they read being constant numbers: a table of 256 entries.
+ * docs/science/htp-arithmetic.md#tables. */
+#include <math.h>
+#include <string.h>
+
+#include "arithmetic/htp/htp_internal.h"
+
+enum { N_ENTRIES = 256, MOST_INPUTS = 3 /* of Clip */ };
+
+static bool is_known_function(const struct nd_htp_job *job)
+{
+    char text[16];
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    if (strcmp(job->call->node->op_type, "LeakyRelu") == 0 ||
+        strcmp(job->call->node->op_type, "HardSwish") == 0)
+        return !nd_htp_is_made_with_matrix(job);
+    if (strcmp(job->call->node->op_type, "Gelu") != 0)
+        return true;
+    nd_op_text(&op_call, "approximate", text, sizeof text);
+    return text[0] == '\0' || strcmp(text, "none") == 0;
+}
+
+/* The input that varies: all others are constant numbers, as are the bounds of Clip. */
+static bool find_variable(const struct nd_htp_job *job, size_t *variable)
+{
+    const struct nd_linear_call *call = job->call;
+    size_t n = 0;
+    if (call->n_inputs > MOST_INPUTS || nd_htp_plain_output(job) == NULL || job->unit->dtype != ND_DTYPE_U8)
+        return false;
+    for (size_t i = 0; i < call->n_inputs; i++) {
+        bool is_number = i > 0 || call->n_inputs == 2 ? nd_htp_is_number(job, i) : false;
+        if (!is_number && nd_linear_has(call, i)) {
+            *variable = i;
+            n++;
+        }
+    }
+    return n == 1 && nd_htp_plain(job, *variable) != NULL &&
+           call->inputs[*variable].values->dtype == ND_DTYPE_U8;
+}
+
+/* The operator on the 256 values that codes stand for. */
+static enum nd_status make_values(const struct nd_htp_job *job, size_t variable, struct nd_array *values,
+                                  struct nd_error *err)
+{
+    const struct nd_shape shape = {.rank = 1, .dims = {N_ENTRIES}};
+    const struct nd_quant *quant = job->call->inputs[variable].quant;
+    struct nd_array reals[MOST_INPUTS] = {0};
+    const struct nd_array *inputs[MOST_INPUTS] = {0};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < job->call->n_inputs && status == ND_OK; i++) {
+        if (i == variable)
+            status = nd_array_make(&reals[i], ND_DTYPE_F32, &shape, err);
+        else if (nd_linear_has(job->call, i))
+            status = nd_linear_reals(job->call, i, &reals[i], err);
+        else
+            continue;
+        reals[i].shape.rank = i == variable; /* numbers have no axes */
+        inputs[i] = &reals[i];
+    }
+    for (int64_t code = 0; status == ND_OK && code < N_ENTRIES; code++)
+        reals[variable].x[code] = (double)((float)(code - quant->zero_point[0]) * quant->scale[0]);
+    if (status == ND_OK)
+        status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, values, err);
+    for (size_t i = 0; i < MOST_INPUTS; i++)
+        nd_array_deinit(&reals[i]);
+    return status;
+}
+
+/* Inputs that are moved, to see how far an error of theirs reaches, may lie outside of the codes: the table has
+ * no entry for them. */
+static bool has_entries(const struct nd_array *x)
+{
+    for (size_t i = 0; i < x->n; i++)
+        if (!(x->x[i] >= 0 && x->x[i] < N_ENTRIES))
+            return false;
+    return true;
+}
+
+/* Numbers of higher rank than what varies would give the output axes of theirs. */
+static bool is_shaped_alike(const struct nd_htp_job *job, size_t variable)
+{
+    for (size_t i = 0; i < job->call->n_inputs; i++)
+        if (nd_linear_has(job->call, i) &&
+            job->call->inputs[i].values->shape.rank > job->call->inputs[variable].values->shape.rank)
+            return false;
+    return true;
+}
+
+enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_array values = {0};
+    size_t variable = 0;
+    if (!find_variable(job, &variable) || !is_known_function(job) || !is_shaped_alike(job, variable) ||
+        !has_entries(job->call->inputs[variable].values))
+        return ND_OK;
+    const struct nd_array *x = job->call->inputs[variable].values;
+    enum nd_status status = make_values(job, variable, &values, err);
+    if (status == ND_OK)
+        status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+    if (status == ND_OK) {
+        struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+        float inverse = 1 / job->call->out_quant->scale[0];
+        float zero = (float)job->call->out_quant->zero_point[0];
+        double table[N_ENTRIES];
+        for (size_t code = 0; code < N_ENTRIES; code++) {
+            float steps = (float)values.x[code] * inverse; /* on its own: two roundings, not one */
+            double y = (double)rintf(steps + zero);
+            table[code] = isnan(y) ? (double)zero : fmin(fmax(y, bounds.low), bounds.high);
+        }
+        for (size_t i = 0; i < x->n; i++)
+            job->codes->x[i] = table[(size_t)x->x[i]];
+        *job->is_covered = true;
+    }
+    nd_array_deinit(&values);
+    return status;
+}

@@ -1,0 +1,171 @@
+/* The weights of products: what the HTP multiplies with are signed 8-bit numbers.
+ * docs/science/htp-arithmetic.md#weights. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arithmetic/htp/htp_internal.h"
+#include "arithmetic/programs/requantise.h"
+#include "core/memory.h"
+
+enum { LEAST_WEIGHT = -128, GREATEST_WEIGHT = 127, R_BITS = 11 };
+
+/* uint16 codes as 8-bit ones of 257 times the scale, by a 15-bit multiplier, less their zero point. */
+static double code_of_word(int64_t code, int64_t zero)
+{
+    enum { MULTIPLIER = 32640 /* 2^23 / 257 */, STEP = 257 };
+    int64_t offset = -((zero * MULTIPLIER) >> 16); /* arithmetic shifts: floor */
+    int64_t y = (((code * MULTIPLIER - 1) >> 16) + offset + 64) >> 7;
+    int64_t zero8 = (2 * zero + STEP) / (2 * STEP);
+    return (double)(y < -zero8 ? -zero8 : y > 255 - zero8 ? 255 - zero8 : y);
+}
+
+static double clip_weight(double w)
+{
+    return fmin(fmax(w, LEAST_WEIGHT), GREATEST_WEIGHT);
+}
+
+/* Codes less zero point, as they are before they have to fit 8 bits. */
+static enum nd_status read_weights(struct nd_htp_weights *weights, const struct nd_htp_job *job,
+                                   struct nd_error *err)
+{
+    const struct nd_linear_input *input = &job->call->inputs[1];
+    bool is_word = input->values->dtype == ND_DTYPE_U16;
+    double largest;
+    if (input->wholes != NULL && !is_word && job->unit->origins[1] == ND_EXACT_FROM_CONSTANT) {
+        weights->from = input->wholes;
+        return input->largest > GREATEST_WEIGHT ? nd_array_copy(input->wholes, &weights->w8, err) : ND_OK;
+    }
+    if (!is_word) {
+        enum nd_status status = nd_linear_wholes(job->call, 1, &weights->w8, &largest, err);
+        bool is_calculated = job->unit->origins[1] == ND_EXACT_FROM_UNIT;
+        const struct nd_array *bytes = nd_htp_recall(job, 1);
+        bool is_known = bytes != NULL && bytes->n == weights->w8.n;
+        if (!is_known && is_calculated && nd_htp_is_plain_edge(job->memory, job->unit->input_edges[1]))
+            return status;
+        for (size_t i = 0; is_calculated && status == ND_OK && i < weights->w8.n; i++)
+            weights->w8.x[i] = is_known ? bytes->x[i] : clip_weight(weights->w8.x[i]);
+        return status;
+    }
+    enum nd_status status = nd_array_copy(input->values, &weights->w8, err);
+    weights->w8.dtype = ND_DTYPE_F32; /* operators make integers of integers wrap around */
+    weights->scale = (double)(257.0F * input->quant->scale[0]);
+    for (size_t i = 0; status == ND_OK && i < weights->w8.n; i++)
+        weights->w8.x[i] = code_of_word((int64_t)weights->w8.x[i], input->quant->zero_point[0]);
+    return status;
+}
+
+/* Element i is in row i / n_inner % n_rows of column i / (n_inner n_rows) n_inner + i % n_inner, but for a
+ * ConvTranspose. */
+static enum nd_status find_columns(struct nd_htp_weights *weights, const struct nd_htp_job *job,
+                                   struct nd_error *err)
+{
+    weights->n_phases = 1;
+    if (nd_htp_is_transposed(job))
+        return nd_htp_find_places(weights, job, err);
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_shape *shape = &weights->view.shape;
+    const char *op_type = job->call->node->op_type;
+    bool is_first =
+        strcmp(op_type, "Conv") == 0 || (strcmp(op_type, "Gemm") == 0 && nd_op_i(&op_call, "transB", 0) != 0);
+    if (is_first) {
+        weights->n_inner = 1;
+        weights->n_columns = (size_t)shape->dims[0];
+        weights->n_rows = nd_dims_product(shape, 1, shape->rank);
+    } else {
+        weights->n_inner = (size_t)shape->dims[shape->rank - 1];
+        weights->n_rows = (size_t)shape->dims[shape->rank - 2];
+        weights->n_columns = nd_dims_product(shape, 0, shape->rank - 2) * weights->n_inner;
+    }
+    return ND_OK;
+}
+
+/* What the weights of a column are divided by, so that they fit: 1 where they do. */
+static double divisor_of(double most, double least)
+{
+    if (most <= GREATEST_WEIGHT && least >= LEAST_WEIGHT)
+        return 1;
+    return nd_multiplier_round(fmax(most / GREATEST_WEIGHT, least / LEAST_WEIGHT), R_BITS, ND_ROUND_HALF_EVEN);
+}
+
+/* The weight divided by r, which is not 1. */
+static double divide_weight(double w, double r)
+{
+    return clip_weight(floor(w * (rint(0x1p16 / r) * 0x1p-16) + 0.5));
+}
+
+double nd_htp_fit_weight(double w, double *r)
+{
+    *r = divisor_of(fmax(w, 0), fmin(w, 0));
+    return *r == 1 ? w : divide_weight(w, *r);
+}
+
+/* Makes the weights of one column fit, which its own data decide, not its encoding. is_wide: they need not. */
+static void fit_column(struct nd_htp_weights *weights, size_t column, bool is_wide)
+{
+    double most = 0, least = 0, sum = 0;
+    size_t n_rows = nd_htp_n_rows(weights, column);
+    double *x = weights->view.x;
+    for (size_t row = 0; row < n_rows; row++) {
+        double w = x[nd_htp_place(weights, column, row)];
+        most = w > most ? w : most;
+        least = w < least ? w : least;
+    }
+    double r = is_wide ? 1 : divisor_of(most, least);
+    for (size_t row = 0; r != 1 && row < n_rows; row++) {
+        double *w = &x[nd_htp_place(weights, column, row)];
+        *w = divide_weight(*w, r);
+    }
+    for (size_t row = 0; row < n_rows; row++)
+        sum += x[nd_htp_place(weights, column, row)];
+    weights->r[column] = r;
+    weights->sums[column] = sum;
+}
+
+/* Products of 16-bit numbers are several times as quick. */
+static enum nd_status make_shorts(struct nd_htp_weights *weights, const struct nd_linear_input *input,
+                                  struct nd_error *err)
+{
+    if (weights->from == NULL || weights->w8.n == 0 || input->largest > INT16_MAX)
+        return ND_OK;
+    weights->largest = input->largest; /* what fits is not larger */
+    weights->shorts = nd_tensor_room((weights->w8.n + 1) * sizeof *weights->shorts);
+    if (weights->shorts == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < weights->w8.n; i++)
+        weights->shorts[i] = (int16_t)weights->w8.x[i];
+    weights->shorts[weights->w8.n] = 0;
+    return ND_OK;
+}
+
+enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct nd_htp_job *job,
+                                   struct nd_error *err)
+{
+    *weights = (struct nd_htp_weights){0};
+    enum nd_status status = read_weights(weights, job, err);
+    if (status != ND_OK)
+        return status;
+    weights->view = weights->w8.n > 0 || weights->from == NULL ? weights->w8 : *weights->from;
+    status = find_columns(weights, job, err);
+    if (status != ND_OK)
+        return status;
+    weights->r = nd_calloc(weights->n_columns, sizeof *weights->r);
+    weights->sums = nd_calloc(weights->n_columns, sizeof *weights->sums);
+    if (weights->r == NULL || weights->sums == NULL)
+        return nd_fail_memory(err);
+    bool is_wide = nd_htp_is_strided_depthwise(job->unit);
+    for (size_t c = 0; c < weights->n_columns; c++)
+        fit_column(weights, c, is_wide);
+    return make_shorts(weights, &job->call->inputs[1], err);
+}
+
+void nd_htp_weights_deinit(struct nd_htp_weights *weights)
+{
+    nd_array_deinit(&weights->w8);
+    free(weights->shorts);
+    free(weights->r);
+    free(weights->sums);
+    free(weights->places);
+    free(weights->starts);
+    *weights = (struct nd_htp_weights){0};
+}

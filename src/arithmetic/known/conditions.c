@@ -1,0 +1,333 @@
+#include "arithmetic/known/conditions_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/tensors/scales.h"
+#include "arithmetic/exact/linear/linear_families.h"
+
+const struct nd_array *nd_condition_input(const struct nd_exact_unit *unit, size_t i)
+{
+    return unit->call->n_inputs > i ? unit->call->inputs[i].values : NULL;
+}
+
+bool nd_condition_is_wide(const struct nd_exact_unit *unit)
+{
+    return nd_dtype_is_integer(unit->dtype) && nd_dtype_size_bytes(unit->dtype) == 2;
+}
+
+static bool is_depthwise_1x1(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    const struct nd_array *x = nd_condition_input(unit, 0), *w = nd_condition_input(unit, 1);
+    return x != NULL && w != NULL && x->shape.rank == 4 && w->shape.rank == 4 && x->shape.dims[1] > 1 &&
+           w->shape.dims[1] == 1 && w->shape.dims[2] == 1 && w->shape.dims[3] == 1;
+}
+
+bool nd_condition_has_text(const struct nd_exact_unit *unit, const char *name, const char *otherwise,
+                           const char *value)
+{
+    const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
+    char buf[32];
+    const char *text = nd_op_text(&call, name, buf, sizeof buf);
+    return strcmp(text[0] != '\0' ? text : otherwise, value) == 0;
+}
+
+static bool is_resize_to_floor(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    return nd_condition_has_text(unit, "mode", "nearest", "nearest") &&
+           nd_condition_has_text(unit, "coordinate_transformation_mode", "half_pixel", "half_pixel") &&
+           nd_condition_has_text(unit, "nearest_mode", "round_prefer_floor", "floor");
+}
+
+/* Whether an operator of that type alone makes the first operand. */
+bool nd_condition_reads(const struct nd_model *model, const struct nd_exact_unit *unit, const char *op_type)
+{
+    size_t edge = unit->input_edges[0];
+    const struct nd_model_unit *maker =
+        model != NULL && edge != SIZE_MAX ? nd_model_unit_of_edge(model, edge) : NULL;
+    return maker != NULL && strcmp(maker->op_types, op_type) == 0;
+}
+
+/* golden/found/transposed-sum.u8.onnx and twelve others of its kind: nothing is wrong where the constant is the
+ * first operand, one number for several channels, or where a Relu is part of the layer. */
+static bool is_sum_of_transposed(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    const struct nd_array *x = nd_condition_input(unit, 0), *constant = nd_condition_input(unit, 1);
+    return x != NULL && constant != NULL && unit->origins[1] == ND_EXACT_FROM_CONSTANT && x->shape.rank == 4 &&
+           constant->n == (size_t)x->shape.dims[1] && isinf(unit->call->low) && isinf(unit->call->high) &&
+           nd_condition_reads(model, unit, "ConvTranspose");
+}
+
+/* Of one row the largest share and the least differ by no more than this factor; chosen: the nine values that
+ * were seen were exact within a few percent, and a Softmax of plainly different values is right. */
+static const double nearly_equal = 2;
+
+/* The last axis is looked at, which is the one that quantisers emit. */
+static bool is_softmax_of_equals(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    const struct nd_array *x = nd_condition_input(unit, 0);
+    const struct nd_quant *quant = unit->call->inputs[0].quant;
+    if (!nd_condition_is_wide(unit) || x == NULL || quant == NULL || quant->n != 1 || x->shape.rank < 1 ||
+        x->n == 0)
+        return false;
+    size_t n = (size_t)x->shape.dims[x->shape.rank - 1];
+    for (size_t row = 0; n > 1 && row + n <= x->n; row += n) {
+        double low = x->x[row], high = x->x[row];
+        for (size_t i = row; i < row + n; i++) {
+            low = fmin(low, x->x[i]);
+            high = fmax(high, x->x[i]);
+        }
+        if ((high - low) * (double)quant->scale[0] <= log(nearly_equal))
+            return true;
+    }
+    return false;
+}
+
+static bool is_norm_that_loses_a_sign(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    return nd_unit_loses_sign_of_bias(unit);
+}
+
+static bool is_concat_of_saturated(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    for (size_t k = 0; nd_condition_is_wide(unit) && k < unit->call->n_inputs; k++) {
+        const struct nd_array *x = nd_condition_input(unit, k);
+        double low, high;
+        if (x == NULL || unit->call->inputs[k].quant == NULL)
+            continue;
+        nd_code_range(x->dtype, &low, &high);
+        for (size_t i = 0; i < x->n; i++)
+            if (x->x[i] == low || x->x[i] == high)
+                return true;
+    }
+    return false;
+}
+
+double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, bool *is_clipped)
+{
+    double low, high, steps = rint(1 / (double)x->scale[0]), zero = (double)x->zero_point[0];
+    nd_code_range(dtype, &low, &high);
+    *is_clipped = steps + zero > high + 1;
+    return fmin(steps + zero, high) - zero;
+}
+
+static bool is_reciprocal_of_fine(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    const struct nd_quant *quant = unit->call->inputs[0].quant;
+    bool is_clipped = false;
+    if (quant != NULL && quant->n == 1)
+        nd_reciprocal_dividend(quant, unit->dtype, &is_clipped);
+    return is_clipped;
+}
+
+/* Whether the Clip's bounds lie within the codes of its output. */
+static void find_cuts(const struct nd_exact_unit *unit, bool *cuts_below, bool *cuts_above)
+{
+    const struct nd_linear_call *call = unit->call;
+    const struct nd_quant *y = call->out_quant;
+    double low = call->low, high = call->high, least, greatest;
+    *cuts_below = *cuts_above = false;
+    if (y == NULL || y->n != 1 || !nd_linear_fold(call->node, call->n_inputs, call->inputs, &low, &high))
+        return;
+    nd_code_range(unit->dtype, &least, &greatest);
+    *cuts_below = rint(low / (double)y->scale[0]) + (double)y->zero_point[0] > least;
+    *cuts_above = rint(high / (double)y->scale[0]) + (double)y->zero_point[0] < greatest;
+}
+
+/* golden/found/clip.u8.onnx and about 1000 others of its kind, of 28 makers: a Clip of what these make, or of
+ * that transposed. uint16: always; uint8: where it cuts at one end alone. */
+static bool is_clip_left_out(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    static const char *const makers[] = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul"};
+    bool cuts_below, cuts_above;
+    find_cuts(unit, &cuts_below, &cuts_above);
+    size_t edge = unit->input_edges[0];
+    const struct nd_model_unit *maker = NULL;
+    if (model == NULL || edge == SIZE_MAX ||
+        (nd_condition_is_wide(unit) ? !cuts_below && !cuts_above : cuts_below == cuts_above))
+        return false;
+    maker = nd_model_unit_of_edge(model, edge);
+    if (maker != NULL && strcmp(maker->op_types, "Transpose") == 0 && maker->n_inputs > 0)
+        maker = nd_model_unit_of_edge(model, maker->inputs[0]);
+    for (size_t i = 0; maker != NULL && i < sizeof makers / sizeof makers[0]; i++)
+        if (strcmp(maker->op_types, makers[i]) == 0) /* a MatMul of two calculated operands is right */
+            return strcmp(makers[i], "MatMul") != 0 || maker->n_inputs == 1;
+    return false;
+}
+
+static bool is_product_whose_bias_wraps(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    return nd_unit_wraps_bias(unit);
+}
+
+bool nd_condition_is_named(const char *op_types, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(op_types, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The only tensor that the unit reads beside constants is made by this one; NULL: there are several. */
+static const struct nd_model_unit *maker_before(const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    return unit != NULL && unit->n_inputs == 1 ? nd_model_unit_of_edge(model, unit->inputs[0]) : NULL;
+}
+
+static bool begins_with(const struct nd_model_unit *unit, const char *op_type)
+{
+    return unit != NULL && strncmp(unit->op_types, op_type, strlen(op_type)) == 0;
+}
+
+/* Whether the gate is clip(x + c). */
+static bool is_gate_of(const struct nd_model *model, size_t gate, size_t x)
+{
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, gate);
+    if (begins_with(maker, "Clip"))
+        maker = maker_before(model, maker);
+    return begins_with(maker, "Add") && maker->n_inputs == 1 && maker->inputs[0] == x;
+}
+
+/* Whether the unit is the last of x clip(x + c, 0, d) k, of an input of the model or a MatMul by constants. */
+static bool ends_hard_swish(const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    const struct nd_model_unit *product = maker_before(model, unit);
+    if (product == NULL || product->n_inputs != 2 || strcmp(product->op_types, "Mul") != 0)
+        return false;
+    size_t a = product->inputs[0], b = product->inputs[1], x = is_gate_of(model, b, a) ? a : b;
+    if (!is_gate_of(model, x == a ? b : a, x))
+        return false;
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, x);
+    if (maker != NULL && strcmp(maker->op_types, "Add") == 0)
+        maker = maker_before(model, maker);
+    return maker == NULL || (strcmp(maker->op_types, "MatMul") == 0 && maker->n_inputs == 1);
+}
+
+/* golden/found/hard-swish.u8.onnx and those that docs/results/found.md lists. With a Div at the end the record
+ * of that is right, and what an Add reads of it is not. */
+static bool is_hard_swish_in_parts(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    const struct nd_model_unit *self = model != NULL ? nd_model_unit_of_edge(model, unit->edge) : NULL;
+    if (unit->dtype != ND_DTYPE_U8 || self == NULL)
+        return false;
+    if (begins_with(self, "Mul"))
+        return ends_hard_swish(model, self);
+    for (size_t i = 0; i < self->n_inputs; i++) {
+        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, self->inputs[i]);
+        if (begins_with(maker, "Div") && ends_hard_swish(model, maker))
+            return true;
+    }
+    return false;
+}
+
+/* golden/found/tanh-rows.u16.onnx and those that docs/results/found.md lists. */
+static bool is_tanh_of_rows(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    enum { ROWS = 16 };
+    const struct nd_array *x = nd_condition_input(unit, 0);
+    (void)model;
+    return nd_condition_is_wide(unit) && x != NULL && x->shape.rank >= 2 &&
+           x->shape.dims[x->shape.rank - 2] == ROWS;
+}
+
+/* Whether the unit is x Sigmoid(x), x from a convolution or a norm of one. */
+static bool is_silu(const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    for (size_t i = 0; begins_with(unit, "Mul") && unit->n_inputs == 2 && i < 2; i++) {
+        const struct nd_model_unit *gate = nd_model_unit_of_edge(model, unit->inputs[i]);
+        if (!begins_with(gate, "Sigmoid") || gate->n_inputs != 1 || gate->inputs[0] != unit->inputs[1 - i])
+            continue;
+        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, gate->inputs[0]);
+        return begins_with(maker, "Conv") || begins_with(maker, "BatchNormalization");
+    }
+    return false;
+}
+
+static bool is_gate_of_silu(const struct nd_model *model, size_t edge)
+{
+    for (size_t u = 0; u < nd_model_n_units(model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(model, u);
+        if (unit->n_inputs == 2 && (unit->inputs[0] == edge || unit->inputs[1] == edge) && is_silu(model, unit))
+            return true;
+    }
+    return false;
+}
+
+/* golden/found/silu-512.w8a16.onnx and those that docs/results/found.md lists: the Sigmoid, the product, or a
+ * Conv that reads the product. */
+static bool is_silu_that_races(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    enum { RANK = 4, HEIGHT = 2, AT_ONCE = 8 };
+    const struct nd_array *x = nd_condition_input(unit, 0);
+    if (model == NULL || !nd_condition_is_wide(unit) || x == NULL || x->shape.rank != RANK ||
+        x->shape.dims[HEIGHT] % AT_ONCE == 0)
+        return false;
+    const struct nd_model_unit *self = nd_model_unit_of_edge(model, unit->edge);
+    size_t read = unit->input_edges[0];
+    return begins_with(self, "Sigmoid")
+               ? is_gate_of_silu(model, unit->edge)
+               : is_silu(model, self) ||
+                     (read != SIZE_MAX && is_silu(model, nd_model_unit_of_edge(model, read)));
+}
+
+/* golden/found/softmax.u8.onnx: the output has the zero point 0. Rows of two have the model's. */
+static bool is_softmax_with_zero(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    enum { KEPT = 128, SHORTEST = 3 };
+    (void)model;
+    const struct nd_quant *quant = unit->call->out_quant;
+    const struct nd_array *x = nd_condition_input(unit, 0);
+    if (unit->dtype != ND_DTYPE_U8 || quant == NULL || quant->n != 1 || x == NULL || x->shape.rank < 1)
+        return false;
+    int axis = (int)nd_onnx_attribute_i(unit->call->node, "axis", -1);
+    axis = axis < 0 ? axis + x->shape.rank : axis;
+    return axis >= 0 && axis < x->shape.rank && x->shape.dims[axis] >= SHORTEST && quant->zero_point[0] != 0 &&
+           quant->zero_point[0] != KEPT;
+}
+
+bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
+                enum nd_unit_condition condition)
+{
+    static const struct {
+        const char *op_types[3]; /* up to NULL */
+        bool (*has)(const struct nd_model *model, const struct nd_exact_unit *unit);
+    } rows[ND_N_UNIT_CONDITIONS] = {
+        [ND_UNIT_DEPTHWISE_1X1] = {{"Conv", NULL}, is_depthwise_1x1},
+        [ND_UNIT_RESIZE_TO_FLOOR] = {{"Resize", NULL}, is_resize_to_floor},
+        [ND_UNIT_MEAN_OF_PADDED] = {{"GlobalAveragePool", "ReduceMean", "AveragePool"}, nd_is_mean_of_padded},
+        [ND_UNIT_SOFTMAX_OF_EQUALS] = {{"Softmax", NULL}, is_softmax_of_equals},
+        [ND_UNIT_BIAS_WITHOUT_SIGN] = {{"BatchNormalization", NULL}, is_norm_that_loses_a_sign},
+        [ND_UNIT_CONCAT_OF_CLIPPED] = {{"Concat", NULL}, is_concat_of_saturated},
+        [ND_UNIT_CONCAT_WITH_INPUT] = {{"Concat", NULL}, nd_is_concat_with_input},
+        [ND_UNIT_RECIPROCAL_OF_FINE] = {{"Reciprocal", NULL}, is_reciprocal_of_fine},
+        [ND_UNIT_SUM_OF_TRANSPOSED] = {{"Add", NULL}, is_sum_of_transposed},
+        [ND_UNIT_NORM_OF_SLICE] = {{"BatchNormalization", NULL}, nd_is_norm_of_slice},
+        [ND_UNIT_POOL_OF_FLOATS] = {{"AveragePool", NULL}, nd_is_pool_of_floats},
+        [ND_UNIT_CLIP_LEFT_OUT] = {{"Clip", NULL}, is_clip_left_out},
+        [ND_UNIT_BIAS_WRAPS] = {{"Conv", "ConvTranspose", "Gemm"}, is_product_whose_bias_wraps},
+        [ND_UNIT_GATHER_LOSES_LAST] = {{"Gather", NULL}, nd_is_gather_of_last},
+        [ND_UNIT_PAD_OF_KEPT] = {{"Pad", NULL}, nd_is_pad_of_kept},
+        [ND_UNIT_CONCAT_OF_KEPT] = {{"Concat", NULL}, nd_is_concat_of_kept},
+        [ND_UNIT_POOL_OF_PADDED] = {{"MaxPool", NULL}, nd_is_pool_of_padded},
+        [ND_UNIT_HARD_SWISH_IN_PARTS] = {{"Mul", "Add"}, is_hard_swish_in_parts},
+        [ND_UNIT_SOFTMAX_WITH_ZERO] = {{"Softmax", NULL}, is_softmax_with_zero},
+        [ND_UNIT_MEAN_OF_SHIFTED] = {{"AveragePool", NULL}, nd_is_mean_of_shifted},
+        [ND_UNIT_SWISH_WRAPS] = {{NULL}, NULL},
+        [ND_UNIT_TANH_OF_ROWS] = {{"Tanh", NULL}, is_tanh_of_rows},
+        [ND_UNIT_PAD_OF_PAD] = {{"Pad", NULL}, nd_is_pad_of_pad},
+        [ND_UNIT_DEPTH_OF_KEPT] = {{"SpaceToDepth", "DepthToSpace"}, nd_is_depth_of_kept},
+        [ND_UNIT_SILU_RACES] = {{"Sigmoid", "Mul", "Conv"}, is_silu_that_races},
+    };
+    const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
+    for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)
+        if (strcmp(rows[condition].op_types[k], op_type) == 0)
+            return rows[condition].has(model, unit);
+    return false;
+}

@@ -1,0 +1,314 @@
+#include "arithmetic/variants/changed_constants.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/operators/ops_shared.h"
+
+enum { WEIGHTS = 1, BIAS = 2, MOST_INPUTS = 4 };
+
+/* A unit with other constants. */
+struct changed {
+    struct nd_exact_unit unit;
+    struct nd_linear_call call;
+    struct nd_linear_input inputs[MOST_INPUTS];
+    struct nd_array values; /* in the place of one of them */
+    struct nd_quant quant;  /* of the weights; scale is owned where it is another one */
+    bool is_other;          /* some constant is another one */
+};
+
+static bool is_op(const struct nd_linear_call *call, const char *name)
+{
+    return call->node != NULL && strcmp(call->node->op_type, name) == 0;
+}
+
+static bool has_constants(const struct nd_exact_unit *unit)
+{
+    const struct nd_linear_call *call = unit->call;
+    bool is_product =
+        is_op(call, "Conv") || is_op(call, "ConvTranspose") || is_op(call, "Gemm") || is_op(call, "MatMul");
+    if (!is_product || call->n_inputs <= WEIGHTS || call->n_inputs > MOST_INPUTS || call->out_quant->n != 1)
+        return false;
+    const struct nd_linear_input *weights = &call->inputs[WEIGHTS];
+    return unit->origins[0] != ND_EXACT_FROM_CONSTANT && unit->origins[WEIGHTS] == ND_EXACT_FROM_CONSTANT &&
+           weights->values != NULL && weights->quant != NULL && weights->quant->n > 0;
+}
+
+/* ---- changes ---- */
+
+/* How the channel of the output is counted in the weights: channel = i / inner % n. False: it is not. */
+static bool find_channel(const struct nd_linear_call *call, size_t *n, size_t *inner)
+{
+    const struct nd_shape *shape = &call->inputs[WEIGHTS].values->shape;
+    const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
+    bool is_first = is_op(call, "Conv") || (is_op(call, "Gemm") && nd_op_i(&op_call, "transB", 0) != 0);
+    bool is_second = is_op(call, "ConvTranspose") && nd_op_i(&op_call, "group", 1) == 1;
+    int axis = is_first ? 0 : is_second ? 1 : shape->rank - 1;
+    if ((is_op(call, "ConvTranspose") && !is_second) || shape->rank < 2)
+        return false;
+    *n = (size_t)shape->dims[axis];
+    *inner = 1;
+    for (int a = axis + 1; a < shape->rank; a++)
+        *inner *= (size_t)shape->dims[a];
+    return true;
+}
+
+static double zero_of(const struct nd_linear_input *input, size_t i)
+{
+    const struct nd_quant *quant = input->quant;
+    if (quant == NULL || quant->n == 0)
+        return 0;
+    return (double)quant->zero_point[nd_exact_channel(quant, &input->values->shape, i)];
+}
+
+static enum nd_status copy_values(struct changed *c, size_t place, struct nd_error *err)
+{
+    enum nd_status status = nd_array_copy(c->call.inputs[place].values, &c->values, err);
+    c->inputs[place].values = &c->values;
+    c->inputs[place].wholes = NULL;
+    c->inputs[place].shorts = NULL;
+    return status;
+}
+
+static enum nd_status change_bias(struct changed *c, const struct nd_changed_constants *change, double factor,
+                                  struct nd_error *err)
+{
+    if (c->call.n_inputs <= BIAS || c->inputs[BIAS].values == NULL)
+        return ND_OK;
+    enum nd_status status = copy_values(c, BIAS, err);
+    for (size_t i = 0; status == ND_OK && i < c->values.n; i++) {
+        double zero = zero_of(&c->inputs[BIAS], i), old = c->values.x[i];
+        if (change->channel == SIZE_MAX || i == change->channel)
+            c->values.x[i] = zero + factor * (old - zero);
+        c->is_other = c->is_other || c->values.x[i] != old;
+    }
+    return status;
+}
+
+static enum nd_status change_codes(struct changed *c, const struct nd_changed_constants *change,
+                                   struct nd_error *err)
+{
+    size_t n = 1, inner = 1;
+    double low, high;
+    if (change->channel != SIZE_MAX && !find_channel(&c->call, &n, &inner))
+        return ND_OK;
+    enum nd_status status = copy_values(c, WEIGHTS, err);
+    nd_code_range(c->values.dtype, &low, &high);
+    for (size_t i = 0; status == ND_OK && i < c->values.n; i++) {
+        double zero = zero_of(&c->inputs[WEIGHTS], i), old = c->values.x[i];
+        bool is_meant = change->channel == SIZE_MAX || i / inner % n == change->channel;
+        double code = change->kind == ND_CONSTANTS_WEIGHTS_RECODED ? rint(zero + change->amount * (old - zero))
+                                                                   : old + change->amount;
+        if (change->kind != ND_CONSTANTS_ZERO_POINT_MOVED)
+            code = fmin(fmax(code, low), high);
+        c->values.x[i] = is_meant ? code : old;
+        c->is_other = c->is_other || c->values.x[i] != old;
+    }
+    return status;
+}
+
+static enum nd_status change_scale(struct changed *c, const struct nd_changed_constants *change,
+                                   struct nd_error *err)
+{
+    const struct nd_quant *from = c->inputs[WEIGHTS].quant;
+    if (change->channel != SIZE_MAX && (from->n == 1 || change->channel >= from->n))
+        return ND_OK;
+    float *scale = nd_calloc(from->n, sizeof *scale);
+    if (scale == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < from->n; i++) {
+        bool is_meant = change->channel == SIZE_MAX || i == change->channel;
+        scale[i] = is_meant ? (float)((double)from->scale[i] * change->amount) : from->scale[i];
+    }
+    c->quant = *from;
+    c->quant.scale = scale;
+    c->inputs[WEIGHTS].quant = &c->quant;
+    c->inputs[WEIGHTS].wholes = NULL;
+    c->inputs[WEIGHTS].shorts = NULL;
+    c->is_other = change->amount != 1;
+    return ND_OK;
+}
+
+static enum nd_status change_kernels(struct changed *c, bool is_turned, struct nd_error *err)
+{
+    const struct nd_array *from = c->call.inputs[WEIGHTS].values;
+    int rank = from->shape.rank;
+    if (strncmp(c->call.node->op_type, "Conv", 4) != 0 || rank != 4)
+        return ND_OK;
+    size_t rows = (size_t)from->shape.dims[2], columns = (size_t)from->shape.dims[3], size = rows * columns;
+    if (size < 2 || (!is_turned && rows != columns))
+        return ND_OK;
+    enum nd_status status = copy_values(c, WEIGHTS, err);
+    for (size_t i = 0; status == ND_OK && i < from->n; i++) {
+        size_t at = i % size, row = at / columns, column = at % columns;
+        size_t other = is_turned ? size - 1 - at : column * columns + row;
+        c->values.x[i] = from->x[i - at + other];
+        c->is_other = c->is_other || c->values.x[i] != from->x[i];
+    }
+    return status;
+}
+
+/* c is zeroed before; deinit in any case. */
+static enum nd_status change_unit(const struct nd_exact_unit *unit, const struct nd_changed_constants *change,
+                                  struct changed *c, struct nd_error *err)
+{
+    c->unit = *unit;
+    c->call = *unit->call;
+    memcpy(c->inputs, c->call.inputs, c->call.n_inputs * sizeof *c->inputs);
+    c->call.shared = NULL;
+    enum nd_status status = ND_OK;
+    switch (change->kind) {
+    case ND_CONSTANTS_AS_THEY_ARE:
+        break;
+    case ND_CONSTANTS_BIAS_LOST:
+        status = change_bias(c, change, 0, err);
+        break;
+    case ND_CONSTANTS_BIAS_NEGATED:
+        status = change_bias(c, change, -1, err);
+        break;
+    case ND_CONSTANTS_WEIGHTS_SCALED:
+        status = change_scale(c, change, err);
+        break;
+    case ND_CONSTANTS_WEIGHTS_RECODED:
+    case ND_CONSTANTS_WEIGHTS_MOVED:
+    case ND_CONSTANTS_ZERO_POINT_MOVED:
+        status = change_codes(c, change, err);
+        break;
+    case ND_CONSTANTS_KERNEL_TRANSPOSED:
+    case ND_CONSTANTS_KERNEL_TURNED:
+        status = change_kernels(c, change->kind == ND_CONSTANTS_KERNEL_TURNED, err);
+        break;
+    }
+    c->call.inputs = c->inputs;
+    c->unit.call = &c->call;
+    return status;
+}
+
+static void changed_deinit(struct changed *c)
+{
+    nd_array_deinit(&c->values);
+    free(c->quant.scale);
+}
+
+/* ---- what comes out ---- */
+
+/* By exact values. Left empty where the operator or its quantisation is not covered. */
+static enum nd_status round_exact(const struct changed *c, const struct nd_program *usual,
+                                  struct nd_array *codes, struct nd_error *err)
+{
+    struct nd_linear_result result;
+    struct nd_error problem = {0};
+    enum nd_status status = nd_linear_unit(&c->call, &result, &problem);
+    if (status == ND_ERR_MEMORY)
+        return nd_fail_memory(err);
+    if (status != ND_OK)
+        return ND_OK;
+    status = nd_array_make(codes, c->unit.dtype, &result.shape, err);
+    for (size_t i = 0; status == ND_OK && i < result.n; i++)
+        codes->x[i] =
+            nd_program_code(usual, &result.v[i], (double)c->call.out_quant->zero_point[0], c->unit.dtype);
+    nd_linear_deinit(&result);
+    return status;
+}
+
+enum nd_status nd_unit_changed(const struct nd_exact_unit *unit, const struct nd_unit_program *unit_program,
+                               const struct nd_program *usual, const struct nd_changed_constants *change,
+                               struct nd_array *codes, struct nd_error *err)
+{
+    struct changed c = {.is_other = false};
+    bool is_covered = false;
+    *codes = (struct nd_array){0};
+    if (!has_constants(unit))
+        return ND_OK;
+    enum nd_status status = change_unit(unit, change, &c, err);
+    if (status == ND_OK && c.is_other && unit_program != NULL)
+        status = nd_unit_program_run(unit_program, &c.unit, NULL, codes, &is_covered, err);
+    if (status == ND_OK && c.is_other && !is_covered)
+        status = round_exact(&c, usual, codes, err);
+    changed_deinit(&c);
+    if (status != ND_OK)
+        nd_array_deinit(codes);
+    return status;
+}
+
+/* Without bounds. Left empty as above. */
+static enum nd_status find_exact(struct changed *c, struct nd_array *values, struct nd_error *err)
+{
+    struct nd_linear_result result;
+    struct nd_error problem = {0};
+    c->call.low = -HUGE_VAL;
+    c->call.high = HUGE_VAL;
+    enum nd_status status = nd_linear_unit(&c->call, &result, &problem);
+    if (status != ND_OK)
+        return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK;
+    status = nd_array_make(values, ND_DTYPE_F64, &result.shape, err);
+    for (size_t i = 0; status == ND_OK && i < result.n; i++)
+        values->x[i] = nd_ratio_value(&result.v[i]);
+    nd_linear_deinit(&result);
+    return status;
+}
+
+static void describe(const struct nd_exact_unit *unit, struct nd_product_parts *out)
+{
+    const struct nd_linear_call *call = unit->call;
+    const struct nd_shape *shape = &out->products.shape;
+    double scale = (double)call->out_quant->scale[0], zero = (double)call->out_quant->zero_point[0];
+    int axis = is_op(call, "Conv") || is_op(call, "ConvTranspose") ? 1 : shape->rank - 1;
+    out->n_channels = axis >= 0 && axis < shape->rank ? (size_t)shape->dims[axis] : 1;
+    out->n_inner = 1;
+    for (int a = axis + 1; a < shape->rank; a++)
+        out->n_inner *= (size_t)shape->dims[a];
+    nd_code_range(unit->dtype, &out->low, &out->high);
+    out->low = fmax(out->low, zero + call->low / scale);
+    out->high = fmin(out->high, zero + call->high / scale);
+}
+
+/* What is added to the weights, as codes of such weights. */
+static enum nd_status make_added(const struct nd_linear_input *weights, double shift, struct nd_array *out,
+                                 struct nd_error *err)
+{
+    double low, high;
+    nd_code_range(weights->values->dtype, &low, &high);
+    enum nd_status status = nd_array_copy(weights->values, out, err);
+    for (size_t i = 0; status == ND_OK && i < out->n; i++) {
+        double added = shift == 0 ? 1 : fmin(fmax(out->x[i] + shift, low), high) - out->x[i];
+        out->x[i] = zero_of(weights, i) + added;
+    }
+    return status;
+}
+
+enum nd_status nd_unit_product_parts(const struct nd_exact_unit *unit, double shift,
+                                     struct nd_product_parts *out, struct nd_error *err)
+{
+    static const struct nd_changed_constants no_bias = {ND_CONSTANTS_BIAS_LOST, SIZE_MAX, 0};
+    struct changed c = {.is_other = false};
+    struct nd_array added = {0};
+    *out = (struct nd_product_parts){.n_channels = 0};
+    if (!has_constants(unit))
+        return ND_OK;
+    enum nd_status status = change_unit(unit, &no_bias, &c, err);
+    if (status == ND_OK)
+        status = find_exact(&c, &out->products, err);
+    if (status == ND_OK)
+        status = make_added(&unit->call->inputs[WEIGHTS], shift, &added, err);
+    c.inputs[WEIGHTS].values = &added;
+    c.inputs[WEIGHTS].wholes = NULL;
+    c.inputs[WEIGHTS].shorts = NULL;
+    if (status == ND_OK)
+        status = find_exact(&c, &out->moved, err);
+    if (status == ND_OK && out->products.n > 0)
+        describe(unit, out);
+    nd_array_deinit(&added);
+    changed_deinit(&c);
+    return status;
+}
+
+void nd_product_parts_deinit(struct nd_product_parts *parts)
+{
+    nd_array_deinit(&parts->products);
+    nd_array_deinit(&parts->moved);
+}

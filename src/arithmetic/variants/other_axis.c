@@ -1,0 +1,89 @@
+#include "arithmetic/variants/other_axis.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "arithmetic/exact/linear/linear_families.h"
+
+enum { WEIGHTS = 1, MOST_INPUTS = 4 };
+
+static bool has_channels(const struct nd_exact_unit *unit)
+{
+    static const char *const names[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
+    const struct nd_linear_call *call = unit->call;
+    bool is_product = false;
+    for (size_t i = 0; call->node != NULL && i < sizeof names / sizeof *names; i++)
+        is_product = is_product || strcmp(call->node->op_type, names[i]) == 0;
+    if (!is_product || call->n_inputs <= WEIGHTS || call->n_inputs > MOST_INPUTS || call->out_quant->n != 1)
+        return false;
+    const struct nd_linear_input *weights = &call->inputs[WEIGHTS];
+    return unit->origins[WEIGHTS] == ND_EXACT_FROM_CONSTANT && weights->values != NULL &&
+           weights->quant != NULL && weights->quant->n > 1;
+}
+
+/* The first other axis of the same length; -1: none. */
+static int find_axis(const struct nd_linear_input *weights, int *own)
+{
+    const struct nd_shape *shape = &weights->values->shape;
+    *own = weights->quant->axis < 0 ? weights->quant->axis + shape->rank : weights->quant->axis;
+    for (int axis = 0; axis < shape->rank; axis++)
+        if (axis != *own && (size_t)shape->dims[axis] == weights->quant->n)
+            return axis;
+    return -1;
+}
+
+/* All inputs as real numbers, the weights by the other axis. */
+static enum nd_status make_reals(const struct nd_linear_call *call, struct nd_array *reals, size_t *n,
+                                 struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (*n = 0; *n < call->n_inputs && status == ND_OK; (*n)++)
+        if (call->inputs[*n].values != NULL)
+            status = nd_linear_reals(call, *n, &reals[*n], err);
+    return status;
+}
+
+static void round_reals(const struct nd_exact_unit *unit, const struct nd_program *usual,
+                        struct nd_array *codes)
+{
+    const struct nd_linear_call *call = unit->call;
+    double scale = (double)call->out_quant->scale[0], zero = (double)call->out_quant->zero_point[0];
+    for (size_t i = 0; i < codes->n; i++) {
+        const struct nd_ratio ratio = nd_ratio_of(fmin(fmax(codes->x[i], call->low), call->high), scale);
+        codes->x[i] = nd_program_code(usual, &ratio, zero, unit->dtype);
+    }
+}
+
+enum nd_status nd_unit_other_axis(const struct nd_exact_unit *unit, const struct nd_program *usual,
+                                  struct nd_array *codes, int *own, int *other, struct nd_error *err)
+{
+    struct nd_array reals[MOST_INPUTS] = {{.n = 0}};
+    const struct nd_array *pointers[MOST_INPUTS] = {NULL};
+    struct nd_linear_input inputs[MOST_INPUTS];
+    struct nd_error problem = {0};
+    size_t n = 0;
+    *codes = (struct nd_array){0};
+    if (!has_channels(unit) || (*other = find_axis(&unit->call->inputs[WEIGHTS], own)) < 0)
+        return ND_OK;
+    struct nd_linear_call call = *unit->call;
+    memcpy(inputs, call.inputs, call.n_inputs * sizeof *inputs);
+    struct nd_quant quant = *inputs[WEIGHTS].quant;
+    quant.axis = *other;
+    inputs[WEIGHTS].quant = &quant;
+    inputs[WEIGHTS].wholes = NULL;
+    call.shared = NULL;
+    call.inputs = inputs;
+    enum nd_status status = make_reals(&call, reals, &n, &problem);
+    for (size_t i = 0; i < n; i++)
+        pointers[i] = call.inputs[i].values != NULL ? &reals[i] : NULL;
+    if (status == ND_OK)
+        status = nd_linear_run(&call, call.node, pointers, n, codes, &problem);
+    if (status == ND_OK)
+        round_reals(unit, usual, codes);
+    else
+        nd_array_deinit(codes);
+    for (size_t i = 0; i < MOST_INPUTS; i++)
+        nd_array_deinit(&reals[i]);
+    return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK;
+}

@@ -1,0 +1,15 @@
+/* What a unit gives when the bytes of its weights are read in the other order: a converter wrote the matrix of
+ * a Gemm or MatMul transposed, and its shape says nothing of it (square ones, above all). */
+#ifndef ND_ARITH_TRANSPOSED_H
+#define ND_ARITH_TRANSPOSED_H
+
+#include "arithmetic/htp/htp.h"
+#include "arithmetic/exact/program.h"
+
+/* The codes of the unit so, by unit_program (NULL: the exact values, rounded by `usual`). codes->n is 0 where
+ * the unit is no Gemm or MatMul with a constant matrix of weights, or where transposing it changes nothing. The
+ * caller frees *codes. ND_ERR_MEMORY; what cannot be evaluated is no error. */
+enum nd_status nd_unit_transposed(const struct nd_exact_unit *unit, const struct nd_unit_program *unit_program,
+                                  const struct nd_program *usual, struct nd_array *codes, struct nd_error *err);
+
+#endif

@@ -1,0 +1,359 @@
+#include "capture/hdf5/reading.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/names.h"
+#include "capture/hdf5/asking.h"
+#include "capture/hdf5/libhdf5.h"
+
+/* Chosen. Opening a small file takes some milliseconds, and seconds under valgrind; decoding gives some 200
+ * MB/s on a phone's processor and more elsewhere. */
+static const double usual_base_limit_s = 5, limit_bytes_per_s = 10 * 1024 * 1024;
+/* Chosen: a slow disk, or four processes that share a processor. */
+static const double clock_per_cpu = 4;
+/* Chosen. A child of a process with several threads has the allocator as it was in that moment. glibc's is
+ * sound then; others (AddressSanitizer's of gcc 12) may be locked by a thread that the child does not have, and
+ * the child waits for ever. One that uses no processor time for so long is replaced, at most so many times. */
+static const double stuck_s = 2;
+enum { MAX_RESTARTS = 3 };
+/* Deflate cannot do better: no file gives more bytes than this many times its own. */
+static const double max_expansion = 1032;
+
+enum { POLL_MS = 50, BUFFER_BYTES = 65536 };
+enum mark { MARK_RECORD = 0x52454344, MARK_END = 0x454e4421, MARK_ERROR = 0x4552524f, MARK_ASK = ND_MARK_ASK };
+
+/* Seconds of processor time for so many bytes, of the file and of what comes out of it. */
+static double cpu_limit_s(const struct nd_reading *reading, double n_bytes)
+{
+    double base_s = reading->base_limit_s > 0 ? reading->base_limit_s : usual_base_limit_s;
+    return base_s + n_bytes / limit_bytes_per_s;
+}
+
+/* ---- the child ---- */
+
+enum nd_status nd_reading_flush(struct nd_reading_child *child, struct nd_error *err)
+{
+    size_t n = child->n_buffered;
+    child->n_buffered = 0;
+    return nd_file_write_all(child->pipe, child->buffer, n, child->path, err);
+}
+
+enum nd_status nd_reading_send(struct nd_reading_child *child, const void *bytes, size_t n_bytes,
+                               struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    if (n_bytes > BUFFER_BYTES - child->n_buffered)
+        status = nd_reading_flush(child, err);
+    if (status == ND_OK && n_bytes > BUFFER_BYTES)
+        return nd_file_write_all(child->pipe, bytes, n_bytes, child->path, err);
+    if (status == ND_OK && n_bytes > 0)
+        memcpy(child->buffer + child->n_buffered, bytes, n_bytes);
+    if (status == ND_OK)
+        child->n_buffered += n_bytes;
+    return status;
+}
+
+static enum nd_status send_mark(struct nd_reading_child *child, enum mark mark, struct nd_error *err)
+{
+    return nd_reading_send(child, &mark, sizeof mark, err);
+}
+
+struct nd_sent_shape nd_sent_shape(const struct nd_shape *shape)
+{
+    struct nd_sent_shape sent = {.rank = shape->rank};
+    for (int i = 0; i < shape->rank && i < ND_MAX_RANK; i++)
+        sent.dims[i] = shape->dims[i];
+    return sent;
+}
+
+void nd_shape_from_sent(const struct nd_sent_shape *sent, struct nd_shape *out)
+{
+    bool is_sound = sent->rank >= 0 && sent->rank <= ND_MAX_RANK;
+    *out = (struct nd_shape){.rank = is_sound ? (int)sent->rank : -1};
+    memcpy(out->dims, sent->dims, sizeof out->dims);
+}
+
+enum nd_status nd_reading_send_record(struct nd_reading_child *child, struct nd_error *err)
+{
+    return send_mark(child, MARK_RECORD, err);
+}
+
+/* Never returns. */
+static void run_child(const struct nd_reading *reading, int pipe_fd)
+{
+    struct nd_error err = {0};
+    struct nd_reading_child child = {
+        .pipe = pipe_fd,
+        .path = reading->path,
+        .answers = reading->answers,
+        .desk = reading->desk,
+        .buffer = reading->buffer, /* the child's own copy */
+        /* The kernel's limit is for a parent that is stopped: it must hold for every sound file. */
+        .max_cpu_s = 1 + (uint64_t)cpu_limit_s(reading, (1 + max_expansion) * (double)reading->file_bytes)};
+    if (reading->fetch != NULL)
+        nd_keep_open_only(pipe_fd, reading->answers);
+    enum nd_status status = reading->work(reading->context, &child, &err);
+    send_mark(&child, status == ND_OK ? MARK_END : MARK_ERROR, NULL);
+    if (status != ND_OK)
+        nd_reading_send(&child, &err, sizeof err, NULL);
+    nd_reading_flush(&child, NULL);
+    _exit(0);
+}
+
+/* ---- the parent ---- */
+
+static enum nd_status start_child(struct nd_reading *reading, struct nd_error *err)
+{
+    int ends[2];
+    bool is_made = pipe2(ends, O_CLOEXEC) == 0;
+    if (!is_made && errno == EMFILE)
+        return nd_file_fail_open(reading->path, errno, err);
+    if (!is_made)
+        return nd_fail(err, ND_E_FILE_READ, reading->path, "cannot read '%s': %s", reading->path,
+                       strerror(errno));
+    nd_hdf5_lock(); /* so that no other thread is in libhdf5 when the child begins */
+    pid_t child = fork();
+    int problem = errno;
+    if (child == 0) {
+        close(ends[0]);
+        run_child(reading, ends[1]);
+    }
+    nd_hdf5_unlock();
+    close(ends[1]);
+    if (child < 0) {
+        close(ends[0]);
+        return nd_fail(err, ND_E_FILE_READ, reading->path, "cannot start a process to read '%s': %s",
+                       reading->path, strerror(problem));
+    }
+    reading->child = child;
+    reading->pipe = ends[0];
+    reading->cpu_s = 0;
+    reading->is_over = false;
+    return ND_OK;
+}
+
+static void stop_child(struct nd_reading *reading)
+{
+    if (reading->pipe < 0)
+        return;
+    close(reading->pipe);
+    if (!reading->is_over)
+        kill(reading->child, SIGKILL); /* it may still have much to send */
+    while (waitpid(reading->child, NULL, 0) < 0 && errno == EINTR)
+        ;
+}
+
+static void free_all(struct nd_reading *reading)
+{
+    nd_desk_free(reading->desk);
+    if (reading->answers >= 0)
+        close(reading->answers);
+    free(reading->buffer);
+}
+
+enum nd_status nd_reading_begin(struct nd_reading *reading, nd_reading_work *work, void *context,
+                                struct nd_error *err)
+{
+    bool asks = reading->fetch != NULL;
+    reading->buffer = nd_calloc(BUFFER_BYTES, 1);
+    reading->desk = asks ? nd_desk_make() : NULL;
+    reading->answers = asks ? eventfd(0, EFD_CLOEXEC) : -1;
+    if (reading->buffer == NULL || (asks && (reading->desk == NULL || reading->answers < 0))) {
+        free_all(reading);
+        return nd_fail_memory(err);
+    }
+    reading->work = work;
+    reading->context = context;
+    reading->buffer_at = reading->n_buffered = 0;
+    reading->n_fetched = reading->n_received = reading->waited_ns = reading->busy_ns = 0;
+    reading->n_restarts = 0;
+    enum nd_status status = start_child(reading, err);
+    if (status != ND_OK)
+        free_all(reading);
+    return status;
+}
+
+enum nd_status nd_reading_fail(const struct nd_reading *reading, struct nd_error *err)
+{
+    return nd_fail(err, reading->damaged, reading->path, "'%s' is damaged: libhdf5 died of it", reading->path);
+}
+
+static double cpu_of(pid_t process)
+{
+    clockid_t clock;
+    struct timespec used;
+    if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        return 0;
+    return (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
+}
+
+/* Since the child was last seen to use the processor: on a busy machine it does so now and then. */
+static double idle_s(struct nd_reading *reading, double cpu_s)
+{
+    if (cpu_s > reading->cpu_s) {
+        reading->cpu_s = cpu_s;
+        reading->busy_ns = reading->waited_ns;
+    }
+    return (double)(reading->waited_ns - reading->busy_ns) * 1e-9;
+}
+
+static enum nd_status check_time(struct nd_reading *reading, struct nd_error *err)
+{
+    double limit_s = cpu_limit_s(reading, (double)reading->file_bytes + (double)reading->n_received);
+    double cpu_s = cpu_of(reading->child);
+    bool is_busy = cpu_s > limit_s;
+    if (!is_busy && idle_s(reading, cpu_s) <= limit_s * clock_per_cpu)
+        return ND_OK;
+    return nd_fail(err, ND_E_FILE_TIME, reading->path,
+                   "'%s' is damaged, or too slow to read: libhdf5 was stopped at the limit of %.3g s%s for a "
+                   "file of %llu bytes",
+                   reading->path, is_busy ? limit_s : limit_s * clock_per_cpu,
+                   is_busy ? " of processor time" : "", (unsigned long long)reading->file_bytes);
+}
+
+/* Once the child has sent something it goes on, as nothing that was received can be taken back. */
+static bool is_stuck(struct nd_reading *reading)
+{
+    return reading->n_received == 0 && reading->n_restarts < MAX_RESTARTS &&
+           idle_s(reading, cpu_of(reading->child)) > stuck_s;
+}
+
+static enum nd_status restart(struct nd_reading *reading, struct nd_error *err)
+{
+    reading->n_restarts++;
+    reading->busy_ns = reading->waited_ns;
+    stop_child(reading);
+    enum nd_status status = start_child(reading, err);
+    if (status != ND_OK)
+        reading->pipe = -1; /* there is no child */
+    return status;
+}
+
+/* Until the pipe has something, or the other end of it is closed. */
+static enum nd_status wait_for_bytes(struct nd_reading *reading, struct nd_error *err)
+{
+    for (;;) {
+        struct pollfd polled = {.fd = reading->pipe, .events = POLLIN};
+        uint64_t begun_ns = nd_clock_ns();
+        int n = poll(&polled, 1, POLL_MS);
+        reading->waited_ns += nd_clock_ns() - begun_ns;
+        if (n > 0)
+            return ND_OK;
+        enum nd_status status = check_time(reading, err);
+        if (status == ND_OK && is_stuck(reading))
+            status = restart(reading, err);
+        if (status != ND_OK)
+            return status;
+    }
+}
+
+/* Some bytes, at most n_bytes. */
+static enum nd_status receive(struct nd_reading *reading, void *buf, size_t n_bytes, size_t *n_got,
+                              struct nd_error *err)
+{
+    ssize_t n;
+    do {
+        enum nd_status status = wait_for_bytes(reading, err);
+        if (status != ND_OK)
+            return status;
+        n = read(reading->pipe, buf, n_bytes < (size_t)1 << 30 ? n_bytes : (size_t)1 << 30);
+    } while (n < 0 && errno == EINTR);
+    if (n <= 0) {
+        reading->is_over = true;
+        return nd_reading_fail(reading, err);
+    }
+    reading->n_received += (uint64_t)n;
+    *n_got = (size_t)n;
+    return ND_OK;
+}
+
+enum nd_status nd_reading_take(struct nd_reading *reading, void *buf, size_t n_bytes, struct nd_error *err)
+{
+    char *at = buf;
+    while (n_bytes > 0) {
+        size_t n = reading->n_buffered - reading->buffer_at;
+        enum nd_status status = ND_OK;
+        if (n == 0 && n_bytes < BUFFER_BYTES) {
+            reading->buffer_at = reading->n_buffered = 0;
+            status = receive(reading, reading->buffer, BUFFER_BYTES, &reading->n_buffered, err);
+            n = reading->n_buffered;
+        }
+        n = n < n_bytes ? n : n_bytes;
+        if (n > 0) {
+            memcpy(at, reading->buffer + reading->buffer_at, n);
+            reading->buffer_at += n;
+        } else if (status == ND_OK) {
+            status = receive(reading, at, n_bytes, &n, err);
+        }
+        if (status != ND_OK)
+            return status;
+        at += n;
+        n_bytes -= n;
+    }
+    return ND_OK;
+}
+
+enum nd_status nd_reading_take_text(struct nd_reading *reading, size_t n_bytes, char **text,
+                                    struct nd_error *err)
+{
+    if (n_bytes > ND_MAX_PATH_BYTES)
+        return nd_reading_fail(reading, err);
+    char *taken = nd_calloc(n_bytes + 1, 1);
+    if (taken == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = nd_reading_take(reading, taken, n_bytes, err);
+    if (status == ND_OK)
+        *text = taken;
+    else
+        free(taken);
+    return status;
+}
+
+static enum nd_status take_error(struct nd_reading *reading, struct nd_error *err)
+{
+    struct nd_error said;
+    enum nd_status status = nd_reading_take(reading, &said, sizeof said, err);
+    if (status != ND_OK)
+        return status;
+    said.message[sizeof said.message - 1] = said.object[sizeof said.object - 1] = '\0';
+    if (said.status <= ND_OK || said.status > ND_ERR_MEMORY)
+        return nd_reading_fail(reading, err);
+    if (err != NULL)
+        *err = said;
+    return said.status;
+}
+
+enum nd_status nd_reading_next(struct nd_reading *reading, bool *has_record, struct nd_error *err)
+{
+    enum mark mark;
+    enum nd_status status;
+    do {
+        status = nd_reading_take(reading, &mark, sizeof mark, err);
+        if (status == ND_OK && mark == MARK_ASK)
+            status = nd_reading_answer(reading, err);
+        if (status != ND_OK)
+            return status;
+    } while (mark == MARK_ASK);
+    *has_record = mark == MARK_RECORD;
+    reading->is_over = mark == MARK_END;
+    if (mark == MARK_ERROR)
+        return take_error(reading, err);
+    return mark == MARK_RECORD || mark == MARK_END ? ND_OK : nd_reading_fail(reading, err);
+}
+
+void nd_reading_end(struct nd_reading *reading)
+{
+    stop_child(reading);
+    free_all(reading);
+}

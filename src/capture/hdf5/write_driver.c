@@ -1,0 +1,246 @@
+#include "capture/hdf5/write_driver.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#if __has_include(<H5FDdevelop.h>)
+#include <H5FDdevelop.h> /* 1.14 has moved the class of drivers there */
+#endif
+
+#include "core/memory.h"
+
+/* The access list keeps a copy of this. */
+struct driver_info {
+    struct nd_write_target *target;
+};
+
+struct driver_file {
+    H5FD_t base; /* has to be first: libhdf5 fills it */
+    struct nd_write_target *target;
+    haddr_t eoa, eof;
+};
+
+enum { PAGE_BYTES = 4096 };
+struct nd_write_page {
+    struct nd_write_page *next;
+    off_t at; /* a multiple of PAGE_BYTES */
+    unsigned char bytes[PAGE_BYTES];
+};
+
+void nd_write_target_init(struct nd_write_target *target, int fd)
+{
+    *target = (struct nd_write_target){.fd = fd};
+}
+
+void nd_write_target_deinit(struct nd_write_target *target)
+{
+    for (struct nd_write_page *page = target->aside, *next; page != NULL; page = next) {
+        next = page->next;
+        free(page);
+    }
+    target->aside = NULL;
+}
+
+/* ---- bytes ---- */
+
+/* Fills what cannot be read, such as what lies behind the end, with zeros. */
+static void read_whole(int fd, unsigned char *to, size_t n, off_t at)
+{
+    while (n > 0) {
+        ssize_t got = pread(fd, to, n, at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        to += got;
+        n -= (size_t)got;
+        at += got;
+    }
+    memset(to, 0, n);
+}
+
+static int write_whole(int fd, const unsigned char *from, size_t n, off_t at)
+{
+    while (n > 0) {
+        ssize_t put = pwrite(fd, from, n, at);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return put < 0 ? errno : ENOSPC;
+        from += put;
+        n -= (size_t)put;
+        at += put;
+    }
+    return 0;
+}
+
+/* Copies what a page and the bytes at `at` have in common, one way or the other. */
+static void copy_common(struct nd_write_page *page, unsigned char *bytes, size_t n, off_t at, bool into_page)
+{
+    off_t begin = at > page->at ? at : page->at;
+    off_t end = at + (off_t)n < page->at + PAGE_BYTES ? at + (off_t)n : page->at + PAGE_BYTES;
+    if (begin >= end)
+        return;
+    unsigned char *here = page->bytes + (begin - page->at), *there = bytes + (begin - at);
+    memcpy(into_page ? here : there, into_page ? there : here, (size_t)(end - begin));
+}
+
+/* Pages that were written since the failure hide those of the file. */
+static void read_target(const struct nd_write_target *target, unsigned char *to, size_t n, off_t at)
+{
+    read_whole(target->fd, to, n, at);
+    for (struct nd_write_page *page = target->aside; page != NULL; page = page->next)
+        copy_common(page, to, n, at, false);
+}
+
+/* Without memory it is lost, which only means that libhdf5 may stumble over what it reads. */
+static void write_aside(struct nd_write_target *target, unsigned char *from, size_t n, off_t at)
+{
+    for (off_t here = at - at % PAGE_BYTES; here < at + (off_t)n; here += PAGE_BYTES) {
+        struct nd_write_page *page = target->aside;
+        while (page != NULL && page->at != here)
+            page = page->next;
+        if (page == NULL) {
+            page = malloc(sizeof *page);
+            if (page == NULL)
+                return;
+            read_whole(target->fd, page->bytes, PAGE_BYTES, here);
+            page->at = here;
+            page->next = target->aside;
+            target->aside = page;
+        }
+        copy_common(page, from, n, at, true);
+    }
+}
+
+/* ---- what libhdf5 calls ---- */
+
+static H5FD_t *open_file(const char *name, unsigned flags, hid_t access, haddr_t max_address)
+{
+    (void)name;
+    (void)max_address;
+    const struct driver_info *info = H5Pget_driver_info(access);
+    struct stat stat;
+    if (info == NULL || fstat(info->target->fd, &stat) != 0)
+        return NULL;
+    if ((flags & H5F_ACC_TRUNC) != 0) {
+        if (ftruncate(info->target->fd, 0) != 0)
+            info->target->error = errno;
+        stat.st_size = 0;
+    }
+    struct driver_file *file = nd_calloc(1, sizeof *file);
+    if (file == NULL)
+        return NULL;
+    file->target = info->target;
+    file->eof = (haddr_t)stat.st_size;
+    return &file->base;
+}
+
+static herr_t close_file(H5FD_t *base)
+{
+    free((struct driver_file *)base);
+    return 0;
+}
+
+static int compare_files(const H5FD_t *a, const H5FD_t *b)
+{
+    uintptr_t x = (uintptr_t)((const struct driver_file *)a)->target,
+              y = (uintptr_t)((const struct driver_file *)b)->target;
+    return (x > y) - (x < y);
+}
+
+/* As libhdf5's own driver of files has them, so that the bytes are the same. */
+static herr_t query(const H5FD_t *base, unsigned long *flags)
+{
+    (void)base;
+    *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE |
+             H5FD_FEAT_AGGREGATE_SMALLDATA | H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;
+    return 0;
+}
+
+static haddr_t get_eoa(const H5FD_t *base, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const struct driver_file *)base)->eoa;
+}
+
+static herr_t set_eoa(H5FD_t *base, H5FD_mem_t type, haddr_t address)
+{
+    (void)type;
+    ((struct driver_file *)base)->eoa = address;
+    return 0;
+}
+
+static haddr_t get_eof(const H5FD_t *base, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const struct driver_file *)base)->eof;
+}
+
+static herr_t read_file(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t n, void *to)
+{
+    (void)type;
+    (void)transfer;
+    read_target(((struct driver_file *)base)->target, to, n, (off_t)at);
+    return 0;
+}
+
+static herr_t write_file(H5FD_t *base, H5FD_mem_t type, hid_t transfer, haddr_t at, size_t n, const void *from)
+{
+    (void)transfer;
+    struct driver_file *file = (struct driver_file *)base;
+    struct nd_write_target *target = file->target;
+    if (target->error == 0)
+        target->error = write_whole(target->fd, from, n, (off_t)at);
+    if (target->error != 0 && type != H5FD_MEM_DRAW)
+        write_aside(target, (unsigned char *)(uintptr_t)from, n, (off_t)at);
+    if (at + n > file->eof)
+        file->eof = at + n;
+    return 0;
+}
+
+static herr_t truncate_file(H5FD_t *base, hid_t transfer, hbool_t is_closing)
+{
+    (void)transfer;
+    (void)is_closing;
+    struct driver_file *file = (struct driver_file *)base;
+    if (file->eoa == file->eof)
+        return 0;
+    if (file->target->error == 0 && ftruncate(file->target->fd, (off_t)file->eoa) != 0)
+        file->target->error = errno;
+    file->eof = file->eoa;
+    return 0;
+}
+
+static const H5FD_class_t driver = {
+#ifdef H5FD_CLASS_VERSION
+    .version = H5FD_CLASS_VERSION,
+    .value = 600, /* any that is not libhdf5's own; it is not stored in files */
+#endif
+    .name = "npudiff-write",
+    .maxaddr = INT64_MAX,
+    .fc_degree = H5F_CLOSE_WEAK,
+    .fapl_size = sizeof(struct driver_info),
+    .open = open_file,
+    .close = close_file,
+    .cmp = compare_files,
+    .query = query,
+    .get_eoa = get_eoa,
+    .set_eoa = set_eoa,
+    .get_eof = get_eof,
+    .read = read_file,
+    .write = write_file,
+    .truncate = truncate_file,
+    .fl_map = H5FD_FLMAP_DICHOTOMY,
+};
+
+herr_t nd_write_driver_set(hid_t access, struct nd_write_target *target)
+{
+    static hid_t id = H5I_INVALID_HID; /* under the lock; a program that calls H5close takes it away */
+    const struct driver_info info = {target};
+    if (id < 0 || H5Iget_type(id) != H5I_VFL)
+        id = H5FDregister(&driver);
+    return id < 0 ? -1 : H5Pset_driver(access, id, &info);
+}

@@ -1,0 +1,51 @@
+/* The lines that are known: one const table, each with a line that it must match and one that it must not.
+ *
+ * A pattern is text with captures in braces and is found anywhere in a line. It is matched from left to right,
+ * each piece of text at its first occurrence behind what was matched before; there is no backtracking but to
+ * later occurrences of its first piece, and of those only a few. A pattern begins with text.
+ *
+ *     {op} {id} {node} {tensor}   letters, digits and _ : . / @ $ - < > [ ] * ; node and tensor where a quote
+ *                                 follows in the pattern: all up to that quote
+ *     {code}                      a number: decimal, negative or 0x...
+ *     {needed} {available} {found} {used} {soc} {value} {expected} {count} {scale} {offset} {status}
+ *                                 an amount: a number
+ *     {*}                         anything, up to the text or the number that follows */
+#ifndef ND_LOGS_LOG_PATTERNS_H
+#define ND_LOGS_LOG_PATTERNS_H
+
+#include "npudiff/capture/logs.h"
+
+struct nd_log_pattern {
+    enum nd_log_kind kind;
+    enum nd_log_severity severity;
+    enum nd_log_stage stage;
+    const char *pattern;
+    const char *yes; /* a line that it matches */
+    const char *no;  /* and one like it that it does not */
+};
+
+extern const struct nd_log_pattern nd_log_patterns[];
+extern const size_t nd_log_n_patterns;
+
+/* What a pattern captured: pieces of the line. */
+struct nd_log_piece {
+    const char *text;
+    size_t n;
+};
+
+struct nd_log_match {
+    struct nd_log_piece op, node, id, tensor;
+    bool has_code;
+    int64_t code;
+    size_t n_amounts;
+    struct nd_log_amount amounts[ND_LOG_MAX_AMOUNTS];
+};
+
+/* Whether a line that no pattern knows holds an error code other than 0 or the name of an error of QNN; *out
+ * has the code. *is_warning: the line says of itself that it is no more than a warning. */
+bool nd_log_is_error(const char *line, size_t n, bool *is_warning, struct nd_log_match *out);
+
+/* Whether the pattern is found in line[0..n). *out is filled only then. */
+bool nd_log_matches(const char *pattern, const char *line, size_t n, struct nd_log_match *out);
+
+#endif

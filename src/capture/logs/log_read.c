@@ -1,0 +1,450 @@
+/* Bytes to lines, lines to findings. It is longer than 400 lines because every step changes the one state of
+ * the reader, which nothing else sees. */
+#include <assert.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/text/options.h"
+#include "capture/logs/log_patterns.h"
+
+enum { MAX_LINE_BYTES = 16384, MAX_TEXT_BYTES = 4096, MAX_PIECE_BYTES = 512, READ_BYTES = 1 << 16 };
+
+enum encoding { ENCODING_UNKNOWN, ENCODING_BYTES, ENCODING_UTF16LE, ENCODING_UTF16BE };
+
+/* Pairs of neighbouring bytes in a pattern: a line without them need not be searched for it. */
+enum { N_PAIRS = 4, PAIR_WORDS = (1 << 16) / 64 };
+
+struct nd_log_reader {
+    uint16_t (*pairs)[N_PAIRS]; /* per pattern */
+    uint64_t seen[PAIR_WORDS];  /* those of the line; all 0 between lines */
+    struct nd_log_options options;
+    struct nd_log_summary summary;
+    enum encoding encoding;
+    unsigned char held[2]; /* the start of the file, or half a UTF-16 unit */
+    size_t n_held;
+    char line[MAX_LINE_BYTES + 1];
+    size_t n_line;
+    bool is_cut, is_stopped;
+    bool is_on_cpu;   /* the nodes that are listed now */
+    bool has_refused; /* a refused group of nodes whose names and reason follow on the next lines */
+    struct nd_log_finding refused;
+    /* Texts of the finding that is being made, and of the one that waits. */
+    char pieces[2][5][MAX_TEXT_BYTES + 1];
+};
+
+/* ---- findings ---- */
+
+static void hand_out(struct nd_log_reader *reader, const struct nd_log_finding *finding)
+{
+    reader->summary.n_findings++;
+    reader->summary.n_by_kind[finding->kind]++;
+    if (finding->severity > reader->summary.worst)
+        reader->summary.worst = finding->severity;
+    if (!reader->is_stopped && !reader->options.visit(reader->options.context, finding))
+        reader->is_stopped = true;
+}
+
+static void hand_out_refused(struct nd_log_reader *reader)
+{
+    if (reader->has_refused)
+        hand_out(reader, &reader->refused);
+    reader->has_refused = false;
+}
+
+static char *put(char *to, struct nd_log_piece piece, size_t max)
+{
+    size_t n = piece.n < max ? piece.n : max;
+    if (n > 0)
+        memcpy(to, piece.text, n);
+    to[n] = '\0';
+    return to;
+}
+
+static struct nd_log_finding describe(struct nd_log_reader *reader, const struct nd_log_pattern *pattern,
+                                      const struct nd_log_match *match, struct nd_log_piece text)
+{
+    bool waits = pattern->kind == ND_LOG_VALIDATION && match->op.n > 0 && match->node.n == 0;
+    char(*pieces)[MAX_TEXT_BYTES + 1] = reader->pieces[waits];
+    struct nd_log_finding finding = {
+        .kind = pattern->kind,
+        .severity = pattern->severity,
+        .stage = pattern->stage,
+        .line = reader->summary.n_lines,
+        .log = (char *)(uintptr_t)(reader->options.name != NULL ? reader->options.name : ""),
+        .op = put(pieces[0], match->op, MAX_PIECE_BYTES),
+        .node = put(pieces[1], match->node, MAX_PIECE_BYTES),
+        .op_id = put(pieces[2], match->id, MAX_PIECE_BYTES),
+        .tensor = put(pieces[3], match->tensor, MAX_PIECE_BYTES),
+        .has_code = match->has_code,
+        .code = match->code,
+        .symbol = match->has_code ? nd_log_code_symbol(match->code) : "",
+        .n_amounts = match->n_amounts,
+        .text = put(pieces[4], text, MAX_TEXT_BYTES),
+    };
+    memcpy(finding.amounts, match->amounts, sizeof finding.amounts);
+    return finding;
+}
+
+static bool is_quantisation(const char *op)
+{
+    return strcmp(op, "QuantizeLinear") == 0 || strcmp(op, "DequantizeLinear") == 0;
+}
+
+/* "Node(s) placed on [provider]", then its nodes: one on the CPU is a fallback, but for the quantisation of the
+ * graph's inputs and outputs, which belongs there. */
+static void judge_placement(struct nd_log_reader *reader, struct nd_log_finding *finding)
+{
+    if (finding->kind != ND_LOG_PLACEMENT)
+        return;
+    if (finding->node[0] == '\0') {
+        reader->is_on_cpu = strcmp(finding->op, "CPUExecutionProvider") == 0;
+    } else if (reader->is_on_cpu && !is_quantisation(finding->op)) {
+        finding->kind = ND_LOG_FALLBACK;
+        finding->severity = ND_LOG_BAD;
+    }
+}
+
+/* The lines behind "Validation FAILED for n nodes in OrtNodeUnit (op)": its nodes, then why. */
+static bool is_about_refused(struct nd_log_reader *reader, struct nd_log_piece line)
+{
+    struct nd_log_match match;
+    struct nd_log_finding *refused = &reader->refused;
+    if (!reader->has_refused)
+        return false;
+    if (nd_log_matches("Operator type: {op} Node name: {node} Node index: ", line.text, line.n, &match)) {
+        if (strlen(refused->op) == match.op.n && memcmp(refused->op, match.op.text, match.op.n) == 0)
+            put(refused->node, match.node, MAX_PIECE_BYTES);
+        return true;
+    }
+    if (nd_log_matches("REASON : QNN EP is configured to not take", line.text, line.n, &match)) {
+        refused->severity = ND_LOG_NOTE; /* as it was asked to */
+        return true;
+    }
+    return nd_log_matches("REASON : ", line.text, line.n, &match);
+}
+
+/* ---- one line ---- */
+
+/* Colours ("ESC [ ... letter") and control bytes go, tabs become spaces. */
+static size_t clean(char *line, size_t n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)line[i];
+        if (c == 0x1b && i + 1 < n && line[i + 1] == '[') {
+            for (i += 2; i < n && (line[i] < '@' || line[i] > '~');)
+                i++;
+        } else if (c == '\t') {
+            line[kept++] = ' ';
+        } else if (c >= 0x20 && c != 0x7f) {
+            line[kept++] = line[i];
+        }
+    }
+    line[kept] = '\0';
+    return kept;
+}
+
+static struct nd_log_piece behind(struct nd_log_piece line, size_t n)
+{
+    return (struct nd_log_piece){line.text + n, line.n - n};
+}
+
+/* logcat's "11-21 20:33:01.123  1234  1235 I tag: " and "I/tag( 1234): " say who logged a line, not what. */
+static struct nd_log_piece skip_logcat(struct nd_log_piece line)
+{
+    static const char severities[] = "VDIWEFS";
+    char month[3], day[3], tag[MAX_PIECE_BYTES + 1];
+    unsigned int pid, tid;
+    char severity;
+    int n = 0;
+    if (line.n > 3 && strchr(severities, line.text[0]) != NULL && line.text[1] == '/') {
+        const char *open = memchr(line.text, '(', line.n < 128 ? line.n : 128);
+        const char *close = open != NULL ? memchr(open, ')', line.n - (size_t)(open - line.text)) : NULL;
+        if (close != NULL && close - open < 9 && close + 1 < line.text + line.n && close[1] == ':')
+            return behind(line, (size_t)(close + 2 - line.text));
+    }
+    if (line.n > 30 && line.text[2] == '-' && line.text[5] == ' ' && line.text[8] == ':' &&
+        sscanf(line.text, "%2[0-9]-%2[0-9] %*[0-9:.] %u %u %c%n", month, day, &pid, &tid, &severity, &n) == 5 &&
+        strchr(severities, severity) != NULL) {
+        snprintf(tag, sizeof tag, "%.*s", (int)(line.n - (size_t)n < 128 ? line.n - (size_t)n : 128),
+                 line.text + n);
+        const char *colon = strstr(tag, ": ");
+        if (colon != NULL)
+            return behind(line, (size_t)n + (size_t)(colon + 2 - tag));
+    }
+    return line;
+}
+
+static uint16_t pair_at(const char *text)
+{
+    return (uint16_t)((unsigned char)text[0] << 8 | (unsigned char)text[1]);
+}
+
+static void see_pairs(struct nd_log_reader *reader, struct nd_log_piece line, bool are_seen)
+{
+    for (size_t i = 0; i + 1 < line.n; i++) {
+        uint16_t pair = pair_at(line.text + i);
+        if (are_seen)
+            reader->seen[pair / 64] |= UINT64_C(1) << pair % 64;
+        else
+            reader->seen[pair / 64] = 0;
+    }
+}
+
+static bool may_match(const struct nd_log_reader *reader, size_t pattern)
+{
+    for (int k = 0; k < N_PAIRS; k++) {
+        uint16_t pair = reader->pairs[pattern][k];
+        if ((reader->seen[pair / 64] >> pair % 64 & 1) == 0)
+            return false;
+    }
+    return true;
+}
+
+/* The first pattern that matches; nd_log_n_patterns for none. */
+static size_t find_pattern(struct nd_log_reader *reader, struct nd_log_piece line, struct nd_log_match *match)
+{
+    size_t i = 0;
+    see_pairs(reader, line, true);
+    while (i < nd_log_n_patterns &&
+           !(may_match(reader, i) && nd_log_matches(nd_log_patterns[i].pattern, line.text, line.n, match)))
+        i++;
+    see_pairs(reader, line, false);
+    return i;
+}
+
+/* Spread over the longest text between the captures of a pattern. */
+static void find_pairs(struct nd_log_reader *reader)
+{
+    for (size_t i = 0; i < nd_log_n_patterns; i++) {
+        const char *at = nd_log_patterns[i].pattern, *longest = at;
+        size_t n_longest = 0;
+        while (*at != '\0') {
+            size_t n = strcspn(at, "{");
+            if (n > n_longest) {
+                longest = at;
+                n_longest = n;
+            }
+            at += n;
+            at += strcspn(at, "}");
+            at += *at == '}';
+        }
+        assert(n_longest >= 2);
+        for (size_t k = 0; k < N_PAIRS; k++)
+            reader->pairs[i][k] = pair_at(longest + k * (n_longest - 2) / (N_PAIRS - 1));
+    }
+}
+
+/* A line with an error code that no pattern knows. */
+static bool take_error(struct nd_log_reader *reader, struct nd_log_piece line, struct nd_log_piece whole)
+{
+    static const struct nd_log_pattern unknown = {.kind = ND_LOG_ERROR, .severity = ND_LOG_BAD};
+    struct nd_log_match match;
+    bool is_warning;
+    if (!nd_log_is_error(line.text, line.n, &is_warning, &match))
+        return false;
+    struct nd_log_finding finding = describe(reader, &unknown, &match, whole);
+    finding.severity = is_warning ? ND_LOG_WARNING : ND_LOG_BAD;
+    hand_out(reader, &finding);
+    return true;
+}
+
+static void take_line(struct nd_log_reader *reader)
+{
+    reader->summary.n_lines++;
+    reader->summary.n_cut += reader->is_cut;
+    size_t n = clean(reader->line, reader->n_line);
+    const struct nd_log_piece whole = {reader->line, n};
+    const struct nd_log_piece line = skip_logcat(whole);
+    reader->n_line = 0;
+    reader->is_cut = false;
+    if (is_about_refused(reader, line))
+        return;
+    hand_out_refused(reader);
+    struct nd_log_match match;
+    size_t i = find_pattern(reader, line, &match);
+    if (i < nd_log_n_patterns) {
+        struct nd_log_finding finding = describe(reader, &nd_log_patterns[i], &match, whole);
+        judge_placement(reader, &finding);
+        reader->has_refused = finding.text == reader->pieces[1][4];
+        if (reader->has_refused)
+            reader->refused = finding;
+        else
+            hand_out(reader, &finding);
+        return;
+    }
+    if (take_error(reader, line, whole))
+        return;
+    reader->summary.n_unknown++;
+    if (reader->options.unknown != NULL && !reader->is_stopped)
+        reader->options.unknown(reader->options.context, reader->summary.n_lines, whole.text, whole.n);
+}
+
+/* ---- bytes ---- */
+
+static void take_byte(struct nd_log_reader *reader, unsigned char byte)
+{
+    if (byte == '\n')
+        take_line(reader);
+    else if (reader->n_line < MAX_LINE_BYTES)
+        reader->line[reader->n_line++] = (char)byte;
+    else
+        reader->is_cut = true;
+}
+
+static void take_run(struct nd_log_reader *reader, const unsigned char *bytes, size_t n)
+{
+    while (n > 0) {
+        const unsigned char *end = memchr(bytes, '\n', n);
+        size_t n_run = end != NULL ? (size_t)(end - bytes) : n;
+        size_t n_room = MAX_LINE_BYTES - reader->n_line, n_kept = n_run < n_room ? n_run : n_room;
+        memcpy(reader->line + reader->n_line, bytes, n_kept);
+        reader->n_line += n_kept;
+        reader->is_cut = reader->is_cut || n_kept < n_run;
+        if (end == NULL)
+            return;
+        take_line(reader);
+        bytes += n_run + 1;
+        n -= n_run + 1;
+    }
+}
+
+/* What the patterns look for is ASCII; of other characters only that there was one matters. */
+static void take_unit(struct nd_log_reader *reader, const unsigned char unit[2])
+{
+    bool is_little = reader->encoding == ENCODING_UTF16LE;
+    unsigned int value =
+        is_little ? unit[0] | (unsigned int)unit[1] << 8 : unit[1] | (unsigned int)unit[0] << 8;
+    if (value < 0x80) {
+        take_byte(reader, (unsigned char)value);
+    } else if (value < 0x800) {
+        take_byte(reader, (unsigned char)(0xc0 | value >> 6));
+        take_byte(reader, (unsigned char)(0x80 | (value & 0x3f)));
+    } else if (value >= 0xd800 && value < 0xe000) {
+        take_byte(reader, '?'); /* half of a pair */
+    } else {
+        take_byte(reader, (unsigned char)(0xe0 | value >> 12));
+        take_byte(reader, (unsigned char)(0x80 | (value >> 6 & 0x3f)));
+        take_byte(reader, (unsigned char)(0x80 | (value & 0x3f)));
+    }
+}
+
+static void take_units(struct nd_log_reader *reader, const unsigned char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        reader->held[reader->n_held++] = bytes[i];
+        if (reader->n_held == 2) {
+            reader->n_held = 0;
+            take_unit(reader, reader->held);
+        }
+    }
+}
+
+static void settle_encoding(struct nd_log_reader *reader)
+{
+    const unsigned char *held = reader->held;
+    size_t n = reader->n_held;
+    reader->encoding = n == 2 && held[0] == 0xff && held[1] == 0xfe   ? ENCODING_UTF16LE
+                       : n == 2 && held[0] == 0xfe && held[1] == 0xff ? ENCODING_UTF16BE
+                                                                      : ENCODING_BYTES;
+    reader->n_held = 0;
+    if (reader->encoding == ENCODING_BYTES)
+        take_run(reader, held, n);
+}
+
+void nd_log_reader_feed(struct nd_log_reader *reader, const void *bytes, size_t n_bytes)
+{
+    const unsigned char *at = bytes;
+    while (reader->encoding == ENCODING_UNKNOWN && n_bytes > 0) {
+        reader->held[reader->n_held++] = *at++;
+        n_bytes--;
+        if (reader->n_held == 2)
+            settle_encoding(reader);
+    }
+    if (reader->encoding == ENCODING_BYTES)
+        take_run(reader, at, n_bytes);
+    else if (n_bytes > 0)
+        take_units(reader, at, n_bytes);
+}
+
+void nd_log_reader_end(struct nd_log_reader *reader, struct nd_log_summary *out)
+{
+    static const char *const names[] = {"bytes", "bytes", "utf-16le", "utf-16be"};
+    if (reader->encoding == ENCODING_UNKNOWN)
+        settle_encoding(reader);
+    if (reader->n_line > 0 || reader->is_cut)
+        take_line(reader);
+    hand_out_refused(reader);
+    snprintf(reader->summary.encoding, sizeof reader->summary.encoding, "%s", names[reader->encoding]);
+    *out = reader->summary;
+}
+
+enum nd_status nd_log_reader_create(const struct nd_log_options *options, struct nd_log_reader **out,
+                                    struct nd_error *err)
+{
+    struct nd_log_options own = {.struct_size = sizeof own};
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_log_reader *reader = nd_calloc(1, sizeof *reader);
+    if (reader != NULL)
+        reader->pairs = nd_calloc(nd_log_n_patterns, sizeof *reader->pairs);
+    if (reader == NULL || reader->pairs == NULL) {
+        nd_log_reader_destroy(&reader);
+        return nd_fail_memory(err);
+    }
+    reader->options = own;
+    find_pairs(reader);
+    *out = reader;
+    return ND_OK;
+}
+
+void nd_log_reader_destroy(struct nd_log_reader **reader)
+{
+    if (*reader != NULL)
+        free((*reader)->pairs);
+    free(*reader);
+    *reader = NULL;
+}
+
+enum nd_status nd_log_read_bytes(const void *bytes, size_t n_bytes, const struct nd_log_options *options,
+                                 struct nd_log_summary *out, struct nd_error *err)
+{
+    struct nd_log_reader *reader = NULL;
+    enum nd_status status = nd_log_reader_create(options, &reader, err);
+    if (status != ND_OK)
+        return status;
+    nd_log_reader_feed(reader, bytes, n_bytes);
+    nd_log_reader_end(reader, out);
+    nd_log_reader_destroy(&reader);
+    return ND_OK;
+}
+
+enum nd_status nd_log_read_file(const char *path, const struct nd_log_options *options,
+                                struct nd_log_summary *out, struct nd_error *err)
+{
+    struct nd_log_reader *reader = NULL;
+    unsigned char *buffer = NULL;
+    enum nd_status status = ND_OK;
+    size_t n;
+    FILE *file = fopen(path, "rbe");
+    if (file == NULL)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+    buffer = malloc(READ_BYTES);
+    status = buffer != NULL ? nd_log_reader_create(options, &reader, err) : nd_fail_memory(err);
+    while (status == ND_OK && (n = fread(buffer, 1, READ_BYTES, file)) > 0)
+        nd_log_reader_feed(reader, buffer, n);
+    if (status == ND_OK && ferror(file))
+        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
+    if (status == ND_OK)
+        nd_log_reader_end(reader, out);
+    fclose(file);
+    free(buffer);
+    nd_log_reader_destroy(&reader);
+    return status;
+}

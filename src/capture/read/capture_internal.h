@@ -1,0 +1,154 @@
+/* The reader's parts: capture.c (open, accessors); load_attrs.c, load_tables.c, load_probe.c, load_repeats.c
+ * and load_reruns.c (what the index holds, checked and in memory); read_values.c (tensors); verify.c. */
+#ifndef ND_CAPTURE_CAPTURE_INTERNAL_H
+#define ND_CAPTURE_CAPTURE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/error.h"
+#include "capture/read/schema.h"
+#include "capture/hdf5/index.h"
+#include "npudiff/capture/capture.h"
+
+/* A stored repeat: row `row` of /probes/<probe>/repeats/<edge>, or of reruns/<edge>. */
+struct nd_repeat_row {
+    int64_t sample;
+    int64_t repeat;
+    size_t row;
+};
+
+/* What a probe holds of one edge. */
+struct nd_probe_edge {
+    const struct nd_index_object *outputs;        /* NULL when only digests are stored */
+    const struct nd_index_object *repeats;        /* of repeats or reruns; NULL when none differs */
+    const struct nd_index_object *digests_object; /* NULL: there are none */
+    struct nd_digest *_Atomic digests;            /* [n_samples][n_repeats]; NULL: none, or not read yet */
+    size_t n_repeat_rows;
+    struct nd_repeat_row *repeat_rows; /* sorted by sample, then repeat */
+};
+
+struct nd_probe_input_data {
+    const struct nd_index_object *object;
+    struct nd_digest *digests; /* [n_samples_expected] */
+};
+
+struct nd_probe_data {
+    struct nd_capture_probe probe;
+    struct nd_probe_input_data *inputs; /* probe.n_inputs */
+    struct nd_probe_edge *edges;        /* one per edge of the capture */
+    struct nd_digest *edge_digests;     /* one per edge of the capture, or NULL */
+    size_t n_reruns;
+    int64_t (*reruns)[2]; /* sample and repeat (from 1) of the samples that were run again */
+    struct nd_digest
+        *rerun_digests; /* [n_reruns][edges]; zero: the session of the edge did not make that run */
+};
+
+struct nd_capture_log {
+    char *name;
+    char *text;
+};
+
+struct nd_edge_key {
+    const char *name;
+    size_t edge;
+};
+
+/* Of a capture whose digests are read when they are first asked for. */
+struct nd_deferred {
+    pthread_mutex_t lock;  /* guards what follows, and reading */
+    enum nd_status status; /* of the first reading that failed */
+    struct nd_error err;
+};
+
+struct nd_capture {
+    char *path;
+    struct nd_index *index;
+    enum nd_capture_status state;
+    bool is_trusted;              /* nothing is held against digests */
+    bool is_checked;              /* opening has seen that the content digest is right */
+    struct nd_deferred *deferred; /* NULL: opening has read all digests */
+    size_t n_attrs, n_edges, n_nodes, n_probes, n_logs, n_objects;
+    struct nd_attr *attrs;
+    struct nd_edge *edges;
+    char **providers;              /* one per edge */
+    struct nd_edge_key *edge_keys; /* sorted by name */
+    struct nd_capture_node *nodes;
+    struct nd_probe_data *probes;
+    struct nd_capture_log *logs;
+    struct nd_capture_finding *findings;
+    size_t n_findings;
+    struct nd_capture_object *objects;
+};
+
+/* Each fills its part of the capture; what was filled before a failure is freed by nd_capture_close. */
+enum nd_status nd_capture_load_attrs(struct nd_capture *capture, struct nd_error *err);
+enum nd_status nd_capture_load_edges(struct nd_capture *capture, struct nd_error *err);
+enum nd_status nd_capture_load_nodes(struct nd_capture *capture, struct nd_error *err);
+enum nd_status nd_capture_load_logs(struct nd_capture *capture, struct nd_error *err);
+enum nd_status nd_capture_load_findings(struct nd_capture *capture, struct nd_error *err); /* after logs */
+enum nd_status nd_capture_load_probes(struct nd_capture *capture, struct nd_error *err);
+void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges);
+
+/* What a dataset must be. */
+struct nd_wanted {
+    enum nd_dtype dtype;   /* ND_DTYPE_NONE: text */
+    struct nd_shape shape; /* a dimension of -1 takes what is there */
+    bool is_optional;      /* an absent one leaves *out alone */
+};
+
+/* The whole dataset at `path`. n_rows, nullable, gets its first dimension. The caller frees *out. */
+enum nd_status nd_capture_load(const struct nd_capture *capture, const char *path,
+                               const struct nd_wanted *wanted, void **out, size_t *n_rows,
+                               struct nd_error *err);
+
+/* The dataset itself, checked and not read; NULL where an optional one is absent. */
+enum nd_status nd_capture_find(const struct nd_capture *capture, const char *path,
+                               const struct nd_wanted *wanted, const struct nd_index_object **out,
+                               struct nd_error *err);
+
+/* nd_capture_load; path is freed (NULL: out of memory). */
+enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
+                                    const struct nd_wanted *wanted, void **out, size_t *n_rows,
+                                    struct nd_error *err);
+
+/* The digests of all digests of each edge (docs/reference/capture-format.md#edge-digests). Loading: absent ones
+ * are not stated. _edge_digest: NULL where it is not stated. _make_edge_digest: what the writer states, zero
+ * for what it does not state; needs the digests. */
+#define ND_EDGE_DIGESTS "edge_digests"
+enum nd_status nd_probe_load_edge_digests(const struct nd_capture *capture, struct nd_probe_data *data,
+                                          struct nd_error *err);
+struct nd_digest nd_capture_make_edge_digest(const struct nd_capture *capture, size_t probe, size_t edge);
+/* Whether those that are stated are what the digests say. */
+bool nd_capture_are_edge_digests_right(const struct nd_capture *capture);
+/* Reads the digests of an edge unless they are there. Any thread may call it. ND_E_CAPTURE_DIGEST, ND_ERR_IO,
+ * ND_ERR_MEMORY; after a failure every later call fails with the same error. */
+enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t edge,
+                                     struct nd_error *err);
+
+/* The table of reruns into data; absent: none. */
+enum nd_status nd_probe_load_reruns(const struct nd_capture *capture, struct nd_probe_data *data,
+                                    struct nd_error *err);
+/* The group of a probe with its repeats ("" or "_index" at its end): that of reruns where it has some. */
+const char *nd_probe_repeats_part(const struct nd_probe_data *data, bool is_index);
+/* /repeat_index or /rerun_index of an edge into its part of data; absent: no rows. */
+enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture, const struct nd_probe_data *data,
+                                         size_t edge, struct nd_error *err);
+/* Where outputs are stored, so is every repeat and rerun whose digest is different. data is a probe of the
+ * capture, or will be as its number `probe`. */
+enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, size_t probe, size_t edge,
+                                      struct nd_error *err);
+
+/* ND_ERR_NOT_FOUND: of this edge only digests are stored. */
+enum nd_status nd_capture_fail_no_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
+                                          struct nd_error *err);
+
+/* The element type of a tensor: as stored, unless its attribute `dtype` names one that HDF5 has not. */
+enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enum nd_dtype *out,
+                                       struct nd_error *err);
+
+/* Row of /repeats that holds this repeat, or NULL. */
+const struct nd_repeat_row *nd_capture_repeat_row(const struct nd_probe_edge *edge, size_t sample,
+                                                  size_t repeat);
+
+#endif

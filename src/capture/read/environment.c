@@ -1,0 +1,102 @@
+#include "capture/read/environment.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "npudiff/capture/capture.h"
+
+/* "" where it is not stated. */
+static const char *stated(const struct nd_capture *capture, const char *group, const char *key)
+{
+    const char *text = nd_capture_string(capture, group, key);
+    return text != NULL ? text : "";
+}
+
+const char *nd_capture_name(const struct nd_capture *capture)
+{
+    const char *label = stated(capture, "device", "label"), *uri = stated(capture, "device", "uri");
+    return label[0] != '\0' ? label : uri[0] != '\0' ? uri : nd_path_base(nd_capture_path(capture));
+}
+
+static bool is_taken(const char *name, const char *const *before, size_t n_before)
+{
+    size_t i = 0;
+    while (i < n_before && strcmp(before[i], name) != 0)
+        i++;
+    return i < n_before;
+}
+
+char *nd_capture_unique_name(const struct nd_capture *capture, const char *const *before, size_t n_before)
+{
+    const char *plain = nd_capture_name(capture);
+    char *name = nd_strdup(plain);
+    for (size_t k = 2; name != NULL && is_taken(name, before, n_before); k++) {
+        struct nd_strbuf numbered = {0};
+        free(name);
+        nd_strbuf_printf(&numbered, "%s#%zu", plain, k);
+        name = nd_strbuf_take(&numbered);
+    }
+    return name;
+}
+
+/* 1 or 0; -1: not stated. */
+static int is_simulator(const struct nd_capture *capture)
+{
+    for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
+        const struct nd_attr *attr = nd_capture_attr(capture, i);
+        if (attr->type == ND_ATTR_I64 && strcmp(attr->group, "device") == 0 &&
+            strcmp(attr->key, "is_simulator") == 0)
+            return attr->i64 != 0;
+    }
+    return -1;
+}
+
+static void put_runtime(const struct nd_capture *capture, struct nd_strbuf *out)
+{
+    static const char qairt[] = "qairt-";
+    const char *id = stated(capture, "runtime", "id"), *sdk = stated(capture, "runtime", "sdk_version");
+    if (strncmp(id, qairt, strlen(qairt)) == 0)
+        nd_strbuf_printf(out, "QAIRT %s", id + strlen(qairt));
+    else if (sdk[0] != '\0')
+        nd_strbuf_printf(out, "SDK %s", sdk);
+    else
+        nd_strbuf_puts(out, id);
+}
+
+char *nd_capture_environment(const struct nd_capture *capture)
+{
+    const char *kind = stated(capture, "device", "kind"), *ort = stated(capture, "runtime", "ort_version");
+    struct nd_strbuf text = {0};
+    int simulated = is_simulator(capture);
+    if (strcmp(kind, "emu") == 0) {
+        nd_strbuf_puts(&text, "emulated");
+    } else if (strcmp(kind, "exact") == 0 || strcmp(kind, "float64") == 0) {
+        nd_strbuf_puts(&text, "computed by npudiff");
+    } else if (strcmp(kind, "cpu") == 0) {
+        nd_strbuf_printf(&text, "ONNX Runtime%s%s, CPU", ort[0] != '\0' ? " " : "", ort);
+    } else if (strcmp(kind, "exec") == 0) {
+        nd_strbuf_printf(&text, "runner %s", stated(capture, "runtime", "runner"));
+    } else {
+        put_runtime(capture, &text);
+        if (simulated >= 0 && nd_capture_is_called_npu(capture))
+            nd_strbuf_printf(&text, "%s%s", text.len > 0 ? ", " : "",
+                             simulated > 0 ? "simulator" : "real device");
+    }
+    nd_strbuf_puts(&text, "");
+    return nd_strbuf_take(&text);
+}
+
+const char *nd_capture_model_path(const struct nd_capture *capture)
+{
+    static const char *const keys[] = {"path", "file"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const char *path = stated(capture, "model", keys[i]);
+        if (path[0] != '\0' && access(path, R_OK) == 0)
+            return path;
+    }
+    return NULL;
+}

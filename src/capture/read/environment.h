@@ -1,0 +1,18 @@
+/* How people call a capture, and where it was made. */
+#ifndef ND_CAPTURE_ENVIRONMENT_H
+#define ND_CAPTURE_ENVIRONMENT_H
+
+#include "npudiff/capture/capture.h"
+
+/* The label of its device, else the URI, else the name of the file. Lives as long as the capture. */
+const char *nd_capture_name(const struct nd_capture *capture);
+
+/* A copy of the name or, where one of the n_before names is equal, the name with a number: "gen3#2". NULL when
+ * memory is out. */
+char *nd_capture_unique_name(const struct nd_capture *capture, const char *const *before, size_t n_before);
+
+/* "QAIRT 2.51.0, simulator", "QAIRT 2.51.0, real device", "ONNX Runtime 1.31.1, CPU", "emulated"; "" where the
+ * capture does not say. NULL when memory is out. The caller frees it. */
+char *nd_capture_environment(const struct nd_capture *capture);
+
+#endif

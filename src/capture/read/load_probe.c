@@ -1,0 +1,363 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "capture/read/capture_internal.h"
+#include "capture/read/link_names.h"
+
+void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges)
+{
+    struct nd_capture_probe *probe = &data->probe;
+    for (size_t i = 0; data->edges != NULL && i < n_edges; i++) {
+        free(atomic_load(&data->edges[i].digests));
+        free(data->edges[i].repeat_rows);
+    }
+    for (size_t i = 0; i < probe->n_inputs; i++) {
+        if (probe->inputs != NULL)
+            free(probe->inputs[i].name);
+        if (data->inputs != NULL)
+            free(data->inputs[i].digests);
+    }
+    free(data->edges);
+    free(data->edge_digests);
+    free(data->inputs);
+    free(data->reruns);
+    free(data->rerun_digests);
+    free(probe->inputs);
+    free(probe->name);
+    free(probe->source);
+    free(probe->labels);
+    free(probe->latency_us);
+    *data = (struct nd_probe_data){0};
+}
+
+enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enum nd_dtype *out,
+                                       struct nd_error *err)
+{
+    const struct nd_index_attr *attr = nd_index_attr(object, "dtype");
+    enum nd_dtype dtype = object->dtype;
+    if (attr != NULL) {
+        dtype = attr->dtype == ND_DTYPE_NONE ? nd_dtype_from_name((const char *)attr->bytes) : ND_DTYPE_NONE;
+        if (nd_index_stored_dtype(dtype) == dtype || nd_index_stored_dtype(dtype) != object->dtype)
+            dtype = ND_DTYPE_NONE;
+    }
+    if (dtype == ND_DTYPE_NONE)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "'%s' has no element type, or its attribute 'dtype' contradicts it", object->path);
+    *out = dtype;
+    return ND_OK;
+}
+
+/* One int64 attribute of an object, not negative. */
+static enum nd_status get_count(const struct nd_index_object *object, const char *name, size_t *out,
+                                struct nd_error *err)
+{
+    const struct nd_index_attr *attr = nd_index_attr(object, name);
+    int64_t value = -1;
+    if (attr != NULL && attr->is_scalar && attr->dtype == ND_DTYPE_I64)
+        memcpy(&value, attr->bytes, sizeof value);
+    if (value < 0)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "attribute '%s' of '%s' is missing, or not one int64 that is not negative", name,
+                       object->path);
+    *out = (size_t)value;
+    return ND_OK;
+}
+
+static enum nd_status load_sizes(const struct nd_index_object *group, struct nd_capture_probe *probe,
+                                 struct nd_error *err)
+{
+    enum nd_status status = get_count(group, "n_samples", &probe->n_samples, err);
+    if (status == ND_OK)
+        status = get_count(group, "n_samples_expected", &probe->n_samples_expected, err);
+    if (status == ND_OK)
+        status = get_count(group, "n_repeats", &probe->n_repeats, err);
+    if (status != ND_OK)
+        return status;
+    if (probe->n_samples > probe->n_samples_expected || (probe->n_samples > 0 && probe->n_repeats == 0))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path, "'%s' has %zu of %zu samples in %zu repeats",
+                       group->path, probe->n_samples, probe->n_samples_expected, probe->n_repeats);
+    const struct nd_index_attr *source = nd_index_attr(group, "source");
+    if (source == NULL || source->dtype != ND_DTYPE_NONE)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
+                       "attribute 'source' of '%s' is missing or not text", group->path);
+    status = nd_name_unescape(group->path + strlen("/probes/"), group->path, &probe->name, err);
+    if (status != ND_OK)
+        return status;
+    probe->source = strndup((const char *)source->bytes, source->n_bytes);
+    return probe->source != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
+                                    const struct nd_wanted *wanted, void **out, size_t *n_rows,
+                                    struct nd_error *err)
+{
+    if (path == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = nd_capture_load(capture, path, wanted, out, n_rows, err);
+    free(path);
+    return status;
+}
+
+static enum nd_status load_series(const struct nd_capture *capture, struct nd_capture_probe *probe,
+                                  struct nd_error *err)
+{
+    const struct nd_wanted labels = {
+        ND_DTYPE_I64, {.rank = 1, .dims = {(int64_t)probe->n_samples_expected}}, true};
+    const struct nd_wanted latency = {
+        ND_DTYPE_F64, {.rank = 2, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats}}, false};
+    void *loaded[2] = {NULL, NULL};
+    enum nd_status status = nd_capture_load_part(capture, nd_name_probe_path(probe->name, "labels", NULL),
+                                                 &labels, &loaded[0], NULL, err);
+    if (status == ND_OK)
+        status = nd_capture_load_part(capture, nd_name_probe_path(probe->name, "latency_us", NULL), &latency,
+                                      &loaded[1], NULL, err);
+    probe->labels = loaded[0];
+    probe->latency_us = loaded[1];
+    return status;
+}
+
+/* A tensor of `n` rows of `sample`, of that type. */
+static enum nd_status check_tensor(const struct nd_index_object *object, size_t n,
+                                   const struct nd_shape *sample, enum nd_dtype dtype, struct nd_error *err)
+{
+    struct nd_shape wanted = {.rank = sample->rank + 1, .dims = {(int64_t)n}};
+    enum nd_dtype found;
+    char found_text[256], wanted_text[256];
+    enum nd_status status = nd_capture_tensor_dtype(object, &found, err);
+    if (status != ND_OK)
+        return status;
+    if (sample->rank < 0 || dtype == ND_DTYPE_NONE)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "'%s' is stored, but its edge has no type or shape", object->path);
+    for (int i = 0; i < sample->rank; i++)
+        wanted.dims[i + 1] = sample->dims[i];
+    if (found != dtype || !nd_shape_equal(&object->shape, &wanted))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is %s %s instead of %s %s", object->path,
+                       nd_dtype_name(found), nd_shape_format(&object->shape, found_text, sizeof found_text),
+                       nd_dtype_name(dtype), nd_shape_format(&wanted, wanted_text, sizeof wanted_text));
+    return ND_OK;
+}
+
+static enum nd_status load_input(const struct nd_capture *capture, struct nd_probe_data *data,
+                                 const struct nd_index_object *object, struct nd_error *err)
+{
+    struct nd_capture_probe *probe = &data->probe;
+    size_t at;
+    enum nd_status status = get_count(object, "index", &at, err);
+    if (status != ND_OK)
+        return status;
+    if (at >= probe->n_inputs || probe->inputs[at].name != NULL)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "'%s' has index %zu, which is taken or too large", object->path, at);
+    struct nd_capture_input *input = &probe->inputs[at];
+    status = nd_name_unescape(strrchr(object->path, '/') + 1, object->path, &input->name, err);
+    if (status != ND_OK)
+        return status;
+    status = nd_capture_tensor_dtype(object, &input->dtype, err);
+    if (status != ND_OK)
+        return status;
+    input->shape.rank = object->shape.rank - 1;
+    memcpy(input->shape.dims, object->shape.dims + 1, (size_t)input->shape.rank * sizeof input->shape.dims[0]);
+    status = check_tensor(object, probe->n_samples_expected, &input->shape, input->dtype, err);
+    const struct nd_wanted digests = {
+        ND_DTYPE_U64, {.rank = 2, .dims = {(int64_t)probe->n_samples_expected, 2}}, false};
+    void *loaded = NULL;
+    if (status == ND_OK)
+        status = nd_capture_load_part(capture, nd_name_probe_path(probe->name, "input_digests", input->name),
+                                      &digests, &loaded, NULL, err);
+    data->inputs[at] = (struct nd_probe_input_data){.object = object, .digests = loaded};
+    return status;
+}
+
+/* The datasets in /probes/<probe>/<part>. */
+static enum nd_status count_part(const struct nd_capture *capture, const struct nd_capture_probe *probe,
+                                 const char *part, size_t *first, size_t *end, struct nd_error *err)
+{
+    char *path = nd_name_probe_path(probe->name, part, NULL);
+    if (path == NULL)
+        return nd_fail_memory(err);
+    nd_index_range(capture->index, path, first, end);
+    free(path);
+    return ND_OK;
+}
+
+static enum nd_status load_inputs(const struct nd_capture *capture, const struct nd_index_object *group,
+                                  struct nd_probe_data *data, struct nd_error *err)
+{
+    size_t first, end, n, n_digests_first, n_digests_end;
+    enum nd_status status = get_count(group, "n_inputs", &n, err);
+    if (status == ND_OK)
+        status = count_part(capture, &data->probe, "inputs", &first, &end, err);
+    if (status == ND_OK)
+        status = count_part(capture, &data->probe, "input_digests", &n_digests_first, &n_digests_end, err);
+    if (status != ND_OK)
+        return status;
+    if (end - first != n || n_digests_end - n_digests_first != n)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
+                       "'%s' stores %zu inputs and digests of %zu instead of %zu", group->path, end - first,
+                       n_digests_end - n_digests_first, n);
+    data->probe.inputs = nd_calloc(n, sizeof *data->probe.inputs);
+    data->inputs = nd_calloc(n, sizeof *data->inputs);
+    data->probe.n_inputs = n;
+    if (data->probe.inputs == NULL || data->inputs == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = first; i < end && status == ND_OK; i++)
+        status = load_input(capture, data, &capture->index->objects[i], err);
+    return status;
+}
+
+static bool is_attr_equal(const struct nd_index_object *object, const char *name, const void *bytes,
+                          size_t n_bytes)
+{
+    const struct nd_index_attr *attr = nd_index_attr(object, name);
+    return attr == NULL ||
+           (attr->n_bytes == n_bytes && (n_bytes == 0 || memcmp(attr->bytes, bytes, n_bytes) == 0));
+}
+
+/* The attributes that repeat the table for the eyes of other programs must say the same. */
+static enum nd_status check_quant_attrs(const struct nd_index_object *object, const struct nd_edge *edge,
+                                        struct nd_error *err)
+{
+    const struct nd_quant *quant = &edge->quant;
+    int64_t axis = quant->axis;
+    if (!is_attr_equal(object, "scale", quant->scale, quant->n * sizeof *quant->scale) ||
+        !is_attr_equal(object, "zero_point", quant->zero_point, quant->n * sizeof *quant->zero_point) ||
+        !is_attr_equal(object, "axis", &axis, sizeof axis))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "the quantisation attributes of '%s' contradict the table of edges", object->path);
+    return ND_OK;
+}
+
+/* Finds the digests of an edge, and reads them unless that is deferred. */
+static enum nd_status load_digests(const struct nd_capture *capture, size_t p, size_t e, struct nd_error *err)
+{
+    const struct nd_probe_data *data = &capture->probes[p];
+    const struct nd_capture_probe *probe = &data->probe;
+    struct nd_probe_edge *part = &data->edges[e];
+    const struct nd_wanted wanted = {
+        ND_DTYPE_U64,
+        {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}},
+        probe->n_samples == 0};
+    char *path = nd_name_probe_path(probe->name, "digests", capture->edges[e].name);
+    if (path == NULL)
+        return nd_fail_memory(err);
+    void *loaded = NULL;
+    enum nd_status status = nd_capture_find(capture, path, &wanted, &part->digests_object, err);
+    bool is_read_now = capture->deferred == NULL || nd_capture_edge_digest(capture, p, e) == NULL;
+    if (status == ND_OK && is_read_now)
+        status = nd_capture_load(capture, path, &wanted, &loaded, NULL, err);
+    atomic_store(&part->digests, loaded);
+    free(path);
+    return status;
+}
+
+static enum nd_status load_edge(const struct nd_capture *capture, size_t p, size_t e, struct nd_error *err)
+{
+    const struct nd_probe_data *data = &capture->probes[p];
+    const struct nd_capture_probe *probe = &data->probe;
+    const struct nd_edge *edge = &capture->edges[e];
+    struct nd_probe_edge *part = &data->edges[e];
+    char *outputs = nd_name_probe_path(probe->name, "outputs", edge->name);
+    char *repeats = nd_name_probe_path(probe->name, nd_probe_repeats_part(data, false), edge->name);
+    enum nd_status status = outputs == NULL || repeats == NULL ? nd_fail_memory(err) : ND_OK;
+    if (status == ND_OK)
+        status = load_digests(capture, p, e, err);
+    if (status == ND_OK)
+        status = nd_probe_load_repeat_rows(capture, data, e, err);
+    if (status == ND_OK) {
+        part->outputs = nd_index_find(capture->index, outputs);
+        part->repeats = nd_index_find(capture->index, repeats);
+    }
+    if (status == ND_OK && part->outputs != NULL)
+        status = check_tensor(part->outputs, probe->n_samples, &edge->shape, edge->dtype, err);
+    if (status == ND_OK && part->outputs != NULL)
+        status = check_quant_attrs(part->outputs, edge, err);
+    if (status == ND_OK && part->repeats != NULL)
+        status = check_tensor(part->repeats, part->n_repeat_rows, &edge->shape, edge->dtype, err);
+    if (status == ND_OK)
+        status = nd_probe_check_repeats(capture, p, e, err);
+    if (status == ND_OK && probe->n_samples > 0 && (edge->dtype == ND_DTYPE_NONE || edge->shape.rank < 0))
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' has samples, but no type or shape",
+                         edge->name);
+    free(outputs);
+    free(repeats);
+    return status;
+}
+
+/* Every dataset of these groups must be one that load_edge has looked up: none may be of an edge that does not
+ * exist. */
+static enum nd_status check_no_strangers(const struct nd_capture *capture, const struct nd_probe_data *data,
+                                         struct nd_error *err)
+{
+    size_t n_used[6] = {0}, first, end, at = data->n_reruns > 0 ? 4 : 2;
+    static const char *const parts[6] = {"outputs",      "digests", "repeats",
+                                         "repeat_index", "reruns",  "rerun_index"};
+    for (size_t i = 0; i < capture->n_edges; i++) {
+        n_used[0] += data->edges[i].outputs != NULL;
+        n_used[1] += data->edges[i].digests_object != NULL;
+        n_used[at] += data->edges[i].repeats != NULL;
+        n_used[at + 1] += data->edges[i].n_repeat_rows > 0;
+    }
+    for (size_t i = 0; i < 6; i++) {
+        enum nd_status status = count_part(capture, &data->probe, parts[i], &first, &end, err);
+        if (status != ND_OK)
+            return status;
+        if (end - first != n_used[i])
+            return nd_fail(err, ND_E_CAPTURE_SCHEMA, data->probe.name,
+                           "probe '%s' has %zu datasets in '%s', but only %zu belong to edges of the table",
+                           data->probe.name, end - first, parts[i], n_used[i]);
+    }
+    return ND_OK;
+}
+
+static enum nd_status load_probe(const struct nd_capture *capture, const struct nd_index_object *group,
+                                 size_t at, struct nd_error *err)
+{
+    struct nd_probe_data *data = &capture->probes[at];
+    enum nd_status status = load_sizes(group, &data->probe, err);
+    if (status == ND_OK)
+        status = load_series(capture, &data->probe, err);
+    if (status == ND_OK)
+        status = nd_probe_load_reruns(capture, data, err);
+    if (status == ND_OK)
+        status = nd_probe_load_edge_digests(capture, data, err);
+    if (status == ND_OK)
+        status = load_inputs(capture, group, data, err);
+    if (status != ND_OK)
+        return status;
+    data->edges = nd_calloc(capture->n_edges, sizeof *data->edges);
+    if (data->edges == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < capture->n_edges && status == ND_OK; i++)
+        status = load_edge(capture, at, i, err);
+    return status == ND_OK ? check_no_strangers(capture, data, err) : status;
+}
+
+enum nd_status nd_capture_load_probes(struct nd_capture *capture, struct nd_error *err)
+{
+    size_t first, end, n = 0;
+    enum nd_status status = ND_OK;
+    if (nd_index_find(capture->index, "/probes") == NULL)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/probes", "group '/probes' is missing");
+    nd_index_range(capture->index, "/probes", &first, &end);
+    for (size_t i = first; i < end; i++)
+        n += nd_index_is_child(&capture->index->objects[i], "/probes");
+    capture->probes = nd_calloc(n, sizeof *capture->probes);
+    if (capture->probes == NULL)
+        return nd_fail_memory(err);
+    capture->n_probes = n;
+    for (size_t i = first; i < end && status == ND_OK; i++) {
+        const struct nd_index_object *group = &capture->index->objects[i];
+        size_t at;
+        if (!nd_index_is_child(group, "/probes"))
+            continue;
+        status = get_count(group, "index", &at, err);
+        if (status == ND_OK && (at >= n || capture->probes[at].probe.name != NULL))
+            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
+                             "'%s' has index %zu, which is taken or too large", group->path, at);
+        if (status == ND_OK)
+            status = load_probe(capture, group, at, err);
+    }
+    return status;
+}

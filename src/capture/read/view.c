@@ -1,0 +1,300 @@
+#include "capture/read/view.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "capture/read/capture_internal.h"
+
+void nd_view_scratch_deinit(struct nd_view_scratch *scratch)
+{
+    free(scratch->bytes);
+    free(scratch->chunk);
+    free(scratch->stored);
+    nd_chunk_decoder_deinit(&scratch->decoder);
+    *scratch = (struct nd_view_scratch){0};
+}
+
+/* Room for n_bytes; what was there is lost. */
+static enum nd_status make_room(unsigned char **buf, size_t *capacity, size_t n_bytes, struct nd_error *err)
+{
+    if (*capacity >= n_bytes)
+        return ND_OK;
+    free(*buf);
+    *buf = malloc(n_bytes);
+    *capacity = *buf != NULL ? n_bytes : 0;
+    return *buf != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* The part of the range that one chunk holds. */
+struct piece {
+    size_t chunk;
+    size_t in_chunk; /* first byte, counted in the decoded chunk */
+    size_t in_range; /* the same byte, counted from the start of the range */
+    size_t n_bytes;
+};
+
+/* First byte of a chunk in C order, and its real bytes. */
+static size_t chunk_start(const struct nd_chunk_layout *layout, size_t chunk, size_t *n_bytes)
+{
+    struct nd_chunk_span span;
+    nd_chunk_span(layout, chunk, &span);
+    *n_bytes = span.n_bytes;
+    return span.first_sample * layout->sample_bytes + span.offset_bytes;
+}
+
+/* Chunks are in C order and leave no gap, but need not have equal sizes. */
+static size_t find_chunk(const struct nd_chunk_layout *layout, size_t byte)
+{
+    size_t low = 0, high = layout->n_chunks, n_bytes;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (chunk_start(layout, middle, &n_bytes) <= byte)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct piece find_piece(const struct nd_chunk_layout *layout, size_t chunk, size_t first_byte,
+                               size_t n_bytes)
+{
+    size_t real_bytes, start = chunk_start(layout, chunk, &real_bytes);
+    struct piece piece = {.chunk = chunk};
+    if (start < first_byte)
+        piece.in_chunk = first_byte - start;
+    else
+        piece.in_range = start - first_byte;
+    size_t n_chunk = real_bytes - piece.in_chunk, n_range = n_bytes - piece.in_range;
+    piece.n_bytes = n_chunk < n_range ? n_chunk : n_range;
+    return piece;
+}
+
+/* What a view is made of. */
+struct source {
+    const struct nd_index *index;
+    const struct nd_index_object *object;
+    struct nd_view_scratch *scratch;
+};
+
+static bool is_plain(const struct source *source, size_t chunk)
+{
+    const struct nd_index_chunk *stored = &source->object->chunks[chunk];
+    return !stored->is_deflated && (!stored->is_shuffled || source->object->elem_bytes == 1);
+}
+
+static enum nd_status decode(const struct source *source, size_t i, unsigned char *raw, struct nd_error *err)
+{
+    const struct nd_index *index = source->index;
+    const struct nd_index_object *object = source->object;
+    const struct nd_index_chunk *chunk = &object->chunks[i];
+    struct nd_view_scratch *scratch = source->scratch;
+    struct nd_stored_chunk stored = {.n_bytes = chunk->stored_bytes,
+                                     .elem_bytes = object->elem_bytes,
+                                     .is_shuffled = chunk->is_shuffled,
+                                     .is_deflated = chunk->is_deflated};
+    enum nd_status status = ND_OK;
+    if (index->map != NULL) {
+        stored.bytes = index->map + chunk->offset;
+    } else {
+        status = make_room(&scratch->stored, &scratch->stored_capacity, chunk->stored_bytes, err);
+        if (status == ND_OK)
+            status =
+                nd_index_read_at(index, object->path, chunk->offset, scratch->stored, chunk->stored_bytes, err);
+        stored.bytes = scratch->stored;
+    }
+    if (status != ND_OK)
+        return status;
+    status = nd_chunk_decode(&scratch->decoder, &stored, raw, object->layout.chunk_bytes, err);
+    if (status != ND_OK)
+        nd_error_context(err, "chunk %zu of '%s'", i, object->path);
+    return status;
+}
+
+/* The chunk in scratch->chunk, unless it is there already. */
+static enum nd_status keep_chunk(const struct source *source, size_t chunk, struct nd_error *err)
+{
+    struct nd_view_scratch *scratch = source->scratch;
+    if (scratch->chunk_serial == source->index->serial && scratch->chunk_object == source->object &&
+        scratch->chunk_index == chunk)
+        return ND_OK;
+    scratch->chunk_serial = 0;
+    enum nd_status status =
+        make_room(&scratch->chunk, &scratch->chunk_capacity, source->object->layout.chunk_bytes, err);
+    if (status == ND_OK)
+        status = decode(source, chunk, scratch->chunk, err);
+    if (status != ND_OK)
+        return status;
+    scratch->chunk_serial = source->index->serial;
+    scratch->chunk_object = source->object;
+    scratch->chunk_index = chunk;
+    return ND_OK;
+}
+
+/* All of a range that lies in one chunk. */
+static enum nd_status view_piece(const struct source *source, const struct piece *piece,
+                                 const unsigned char **out, struct nd_error *err)
+{
+    if (is_plain(source, piece->chunk) && source->index->map != NULL) {
+        *out = source->index->map + source->object->chunks[piece->chunk].offset + piece->in_chunk;
+        return ND_OK;
+    }
+    enum nd_status status = keep_chunk(source, piece->chunk, err);
+    if (status == ND_OK)
+        *out = source->scratch->chunk + piece->in_chunk;
+    return status;
+}
+
+/* Ranges over several chunks are put together in scratch->bytes. */
+static enum nd_status gather(const struct source *source, size_t first_chunk, size_t first_byte, size_t n_bytes,
+                             struct nd_error *err)
+{
+    const struct nd_chunk_layout *layout = &source->object->layout;
+    struct nd_view_scratch *scratch = source->scratch;
+    enum nd_status status = make_room(&scratch->bytes, &scratch->bytes_capacity, n_bytes, err);
+    size_t n_done = 0;
+    for (size_t i = first_chunk; n_done < n_bytes && status == ND_OK; i++) {
+        const struct piece piece = find_piece(layout, i, first_byte, n_bytes);
+        const unsigned char *part = NULL;
+        if (piece.n_bytes == layout->chunk_bytes)
+            status = decode(source, i, scratch->bytes + piece.in_range, err);
+        else
+            status = view_piece(source, &piece, &part, err);
+        if (status == ND_OK && part != NULL)
+            memcpy(scratch->bytes + piece.in_range, part, piece.n_bytes);
+        n_done = piece.in_range + piece.n_bytes;
+    }
+    return status;
+}
+
+static enum nd_status view_chunks(const struct source *source, size_t first_byte, size_t n_bytes,
+                                  const unsigned char **out, struct nd_error *err)
+{
+    size_t chunk = find_chunk(&source->object->layout, first_byte);
+    const struct piece piece = find_piece(&source->object->layout, chunk, first_byte, n_bytes);
+    if (piece.n_bytes == n_bytes)
+        return view_piece(source, &piece, out, err);
+    enum nd_status status = gather(source, chunk, first_byte, n_bytes, err);
+    if (status == ND_OK)
+        *out = source->scratch->bytes;
+    return status;
+}
+
+static bool is_shown_in_place(const struct source *source, size_t n_bytes)
+{
+    return source->index->map != NULL && (n_bytes < ND_VIEW_READ_FROM || n_bytes > ND_VIEW_READ_TO);
+}
+
+static enum nd_status view_contiguous(const struct source *source, size_t first_byte, size_t n_bytes,
+                                      const unsigned char **out, struct nd_error *err)
+{
+    const struct nd_index_object *object = source->object;
+    struct nd_view_scratch *scratch = source->scratch;
+    if (is_shown_in_place(source, n_bytes)) {
+        *out = source->index->map + object->offset + first_byte;
+        return ND_OK;
+    }
+    enum nd_status status = make_room(&scratch->bytes, &scratch->bytes_capacity, n_bytes, err);
+    if (status == ND_OK)
+        status = nd_index_read_at(source->index, object->path, object->offset + first_byte, scratch->bytes,
+                                  n_bytes, err);
+    if (status == ND_OK)
+        *out = scratch->bytes;
+    return status;
+}
+
+static const struct nd_index_object *find_outputs(const struct nd_capture_tensor *tensor)
+{
+    assert(tensor->probe < tensor->capture->n_probes && tensor->edge < tensor->capture->n_edges);
+    return tensor->capture->probes[tensor->probe].edges[tensor->edge].outputs;
+}
+
+static bool is_inside(const struct nd_index_object *object, size_t first_byte, size_t n_bytes)
+{
+    return first_byte <= object->n_bytes && n_bytes <= object->n_bytes - first_byte;
+}
+
+enum nd_status nd_capture_view_outputs(const struct nd_capture_tensor *tensor, size_t first_byte,
+                                       size_t n_bytes, struct nd_view_scratch *scratch,
+                                       const unsigned char **out, struct nd_error *err)
+{
+    static const unsigned char nothing;
+    const struct nd_capture *capture = tensor->capture;
+    const struct source source = {capture->index, find_outputs(tensor), scratch};
+    if (source.object == NULL)
+        return nd_capture_fail_no_outputs(capture, tensor->probe, tensor->edge, err);
+    if (!is_inside(source.object, first_byte, n_bytes))
+        return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, source.object->path,
+                       "'%s': %zu bytes from byte %zu were asked for of %zu in '%s'", capture->path, n_bytes,
+                       first_byte, source.object->n_bytes, source.object->path);
+    if (n_bytes == 0) {
+        *out = &nothing;
+        return ND_OK;
+    }
+    enum nd_status status = source.object->chunks == NULL
+                                ? view_contiguous(&source, first_byte, n_bytes, out, err)
+                                : view_chunks(&source, first_byte, n_bytes, out, err);
+    if (status != ND_OK)
+        nd_error_context(err, "'%s'", capture->path);
+    return status;
+}
+
+size_t nd_capture_outputs_chunk_bytes(const struct nd_capture_tensor *tensor)
+{
+    const struct nd_index_object *object = find_outputs(tensor);
+    return object != NULL && object->chunks != NULL ? object->layout.chunk_bytes : 0;
+}
+
+static bool is_chunk_alike(const struct nd_index *a, const struct nd_index_chunk *of_a,
+                           const struct nd_index *b, const struct nd_index_chunk *of_b)
+{
+    return of_a->is_deflated && of_b->is_deflated && of_a->is_shuffled == of_b->is_shuffled &&
+           of_a->stored_bytes == of_b->stored_bytes &&
+           memcmp(a->map + of_a->offset, b->map + of_b->offset, of_a->stored_bytes) == 0;
+}
+
+bool nd_capture_is_stored_alike(const struct nd_capture_tensor *a, const struct nd_capture_tensor *b,
+                                size_t first_byte, size_t n_bytes)
+{
+    const struct nd_index_object *of_a = find_outputs(a), *of_b = find_outputs(b);
+    const struct nd_index *index_a = a->capture->index, *index_b = b->capture->index;
+    if (of_a == NULL || of_b == NULL || of_a->chunks == NULL || of_b->chunks == NULL || index_a->map == NULL ||
+        index_b->map == NULL)
+        return false;
+    if (of_a->elem_bytes != of_b->elem_bytes || !nd_shape_equal(&of_a->shape, &of_b->shape) ||
+        !nd_shape_equal(&of_a->layout.chunk, &of_b->layout.chunk) || !is_inside(of_a, first_byte, n_bytes) ||
+        n_bytes == 0)
+        return false;
+    size_t end = find_chunk(&of_a->layout, first_byte + n_bytes - 1) + 1;
+    for (size_t i = find_chunk(&of_a->layout, first_byte); i < end; i++)
+        if (!is_chunk_alike(index_a, &of_a->chunks[i], index_b, &of_b->chunks[i]))
+            return false;
+    return true;
+}
+
+enum nd_status nd_capture_check_unchanged(const struct nd_capture *capture, struct nd_error *err)
+{
+    const struct nd_index *index = capture->index;
+    struct stat now;
+    enum nd_status status = nd_capture_check_deferred(capture, err);
+    if (status != ND_OK)
+        return status;
+    if (index->fetch != NULL) /* every answer of its server was of the version that was opened */
+        return ND_OK;
+    if (fstat(index->fd, &now) != 0)
+        return nd_fail(err, ND_E_FILE_READ, capture->path, "cannot read '%s': %s", capture->path,
+                       strerror(errno));
+    if ((uint64_t)now.st_size != index->file_bytes || now.st_mtim.tv_sec != index->modified.tv_sec ||
+        now.st_mtim.tv_nsec != index->modified.tv_nsec)
+        return nd_fail(err, ND_E_CAPTURE_CHANGED, capture->path, "'%s' was changed while it was being read",
+                       capture->path);
+    return ND_OK;
+}
+
+const struct nd_index *nd_capture_index(const struct nd_capture *capture)
+{
+    return capture->index;
+}

@@ -1,0 +1,285 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "capture/read/link_names.h"
+#include "capture/write/write_internal.h"
+
+/* An attribute lies in an object header, whose messages are shorter than 64 KiB. */
+enum { MAX_ATTR_BYTES = 60000 };
+
+enum nd_status nd_writer_put_attr(hid_t object, const char *path, const struct nd_writer_attr *attr,
+                                  struct nd_error *err)
+{
+    const hsize_t dims[1] = {attr->n};
+    bool is_text = attr->dtype == ND_DTYPE_NONE;
+    size_t n_bytes = is_text ? attr->n : attr->n * nd_dtype_size_bytes(attr->dtype);
+    if (n_bytes > MAX_ATTR_BYTES)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' has %zu bytes; at most %d fit",
+                       attr->key, path, n_bytes, MAX_ATTR_BYTES);
+    hid_t type = is_text ? nd_hdf5_text_make(attr->n > 0 ? attr->n : 1) : nd_hdf5_type_make(attr->dtype);
+    hid_t space = attr->is_scalar ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, dims, NULL);
+    hid_t made = H5Acreate2(object, attr->key, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    herr_t rc = made >= 0 ? H5Awrite(made, type, attr->data) : -1;
+    if (made >= 0 && H5Aclose(made) < 0)
+        rc = -1;
+    H5Sclose(space);
+    H5Tclose(type);
+    if (rc < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write attribute '%s' of '%s'", attr->key,
+                            path);
+    return ND_OK;
+}
+
+enum nd_status nd_writer_put_text(hid_t object, const char *path, const char *key, const char *text,
+                                  struct nd_error *err)
+{
+    struct nd_writer_attr attr = {.key = key, .is_scalar = true, .n = strlen(text), .data = text};
+    return nd_writer_put_attr(object, path, &attr, err);
+}
+
+enum nd_status nd_writer_put_i64(hid_t object, const char *path, const char *key, int64_t value,
+                                 struct nd_error *err)
+{
+    struct nd_writer_attr attr = {.key = key, .dtype = ND_DTYPE_I64, .is_scalar = true, .n = 1, .data = &value};
+    return nd_writer_put_attr(object, path, &attr, err);
+}
+
+static bool is_reserved(const struct nd_attr *attr)
+{
+    static const char *const keys[] = {"npudiff_format", "npudiff_version", "status", "content_digest"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (attr->group[0] == '\0' && strcmp(attr->key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+static enum nd_status put_public_attr(struct nd_capture_writer *writer, const char *path,
+                                      const struct nd_attr *attr, struct nd_error *err)
+{
+    enum nd_status status = nd_writer_reserve(writer, MAX_ATTR_BYTES, err);
+    if (status == ND_OK && path[1] != '\0')
+        status = nd_writer_group(writer, path, err);
+    if (status != ND_OK)
+        return status;
+    hid_t group = H5Gopen2(writer->file, path, H5P_DEFAULT);
+    if (group < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot open group '%s'", path);
+    struct nd_writer_attr made = {.key = attr->key, .is_scalar = true, .n = 1};
+    switch (attr->type) {
+    case ND_ATTR_STRING:
+        made.data = attr->string != NULL ? attr->string : "";
+        made.n = strlen(made.data);
+        break;
+    case ND_ATTR_I64:
+        made.dtype = ND_DTYPE_I64;
+        made.data = &attr->i64;
+        break;
+    case ND_ATTR_F64:
+        made.dtype = ND_DTYPE_F64;
+        made.data = &attr->f64;
+        break;
+    }
+    if (H5Aexists(group, attr->key) > 0)
+        status =
+            nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "attribute '%s' of '%s' is given twice", attr->key, path);
+    else
+        status = nd_writer_put_attr(group, path, &made, err);
+    H5Gclose(group);
+    return status;
+}
+
+enum nd_status nd_capture_writer_attr(struct nd_capture_writer *writer, const struct nd_attr *attr,
+                                      struct nd_error *err)
+{
+    if (is_reserved(attr))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/", "attribute '%s' of '/' is written by the capture itself",
+                       attr->key);
+    char path[64];
+    if (snprintf(path, sizeof path, "/%s", attr->group) >= (int)sizeof path)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, attr->group, "no group '%s' in a capture", attr->group);
+    nd_hdf5_lock();
+    enum nd_status status = put_public_attr(writer, path, attr, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+/* ---- tables ---- */
+
+static const char *text_cell(const struct nd_stored_column *column, size_t i)
+{
+    const char *text;
+    memcpy(&text, nd_stored_cell(column, i), sizeof text);
+    return text != NULL ? text : "";
+}
+
+static enum nd_status put_texts(struct nd_capture_writer *writer, const struct nd_stored_column *column,
+                                struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    const char *path = column->path;
+    size_t width = 1, n_bytes = 0;
+    char *texts = NULL;
+    hid_t type = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
+    for (size_t i = 0; i < column->n; i++) {
+        size_t length = strlen(text_cell(column, i));
+        width = length > width ? length : width;
+    }
+    if (nd_size_mul(column->n, width, &n_bytes))
+        texts = nd_calloc(n_bytes, 1);
+    if (texts == NULL) {
+        status = nd_fail_memory(err);
+        goto out;
+    }
+    for (size_t i = 0; i < column->n; i++) {
+        const char *text = text_cell(column, i);
+        memcpy(texts + i * width, text, strlen(text));
+    }
+    type = nd_hdf5_text_make(width);
+    status =
+        nd_writer_make(writer, path, type, &(struct nd_writer_extent){.shape = &column->shape}, &dataset, err);
+    if (status == ND_OK && column->n > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts) < 0)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
+out:
+    if (dataset >= 0 && H5Dclose(dataset) < 0 && status == ND_OK)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
+    H5Tclose(type);
+    free(texts);
+    return status;
+}
+
+static enum nd_status put_numbers(struct nd_capture_writer *writer, const struct nd_stored_column *column,
+                                  struct nd_error *err)
+{
+    bool is_wanted = !column->column->is_optional;
+    char *numbers = nd_calloc(column->n, column->cell_bytes);
+    if (numbers == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < column->n; i++)
+        memcpy(numbers + i * column->cell_bytes, nd_stored_cell(column, i), column->cell_bytes);
+    for (size_t k = 0; k < column->n * column->cell_bytes && !is_wanted; k++)
+        is_wanted = numbers[k] != 0;
+    enum nd_status status = ND_OK;
+    if (is_wanted)
+        status =
+            nd_writer_put(writer, nd_strdup(column->path), column->column->dtype, &column->shape, numbers, err);
+    free(numbers);
+    return status;
+}
+
+static enum nd_status put_column(void *writer, const struct nd_stored_column *column, struct nd_error *err)
+{
+    return (column->column->dtype == ND_DTYPE_NONE ? put_texts : put_numbers)(writer, column, err);
+}
+
+/* The columns of a table of n rows, which nobody writes to. */
+static enum nd_status put_table(struct nd_capture_writer *writer, const struct nd_stored_table *table,
+                                const void *rows, size_t n, struct nd_error *err)
+{
+    enum nd_status status = nd_writer_group(writer, table->path, err);
+    return status == ND_OK ? nd_stored_table_visit(table, (void *)(uintptr_t)rows, n, put_column, writer, err)
+                           : status;
+}
+
+/* The row only shows the edge's texts; nobody writes to them. */
+static struct nd_edge_row row_of(const struct nd_edge *edge, const char *provider)
+{
+    struct nd_edge_row row = {
+        .name = edge->name,
+        .onnx_name = edge->onnx_name,
+        .op_types = edge->op_types,
+        .node = edge->node,
+        .provider = (char *)(uintptr_t)provider,
+        .dtype = (char *)(uintptr_t)nd_dtype_name(edge->dtype),
+        .rank = edge->shape.rank,
+        .is_model_input = edge->is_model_input,
+        .is_model_output = edge->is_model_output,
+        .quant_n = (int64_t)edge->quant.n,
+        .quant_axis = edge->quant.n > 0 ? edge->quant.axis : -1,
+    };
+    for (int d = 0; d < edge->shape.rank && d < ND_MAX_RANK; d++)
+        row.dims[d] = edge->shape.dims[d];
+    return row;
+}
+
+static enum nd_status put_edges(struct nd_capture_writer *writer, const struct nd_edge *edges,
+                                const char *const *providers, size_t n, struct nd_error *err)
+{
+    size_t n_scales = 0;
+    for (size_t i = 0; i < n; i++)
+        n_scales += edges[i].quant.n;
+    struct nd_edge_row *rows = nd_calloc(n, sizeof *rows);
+    struct nd_scale_row *scales = nd_calloc(n_scales, sizeof *scales);
+    enum nd_status status = rows != NULL && scales != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0, at = 0; i < n && status == ND_OK; i++) {
+        rows[i] = row_of(&edges[i], providers[i]);
+        for (size_t q = 0; q < edges[i].quant.n; q++, at++)
+            scales[at] = (struct nd_scale_row){edges[i].quant.scale[q], edges[i].quant.zero_point[q]};
+    }
+    if (status == ND_OK)
+        status = put_table(writer, &nd_edge_table, rows, n, err);
+    if (status == ND_OK)
+        status = put_table(writer, &nd_scale_table, scales, n_scales, err);
+    if (status == ND_OK)
+        status = put_table(writer, &nd_dims_table, rows, n, err);
+    free(rows);
+    free(scales);
+    writer->has_edges = true;
+    writer->n_edges = n;
+    return status;
+}
+
+static enum nd_status put_nodes(struct nd_capture_writer *writer, const struct nd_capture_node *nodes, size_t n,
+                                struct nd_error *err)
+{
+    writer->has_nodes = true;
+    return put_table(writer, &nd_node_table, nodes, n, err);
+}
+
+enum nd_status nd_writer_put_missing_tables(struct nd_capture_writer *writer, struct nd_error *err)
+{
+    enum nd_status status = writer->has_edges ? ND_OK : put_edges(writer, NULL, NULL, 0, err);
+    if (status == ND_OK && !writer->has_nodes)
+        status = put_nodes(writer, NULL, 0, err);
+    return status;
+}
+
+enum nd_status nd_capture_writer_edges(struct nd_capture_writer *writer, const struct nd_edge *edges,
+                                       const char *const *providers, size_t n_edges, struct nd_error *err)
+{
+    nd_hdf5_lock();
+    enum nd_status status = put_edges(writer, edges, providers, n_edges, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+enum nd_status nd_capture_writer_nodes(struct nd_capture_writer *writer, const struct nd_capture_node *nodes,
+                                       size_t n_nodes, struct nd_error *err)
+{
+    nd_hdf5_lock();
+    enum nd_status status = put_nodes(writer, nodes, n_nodes, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+enum nd_status nd_capture_writer_findings(struct nd_capture_writer *writer,
+                                          const struct nd_capture_finding *rows, size_t n_rows,
+                                          struct nd_error *err)
+{
+    nd_hdf5_lock();
+    enum nd_status status = put_table(writer, &nd_finding_table, rows, n_rows, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+enum nd_status nd_capture_writer_log(struct nd_capture_writer *writer, const char *name, const char *text,
+                                     size_t text_bytes, struct nd_error *err)
+{
+    struct nd_shape shape = {.rank = 1, .dims = {(int64_t)text_bytes}};
+    nd_hdf5_lock();
+    enum nd_status status = nd_writer_group(writer, "/logs", err);
+    if (status == ND_OK)
+        status = nd_writer_put(writer, nd_name_path("/logs", name), ND_DTYPE_U8, &shape, text, err);
+    nd_hdf5_unlock();
+    return status;
+}

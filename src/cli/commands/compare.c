@@ -1,0 +1,278 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/options/commands.h"
+#include "cli/options/compare_setup.h"
+#include "cli/terminal/progress.h"
+#include "cli/commands/report_documents.h"
+#include "cli/commands/report_file.h"
+#include "cli/terminal/rows.h"
+#include "cli/terminal/signals.h"
+#include "cli/terminal/stopped.h"
+#include "cli/terminal/terminal.h"
+#include "npudiff/capture/capture.h"
+#include "npudiff/explain/explain.h"
+
+static enum nd_status open_all(const char *const *paths, size_t n, bool are_trusted,
+                               struct nd_capture **captures, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        status = are_trusted ? nd_capture_open_unchecked(paths[i], &captures[i], err)
+                             : nd_capture_open_deferred(paths[i], &captures[i], err);
+        if (status == ND_OK && are_trusted)
+            nd_capture_trust(captures[i]);
+    }
+    return status;
+}
+
+static enum nd_status print(const struct compare_values *values, const struct compare_setup *setup,
+                            const struct nd_capture *ref, const struct nd_comparison *comparison,
+                            struct nd_error *err)
+{
+    const struct nd_report_options options = {.struct_size = sizeof options,
+                                              .all_edges = values->all_edges,
+                                              .details = values->verbose,
+                                              .worst = values->worst.is_given,
+                                              .width = cli_text_width(values->width),
+                                              .matrices = setup->matrices,
+                                              .n_matrices = values->matrices.n,
+                                              .is_brief = !values->all_edges && !values->verbose,
+                                              .model = nd_capture_string(ref, "model", "file"),
+                                              .model_path = nd_capture_model_path(ref)};
+    char *text = NULL;
+    enum nd_status status;
+    if (comparison->cut != ND_CUT_NONE)
+        status = nd_compare_part_format(comparison, &text, err);
+    else if (values->json)
+        status = nd_report_json(comparison, &text, err);
+    else
+        status = nd_report_text(comparison, &options, &text, err);
+    if (status == ND_OK && (values->json || comparison->cut != ND_CUT_NONE))
+        cli_print_document(text);
+    else if (status == ND_OK && cli_is_markdown(values->format))
+        cli_print_markdown(text);
+    else if (status == ND_OK)
+        cli_print_text(text, values->color);
+    free(text);
+    return status;
+}
+
+static enum nd_status check_matrices(const struct compare_setup *setup, size_t n,
+                                     const struct nd_comparison *comparison, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = nd_matrix_check(&setup->matrices[i], comparison, err);
+    return status;
+}
+
+/* Digests of captures are read when they are first asked for. */
+static enum nd_status check_read(const struct nd_capture *const *captures, size_t n, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = nd_capture_check_deferred(captures[i], err);
+    return status;
+}
+
+/* The page of --report; 0, or the exit code of an error. */
+static int report(const struct compare_values *values, struct nd_comparison *comparison,
+                  const struct nd_capture *const *captures, size_t n)
+{
+    struct nd_error err = {0};
+    if (values->report == NULL)
+        return 0;
+    struct report_documents *documents = calloc(1, sizeof *documents);
+    if (documents == NULL)
+        return cli_fail_memory();
+    enum nd_status status = report_documents_of_comparison(documents, NULL, comparison, captures, &err);
+    if (status == ND_OK)
+        status = check_read(captures, n, &err);
+    int exit_code = status == ND_OK ? cli_report_write(values->report, documents->items, documents->n, NULL)
+                                    : cli_report_error(&err);
+    report_documents_deinit(documents);
+    free(documents);
+    return exit_code;
+}
+
+static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
+{
+    bool is_counted = strcmp(stage, "compare") == 0;
+    cli_progress_show(context, 0,
+                      &(struct cli_progress_state){.label = "compare",
+                                                   .stage = is_counted ? "values" : "patterns",
+                                                   .unit = is_counted ? "blocks" : "devices",
+                                                   .done = n_done,
+                                                   .total = n_total});
+}
+
+/* With a bar; Ctrl-C stops it. */
+static enum nd_status compare(const struct compare_values *values, struct compare_setup *setup,
+                              const struct nd_capture *const *captures, size_t n, struct nd_comparison **out,
+                              struct nd_error *err)
+{
+    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    setup->options.progress = show_progress;
+    setup->options.progress_context = progress;
+    setup->options.is_cancelled = cli_signals_came;
+    cli_signals_catch();
+    enum nd_status status = nd_compare_captures(captures, n, &setup->options, out, err);
+    if (status == ND_OK && (*out)->cut == ND_CUT_NONE &&
+        (!values->quiet || values->json || values->report != NULL)) {
+        cli_progress_show(progress, 0, &(struct cli_progress_state){.label = "compare", .stage = "diagnosis"});
+        status = nd_diagnose_comparison(*out, captures, err);
+        if (status == ND_OK)
+            status = nd_find_changed_samples(*out, captures, CLI_REPORT_SAMPLES, err);
+    }
+    cli_progress_destroy(progress);
+    return status;
+}
+
+/* A part is no verdict: those who merge it have one. */
+static int exit_code_of(const struct nd_comparison *comparison)
+{
+    return comparison->cut != ND_CUT_NONE ? ND_EXIT_SAME : (int)nd_verdict_exit_code(comparison->verdict);
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct compare_values *values = context;
+    struct nd_error err = {0};
+    struct compare_setup setup = {0};
+    struct nd_comparison *comparison = NULL;
+    int exit_code = compare_check(values);
+    if (exit_code == 0 && values->report != NULL && values->part != NULL)
+        exit_code =
+            cli_usage_error("compare", "--report and --part exclude one another: a part has no verdict");
+    if (exit_code == 0)
+        exit_code = cli_report_check(values->report);
+    if (exit_code != 0)
+        return exit_code;
+    struct nd_capture **captures = calloc(n_operands, sizeof(struct nd_capture *));
+    if (captures == NULL)
+        return cli_fail_memory();
+    enum nd_status status = compare_setup_init(values, &setup, &err);
+    if (status == ND_OK)
+        status = open_all(operands, n_operands, values->trust_digests, captures, &err);
+    if (status == ND_OK)
+        status =
+            compare(values, &setup, (const struct nd_capture *const *)captures, n_operands, &comparison, &err);
+    if (cli_signals_came(NULL)) {
+        cli_stopped_tell("the captures are as they were, and no result is kept", "");
+        exit_code = ND_EXIT_TROUBLE;
+        goto end;
+    }
+    if (status == ND_OK)
+        status = check_matrices(&setup, values->matrices.n, comparison, &err);
+    if (status == ND_OK)
+        status = check_read((const struct nd_capture *const *)captures, n_operands, &err);
+    if (status == ND_OK && (!values->quiet || values->json))
+        status = print(values, &setup, captures[0], comparison, &err);
+    exit_code = status == ND_OK ? exit_code_of(comparison) : cli_report_error(&err);
+    if (status == ND_OK)
+        exit_code = cli_worse(
+            exit_code, report(values, comparison, (const struct nd_capture *const *)captures, n_operands));
+end:
+    nd_comparison_destroy(&comparison);
+    for (size_t i = 0; i < n_operands; i++)
+        nd_capture_close(&captures[i]);
+    free(captures);
+    compare_setup_deinit(&setup);
+    cli_signals_end_if_came(); /* only now that everything is cleaned up */
+    return exit_code;
+}
+
+static const char *const float_types[] = {"float64",       "float32",     "float16", "bfloat16",
+                                          "float8_e4m3fn", "float8_e5m2", NULL};
+static const char *const cuts[] = {"tensors", "samples", NULL};
+
+#define GATE(gate, help) OPT_LIST(0, #gate, struct compare_values, gate, CLI_A_TEXT("N[,NAME:N...]"), help)
+
+static const struct cli_option options[] = {
+    OPT_OPTIONAL(0, "bitwise", struct compare_values, bitwise, "[=NAME,...]",
+                 "gate: no bit may differ, in any tensor or in the tensors with these names or patterns"),
+    GATE(lsb, "gate for quantised values: at most N LSB apart; NAME:N sets a different limit for the tensors "
+              "with this name or pattern"),
+    GATE(ulp, "gate for floats: at most N ULP apart"),
+    GATE(atol, "gate in real units: |test - ref| <= atol + rtol * |ref|"),
+    GATE(rtol, "gate: see --atol"),
+    OPT_TENSORS(struct compare_values,
+                "compare only these tensors: outputs (of the model), or name patterns separated by commas "
+                "(all). Without this option a tensor that one capture lacks makes the result 'not comparable'"),
+    OPT_LIST('p', "probe", struct compare_values, probes, CLI_A_PROBE_NAME,
+             "compare only this probe of the captures, a name or a pattern; may be repeated (all)"),
+    OPT_FLAG(0, "allow-different-models", struct compare_values, different_models,
+             "compare captures of different model files"),
+    OPT_FLAG(0, "all-pairs", struct compare_values, all_pairs,
+             "also compare the devices with each other, not only with the reference"),
+    OPT_LIST(0, "matrix", struct compare_values, matrices, CLI_A_TEXT("METRIC[:NAME]"),
+             "print a table of every device against every other one, at the model's outputs or at tensor NAME; "
+             "METRIC is share, differing, max_lsb, mean_lsb, max_ulp, max_abs, rmse, sqnr, cosine, norm_ratio, "
+             "pearson or kl; implies --all-pairs; may be repeated"),
+    OPT_CHOICE(0, "ulp-in", struct compare_values, ulp_in, "TYPE", float_types,
+               "also count ULP in the type that the device computes in: float64, float32, float16, bfloat16, "
+               "float8_e4m3fn or float8_e5m2"),
+    OPT_INTEGER(0, "worst", struct compare_values, worst, "N", 0, 1000,
+                "print the N elements with the largest difference (5 with -v and --json)"),
+    OPT_INTEGER(0, "per-channel", struct compare_values, channel_axis, "AXIS", -ND_MAX_RANK, ND_MAX_RANK - 1,
+                "also compute statistics for each index of this axis of a sample; -1 is the last axis"),
+    OPT_FLAG(0, "verify-digests", struct compare_values, verify_digests,
+             "read tensors with equal digests, too, and check that their bytes are equal"),
+    OPT_FLAG(0, "trust-digests", struct compare_values, trust_digests,
+             "do not check what is read from the captures against the stored digests"),
+    OPT_THREADS(struct compare_values),
+    OPT_NUMBER(0, "memory", struct compare_values, memory_mib, "MIB", 16, 1 << 20,
+               "use at most this much memory for buffers (512)"),
+    OPT_TEXT(0, "part", struct compare_values, part, CLI_A_TEXT("K/N"),
+             "compute only part K of N and print it for --merge; needs --json; the exit code is 0"),
+    OPT_CHOICE(0, "cut", struct compare_values, cut, "tensors|samples", cuts,
+               "how --part divides the work (samples)"),
+    OPT_LIST(0, "merge", struct compare_values, merge, CLI_A_FILE("FILE"),
+             "take the results from this part; give all N parts, with the captures and options that they were "
+             "made with"),
+    OPT_FLAG('a', "all", struct compare_values, all_edges,
+             "print the tables, list equal tensors, too, and print every list in full"),
+    OPT_VERBOSE(
+        struct compare_values,
+        "print the tables: every tensor that differs, signal, elements with the largest differences, where "
+        "they are, and gates that would pass"),
+    OPT_WIDTH(struct compare_values),
+    OPT_COLOR(struct compare_values),
+    OPT_FORMAT(struct compare_values),
+    OPT_REPORT(struct compare_values),
+    OPT_JSON(struct compare_values),
+    OPT_QUIET_ANSWER(struct compare_values),
+    {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff compare captures/cpu.h5 captures/gen3.h5",
+     "Prints which tensors differ between the two devices, and from which layer on."},
+    {"npudiff compare captures/*.h5 --tensors outputs --lsb 2",
+     "Passes when all outputs are at most 2 LSB from those of the first capture."},
+    {"npudiff compare captures/*.h5 --json", "Prints the whole result for a program."},
+    {NULL, NULL},
+};
+
+const struct cli_command cmd_compare = {
+    .name = "compare",
+    .summary = "compare captures: equal devices, first difference, LSB, accuracy",
+    .synopsis = "REF.h5 TEST.h5 ... [--bitwise] [--lsb N] [--ulp N] [--atol X] [--rtol X]",
+    .details = "Compares captures of one model, tensor by tensor and sample by sample. It says which devices "
+               "are equal in every bit, at which tensor the others begin to differ, by how much, and what that "
+               "does to accuracy. The first capture is the reference.\n"
+               "Without a gate every different bit counts. With gates every element must pass all of them.\n"
+               "Exit code 0: same, or within the gates; 1: differs; 2: wrong usage or a file problem; 3: not "
+               "comparable; 4: inconclusive, because outputs are NaN on both sides; 5: a device had failed.\n"
+               "NPUDIFF_CPU=scalar|avx2|avx512|neon in the environment limits the processor instructions that "
+               "npudiff uses. The result is the same.",
+    .examples = examples,
+    .options = options,
+    .operand = CLI_VALUE_CAPTURE,
+    .min_operands = 2,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct compare_values),
+    .run = run,
+};

@@ -1,0 +1,105 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/options/commands.h"
+#include "cli/commands/export.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/rows.h"
+#include "npudiff/record/import.h"
+
+enum { AIHUB, MODEL_EXPLORER };
+
+static const char *const action_names[] = {[AIHUB] = "aihub", [MODEL_EXPLORER] = "model-explorer", NULL};
+
+static int export_aihub(const struct export_values *values, const char *capture)
+{
+    struct nd_error err = {0};
+    size_t n_tensors = 0;
+    const struct nd_export_options options = {.struct_size = sizeof options,
+                                              .probe = values->probe,
+                                              .inputs = values->inputs,
+                                              .replace = values->force};
+    if (values->inputs && values->outputs)
+        return cli_usage_error("export", "--inputs and --outputs cannot be given together");
+    if (cli_check_output(values->output, values->force, "--force overwrites it") != 0)
+        return ND_EXIT_TROUBLE;
+    if (nd_export_aihub(capture, values->output, &options, &n_tensors, &err) != ND_OK)
+        return cli_report_error(&err);
+    if (values->json) {
+        json_t *root =
+            json_pack("{s:o, s:I}", "dataset", cli_text(values->output), "tensors", (json_int_t)n_tensors);
+        cli_print_json(ND_DOCUMENT_EXPORT, root);
+        json_decref(root);
+    } else if (!values->quiet) {
+        printf("%s: %zu %s\n", values->output, n_tensors, n_tensors == 1 ? "tensor" : "tensors");
+    }
+    return ND_EXIT_SAME;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct export_values *values = context;
+    if (values->output == NULL)
+        return cli_usage_error("export", "--output is missing");
+    if (strcmp(operands[0], action_names[AIHUB]) == 0) {
+        if (n_operands != 2)
+            return cli_usage_error("export", "'export aihub' takes one capture, not %zu", n_operands - 1);
+        return export_aihub(values, operands[1]);
+    }
+    if (n_operands < 3)
+        return cli_usage_error("export",
+                               "'export model-explorer' takes a model, and captures or RESULT.json after it");
+    if (values->probe != NULL || values->inputs || values->outputs)
+        return cli_usage_error("export", "--probe, --inputs and --outputs are for 'export aihub'");
+    return cli_export_model_explorer(values, operands + 1, n_operands - 1);
+}
+
+static const struct cli_option options[] = {
+    OPT_TEXT('o', "output", struct export_values, output, CLI_A_FILE("OUT"),
+             "the dataset OUT.h5, or the folder for Model Explorer's files, to write"),
+    OPT_TEXT('p', "probe", struct export_values, probe, CLI_A_PROBE_NAME,
+             "aihub: the probe to export (the only one)"),
+    OPT_FLAG(0, "outputs", struct export_values, outputs,
+             "aihub: write what the device computed: the model's outputs, or all tensors if the capture does "
+             "not say "
+             "which are outputs (this is the default)"),
+    OPT_FLAG(0, "inputs", struct export_values, inputs, "aihub: write the inputs of the run"),
+    OPT_FORCE(struct export_values, "overwrite existing files"),
+    OPT_QUIET(struct export_values),
+    OPT_JSON(struct export_values),
+    {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff export aihub captures/cpu.h5 -p zeros -o outputs.h5", "Writes the outputs of one probe."},
+    {"npudiff export aihub captures/cpu.h5 -p zeros --inputs -o inputs.h5",
+     "Writes the inputs, for a job on AI Hub."},
+    {"npudiff export model-explorer model.onnx captures/cpu.h5 captures/gen3.h5 -o overlays",
+     "Colours the nodes of the graph in Model Explorer by what differs, and by whose fault it is."},
+    {NULL, NULL},
+};
+
+const struct cli_command cmd_export = {
+    .name = "export",
+    .summary = "write a capture's tensors, or what differs, for a different tool",
+    .synopsis = "aihub CAPTURE.h5 -o OUT.h5 | "
+                "model-explorer MODEL.onnx RESULT.json|CAPTURE.h5 ... -o FOLDER",
+    .details =
+        "aihub: writes a dataset that Qualcomm AI Hub's client reads and uploads: names, types and shapes as "
+        "in the capture, one array per sample. Quantised values stay quantised. Types that HDF5 lacks "
+        "(bfloat16, 8-bit floats, 4-bit integers) are an error.\n"
+        "model-explorer: writes a file for each device and measure that Google's Model Explorer shows over the "
+        "graph of the model: verdict, share of values that differ, largest difference in LSB; layer "
+        "(healthy, unexplained, faulty), share of values that differ because of the layer, and its effect on "
+        "the outputs. RESULT.json: what compare, explain or run printed with --json. CAPTURE.h5: several are "
+        "compared with the first, and all are explained.\n"
+        "Exit code 0: written; 2: something is missing or cannot be written.",
+    .examples = examples,
+    .options = options,
+    .actions = action_names,
+    .operand = CLI_VALUE_CAPTURE,
+    .min_operands = 2,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct export_values),
+    .run = run,
+};

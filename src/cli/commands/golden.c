@@ -1,0 +1,381 @@
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/options/commands.h"
+#include "cli/commands/golden.h"
+#include "cli/commands/report_file.h"
+#include "cli/terminal/rows.h"
+#include "cli/terminal/terminal.h"
+#include "npudiff/report/report.h"
+
+/* That a check of one capture, or a diff, lists. */
+enum { MOST_TENSORS = 5 };
+
+int golden_tell_problems(const char *path, const struct nd_golden *store)
+{
+    for (size_t i = 0; i < nd_golden_n_problems(store); i++) {
+        struct nd_golden_problem problem = nd_golden_problem(store, i);
+        fprintf(stderr, "npudiff: '%s/%s' is skipped: %s\n", path, problem.object, problem.problem);
+    }
+    return nd_golden_n_problems(store) > 0 ? ND_EXIT_TROUBLE : 0;
+}
+
+/* ---- add ---- */
+
+static int run_add(const struct golden_values *values, const char *path, const char *const *captures, size_t n)
+{
+    struct nd_error err = {0};
+    struct nd_golden *store = NULL;
+    const struct nd_golden_acceptance how = {.struct_size = sizeof how,
+                                             .note = values->note,
+                                             .accepted_by = values->by,
+                                             .digest_only = values->digest_only};
+    if (nd_golden_open(path, true, &store, &err) != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = 0;
+    size_t n_added = 0;
+    char *text = NULL;
+    struct nd_golden_added *added = calloc(n, sizeof *added);
+    if (added == NULL)
+        exit_code = cli_fail_memory();
+    for (size_t i = 0; added != NULL && i < n; i++) {
+        struct nd_golden_added *one = &added[n_added];
+        if (nd_golden_add(store, captures[i], &how, one, &err) != ND_OK) {
+            exit_code = cli_worse(exit_code, cli_report_error(&err));
+            continue;
+        }
+        n_added++;
+        if (!values->json && !values->quiet)
+            printf("%s: %s %.12s (%s)\n", captures[i], one->is_new ? "added as" : "is already there as",
+                   one->entry.id, one->entry.kept);
+    }
+    nd_golden_close(&store);
+    if (values->json && added != NULL) {
+        enum nd_status status = nd_report_golden_added_json(added, n_added, &text, &err);
+        exit_code = cli_worse(exit_code, cli_print_made(status, text, true, &err));
+    }
+    for (size_t i = 0; i < n_added; i++)
+        nd_golden_entry_deinit(&added[i].entry);
+    free(added);
+    return exit_code;
+}
+
+/* ---- list, prune, diff ---- */
+
+static int run_list(const struct golden_values *values, const char *path, const struct nd_golden *store)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    int problems = golden_tell_problems(path, store);
+    enum nd_status status = ND_OK;
+    if (values->json)
+        status = nd_report_golden_list_json(store, &text, &err);
+    else if (values->verbose)
+        status = nd_report_golden_list_text(store, &text, &err);
+    else if (!values->quiet)
+        status = nd_report_golden_list_brief(store, path, cli_text_width(0), &text, &err);
+    else
+        return problems;
+    return cli_worse(problems, cli_print_made(status, text, values->json, &err));
+}
+
+static int run_prune(const struct golden_values *values, const char *path, struct nd_golden *store)
+{
+    struct nd_error err = {0};
+    struct nd_golden_pruning pruning;
+    char *text = NULL;
+    bool is_silent = values->quiet && !values->json;
+    if (nd_golden_prune(store, values->keep, values->dry_run, &pruning, &err) != ND_OK)
+        return cli_report_error(&err);
+    int problems = golden_tell_problems(path, store);
+    enum nd_status status = values->json ? nd_report_golden_pruning_json(&pruning, store, &text, &err)
+                            : is_silent  ? ND_OK
+                                         : nd_report_golden_pruning_text(&pruning, &text, &err);
+    nd_golden_pruning_deinit(&pruning);
+    if (is_silent)
+        return problems;
+    return cli_worse(problems, cli_print_made(status, text, values->json, &err));
+}
+
+static int run_diff(const struct golden_values *values, const char *path, const struct nd_golden *store,
+                    const char *const *names)
+{
+    struct nd_error err = {0};
+    struct nd_golden_check check;
+    char *text = NULL;
+    if (nd_golden_diff(store, names[0], names[1], &check, &err) != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = cli_worse((int)check.exit_code, golden_tell_problems(path, store));
+    if (values->report != NULL) {
+        enum nd_status made = nd_report_golden_diff_json(&check, store, &text, &err);
+        exit_code = cli_worse(exit_code, cli_report_write_one(values->report, "golden diff", made, text, &err));
+        text = NULL;
+    }
+    if (values->quiet && !values->json) {
+        nd_golden_check_deinit(&check);
+        return exit_code;
+    }
+    enum nd_status status =
+        values->json ? nd_report_golden_diff_json(&check, store, &text, &err)
+                     : nd_report_golden_check_text(&check, check.test.label, cli_text_width(0),
+                                                   values->verbose ? SIZE_MAX : MOST_TENSORS, &text, &err);
+    nd_golden_check_deinit(&check);
+    return cli_worse(exit_code, cli_print_answer(status, text,
+                                                 &(struct cli_style){values->json, values->color, NULL}, &err));
+}
+
+static int run_history(const struct golden_values *values, const char *path, const struct nd_golden *store)
+{
+    struct nd_error err = {0};
+    struct nd_golden_history history;
+    char *text = NULL;
+    int exit_code = golden_tell_problems(path, store);
+    if (nd_golden_history(store, &history, &err) != ND_OK)
+        return cli_report_error(&err);
+    if (values->report != NULL) {
+        enum nd_status made = nd_report_golden_history_json(&history, store, &text, &err);
+        exit_code =
+            cli_worse(exit_code, cli_report_write_one(values->report, "golden history", made, text, &err));
+        text = NULL;
+    }
+    if (values->json || !values->quiet) {
+        enum nd_status status = values->json ? nd_report_golden_history_json(&history, store, &text, &err)
+                                             : nd_report_golden_history_text(&history, cli_text_width(0),
+                                                                             values->verbose, &text, &err);
+        exit_code = cli_worse(
+            exit_code,
+            cli_print_answer(status, text, &(struct cli_style){values->json, values->color, NULL}, &err));
+    }
+    nd_golden_history_deinit(&history);
+    return exit_code;
+}
+
+/* ---- check ---- */
+
+static int check_one(const struct golden_values *values, const struct nd_golden *store, const char *path,
+                     size_t most, struct nd_golden_check *check)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    if (nd_golden_check(store, path, values->blame, check, &err) != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = (int)check->exit_code;
+    if (values->json || values->quiet)
+        return exit_code;
+    enum nd_status status = nd_report_golden_check_text(check, path, cli_text_width(0), most, &text, &err);
+    return cli_worse(exit_code,
+                     cli_print_answer(status, text, &(struct cli_style){false, values->color, NULL}, &err));
+}
+
+static int run_check(const struct golden_values *values, const char *path, const struct nd_golden *store,
+                     const char *const *captures, size_t n)
+{
+    struct nd_error err = {0};
+    struct nd_golden_check *checks = calloc(n, sizeof *checks);
+    size_t n_checked = 0;
+    char *text = NULL;
+    int exit_code = 0;
+    /* Of several captures only the first tensor each: the answer shall fit a screen. */
+    size_t most = values->verbose ? SIZE_MAX : n > 1 ? 1 : MOST_TENSORS;
+    if (checks == NULL)
+        return cli_fail_memory();
+    for (size_t i = 0; i < n; i++) {
+        exit_code = cli_worse(exit_code, check_one(values, store, captures[i], most, &checks[n_checked]));
+        n_checked += checks[n_checked].verdict != NULL;
+    }
+    exit_code = cli_worse(exit_code, golden_tell_problems(path, store));
+    if (values->report != NULL) {
+        enum nd_status made = nd_report_golden_checks_json(checks, n_checked, store, &text, &err);
+        exit_code =
+            cli_worse(exit_code, cli_report_write_one(values->report, "golden check", made, text, &err));
+        text = NULL;
+    }
+    if (values->json) {
+        enum nd_status status = nd_report_golden_checks_json(checks, n_checked, store, &text, &err);
+        exit_code = cli_worse(exit_code, cli_print_made(status, text, true, &err));
+    }
+    for (size_t i = 0; i < n_checked; i++)
+        nd_golden_check_deinit(&checks[i]);
+    free(checks);
+    return exit_code;
+}
+
+/* ---- the command ---- */
+
+enum { ADD, LIST, CHECK, DIFF, HISTORY, PRUNE, N_ACTIONS };
+
+static const struct {
+    const char *name, *operands;
+    size_t min_operands, max_operands; /* after the store */
+} actions[N_ACTIONS] = {
+    {"add", "STORE CAPTURE.h5 ...", 1, CLI_ANY_NUMBER},
+    {"list", "STORE", 0, 0},
+    {"check", "STORE CAPTURE.h5 ...", 0, CLI_ANY_NUMBER},
+    {"diff", "STORE ENTRY ENTRY", 2, 2},
+    {"history", "STORE", 0, 0},
+    {"prune", "STORE", 0, 0},
+};
+
+/* 0, or the exit code after a message: an option of another action would be ignored. */
+static int check_usage(const struct golden_values *values, int action, size_t n_operands)
+{
+    const struct {
+        bool is_given;
+        const char *option;
+        int action;
+    } owned[] = {
+        {values->digest_only, "--digest-only", ADD},
+        {values->note != NULL, "--note", ADD},
+        {values->by != NULL, "--by", ADD},
+        {values->blame, "--blame", CHECK},
+        {values->runtime != NULL, "--runtime", CHECK},
+        {values->model != NULL, "--model", CHECK},
+        {values->probes.n > 0, "--probe", CHECK},
+        {values->output != NULL, "--output", CHECK},
+        {values->jobs > 0, "--jobs", CHECK},
+        {values->force, "--force", CHECK},
+        {values->resume, "--resume", CHECK},
+        {values->keep > 0, "--keep", PRUNE},
+        {values->dry_run, "--dry-run", PRUNE},
+    };
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
+        if (owned[i].is_given && owned[i].action != action)
+            return cli_usage_error("golden", "%s belongs to 'golden %s', not to 'golden %s'", owned[i].option,
+                                   actions[owned[i].action].name, actions[action].name);
+    if (n_operands < actions[action].min_operands || n_operands > actions[action].max_operands)
+        return cli_usage_error("golden", "'golden %s' takes %s", actions[action].name,
+                               actions[action].operands);
+    if (values->report != NULL && action != CHECK && action != DIFF && action != HISTORY)
+        return cli_usage_error("golden",
+                               "--report belongs to 'golden check', 'golden diff' and 'golden history', not to "
+                               "'golden %s'",
+                               actions[action].name);
+    int checked = cli_report_check(values->report);
+    if (checked != 0 || action != CHECK)
+        return checked;
+    if (values->runtime == NULL && (values->model != NULL || values->probes.n > 0 || values->output != NULL ||
+                                    values->force || values->resume))
+        return cli_usage_error("golden", "--model, --probe, --output, --force and --resume need --runtime");
+    if (values->force && values->resume)
+        return cli_usage_error(
+            "golden", "--resume keeps existing captures and --force overwrites them: give one of them");
+    if ((values->runtime == NULL) == (n_operands == 0))
+        return cli_usage_error("golden", "'golden check' needs captures, or --runtime, but not both");
+    if (values->runtime != NULL && (values->model == NULL || values->output == NULL))
+        return cli_usage_error("golden", "--runtime needs %s", values->model == NULL ? "--model" : "--output");
+    return 0;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct golden_values *values = context;
+    int action = 0;
+    while (strcmp(actions[action].name, operands[0]) != 0) /* cli_run has checked that it is one of them */
+        action++;
+    int exit_code = check_usage(values, action, n_operands - 2);
+    if (exit_code != 0)
+        return exit_code;
+    struct nd_error err = {0};
+    struct nd_golden *store = NULL;
+    const char *path = operands[1];
+    if (action == ADD)
+        return run_add(values, path, operands + 2, n_operands - 2);
+    if (nd_golden_open(path, false, &store, &err) != ND_OK)
+        return cli_report_error(&err);
+    if (action == LIST)
+        exit_code = run_list(values, path, store);
+    else if (action == DIFF)
+        exit_code = run_diff(values, path, store, operands + 2);
+    else if (action == HISTORY)
+        exit_code = run_history(values, path, store);
+    else if (action == PRUNE)
+        exit_code = run_prune(values, path, store);
+    else if (values->runtime != NULL)
+        exit_code = golden_check_runtime(values, path, store);
+    else
+        exit_code = run_check(values, path, store, operands + 2, n_operands - 2);
+    nd_golden_close(&store);
+    return exit_code;
+}
+
+static const char *const action_names[] = {"add", "list", "check", "diff", "history", "prune", NULL};
+
+static const struct cli_option options[] = {
+    OPT_FLAG(0, "digest-only", struct golden_values, digest_only,
+             "add: store digests of a few kilobytes instead of the capture"),
+    OPT_TEXT(0, "note", struct golden_values, note, CLI_A_TEXT("TEXT"), "add: why the capture is accepted"),
+    OPT_TEXT(0, "by", struct golden_values, by, CLI_A_TEXT("WHO"), "add: who accepts it"),
+    OPT_FLAG(0, "blame", struct golden_values, blame,
+             "check: end with exit code 1 also when two things changed, and not with 4"),
+    OPT_TEXT(0, "runtime", struct golden_values, runtime, CLI_A_RUNTIME("ID"),
+             "check: repeat the newest capture of each chipset with this runtime, and check the new captures"),
+    OPT_TEXT(0, "model", struct golden_values, model, CLI_A_MODEL("FILE.onnx"),
+             "with --runtime: the model to capture"),
+    OPT_LIST('p', "probe", struct golden_values, probes, CLI_A_PROBE,
+             "with --runtime: inputs, as for 'npudiff capture'; may be repeated"),
+    OPT_TEXT('o', "output", struct golden_values, output, CLI_A_FOLDER("DIR"),
+             "with --runtime: the folder for the new captures"),
+    OPT_JOBS(struct golden_values, "with --runtime: run N devices at the same time (1)"),
+    OPT_FORCE(struct golden_values, "with --runtime: overwrite existing captures"),
+    OPT_FLAG(0, "resume", struct golden_values, resume,
+             "with --runtime: keep complete captures and make the missing ones"),
+    OPT_NUMBER(0, "keep", struct golden_values, keep, "N", 1, 1e6,
+               "prune: of entries with the same SDK, chipset, model, probes, options and host keep the newest "
+               "N (all)"),
+    OPT_FLAG(0, "dry-run", struct golden_values, dry_run,
+             "prune: print what would be removed, and remove nothing"),
+    OPT_VERBOSE(
+        struct golden_values,
+        "check, diff: list every tensor that differs; list: all entries with their notes; history: every "
+        "step, and the tensors that changed"),
+    OPT_TEXT(0, "report", struct golden_values, report, CLI_A_FILE("FILE.html"),
+             "check, diff, history: also write the result as a page for a browser; overwrites an older report"),
+    OPT_JSON(struct golden_values),
+    OPT_QUIET_ANSWER(struct golden_values),
+    OPT_COLOR(struct golden_values),
+    {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff golden add store captures/gen3.h5 --note 'accepted for 1.4' --by anna",
+     "Accepts a capture: later ones are compared with it."},
+    {"npudiff golden check store captures/gen3.h5",
+     "Says whether a capture is what was accepted, and what changed."},
+    {"npudiff golden history store --report history.html",
+     "Shows which SDK changed which tensors on which chipset."},
+    {NULL, NULL},
+};
+
+const struct cli_command cmd_golden = {
+    .name = "golden",
+    .summary = "keep accepted captures, and say what changed since: SDK, chipset, ...",
+    .synopsis = "add|list|check|diff|history|prune STORE [CAPTURE.h5 ... | ENTRY ENTRY]",
+    .details =
+        "A golden store is a folder of captures that somebody accepted.\n"
+        "add STORE CAPTURE.h5 ...: verifies captures and stores them.\n"
+        "list STORE: lists the entries.\n"
+        "check STORE CAPTURE.h5 ...: compares a capture with the entry that has the most in common with it "
+        "(SDK, chipset, model, probes, options, host; the same chipset first). It says which of them changed, "
+        "which tensors differ, in the order of the graph, and by how much. If two of them changed, it does not "
+        "say which one is the cause.\n"
+        "check STORE --runtime ID --model FILE -p PROBE -o DIR: makes new captures with a different runtime on "
+        "every chipset of the store, and checks them.\n"
+        "diff STORE ENTRY ENTRY: compares two entries; the start of their name or label is enough. If the "
+        "first entry cannot be right (all values NaN, no label right), the exit code is 3.\n"
+        "history STORE: shows which tensors changed at which SDK, for each model and chipset of the store. It "
+        "compares digests, and reads no capture. Its exit code is 0, or 2 for a damaged entry.\n"
+        "prune STORE: removes files that interrupted commands left behind, and captures without an entry.\n"
+        "Exit code 0: same; 1: differs; 2: wrong usage, a file problem, or a damaged entry; 3: no entry of "
+        "that model and probe, or only an entry that cannot be right; 4: two things changed; 5: a device "
+        "failed.",
+    .examples = examples,
+    .options = options,
+    .actions = action_names,
+    .operand = CLI_VALUE_CAPTURE,
+    .min_operands = 2,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct golden_values),
+    .run = run,
+};

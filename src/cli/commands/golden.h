@@ -1,0 +1,37 @@
+/* What the commands around the golden store share: telling problems, and capturing again with a new runtime. */
+#ifndef ND_CLI_GOLDEN_H
+#define ND_CLI_GOLDEN_H
+
+#include "cli/options/command_options.h"
+#include "npudiff/judge/judge.h"
+
+/* The options of `npudiff golden`; which command takes which: cmd_golden.c. */
+struct golden_values {
+    const char *note;
+    const char *by;
+    const char *runtime;
+    const char *model;
+    struct cli_list probes;
+    const char *output;
+    size_t jobs;
+    size_t keep;
+    bool digest_only;
+    bool blame;
+    bool dry_run;
+    bool force;
+    bool resume;
+    bool verbose;
+    const char *color;
+    const char *report;
+    bool json;
+    bool quiet;
+};
+
+/* Tells damaged entries on stderr; ND_EXIT_TROUBLE when there are any, else 0. */
+int golden_tell_problems(const char *path, const struct nd_golden *store);
+
+/* `golden check STORE --runtime NEW`. The exit code. */
+int golden_check_runtime(const struct golden_values *values, const char *store_path,
+                         const struct nd_golden *store);
+
+#endif

@@ -1,0 +1,146 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/options/commands.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/rows.h"
+#include "cli/terminal/terminal.h"
+#include "npudiff/improve/lint.h"
+#include "npudiff/report/report.h"
+
+struct values {
+    bool fix;
+    const char *output;
+    const char *sarif;
+    bool rules;
+    bool force;
+    bool verbose;
+    bool json;
+    bool quiet;
+};
+
+static int print_rules(const struct values *values)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    enum nd_status status = values->json ? nd_report_lint_rules_json(&text, &err)
+                                         : nd_report_lint_rules_text(cli_text_width(0), &text, &err);
+    return cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err);
+}
+
+static int write_sarif(const struct values *values, const struct nd_lint *lint)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    enum nd_status status = nd_report_lint_sarif(lint, &text, &err);
+    int exit_code =
+        status == ND_OK ? cli_write_text(values->sarif, text, values->force) : cli_report_error(&err);
+    free(text);
+    return exit_code;
+}
+
+static int report(const struct values *values, const struct nd_lint *lint)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    enum nd_status status = ND_OK;
+    int exit_code = lint->n_left > 0 ? ND_EXIT_DIFFERS : ND_EXIT_SAME;
+    if (values->sarif != NULL)
+        exit_code = cli_worse(exit_code, write_sarif(values, lint));
+    if (values->quiet && !values->json)
+        return exit_code;
+    if (values->json)
+        status = nd_report_lint_json(lint, &text, &err);
+    else if (values->verbose)
+        status = nd_report_lint_text(lint, cli_text_width(0), &text, &err);
+    else
+        status = nd_report_lint_brief(lint, cli_text_width(0), &text, &err);
+    exit_code = cli_worse(exit_code,
+                          cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err));
+    if (values->output != NULL && lint->output == NULL && !values->json)
+        printf("Nothing can be mended, so '%s' was not written.\n", values->output);
+    return exit_code;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    struct nd_lint *lint = NULL;
+    struct nd_lint_options options;
+    if (values->rules)
+        return n_operands > 0 ? cli_usage_error("lint", "--rules takes no model") : print_rules(values);
+    if (n_operands == 0)
+        return cli_usage_error("lint", "MODEL.onnx is missing");
+    if (values->fix != (values->output != NULL))
+        return cli_usage_error("lint", values->fix ? "--fix needs -o OUT.onnx: the model itself stays as it is"
+                                                   : "-o needs --fix: without it no model is written");
+    if (values->output != NULL && cli_check_output(values->output, values->force, "--force overwrites it") != 0)
+        return ND_EXIT_TROUBLE;
+    if (values->sarif != NULL &&
+        cli_check_text_output(values->sarif, values->force, "--force overwrites it") != 0)
+        return ND_EXIT_TROUBLE;
+    nd_lint_options_init(&options);
+    options.output = values->output;
+    options.replace = values->force;
+    enum nd_status status = nd_model_load(operands[0], &model, &err);
+    if (status == ND_OK)
+        status = nd_lint_model(model, &options, &lint, &err);
+    int exit_code = status == ND_OK ? report(values, lint) : cli_report_error(&err);
+    nd_lint_destroy(&lint);
+    nd_model_destroy(&model);
+    return exit_code;
+}
+
+static const struct cli_option options[] = {
+    OPT_FLAG(0, "fix", struct values, fix,
+             "write a copy in which is mended what changes the model by rounding at most"),
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("OUT.onnx"), "the copy that --fix writes"),
+    OPT_TEXT(0, "sarif", struct values, sarif, CLI_A_FILE("FILE"),
+             "also write the findings as SARIF 2.1.0, which code hosts and editors show"),
+    OPT_FLAG(0, "rules", struct values, rules,
+             "print the rules: what, why, where it was seen, cost, what mends it"),
+    OPT_FORCE(struct values, "overwrite existing files"),
+    OPT_VERBOSE(struct values, "print every finding, and of its rule why, where it was seen and what it costs"),
+    OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
+    {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff lint model.onnx", "Lists what an HTP would compute wrongly or less precisely."},
+    {"npudiff lint model.onnx --fix -o mended.onnx", "Mends what it can and says what it changed."},
+    {"npudiff lint model.onnx --sarif lint.sarif -q", "For CI: the exit code and a file for the code host."},
+    {NULL, NULL},
+};
+
+const struct cli_command cmd_lint = {
+    .name = "lint",
+    .summary = "find faults of a quantised model that an NPU punishes, without a run",
+    .synopsis = "MODEL.onnx [--fix -o OUT.onnx] [--sarif FILE] | --rules",
+    .details = "Reads a model in QDQ form and applies rules. Each rule was measured in Qualcomm's simulator, "
+               "or is cited; --rules "
+               "prints them, with what they cost and on which chipsets and SDKs they were seen.\n"
+               "error: the NPU gives wrong values, or refuses the model. warning: it loses precision, or "
+               "computes in another "
+               "way. note: worth knowing; values are right, or off by a step. UP TO LSB: how far values of the "
+               "layer can be "
+               "off, in steps of its "
+               "output; ?: not known without a run.\n"
+               "--fix changes scales, zero points and biases only where no value changes by more than "
+               "rounding, or where the NPU "
+               "reads another value than the model says. What it does not mend, it says with the reason (-v). "
+               "Without anything to "
+               "mend no file is written.\n"
+               "Exit code 0: no errors and no warnings, or all are mended (notes do not count); 1: errors or "
+               "warnings are left; "
+               "2: wrong usage, a file problem, or a model that is not quantised.",
+    .examples = examples,
+    .options = options,
+    .operand = CLI_VALUE_MODEL,
+    .min_operands = 0,
+    .max_operands = 1,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

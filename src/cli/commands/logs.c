@@ -1,0 +1,382 @@
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/options/commands.h"
+#include "cli/terminal/errors.h"
+#include "cli/commands/logs_brief.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/rows.h"
+#include "npudiff/capture/capture.h"
+#include "npudiff/capture/logs.h"
+#include "npudiff/model/model.h"
+
+enum { MAX_KEPT = 100000 };
+
+struct values {
+    const char *kind;
+    const char *model;
+    bool unknown;
+    bool json;
+    bool verbose;
+    bool quiet;
+};
+
+struct reading {
+    const struct values *values;
+    struct nd_log_findings findings; /* of all logs */
+    json_t *logs;                    /* one object per log */
+    json_t *unknown;                 /* lines, of the log that is read */
+    const char *name;
+    enum nd_log_severity worst;
+    bool is_placed; /* the capture that is read says of every node where it ran, and none fell back */
+};
+
+/* ---- reading ---- */
+
+static void take_unknown(void *context, size_t line, const char *text, size_t text_bytes)
+{
+    struct reading *reading = context;
+    char *copy = strndup(text, text_bytes);
+    if (copy == NULL)
+        cli_errors_lost_memory();
+    else if (!reading->values->json)
+        printf("%s:%zu: unknown: %s\n", reading->name, line, copy);
+    else if (json_array_size(reading->unknown) < MAX_KEPT)
+        json_array_append_new(reading->unknown,
+                              json_pack("{s:I, s:o}", "line", (json_int_t)line, "text", cli_text(copy)));
+    free(copy);
+}
+
+static void add_log(struct reading *reading, const struct nd_log_summary *summary)
+{
+    json_t *kinds = json_object();
+    for (int k = 0; k < ND_LOG_N_KINDS; k++)
+        if (summary->n_by_kind[k] > 0)
+            json_object_set_new(kinds, nd_log_kind_name((enum nd_log_kind)k),
+                                json_integer((json_int_t)summary->n_by_kind[k]));
+    json_t *log = json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o}", "log", cli_text(reading->name),
+                            "encoding", summary->encoding, "lines", (json_int_t)summary->n_lines, "unknown",
+                            (json_int_t)summary->n_unknown, "cut", (json_int_t)summary->n_cut, "findings",
+                            (json_int_t)summary->n_findings, "worst", nd_log_severity_name(summary->worst),
+                            "kinds", kinds);
+    if (reading->values->unknown && reading->values->json)
+        json_object_set(log, "unknown_lines", reading->unknown);
+    json_array_append_new(reading->logs, log);
+    if (summary->n_findings > 0 && summary->worst > reading->worst)
+        reading->worst = summary->worst;
+}
+
+static struct nd_log_options options_of(struct reading *reading)
+{
+    json_decref(reading->unknown);
+    reading->unknown = json_array();
+    return (struct nd_log_options){.struct_size = sizeof(struct nd_log_options),
+                                   .name = reading->name,
+                                   .visit = nd_log_findings_add,
+                                   .context = &reading->findings};
+}
+
+/* The visitor's context is the findings; lines that nobody knows go by the reading around them. */
+static bool visit(void *context, const struct nd_log_finding *finding)
+{
+    struct reading *reading = context;
+    struct nd_log_finding seen = *finding;
+    /* "Some nodes were not assigned" is of the quantisation of inputs and outputs then. */
+    if (reading->is_placed && seen.kind == ND_LOG_PLACEMENT && seen.severity == ND_LOG_WARNING)
+        seen.severity = ND_LOG_NOTE;
+    return nd_log_findings_add(&reading->findings, &seen);
+}
+
+/* Whether a capture tells of all its nodes that they ran where they were asked to. */
+static bool is_placed_well(const struct nd_capture *capture)
+{
+    for (size_t i = 0; i < nd_capture_n_nodes(capture); i++) {
+        const struct nd_capture_node *node = nd_capture_node(capture, i);
+        bool is_quantisation =
+            strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0;
+        if (!is_quantisation &&
+            (node->provider[0] == '\0' || strcmp(node->provider, "CPUExecutionProvider") == 0))
+            return false;
+    }
+    return nd_capture_n_nodes(capture) > 0;
+}
+
+static enum nd_status read_text(struct reading *reading, const char *name, const void *bytes, size_t n,
+                                struct nd_error *err)
+{
+    struct nd_log_summary summary;
+    reading->name = name;
+    struct nd_log_options options = options_of(reading);
+    options.visit = visit;
+    options.context = reading;
+    options.unknown = reading->values->unknown ? take_unknown : NULL;
+    enum nd_status status = bytes != NULL ? nd_log_read_bytes(bytes, n, &options, &summary, err)
+                                          : nd_log_read_file(name, &options, &summary, err);
+    if (status == ND_OK)
+        add_log(reading, &summary);
+    return status;
+}
+
+/* A stored log may hold NUL bytes: its length is that of its dataset. */
+static size_t stored_bytes(const struct nd_capture *capture, const char *name)
+{
+    for (size_t i = 0; i < nd_capture_n_objects(capture); i++) {
+        const struct nd_capture_object *object = nd_capture_object(capture, i);
+        if (strncmp(object->path, "/logs/", 6) == 0 && strcmp(object->path + 6, name) == 0)
+            return (size_t)object->shape.dims[0];
+    }
+    return SIZE_MAX;
+}
+
+static enum nd_status read_capture(struct reading *reading, const char *path, struct nd_error *err)
+{
+    struct nd_capture *capture = NULL;
+    enum nd_status status = nd_capture_open(path, &capture, err);
+    reading->is_placed = status == ND_OK && is_placed_well(capture);
+    for (size_t i = 0; status == ND_OK && i < nd_capture_n_logs(capture); i++) {
+        const char *log = nd_capture_log_name(capture, i), *text = nd_capture_log_text(capture, i);
+        char name[4096];
+        if (strstr(log, "profile") != NULL)
+            continue; /* measurements, which other commands read */
+        size_t n = stored_bytes(capture, log);
+        snprintf(name, sizeof name, "%s/%s", path, log);
+        status = read_text(reading, name, text, n != SIZE_MAX ? n : strlen(text), err);
+    }
+    reading->is_placed = false;
+    nd_capture_close(&capture);
+    return status;
+}
+
+/* ---- findings ---- */
+
+static json_t *amounts_of(const struct nd_log_finding *finding)
+{
+    json_t *amounts = json_object();
+    for (size_t i = 0; i < finding->n_amounts; i++)
+        json_object_set_new(amounts, finding->amounts[i].name, json_real(finding->amounts[i].value));
+    return amounts;
+}
+
+static json_t *finding_row(const struct nd_log_finding *finding)
+{
+    return json_pack(
+        "{s:o, s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "log", cli_text(finding->log),
+        "line", (json_int_t)finding->line, "kind", nd_log_kind_name(finding->kind), "severity",
+        nd_log_severity_name(finding->severity), "stage", nd_log_stage_name(finding->stage), "operator",
+        cli_text(finding->op), "node", cli_text(finding->node), "op_id", cli_text(finding->op_id), "tensor",
+        cli_text(finding->tensor), "code", finding->has_code ? json_integer(finding->code) : json_null(),
+        "symbol", finding->symbol, "amounts", amounts_of(finding), "text", cli_text(finding->text));
+}
+
+static bool is_shown(const struct values *values, const struct nd_log_finding *finding)
+{
+    if (values->kind != NULL)
+        return strcmp(nd_log_kind_name(finding->kind), values->kind) == 0;
+    return values->json || values->verbose || finding->severity != ND_LOG_NOTE;
+}
+
+static int print_finding(const struct nd_log_finding *finding)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    enum nd_status status = nd_report_log_finding(finding, &text, &err);
+    return cli_print_made(status, text, false, &err);
+}
+
+/* ---- the cascade ---- */
+
+static json_t *failure_row(const struct nd_log_finding *findings, const struct nd_failure_cascade *cascade,
+                           size_t i)
+{
+    static const char *const roles[] = {"root", "follower", "unplaced"};
+    const struct nd_failure *failure = &cascade->failures[i];
+    const struct nd_log_finding *finding = &findings[failure->finding];
+    const struct nd_failure *root = &cascade->failures[failure->root];
+    size_t n_followers = 0;
+    for (size_t k = 0; k < cascade->n; k++)
+        n_followers += k != i && cascade->failures[k].root == i;
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "role", roles[failure->role], "operator",
+                     cli_text(failure->op), "op_id", cli_text(failure->op_id), "log_node",
+                     cli_text(failure->log_node), "node", cli_text(failure->model_node), "log",
+                     cli_text(finding->log), "line", (json_int_t)finding->line, "followers",
+                     (json_int_t)n_followers, "root_line", (json_int_t)findings[root->finding].line);
+}
+
+static void count_more(json_t *counts, const char *key, size_t n)
+{
+    json_object_set_new(counts, key,
+                        json_integer(json_integer_value(json_object_get(counts, key)) + (json_int_t)n));
+}
+
+/* Those of one log: operators of two runs have nothing to do with one another. */
+static enum nd_status add_cascade(const struct nd_log_finding *findings, size_t n, const struct nd_model *model,
+                                  json_t *counts, struct nd_error *err)
+{
+    struct nd_failure_cascade cascade = {0};
+    enum nd_status status = model != NULL ? nd_failure_cascade_of_model(findings, n, model, &cascade, err)
+                                          : nd_failure_cascade_find(findings, n, NULL, &cascade, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; i < cascade.n; i++)
+        json_array_append_new(json_object_get(counts, "failures"), failure_row(findings, &cascade, i));
+    count_more(counts, "roots", cascade.n_roots);
+    count_more(counts, "followers", cascade.n_followers);
+    count_more(counts, "unplaced", cascade.n_unplaced);
+    nd_failure_cascade_deinit(&cascade);
+    return ND_OK;
+}
+
+static enum nd_status find_cascade(const struct reading *reading, json_t **out, struct nd_error *err)
+{
+    const struct nd_log_finding *items = reading->findings.items;
+    struct nd_model *model = NULL;
+    enum nd_status status = ND_OK;
+    if (reading->values->model != NULL)
+        status = nd_model_load(reading->values->model, &model, err);
+    json_t *counts = json_pack("{s:i, s:i, s:i, s:[]}", "roots", 0, "followers", 0, "unplaced", 0, "failures");
+    for (size_t i = 0, end; i < reading->findings.n && status == ND_OK; i = end) {
+        for (end = i + 1; end < reading->findings.n && strcmp(items[end].log, items[i].log) == 0;)
+            end++;
+        status = add_cascade(items + i, end - i, model, counts, err);
+    }
+    nd_model_destroy(&model);
+    if (status == ND_OK)
+        *out = counts;
+    else
+        json_decref(counts);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static void print_summary(const struct reading *reading)
+{
+    size_t i;
+    json_t *log, *count;
+    const char *kind;
+    json_array_foreach(reading->logs, i, log)
+    {
+        const char *encoding = json_string_value(json_object_get(log, "encoding"));
+        printf("%s: %" JSON_INTEGER_FORMAT " lines", json_string_value(json_object_get(log, "log")),
+               json_integer_value(json_object_get(log, "lines")));
+        if (strcmp(encoding, "bytes") != 0)
+            printf(" (%s)", encoding);
+        json_object_foreach(json_object_get(log, "kinds"), kind, count)
+            printf(", %s %" JSON_INTEGER_FORMAT, kind, json_integer_value(count));
+        printf(", unknown %" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(log, "unknown")));
+        if (json_integer_value(json_object_get(log, "cut")) > 0)
+            printf(", of %" JSON_INTEGER_FORMAT " only the first 16384 bytes were read",
+                   json_integer_value(json_object_get(log, "cut")));
+        putchar('\n');
+    }
+}
+
+/* An exit code. */
+static int print_all(struct reading *reading, const json_t *cascade)
+{
+    const struct values *values = reading->values;
+    int exit_code = 0;
+    if (!values->json && !values->verbose && !values->unknown) {
+        const struct logs_shown shown = {&reading->findings, reading->logs, cascade, values->kind};
+        return values->quiet ? 0 : logs_print_brief(&shown);
+    }
+    json_t *rows = json_array();
+    for (size_t i = 0; i < reading->findings.n; i++) {
+        const struct nd_log_finding *finding = &reading->findings.items[i];
+        if (is_shown(reading->values, finding) && reading->values->json)
+            json_array_append_new(rows, finding_row(finding));
+        else if (is_shown(reading->values, finding))
+            exit_code = cli_worse(exit_code, print_finding(finding));
+    }
+    if (reading->values->json) {
+        json_t *all =
+            json_pack("{s:O, s:O, s:I, s:O}", "logs", reading->logs, "findings", rows, "left_out",
+                      (json_int_t)reading->findings.n_left_out, "cascade", (json_t *)(uintptr_t)cascade);
+        cli_print_json(ND_DOCUMENT_LOGS, all);
+        json_decref(all);
+    } else {
+        if (reading->findings.n_left_out > 0)
+            printf("%zu findings more are left out\n", reading->findings.n_left_out);
+        logs_print_cascade(cascade);
+        if (reading->findings.n > 0)
+            putchar('\n');
+        print_summary(reading);
+    }
+    json_decref(rows);
+    return exit_code;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    struct reading reading = {
+        .values = values, .findings = {.max = MAX_KEPT}, .logs = json_array(), .worst = ND_LOG_NOTE};
+    struct nd_error err = {0};
+    enum nd_log_kind kind;
+    enum nd_status status = ND_OK;
+    json_t *cascade = NULL;
+    if (values->kind != NULL && !nd_log_kind_from_name(values->kind, &kind)) {
+        json_decref(reading.logs);
+        return cli_usage_error("logs", "there is no kind of finding '%s'", values->kind);
+    }
+    for (size_t i = 0; i < n_operands && status == ND_OK; i++)
+        status = cli_is_hdf5(operands[i]) ? read_capture(&reading, operands[i], &err)
+                                          : read_text(&reading, operands[i], NULL, 0, &err);
+    if (status == ND_OK)
+        status = find_cascade(&reading, &cascade, &err);
+    int exit_code = status != ND_OK ? cli_report_error(&err) : print_all(&reading, cascade);
+    if (reading.worst == ND_LOG_BAD)
+        exit_code = cli_worse(exit_code, ND_EXIT_DIFFERS);
+    if (reading.findings.failed)
+        exit_code = cli_fail_memory();
+    nd_log_findings_deinit(&reading.findings);
+    json_decref(cascade);
+    json_decref(reading.unknown);
+    json_decref(reading.logs);
+    return exit_code;
+}
+
+static const struct cli_option options[] = {
+    OPT_TEXT(
+        0, "kind", struct values, kind, CLI_A_TEXT("KIND"),
+        "print only findings of this kind, also the harmless ones: fallback, placement, fusion, quantisation, "
+        "preparation, failure, validation, version, arch, library, device, memory or unknown-error"),
+    OPT_TEXT(0, "model", struct values, model, CLI_A_MODEL("MODEL.onnx"),
+             "the model that failed: helps to find the operator that failed first"),
+    OPT_FLAG(0, "unknown", struct values, unknown, "also print the lines that npudiff does not know"),
+    OPT_VERBOSE(struct values,
+                "print every finding in full, and notes: lines that are harmless or only inform"),
+    OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
+    {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff logs captures/gen3.h5", "Explains the logs that a capture stores."},
+    {"npudiff logs qnn-net-run.log --model model.onnx",
+     "Explains a log file, and finds the operator that failed first."},
+    {NULL, NULL},
+};
+
+const struct cli_command cmd_logs = {
+    .name = "logs",
+    .summary = "explain the logs of a runtime or phone",
+    .synopsis = "LOG|CAPTURE.h5 ...",
+    .details = "Reads logs of ONNX Runtime and QNN, the output of qnn-net-run and Android's logcat, or the "
+               "logs in captures. It prints what matters: fallback to the CPU, operators that were refused or "
+               "failed, graphs that failed with their error codes, versions, libraries, memory.\n"
+               "A line with an error code that npudiff does not know is printed as an unknown error.\n"
+               "When operators could not be made, npudiff separates the one that failed first from those that "
+               "failed because of it. It uses the operators' ids in the log and, with --model, the graph.\n"
+               "Exit code 0: no failure and no fallback, though there may be warnings; 1: at least one; 2: "
+               "wrong usage or a file problem.",
+    .examples = examples,
+    .options = options,
+    .operand = CLI_VALUE_CAPTURE,
+    .min_operands = 1,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

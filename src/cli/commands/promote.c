@@ -1,0 +1,232 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/options/commands.h"
+#include "cli/options/dim_options.h"
+#include "cli/commands/export_scales.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/progress.h"
+#include "cli/terminal/rows.h"
+#include "cli/terminal/signals.h"
+#include "cli/terminal/stopped.h"
+#include "cli/terminal/terminal.h"
+#include "cli/options/workload.h"
+#include "npudiff/improve/promote.h"
+#include "npudiff/report/report.h"
+
+struct values {
+    const char *output;
+    const char *encodings;
+    const char *overrides;
+    const char *float_model;
+    struct cli_list devices;
+    struct cli_list probes;
+    struct cli_list dims;
+    const char *agent;
+    double budget_percent;
+    size_t n_layers;
+    size_t n_threads;
+    bool allow_nonfinite;
+    bool force;
+    bool verbose;
+    bool json;
+    bool quiet;
+};
+
+/* What the command makes and frees. */
+struct work {
+    struct nd_model *model, *float_model;
+    struct cli_probes probes;
+    struct cli_devices devices;
+    struct nd_promoted *promoted;
+};
+
+static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
+{
+    const char *unit = strcmp(stage, "proposals") == 0 ? "proposals" : "devices";
+    cli_progress_show(context, 0,
+                      &(struct cli_progress_state){.label = "promote",
+                                                   .stage = stage,
+                                                   .unit = n_total > 1 ? unit : "",
+                                                   .done = n_done,
+                                                   .total = n_total > 1 ? n_total : 0});
+}
+
+static int report(const struct values *values, const struct nd_promoted *promoted)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    enum nd_status status = ND_OK;
+    int exit_code = promoted->n_kept > 0 ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
+    if (values->quiet && !values->json)
+        return exit_code;
+    if (values->json)
+        status = nd_report_promotion_json(promoted, &text, &err);
+    else if (values->verbose)
+        status = nd_report_promotion_text(promoted, cli_text_width(0), &text, &err);
+    else
+        status = nd_report_promotion_brief(promoted, cli_text_width(0), &text, &err);
+    return cli_worse(exit_code,
+                     cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err));
+}
+
+static enum nd_status open_all(const struct values *values, const char *path, struct work *work, int *usage,
+                               struct nd_error *err)
+{
+    enum nd_status status = cli_model_load("promote", path, &values->dims, &work->model, usage, err);
+    if (status == ND_OK)
+        status = nd_model_check_static(work->model, err);
+    if (status == ND_OK)
+        status = cli_model_load("promote", values->float_model, &values->dims, &work->float_model, usage, err);
+    if (status == ND_OK)
+        status = cli_devices_parse(&values->devices, &work->devices, err);
+    return status == ND_OK
+               ? cli_probes_make(work->model, &values->probes, values->allow_nonfinite, &work->probes, err)
+               : status;
+}
+
+static void close_all(struct work *work)
+{
+    nd_promoted_destroy(&work->promoted);
+    cli_probes_deinit(&work->probes);
+    cli_devices_deinit(&work->devices);
+    nd_model_destroy(&work->float_model);
+    nd_model_destroy(&work->model);
+}
+
+/* ---- the command ---- */
+
+static int promote(const struct values *values, struct work *work)
+{
+    struct nd_error err = {0};
+    struct nd_promote_options options;
+    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    nd_promote_options_init(&options);
+    options.float_model = work->float_model;
+    options.probes = (const struct nd_probe *const *)work->probes.items;
+    options.n_probes = work->probes.n;
+    options.devices = work->devices.items;
+    options.n_devices = work->devices.n;
+    options.output = values->output;
+    options.replace = values->force;
+    if (values->n_layers > 0)
+        options.n_layers = values->n_layers;
+    if (values->budget_percent > 0)
+        options.budget_percent = values->budget_percent;
+    options.agent = values->agent;
+    options.n_threads = values->n_threads;
+    options.progress = show_progress;
+    options.progress_context = progress;
+    options.is_cancelled = cli_signals_came;
+    cli_signals_catch();
+    enum nd_status status = nd_promote(work->model, &options, &work->promoted, &err);
+    cli_progress_destroy(progress);
+    int failed = cli_stopped_or_failed(status, &err);
+    if (failed != 0)
+        return failed;
+    const struct cli_exports exports = {values->encodings, values->overrides, values->force};
+    int exported = work->promoted->output != NULL ? cli_export_scales(work->promoted->output, &exports) : 0;
+    return cli_worse(exported, report(values, work->promoted));
+}
+
+static int check_values(const struct values *values)
+{
+    const struct cli_exports exports = {values->encodings, values->overrides, values->force};
+    if (values->float_model == NULL)
+        return cli_usage_error("promote",
+                               "--float FLOAT.onnx is needed: the model before quantisation says what "
+                               "is an error, and what its weights were");
+    if (values->devices.n == 0)
+        return cli_usage_error("promote", "-d DEVICE is needed: every proposal is measured on it; 'npudiff "
+                                          "devices' lists devices");
+    if (values->probes.n == 0)
+        return cli_usage_error("promote", "-p PROBE is needed: the inputs that gains are measured with");
+    if (values->output != NULL && cli_check_output(values->output, values->force, "--force overwrites it") != 0)
+        return ND_EXIT_TROUBLE;
+    return cli_check_exports("promote", &exports, values->output, "-o PROMOTED.onnx");
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    (void)n_operands;
+    const struct values *values = context;
+    struct nd_error err = {0};
+    struct work work = {0};
+    int usage = 0, wrong = check_values(values);
+    if (wrong != 0)
+        return wrong;
+    enum nd_status status = open_all(values, operands[0], &work, &usage, &err);
+    int exit_code = status == ND_OK ? promote(values, &work) : (usage != 0 ? usage : cli_report_error(&err));
+    close_all(&work);
+    cli_signals_end_if_came(); /* only now that everything is cleaned up */
+    return exit_code;
+}
+
+static const struct cli_option options[] = {
+    OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
+             "the float model that MODEL.onnx was quantised from; needed"),
+    OPT_LIST('d', "device", struct values, devices, CLI_A_DEVICE,
+             "measure every proposal on this device; 'npudiff devices' lists them; may be repeated: then a "
+             "proposal has to help on all of them"),
+    OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
+             "inputs that gains are measured with; see 'npudiff probes'; may be repeated"),
+    OPT_ALLOW_NONFINITE(struct values),
+    OPT_NUMBER(0, "layers", struct values, n_layers, "N", 1, 1000, "promote at most N layers (4)"),
+    OPT_REAL(0, "budget", struct values, budget_percent, "PERCENT", 1e-6, 100,
+             "promote only what costs at most PERCENT together: extra bytes by all bytes of activations and "
+             "constants, or multiply-adds at 16 bits by all multiply-adds, the larger"),
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("PROMOTED.onnx"),
+             "write the promoted model to this file"),
+    OPT_TEXT(0, "encodings", struct values, encodings, CLI_A_FILE("FILE.json"),
+             "also write its scales as AIMET encodings (1.0.0), which QNN's converters read"),
+    OPT_TEXT(
+        0, "overrides", struct values, overrides, CLI_A_FILE("FILE.json"),
+        "also write them as TensorQuantOverrides of ONNX Runtime's quantiser, with the conversions between "
+        "8 and 16 bits (without biases)"),
+    OPT_FORCE(struct values, "overwrite existing files"),
+    OPT_DIM(struct values),
+    OPT_THREADS(struct values),
+    OPT_AGENT(struct values),
+    OPT_VERBOSE(struct values, "print all proposals, too, and why they were not kept"),
+    OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
+    {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff promote model.onnx --float float.onnx -d htp-sim:gen3 -p digits=test.npz -o promoted.onnx",
+     "Gives up to four layers more bits, those with the largest gain for their cost."},
+    {"npudiff promote model.onnx --float float.onnx -d htp-sim:gen1 -d htp-sim:gen3 -p uniform --budget 5",
+     "Spends at most 5 % more bytes and multiply-adds at 16 bits; every layer has to help on both chips."},
+    {NULL, NULL},
+};
+
+const struct cli_command cmd_promote = {
+    .name = "promote",
+    .summary = "give more bits to the few layers where they help, measured on devices",
+    .synopsis =
+        "MODEL.onnx --float FLOAT.onnx -d DEVICE [-d DEVICE...] -p PROBE [-o PROMOTED.onnx] [--layers N] "
+        "[--budget PERCENT]",
+    .details =
+        "'promote' computes for each layer by how much the outputs come nearer to the float model with 16 bits "
+        "for what the layer makes, or with one scale for each channel of its weights, and what that costs. It "
+        "tries the changes with the largest gain for their cost first: it puts each into the model, with "
+        "conversions between 8 and 16 bits around it and biases rounded anew, and runs the model on all "
+        "devices "
+        "of -d. A change stays if the outputs of every device come nearer to the float model by 0.05 dB or "
+        "more. Other changes are taken out again and not shown (-v shows them).\n"
+        "What reads or makes a tensor of 16 bits computes with 16 bits as a whole. So the cost of a layer "
+        "includes the multiply-adds of its neighbours, and the copies of their other inputs.\n"
+        "Exit code 0: at least one layer is promoted; 1: nothing helps, and nothing is written; 2: wrong "
+        "usage, a "
+        "file problem, or a model that has nothing to promote; 3: the float model is a different one; 5: a "
+        "device "
+        "failed with the model as it is.",
+    .examples = examples,
+    .options = options,
+    .operand = CLI_VALUE_MODEL,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

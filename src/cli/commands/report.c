@@ -1,0 +1,96 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/options/commands.h"
+#include "cli/terminal/output.h"
+#include "cli/commands/report_documents.h"
+#include "cli/commands/report_file.h"
+
+struct values {
+    const char *output;
+    const char *quantised;
+    const char *float_model;
+    const char *title;
+    size_t n_threads;
+    bool quiet;
+};
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    struct nd_error err = {0};
+    const char *output = values->output != NULL ? values->output : "report.html";
+    if (values->float_model != NULL && values->quantised == NULL)
+        return cli_usage_error("report", "--float needs --quantised");
+    int exit_code = cli_report_check(output);
+    if (exit_code != 0)
+        return exit_code;
+    struct report_documents *documents = calloc(1, sizeof *documents);
+    if (documents == NULL)
+        return cli_fail_memory();
+    const struct report_sources sources = {.quantised = values->quantised,
+                                           .float_model = values->float_model,
+                                           .n_threads = values->n_threads,
+                                           .quiet = values->quiet,
+                                           .takes_campaigns = true};
+    if (report_documents_of_operands(documents, operands, n_operands, &sources, &err) == ND_OK)
+        exit_code = cli_report_write(output, documents->items, documents->n, values->title);
+    else
+        exit_code = cli_report_error(&err);
+    report_documents_deinit(documents);
+    free(documents);
+    if (exit_code == 0 && !values->quiet)
+        printf("%s: open it in a browser\n", output);
+    return exit_code;
+}
+
+static const struct cli_option options[] = {
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.html"),
+             "write the page to this file (report.html); overwrites an older report"),
+    OPT_TEXT(0, "quantised", struct values, quantised, CLI_A_MODEL("MODEL"),
+             "the ONNX model that was captured: shows also which layer introduces a difference, and where "
+             "nodes ran"),
+    OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("MODEL"),
+             "the model before quantisation: also shows how much of the error is quantisation"),
+    OPT_TEXT(0, "title", struct values, title, CLI_A_TEXT("TEXT"), "the title of the page (the model's name)"),
+    OPT_THREADS(struct values),
+    OPT_QUIET(struct values),
+    {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff report captures/cpu.h5 captures/gen3.h5 -o report.html",
+     "Compares the captures: heat map, samples, accuracy, latencies."},
+    {"npudiff report --quantised model.onnx --float float.onnx captures/*.h5",
+     "All views: also which layer introduces a difference, and how much of the error is quantisation."},
+    {"npudiff report results -o results.html",
+     "The result of 'npudiff qualify', with a comparison of each model."},
+    {NULL, NULL},
+};
+
+const struct cli_command cmd_report = {
+    .name = "report",
+    .summary = "make one HTML page of captures or results, to look at and to pass on",
+    .synopsis = "REF.h5 TEST.h5 ... | RESULT.json ... | FOLDER [-o report.html]",
+    .details =
+        "Writes one HTML file that needs no network: the verdict, a heat map of tensors and devices, "
+        "the flow of the "
+        "error through the model, the error budget, samples and accuracy, and where the model ran. A "
+        "view whose data "
+        "is not there says which command gives it.\n"
+        "REF.h5 TEST.h5: compares the captures; with --quantised and --float explains them, too.\n"
+        "RESULT.json: what compare, explain, placement, latency, golden check, golden diff, golden history, "
+        "qualify, "
+        "align or promote "
+        "printed with "
+        "--json; one of each command.\n"
+        "FOLDER: the folder of 'npudiff qualify'.\n"
+        "Exit code 0: the page is written, whatever it says; 2: trouble.",
+    .examples = examples,
+    .options = options,
+    .operand = CLI_VALUE_CAPTURE,
+    .min_operands = 1,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

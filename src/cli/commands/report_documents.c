@@ -1,0 +1,254 @@
+#include "cli/commands/report_documents.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/terminal/errors.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/progress.h"
+
+enum { HARM_SAMPLES = 16 }; /* as `npudiff explain` takes by default */
+
+enum nd_status report_documents_add(struct report_documents *documents, const char *name, const char *model,
+                                    enum nd_status status, char *json, struct nd_error *err)
+{
+    if (status != ND_OK || json == NULL)
+        return status;
+    if (documents->n == CLI_REPORT_DOCUMENTS) {
+        free(json);
+        return cli_error(err, ND_ERR_USAGE, CLI_E_OPTION_VALUE, name,
+                         "too many results for one report: at most %d", CLI_REPORT_DOCUMENTS);
+    }
+    documents->texts[documents->n] = json;
+    documents->items[documents->n++] = (struct nd_report_document){.json = json, .name = name, .model = model};
+    return ND_OK;
+}
+
+const char *report_documents_keep(struct report_documents *documents, const char *text)
+{
+    if (documents->n_names == CLI_REPORT_DOCUMENTS)
+        return NULL;
+    char *copy = strdup(text);
+    if (copy != NULL)
+        documents->names[documents->n_names++] = copy;
+    else
+        cli_errors_lost_memory();
+    return copy;
+}
+
+void report_documents_deinit(struct report_documents *documents)
+{
+    for (size_t i = 0; i < documents->n_names; i++)
+        free(documents->names[i]);
+    for (size_t i = 0; i < documents->n; i++)
+        free(documents->texts[i]);
+    documents->n = 0;
+}
+
+enum nd_status report_documents_of_comparison(struct report_documents *documents, const char *model,
+                                              struct nd_comparison *comparison,
+                                              const struct nd_capture *const *captures, struct nd_error *err)
+{
+    char *json = NULL;
+    enum nd_status status = nd_find_changed_samples(comparison, captures, CLI_REPORT_SAMPLES, err);
+    if (status == ND_OK)
+        status = nd_report_json(comparison, &json, err);
+    status = report_documents_add(documents, "compare", model, status, json, err);
+    if (status != ND_OK)
+        return status;
+    json = NULL;
+    status = nd_report_images_json(comparison, captures, &json, err);
+    return report_documents_add(documents, "images", model, status, json, err);
+}
+
+static enum nd_status compare(struct report_documents *documents, struct nd_capture *const *opened, size_t n,
+                              const struct report_sources *sources, struct nd_error *err)
+{
+    const struct nd_capture *const *captures = (const struct nd_capture *const *)opened;
+    struct nd_compare_options options = nd_compare_options_default();
+    struct nd_comparison *comparison = NULL;
+    options.n_threads = sources->n_threads;
+    enum nd_status status = nd_compare_captures(captures, n, &options, &comparison, err);
+    if (status == ND_OK)
+        status = nd_diagnose_comparison(comparison, captures, err);
+    if (status == ND_OK)
+        status = report_documents_of_comparison(documents, sources->model, comparison, captures, err);
+    nd_comparison_destroy(&comparison);
+    return status;
+}
+
+/* ---- with the model ---- */
+
+struct models {
+    struct nd_model *quantised, *float_model; /* float_model: NULL without one */
+};
+
+static void show_progress(void *context, size_t n_done, size_t n_samples)
+{
+    cli_progress_show(
+        context, 0,
+        &(struct cli_progress_state){
+            .label = "report", .stage = "explains", .unit = "samples", .done = n_done, .total = n_samples});
+}
+
+static enum nd_status explain(struct report_documents *documents, const struct models *models,
+                              struct nd_capture *const *captures, size_t n,
+                              const struct report_sources *sources, struct nd_error *err)
+{
+    struct nd_explanation *explanation = NULL;
+    struct cli_progress *progress = cli_progress_create(1, 1, sources->quiet);
+    char *json = NULL;
+    const struct nd_explain_options options = {.struct_size = sizeof options,
+                                               .n_samples = sources->n_samples,
+                                               .n_harm_samples = HARM_SAMPLES,
+                                               .n_threads = sources->n_threads,
+                                               .progress = show_progress,
+                                               .progress_context = progress};
+    enum nd_status status =
+        nd_explain(models->quantised, models->float_model, (const struct nd_capture *const *)captures, n,
+                   &options, &explanation, err);
+    cli_progress_destroy(progress);
+    if (status == ND_OK)
+        status = nd_report_explanation_json(explanation, NULL, &json, err);
+    nd_explanation_destroy(&explanation);
+    return report_documents_add(documents, "explain", sources->model, status, json, err);
+}
+
+static enum nd_status place(struct report_documents *documents, const struct nd_model *model,
+                            struct nd_capture *const *captures, size_t n, const struct report_sources *sources,
+                            struct nd_error *err)
+{
+    struct nd_placed_device *devices = calloc(n, sizeof *devices);
+    char *json = NULL;
+    enum nd_status status = devices != NULL ? ND_OK : cli_memory_error(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        const char *label = nd_capture_string(captures[i], "device", "label");
+        const char *uri = nd_capture_string(captures[i], "device", "uri");
+        devices[i].capture = captures[i];
+        devices[i].label = label != NULL ? label : nd_capture_path(captures[i]);
+        devices[i].uri = uri != NULL ? uri : "";
+        devices[i].has_failed = nd_capture_state(captures[i]) == ND_CAPTURE_FAILED;
+        status = nd_placement_examine(model, captures[i], &devices[i].report, err);
+    }
+    if (status == ND_OK)
+        status = nd_report_placement_json(model, devices, n, &json, err);
+    for (size_t i = 0; devices != NULL && i < n; i++)
+        nd_placement_destroy(&devices[i].report);
+    free(devices);
+    return report_documents_add(documents, "placement", sources->model, status, json, err);
+}
+
+static enum nd_status look_into_model(struct report_documents *documents, struct nd_capture *const *captures,
+                                      size_t n, const struct report_sources *sources, struct nd_error *err)
+{
+    struct models models = {0};
+    enum nd_status status = nd_model_load(sources->quantised, &models.quantised, err);
+    if (status == ND_OK && sources->float_model != NULL)
+        status = nd_model_load(sources->float_model, &models.float_model, err);
+    if (status == ND_OK)
+        status = explain(documents, &models, captures, n, sources, err);
+    if (status == ND_OK)
+        status = place(documents, models.quantised, captures, n, sources, err);
+    nd_model_destroy(&models.float_model);
+    nd_model_destroy(&models.quantised);
+    return status;
+}
+
+/* ---- latencies ---- */
+
+static enum nd_status add_series(struct nd_latency_series **series, size_t *n_series,
+                                 const struct nd_capture *capture, size_t probe,
+                                 const struct nd_latency_options *options, struct nd_error *err)
+{
+    struct nd_latency_series *grown = realloc(*series, (*n_series + 1) * sizeof *grown);
+    if (grown == NULL)
+        return cli_memory_error(err);
+    *series = grown;
+    struct nd_latency_series *one = &grown[*n_series];
+    *one = (struct nd_latency_series){
+        .file = nd_capture_path(capture), .probe = nd_capture_probe(capture, probe)->name, .format = "capture"};
+    enum nd_status status = nd_latency_of_capture(capture, probe, options, &one->latency, err);
+    if (status != ND_OK)
+        return status;
+    one->us = nd_capture_probe(capture, probe)->latency_us;
+    one->n_us = nd_capture_probe(capture, probe)->n_samples * nd_capture_probe(capture, probe)->n_repeats;
+    if (one->latency.join.first_tied != SIZE_MAX)
+        one->first_tied = nd_capture_edge(capture, one->latency.join.first_tied)->name;
+    *n_series += 1;
+    return ND_OK;
+}
+
+static enum nd_status time_runs(struct report_documents *documents, struct nd_capture *const *captures,
+                                size_t n, const struct report_sources *sources, struct nd_error *err)
+{
+    struct nd_latency_options options;
+    struct nd_latency_series *series = NULL;
+    size_t n_series = 0;
+    char *json = NULL;
+    enum nd_status status = ND_OK;
+    nd_latency_options_init(&options);
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        for (size_t p = 0; status == ND_OK && p < nd_capture_n_probes(captures[i]); p++)
+            status = add_series(&series, &n_series, captures[i], p, &options, err);
+    if (status == ND_OK && n_series > 0)
+        status = nd_report_latency_json(series, n_series, &options, &json, err);
+    free(series);
+    return report_documents_add(documents, "latency", sources->model, status, json, err);
+}
+
+enum nd_status report_documents_of_captures(struct report_documents *documents, const char *const *paths,
+                                            size_t n, const struct report_sources *sources,
+                                            struct nd_error *err)
+{
+    struct nd_capture **captures = calloc(n, sizeof(struct nd_capture *));
+    enum nd_status status = captures != NULL ? ND_OK : cli_memory_error(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = nd_capture_open(paths[i], &captures[i], err);
+    if (status == ND_OK && n > 1)
+        status = compare(documents, captures, n, sources, err);
+    struct nd_error problem = {0};
+    if (status == ND_OK && sources->quantised != NULL && sources->is_explained_if_possible) {
+        status = look_into_model(documents, captures, n, sources, &problem);
+        if (status == ND_ERR_MEMORY || status == ND_ERR_IO)
+            *err = problem;
+        else
+            status = ND_OK;
+    } else if (status == ND_OK && sources->quantised != NULL) {
+        status = look_into_model(documents, captures, n, sources, err);
+    }
+    if (status == ND_OK)
+        status = time_runs(documents, captures, n, sources, err);
+    for (size_t i = 0; captures != NULL && i < n; i++)
+        nd_capture_close(&captures[i]);
+    free(captures);
+    return status;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+enum nd_status report_documents_of_operands(struct report_documents *documents, const char *const *operands,
+                                            size_t n, const struct report_sources *sources,
+                                            struct nd_error *err)
+{
+    const char **captures = calloc(n, sizeof *captures);
+    size_t n_captures = 0;
+    enum nd_status status = captures != NULL ? ND_OK : cli_memory_error(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        if (sources->takes_campaigns && is_folder(operands[i]))
+            status = report_documents_of_campaign(documents, operands[i], sources, err);
+        else if (cli_is_hdf5(operands[i]) || cli_ends_with(operands[i], ".h5"))
+            captures[n_captures++] = operands[i];
+        else
+            status = report_documents_of_file(documents, operands[i], err);
+    }
+    if (status == ND_OK && n_captures > 0)
+        status = report_documents_of_captures(documents, captures, n_captures, sources, err);
+    free(captures);
+    return status;
+}

@@ -1,0 +1,68 @@
+/* The results that a report is made of, from captures: what compare, explain, placement and latency would
+ * print. */
+#ifndef ND_CLI_REPORT_DOCUMENTS_H
+#define ND_CLI_REPORT_DOCUMENTS_H
+
+#include "npudiff/report/report.h"
+
+enum {
+    CLI_REPORT_DOCUMENTS = 512,
+    CLI_REPORT_SAMPLES = 50 /* samples with a changed prediction that a report shows of each probe: chosen */
+};
+
+struct report_documents {
+    struct nd_report_document items[CLI_REPORT_DOCUMENTS];
+    char *texts[CLI_REPORT_DOCUMENTS]; /* of the items */
+    size_t n;
+    char *names[CLI_REPORT_DOCUMENTS]; /* of models: report_documents_keep */
+    size_t n_names;
+};
+
+/* What is reported besides the captures. All nullable, borrowed. */
+struct report_sources {
+    const char *quantised, *float_model; /* paths */
+    const char *model;                   /* the name of a campaign's model */
+    size_t n_samples;                    /* that the explanation looks at; 0: all */
+    bool is_explained_if_possible;       /* an explanation that fails is left out, unless a file that is there
+                                            cannot be read now, or memory is out */
+    size_t n_threads;
+    bool quiet;
+    bool takes_campaigns; /* an operand may be the folder of `npudiff qualify` */
+};
+
+/* A copy of the text that lives as long as the documents; NULL when there is no room or memory for it. */
+const char *report_documents_keep(struct report_documents *documents, const char *text);
+
+/* Takes over json (NULL with a status: adds nothing) and returns the status. */
+enum nd_status report_documents_add(struct report_documents *documents, const char *name, const char *model,
+                                    enum nd_status status, char *json, struct nd_error *err);
+
+/* Adds what these captures give: a comparison of two or more, with the images of changed samples; with a model
+ * an explanation and the placement; latencies. */
+enum nd_status report_documents_of_captures(struct report_documents *documents, const char *const *paths,
+                                            size_t n, const struct report_sources *sources,
+                                            struct nd_error *err);
+
+/* Adds the result.json in the folder of `npudiff qualify`, and for each model a comparison of its captures
+ * there with the reference's and, where the model is still at the place that the captures state, an
+ * explanation. Captures that are gone are left out. */
+enum nd_status report_documents_of_campaign(struct report_documents *documents, const char *folder,
+                                            const struct report_sources *sources, struct nd_error *err);
+
+/* Adds what a command printed into a file. */
+enum nd_status report_documents_of_file(struct report_documents *documents, const char *path,
+                                        struct nd_error *err);
+
+/* Adds what each operand gives: a capture (all are taken together), the folder of a campaign, or a file. */
+enum nd_status report_documents_of_operands(struct report_documents *documents, const char *const *operands,
+                                            size_t n, const struct report_sources *sources,
+                                            struct nd_error *err);
+void report_documents_deinit(struct report_documents *documents);
+
+/* What a comparison prints as JSON, and the images of its changed samples, for the report of `npudiff compare`.
+ */
+enum nd_status report_documents_of_comparison(struct report_documents *documents, const char *model,
+                                              struct nd_comparison *comparison,
+                                              const struct nd_capture *const *captures, struct nd_error *err);
+
+#endif

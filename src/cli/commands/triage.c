@@ -1,0 +1,79 @@
+#include "cli/options/commands.h"
+#include "cli/commands/golden.h"
+#include "cli/terminal/rows.h"
+#include "cli/terminal/terminal.h"
+#include "npudiff/report/report.h"
+
+struct values {
+    const char *against;
+    const char *color;
+    bool json;
+    bool quiet;
+};
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    (void)n_operands;
+    const struct values *values = context;
+    struct nd_error err = {0};
+    struct nd_golden *store = NULL;
+    struct nd_triage triage;
+    char *text = NULL;
+    if (values->against == NULL)
+        return cli_usage_error("triage", "--against STORE is missing");
+    if (nd_golden_open(values->against, false, &store, &err) != ND_OK)
+        return cli_report_error(&err);
+    if (nd_triage(store, operands[0], &triage, &err) != ND_OK) {
+        nd_golden_close(&store);
+        return cli_report_error(&err);
+    }
+    int exit_code = cli_worse((int)triage.exit_code, golden_tell_problems(values->against, store));
+    if (values->quiet && !values->json) {
+        nd_triage_deinit(&triage);
+        nd_golden_close(&store);
+        return exit_code;
+    }
+    enum nd_status status = values->json
+                                ? nd_report_triage_json(&triage, operands[0], store, &text, &err)
+                                : nd_report_triage_text(&triage, operands[0], cli_text_width(0), &text, &err);
+    nd_triage_deinit(&triage);
+    nd_golden_close(&store);
+    return cli_worse(exit_code, cli_print_answer(status, text,
+                                                 &(struct cli_style){values->json, values->color, NULL}, &err));
+}
+
+static const struct cli_option options[] = {
+    OPT_TEXT(0, "against", struct values, against, CLI_A_FOLDER("STORE"),
+             "the golden store to search; see 'npudiff golden'"),
+    OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
+    OPT_COLOR(struct values),
+    {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff triage field.h5 --against store", "Says which accepted capture has the same values."},
+    {"npudiff triage bundle.json --against store", "The same for a bundle, which holds digests only."},
+    {NULL, NULL},
+};
+
+const struct cli_command cmd_triage = {
+    .name = "triage",
+    .summary = "say whether a capture or bundle from the field has known values",
+    .synopsis = "FIELD.h5|BUNDLE.json --against STORE",
+    .details =
+        "Searches a golden store for entries with the same digests, and so tells which chipsets and SDKs give "
+        "these values. If there is no such entry, it names the nearest one, of the same chipset where "
+        "possible: how many tensors are equal, which share of the values differs, which tensor differs first, "
+        "and which command to run next.\n"
+        "Values that only a different chipset gives count as new if the store has entries of this chipset.\n"
+        "Exit code 0: known; 1: new; 2: wrong usage, a file problem, or a damaged entry; 3: the store has "
+        "nothing comparable.",
+    .examples = examples,
+    .options = options,
+    .operand = CLI_VALUE_CAPTURE,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

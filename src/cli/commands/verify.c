@@ -1,0 +1,339 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/options/commands.h"
+#include "cli/terminal/rows.h"
+#include "cli/terminal/terminal.h"
+#include "cli/commands/verify_certificate.h"
+#include "npudiff/explain/audit.h"
+#include "npudiff/model/model.h"
+
+/* A verdict of the list. */
+#define NOT_READ "not read"
+
+struct values {
+    const char *model;
+    const char *float_model;
+    struct cli_list devices;
+    struct cli_list probes;
+    const char *agent;
+    size_t n_threads;
+    bool allow_nonfinite;
+    bool paranoid;
+    bool json;
+    bool quiet;
+};
+
+static json_t *row_of_checks(const struct nd_audit *audit)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < ND_AUDIT_N_CHECKS; i++) {
+        enum nd_audit_kind kind = (enum nd_audit_kind)i;
+        const struct nd_audit_check *check = &audit->checks[i];
+        const char *verdict = !check->is_done ? "not done" : check->n_wrong > 0 ? "wrong" : "ok";
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:I, s:I, s:o}", "check", nd_audit_name(kind),
+                                              "subject", nd_audit_subject(kind), "verdict", verdict,
+                                              "looked_at", (json_int_t)check->n, "wrong",
+                                              (json_int_t)check->n_wrong, "problem", cli_text(check->text)));
+    }
+    return rows;
+}
+
+/* What is wrong first, of the checks beyond those of nd_capture_verify. */
+static const char *first_problem(const struct nd_audit *audit)
+{
+    for (size_t i = 0; i < ND_AUDIT_N_CHECKS; i++)
+        if (audit->checks[i].n_wrong > 0)
+            return audit->checks[i].text;
+    return "";
+}
+
+/* What both ways of looking at a capture find out. */
+struct finding {
+    struct nd_capture_verification digests;
+    struct nd_audit audit; /* with --paranoid */
+};
+
+static enum nd_status look_at(const char *path, const struct nd_model *model, bool is_paranoid,
+                              struct finding *found, struct nd_error *err)
+{
+    struct nd_capture *capture = NULL;
+    enum nd_status status = nd_capture_open_unchecked(path, &capture, err);
+    if (status == ND_OK && is_paranoid)
+        status = nd_capture_audit(capture, model, &found->audit, err);
+    else if (status == ND_OK)
+        status = nd_capture_verify(capture, &found->digests, err);
+    nd_capture_close(&capture);
+    if (status == ND_OK && is_paranoid) {
+        found->digests.n_tensors = found->audit.checks[ND_AUDIT_VALUES].n;
+        found->digests.n_wrong = found->audit.checks[ND_AUDIT_VALUES].n_wrong;
+        found->digests.content_matches = found->audit.checks[ND_AUDIT_CONTENT].n_wrong == 0;
+    }
+    return status;
+}
+
+/* Whether the error says nothing of what is in the file: it is missing, or was not let read. */
+static bool is_not_read(const struct nd_error *err)
+{
+    return err->id == ND_E_FILE_OPEN || err->id == ND_E_FILE_LIMIT || err->id == ND_E_FILE_READ ||
+           err->id == ND_E_MEMORY || err->id == ND_E_CANCELLED || err->id == ND_E_FETCH_URL ||
+           err->id == ND_E_FETCH_FAILED || err->id == ND_E_FETCH_ANSWER || err->id == ND_E_FETCH_LIBRARY;
+}
+
+/* Verifies one capture and adds its row; the exit code that it alone would give. shown: its name. */
+static int verify_as(const char *shown, const char *path, const struct nd_model *model, bool is_paranoid,
+                     json_t *rows)
+{
+    struct nd_error err = {0};
+    struct finding found = {0};
+    enum nd_status status = look_at(path, model, is_paranoid, &found, &err);
+    if (status != ND_OK && err.id == ND_E_COMPARE_MODEL) /* says nothing of the capture */
+        return cli_report_error(&err);
+    if (status != ND_OK) {
+        json_array_append_new(rows, json_pack("{s:o, s:s, s:o}", "capture", cli_text(shown), "verdict",
+                                              is_not_read(&err) ? NOT_READ : "unreadable", "problem",
+                                              cli_text(err.message)));
+        return cli_report_error(&err);
+    }
+    const struct nd_capture_verification *digests = &found.digests;
+    bool is_sound = digests->n_wrong == 0 && digests->content_matches && found.audit.n_wrong == 0;
+    const char *problem = is_paranoid                ? first_problem(&found.audit)
+                          : digests->n_wrong > 0     ? digests->first_wrong
+                          : digests->content_matches ? ""
+                                                     : "a name, shape, attribute or digest was changed";
+    json_t *row = json_pack("{s:o, s:s, s:I, s:I, s:b, s:o}", "capture", cli_text(shown), "verdict",
+                            is_sound ? "sound" : "damaged", "tensors", (json_int_t)digests->n_tensors, "wrong",
+                            (json_int_t)digests->n_wrong, "content_matches", digests->content_matches,
+                            "problem", cli_text(problem));
+    if (is_paranoid)
+        json_object_set_new(row, "checks", row_of_checks(&found.audit));
+    json_array_append_new(rows, row);
+    return is_sound ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
+}
+
+static int verify_one(const char *path, const struct nd_model *model, bool is_paranoid, json_t *rows)
+{
+    char *shown = nd_capture_shown_name(path);
+    int exit_code = shown != NULL ? verify_as(shown, path, model, is_paranoid, rows) : cli_fail_memory();
+    free(shown);
+    return exit_code;
+}
+
+/* What is wrong first, what is sound last. */
+static json_t *rows_bad_first(const json_t *rows)
+{
+    static const char *const last[] = {"not done", "sound", "ok"};
+    enum { N_LAST = sizeof last / sizeof *last };
+    json_t *sorted = json_array(), *row;
+    size_t i;
+    for (int wanted = -1; wanted < N_LAST; wanted++) {
+        json_array_foreach(rows, i, row)
+        {
+            int rank = N_LAST - 1;
+            while (rank >= 0 && strcmp(cli_text_of(row, "verdict"), last[rank]) != 0)
+                rank--;
+            if (rank == wanted)
+                json_array_append(sorted, row);
+        }
+    }
+    return sorted;
+}
+
+static size_t count_verdict(const json_t *rows, const char *verdict)
+{
+    size_t n = 0, i;
+    const json_t *row;
+    json_array_foreach(rows, i, row) n += strcmp(cli_text_of(row, "verdict"), verdict) == 0;
+    return n;
+}
+
+/* A file that could not be read is not damaged, as far as is known. */
+static void put_headline(struct nd_report_screen *screen, const json_t *rows)
+{
+    size_t n = json_array_size(rows), n_not_read = count_verdict(rows, NOT_READ);
+    size_t n_damaged = n - n_not_read - count_verdict(rows, "sound");
+    if (n_damaged > 0 && n_not_read > 0)
+        nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures; %zu cannot be read\n\n", n_damaged, n,
+                             n_not_read);
+    else if (n_damaged > 0)
+        nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures\n\n", n_damaged, n);
+    else if (n_not_read > 0)
+        nd_report_screen_put(screen, "NOT READ: %zu of %zu captures\n\n", n_not_read, n);
+    else
+        nd_report_screen_put(screen, "OK: %zu capture%s as stored\n\n", n, n == 1 ? " is" : "s are");
+}
+
+/* ---- certificates ---- */
+
+static size_t count_certificates(const char *const *operands, size_t n_operands)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_operands; i++)
+        n += cli_is_json(operands[i]);
+    return n;
+}
+
+static int verify_certificate(const struct values *values, const char *const *operands, size_t n_operands)
+{
+    if (n_operands != 2 || !cli_is_json(operands[0]) || cli_is_json(operands[1]))
+        return cli_usage_error("verify", "a certificate is checked with its model: CERT.json ALIGNED.onnx");
+    if (values->devices.n == 1)
+        return cli_usage_error("verify", "-d needs two devices or more, which are compared");
+    if (values->devices.n > 0 && values->probes.n == 0)
+        return cli_usage_error("verify", "-d needs -p PROBE: what the devices are fed");
+    if (values->model != NULL && values->probes.n == 0)
+        return cli_usage_error("verify", "--model needs -p PROBE: the inputs that the price was measured with");
+    if (values->float_model != NULL && values->model == NULL)
+        return cli_usage_error("verify", "--float needs --model MODEL.onnx: both measure the price");
+    return cli_verify_certificate(&(struct cli_certificate){.path = operands[0],
+                                                            .aligned = operands[1],
+                                                            .model = values->model,
+                                                            .float_model = values->float_model,
+                                                            .devices = values->devices,
+                                                            .probes = values->probes,
+                                                            .agent = values->agent,
+                                                            .n_threads = values->n_threads,
+                                                            .allow_nonfinite = values->allow_nonfinite,
+                                                            .json = values->json,
+                                                            .quiet = values->quiet});
+}
+
+/* ---- captures ---- */
+
+/* What was checked: of one capture with --paranoid each check, else in words. */
+static void put_checks(struct nd_report_screen *screen, const json_t *rows, bool is_paranoid)
+{
+    static const struct nd_report_column columns[] = {{"subject", "CHECKED"}, {"verdict", "RESULT"},
+                                                      {"looked_at", "OF"},    {"wrong", "WRONG"},
+                                                      {"problem", "PROBLEM"}, {NULL, NULL}};
+    size_t i;
+    const json_t *row;
+    if (!is_paranoid && count_verdict(rows, NOT_READ) < json_array_size(rows))
+        nd_report_screen_put(
+            screen, "\nChecked: every value against its digest, all else against the content digest.\n");
+    json_array_foreach(rows, i, row)
+    {
+        const json_t *checks = json_object_get(row, "checks");
+        if (checks == NULL)
+            continue;
+        nd_report_screen_put(screen, "\n%s\n", cli_text_of(row, "capture"));
+        cli_screen_rows(screen, rows_bad_first(checks), columns, "--json lists all");
+    }
+}
+
+static enum nd_status load_model(const struct values *values, struct nd_model **out)
+{
+    struct nd_error err = {0};
+    enum nd_status status = values->model != NULL ? nd_model_load(values->model, out, &err) : ND_OK;
+    if (status != ND_OK)
+        cli_report_error(&err);
+    return status;
+}
+
+static int verify_captures(const struct values *values, const char *const *operands, size_t n_operands)
+{
+    struct nd_model *model = NULL;
+    if (load_model(values, &model) != ND_OK)
+        return ND_EXIT_TROUBLE;
+    json_t *rows = json_array();
+    int exit_code = ND_EXIT_SAME;
+    for (size_t i = 0; i < n_operands; i++)
+        exit_code = cli_worse(exit_code, verify_one(operands[i], model, values->paranoid, rows));
+    nd_model_destroy(&model);
+    static const struct nd_report_column columns[] = {{"capture", "CAPTURE"}, {"verdict", "VERDICT"},
+                                                      {"tensors", "TENSORS"}, {"wrong", "WRONG"},
+                                                      {"problem", "PROBLEM"}, {NULL, NULL}};
+    if (values->quiet || (!values->json && json_array_size(rows) == 0)) {
+        json_decref(rows);
+        return exit_code;
+    }
+    int printed;
+    if (values->json) {
+        printed = cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", rows, columns, true);
+    } else {
+        struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+        put_headline(screen, rows);
+        cli_screen_rows(screen, rows_bad_first(rows), columns, "--json lists all");
+        put_checks(screen, rows, values->paranoid);
+        printed = cli_print_screen(screen, NULL);
+        json_decref(rows);
+    }
+    return printed != 0 ? printed : exit_code;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    bool has_certificate = count_certificates(operands, n_operands) > 0;
+    if (has_certificate && values->paranoid)
+        return cli_usage_error("verify", "--paranoid is for captures");
+    if (has_certificate)
+        return verify_certificate(values, operands, n_operands);
+    if (values->float_model != NULL || values->devices.n + values->probes.n > 0)
+        return cli_usage_error("verify", "--float, -d and -p are for certificates");
+    if (values->model != NULL && !values->paranoid)
+        return cli_usage_error("verify", "--model is for certificates, or goes with --paranoid");
+    return verify_captures(values, operands, n_operands);
+}
+
+static const struct cli_option options[] = {
+    OPT_LIST('d', "device", struct values, devices, CLI_A_DEVICE,
+             "run the certificate's model on this device, too, and compare all tensors; at least two; may be "
+             "repeated"),
+    OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
+             "inputs for -d and --model; see 'npudiff probes'; may be repeated"),
+    OPT_ALLOW_NONFINITE(struct values),
+    OPT_TEXT(
+        0, "model", struct values, model, CLI_A_MODEL("MODEL.onnx"),
+        "of a certificate, the model before 'align': measure the price again, too; with --paranoid, the model "
+        "that was captured"),
+    OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
+             "the float model that the price was measured against"),
+    OPT_FLAG(
+        0, "paranoid", struct values, paranoid,
+        "hold every statement of a capture against the others, and with --model against the model; compute "
+        "the values of 'exact' and 'float64' again"),
+    OPT_THREADS(struct values),
+    OPT_AGENT(struct values),
+    OPT_JSON(struct values),
+    OPT_QUIET(struct values),
+    {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff verify captures/*.h5", "Checks captures after a copy."},
+    {"npudiff verify captures/gen3.h5 --paranoid --model model.onnx",
+     "Also checks a capture whose digests fit: against itself and its model."},
+    {"npudiff verify cert.json proven.onnx",
+     "Proves again that the model gives the same bits on all chips of the certificate."},
+    {NULL, NULL},
+};
+
+const struct cli_command cmd_verify = {
+    .name = "verify",
+    .summary = "check captures for damage, and certificates from nothing",
+    .synopsis = "CAPTURE.h5 ... [--paranoid [--model MODEL.onnx]] | CERT.json ALIGNED.onnx [-d DEVICE... -p "
+                "PROBE...] [--model MODEL.onnx]",
+    .details =
+        "Reads every tensor again and compares it with the digest that was stored when it was captured. "
+        "It checks names, shapes, types and attributes in the same way.\n"
+        "--paranoid also finds what digests cannot, as they were made of it: it lists its checks, what each "
+        "looked at, and which could not be done.\n"
+        "A certificate of 'npudiff align' is checked with its model. 'verify' believes none of it. It "
+        "compares the digests of the content and of the model, finds out whether each arithmetic of this "
+        "npudiff still gives the same values, and proves each layer again. -d runs the model on devices "
+        "again, which layers need that are as tested. --model, with --float and the same -p, measures the "
+        "price again.\n"
+        "Exit code 0: sound, or the certificate holds and every layer is equal; 1: damaged, or the "
+        "certificate is refused or says itself that layers differ; 2: cannot be read, or wrong usage; 4: "
+        "the certificate holds, but layers are unknown, or as tested and did not run again; 5: a device "
+        "failed.",
+    .examples = examples,
+    .options = options,
+    .operand = CLI_VALUE_CAPTURE,
+    .min_operands = 1,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

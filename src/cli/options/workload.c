@@ -1,0 +1,54 @@
+#include "cli/options/workload.h"
+
+#include <stdlib.h>
+
+#include "cli/terminal/errors.h"
+
+struct cli_list cli_probes_or_default(const struct cli_list *specs)
+{
+    static const char *none_given[] = {"zeros", "ones", "ramp", "uniform"};
+    return specs->n > 0 ? *specs : (struct cli_list){.items = none_given, .n = 4};
+}
+
+enum nd_status cli_probes_make(const struct nd_model *model, const struct cli_list *specs, bool allow_nonfinite,
+                               struct cli_probes *out, struct nd_error *err)
+{
+    *out = (struct cli_probes){.items = calloc(specs->n + 1, sizeof *out->items), .n = specs->n};
+    if (out->items == NULL)
+        return cli_memory_error(err);
+    if (specs->n == 0)
+        return ND_OK;
+    return (allow_nonfinite ? nd_probes_for_model_any : nd_probes_for_model)(model, specs->items, specs->n,
+                                                                             out->items, err);
+}
+
+void cli_probes_deinit(struct cli_probes *probes)
+{
+    for (size_t i = 0; probes->items != NULL && i < probes->n; i++)
+        nd_probe_destroy(&probes->items[i]);
+    free(probes->items);
+    *probes = (struct cli_probes){0};
+}
+
+enum nd_status cli_devices_parse(const struct cli_list *uris, struct cli_devices *out, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    *out = (struct cli_devices){.all = calloc(uris->n + 1, sizeof *out->all),
+                                .items = calloc(uris->n + 1, sizeof *out->items)};
+    if (out->all == NULL || out->items == NULL)
+        return cli_memory_error(err);
+    for (; out->n < uris->n && status == ND_OK; out->n++) {
+        out->items[out->n] = &out->all[out->n];
+        status = nd_device_parse(uris->items[out->n], &out->all[out->n], err);
+    }
+    return status;
+}
+
+void cli_devices_deinit(struct cli_devices *devices)
+{
+    for (size_t i = 0; i < devices->n; i++)
+        nd_device_deinit(&devices->all[i]);
+    free(devices->all);
+    free(devices->items);
+    *devices = (struct cli_devices){0};
+}

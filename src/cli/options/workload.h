@@ -1,0 +1,32 @@
+/* The probes and the devices that a command line names. */
+#ifndef ND_CLI_WORKLOAD_H
+#define ND_CLI_WORKLOAD_H
+
+#include "cli/options/command_options.h"
+#include "npudiff/devices/device.h"
+
+struct cli_probes {
+    struct nd_probe **items;
+    size_t n;
+};
+
+/* The probes given, or those of a command that was given none: zeros, ones, ramp, uniform. */
+struct cli_list cli_probes_or_default(const struct cli_list *specs);
+
+/* Makes the probes of the specs for the model's inputs; values that are not finite only where allowed. After a
+ * failure, too, *out is good for cli_probes_deinit. Errors: nd_probes_for_model. */
+enum nd_status cli_probes_make(const struct nd_model *model, const struct cli_list *specs, bool allow_nonfinite,
+                               struct cli_probes *out, struct nd_error *err);
+void cli_probes_deinit(struct cli_probes *probes);
+
+struct cli_devices {
+    struct nd_device *all;
+    const struct nd_device **items; /* to each of all */
+    size_t n;
+};
+
+/* After a failure, too, *out is good for cli_devices_deinit. Errors: nd_device_parse. */
+enum nd_status cli_devices_parse(const struct cli_list *uris, struct cli_devices *out, struct nd_error *err);
+void cli_devices_deinit(struct cli_devices *devices);
+
+#endif

@@ -1,0 +1,76 @@
+/* How a program begins and ends: memory, signals, errors, and what stands in standard output. */
+#include "cli/terminal/program.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#if defined __GLIBC__ /* known after a header of the library */
+#include <malloc.h>
+#endif
+
+#include "cli/terminal/errors.h"
+#include "cli/terminal/json_memory.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/safe_output.h"
+#include "cli/terminal/sigbus.h"
+#include "cli/terminal/signals.h"
+#include "cli/terminal/stopped.h"
+#include "npudiff/core/status.h"
+
+/* Known before the options are parsed, as wrong options are errors, too. */
+static bool wants_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return false;
+}
+
+/* Tensors come and go thousands of times in an explanation. glibc gives their pages back to the system each
+ * time, and gets them again, filled with zeros. One heap for all threads keeps up to 256 MiB for the next one;
+ * tensors of 32 MiB and more still go back at once. Chosen. */
+static void keep_freed_memory(void)
+{
+#if defined __GLIBC__
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    mallopt(M_TOP_PAD, 16 << 20);
+#endif
+}
+
+/* Every capture that is open takes a file, and the usual soft limit is 1024. It is raised up to the hard one,
+ * but not beyond what a large campaign needs, because the programs that npudiff starts inherit it, and some of
+ * them close every file that there might be. Chosen. */
+static void allow_many_files(void)
+{
+    const rlim_t most = 32768;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= most)
+        return;
+    limit.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int cli_program(int argc, char **argv, int (*run)(int argc, char **argv))
+{
+    keep_freed_memory();
+    allow_many_files();
+    cli_guard_output();
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
+    signal(SIGCHLD, SIG_DFL); /* who started this may ignore it, and then nobody could wait for adb or ssh */
+    cli_handle_sigbus();
+    cli_reserve_json_memory(cli_errors_lost_memory);
+    cli_errors_begin(wants_json(argc, argv));
+    cli_stopped_set_command(argc, argv);
+    int exit_code = cli_errors_end(run(argc, argv));
+    /* A result that could not be written is no result. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        cli_signals_end_if_came(); /* which may be why: safe_output.c */
+        fprintf(stderr, "npudiff: cannot write to standard output\n");
+        return ND_EXIT_TROUBLE;
+    }
+    return exit_code;
+}

@@ -1,0 +1,134 @@
+#include "cli/terminal/terminal.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/terminal/rows.h"
+#include "cli/terminal/safe_output.h"
+#include "npudiff/core/parse.h"
+
+const char *const cli_color_choices[] = {"auto", "always", "never", NULL};
+
+size_t cli_text_width(size_t asked)
+{
+    enum { DEFAULT_WIDTH = 80, MAX_WIDTH = 1000 };
+    struct winsize size = {0};
+    uint64_t columns = 0;
+    const char *text = getenv("COLUMNS");
+    if (asked > 0)
+        return asked;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        columns = size.ws_col;
+    else if (text != NULL && !nd_parse_u64(text, &columns))
+        columns = 0;
+    if (columns == 0)
+        return DEFAULT_WIDTH;
+    return columns < MAX_WIDTH ? (size_t)columns : MAX_WIDTH;
+}
+
+static bool has_colors(const char *color)
+{
+    const char *never = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    if (color != NULL && strcmp(color, "auto") != 0)
+        return strcmp(color, "always") == 0;
+    return isatty(STDOUT_FILENO) == 1 && (never == NULL || never[0] == '\0') &&
+           (terminal == NULL || strcmp(terminal, "dumb") != 0);
+}
+
+#define RED "\033[1;31m"
+#define YELLOW "\033[1;33m"
+#define GREEN "\033[1;32m"
+#define PLAIN "\033[0m"
+
+/* Verdicts as texts write them; a longer one before one that it begins with. */
+static const struct {
+    const char *word, *color;
+} verdicts[] = {
+    {"NOT READY", RED},
+    {"NOT READ", RED},
+    {"NOT COMPARABLE", YELLOW},
+    {"DIFFERS", RED},
+    {"FAULTY", RED},
+    {"FAILED", RED},
+    {"DAMAGED", RED},
+    {"FAIL", RED},
+    {"BROKEN", RED},
+    {"INCONCLUSIVE", YELLOW},
+    {"UNEXPLAINED", YELLOW},
+    {"UNKNOWN", YELLOW},
+    {"TOO FEW", YELLOW},
+    {"HEALTHY", GREEN},
+    {"READY", GREEN},
+    {"UNSTEADY", RED},
+    {"FALLBACK", RED},
+    {"NOTHING TO REDUCE", YELLOW},
+    {"NOT REDUCED", YELLOW},
+    {"NOT IDENTIFIED", YELLOW},
+    {"PARTLY IDENTIFIED", YELLOW},
+    {"IDENTIFIED", GREEN},
+    {"NEW", RED},
+    {"KNOWN", GREEN},
+    {"SAME", GREEN},
+    {"OK", GREEN},
+};
+
+/* The verdict that begins at text, or SIZE_MAX. */
+static size_t find_verdict(const char *text)
+{
+    for (size_t i = 0; i < sizeof verdicts / sizeof verdicts[0]; i++) {
+        size_t n = strlen(verdicts[i].word);
+        if (strncmp(text, verdicts[i].word, n) == 0 && strchr(": \n,", text[n]) != NULL)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+void cli_print_text(const char *text, const char *color)
+{
+    if (!has_colors(color)) {
+        fputs(text, stdout);
+        return;
+    }
+    for (const char *at = text; *at != '\0';) {
+        bool is_start = at == text || at[-1] == '\n' || (at[-1] == ' ' && at - text > 1 && at[-2] == ' ');
+        size_t i = is_start ? find_verdict(at) : SIZE_MAX;
+        if (i == SIZE_MAX) {
+            putchar(*at++);
+            continue;
+        }
+        cli_put_escape(stdout, verdicts[i].color);
+        fputs(verdicts[i].word, stdout);
+        cli_put_escape(stdout, PLAIN);
+        at += strlen(verdicts[i].word);
+    }
+}
+
+const char *const cli_format_choices[] = {"text", "github", NULL};
+
+bool cli_is_markdown(const char *format)
+{
+    return format != NULL && strcmp(format, "github") == 0;
+}
+
+void cli_print_markdown(const char *text)
+{
+    size_t n = strcspn(text, "\n");
+    printf("### %.*s\n\n````text\n%s````\n", (int)n, text, text);
+}
+
+int cli_print_answer(enum nd_status status, char *text, const struct cli_style *style,
+                     const struct nd_error *err)
+{
+    if (status != ND_OK || style->is_json)
+        return cli_print_made(status, text, style->is_json, err);
+    if (cli_is_markdown(style->format))
+        cli_print_markdown(text);
+    else
+        cli_print_text(text, style->color);
+    free(text);
+    return 0;
+}

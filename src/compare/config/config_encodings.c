@@ -1,0 +1,273 @@
+/* Encodings held against what captures hold. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "npudiff/compare/config.h"
+
+/* What was seen of one channel. */
+struct seen {
+    double lowest, highest;
+    double low, high; /* the reals that the encoding can express at most */
+    uint64_t n, n_nan, n_low, n_high;
+};
+
+struct tally {
+    const struct nd_encoding *encoding;
+    const struct nd_edge *edge;
+    size_t n_channels; /* the encoding's scales */
+    size_t inner;      /* elements of one channel that lie together */
+    struct seen *seen;
+};
+
+static double code_low(const struct nd_encoding *encoding)
+{
+    return nd_dtype_is_signed_integer(encoding->dtype) ? -ldexp(1, encoding->bits - 1) : 0;
+}
+
+static bool can_be_read(enum nd_dtype dtype)
+{
+    switch (dtype) {
+    case ND_DTYPE_U8:
+    case ND_DTYPE_I8:
+    case ND_DTYPE_U16:
+    case ND_DTYPE_I16:
+    case ND_DTYPE_I32:
+    case ND_DTYPE_F32:
+    case ND_DTYPE_F64:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static double element(enum nd_dtype dtype, const void *data, size_t i)
+{
+    switch (dtype) {
+    case ND_DTYPE_U8:
+        return ((const uint8_t *)data)[i];
+    case ND_DTYPE_I8:
+        return ((const int8_t *)data)[i];
+    case ND_DTYPE_U16:
+        return ((const uint16_t *)data)[i];
+    case ND_DTYPE_I16:
+        return ((const int16_t *)data)[i];
+    case ND_DTYPE_I32:
+        return ((const int32_t *)data)[i];
+    case ND_DTYPE_F32:
+        return (double)((const float *)data)[i];
+    default:
+        return ((const double *)data)[i];
+    }
+}
+
+/* The scale that the edge's own codes have at an element; an edge per channel has the encoding's channels. */
+static double real_of(const struct tally *tally, const void *data, size_t i, size_t channel)
+{
+    const struct nd_quant *quant = &tally->edge->quant;
+    double value = element(tally->edge->dtype, data, i);
+    if (quant->n == 0)
+        return value;
+    size_t at = quant->n == 1 ? 0 : channel;
+    return (double)quant->scale[at] * (value - (double)quant->zero_point[at]);
+}
+
+/* A millionth of the range is room for the rounding of scales: a code at the end counts as at the end. */
+static void look(struct tally *tally, const void *data, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t channel = tally->n_channels > 1 ? i / tally->inner % tally->n_channels : 0;
+        struct seen *seen = &tally->seen[channel];
+        double real = real_of(tally, data, i, channel);
+        double slack = 1e-6 * (seen->high - seen->low);
+        if (isnan(real)) {
+            seen->n_nan++;
+            continue;
+        }
+        seen->n++;
+        seen->lowest = real < seen->lowest ? real : seen->lowest;
+        seen->highest = real > seen->highest ? real : seen->highest;
+        seen->n_low += real <= seen->low + slack;
+        seen->n_high += real >= seen->high - slack;
+    }
+}
+
+static enum nd_status look_at_probe(struct tally *tally, const struct nd_capture *capture, size_t probe,
+                                    size_t edge, struct nd_error *err)
+{
+    size_t n, sample_bytes, n_samples = nd_capture_probe(capture, probe)->n_samples;
+    enum nd_status status = nd_shape_n_elems(&tally->edge->shape, &n, err);
+    if (status == ND_OK)
+        status = nd_shape_size_bytes(&tally->edge->shape, tally->edge->dtype, &sample_bytes, err);
+    if (status != ND_OK)
+        return status;
+    void *buf = nd_tensor_alloc(sample_bytes);
+    if (buf == NULL)
+        return nd_fail_memory(err);
+    for (size_t s = 0; s < n_samples && status == ND_OK; s++) {
+        status = nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, s, 1, buf, err);
+        if (status == ND_OK)
+            look(tally, buf, n);
+    }
+    free(buf);
+    return status;
+}
+
+/* Which elements belong to which scale. */
+static enum nd_status find_channels(struct tally *tally, struct nd_error *err)
+{
+    const struct nd_shape *shape = &tally->edge->shape;
+    const struct nd_quant *own = &tally->edge->quant, *quant = &tally->encoding->quant;
+    int axis = quant->axis;
+    tally->n_channels = quant->n;
+    tally->inner = 1;
+    if (quant->n == 1 && own->n <= 1)
+        return ND_OK;
+    if (axis < 0 && tally->encoding->has_axis)
+        axis += shape->rank;
+    bool fits = quant->n > 1 && axis >= 0 && axis < shape->rank && shape->dims[axis] == (int64_t)quant->n &&
+                (own->n <= 1 || (own->n == quant->n && own->axis == axis));
+    if (!fits)
+        return nd_fail(
+            err, ND_E_ENCODINGS_MISMATCH, tally->encoding->name,
+            "the encoding of '%s' has %zu scales, which do not lie along a dimension of the captured edge (%zu "
+            "scales of its own)",
+            tally->encoding->name, quant->n, own->n);
+    for (int d = axis + 1; d < shape->rank; d++)
+        tally->inner *= (size_t)shape->dims[d];
+    return ND_OK;
+}
+
+static void summarise(const struct tally *tally, struct nd_encoding_use *use)
+{
+    uint64_t n_low = 0, n_high = 0;
+    use->lowest = INFINITY;
+    use->highest = -INFINITY;
+    for (size_t c = 0; c < tally->n_channels; c++) {
+        const struct seen *seen = &tally->seen[c];
+        use->n_elements += seen->n;
+        use->n_nan += seen->n_nan;
+        n_low += seen->n_low;
+        n_high += seen->n_high;
+        if (seen->n == 0)
+            continue;
+        use->lowest = fmin(use->lowest, seen->lowest);
+        use->highest = fmax(use->highest, seen->highest);
+        double step = (double)tally->encoding->quant.scale[c];
+        double span = fmin(seen->highest, seen->high) - fmax(seen->lowest, seen->low) + step;
+        double share = span > 0 ? span / (seen->high - seen->low + step) : 0;
+        use->used_range = fmax(use->used_range, fmin(share, 1));
+    }
+    use->has_values = use->n_elements > 0;
+    if (!use->has_values)
+        return;
+    use->low_share = (double)n_low / (double)use->n_elements;
+    use->high_share = (double)n_high / (double)use->n_elements;
+}
+
+static enum nd_status look_at_edge(const struct nd_capture *capture, struct nd_encoding_use *use,
+                                   struct nd_error *err)
+{
+    struct tally tally = {.encoding = use->encoding, .edge = nd_capture_edge(capture, use->edge)};
+    enum nd_status status = find_channels(&tally, err);
+    if (status != ND_OK)
+        return status;
+    tally.seen = nd_calloc(tally.n_channels, sizeof *tally.seen);
+    if (tally.seen == NULL)
+        return nd_fail_memory(err);
+    for (size_t c = 0; c < tally.n_channels; c++) {
+        double scale = (double)use->encoding->quant.scale[c];
+        double low = code_low(use->encoding) - (double)use->encoding->quant.zero_point[c];
+        tally.seen[c] = (struct seen){.lowest = INFINITY,
+                                      .highest = -INFINITY,
+                                      .low = scale * low,
+                                      .high = scale * (low + ldexp(1, use->encoding->bits) - 1)};
+    }
+    for (size_t p = 0; p < nd_capture_n_probes(capture) && status == ND_OK; p++)
+        if (nd_capture_has_outputs(capture, p, use->edge))
+            status = look_at_probe(&tally, capture, p, use->edge, err);
+    if (status == ND_OK)
+        summarise(&tally, use);
+    free(tally.seen);
+    return status;
+}
+
+/* Whether the edge's own parameters mean the same reals. */
+static enum nd_status is_stated_same(const struct nd_encoding *encoding, const struct nd_edge *edge, bool *out,
+                                     struct nd_error *err)
+{
+    struct nd_encodings *stated = NULL, *wanted = NULL;
+    struct nd_encodings_diff diff = {0};
+    struct nd_edge copy = {.name = encoding->name, .dtype = encoding->dtype, .quant = encoding->quant};
+    struct nd_edge own = {.name = encoding->name, .dtype = edge->dtype, .quant = edge->quant};
+    enum nd_status status = nd_encodings_create("", "", &stated, err);
+    *out = false;
+    if (status == ND_OK)
+        status = nd_encodings_create("", "", &wanted, err);
+    if (status == ND_OK)
+        status = nd_encodings_add_edge(stated, &own, err);
+    if (status == ND_OK)
+        status = nd_encodings_add_edge(wanted, &copy, err);
+    if (status == ND_OK)
+        status = nd_encodings_compare(wanted, stated, 0, &diff, err);
+    if (status == ND_OK)
+        *out = diff.n_same == 1 && encoding->bits == nd_encodings_at(wanted, 0)->bits;
+    nd_encodings_diff_deinit(&diff);
+    nd_encodings_destroy(&stated);
+    nd_encodings_destroy(&wanted);
+    return status;
+}
+
+static enum nd_status use_encodings(const struct nd_encodings *encodings, const struct nd_capture *capture,
+                                    struct nd_encodings_check *check, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < nd_encodings_n(encodings) && status == ND_OK; i++) {
+        const struct nd_encoding *encoding = nd_encodings_at(encodings, i);
+        size_t edge = nd_capture_find_edge(capture, encoding->name);
+        /* Constants are not captured; where the role is unstated only the name can tell. */
+        bool is_of_interest = encoding->role == ND_ENCODING_ACTIVATION || edge != SIZE_MAX;
+        if (encoding->unhandled != NULL || encoding->role == ND_ENCODING_PARAM || !is_of_interest)
+            continue;
+        struct nd_encoding_use *use = &check->uses[check->n_used++];
+        *use = (struct nd_encoding_use){.encoding = encoding, .edge = edge};
+        if (edge == SIZE_MAX)
+            continue;
+        status = is_stated_same(encoding, nd_capture_edge(capture, edge), &use->is_stated_same, err);
+        const struct nd_edge *captured = nd_capture_edge(capture, edge);
+        bool has_meaning = !nd_dtype_is_integer(captured->dtype) || captured->quant.n > 0;
+        if (status == ND_OK && has_meaning && can_be_read(captured->dtype))
+            status = look_at_edge(capture, use, err);
+    }
+    return status;
+}
+
+enum nd_status nd_encodings_check(const struct nd_encodings *encodings, const struct nd_capture *capture,
+                                  struct nd_encodings_check *out, struct nd_error *err)
+{
+    size_t n_edges = nd_capture_n_edges(capture);
+    struct nd_encodings_check check = {.uses = nd_calloc(nd_encodings_n(encodings), sizeof *check.uses),
+                                       .without = nd_calloc(n_edges, sizeof *check.without)};
+    enum nd_status status = check.uses != NULL && check.without != NULL
+                                ? use_encodings(encodings, capture, &check, err)
+                                : nd_fail_memory(err);
+    for (size_t e = 0; status == ND_OK && e < n_edges; e++) {
+        const struct nd_edge *edge = nd_capture_edge(capture, e);
+        if (edge->quant.n > 0 && nd_encodings_find(encodings, edge->name) == SIZE_MAX)
+            check.without[check.n_without++] = e;
+    }
+    if (status == ND_OK)
+        *out = check;
+    else
+        nd_encodings_check_deinit(&check);
+    return status;
+}
+
+void nd_encodings_check_deinit(struct nd_encodings_check *check)
+{
+    free(check->uses);
+    free(check->without);
+    *check = (struct nd_encodings_check){0};
+}

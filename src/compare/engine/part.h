@@ -1,0 +1,25 @@
+/* Parts of a comparison that was cut. docs/reference/metrics.md#parts. */
+#ifndef ND_COMPARE_PART_H
+#define ND_COMPARE_PART_H
+
+#include "compare/engine/job.h"
+
+/* ND_E_COMPARE_PART unless the parts are of these captures, tensors, probes, pairs, gates and options;
+ * `described` has all of them, but no results yet. */
+enum nd_status nd_parts_check(const struct nd_parts *parts, const struct nd_comparison *described,
+                              struct nd_error *err);
+
+/* Adds what the parts hold to the states of the job's pairs. */
+enum nd_status nd_parts_load(const struct nd_parts *parts, struct nd_job *job, size_t n_pairs,
+                             struct nd_error *err);
+
+/* Adds up the counts of top1, whose entries are there. */
+enum nd_status nd_parts_load_top1(const struct nd_parts *parts, struct nd_comparison *comparison,
+                                  struct nd_error *err);
+
+enum { ND_PART_FORMAT = 4, ND_PART_DEVICE_COUNTS = 4, ND_PART_PAIR_COUNTS = 6 };
+
+/* The 32 hexadecimal digits that stand for a name in a part. digits has room for 40. */
+void nd_part_name(const char *name, char *digits);
+
+#endif

@@ -1,0 +1,398 @@
+#include "compare/findings/labels.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "compare/engine/format_text.h"
+#include "arithmetic/operators/array.h"
+
+/* What makes "the same bytes" a statement about labels and not chance. All chosen: a device that computes one
+ * step differently here and there still stores the same bytes; two quantisations of one tensor do not, since
+ * codes grow with 1 / scale; and a tensor of a few values may be the same under any labels. */
+enum { MIN_ELEMENTS = 16, MIN_DISTINCT = 8 };
+static const double near_share = 0.99; /* of elements whose codes are at most one step apart */
+
+/* A device's own differences are one step of 8 bits, but many of 16. Chosen: codes that are apart by a 16th of
+ * the spread of the reference's codes, or by one step, are near; it takes twice that to call real values apart.
+ */
+static const double steps_of_spread = 1.0 / 16;
+/* Elements whose codes are near and whose real values are apart: 12, and twice the 1 % that may be neither.
+ * Chosen. */
+enum { MIN_TELLING = 12 };
+static const double telling_share = 0.02;
+
+/* Distances are counted up to 2^0, 2^1, ... steps. */
+enum { N_ROOMS = 17 };
+
+enum { BLOCK_BYTES = 1 << 20, N_SEEN = 1 << 16 };
+
+/* Scales that went through decimal text may be off in their last digits (diagnosis/encoding.c). */
+static const double scale_tolerance = 1e-6;
+
+struct counts {
+    size_t n, n_same;               /* elements; of them, the same bits */
+    size_t n_near[N_ROOMS];         /* codes that are at most 2^k steps apart as bits */
+    size_t n_real;                  /* real values that are equal */
+    size_t n_real_near[N_ROOMS];    /* that are at most 2^k steps apart */
+    double sum, squares;            /* of the reference's codes */
+    double least_apart, most_apart; /* real values, in steps of the reference */
+    double step;
+    size_t n_as_floats;            /* elements whose bits, read as floats, are near */
+    double error_power, ref_power; /* of these floats */
+    size_t n_distinct;
+    bool *seen; /* [N_SEEN] low 16 bits of the reference's codes */
+};
+
+struct looking {
+    const struct nd_matching *alignment;
+    const struct nd_edge *ref, *test;
+    enum nd_dtype floats; /* one side calls the bytes so, the other bare integers; else ND_DTYPE_NONE */
+    bool is_bare;         /* only one side states a scale: codes are held against codes */
+    size_t edge, ref_capture, test_capture;
+    size_t elem_bytes, n_elems, inner; /* inner: elements that share a scale */
+    struct counts counts;
+};
+
+/* The bits of element i, as an unsigned number. */
+static uint32_t bits_at(const void *data, size_t elem_bytes, size_t i)
+{
+    if (elem_bytes == 1)
+        return ((const uint8_t *)data)[i];
+    return elem_bytes == 2 ? ((const uint16_t *)data)[i] : ((const uint32_t *)data)[i];
+}
+
+static int64_t code_of(enum nd_dtype dtype, uint32_t bits)
+{
+    if (!nd_dtype_is_signed_integer(dtype))
+        return bits;
+    size_t n_bytes = nd_dtype_size_bytes(dtype);
+    return n_bytes == 1 ? (int8_t)bits : n_bytes == 2 ? (int16_t)bits : (int32_t)bits;
+}
+
+/* scale * (code - zero point); of a tensor without a scale the code. */
+static double real_of(const struct nd_edge *edge, int64_t code, size_t channel, bool is_bare)
+{
+    const struct nd_quant *quant = &edge->quant;
+    if (quant->n == 0 || is_bare)
+        return (double)code;
+    size_t c = quant->n > 1 ? channel % quant->n : 0;
+    return (double)quant->scale[c] * (double)(code - quant->zero_point[c]);
+}
+
+/* Chosen: of the floats that two devices compute 90 % are within a 16th of each other (small ones need not be),
+ * and the power of the differences is 24 dB below theirs. Integers that are no floats, read so, are neither. */
+static const double near_of_float = 1.0 / 16, near_float_share = 0.9, most_error_power = 1.0 / 256;
+
+static void count_floats(struct looking *l, const void *ref, const void *test, size_t n)
+{
+    struct counts *counts = &l->counts;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t a = bits_at(ref, l->elem_bytes, i), b = bits_at(test, l->elem_bytes, i);
+        double x, y;
+        nd_array_load(l->floats, (const unsigned char *)ref + i * l->elem_bytes, 1, &x);
+        nd_array_load(l->floats, (const unsigned char *)test + i * l->elem_bytes, 1, &y);
+        counts->n_same += a == b;
+        counts->n_as_floats += a == b || fabs(x - y) <= near_of_float * fmax(fabs(x), fabs(y));
+        if (isfinite(x) && isfinite(y)) {
+            counts->error_power += (x - y) * (x - y);
+            counts->ref_power += x * x;
+        }
+        counts->n_distinct += !counts->seen[(a ^ a >> 16) % N_SEEN];
+        counts->seen[(a ^ a >> 16) % N_SEEN] = true;
+    }
+    counts->n += n;
+}
+
+static void count(struct looking *l, const void *ref, const void *test, size_t n)
+{
+    struct counts *counts = &l->counts;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t a = bits_at(ref, l->elem_bytes, i), b = bits_at(test, l->elem_bytes, i);
+        size_t channel = i % l->n_elems / l->inner;
+        double step = l->ref->quant.n > 0 && !l->is_bare
+                          ? (double)l->ref->quant.scale[l->ref->quant.n > 1 ? channel % l->ref->quant.n : 0]
+                          : 1;
+        double x = real_of(l->ref, code_of(l->ref->dtype, a), channel, l->is_bare);
+        double y = real_of(l->test, code_of(l->test->dtype, b), channel, l->is_bare);
+        double apart = fabs(x - y) / step, room = scale_tolerance * fmax(fabs(x), fabs(y)) / step;
+        counts->n_same += a == b;
+        counts->n_real += apart <= room;
+        for (int k = 0; k < N_ROOMS; k++) {
+            counts->n_near[k] += (a > b ? a - b : b - a) <= (uint32_t)1 << k;
+            counts->n_real_near[k] += apart <= ldexp(1, k) + room;
+        }
+        double code = (double)code_of(l->ref->dtype, a);
+        counts->sum += code;
+        counts->squares += code * code;
+        if (a == b) {
+            counts->least_apart = fmin(counts->least_apart, apart);
+            counts->most_apart = fmax(counts->most_apart, apart);
+        }
+        counts->step = step;
+        counts->n_distinct += !counts->seen[a % N_SEEN];
+        counts->seen[a % N_SEEN] = true;
+    }
+    counts->n += n;
+}
+
+/* ---- reading ---- */
+
+static enum nd_status read_probe(struct looking *l, size_t probe, size_t n_samples, struct nd_error *err)
+{
+    const struct nd_matching *a = l->alignment;
+    size_t sample_bytes = l->n_elems * l->elem_bytes; /* of a stored tensor, so it fits */
+    size_t n_at_once = sample_bytes > 0 && sample_bytes < BLOCK_BYTES ? BLOCK_BYTES / sample_bytes : 1;
+    n_at_once = n_at_once < n_samples ? n_at_once : n_samples;
+    void *buffers[2] = {nd_tensor_alloc(n_at_once * sample_bytes), nd_tensor_alloc(n_at_once * sample_bytes)};
+    enum nd_status status = buffers[0] != NULL && buffers[1] != NULL ? ND_OK : nd_fail_memory(err);
+    const struct nd_capture_tensor tensors[2] = {nd_aligned_tensor(a, l->edge, probe, l->ref_capture),
+                                                 nd_aligned_tensor(a, l->edge, probe, l->test_capture)};
+    for (size_t s = 0; status == ND_OK && s < n_samples; s += n_at_once) {
+        size_t n = n_samples - s < n_at_once ? n_samples - s : n_at_once;
+        for (size_t k = 0; status == ND_OK && k < 2; k++)
+            status = nd_capture_read_verified(&tensors[k], s, n, buffers[k], err);
+        if (status == ND_OK)
+            (l->floats != ND_DTYPE_NONE ? count_floats : count)(l, buffers[0], buffers[1], n * l->n_elems);
+    }
+    free(buffers[0]);
+    free(buffers[1]);
+    return status;
+}
+
+/* Counts over all samples that both have. *is_whole: every probe and sample of both. */
+static enum nd_status read_all(struct looking *l, bool *is_whole, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    *is_whole = true;
+    for (size_t p = 0; status == ND_OK && p < l->alignment->n_probes; p++) {
+        char *reason = NULL;
+        size_t n = 0;
+        status = nd_align_samples(l->alignment, p, l->ref_capture, l->test_capture, &n, &reason, err);
+        *is_whole = *is_whole && reason == NULL;
+        free(reason);
+        if (status != ND_OK || n == 0)
+            continue;
+        if (nd_aligned_has_values(l->alignment, l->edge, p, l->ref_capture) &&
+            nd_aligned_has_values(l->alignment, l->edge, p, l->test_capture))
+            status = read_probe(l, p, n, err);
+        else
+            *is_whole = false;
+    }
+    return status;
+}
+
+/* ---- what it says ---- */
+
+static void put_label(struct nd_strbuf *out, const struct nd_edge *edge, bool with_type, const char *device)
+{
+    const struct nd_quant *quant = &edge->quant;
+    if (with_type)
+        nd_strbuf_printf(out, "%s", nd_dtype_name(edge->dtype));
+    if (quant->n > 0)
+        nd_strbuf_printf(out, "%sscale %.6g, zero point %" PRId64 "%s", with_type ? " with " : "",
+                         (double)quant->scale[0], quant->zero_point[0], quant->n > 1 ? ", ..." : "");
+    else if (!with_type)
+        nd_strbuf_puts(out, "no scale");
+    nd_strbuf_printf(out, " in '%s'", device);
+}
+
+static enum nd_status say_wrong(const struct looking *l, int room, struct nd_comparison *comparison,
+                                struct nd_compared_pair *pair, struct nd_error *err)
+{
+    const struct counts *c = &l->counts;
+    bool with_type = l->ref->dtype != l->test->dtype;
+    struct nd_strbuf text = {0};
+    if (c->n_same == c->n)
+        nd_strbuf_printf(&text, "the same bytes in all %zu elements", c->n);
+    else if (2 * c->n_same >= c->n && room == 0)
+        nd_strbuf_printf(&text, "the same bytes in %zu of %zu elements, the rest mostly one step off",
+                         c->n_same, c->n);
+    else
+        nd_strbuf_printf(&text, "nearly the same codes: %zu of %zu are at most %d step%s apart",
+                         c->n_near[room], c->n, 1 << room, room == 0 ? "" : "s");
+    nd_strbuf_puts(&text, ", called ");
+    put_label(&text, l->ref, with_type, comparison->devices[pair->ref].label);
+    nd_strbuf_puts(&text, " and ");
+    put_label(&text, l->test, with_type, comparison->devices[pair->test].label);
+    nd_strbuf_puts(&text, ": one label is wrong; ");
+    bool has_scales = !l->is_bare && l->ref->quant.n > 0;
+    bool is_one = c->most_apart - c->least_apart <= scale_tolerance * c->most_apart;
+    nd_strbuf_printf(&text, "%s are %s%.6g steps apart", has_scales ? "real values" : "values",
+                     is_one ? "" : "up to ", c->most_apart);
+    if (has_scales && l->ref->quant.n == 1)
+        nd_strbuf_printf(&text, " (%.6g)", c->most_apart * c->step);
+    free(pair->label);
+    pair->label = nd_strbuf_take(&text);
+    return pair->label != NULL ? nd_text_set(&pair->total.reason, err, "%s", pair->label) : nd_fail_memory(err);
+}
+
+/* Bytes that one side calls floats and the other integers. */
+static enum nd_status judge_floats(const struct looking *l, struct nd_comparison *comparison,
+                                   struct nd_compared_pair *pair, struct nd_error *err)
+{
+    const struct counts *c = &l->counts;
+    struct nd_strbuf text = {0};
+    if (c->n < MIN_ELEMENTS || c->n_distinct < MIN_DISTINCT ||
+        (double)c->n_as_floats < near_float_share * (double)c->n ||
+        !(c->error_power <= most_error_power * c->ref_power))
+        return ND_OK;
+    nd_strbuf_printf(&text, "the same bytes in %zu of %zu elements%s, called ", c->n_same, c->n,
+                     c->n_same < c->n ? ", the rest nearly the same floats" : "");
+    put_label(&text, l->ref, true, comparison->devices[pair->ref].label);
+    nd_strbuf_puts(&text, " and ");
+    put_label(&text, l->test, true, comparison->devices[pair->test].label);
+    nd_strbuf_puts(&text, ": one label is wrong");
+    free(pair->label);
+    pair->label = nd_strbuf_take(&text);
+    return pair->label != NULL ? nd_text_set(&pair->total.reason, err, "%s", pair->label) : nd_fail_memory(err);
+}
+
+/* Other labels of the same real values: nothing differs. */
+static enum nd_status say_equal(const struct looking *l, const struct nd_comparison *comparison,
+                                struct nd_compared_pair *pair, bool is_whole, struct nd_error *err)
+{
+    if (!is_whole)
+        return nd_text_set(&pair->total.reason, err,
+                           "%s against %s of the same real values, but not all samples are on both sides",
+                           nd_dtype_name(l->ref->dtype), nd_dtype_name(l->test->dtype));
+    for (size_t p = 0; p <= comparison->n_probes; p++) {
+        struct nd_compared_part *part = p < comparison->n_probes ? &pair->probes[p] : &pair->total;
+        size_t n = p < comparison->n_probes ? nd_aligned_probe(l->alignment, p, l->ref_capture)->n_samples
+                                            : pair->total.difference.n_samples;
+        free(part->reason);
+        part->reason = NULL;
+        part->coverage = ND_COVERAGE_FULL;
+        part->difference = (struct nd_difference){
+            .n_samples = n, .n_elems = n * l->n_elems, .is_mixed = true, .has_values = true};
+        if (p < comparison->n_probes)
+            pair->total.difference.n_samples += n;
+    }
+    return ND_OK;
+}
+
+/* The power of two of steps that a device may be off by itself. */
+static int find_room(const struct counts *c)
+{
+    double mean = c->sum / (double)c->n, variance = c->squares / (double)c->n - mean * mean;
+    double most = steps_of_spread * sqrt(fmax(variance, 0));
+    int room = 0;
+    while (room + 2 < N_ROOMS && ldexp(1, room + 1) <= most)
+        room++;
+    return room;
+}
+
+/* The codes are those of the reference, and what they are said to mean is not. */
+static bool is_wrong_label(const struct counts *c, int room)
+{
+    double n = (double)c->n, needed = near_share * n;
+    if (c->n < MIN_ELEMENTS || c->n_distinct < MIN_DISTINCT)
+        return false;
+    bool is_same = (double)c->n_near[0] >= needed && (double)c->n_same >= 0.5 * n;
+    if (is_same)
+        return c->n_same == c->n || (double)c->n_real_near[0] < needed;
+    double n_telling = (double)c->n_near[room] - (double)c->n_real_near[room + 1];
+    return (double)c->n_near[room] >= needed && n_telling >= MIN_TELLING && n_telling >= telling_share * n;
+}
+
+static enum nd_status judge(const struct looking *l, struct nd_comparison *comparison,
+                            struct nd_compared_pair *pair, bool is_whole, struct nd_error *err)
+{
+    const struct counts *c = &l->counts;
+    double needed = near_share * (double)c->n;
+    if (c->n == 0)
+        return ND_OK;
+    if (l->is_bare && l->ref->dtype == l->test->dtype)
+        return c->n_same < c->n
+                   ? ND_OK
+                   : nd_text_set(&pair->total.reason, err,
+                                 "the same codes, but '%s' does not state their scale",
+                                 comparison->devices[l->ref->quant.n > 0 ? pair->test : pair->ref].label);
+    if (c->n_real == c->n && !l->is_bare)
+        return say_equal(l, comparison, pair, is_whole, err);
+    bool is_told = c->n >= MIN_ELEMENTS && c->n_distinct >= MIN_DISTINCT;
+    bool is_step = (double)c->n_near[0] >= needed && (double)c->n_same >= 0.5 * (double)c->n;
+    int room = is_step ? 0 : find_room(c);
+    if (is_wrong_label(c, room))
+        return say_wrong(l, room, comparison, pair, err);
+    if (is_told && !l->is_bare && (double)c->n_real_near[0] >= needed)
+        return nd_text_set(&pair->total.reason, err,
+                           "%s; as real values %zu of %zu elements are equal and %zu at most one step apart",
+                           pair->total.reason, c->n_real, c->n, c->n_real_near[0] - c->n_real);
+    return ND_OK;
+}
+
+/* The float type, where only one side calls the bytes so. */
+static enum nd_dtype find_floats(const struct nd_edge *ref, const struct nd_edge *test)
+{
+    bool is_ref = nd_dtype_is_float(ref->dtype), is_test = nd_dtype_is_float(test->dtype);
+    return is_ref == is_test ? ND_DTYPE_NONE : is_ref ? ref->dtype : test->dtype;
+}
+
+static bool is_number(enum nd_dtype dtype)
+{
+    return nd_dtype_is_integer(dtype) || nd_dtype_is_float(dtype);
+}
+
+/* Numbers of one size and shape, labelled otherwise: integers, or integers and floats. */
+static bool is_candidate(const struct nd_edge *ref, const struct nd_edge *test)
+{
+    if (ref == NULL || test == NULL || !is_number(ref->dtype) || !is_number(test->dtype) ||
+        (nd_dtype_is_float(ref->dtype) && nd_dtype_is_float(test->dtype)))
+        return false;
+    size_t n_bytes = nd_dtype_size_bytes(ref->dtype);
+    bool is_packed = ref->dtype == ND_DTYPE_U4 || ref->dtype == ND_DTYPE_I4 || test->dtype == ND_DTYPE_U4 ||
+                     test->dtype == ND_DTYPE_I4;
+    if (is_packed || n_bytes > 4 || n_bytes != nd_dtype_size_bytes(test->dtype) || ref->shape.rank < 0)
+        return false;
+    bool is_one_axis = ref->quant.n < 2 || test->quant.n < 2 ||
+                       (ref->quant.n == test->quant.n && ref->quant.axis == test->quant.axis);
+    return is_one_axis && nd_shape_equal(&ref->shape, &test->shape);
+}
+
+static enum nd_status look(const struct nd_matching *alignment, struct nd_comparison *comparison, size_t edge,
+                           struct nd_compared_pair *pair, struct nd_error *err)
+{
+    struct looking l = {.alignment = alignment,
+                        .ref = nd_aligned_edge(alignment, edge, pair->ref),
+                        .test = nd_aligned_edge(alignment, edge, pair->test),
+                        .edge = edge,
+                        .ref_capture = pair->ref,
+                        .test_capture = pair->test,
+                        .inner = 1,
+                        .counts = {.least_apart = INFINITY}};
+    bool is_whole = false;
+    if (pair->total.reason == NULL || !is_candidate(l.ref, l.test))
+        return ND_OK;
+    l.floats = find_floats(l.ref, l.test);
+    l.is_bare = (l.ref->quant.n > 0) != (l.test->quant.n > 0);
+    l.elem_bytes = nd_dtype_size_bytes(l.ref->dtype);
+    const struct nd_quant *quant = l.ref->quant.n > 1 ? &l.ref->quant : &l.test->quant;
+    for (int d = quant->n > 1 ? quant->axis + 1 : l.ref->shape.rank; d < l.ref->shape.rank; d++)
+        l.inner *= (size_t)l.ref->shape.dims[d];
+    l.inner = l.inner > 0 ? l.inner : 1;
+    enum nd_status status = nd_shape_n_elems(&l.ref->shape, &l.n_elems, err);
+    l.counts.seen = nd_calloc(N_SEEN, sizeof *l.counts.seen);
+    if (status == ND_OK && l.counts.seen == NULL)
+        status = nd_fail_memory(err);
+    if (status == ND_OK && l.n_elems > 0)
+        status = read_all(&l, &is_whole, err);
+    if (status == ND_OK)
+        status = l.floats != ND_DTYPE_NONE ? judge_floats(&l, comparison, pair, err)
+                                           : judge(&l, comparison, pair, is_whole, err);
+    free(l.counts.seen);
+    return status;
+}
+
+enum nd_status nd_labels_find(const struct nd_matching *alignment, struct nd_comparison *comparison,
+                              struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t e = 0; status == ND_OK && e < comparison->n_edges; e++)
+        for (size_t p = 0; status == ND_OK && p < comparison->n_pairs; p++)
+            status = look(alignment, comparison, e, &comparison->edges[e].pairs[p], err);
+    return status;
+}

@@ -1,0 +1,15 @@
+/* Labels that are wrong: the same bytes, which two captures call by other types, scales or zero points.
+ * docs/reference/metrics.md#labels. */
+#ifndef ND_COMPARE_LABELS_H
+#define ND_COMPARE_LABELS_H
+
+#include "compare/matching/matching.h"
+
+/* Looks at every pair that cannot be compared because types or quantisation differ, and reads its values. Where
+ * they are the same bytes, and the labels give them other real values, pair->label says so (and is the reason,
+ * too). Where the labels give them the same real values, the pair is compared: nothing differs. After the
+ * engine, before the verdicts. ND_ERR_MEMORY, and the errors of reading. */
+enum nd_status nd_labels_find(const struct nd_matching *alignment, struct nd_comparison *comparison,
+                              struct nd_error *err);
+
+#endif

@@ -1,0 +1,286 @@
+#include "compare/findings/predicates.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "compare/findings/predicate.h"
+#include "compare/findings/sample_sizes.h"
+
+/* Without gates a tensor is wrong when it differs by more than a rounding. 20 dB is an error of a tenth of the
+ * signal: 8 bits give some 40 dB, half precision 60. A sum that is rounded otherwise moves a code by one step,
+ * one that is rounded twice by two. Both chosen. */
+static const double wrong_sqnr_db = 20;
+enum { ROUNDING_LSB = 2 };
+
+/* Tensors of a test whose samples are searched (chosen: the time of each is the same). */
+enum { MAX_SAMPLE_SEARCHES = 16 };
+
+/* Samples that are listed one by one where no rule fits (chosen: they fit into a line). */
+enum { MOST_LISTED = 8 };
+
+bool nd_predicates_is_wrong(const struct nd_difference *d, bool has_gates)
+{
+    if (has_gates)
+        return d->n_failing > 0;
+    if (d->n_nan_mismatch > 0 || d->n_inf_mismatch > 0)
+        return true;
+    bool is_far = d->is_integer && d->max_lsb > ROUNDING_LSB;
+    return is_far || (d->n_differing > 0 && d->has_signal && d->sqnr_db < wrong_sqnr_db);
+}
+
+/* Whether it is known if the tensor is wrong: it was compared, and is not fed to the model. */
+static bool is_cell(const struct nd_compared_edge *edge, const struct nd_compared_pair *pair)
+{
+    const struct nd_difference *d = &pair->total.difference;
+    return !edge->is_model_input && pair->label == NULL && pair->total.coverage != ND_COVERAGE_NONE &&
+           d->n_samples > 0 && (d->n_samples_differing == 0 || d->has_values);
+}
+
+static enum nd_status add_shape(struct nd_cells *cells, size_t cell, const struct nd_shape *shape,
+                                struct nd_error *err)
+{
+    int64_t n_elems = 1;
+    enum nd_status status = ND_OK;
+    if (shape->rank < 0)
+        return ND_OK;
+    status = nd_cells_add(cells, cell, ND_FACT_RANK, "", 0, shape->rank, err);
+    for (int d = 0; d < shape->rank && status == ND_OK; d++) {
+        char key[16];
+        int n = snprintf(key, sizeof key, "%d", d);
+        n_elems *= shape->dims[d]; /* of a compared tensor, so it fits */
+        status = nd_cells_add(cells, cell, ND_FACT_DIMENSION, key, (size_t)n, shape->dims[d], err);
+    }
+    return status == ND_OK ? nd_cells_add(cells, cell, ND_FACT_ELEMENTS, "", 0, n_elems, err) : status;
+}
+
+static enum nd_status add_tensor(struct nd_cells *cells, size_t cell, const struct nd_compared_edge *edge,
+                                 struct nd_error *err)
+{
+    const char *type = nd_dtype_name(edge->dtype);
+    enum nd_status status = nd_cells_add(cells, cell, ND_FACT_TYPE, type, strlen(type), 0, err);
+    if (status == ND_OK && edge->op_types[0] != '\0')
+        status = nd_cells_add(cells, cell, ND_FACT_OPERATOR, edge->op_types, strlen(edge->op_types), 0, err);
+    if (status == ND_OK)
+        status = nd_cells_add_name(cells, cell, edge->name, err);
+    return status == ND_OK ? add_shape(cells, cell, &edge->shape, err) : status;
+}
+
+/* What is asked: of the tensors of a device (edge: SIZE_MAX), or of the samples of one. */
+struct question {
+    size_t device, edge;
+    bool is_of_size; /* which samples are grossly wrong, not which differ */
+};
+
+static void put_subject(const struct nd_comparison *comparison, const struct question *q, size_t n_wrong,
+                        size_t n, struct nd_strbuf *text)
+{
+    const char *label = comparison->devices[q->device].label;
+    if (q->edge == SIZE_MAX)
+        nd_strbuf_printf(text, "the %zu wrong tensors of %zu on %s are exactly those ", n_wrong, n, label);
+    else
+        nd_strbuf_printf(text, "the %zu samples of %zu of '%s' that %s on %s are exactly those ", n_wrong, n,
+                         comparison->edges[q->edge].name,
+                         q->is_of_size ? "are wrong by more than rounding" : "differ", label);
+}
+
+/* Appends what was found, when anything was. */
+static enum nd_status note(struct nd_comparison *comparison, const struct question *q,
+                           const struct nd_cells *cells, struct nd_predicate *found, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    size_t n_wrong = 0, capacity = comparison->n_predicates;
+    if (found->n_conditions == 0)
+        return ND_OK;
+    if (!nd_grow((void **)&comparison->predicates, &capacity, comparison->n_predicates + 1,
+                 sizeof *comparison->predicates))
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < cells->n; i++)
+        n_wrong += cells->is_wrong[i];
+    put_subject(comparison, q, n_wrong, cells->n, &text);
+    nd_strbuf_printf(&text, "%s%s%s%s", found->conditions[0], found->n_conditions > 1 ? " and " : "",
+                     found->n_conditions > 1 ? found->conditions[1] : "",
+                     q->is_of_size ? "; all others differ by rounding at most" : "");
+    struct nd_compared_predicate *predicate = &comparison->predicates[comparison->n_predicates++];
+    *predicate = (struct nd_compared_predicate){.device = q->device,
+                                                .edge = q->edge,
+                                                .n_wrong = n_wrong,
+                                                .n = cells->n,
+                                                .n_conditions = found->n_conditions,
+                                                .log2_chance = found->log2_chance,
+                                                .text = nd_strbuf_take(&text)};
+    for (size_t i = 0; i < found->n_conditions; i++) {
+        predicate->conditions[i] = found->conditions[i];
+        found->conditions[i] = NULL;
+    }
+    return predicate->text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* No rule: a few samples are listed one by one. That is no guess, so chance has no part in it. */
+static enum nd_status list_samples(const struct nd_cells *cells, struct nd_predicate *out, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    size_t n_wrong = 0, n_told = 0;
+    for (size_t i = 0; i < cells->n; i++)
+        n_wrong += cells->is_wrong[i];
+    if (n_wrong > MOST_LISTED || n_wrong * 2 > cells->n)
+        return ND_OK;
+    nd_strbuf_puts(&text, "with sample index ");
+    for (size_t i = 0; i < cells->n; i++)
+        if (cells->is_wrong[i])
+            nd_strbuf_printf(&text, "%s%zu", n_told++ == 0 ? "" : n_told == n_wrong ? " or " : ", ", i);
+    out->conditions[0] = nd_strbuf_take(&text);
+    out->n_conditions = out->conditions[0] != NULL;
+    out->log2_chance = NAN;
+    return out->n_conditions > 0 ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status find_and_note(struct nd_comparison *comparison, const struct question *q,
+                                    struct nd_cells *cells, struct nd_error *err)
+{
+    struct nd_predicate found;
+    enum nd_status status = nd_predicate_find(cells, &found, err);
+    if (status == ND_OK && found.n_conditions == 0 && q->is_of_size && comparison->n_probes == 1)
+        status = list_samples(cells, &found, err);
+    if (status == ND_OK)
+        status = note(comparison, q, cells, &found, err);
+    nd_predicate_deinit(&found);
+    return status;
+}
+
+static enum nd_status search_tensors(const struct nd_matching *alignment, struct nd_comparison *comparison,
+                                     size_t test, bool *is_wrong, struct nd_error *err)
+{
+    struct nd_cells cells = {.is_wrong = is_wrong, .is_inherited = !alignment->unknown_models, .n_searches = 1};
+    size_t n_wrong = 0;
+    enum nd_status status = ND_OK;
+    for (size_t e = 0; e < comparison->n_edges; e++) {
+        const struct nd_compared_pair *pair = &comparison->edges[e].pairs[test - 1];
+        if (!is_cell(&comparison->edges[e], pair))
+            continue;
+        is_wrong[cells.n] = nd_predicates_is_wrong(&pair->total.difference, comparison->has_gates);
+        n_wrong += is_wrong[cells.n++];
+    }
+    if (n_wrong == 0 || n_wrong == cells.n || cells.n > ND_PREDICATE_MAX_CELLS)
+        return ND_OK;
+    for (size_t e = 0, cell = 0; e < comparison->n_edges && status == ND_OK; e++)
+        if (is_cell(&comparison->edges[e], &comparison->edges[e].pairs[test - 1]))
+            status = add_tensor(&cells, cell++, &comparison->edges[e], err);
+    if (status == ND_OK)
+        status = find_and_note(comparison, &(struct question){test, SIZE_MAX, false}, &cells, err);
+    nd_cells_deinit(&cells);
+    return status;
+}
+
+/* ---- samples ---- */
+
+/* Which samples are grossly wrong among others that differ by rounding, in place of which differ; false in
+ * *is_of_size: the sizes do not part them, or are not known. */
+static enum nd_status part_by_size(const struct nd_matching *alignment, size_t test, size_t edge, size_t n,
+                                   bool *is_wrong, bool *is_of_size, struct nd_error *err)
+{
+    double *sizes = nd_calloc(n, sizeof *sizes);
+    bool *is_gross = nd_calloc(n, sizeof *is_gross), is_known = false;
+    enum nd_status status = sizes != NULL && is_gross != NULL
+                                ? nd_sample_sizes_read(alignment, edge, test, n, sizes, &is_known, err)
+                                : nd_fail_memory(err);
+    bool is_told = status == ND_OK && is_known && nd_sample_sizes_part(sizes, n, is_gross);
+    *is_of_size = false;
+    /* Where all that differ are gross, "differ" says it. */
+    for (size_t i = 0; i < n && is_told; i++)
+        *is_of_size = *is_of_size || (is_wrong[i] && !is_gross[i]);
+    for (size_t i = 0; i < n && *is_of_size; i++)
+        is_wrong[i] = is_gross[i];
+    free(sizes);
+    free(is_gross);
+    return status;
+}
+
+/* The samples of a tensor that differ; where some are grossly wrong among others that differ by rounding,
+ * these. */
+static enum nd_status search_samples(const struct nd_matching *alignment, struct nd_comparison *comparison,
+                                     size_t test, size_t edge, size_t n_searches, struct nd_error *err)
+{
+    size_t n_samples = comparison->edges[edge].pairs[test - 1].total.difference.n_samples;
+    bool *is_wrong = nd_calloc(n_samples, sizeof *is_wrong);
+    struct nd_cells cells = {.is_wrong = is_wrong, .n_searches = n_searches};
+    enum nd_status status = is_wrong != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t p = 0; p < alignment->n_probes && status == ND_OK; p++) {
+        char *reason = NULL;
+        size_t n = 0;
+        const char *probe = alignment->probe_names[p];
+        status = nd_align_samples(alignment, p, 0, test, &n, &reason, err);
+        free(reason);
+        for (size_t s = 0; s < n && cells.n < n_samples && status == ND_OK; s++) {
+            is_wrong[cells.n] = !nd_aligned_is_equal(alignment, edge, p, 0, test, s);
+            status = nd_cells_add(&cells, cells.n, ND_FACT_PROBE, probe, strlen(probe), 0, err);
+            if (status == ND_OK)
+                status = nd_cells_add(&cells, cells.n, ND_FACT_SAMPLE, "", 0, (int64_t)s, err);
+            cells.n++;
+        }
+    }
+    struct question question = {test, edge, false};
+    if (status == ND_OK && cells.n == n_samples)
+        status = part_by_size(alignment, test, edge, n_samples, is_wrong, &question.is_of_size, err);
+    if (status == ND_OK)
+        status = find_and_note(comparison, &question, &cells, err);
+    nd_cells_deinit(&cells);
+    free(is_wrong);
+    return status;
+}
+
+/* Samples may be told apart: by digests, or by the sizes of their differences. */
+static enum nd_status is_searched(const struct nd_matching *alignment, const struct nd_comparison *comparison,
+                                  size_t test, size_t edge, bool *out, struct nd_error *err)
+{
+    const struct nd_compared_pair *pair = &comparison->edges[edge].pairs[test - 1];
+    const struct nd_difference *d = &pair->total.difference;
+    *out = false;
+    if (!is_cell(&comparison->edges[edge], pair) || !nd_predicates_is_wrong(d, comparison->has_gates) ||
+        d->n_samples < 2 || d->n_samples > ND_PREDICATE_MAX_CELLS)
+        return ND_OK;
+    return nd_align_is_alike(nd_aligned_edge(alignment, edge, 0), nd_aligned_edge(alignment, edge, test), out,
+                             err);
+}
+
+/* The first tensor that has something to say. In a model, later tensors inherit the samples of the first. */
+static enum nd_status search_all_samples(const struct nd_matching *alignment, struct nd_comparison *comparison,
+                                         size_t test, struct nd_error *err)
+{
+    size_t edges[MAX_SAMPLE_SEARCHES], n = 0, n_before = comparison->n_predicates;
+    size_t limit = alignment->unknown_models ? MAX_SAMPLE_SEARCHES : 1;
+    enum nd_status status = ND_OK;
+    for (size_t e = 0; e < comparison->n_edges && n < limit && status == ND_OK; e++) {
+        bool is_wanted;
+        status = is_searched(alignment, comparison, test, e, &is_wanted, err);
+        if (status == ND_OK && is_wanted)
+            edges[n++] = e;
+    }
+    for (size_t i = 0; i < n && status == ND_OK && comparison->n_predicates == n_before; i++)
+        status = search_samples(alignment, comparison, test, edges[i], n, err);
+    return status;
+}
+
+enum nd_status nd_predicates_find(const struct nd_matching *alignment, const struct nd_compare_options *options,
+                                  struct nd_comparison *comparison, struct nd_error *err)
+{
+    bool *is_wrong = nd_calloc(comparison->n_edges, sizeof *is_wrong);
+    enum nd_status status = is_wrong != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t t = 1; t < comparison->n_devices && status == ND_OK; t++) {
+        size_t n_before = comparison->n_predicates;
+        if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context)) {
+            status = nd_fail(err, ND_E_CANCELLED, NULL, "the comparison was stopped on request");
+            break;
+        }
+        if (options->progress != NULL)
+            options->progress(options->progress_context, "look where", t - 1, comparison->n_devices - 1);
+        status = search_tensors(alignment, comparison, t, is_wrong, err);
+        if (status == ND_OK && comparison->n_predicates == n_before)
+            status = search_all_samples(alignment, comparison, t, err);
+    }
+    free(is_wrong);
+    return status;
+}

@@ -1,0 +1,14 @@
+/* Which tensors of a test are wrong, or which samples of a tensor. docs/reference/metrics.md#predicate. */
+#ifndef ND_COMPARE_PREDICATES_H
+#define ND_COMPARE_PREDICATES_H
+
+#include "compare/matching/matching.h"
+
+/* Fills comparison->predicates; verdicts are known. ND_ERR_MEMORY. */
+enum nd_status nd_predicates_find(const struct nd_matching *alignment, const struct nd_compare_options *options,
+                                  struct nd_comparison *comparison, struct nd_error *err);
+
+/* Whether a pair is grossly wrong: it fails its gate, or without gates differs by more than any rounding. */
+bool nd_predicates_is_wrong(const struct nd_difference *difference, bool has_gates);
+
+#endif

@@ -1,0 +1,202 @@
+#include "compare/findings/top1_classes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "compare/engine/format_text.h"
+#include "core/statistics/mcnemar.h"
+
+void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *labels, size_t n,
+                        struct nd_top1_pair *out)
+{
+    out->exists = true;
+    out->n_samples = n;
+    for (size_t i = 0; i < n; i++) {
+        bool is_agreed = ref[i] == test[i];
+        out->n_agree += is_agreed;
+        if (labels == NULL || is_agreed)
+            continue;
+        out->n_lost += ref[i] == labels[i];
+        out->n_gained += test[i] == labels[i];
+        out->n_changed_wrong += ref[i] != labels[i] && test[i] != labels[i];
+    }
+}
+
+enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t edge, size_t probe, size_t first_sample,
+                                  size_t end_sample, struct nd_error *err)
+{
+    int64_t **classes = nd_calloc(rows->n_captures, sizeof(int64_t *));
+    if (classes == NULL || !nd_grow((void **)&rows->rows, &rows->capacity, rows->n + 1, sizeof *rows->rows)) {
+        free(classes);
+        return nd_fail_memory(err);
+    }
+    rows->rows[rows->n++] = (struct nd_output_row){edge, probe, first_sample, end_sample, classes};
+    return ND_OK;
+}
+
+void nd_output_rows_deinit(struct nd_output_rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++) {
+        for (size_t c = 0; c < rows->n_captures; c++)
+            free(rows->rows[i].classes[c]);
+        free(rows->rows[i].classes);
+    }
+    free(rows->rows);
+    *rows = (struct nd_output_rows){0};
+}
+
+/* One row at work. */
+struct work {
+    const struct nd_matching *alignment;
+    const struct nd_output_row *row;
+};
+
+static size_t n_samples_of(const struct work *work, size_t capture)
+{
+    const struct nd_capture_probe *probe = nd_aligned_probe(work->alignment, work->row->probe, capture);
+    return probe != NULL ? probe->n_samples : 0;
+}
+
+/* How many of the first n samples belong to this part. */
+static size_t n_in_part(const struct nd_output_row *row, size_t n)
+{
+    size_t end = n < row->end_sample ? n : row->end_sample;
+    return end > row->first_sample ? end - row->first_sample : 0;
+}
+
+static bool do_labels_conflict(const struct nd_capture_probe *a, const struct nd_capture_probe *b)
+{
+    size_t n = a->n_samples < b->n_samples ? a->n_samples : b->n_samples;
+    return n > 0 && memcmp(a->labels, b->labels, n * sizeof *a->labels) != 0;
+}
+
+/* The labels of the capture that has the most of them; *reason when there are some that cannot be used. */
+static enum nd_status find_labels(const struct work *work, size_t n_classes, const int64_t **labels,
+                                  char **reason, struct nd_error *err)
+{
+    const struct nd_matching *a = work->alignment;
+    const struct nd_capture_probe *best = NULL;
+    *labels = NULL;
+    for (size_t c = 0; c < a->n_captures; c++) {
+        const struct nd_capture_probe *probe = nd_aligned_probe(a, work->row->probe, c);
+        if (probe == NULL || probe->labels == NULL)
+            continue;
+        if (best != NULL && do_labels_conflict(best, probe))
+            return nd_text_set(reason, err, "the captures hold different labels");
+        if (best == NULL || probe->n_samples > best->n_samples)
+            best = probe;
+    }
+    for (size_t c = 0; c < a->n_captures && best != NULL; c++)
+        if (n_samples_of(work, c) > best->n_samples)
+            return nd_text_set(reason, err, "some samples have no label");
+    for (size_t i = 0; best != NULL && i < best->n_samples; i++)
+        if (best->labels[i] < 0 || (uint64_t)best->labels[i] >= n_classes)
+            return nd_text_set(reason, err, "label %lld of sample %zu is none of the %zu elements",
+                               (long long)best->labels[i], i, n_classes);
+    *labels = best != NULL ? best->labels : NULL;
+    return ND_OK;
+}
+
+/* Every sample has a label: find_labels has seen to that. None is negative. */
+static size_t largest_label(const struct work *work, const int64_t *labels)
+{
+    int64_t most = 0;
+    for (size_t c = 0; c < work->alignment->n_captures; c++)
+        for (size_t i = 0; i < n_samples_of(work, c); i++)
+            most = labels[i] > most ? labels[i] : most;
+    return (size_t)most;
+}
+
+static void count_device(const int64_t *classes, const int64_t *labels, size_t n, struct nd_top1_device *out)
+{
+    *out = (struct nd_top1_device){.exists = true, .n_samples = n};
+    for (size_t i = 0; i < n; i++) {
+        out->n_invalid += classes[i] < 0;
+        out->n_correct += labels != NULL && classes[i] == labels[i];
+    }
+}
+
+static enum nd_status count_pair(const struct work *work, const int64_t *labels, struct nd_top1_pair *pair,
+                                 struct nd_error *err)
+{
+    const struct nd_output_row *row = work->row;
+    char *reason;
+    size_t n_common, first = row->first_sample;
+    enum nd_status status =
+        nd_align_samples(work->alignment, row->probe, 0, pair->test, &n_common, &reason, err);
+    if (status != ND_OK)
+        return status;
+    free(reason);
+    const struct nd_edge *ref = nd_aligned_edge(work->alignment, row->edge, 0),
+                         *test = nd_aligned_edge(work->alignment, row->edge, pair->test);
+    if (n_common > 0 && row->classes[0] != NULL && row->classes[pair->test] != NULL &&
+        nd_shape_equal(&ref->shape, &test->shape))
+        nd_top1_pair_count(row->classes[0], row->classes[pair->test], labels != NULL ? labels + first : NULL,
+                           n_in_part(row, n_common), pair);
+    return ND_OK;
+}
+
+static enum nd_status fill_entry(const struct work *work, struct nd_top1 *entry, const int64_t *labels,
+                                 struct nd_error *err)
+{
+    const struct nd_output_row *row = work->row;
+    size_t n_captures = work->alignment->n_captures;
+    entry->has_labels = labels != NULL;
+    entry->devices = nd_calloc(n_captures, sizeof *entry->devices);
+    entry->pairs = nd_calloc(n_captures - 1, sizeof *entry->pairs);
+    if (entry->devices == NULL || entry->pairs == NULL)
+        return nd_fail_memory(err);
+    for (size_t c = 0; c < n_captures; c++)
+        if (row->classes[c] != NULL)
+            count_device(row->classes[c], labels != NULL ? labels + row->first_sample : NULL,
+                         n_in_part(row, n_samples_of(work, c)), &entry->devices[c]);
+    enum nd_status status = ND_OK;
+    for (size_t t = 1; t < n_captures && status == ND_OK; t++) {
+        entry->pairs[t - 1].test = t;
+        status = count_pair(work, labels, &entry->pairs[t - 1], err);
+    }
+    return status;
+}
+
+enum nd_status nd_accuracy_count(const struct nd_matching *alignment, const struct nd_output_rows *rows,
+                                 struct nd_comparison *comparison, struct nd_error *err)
+{
+    comparison->top1 = nd_calloc(rows->n, sizeof *comparison->top1);
+    if (comparison->top1 == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < rows->n && status == ND_OK; i++) {
+        struct work work = {alignment, &rows->rows[i]};
+        struct nd_top1 *entry = &comparison->top1[comparison->n_top1++];
+        *entry = (struct nd_top1){.edge = work.row->edge, .probe = work.row->probe};
+        const int64_t *labels;
+        size_t n_classes;
+        status = nd_shape_n_elems(&comparison->edges[entry->edge].shape, &n_classes, err);
+        if (status == ND_OK)
+            status = find_labels(&work, n_classes, &labels, &entry->labels_missing_reason, err);
+        entry->n_classes = status == ND_OK ? n_classes : 0;
+        if (status == ND_OK && labels != NULL)
+            entry->max_label = largest_label(&work, labels);
+        if (status == ND_OK)
+            status = fill_entry(&work, entry, labels, err);
+    }
+    return status;
+}
+
+void nd_accuracy_conclude(struct nd_comparison *comparison)
+{
+    for (size_t i = 0; i < comparison->n_top1; i++) {
+        struct nd_top1 *entry = &comparison->top1[i];
+        for (size_t c = 0; c < comparison->n_devices; c++) {
+            struct nd_top1_device *d = &entry->devices[c];
+            d->accuracy = d->n_samples > 0 ? (double)d->n_correct / (double)d->n_samples : 0;
+        }
+        for (size_t t = 1; t < comparison->n_devices; t++) {
+            struct nd_top1_pair *p = &entry->pairs[t - 1];
+            p->agreement = p->n_samples > 0 ? (double)p->n_agree / (double)p->n_samples : 0;
+            p->p_value = p->exists && entry->has_labels ? nd_mcnemar_mid_p(p->n_lost, p->n_gained) : 1;
+            p->is_significant = p->p_value < 0.05;
+        }
+    }
+}

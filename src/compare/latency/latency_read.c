@@ -1,0 +1,345 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "compare/latency/latency_list.h"
+#include "npudiff/core/parse.h"
+#include "record/probes/npy.h"
+#include "record/probes/npz.h"
+
+enum { MAX_FILE_BYTES = 512 << 20, MAX_COLUMNS = 1024 };
+
+enum nd_status nd_list_add(struct nd_list *list, double value, const char *place, size_t number,
+                           struct nd_error *err)
+{
+    double us = value * list->unit_us;
+    if (!(us > 0) || isinf(us)) {
+        char text[32];
+        return nd_fail(err, ND_E_LATENCY_VALUE, list->path, "'%s', %s %zu: %s is not a positive time",
+                       list->path, place, number, nd_format_double(value, text));
+    }
+    if (list->n == ND_LATENCY_MAX_RUNS)
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, list->path, "'%s' has more than %d latencies", list->path,
+                       ND_LATENCY_MAX_RUNS);
+    if (!nd_grow((void **)&list->us, &list->capacity, list->n + 1, sizeof *list->us))
+        return nd_fail_memory(err);
+    list->us[list->n++] = us;
+    return ND_OK;
+}
+
+enum nd_status nd_list_no_column(const struct nd_list *list, const char *names, struct nd_error *err)
+{
+    if (*names == '\0')
+        return nd_fail(err, ND_E_LATENCY_COLUMN, list->path, "'%s' has no list of numbers", list->path);
+    if (list->column == NULL)
+        return nd_fail(err, ND_E_LATENCY_COLUMN, list->path, "'%s': name one of its columns: %s", list->path,
+                       names);
+    return nd_fail(err, ND_E_LATENCY_COLUMN, list->path, "'%s' has no column '%s', but %s", list->path,
+                   list->column, names);
+}
+
+/* ---- text ---- */
+
+struct lines {
+    char *next;
+    size_t number; /* of the line that was taken last */
+};
+
+/* The next line that says something, without blanks around it, or NULL. The text is cut up. */
+static char *take_line(struct lines *lines)
+{
+    while (*lines->next != '\0') {
+        char *line = lines->next, *end = line + strcspn(line, "\r\n");
+        lines->number++;
+        lines->next = end + (end[0] == '\r' && end[1] == '\n' ? 2 : *end != '\0');
+        *end = '\0';
+        line[strcspn(line, "#")] = '\0';
+        line += strspn(line, " \t");
+        for (end = line + strlen(line); end > line && (end[-1] == ' ' || end[-1] == '\t');)
+            *--end = '\0';
+        if (*line != '\0')
+            return line;
+    }
+    return NULL;
+}
+
+static enum nd_status add_text(struct nd_list *list, const char *text, size_t line, struct nd_error *err)
+{
+    double value;
+    if (!nd_parse_double(text, &value))
+        return nd_fail(err, ND_E_LATENCY_FORMAT, list->path, "'%s', line %zu: '%.40s' is no number", list->path,
+                       line, text);
+    return nd_list_add(list, value, "line", line, err);
+}
+
+/* Cuts a row into its cells in place; the number of cells, at most MAX_COLUMNS. */
+static size_t cut_row(char *row, char separator, char **cells)
+{
+    size_t n = 0;
+    for (bool is_last = false; !is_last && n < MAX_COLUMNS; n++) {
+        bool is_quoted = *row == '"';
+        char *out = row += is_quoted;
+        cells[n] = out;
+        while (*row != '\0' && (is_quoted || *row != separator)) {
+            if (is_quoted && row[0] == '"' && row[1] != '"') {
+                is_quoted = false;
+                row++;
+                continue;
+            }
+            row += is_quoted && *row == '"';
+            *out++ = *row++;
+        }
+        is_last = *row == '\0';
+        row += !is_last;
+        *out = '\0';
+        cells[n] += strspn(cells[n], " ");
+        while (out > cells[n] && out[-1] == ' ')
+            *--out = '\0';
+    }
+    return n;
+}
+
+static enum nd_status choose_column(const struct nd_list *list, char *const *names, size_t n, size_t *column,
+                                    struct nd_error *err)
+{
+    struct nd_strbuf all = {0};
+    double value;
+    *column = list->column == NULL && n == 1 ? 0 : SIZE_MAX;
+    for (size_t i = 0; i < n; i++) {
+        nd_strbuf_printf(&all, "%s'%.60s'", i > 0 ? ", " : "", names[i]);
+        if (list->column != NULL && *column == SIZE_MAX && strcmp(names[i], list->column) == 0)
+            *column = i;
+    }
+    enum nd_status status = ND_OK;
+    if (*column == SIZE_MAX && nd_parse_double(names[0], &value))
+        status = nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
+                         "'%s' has several numbers a line and no header that names its columns", list->path);
+    else if (*column == SIZE_MAX)
+        status = nd_list_no_column(list, all.text != NULL ? all.text : "", err);
+    nd_strbuf_deinit(&all);
+    return status;
+}
+
+static enum nd_status read_csv(struct nd_list *list, char *header, struct lines *lines, struct nd_error *err)
+{
+    char separator = strchr(header, ',') != NULL ? ',' : strchr(header, ';') != NULL ? ';' : '\t';
+    char **cells = nd_calloc(MAX_COLUMNS, sizeof *cells), *row;
+    if (cells == NULL)
+        return nd_fail_memory(err);
+    size_t column, n = cut_row(header, separator, cells);
+    enum nd_status status = choose_column(list, cells, n, &column, err);
+    list->format = "csv";
+    while (status == ND_OK && (row = take_line(lines)) != NULL) {
+        size_t n_cells = cut_row(row, separator, cells);
+        if (n_cells <= column)
+            status = nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
+                             "'%s', line %zu: %zu cells, and column %zu is asked for", list->path,
+                             lines->number, n_cells, column + 1);
+        else
+            status = add_text(list, cells[column], lines->number, err);
+    }
+    free(cells);
+    return status;
+}
+
+static enum nd_status read_lines(struct nd_list *list, char *text, struct nd_error *err)
+{
+    struct lines lines = {text, 0};
+    char *line = take_line(&lines);
+    double value;
+    if (line == NULL)
+        return ND_OK;
+    if (!nd_parse_double(line, &value)) /* no number: the names of columns */
+        return read_csv(list, line, &lines, err);
+    if (list->column != NULL)
+        return nd_fail(err, ND_E_LATENCY_COLUMN, list->path, "'%s' is a plain list: it has no column '%s'",
+                       list->path, list->column);
+    enum nd_status status = ND_OK;
+    for (; status == ND_OK && line != NULL; line = take_line(&lines))
+        status = add_text(list, line, lines.number, err);
+    return status;
+}
+
+/* Whether the bytes are UTF-8 as far as it takes to tell text from other encodings. */
+static bool is_text(const unsigned char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        unsigned char c = bytes[i++];
+        size_t more = c < 0x80                ? 0
+                      : c >= 0xf0 && c < 0xf5 ? 3
+                      : c >= 0xe0 && c < 0xf0 ? 2
+                      : c >= 0xc2 && c < 0xe0 ? 1
+                                              : n;
+        if (c == 0 || more > n - i)
+            return false;
+        for (; more > 0; more--)
+            if ((bytes[i++] & 0xc0) != 0x80)
+                return false;
+    }
+    return true;
+}
+
+static enum nd_status read_text(struct nd_list *list, struct nd_error *err)
+{
+    void *data = NULL;
+    size_t n = 0;
+    enum nd_status status = nd_file_read(list->path, MAX_FILE_BYTES, &data, &n, err);
+    if (status != ND_OK)
+        return status;
+    char *text = data;
+    if (!is_text(data, n)) {
+        status = nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
+                         "'%s' is not UTF-8 text: neither a list of numbers, nor CSV, nor JSON", list->path);
+    } else {
+        size_t mark = strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+        size_t blank = mark + strspn(text + mark, " \t\r\n");
+        if (text[blank] == '[' || text[blank] == '{')
+            status = nd_list_read_json(list, text + mark, n - mark, err);
+        else
+            status = read_lines(list, text + mark, err);
+    }
+    free(data);
+    return status;
+}
+
+/* ---- NumPy ---- */
+
+static double element(const void *data, enum nd_dtype dtype, size_t i)
+{
+    switch (dtype) {
+    case ND_DTYPE_F32:
+        return (double)((const float *)data)[i];
+    case ND_DTYPE_F64:
+        return ((const double *)data)[i];
+    case ND_DTYPE_I32:
+        return ((const int32_t *)data)[i];
+    case ND_DTYPE_U32:
+        return ((const uint32_t *)data)[i];
+    case ND_DTYPE_I64:
+        return (double)((const int64_t *)data)[i];
+    case ND_DTYPE_U64:
+        return (double)((const uint64_t *)data)[i];
+    default:
+        return NAN;
+    }
+}
+
+static bool is_numeric(enum nd_dtype dtype)
+{
+    return dtype == ND_DTYPE_F32 || dtype == ND_DTYPE_F64 || dtype == ND_DTYPE_I32 || dtype == ND_DTYPE_U32 ||
+           dtype == ND_DTYPE_I64 || dtype == ND_DTYPE_U64;
+}
+
+static enum nd_status read_array(struct nd_list *list, struct nd_source *source, struct nd_error *err)
+{
+    struct nd_npy npy;
+    char type[64];
+    enum nd_status status = nd_npy_open(source, &npy, err);
+    if (status != ND_OK)
+        return status;
+    if (!is_numeric(npy.dtype))
+        return nd_fail(err, ND_E_LATENCY_FORMAT, list->path,
+                       "%s: %s is none of float32, float64, (u)int32, (u)int64", source->what,
+                       nd_npy_format_dtype(&npy, type, sizeof type));
+    if (npy.n_elems > ND_LATENCY_MAX_RUNS)
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, list->path, "%s has more than %d latencies", source->what,
+                       ND_LATENCY_MAX_RUNS);
+    void *data = nd_tensor_alloc(npy.size_bytes);
+    if (data == NULL)
+        return nd_fail_memory(err);
+    status = nd_npy_read(source, &npy, data, err);
+    for (size_t i = 0; status == ND_OK && i < npy.n_elems; i++)
+        status = nd_list_add(list, element(data, npy.dtype, i), "element", i, err);
+    free(data);
+    return status;
+}
+
+static enum nd_status read_npy(struct nd_list *list, struct nd_error *err)
+{
+    struct nd_source source = {0};
+    list->format = "npy";
+    if (list->column != NULL)
+        return nd_fail(err, ND_E_LATENCY_COLUMN, list->path, "'%s' is a plain array: it has no '%s'",
+                       list->path, list->column);
+    enum nd_status status = nd_source_open(&source, list->path, err);
+    if (status == ND_OK)
+        status = read_array(list, &source, err);
+    nd_source_close(&source);
+    return status;
+}
+
+static enum nd_status read_npz(struct nd_list *list, struct nd_error *err)
+{
+    struct nd_npz *npz = NULL;
+    struct nd_strbuf names = {0};
+    list->format = "npz";
+    enum nd_status status = nd_npz_open(list->path, &npz, err);
+    if (status != ND_OK)
+        return status;
+    size_t n = nd_npz_n_arrays(npz), chosen = list->column == NULL && n == 1 ? 0 : SIZE_MAX;
+    for (size_t i = 0; i < n; i++) {
+        nd_strbuf_printf(&names, "%s'%s'", i > 0 ? ", " : "", nd_npz_name(npz, i));
+        if (list->column != NULL && strcmp(nd_npz_name(npz, i), list->column) == 0)
+            chosen = i;
+    }
+    struct nd_source source = {0};
+    if (chosen == SIZE_MAX)
+        status = nd_list_no_column(list, names.text != NULL ? names.text : "", err);
+    if (status == ND_OK)
+        status = nd_npz_source(npz, chosen, &source, err);
+    if (status == ND_OK)
+        status = read_array(list, &source, err);
+    nd_source_close(&source);
+    nd_npz_close(&npz);
+    nd_strbuf_deinit(&names);
+    return status;
+}
+
+/* ---- all of them ---- */
+
+static bool has_extension(const char *path, const char *extension)
+{
+    size_t n = strlen(path), k = strlen(extension);
+    return n > k && strcmp(path + n - k, extension) == 0;
+}
+
+static enum nd_status set_unit(struct nd_list *list, const char *unit, struct nd_error *err)
+{
+    static const struct {
+        const char *name;
+        double us;
+    } units[] = {{"ns", 1e-3}, {"us", 1}, {"ms", 1e3}, {"s", 1e6}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcmp(unit != NULL ? unit : "us", units[i].name) == 0) {
+            list->unit_us = units[i].us;
+            return ND_OK;
+        }
+    return nd_fail(err, ND_E_OPTION_VALUE, NULL, "unit '%s' is none of ns, us, ms, s", unit);
+}
+
+enum nd_status nd_latency_read(const char *path, const char *column, const char *unit,
+                               struct nd_latency_list *out, struct nd_error *err)
+{
+    struct nd_list list = {.path = path, .column = column, .format = "text"};
+    enum nd_status status = set_unit(&list, unit, err);
+    if (status == ND_OK)
+        status = has_extension(path, ".npy")   ? read_npy(&list, err)
+                 : has_extension(path, ".npz") ? read_npz(&list, err)
+                                               : read_text(&list, err);
+    if (status == ND_OK && list.n == 0)
+        status = nd_fail(err, ND_E_LATENCY_FORMAT, path, "'%s' has no latencies", path);
+    if (status == ND_OK)
+        *out = (struct nd_latency_list){list.us, list.n, list.format};
+    else
+        free(list.us);
+    return status;
+}
+
+void nd_latency_list_deinit(struct nd_latency_list *list)
+{
+    free(list->us);
+    *list = (struct nd_latency_list){0};
+}

@@ -1,0 +1,290 @@
+#include "compare/matching/matching.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "compare/engine/format_text.h"
+#include "compare/matching/inputs.h"
+
+/* The names of all captures' edges, or of all their probes. */
+struct item_kind {
+    size_t (*count)(const struct nd_capture *);
+    const char *(*name)(const struct nd_capture *, size_t);
+    size_t (*find)(const struct nd_capture *, const char *);
+};
+
+static const char *edge_name(const struct nd_capture *capture, size_t i)
+{
+    return nd_capture_edge(capture, i)->name;
+}
+
+static const char *probe_name(const struct nd_capture *capture, size_t i)
+{
+    return nd_capture_probe(capture, i)->name;
+}
+
+static const struct item_kind edge_kind = {nd_capture_n_edges, edge_name, nd_capture_find_edge};
+static const struct item_kind probe_kind = {nd_capture_n_probes, probe_name, nd_capture_find_probe};
+
+static bool is_in_earlier_capture(const struct nd_matching *a, const struct item_kind *kind, size_t capture,
+                                  const char *name)
+{
+    for (size_t c = 0; c < capture; c++)
+        if (kind->find(a->captures[c], name) != SIZE_MAX)
+            return true;
+    return false;
+}
+
+static enum nd_status align_items(const struct nd_matching *a, const struct item_kind *kind,
+                                  const char ***names, size_t **table, size_t *n_items, struct nd_error *err)
+{
+    size_t capacity = 0, n = 0;
+    for (size_t c = 0; c < a->n_captures; c++) {
+        for (size_t i = 0; i < kind->count(a->captures[c]); i++) {
+            const char *name = kind->name(a->captures[c], i);
+            if (is_in_earlier_capture(a, kind, c, name))
+                continue;
+            if (!nd_grow((void **)names, &capacity, n + 1, sizeof **names))
+                return nd_fail_memory(err);
+            (*names)[n++] = name;
+        }
+    }
+    size_t n_cells;
+    if (!nd_size_mul(n, a->n_captures, &n_cells) || (*table = nd_calloc(n_cells, sizeof **table)) == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < a->n_captures; c++)
+            (*table)[i * a->n_captures + c] = kind->find(a->captures[c], (*names)[i]);
+    *n_items = n;
+    return ND_OK;
+}
+
+/* Captures that do not say it (imports) are compared with any, and the comparison notes that. */
+static enum nd_status check_models(struct nd_matching *a, bool allow, bool *different, struct nd_error *err)
+{
+    const char *ref = NULL;
+    size_t first = 0;
+    *different = false;
+    for (size_t c = 0; c < a->n_captures; c++) {
+        const char *test = nd_capture_string(a->captures[c], "model", "sha256");
+        if (test == NULL || test[0] == '\0') {
+            a->unknown_models = true;
+            continue;
+        }
+        if (ref == NULL) {
+            ref = test;
+            first = c;
+        }
+        if (strcmp(ref, test) == 0)
+            continue;
+        *different = true;
+        const char *path = nd_capture_path(a->captures[c]);
+        if (!allow)
+            return nd_fail(err, ND_E_COMPARE_MODEL, path,
+                           "'%s' and '%s' are of different models: sha256 %s and %s",
+                           nd_capture_path(a->captures[first]), path, ref, test);
+    }
+    return ND_OK;
+}
+
+static enum nd_status digest_inputs(struct nd_matching *a, struct nd_error *err)
+{
+    a->inputs = nd_calloc(a->n_probes * a->n_captures, sizeof *a->inputs); /* the table of this size exists */
+    if (a->inputs == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < a->n_probes * a->n_captures; i++) {
+        const struct nd_capture *capture = a->captures[i % a->n_captures];
+        if (a->probes[i] == SIZE_MAX)
+            continue;
+        enum nd_status status = nd_input_digests(capture, a->probes[i], &a->inputs[i], err);
+        if (status != ND_OK) {
+            nd_error_context(err, "reading the inputs of '%s'", nd_capture_path(capture));
+            return status;
+        }
+    }
+    return ND_OK;
+}
+
+/* Some captures say what a probe fed and others do not: nothing tells that they saw the same. */
+static void note_unknown_inputs(struct nd_matching *a)
+{
+    for (size_t p = 0; p < a->n_probes; p++) {
+        size_t n_known = 0, n_unknown = 0;
+        for (size_t c = 0; c < a->n_captures; c++) {
+            size_t probe = a->probes[p * a->n_captures + c];
+            if (probe == SIZE_MAX)
+                continue;
+            bool is_known = nd_capture_probe(a->captures[c], probe)->n_inputs > 0;
+            const char *import = nd_capture_string(a->captures[c], "import", "inputs");
+            n_known += is_known;
+            n_unknown += !is_known;
+            a->unknown_inputs |= !is_known && import != NULL;
+        }
+        a->unknown_inputs |= n_known > 0 && n_unknown > 0;
+    }
+}
+
+enum nd_status nd_matching_make(const struct nd_capture *const *captures, size_t n, bool allow_different_models,
+                                struct nd_matching *out, bool *different_models, struct nd_error *err)
+{
+    struct nd_matching a = {.captures = captures, .n_captures = n};
+    enum nd_status status = check_models(&a, allow_different_models, different_models, err);
+    if (status == ND_OK)
+        status = align_items(&a, &edge_kind, &a.edge_names, &a.edges, &a.n_edges, err);
+    if (status == ND_OK)
+        status = align_items(&a, &probe_kind, &a.probe_names, &a.probes, &a.n_probes, err);
+    if (status == ND_OK)
+        status = digest_inputs(&a, err);
+    if (status == ND_OK)
+        note_unknown_inputs(&a);
+    if (status == ND_OK)
+        *out = a;
+    else
+        nd_matching_deinit(&a);
+    return status;
+}
+
+void nd_matching_deinit(struct nd_matching *alignment)
+{
+    for (size_t i = 0; alignment->inputs != NULL && i < alignment->n_probes * alignment->n_captures; i++)
+        free(alignment->inputs[i]);
+    free(alignment->inputs);
+    free(alignment->edges);
+    free(alignment->probes);
+    free(alignment->edge_names);
+    free(alignment->probe_names);
+    *alignment = (struct nd_matching){0};
+}
+
+const struct nd_edge *nd_aligned_edge(const struct nd_matching *alignment, size_t edge, size_t capture)
+{
+    size_t i = alignment->edges[edge * alignment->n_captures + capture];
+    return i == SIZE_MAX ? NULL : nd_capture_edge(alignment->captures[capture], i);
+}
+
+const struct nd_capture_probe *nd_aligned_probe(const struct nd_matching *alignment, size_t probe,
+                                                size_t capture)
+{
+    size_t i = alignment->probes[probe * alignment->n_captures + capture];
+    return i == SIZE_MAX ? NULL : nd_capture_probe(alignment->captures[capture], i);
+}
+
+struct nd_capture_tensor nd_aligned_tensor(const struct nd_matching *alignment, size_t edge, size_t probe,
+                                           size_t capture)
+{
+    size_t n = alignment->n_captures;
+    return (struct nd_capture_tensor){alignment->captures[capture], alignment->probes[probe * n + capture],
+                                      alignment->edges[edge * n + capture]};
+}
+
+bool nd_aligned_has_values(const struct nd_matching *alignment, size_t edge, size_t probe, size_t capture)
+{
+    const struct nd_capture_tensor tensor = nd_aligned_tensor(alignment, edge, probe, capture);
+    return nd_capture_has_outputs(tensor.capture, tensor.probe, tensor.edge);
+}
+
+struct nd_digest nd_aligned_digest(const struct nd_matching *alignment, size_t edge, size_t probe,
+                                   size_t capture, size_t sample)
+{
+    const struct nd_capture_tensor tensor = nd_aligned_tensor(alignment, edge, probe, capture);
+    return nd_capture_digest(tensor.capture, tensor.probe, tensor.edge, sample, 0);
+}
+
+bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t edge, size_t probe, size_t a, size_t b,
+                         size_t sample)
+{
+    const struct nd_digest *of_a = nd_aligned_edge_digest(alignment, edge, probe, a),
+                           *of_b = nd_aligned_edge_digest(alignment, edge, probe, b);
+    return (of_a != NULL && of_b != NULL && nd_digest_equal(*of_a, *of_b)) ||
+           nd_digest_equal(nd_aligned_digest(alignment, edge, probe, a, sample),
+                           nd_aligned_digest(alignment, edge, probe, b, sample));
+}
+
+const struct nd_digest *nd_aligned_edge_digest(const struct nd_matching *alignment, size_t edge, size_t probe,
+                                               size_t capture)
+{
+    const struct nd_capture_tensor tensor = nd_aligned_tensor(alignment, edge, probe, capture);
+    return nd_capture_edge_digest(tensor.capture, tensor.probe, tensor.edge);
+}
+
+static bool is_same_quant(const struct nd_quant *a, const struct nd_quant *b)
+{
+    if (a->n != b->n || (a->n > 1 && a->axis != b->axis))
+        return false;
+    return a->n == 0 || (memcmp(a->scale, b->scale, a->n * sizeof *a->scale) == 0 &&
+                         memcmp(a->zero_point, b->zero_point, a->n * sizeof *a->zero_point) == 0);
+}
+
+static bool has_real_values(const struct nd_edge *edge)
+{
+    return nd_dtype_is_float(edge->dtype) || (nd_dtype_is_integer(edge->dtype) && edge->quant.n > 0);
+}
+
+enum nd_status nd_align_edges(const struct nd_edge *ref, const struct nd_edge *test, bool *is_mixed,
+                              char **reason, struct nd_error *err)
+{
+    *reason = NULL;
+    *is_mixed = false;
+    if (ref == NULL || test == NULL)
+        return nd_text_set(reason, err, "the edge is missing in the %s", ref == NULL ? "reference" : "test");
+    if (ref->dtype == ND_DTYPE_NONE || test->dtype == ND_DTYPE_NONE || ref->shape.rank < 0 ||
+        test->shape.rank < 0)
+        return nd_text_set(reason, err, "its type or shape is unknown");
+    bool has_float = nd_dtype_is_float(ref->dtype) || nd_dtype_is_float(test->dtype);
+    *is_mixed = ref->dtype != test->dtype && has_float && has_real_values(ref) && has_real_values(test);
+    if (ref->dtype != test->dtype && !*is_mixed)
+        return nd_text_set(reason, err, "%s against %s", nd_dtype_name(ref->dtype), nd_dtype_name(test->dtype));
+    if (!nd_shape_equal(&ref->shape, &test->shape)) {
+        char a[128], b[128];
+        return nd_text_set(reason, err, "shape %s against %s", nd_shape_format(&ref->shape, a, sizeof a),
+                           nd_shape_format(&test->shape, b, sizeof b));
+    }
+    if (!has_float && !is_same_quant(&ref->quant, &test->quant))
+        return nd_text_set(reason, err, "scales or zero points differ");
+    return ND_OK;
+}
+
+enum nd_status nd_align_is_alike(const struct nd_edge *a, const struct nd_edge *b, bool *is_alike,
+                                 struct nd_error *err)
+{
+    char *reason;
+    bool is_mixed;
+    enum nd_status status = nd_align_edges(a, b, &is_mixed, &reason, err);
+    *is_alike = status == ND_OK && reason == NULL && !is_mixed;
+    free(reason);
+    return status;
+}
+
+static bool is_fed_alike(const struct nd_matching *a, size_t probe, size_t ref, size_t test, size_t n_samples)
+{
+    const struct nd_digest *x = a->inputs[probe * a->n_captures + ref];
+    const struct nd_digest *y = a->inputs[probe * a->n_captures + test];
+    for (size_t i = 0; x != NULL && y != NULL && i < n_samples; i++)
+        if (!nd_digest_equal(x[i], y[i]))
+            return false;
+    return true;
+}
+
+enum nd_status nd_align_samples(const struct nd_matching *alignment, size_t probe, size_t ref, size_t test,
+                                size_t *n_common, char **reason, struct nd_error *err)
+{
+    const struct nd_capture_probe *r = nd_aligned_probe(alignment, probe, ref);
+    const struct nd_capture_probe *t = nd_aligned_probe(alignment, probe, test);
+    const char *name = alignment->probe_names[probe];
+    *n_common = 0;
+    *reason = NULL;
+    if (r == NULL || t == NULL)
+        return nd_text_set(reason, err, "probe '%s' is missing in the %s", name,
+                           r == NULL ? "reference" : "test");
+    size_t n = r->n_samples < t->n_samples ? r->n_samples : t->n_samples;
+    size_t n_expected =
+        r->n_samples_expected > t->n_samples_expected ? r->n_samples_expected : t->n_samples_expected;
+    if (!is_fed_alike(alignment, probe, ref, test, n))
+        return nd_text_set(reason, err, "probe '%s' has other inputs in the test", name);
+    *n_common = n;
+    if (n < n_expected)
+        return nd_text_set(reason, err, "probe '%s': only %zu of %zu samples on both sides", name, n,
+                           n_expected);
+    return ND_OK;
+}

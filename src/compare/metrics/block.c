@@ -1,0 +1,310 @@
+#include "compare/metrics/block.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "compare/metrics/dequantise.h"
+#include "compare/metrics/joint.h"
+#include "compare/metrics/kernels/float_format.h"
+
+static const struct nd_float_format *narrower(const struct nd_layout *a, const struct nd_layout *b)
+{
+    const struct nd_float_format *x = nd_float_format(a->dtype), *y = nd_float_format(b->dtype);
+    if (x == NULL || y == NULL)
+        return x != NULL ? x : y;
+    return x->fraction_bits <= y->fraction_bits ? x : y;
+}
+
+enum nd_status nd_pair_context_make(const struct nd_edge *ref, const struct nd_edge *test,
+                                    const struct nd_compare_options *options, const struct nd_kernels *kernels,
+                                    struct nd_pair_context *out, struct nd_error *err)
+{
+    struct nd_pair_context made = {.kernels = kernels, .is_mixed = ref->dtype != test->dtype};
+    enum nd_status status = nd_layout_make(ref, &made.ref, err);
+    if (status == ND_OK)
+        status = nd_layout_make(test, &made.test, err);
+    if (status != ND_OK)
+        return status;
+    if (made.is_mixed) {
+        nd_layout_make_real(&made.ref);
+        nd_layout_make_real(&made.test);
+    }
+    made.ulp_format = narrower(&made.ref, &made.test);
+    made.ulp_in = nd_float_format(options->ulp_in);
+    made.gate = nd_gates_resolve(options->gates, ref->name, made.ref.is_float || made.is_mixed);
+    made.n_worst = options->n_worst;
+    *out = made;
+    return ND_OK;
+}
+
+/* Finite elements only, with +0 in the place of the others for the sums. */
+static void sum_finite(const struct nd_layout *layout, const struct nd_kernels *kernels, const double *x,
+                       size_t n, struct nd_side_block *out)
+{
+    double clean[ND_BLOCK];
+    double min = INFINITY, max = -INFINITY;
+    uint64_t n_tiny = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool is_finite = isfinite(x[i]);
+        clean[i] = is_finite ? x[i] : 0;
+        out->n_nan += isnan(x[i]) != 0;
+        out->n_inf += isinf(x[i]) != 0;
+        if (!is_finite)
+            continue;
+        min = x[i] < min ? x[i] : min;
+        max = x[i] > max ? x[i] : max;
+        n_tiny += fabs(x[i]) < layout->tiny;
+    }
+    kernels->self_sums(clean, n, layout->tiny, &out->sums);
+    out->sums.min = min + 0.0; /* -0 counts as +0 */
+    out->sums.max = max + 0.0;
+    out->sums.n_tiny = n_tiny;
+}
+
+static bool may_saturate(const struct nd_layout *layout, const struct nd_self_sums *sums)
+{
+    return layout->is_real || sums->min <= layout->low - layout->zero ||
+           sums->max >= layout->high - layout->zero;
+}
+
+/* Whether the kernels know the sums of a side without its values. */
+static bool needs_no_values(const struct nd_layout *layout)
+{
+    bool is_narrow = !layout->is_float && layout->elem_bytes <= 2;
+    return layout->kind == ND_ELEM_F32 || (is_narrow && !layout->is_real && fabs(layout->zero) <= 0x1p16);
+}
+
+void nd_side_block_make(const struct nd_layout *layout, const struct nd_kernels *kernels,
+                        const unsigned char *bytes, size_t first, size_t n, double *x, bool *is_loaded,
+                        struct nd_side_block *out)
+{
+    *out = (struct nd_side_block){0};
+    *is_loaded = !needs_no_values(layout);
+    if (*is_loaded) {
+        nd_layout_load(layout, kernels, bytes, first, n, x);
+        kernels->self_sums(x, n, layout->tiny, &out->sums);
+    } else {
+        kernels->self_elems[layout->kind](bytes, n, layout->zero, layout->tiny, &out->sums);
+    }
+    bool is_finite = isfinite(out->sums.sum_squares), has_tiny = layout->is_float && out->sums.n_tiny > 0;
+    if (!*is_loaded && (!is_finite || has_tiny)) {
+        nd_layout_load(layout, kernels, bytes, first, n, x);
+        *is_loaded = true;
+    }
+    if (!is_finite)
+        sum_finite(layout, kernels, x, n, out);
+    out->n_zero = out->sums.n_tiny;
+    if (layout->is_float && out->sums.n_tiny > 0) {
+        out->n_zero = 0;
+        for (size_t i = 0; i < n; i++)
+            out->n_zero += x[i] == 0;
+        out->n_subnormal = out->sums.n_tiny - out->n_zero;
+    }
+    if (may_saturate(layout, &out->sums))
+        out->n_saturated = nd_layout_count_saturated(layout, kernels, bytes, n);
+}
+
+/* Section 12: values, and a NaN is like a NaN. */
+static size_t mask_values(const double *ref, const double *test, size_t n, uint8_t *mask)
+{
+    size_t n_differing = 0;
+    for (size_t i = 0; i < n; i++) {
+        mask[i] = !(ref[i] == test[i] || (isnan(ref[i]) && isnan(test[i])));
+        n_differing += mask[i];
+    }
+    return n_differing;
+}
+
+/* Codes against floats: what is only rounding is equal from here on. */
+static size_t mask_mixed(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
+                         struct nd_pair_block *block)
+{
+    size_t n_differing = mask_values(block->ref.x, block->test.x, block->n, scratch->mask);
+    if (n_differing == 0 || (context->ref.is_float && context->test.is_float))
+        return n_differing;
+    nd_dequantise_mask(context, block, scratch->mask, &block->dequantised);
+    return n_differing - block->dequantised.n;
+}
+
+static size_t mask_block(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
+                         struct nd_pair_block *block)
+{
+    uint8_t *mask = scratch->mask;
+    if (context->is_mixed)
+        return mask_mixed(context, scratch, block);
+    size_t log2_bytes = 0;
+    while ((size_t)1 << log2_bytes < context->ref.elem_bytes)
+        log2_bytes++;
+    return context->kernels->mask[log2_bytes](block->ref.bytes, block->test.bytes, block->n, mask);
+}
+
+/* The places of the ones among four bits, 16 bits each, the first the lowest; and how many there are. */
+static const uint64_t places_of[16] = {0x0,     0x0,         0x1,         0x10000,        0x2,     0x20000,
+                                       0x20001, 0x200010000, 0x3,         0x30000,        0x30001, 0x300010000,
+                                       0x30002, 0x300020000, 0x300020001, 0x3000200010000};
+static const uint8_t n_of[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
+
+/* The offsets of the ones among n bytes of 0 and 1, ascending; eight zeros are passed over at once. Four
+ * offsets are written where there may be fewer, which the next ones write over: no branch depends on a single
+ * byte. */
+static size_t list_set(const uint8_t *mask, size_t n, uint16_t *out)
+{
+    size_t n_set = 0, i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t word;
+        memcpy(&word, mask + i, sizeof word);
+        if (word == 0)
+            continue;
+        uint64_t bits = word * 0x0102040810204080u >> 56; /* the lowest bits of eight bytes */
+        for (size_t half = 0; half < 2; half++) {
+            uint64_t set = bits >> 4 * half & 15,
+                     listed = places_of[set] + (i + 4 * half) * 0x0001000100010001u;
+            memcpy(out + n_set, &listed, sizeof listed);
+            n_set += n_of[set];
+        }
+    }
+    for (; i < n; i++)
+        if (mask[i])
+            out[n_set++] = (uint16_t)i;
+    return n_set;
+}
+
+const uint16_t *nd_pair_block_differing(const struct nd_pair_block *block)
+{
+    struct nd_block_scratch *scratch = block->scratch;
+    if (!scratch->is_listed)
+        list_set(scratch->mask, block->n, scratch->differing);
+    scratch->is_listed = true;
+    return scratch->differing;
+}
+
+const uint16_t *nd_pair_block_measured(const struct nd_pair_block *block)
+{
+    return block->is_clean ? nd_pair_block_differing(block) : block->scratch->measured;
+}
+
+/* Where the elements are that differ; there is at least one. */
+static void find_ends(const struct nd_kernels *kernels, struct nd_block_scratch *scratch,
+                      struct nd_pair_block *block)
+{
+    size_t first = 0, last = ND_BLOCK_WORDS - 1;
+    kernels->bits(scratch->mask, block->n, scratch->bits);
+    block->bits = scratch->bits;
+    while (scratch->bits[first] == 0)
+        first++;
+    while (scratch->bits[last] == 0)
+        last--;
+    block->first_differing = (uint16_t)(64 * first + (size_t)__builtin_ctzll(scratch->bits[first]));
+    block->last_differing = (uint16_t)(64 * last + 63 - (size_t)__builtin_clzll(scratch->bits[last]));
+}
+
+static void list_elements(const struct nd_kernels *kernels, struct nd_block_scratch *scratch,
+                          struct nd_pair_block *block, size_t n_differing)
+{
+    size_t n_measured = 0, n_unmeasured = 0;
+    scratch->is_listed = false;
+    block->scratch = scratch;
+    block->n_differing = block->n_measured = n_differing;
+    block->unmeasured = scratch->unmeasured;
+    find_ends(kernels, scratch, block);
+    if (block->is_clean)
+        return;
+    const uint16_t *differing = nd_pair_block_differing(block);
+    for (size_t k = 0; k < n_differing; k++) {
+        uint16_t i = differing[k];
+        if (isfinite(block->ref.x[i]) && isfinite(block->test.x[i]))
+            scratch->measured[n_measured++] = i;
+        else
+            scratch->unmeasured[n_unmeasured++] = i;
+    }
+    block->n_measured = n_measured;
+    block->n_unmeasured = n_unmeasured;
+}
+
+/* Elements of which one side is not finite become +0 on both. */
+static void clean_sides(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
+                        struct nd_pair_block *block)
+{
+    block->n_test_only = 0;
+    for (size_t i = 0; i < block->n; i++) {
+        bool ref_finite = isfinite(block->ref.x[i]), test_finite = isfinite(block->test.x[i]);
+        bool is_kept = ref_finite && test_finite;
+        scratch->ref_clean[i] = is_kept ? block->ref.x[i] : 0;
+        scratch->test_clean[i] = is_kept ? block->test.x[i] : 0;
+        block->n_test_only += ref_finite && !test_finite;
+    }
+    context->kernels->self_sums(scratch->ref_clean, block->n, 0, &block->ref_both);
+    context->kernels->self_sums(scratch->test_clean, block->n, 0, &block->test_both);
+}
+
+/* From here on what is only rounding has the value of the reference: a difference of 0. */
+static void equalise(struct nd_block_scratch *scratch, struct nd_pair_block *block)
+{
+    for (size_t i = 0; i < block->n; i++) {
+        scratch->test_equal[i] = scratch->mask[i] ? block->test.x[i] : block->ref.x[i];
+        if (!scratch->mask[i] && !block->is_clean)
+            scratch->test_clean[i] = scratch->ref_clean[i];
+    }
+    block->test.x = scratch->test_equal;
+}
+
+/* Floats apart, and what a gate or 64-bit integers need. */
+static bool needs_distances(const struct nd_pair_context *context)
+{
+    const struct nd_gate_values *gate = &context->gate;
+    return context->is_mixed || context->ulp_format != NULL || !nd_layout_is_narrow(&context->ref) ||
+           (!gate->bitwise && (gate->has_lsb || gate->has_ulp));
+}
+
+static void measure_distances(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
+                              struct nd_pair_block *block)
+{
+    if (!needs_distances(context))
+        return;
+    uint64_t *distance = scratch->distance;
+    block->distance = distance;
+    if (!context->is_mixed)
+        block->max_distance = context->kernels->distance[context->ref.kind](block->ref.bytes, block->test.bytes,
+                                                                            block->n, distance);
+    if (!context->is_mixed && block->is_clean)
+        return;
+    block->max_distance = 0;
+    const uint16_t *measured = nd_pair_block_measured(block);
+    for (size_t k = 0; k < block->n_measured; k++) {
+        size_t i = measured[k];
+        if (context->is_mixed)
+            distance[i] = nd_float_distance_in(context->ulp_format, block->ref.x[i], block->test.x[i]);
+        block->max_distance = distance[i] > block->max_distance ? distance[i] : block->max_distance;
+    }
+}
+
+size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
+                          struct nd_pair_block *block)
+{
+    assert(block->n <= ND_BLOCK);
+    block->dequantised = (struct nd_dequantised){0};
+    size_t n_differing = mask_block(context, scratch, block);
+    if (n_differing == 0)
+        return 0;
+    const struct nd_side_block *ref = block->ref.block, *test = block->test.block;
+    block->is_clean = ref->n_nan + ref->n_inf + test->n_nan + test->n_inf == 0;
+    block->n_unmeasured = block->n_test_only = 0;
+    list_elements(context->kernels, scratch, block, n_differing);
+    if (!block->is_clean)
+        clean_sides(context, scratch, block);
+    if (block->dequantised.n > 0)
+        equalise(scratch, block);
+    if (block->joint == NULL)
+        measure_distances(context, scratch, block);
+    block->ref_clean = block->is_clean ? block->ref.x : scratch->ref_clean;
+    block->test_clean = block->is_clean ? block->test.x : scratch->test_clean;
+    block->errors = &scratch->errors;
+    if (block->joint != NULL) {
+        nd_joint_add(block->joint, context, block->ref.bytes, block->test.bytes, block->n, &scratch->errors);
+        block->sums = (struct nd_diff_sums){.max_abs = scratch->errors.max_absolute};
+        return n_differing;
+    }
+    context->kernels->errors(block->ref_clean, block->test_clean, block->n, &scratch->errors, &block->sums);
+    return n_differing;
+}

@@ -1,0 +1,107 @@
+#include "compare/metrics/kernels/kernels.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "core/error.h"
+
+extern const struct nd_kernels nd_kernels_scalar;
+#if defined __x86_64__
+extern const struct nd_kernels nd_kernels_avx2, nd_kernels_avx512;
+#elif defined __aarch64__
+extern const struct nd_kernels nd_kernels_neon;
+#endif
+
+enum nd_elem_kind nd_elem_kind_of(enum nd_dtype dtype)
+{
+    switch (dtype) {
+    case ND_DTYPE_BOOL:
+    case ND_DTYPE_U4:
+    case ND_DTYPE_U8:
+        return ND_ELEM_U8;
+    case ND_DTYPE_I4:
+    case ND_DTYPE_I8:
+        return ND_ELEM_I8;
+    case ND_DTYPE_U16:
+        return ND_ELEM_U16;
+    case ND_DTYPE_I16:
+        return ND_ELEM_I16;
+    case ND_DTYPE_U32:
+        return ND_ELEM_U32;
+    case ND_DTYPE_I32:
+        return ND_ELEM_I32;
+    case ND_DTYPE_U64:
+        return ND_ELEM_U64;
+    case ND_DTYPE_I64:
+        return ND_ELEM_I64;
+    case ND_DTYPE_F8E4M3FN:
+        return ND_ELEM_F8E4M3FN;
+    case ND_DTYPE_F8E5M2:
+        return ND_ELEM_F8E5M2;
+    case ND_DTYPE_F16:
+        return ND_ELEM_F16;
+    case ND_DTYPE_BF16:
+        return ND_ELEM_BF16;
+    case ND_DTYPE_F32:
+        return ND_ELEM_F32;
+    case ND_DTYPE_F64:
+        return ND_ELEM_F64;
+    case ND_DTYPE_NONE:
+        break;
+    }
+    assert(false && "a dtype without elements");
+    return ND_ELEM_U8;
+}
+
+/* From the most general to the fastest. */
+static const struct nd_kernels *const kernels[] = {
+    &nd_kernels_scalar,
+#if defined __x86_64__
+    &nd_kernels_avx2,
+    &nd_kernels_avx512,
+#elif defined __aarch64__
+    &nd_kernels_neon,
+#endif
+};
+enum { N_KERNELS = sizeof kernels / sizeof kernels[0] };
+
+/* Each implies those before it. The compiler's own test asks whether the system saves the registers, too. */
+size_t nd_kernels_available(const struct nd_kernels *const **out)
+{
+    size_t n = N_KERNELS;
+#if defined __x86_64__
+    if (!__builtin_cpu_supports("avx2"))
+        n = 1;
+    else if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+             !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        n = 2;
+#endif
+    *out = kernels;
+    return n;
+}
+
+static bool is_known(const char *name)
+{
+    static const char *const names[] = {"scalar", "avx2", "avx512", "neon"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+enum nd_status nd_kernels_choose(const char *cap, const struct nd_kernels **out, struct nd_error *err)
+{
+    const struct nd_kernels *const *available;
+    size_t n = nd_kernels_available(&available);
+    const struct nd_kernels *chosen = available[n - 1];
+    if (cap != NULL && cap[0] != '\0') {
+        if (!is_known(cap))
+            return nd_fail(err, ND_E_OPTION_VALUE, cap,
+                           "unknown instruction set '%s' (known: scalar, avx2, avx512, neon)", cap);
+        for (size_t i = 0; i < n; i++)
+            if (strcmp(available[i]->name, cap) == 0)
+                chosen = available[i];
+    }
+    *out = chosen;
+    return ND_OK;
+}

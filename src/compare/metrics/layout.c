@@ -1,0 +1,155 @@
+#include "compare/metrics/layout.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "compare/metrics/kernels/float_format.h"
+
+static enum nd_status set_channels(const struct nd_edge *edge, struct nd_layout *layout, struct nd_error *err)
+{
+    const struct nd_quant *quant = &edge->quant;
+    if (quant->n == 0 || layout->is_float)
+        return ND_OK; /* plain numbers; a float is compared as it is */
+    layout->n_channels = quant->n;
+    layout->scale = quant->scale;
+    layout->zero_point = quant->zero_point;
+    if (quant->n == 1) {
+        layout->zero = (double)quant->zero_point[0];
+        layout->unit = (double)quant->scale[0];
+        return ND_OK;
+    }
+    if (quant->axis < 0 || quant->axis >= edge->shape.rank ||
+        edge->shape.dims[quant->axis] != (int64_t)quant->n)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
+                       "edge '%s' has %zu scales on axis %d, which do not fit its shape", edge->name, quant->n,
+                       quant->axis);
+    layout->is_real = true;
+    for (int i = quant->axis + 1; i < edge->shape.rank; i++)
+        layout->inner *= (size_t)edge->shape.dims[i]; /* fits: the whole shape does, or it is empty */
+    return ND_OK;
+}
+
+static void set_range(struct nd_layout *layout)
+{
+    layout->tiny = DBL_TRUE_MIN;
+    const struct nd_float_format *format = nd_float_format(layout->dtype);
+    if (format != NULL) {
+        layout->high = nd_float_max(format);
+        layout->low = -layout->high;
+        layout->tiny = nd_float_min_normal(format);
+        return;
+    }
+    int n_bits = layout->dtype == ND_DTYPE_BOOL                                 ? 1
+                 : layout->dtype == ND_DTYPE_U4 || layout->dtype == ND_DTYPE_I4 ? 4
+                                                                                : 8 * (int)layout->elem_bytes;
+    bool is_signed = nd_dtype_is_signed_integer(layout->dtype);
+    layout->low = is_signed ? -ldexp(1, n_bits - 1) : 0;
+    layout->high = ldexp(1, is_signed ? n_bits - 1 : n_bits) - 1; /* of 64 bits: rounded like the values are */
+}
+
+enum nd_status nd_layout_make(const struct nd_edge *edge, struct nd_layout *layout, struct nd_error *err)
+{
+    struct nd_layout made = {.dtype = edge->dtype, .shape = edge->shape, .inner = 1, .unit = 1};
+    enum nd_status status = nd_shape_size_bytes(&edge->shape, edge->dtype, &made.sample_bytes, err);
+    if (status == ND_OK)
+        status = nd_shape_n_elems(&edge->shape, &made.n_elems, err);
+    if (status != ND_OK)
+        return status;
+    made.kind = nd_elem_kind_of(edge->dtype);
+    made.elem_bytes = nd_dtype_size_bytes(edge->dtype);
+    made.is_float = nd_dtype_is_float(edge->dtype);
+    if (made.n_elems > 0)
+        status = set_channels(edge, &made, err);
+    set_range(&made);
+    if (status == ND_OK)
+        *layout = made;
+    return status;
+}
+
+void nd_layout_make_real(struct nd_layout *layout)
+{
+    if (layout->is_float || layout->is_real || layout->n_channels == 0)
+        return;
+    layout->is_real = true;
+    layout->zero = 0;
+    layout->unit = 1;
+}
+
+/* Codes to real values: one channel per run of `inner` elements. */
+static void make_real(const struct nd_layout *layout, size_t first, size_t n, double *x)
+{
+    size_t channel = first / layout->inner % layout->n_channels, left = layout->inner - first % layout->inner;
+    for (size_t i = 0; i < n; i++) {
+        x[i] = (double)layout->scale[channel] * (x[i] - (double)layout->zero_point[channel]);
+        if (--left == 0) {
+            left = layout->inner;
+            channel = channel + 1 < layout->n_channels ? channel + 1 : 0;
+        }
+    }
+}
+
+void nd_layout_load(const struct nd_layout *layout, const struct nd_kernels *kernels,
+                    const unsigned char *bytes, size_t first, size_t n, double *x)
+{
+    kernels->load[layout->kind](bytes, n, layout->zero, x);
+    if (layout->is_real)
+        make_real(layout, first, n, x);
+}
+
+size_t nd_layout_count_saturated(const struct nd_layout *layout, const struct nd_kernels *kernels,
+                                 const unsigned char *bytes, size_t n)
+{
+    double x[ND_BLOCK];
+    size_t n_saturated = 0;
+    kernels->load[layout->kind](bytes, n, 0, x);
+    for (size_t i = 0; i < n; i++)
+        n_saturated += x[i] == layout->low || x[i] == layout->high;
+    return n_saturated;
+}
+
+bool nd_layout_is_narrow(const struct nd_layout *layout)
+{
+    return !layout->is_float && layout->elem_bytes < 8 && !layout->is_real && fabs(layout->zero) <= 0x1p31;
+}
+
+bool nd_layout_is_saturated(const struct nd_layout *layout, size_t index, double x)
+{
+    if (layout->is_float)
+        return fabs(x) >= layout->high;
+    if (!layout->is_real)
+        return x == layout->low - layout->zero || x == layout->high - layout->zero;
+    size_t channel = index / layout->inner % layout->n_channels;
+    double scale = (double)layout->scale[channel], zero = (double)layout->zero_point[channel];
+    return x == scale * (layout->low - zero) || x == scale * (layout->high - zero);
+}
+
+bool nd_layout_is_less(const struct nd_layout *layout, const unsigned char *a, const unsigned char *b, size_t i)
+{
+    size_t elem_bytes = layout->elem_bytes;
+    uint64_t x = 0, y = 0;
+    memcpy(&x, a + i * elem_bytes, elem_bytes); /* little endian */
+    memcpy(&y, b + i * elem_bytes, elem_bytes);
+    if (!nd_dtype_is_signed_integer(layout->dtype))
+        return x < y;
+    int unused_bits = 64 - 8 * (int)elem_bytes;
+    return (int64_t)(x << unused_bits) < (int64_t)(y << unused_bits);
+}
+
+double nd_layout_stored(const struct nd_layout *layout, const unsigned char *bytes)
+{
+    double value;
+    const struct nd_kernels *const *all;
+    nd_kernels_available(&all);
+    all[0]->load[layout->kind](bytes, 1, 0, &value);
+    return value;
+}
+
+void nd_layout_coordinates(const struct nd_shape *shape, size_t index, int64_t *coordinates)
+{
+    for (int i = shape->rank - 1; i >= 0; i--) {
+        coordinates[i] = (int64_t)(index % (size_t)shape->dims[i]);
+        index /= (size_t)shape->dims[i];
+    }
+}

@@ -1,0 +1,61 @@
+/* One side of a pair: how its elements are stored and what they mean. docs/reference/metrics.md#sums and
+ * #mixed-types. */
+#ifndef ND_METRICS_LAYOUT_H
+#define ND_METRICS_LAYOUT_H
+
+#include "compare/metrics/kernels/kernels.h"
+
+/* Values of a block are loaded as `x`: code - zero point, or the float itself; `unit * x` is the real value.
+ * With a scale per channel, and where real values were asked for, x is the real value already and unit is 1. */
+struct nd_layout {
+    enum nd_dtype dtype;
+    enum nd_elem_kind kind;
+    bool is_float;
+    bool is_real;          /* x is the real value */
+    struct nd_shape shape; /* of one sample */
+    size_t n_elems;        /* of one sample */
+    size_t elem_bytes, sample_bytes;
+    size_t n_channels;         /* 0: plain numbers; 1: per tensor; else dims[axis] */
+    size_t inner;              /* elements from one channel to the next */
+    const float *scale;        /* [n_channels], borrowed */
+    const int64_t *zero_point; /* [n_channels], borrowed */
+    double zero;               /* taken off by the kernel */
+    double unit;
+    double low, high; /* the ends of the range of the type, as the kernel loads them with zero 0 */
+    double tiny;      /* |x| below it are zeros and, of floats, subnormals */
+};
+
+/* Fills layout for an edge. ND_ERR_FORMAT: unknown dtype or shape, or quantisation parameters that do not fit
+ * it. The edge's quantisation arrays stay borrowed. */
+enum nd_status nd_layout_make(const struct nd_edge *edge, struct nd_layout *layout, struct nd_error *err);
+
+/* The same edge with real values from the start, for pairs of mixed types. */
+void nd_layout_make_real(struct nd_layout *layout);
+
+/* The x of n <= ND_BLOCK elements at flat index `first`, stored at bytes. */
+void nd_layout_load(const struct nd_layout *layout, const struct nd_kernels *kernels,
+                    const unsigned char *bytes, size_t first, size_t n, double *x);
+
+/* How many of n elements are at an end of the range of their type. */
+size_t nd_layout_count_saturated(const struct nd_layout *layout, const struct nd_kernels *kernels,
+                                 const unsigned char *bytes, size_t n);
+
+/* Whether x is a code less its zero point such that differences, and their sums of a block, are whole numbers
+ * below 2^53, and so exact. */
+bool nd_layout_is_narrow(const struct nd_layout *layout);
+
+/* Whether x, of the element at flat index `index`, is at an end of the range of its type (floats: or beyond).
+ */
+bool nd_layout_is_saturated(const struct nd_layout *layout, size_t index, double x);
+
+/* Whether integer i at a is less than the one at b. */
+bool nd_layout_is_less(const struct nd_layout *layout, const unsigned char *a, const unsigned char *b,
+                       size_t i);
+
+/* The number that is stored at bytes: the code, or the float. */
+double nd_layout_stored(const struct nd_layout *layout, const unsigned char *bytes);
+
+/* Coordinates of a flat index. coordinates has ND_MAX_RANK entries. */
+void nd_layout_coordinates(const struct nd_shape *shape, size_t index, int64_t *coordinates);
+
+#endif

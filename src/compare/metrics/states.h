@@ -1,0 +1,157 @@
+/* The state of every metric of one pair of tensors, and the interface of a metric. One file each;
+ * the list is in registry.c. */
+#ifndef ND_METRICS_STATES_H
+#define ND_METRICS_STATES_H
+
+#include "compare/metrics/block.h"
+#include "compare/metrics/fields.h"
+
+struct nd_bits_state {
+    uint64_t n_samples, n_samples_differing, n_samples_unread, n_elems, n_differing;
+    struct nd_first first;
+};
+
+struct nd_steps_state {
+    uint64_t histogram[ND_LSB_BUCKETS]; /* of differing elements only */
+    uint64_t tail[2][ND_LSB_TAIL];      /* of those that are off by more than 3 */
+    uint64_t max;
+    struct nd_exact_sum sum, sum_signed;
+};
+
+struct nd_ulp_state {
+    uint64_t max, max_in;
+    double max_steps; /* of codes against floats */
+};
+
+/* In units of x; the histograms too. */
+struct nd_error_state {
+    uint64_t n_absolute, n_relative, n_undefined; /* measured elements that differ */
+    uint64_t n_above, n_below;                    /* of them, test > ref and test < ref */
+    double max_absolute, max_relative;
+    struct nd_exact_sum sum_absolute, sum_relative, sum_signed;
+    struct nd_log_histogram absolute, relative;
+};
+
+struct nd_signal_state {
+    struct nd_exact_sum sum_squares;    /* of d */
+    struct nd_exact_sum sum_ref_signed; /* of ref * d */
+    uint64_t n_test_only;               /* elements of which only the test is not finite */
+};
+
+/* One side over the samples that differ. */
+struct nd_side_state {
+    uint64_t n_elems, n_nan, n_inf, n_zero, n_subnormal, n_saturated, n_stuck_samples;
+    double min, max;
+    struct nd_exact_sum sum, sum_squares;
+};
+
+struct nd_account_state {
+    uint64_t n_nan_mismatch, n_nan_payload, n_inf_mismatch, n_zero_sign, n_saturation_mismatch;
+    struct nd_side_state ref, test;
+};
+
+/* Over all samples, also those that are equal. */
+struct nd_numbers_state {
+    uint64_t n_elems, n_ref_nan, n_test_nan, n_ref_inf, n_test_inf;
+    uint64_t n_samples, n_samples_ref_nan, n_samples_test_nan, n_samples_both_nan;
+};
+
+struct nd_structure_state {
+    struct nd_stride stride;
+    uint64_t n_runs, longest_run;
+    struct nd_bitset axes[ND_MAX_RANK];
+    struct nd_first permutation; /* of the first differing sample; note: 0, or 1 + the permutation's number */
+};
+
+struct nd_worst_state {
+    struct nd_worst_list list;
+};
+
+struct nd_tolerance_state {
+    uint64_t n_failing;
+    double atol, rtol;
+};
+
+struct nd_distribution_state {
+    uint64_t n_samples, n_unlike; /* samples that are not probability-like on one side */
+    uint64_t n_infinite_values, n_invalid;
+    struct nd_exact_sum sum_values, sum_softmax;
+    uint64_t top_k, n_common;
+};
+
+struct nd_pair_state {
+    struct nd_bits_state bits;
+    struct nd_steps_state steps;
+    struct nd_ulp_state ulp;
+    struct nd_error_state error;
+    struct nd_signal_state signal;
+    struct nd_account_state account;
+    struct nd_numbers_state numbers;
+    struct nd_dequantised dequantised;
+    struct nd_structure_state structure;
+    struct nd_worst_state worst;
+    struct nd_tolerance_state tolerance;
+    struct nd_distribution_state distribution;
+    struct nd_joint *joint; /* what is not yet in the others; NULL: nothing */
+};
+
+/* So many elements that differ, of one pair of values. */
+struct nd_cell {
+    double ref, test; /* x */
+    uint64_t n;
+};
+
+struct nd_metric {
+    const char *name;
+    size_t offset; /* of its state in struct nd_pair_state */
+    const struct nd_field *fields;
+    size_t n_fields;
+    /* Any of them may be NULL. init: memory that depends on the pair. update: one block of which at least one
+     * element differs. finish: the results, when all values were read. */
+    enum nd_status (*init)(struct nd_pair_state *state, const struct nd_pair_context *context,
+                           struct nd_error *err);
+    void (*update)(struct nd_pair_state *state, const struct nd_pair_context *context,
+                   const struct nd_pair_block *block);
+    /* What update leaves out of a block that is counted in pairs. */
+    void (*add_cell)(struct nd_pair_state *state, const struct nd_pair_context *context,
+                     const struct nd_cell *cell);
+    enum nd_status (*finish)(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                             struct nd_difference *out, struct nd_error *err);
+};
+
+extern const struct nd_metric nd_metric_bits, nd_metric_steps, nd_metric_ulp, nd_metric_error, nd_metric_signal,
+    nd_metric_account, nd_metric_numbers, nd_metric_dequantised, nd_metric_structure, nd_metric_worst,
+    nd_metric_tolerance, nd_metric_distribution;
+
+/* A new, empty state; NULL when out of memory. */
+struct nd_pair_state *nd_pair_state_create(const struct nd_pair_context *context, struct nd_error *err);
+void nd_pair_state_destroy(struct nd_pair_state **state);
+enum nd_status nd_pair_state_merge(struct nd_pair_state *state, const struct nd_pair_state *other,
+                                   struct nd_error *err);
+void nd_pair_state_update(struct nd_pair_state *state, const struct nd_pair_context *context,
+                          const struct nd_pair_block *block);
+void nd_pair_state_add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                            const struct nd_cell *cell);
+/* New text, NULL when out of memory; and back (ND_ERR_FORMAT when malformed) into an empty state. */
+char *nd_pair_state_format(const struct nd_pair_state *state);
+enum nd_status nd_pair_state_parse(struct nd_pair_state *state, const char *text, struct nd_error *err);
+enum nd_status nd_pair_state_finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                                    struct nd_difference *out, struct nd_error *err);
+
+/* The values of one side of a sample that are no numbers. */
+struct nd_specials {
+    uint64_t n_nan, n_inf;
+};
+
+/* Adds one sample of which both sides were read, whether or not it differs. */
+void nd_numbers_add_sample(struct nd_numbers_state *state, size_t n_elems, const struct nd_specials *ref,
+                           const struct nd_specials *test);
+
+/* Adds what nd_pair_block_make took for the rounding of code to float; it is no difference. */
+void nd_dequantised_note(struct nd_pair_state *state, const struct nd_pair_block *block);
+
+/* Adds one sample of which nothing is read: equal, or of unknown values. */
+void nd_bits_add_sample(struct nd_bits_state *state, size_t n_elems, bool differs, bool is_read, size_t probe,
+                        size_t sample);
+
+#endif

@@ -1,0 +1,190 @@
+/* Differences of codes and other integers in steps (LSB). docs/reference/metrics.md#steps. */
+#include <math.h>
+#include <string.h>
+
+#include "compare/metrics/states.h"
+
+static const struct nd_field fields[] = {
+    {ND_FIELD_COUNT, offsetof(struct nd_steps_state, histogram), ND_LSB_BUCKETS},
+    {ND_FIELD_COUNT, offsetof(struct nd_steps_state, tail), 2 * ND_LSB_TAIL},
+    {ND_FIELD_MAX, offsetof(struct nd_steps_state, max), 0},
+    {ND_FIELD_SUM, offsetof(struct nd_steps_state, sum), 0},
+    {ND_FIELD_SUM, offsetof(struct nd_steps_state, sum_signed), 0},
+};
+
+static bool applies(const struct nd_pair_context *context)
+{
+    return !context->ref.is_float && !context->is_mixed;
+}
+
+/* n elements off by `distance`, which is not 0. Bucket k of the tail holds 2^(k + 2) up to 2^(k + 3) - 1. */
+static void add_distance(struct nd_steps_state *steps, uint64_t distance, bool is_above, uint64_t n)
+{
+    size_t bucket = distance > 3 ? 4 : (size_t)distance;
+    steps->histogram[is_above ? 4 + bucket : 4 - bucket] += n;
+    if (bucket < 4)
+        return;
+    size_t power = 61 - (size_t)__builtin_clzll(distance);
+    steps->tail[is_above][power < ND_LSB_TAIL ? power : ND_LSB_TAIL - 1] += n;
+}
+
+/* Whole numbers by sign, exponent and highest fraction bit: what tells 1, 2, 3 and the powers of two apart.
+ * Four counters of each take turns, since adding to one waits for the addition before. */
+enum { STEPS = 256, BELOW = 128, WAYS = 4 };
+
+/* Of all elements, or where few differ of those; how many. */
+static size_t find_slots(const struct nd_kernels *kernels, const struct nd_pair_block *block, uint8_t *slots)
+{
+    enum { FEW = 16 }; /* one of so many; chosen */
+    double ref[ND_BLOCK / FEW] = {0}, test[ND_BLOCK / FEW] = {0};
+    size_t n = block->n_differing;
+    if (n * FEW > block->n) {
+        kernels->steps(block->ref.x, block->test.x, block->n, slots);
+        return block->n;
+    }
+    const uint16_t *differing = nd_pair_block_differing(block);
+    for (size_t k = 0; k < n; k++) {
+        ref[k] = block->ref.x[differing[k]];
+        test[k] = block->test.x[differing[k]];
+    }
+    kernels->steps(ref, test, n, slots);
+    return n;
+}
+
+static void add_by_slots(struct nd_steps_state *steps, const struct nd_kernels *kernels,
+                         const struct nd_pair_block *block, uint64_t max)
+{
+    uint16_t counts[STEPS][WAYS] = {0};
+    uint8_t slots[ND_BLOCK];
+    size_t n_slots = find_slots(kernels, block, slots);
+    for (size_t i = 0; i < n_slots; i++)
+        counts[slots[i]][i % WAYS]++;
+    for (int is_above = 0; is_above < 2; is_above++)
+        for (uint64_t size = 0;; size++) {
+            uint64_t distance = size < 2 ? 1 : (2 + size % 2) << (size / 2 - 1), n = 0;
+            if (distance > max)
+                break;
+            for (size_t way = 0; way < WAYS; way++)
+                n += counts[size | (is_above ? 0 : BELOW)][way];
+            if (n > 0)
+                add_distance(steps, distance, is_above, n);
+        }
+}
+
+/* Those from 1, 2, 3, 4, 8, 16, ... on less those from the next limit on. The limits are few where differences
+ * are small, and a limit costs little. */
+static void add_by_limits(struct nd_steps_state *steps, const struct nd_pair_context *context,
+                          const struct nd_pair_block *block, uint64_t max)
+{
+    uint32_t above = (uint32_t)block->sums.n_above, below = (uint32_t)block->sums.n_below;
+    uint16_t limit = 1;
+    while (above + below > 0) {
+        uint32_t next = limit < 4 ? limit + 1u : 2u * limit, next_above = 0, next_below = 0;
+        if (next <= max)
+            context->kernels->steps_from[context->ref.kind](block->ref.bytes, block->test.bytes, block->n,
+                                                            (uint16_t)next, &next_above, &next_below);
+        if (above > next_above)
+            add_distance(steps, limit, true, above - next_above);
+        if (below > next_below)
+            add_distance(steps, limit, false, below - next_below);
+        above = next_above;
+        below = next_below;
+        limit = (uint16_t)next;
+    }
+}
+
+/* nd_layout_is_narrow. */
+static void add_narrow(struct nd_steps_state *steps, const struct nd_pair_context *context,
+                       const struct nd_pair_block *block)
+{
+    enum {
+        SMALL = 1 << 10,
+        FEW = 16
+    }; /* limits take longer than slots from there on; one of so many (chosen) */
+    uint64_t max = (uint64_t)block->sums.max_abs;
+    if (context->kernels->steps_from[context->ref.kind] != NULL && max < SMALL &&
+        block->n_differing * FEW > block->n)
+        add_by_limits(steps, context, block, max);
+    else
+        add_by_slots(steps, context->kernels, block, max);
+    steps->max = max > steps->max ? max : steps->max;
+    nd_exact_add(&steps->sum, block->sums.sum_abs);
+    nd_exact_add(&steps->sum_signed, block->sums.sum_signed);
+}
+
+/* Distances of up to 64 bits are added up in two halves: of a block each sum is below 2^43. */
+static void add_bits(struct nd_steps_state *steps, const struct nd_layout *layout,
+                     const struct nd_pair_block *block)
+{
+    uint64_t high[2] = {0}, low[2] = {0}; /* sums of the halves of the distances, below and above */
+    const uint16_t *differing = nd_pair_block_differing(block);
+    for (size_t k = 0; k < block->n_differing; k++) {
+        size_t i = differing[k];
+        uint64_t distance = block->distance[i];
+        bool is_negative = nd_layout_is_less(layout, block->test.bytes, block->ref.bytes, i);
+        add_distance(steps, distance, !is_negative, 1);
+        steps->max = distance > steps->max ? distance : steps->max;
+        high[!is_negative] += distance >> 32;
+        low[!is_negative] += distance & UINT32_MAX;
+    }
+    for (int is_above = 0; is_above < 2; is_above++) {
+        double sign = is_above ? 1 : -1;
+        nd_exact_add(&steps->sum, (double)high[is_above] * 0x1p32);
+        nd_exact_add(&steps->sum, (double)low[is_above]);
+        nd_exact_add(&steps->sum_signed, sign * (double)high[is_above] * 0x1p32);
+        nd_exact_add(&steps->sum_signed, sign * (double)low[is_above]);
+    }
+}
+
+static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
+                   const struct nd_pair_block *block)
+{
+    const struct nd_layout *layout = &context->ref;
+    if (!applies(context) || block->joint != NULL)
+        return;
+    if (nd_layout_is_narrow(layout))
+        add_narrow(&state->steps, context, block);
+    else
+        add_bits(&state->steps, layout, block);
+}
+
+static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                     const struct nd_cell *cell)
+{
+    (void)context;
+    struct nd_steps_state *steps = &state->steps;
+    double d = cell->test - cell->ref;
+    uint64_t distance = (uint64_t)fabs(d);
+    add_distance(steps, distance, d > 0, cell->n);
+    steps->max = distance > steps->max ? distance : steps->max;
+    nd_exact_add(&steps->sum, (double)(distance * cell->n)); /* exact: below 2^53, and so below */
+    nd_exact_add(&steps->sum_signed, d * (double)cell->n);
+}
+
+static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                             struct nd_difference *out, struct nd_error *err)
+{
+    (void)err;
+    if (!applies(context))
+        return ND_OK;
+    const struct nd_steps_state *steps = &state->steps;
+    double n = (double)state->bits.n_elems;
+    out->is_integer = true;
+    memcpy(out->lsb_histogram, steps->histogram, sizeof out->lsb_histogram);
+    out->lsb_histogram[4] = state->bits.n_elems - state->bits.n_differing;
+    memcpy(out->lsb_tail, steps->tail, sizeof out->lsb_tail);
+    out->max_lsb = steps->max;
+    out->mean_lsb = n > 0 ? nd_exact_round(&steps->sum) / n : 0;
+    out->signed_mean_lsb = n > 0 ? nd_exact_round(&steps->sum_signed) / n : 0;
+    return ND_OK;
+}
+
+const struct nd_metric nd_metric_steps = {
+    .name = "steps",
+    .offset = offsetof(struct nd_pair_state, steps),
+    .fields = fields,
+    .n_fields = sizeof fields / sizeof fields[0],
+    .update = update,
+    .add_cell = add_cell,
+    .finish = finish,
+};

@@ -1,0 +1,321 @@
+#include "core/documents/yaml_map.h"
+
+#include <fnmatch.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/nearest.h"
+#include "core/documents/yaml_limits.h"
+#include "npudiff/core/parse.h"
+
+enum { MAX_FILE_BYTES = 64 << 20 };
+
+enum nd_status nd_yaml_fail(const struct nd_yaml *yaml, const yaml_mark_t *mark, struct nd_error *err,
+                            const char *fmt, ...)
+{
+    char text[900];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return nd_fail(err, yaml->file.error, yaml->file.path, "%s:%zu:%zu: %s", yaml->file.path, mark->line + 1,
+                   mark->column + 1, text);
+}
+
+/* ---- texts ---- */
+
+bool nd_texts_add(struct nd_texts *texts, const char *text)
+{
+    char **items = realloc(texts->items, (texts->n + 1) * sizeof *items);
+    if (items == NULL)
+        return false;
+    texts->items = items;
+    items[texts->n] = nd_strdup(text);
+    if (items[texts->n] == NULL)
+        return false;
+    texts->n++;
+    return true;
+}
+
+void nd_texts_deinit(struct nd_texts *texts)
+{
+    for (size_t i = 0; i < texts->n; i++)
+        free(texts->items[i]);
+    free(texts->items);
+    *texts = (struct nd_texts){0};
+}
+
+bool nd_texts_match(const struct nd_texts *patterns, const char *name)
+{
+    for (size_t i = 0; i < patterns->n; i++)
+        if (strcmp(patterns->items[i], name) == 0 || fnmatch(patterns->items[i], name, 0) == 0)
+            return true;
+    return patterns->n == 0;
+}
+
+/* ---- documents ---- */
+
+static enum nd_status fail_parser(const struct nd_yaml *yaml, const yaml_parser_t *parser, struct nd_error *err)
+{
+    if (parser->error == YAML_MEMORY_ERROR)
+        return nd_fail_memory(err);
+    return nd_yaml_fail(yaml, &parser->problem_mark, err, "%s",
+                        parser->problem != NULL ? parser->problem : "this is no YAML");
+}
+
+static enum nd_status expect_end(const struct nd_yaml *yaml, yaml_parser_t *parser, struct nd_error *err)
+{
+    yaml_document_t next;
+    if (yaml_parser_load(parser, &next) == 0)
+        return fail_parser(yaml, parser, err);
+    const yaml_node_t *root = yaml_document_get_root_node(&next);
+    enum nd_status status =
+        root == NULL ? ND_OK : nd_yaml_fail(yaml, &root->start_mark, err, "there is a second document");
+    yaml_document_delete(&next);
+    return status;
+}
+
+/* The first document; is_loaded says whether there is one to delete. */
+static enum nd_status load_document(struct nd_yaml *yaml, yaml_parser_t *parser, struct nd_error *err)
+{
+    struct nd_yaml_excess excess;
+    if (yaml_parser_load(parser, &yaml->document) == 0)
+        return fail_parser(yaml, parser, err);
+    yaml->is_loaded = true;
+    nd_yaml_check_aliases(&yaml->document, &excess);
+    return excess.problem == NULL ? ND_OK : nd_yaml_fail(yaml, &excess.mark, err, "%s", excess.problem);
+}
+
+enum nd_status nd_yaml_load(struct nd_yaml *yaml, const struct nd_yaml_file *file, const char *text,
+                            size_t n_bytes, struct nd_error *err)
+{
+    static const yaml_mark_t begin;
+    yaml_parser_t parser;
+    struct nd_yaml_excess excess;
+    *yaml = (struct nd_yaml){.file = *file};
+    if (!nd_yaml_check_text(text, n_bytes, &excess))
+        return nd_fail_memory(err);
+    if (excess.problem != NULL)
+        return nd_yaml_fail(yaml, &excess.mark, err, "%s", excess.problem);
+    if (yaml_parser_initialize(&parser) == 0)
+        return nd_fail_memory(err);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, n_bytes);
+    enum nd_status status = load_document(yaml, &parser, err);
+    const yaml_node_t *root = yaml->is_loaded ? nd_yaml_root(yaml) : NULL;
+    if (status == ND_OK && (root == NULL || root->type != YAML_MAPPING_NODE))
+        status = nd_yaml_fail(yaml, root != NULL ? &root->start_mark : &begin, err,
+                              "%s is a mapping of keys to values", file->what);
+    if (status == ND_OK)
+        status = expect_end(yaml, &parser, err);
+    yaml_parser_delete(&parser);
+    if (status != ND_OK)
+        nd_yaml_deinit(yaml);
+    return status;
+}
+
+enum nd_status nd_yaml_read(struct nd_yaml *yaml, const struct nd_yaml_file *file, struct nd_error *err)
+{
+    void *bytes = NULL;
+    size_t n_bytes = 0;
+    enum nd_status status = nd_file_read(file->path, MAX_FILE_BYTES, &bytes, &n_bytes, err);
+    if (status == ND_OK)
+        status = nd_yaml_load(yaml, file, bytes, n_bytes, err);
+    free(bytes);
+    return status;
+}
+
+void nd_yaml_deinit(struct nd_yaml *yaml)
+{
+    if (yaml->is_loaded)
+        yaml_document_delete(&yaml->document);
+    yaml->is_loaded = false;
+}
+
+const yaml_node_t *nd_yaml_root(struct nd_yaml *yaml)
+{
+    return yaml_document_get_root_node(&yaml->document);
+}
+
+/* ---- values ---- */
+
+/* NULL when the node is no text, or one with a NUL in it. */
+static const char *scalar_of(const yaml_node_t *node)
+{
+    if (node->type != YAML_SCALAR_NODE)
+        return NULL;
+    const char *text = (const char *)node->data.scalar.value;
+    return strlen(text) == node->data.scalar.length ? text : NULL;
+}
+
+const char *nd_yaml_text(const yaml_node_t *node)
+{
+    const char *text = scalar_of(node);
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
+enum nd_status nd_yaml_list(struct nd_yaml *yaml, const yaml_node_t *node, const char *what, size_t *n,
+                            struct nd_error *err)
+{
+    *n = 0;
+    if (node->type == YAML_SEQUENCE_NODE)
+        *n = (size_t)(node->data.sequence.items.top - node->data.sequence.items.start);
+    return *n > 0 ? ND_OK : nd_yaml_fail(yaml, &node->start_mark, err, "'%s' is a list of at least one", what);
+}
+
+const yaml_node_t *nd_yaml_item(struct nd_yaml *yaml, const yaml_node_t *list, size_t i)
+{
+    return yaml_document_get_node(&yaml->document, list->data.sequence.items.start[i]);
+}
+
+static enum nd_status add_text(struct nd_yaml *yaml, const yaml_node_t *node, const char *name,
+                               struct nd_texts *out, struct nd_error *err)
+{
+    const char *text = nd_yaml_text(node);
+    if (text == NULL)
+        return nd_yaml_fail(yaml, &node->start_mark, err, "'%s' takes texts that are not empty", name);
+    return nd_texts_add(out, text) ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status read_texts(struct nd_yaml *yaml, const yaml_node_t *node, const char *name,
+                                 struct nd_texts *out, struct nd_error *err)
+{
+    if (node->type == YAML_SCALAR_NODE)
+        return add_text(yaml, node, name, out, err);
+    size_t n;
+    enum nd_status status = nd_yaml_list(yaml, node, name, &n, err);
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = add_text(yaml, nd_yaml_item(yaml, node, i), name, out, err);
+    return status;
+}
+
+static enum nd_status read_number(struct nd_yaml *yaml, const yaml_node_t *node, const struct nd_yaml_key *key,
+                                  void *at, struct nd_error *err)
+{
+    const char *text = scalar_of(node);
+    double value = 0;
+    uint64_t count = 0;
+    bool is_count = key->type == ND_YAML_COUNT;
+    bool is_number = text != NULL && (is_count ? nd_parse_u64(text, &count) : nd_parse_double(text, &value));
+    if (is_count)
+        value = (double)count;
+    if (!is_number || value < key->min || value > key->max)
+        return nd_yaml_fail(yaml, &node->start_mark, err, "'%s' is a %snumber from %.15g to %.15g%s%s%s",
+                            key->name, is_count ? "whole " : "", key->min, key->max,
+                            text != NULL ? ", not '" : "", text != NULL ? text : "", text != NULL ? "'" : "");
+    if (is_count)
+        *(size_t *)at = (size_t)count;
+    else
+        *(double *)at = value;
+    return ND_OK;
+}
+
+static enum nd_status read_flag(struct nd_yaml *yaml, const yaml_node_t *node, const char *name, bool *out,
+                                struct nd_error *err)
+{
+    const char *text = scalar_of(node);
+    bool is_yes = text != NULL && (strcmp(text, "yes") == 0 || strcmp(text, "true") == 0);
+    if (!is_yes && (text == NULL || (strcmp(text, "no") != 0 && strcmp(text, "false") != 0)))
+        return nd_yaml_fail(yaml, &node->start_mark, err, "'%s' is yes or no", name);
+    *out = is_yes;
+    return ND_OK;
+}
+
+static enum nd_status read_value(struct nd_yaml *yaml, const yaml_node_t *node, const struct nd_yaml_key *key,
+                                 void *at, struct nd_error *err)
+{
+    switch (key->type) {
+    case ND_YAML_TEXT: {
+        const char *text = nd_yaml_text(node);
+        if (text == NULL)
+            return nd_yaml_fail(yaml, &node->start_mark, err, "'%s' is a text that is not empty", key->name);
+        *(char **)at = nd_strdup(text);
+        return *(char **)at != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    case ND_YAML_TEXTS:
+        return read_texts(yaml, node, key->name, at, err);
+    case ND_YAML_REAL:
+    case ND_YAML_COUNT:
+        return read_number(yaml, node, key, at, err);
+    case ND_YAML_FLAG:
+        return read_flag(yaml, node, key->name, at, err);
+    case ND_YAML_NODE:
+        *(const yaml_node_t **)at = node;
+        return ND_OK;
+    }
+    return ND_OK;
+}
+
+/* ---- mappings ---- */
+
+/* Its index, or that of the key of which it is an old name. */
+static size_t current_key(const struct nd_yaml_key *keys, size_t k)
+{
+    size_t first = 0;
+    while (keys[first].offset != keys[k].offset)
+        first++;
+    return first;
+}
+
+static enum nd_status fail_unknown(struct nd_yaml *yaml, const yaml_node_t *node,
+                                   const struct nd_yaml_kind *kind, struct nd_error *err)
+{
+    const struct nd_yaml_key *keys = kind->keys;
+    size_t n_keys = kind->n_keys;
+    char known[512] = "";
+    size_t at = 0;
+    for (size_t k = 0; k < n_keys && at < sizeof known; k++)
+        if (current_key(keys, k) == k)
+            at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", k > 0 ? ", " : "", keys[k].name);
+    const char *name = scalar_of(node) != NULL ? scalar_of(node) : "";
+    size_t nearest = current_key(keys, nd_word_nearest(name, &keys[0].name, n_keys, sizeof *keys));
+    return nd_yaml_fail(yaml, &node->start_mark, err, "%s has no key '%s' (nearest: '%s'); it has %s%s",
+                        kind->what, name, keys[nearest].name, known, at < sizeof known ? "" : "...");
+}
+
+static enum nd_status read_pair(struct nd_yaml *yaml, const yaml_node_pair_t *pair,
+                                const struct nd_yaml_kind *kind, bool *is_there, void *out,
+                                struct nd_error *err)
+{
+    const struct nd_yaml_key *keys = kind->keys;
+    const yaml_node_t *node = yaml_document_get_node(&yaml->document, pair->key);
+    const char *name = scalar_of(node);
+    size_t k = 0;
+    while (k < kind->n_keys && (name == NULL || strcmp(name, keys[k].name) != 0))
+        k++;
+    if (k == kind->n_keys)
+        return fail_unknown(yaml, node, kind, err);
+    size_t current = current_key(keys, k);
+    if (is_there[k])
+        return nd_yaml_fail(yaml, &node->start_mark, err, "there is a second '%s'", name);
+    for (size_t other = 0; other < kind->n_keys; other++)
+        if (is_there[other] && current_key(keys, other) == current)
+            return nd_yaml_fail(yaml, &node->start_mark, err, "'%s' and '%s' are one key: give only '%s'",
+                                keys[current].name, keys[current != k ? k : other].name, keys[current].name);
+    is_there[k] = true;
+    return read_value(yaml, yaml_document_get_node(&yaml->document, pair->value), &keys[k],
+                      (char *)out + keys[k].offset, err);
+}
+
+enum nd_status nd_yaml_map(struct nd_yaml *yaml, const yaml_node_t *node, const struct nd_yaml_kind *kind,
+                           void *out, struct nd_error *err)
+{
+    if (node->type != YAML_MAPPING_NODE)
+        return nd_yaml_fail(yaml, &node->start_mark, err, "%s is a mapping of keys to values", kind->what);
+    bool *is_there = nd_calloc(kind->n_keys, sizeof *is_there);
+    if (is_there == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
+         status == ND_OK && pair < node->data.mapping.pairs.top; pair++)
+        status = read_pair(yaml, pair, kind, is_there, out, err);
+    for (size_t k = 0; status == ND_OK && k < kind->n_keys; k++)
+        if (kind->keys[k].is_needed && !is_there[k])
+            status = nd_yaml_fail(yaml, &node->start_mark, err, "%s needs the key '%s'", kind->what,
+                                  kind->keys[k].name);
+    free(is_there);
+    return status;
+}

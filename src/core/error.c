@@ -1,0 +1,112 @@
+#include "core/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/memory.h"
+
+static enum nd_status status_of(enum nd_error_id id)
+{
+    switch (id) {
+#define ND_ERROR(name, number, status, summary)                                                                \
+    case ND_E_##name:                                                                                          \
+        return status;
+#include "npudiff/core/error_ids.def"
+#undef ND_ERROR
+    }
+    return ND_ERR_FORMAT;
+}
+
+enum nd_status nd_fail(struct nd_error *err, enum nd_error_id id, const char *object, const char *fmt, ...)
+{
+    enum nd_status status = status_of(id);
+    if (err == NULL)
+        return status;
+    /* Arguments may point into *err itself (an inner message quoted by an outer one). */
+    struct nd_error made = {.status = status, .id = (int)id};
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(made.message, sizeof made.message, fmt, args);
+    va_end(args);
+    snprintf(made.object, sizeof made.object, "%s", object != NULL ? object : "");
+    *err = made;
+    return status;
+}
+
+enum nd_status nd_fail_memory(struct nd_error *err)
+{
+    nd_take_lost_text(); /* it is said */
+    return nd_fail(err, ND_E_MEMORY, NULL, "out of memory");
+}
+
+void nd_error_context(struct nd_error *err, const char *fmt, ...)
+{
+    if (err == NULL)
+        return;
+    char context[sizeof err->message];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(context, sizeof context, fmt, args);
+    va_end(args);
+    if (n < 0)
+        return;
+    char joined[2 * sizeof err->message + 2];
+    snprintf(joined, sizeof joined, "%s: %s", context, err->message);
+    memcpy(err->message, joined, sizeof err->message - 1);
+    err->message[sizeof err->message - 1] = '\0';
+}
+
+enum nd_exit nd_status_exit_code(enum nd_status status)
+{
+    switch (status) {
+    case ND_OK:
+        return ND_EXIT_SAME;
+    case ND_ERR_NOT_COMPARABLE:
+        return ND_EXIT_NOT_COMPARABLE;
+    case ND_ERR_DEVICE:
+        return ND_EXIT_DEVICE_FAILED;
+    case ND_ERR_USAGE:
+    case ND_ERR_IO:
+    case ND_ERR_FORMAT:
+    case ND_ERR_UNSUPPORTED:
+    case ND_ERR_NOT_FOUND:
+    case ND_ERR_MEMORY:
+        break;
+    }
+    return ND_EXIT_TROUBLE;
+}
+
+static int severity_of(enum nd_exit code)
+{
+    switch (code) {
+    case ND_EXIT_SAME:
+        return 0;
+    case ND_EXIT_INCONCLUSIVE:
+        return 1;
+    case ND_EXIT_DIFFERS:
+        return 2;
+    case ND_EXIT_NOT_COMPARABLE:
+        return 3;
+    case ND_EXIT_DEVICE_FAILED:
+        return 4;
+    case ND_EXIT_TROUBLE:
+        break;
+    }
+    return 5;
+}
+
+enum nd_exit nd_exit_worse(enum nd_exit a, enum nd_exit b)
+{
+    return severity_of(b) > severity_of(a) ? b : a;
+}
+
+const char *nd_version(void)
+{
+    return ND_VERSION;
+}
+
+const char *nd_said(const char *text)
+{
+    return text != NULL && text[strspn(text, " \t\r\n")] != '\0' ? text : "it says nothing";
+}

@@ -1,0 +1,42 @@
+/* Checked sizes and allocation. */
+#ifndef ND_BASE_MEMORY_H
+#define ND_BASE_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/error.h"
+
+/* *out = a * b (or a + b); false when it does not fit, *out untouched. */
+bool nd_size_mul(size_t a, size_t b, size_t *out);
+bool nd_size_add(size_t a, size_t b, size_t *out);
+
+/* Bytes of memory that this machine has; SIZE_MAX when it does not say. What a header promises is held against
+ * it before any of it is taken: a few MB of an archive can stand for many GB. */
+size_t nd_machine_memory(void);
+
+/* n elements of size_bytes, zeroed, or NULL. n = 0 gives a pointer that can be freed. */
+void *nd_calloc(size_t n, size_t size_bytes);
+
+/* A tensor buffer: 64-byte aligned, zeroed, readable 64 bytes past its end. free() it. NULL when out of memory.
+ */
+void *nd_tensor_alloc(size_t size_bytes);
+/* The same with any bytes in it. */
+void *nd_tensor_room(size_t size_bytes);
+
+/* strdup that accepts NULL (gives NULL). */
+char *nd_strdup(const char *text);
+
+/* A part of a text that could not be had looks like one that is empty, and the text would go on without it. So
+ * nd_strdup, a string (base/strbuf.h) and a tree (report/tree.h) note what they lose, for their thread, and who
+ * hands out a whole text asks at its end whether anything is lost. Asking forgets it, as nd_fail_memory does.
+ */
+void nd_note_lost_text(void);
+bool nd_take_lost_text(void);
+
+/* Grows the array *items of *capacity elements so that it holds n_needed; doubles. False: out of memory, the
+ * array is as it was. Usage: nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)
+ */
+bool nd_grow(void **items, size_t *capacity, size_t n_needed, size_t item_bytes);
+
+#endif

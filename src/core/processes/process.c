@@ -1,0 +1,257 @@
+#include "core/processes/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/processes/child.h"
+#include "core/files/file.h"
+#include "core/memory.h"
+
+enum { READ_BYTES = 65536, WATCH_INTERVAL_MS = 50, MAX_LAST_READS = 256 };
+static const size_t default_stdout_limit = 16u << 20;
+static const size_t default_stderr_limit = 64u << 10;
+
+/* One of the program's outputs. */
+struct stream {
+    int fd; /* -1: at its end */
+    char *text;
+    size_t n;
+    size_t capacity;
+    size_t limit;
+    bool keeps_end; /* of too much the end; else it is cut at the limit */
+    bool is_over;
+};
+
+struct run {
+    const struct nd_process *process;
+    pid_t pid;
+    int wait_status;
+    bool has_ended;
+    bool is_unknown; /* how it ended */
+    bool is_killed;
+    uint64_t started_ns;
+    struct stream streams[2]; /* standard output, standard error */
+};
+
+/* ---- starting ---- */
+
+static enum nd_status fail_start(const struct nd_process *process, int problem, struct nd_error *err)
+{
+    return nd_fail(err, ND_E_PROCESS, process->argv[0], "cannot start '%s': %s", process->argv[0],
+                   strerror(problem));
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static enum nd_status start(struct run *run, struct nd_error *err)
+{
+    const char *stdin_path = run->process->stdin_path != NULL ? run->process->stdin_path : "/dev/null";
+    int out[2] = {-1, -1}, errors[2] = {-1, -1};
+    enum nd_status status = ND_OK;
+    int in = open(stdin_path, O_RDONLY | O_CLOEXEC);
+    if (in < 0)
+        status = nd_fail(err, ND_E_FILE_OPEN, stdin_path, "cannot open '%s': %s", stdin_path, strerror(errno));
+    else if (pipe2(out, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0)
+        status = fail_start(run->process, errno, err);
+    const struct nd_child child = {.program = run->process->argv[0],
+                                   .argv = run->process->argv,
+                                   .in = in,
+                                   .out = out[1],
+                                   .errors = errors[1],
+                                   .uses_path = true,
+                                   .has_group = true};
+    int problem = status == ND_OK ? nd_child_start(&child, &run->pid) : 0;
+    if (problem != 0)
+        status = fail_start(run->process, problem, err);
+    close_fd(&in);
+    close_fd(&out[1]);
+    close_fd(&errors[1]);
+    if (status != ND_OK) {
+        close_fd(&out[0]);
+        close_fd(&errors[0]);
+        return status;
+    }
+    run->streams[0].fd = out[0];
+    run->streams[1].fd = errors[0];
+    /* A server that the program leaves behind may hold the other end open for ever. */
+    fcntl(out[0], F_SETFL, O_NONBLOCK);
+    fcntl(errors[0], F_SETFL, O_NONBLOCK);
+    return ND_OK;
+}
+
+/* ---- reading ---- */
+
+/* Keeps what fits; *has_read says whether anything came. */
+static enum nd_status take(struct stream *stream, bool *has_read, struct nd_error *err)
+{
+    if (!nd_grow((void **)&stream->text, &stream->capacity, stream->n + READ_BYTES + 1, 1))
+        return nd_fail_memory(err);
+    ssize_t got = read(stream->fd, stream->text + stream->n, READ_BYTES);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return ND_OK;
+    if (got <= 0) {
+        close_fd(&stream->fd);
+        return ND_OK;
+    }
+    *has_read = true;
+    stream->n += (size_t)got;
+    if (stream->n <= stream->limit)
+        return ND_OK;
+    stream->is_over = true;
+    if (!stream->keeps_end) {
+        stream->n = stream->limit;
+    } else if (stream->n > 2 * stream->limit) {
+        memmove(stream->text, stream->text + stream->n - stream->limit, stream->limit);
+        stream->n = stream->limit;
+    }
+    return ND_OK;
+}
+
+static enum nd_status take_both(struct run *run, bool *has_read, struct nd_error *err)
+{
+    struct pollfd polled[2];
+    enum nd_status status = ND_OK;
+    *has_read = false;
+    for (int i = 0; i < 2; i++)
+        polled[i] = (struct pollfd){.fd = run->streams[i].fd, .events = POLLIN};
+    bool are_closed = run->streams[0].fd < 0 && run->streams[1].fd < 0;
+    /* With both closed the end is near. */
+    int wait_ms = run->has_ended ? 0 : (are_closed ? 1 : WATCH_INTERVAL_MS);
+    if (poll(polled, 2, wait_ms) < 0)
+        return ND_OK;
+    for (int i = 0; i < 2 && status == ND_OK; i++)
+        if (polled[i].fd >= 0 && polled[i].revents != 0)
+            status = take(&run->streams[i], has_read, err);
+    return status;
+}
+
+/* ---- watching ---- */
+
+static void kill_program(struct run *run)
+{
+    if (run->is_killed || run->has_ended)
+        return;
+    run->is_killed = true;
+    kill(run->process->keeps_group ? run->pid : -run->pid, SIGKILL);
+}
+
+static void check_limits(struct run *run, struct nd_process_end *end)
+{
+    const struct nd_process *process = run->process;
+    if (run->is_killed)
+        return;
+    if (run->streams[0].is_over)
+        end->is_truncated = true;
+    else if (process->time_limit_s > 0 &&
+             (double)(nd_clock_awake_ns() - run->started_ns) * 1e-9 > process->time_limit_s)
+        end->timed_out = true;
+    else if (process->is_cancelled != NULL && process->is_cancelled(process->cancel_context))
+        end->is_cancelled = true;
+    if (end->is_truncated || end->timed_out || end->is_cancelled)
+        kill_program(run);
+}
+
+static enum nd_status watch(struct run *run, struct nd_process_end *end, struct nd_error *err)
+{
+    bool has_read = true;
+    int n_last = 0;
+    uint64_t turn_ns = 0;
+    enum nd_status status = ND_OK;
+    /* What it printed before its end is in the pipes by then: read until nothing more comes, or what comes is
+     * more than pipes hold, and of a program that it left running. */
+    while (!run->has_ended || (has_read && status == ND_OK && n_last++ < MAX_LAST_READS)) {
+        nd_clock_turn(&turn_ns);
+        if (status == ND_OK)
+            status = take_both(run, &has_read, err);
+        nd_clock_turn(&turn_ns);
+        if (status != ND_OK)
+            kill_program(run);
+        check_limits(run, end);
+        if (!run->has_ended) {
+            pid_t got = waitpid(run->pid, &run->wait_status, run->is_killed ? 0 : WNOHANG);
+            /* SIGCHLD is ignored: the system waits for children. */
+            run->is_unknown = got < 0 && errno == ECHILD;
+            if (got == run->pid || run->is_unknown) {
+                run->has_ended = true;
+                has_read = true; /* once more */
+            }
+        }
+    }
+    return status;
+}
+
+/* The text for the caller, at most limit bytes of it; never NULL but without memory. */
+static char *hand_over(struct stream *stream, size_t *n)
+{
+    size_t skipped = stream->n > stream->limit ? stream->n - stream->limit : 0;
+    *n = stream->n - skipped;
+    char *text = stream->text != NULL ? stream->text : nd_calloc(1, 1);
+    stream->text = NULL;
+    if (text != NULL && skipped > 0)
+        memmove(text, text + skipped, *n);
+    if (text != NULL)
+        text[*n] = '\0';
+    return text;
+}
+
+enum nd_status nd_process_run(const struct nd_process *process, struct nd_process_end *end,
+                              struct nd_error *err)
+{
+    struct nd_process_end made = {.exit_code = -1};
+    struct run run = {.process = process, .started_ns = nd_clock_awake_ns()};
+    run.streams[0] = (struct stream){.fd = -1,
+                                     .limit = process->stdout_limit_bytes > 0 ? process->stdout_limit_bytes
+                                                                              : default_stdout_limit};
+    run.streams[1] = (struct stream){.fd = -1,
+                                     .limit = process->stderr_limit_bytes > 0 ? process->stderr_limit_bytes
+                                                                              : default_stderr_limit,
+                                     .keeps_end = true};
+    enum nd_status status = start(&run, err);
+    if (status != ND_OK)
+        return status;
+    status = watch(&run, &made, err);
+    if (status == ND_OK && run.is_unknown && !run.is_killed)
+        status = nd_fail(err, ND_E_PROCESS_END, process->argv[0],
+                         "how '%s' ended cannot be told, since this process ignores the signal SIGCHLD",
+                         process->argv[0]);
+    if (run.is_unknown)
+        made.signal = SIGKILL; /* of this process */
+    else if (WIFEXITED(run.wait_status))
+        made.exit_code = WEXITSTATUS(run.wait_status);
+    else
+        made.signal = WTERMSIG(run.wait_status);
+    if (status == ND_OK) {
+        made.out = hand_over(&run.streams[0], &made.out_bytes);
+        made.errors = hand_over(&run.streams[1], &made.errors_bytes);
+        if (made.out == NULL || made.errors == NULL)
+            status = nd_fail_memory(err);
+    }
+    for (int i = 0; i < 2; i++) {
+        close_fd(&run.streams[i].fd);
+        free(run.streams[i].text);
+    }
+    if (status == ND_OK)
+        *end = made;
+    else
+        nd_process_end_deinit(&made);
+    return status;
+}
+
+void nd_process_end_deinit(struct nd_process_end *end)
+{
+    free(end->out);
+    free(end->errors);
+    *end = (struct nd_process_end){0};
+}

@@ -1,0 +1,47 @@
+/* Running another program and waiting for it: what it printed, how it ended, and limits that hold whatever it
+ * does. */
+#ifndef ND_BASE_PROCESS_H
+#define ND_BASE_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/error.h"
+
+/* Zeroed, with argv, is complete. Everything is borrowed for the call. */
+struct nd_process {
+    const char *const *argv;   /* the program by PATH, its arguments, NULL */
+    const char *stdin_path;    /* NULL: /dev/null */
+    size_t stdout_limit_bytes; /* more than that ends the program (is_truncated); 0: 16 MiB */
+    size_t stderr_limit_bytes; /* of more the end is kept, and the program goes on; 0: 64 KiB */
+    double time_limit_s;       /* 0: none */
+    /* Asked every 50 ms or so; true ends the program (is_cancelled). NULL: never. */
+    bool (*is_cancelled)(void *context);
+    void *cancel_context;
+    bool keeps_group; /* a program that leaves a server behind: not killed as a group at a limit */
+};
+
+/* How it ended. Zeroed is empty. */
+struct nd_process_end {
+    int exit_code; /* -1 when a signal ended it */
+    int signal;    /* 0 when it left by itself */
+    bool timed_out;
+    bool is_cancelled;
+    bool is_truncated; /* standard output went over its limit */
+    char *out;         /* NUL-terminated after out_bytes; never NULL after success */
+    size_t out_bytes;
+    char *errors; /* the same of standard error */
+    size_t errors_bytes;
+};
+
+/* Runs it in a process group of its own, which is killed when a limit is met, and which dies with this process.
+ * A program that fails is a result, not an error. ND_E_PROCESS: it cannot be started (the message says why, and
+ * err->object is the program); ND_E_PROCESS_END: it has ended, but this process ignores SIGCHLD, so nobody can
+ * tell how; ND_E_FILE_OPEN for stdin_path; ND_ERR_MEMORY. The caller frees *end with nd_process_end_deinit, on
+ * success only. Programs that the program leaves running do not hold it up. Thread safe. */
+enum nd_status nd_process_run(const struct nd_process *process, struct nd_process_end *end,
+                              struct nd_error *err);
+void nd_process_end_deinit(struct nd_process_end *end);
+
+#endif

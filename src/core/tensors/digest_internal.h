@@ -1,0 +1,18 @@
+/* The digest as each instruction set computes it: digest_template.c. */
+#ifndef ND_BASE_DIGEST_INTERNAL_H
+#define ND_BASE_DIGEST_INTERNAL_H
+
+#include "npudiff/core/tensor.h"
+
+/* A state is aligned to 64 bytes. */
+struct nd_digest_functions {
+    size_t state_bytes;
+    struct nd_digest (*of_bytes)(const void *data, size_t size_bytes);
+    void (*reset)(void *state);
+    void (*add)(void *state, const void *data, size_t size_bytes);
+    struct nd_digest (*value)(const void *state);
+};
+
+extern const struct nd_digest_functions nd_digest_plain, nd_digest_avx2; /* avx2: where meson.build says so */
+
+#endif

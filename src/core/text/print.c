@@ -1,0 +1,124 @@
+#include "core/text/print.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text/c_locale.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+
+/* ---- numbers ---- */
+
+char *nd_format_digits(double value, int digits, char buf[static ND_NUMBER_BYTES])
+{
+    locale_t before = nd_use_c_locale();
+    snprintf(buf, ND_NUMBER_BYTES, "%.*g", digits, value);
+    uselocale(before);
+    return buf;
+}
+
+char *nd_format_real(double value, char buf[static ND_NUMBER_BYTES])
+{
+    locale_t before = nd_use_c_locale();
+    /* A normal number keeps 15 digits, and of those that are 0 at the end none is printed. */
+    for (int digits = fabs(value) < DBL_MIN ? 1 : DBL_DIG; digits <= 17; digits++) {
+        snprintf(buf, ND_NUMBER_BYTES, "%.*g", digits, value);
+        if (strtod(buf, NULL) == value)
+            break;
+    }
+    uselocale(before);
+    return buf[strcspn(buf, ".e")] == '\0' ? strcat(buf, ".0") : buf;
+}
+
+/* ---- names ---- */
+
+/* Bytes of the well-formed, visible character at text, 0 when there is none. */
+static size_t visible_bytes(const unsigned char *text)
+{
+    if (text[0] < 0x80)
+        return text[0] >= 0x20 && text[0] != 0x7f ? 1 : 0;
+    size_t n = text[0] >= 0xc2 && text[0] <= 0xdf ? 2 : text[0] >= 0xe0 && text[0] <= 0xef ? 3 : 0;
+    if (text[0] >= 0xf0 && text[0] <= 0xf4)
+        n = 4;
+    for (size_t i = 1; i < n; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    bool is_c1_control = n == 2 && text[0] == 0xc2 && text[1] < 0xa0;
+    bool is_overlong =
+        (n == 3 && text[0] == 0xe0 && text[1] < 0xa0) || (n == 4 && text[0] == 0xf0 && text[1] < 0x90);
+    bool is_surrogate = n == 3 && text[0] == 0xed && text[1] >= 0xa0;
+    bool is_too_large = n == 4 && text[0] == 0xf4 && text[1] >= 0x90;
+    bool is_no_character = n == 3 && text[0] == 0xef && text[1] == 0xbf && text[2] >= 0xbe; /* U+FFFE, U+FFFF */
+    return is_c1_control || is_overlong || is_surrogate || is_too_large || is_no_character ? 0 : n;
+}
+
+char *nd_clean_text(const char *text)
+{
+    char *clean = nd_strdup(text);
+    for (size_t i = 0; clean != NULL && clean[i] != '\0';) {
+        size_t n = visible_bytes((const unsigned char *)clean + i);
+        if (n == 0)
+            clean[i] = '?';
+        i += n > 0 ? n : 1;
+    }
+    return clean;
+}
+
+size_t nd_control_bytes(const unsigned char *at, unsigned *code)
+{
+    *code = at[0];
+    if (at[0] == 0x7f)
+        return 1;
+    if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f) {
+        *code = at[1];
+        return 2;
+    }
+    bool is_direction = at[0] == 0xe2 && ((at[1] == 0x80 && at[2] >= 0xaa && at[2] <= 0xae) ||
+                                          (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9));
+    *code = is_direction ? 0x2000u | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu) : at[0];
+    return is_direction ? 3 : 0;
+}
+
+char *nd_shown_text(const char *text)
+{
+    struct nd_strbuf shown = {0};
+    char *clean = nd_clean_text(text);
+    unsigned code;
+    nd_strbuf_puts(&shown, "");
+    for (const char *at = clean; at != NULL && *at != '\0';) {
+        size_t n = nd_control_bytes((const unsigned char *)at, &code);
+        if (n > 0)
+            nd_strbuf_printf(&shown, "\\u%04x", code);
+        else
+            nd_strbuf_append(&shown, at, 1);
+        at += n > 0 ? n : 1;
+    }
+    if (clean == NULL)
+        shown.failed = true;
+    free(clean);
+    return nd_strbuf_take(&shown);
+}
+
+bool nd_is_clean_text(const char *text)
+{
+    unsigned code;
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
+        size_t n = visible_bytes(at);
+        if (n == 0 || nd_control_bytes(at, &code) > 0)
+            return false;
+        at += n;
+    }
+    return true;
+}
+
+size_t nd_text_columns(const char *text)
+{
+    size_t n = 0;
+    for (; *text != '\0'; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}

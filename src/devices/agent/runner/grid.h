@@ -1,0 +1,28 @@
+/* Floats of a device that are quantised values of a tensor, as real numbers. */
+#ifndef ND_RUNNER_GRID_H
+#define ND_RUNNER_GRID_H
+
+#include <stdbool.h>
+
+#include "npudiff/core/tensor.h"
+
+/* Values that are no code: between two steps, beyond the type's range, or NaN. */
+struct nd_off_grid {
+    size_t n;
+    double largest; /* distance of the worst one from its nearest code, in steps; infinite for NaN */
+};
+
+/* A tensor as it came, and the codes that are asked for. */
+struct nd_grid {
+    const struct nd_quant *quant; /* n >= 1 */
+    const struct nd_shape *shape;
+    enum nd_dtype from; /* float16, float32 or float64 */
+    enum nd_dtype to;   /* an integer type */
+};
+
+/* Writes the codes of all values: the nearest one, ties to even, where a value is no code, and the zero point
+ * for NaN. `codes` has room for the shape's elements. off is written. */
+enum nd_status nd_grid_take(const struct nd_grid *grid, const void *values, void *codes,
+                            struct nd_off_grid *off, struct nd_error *err);
+
+#endif

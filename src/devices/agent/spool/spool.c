@@ -1,0 +1,263 @@
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "devices/agent/spool/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+
+static const uint32_t magic = 0x3153444e; /* "NDS1" read as little endian */
+
+struct header {
+    uint32_t magic;
+    uint32_t kind;
+    uint64_t index[4];
+    uint64_t payload_bytes;
+    uint64_t checksum;
+};
+_Static_assert(sizeof(struct header) == 56, "the header has no padding");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "spools and captures are little endian, as is every device");
+
+static uint64_t checksum_of(const struct header *header, const void *payload)
+{
+    struct header bare = *header;
+    bare.checksum = 0;
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    XXH3_64bits_update(&state, &bare, sizeof bare);
+    if (header->payload_bytes > 0)
+        XXH3_64bits_update(&state, payload, (size_t)header->payload_bytes);
+    return XXH3_64bits_digest(&state);
+}
+
+/* Two agents that append to one spool would make one that nobody can read. File systems that know no locks are
+ * trusted. */
+static enum nd_status open_writer(struct nd_spool_writer *writer, const char *path, int flags,
+                                  struct nd_error *err)
+{
+    *writer = (struct nd_spool_writer){.fd = -1, .path = nd_strdup(path)};
+    if (writer->path == NULL)
+        return nd_fail_memory(err);
+    pthread_mutex_init(&writer->lock, NULL);
+    writer->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0600);
+    enum nd_status status = ND_OK;
+    if (writer->fd < 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot %s spool '%s': %s",
+                         (flags & O_EXCL) != 0 ? "create" : "open", path, strerror(errno));
+    else if (flock(writer->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        status = nd_fail(err, ND_E_SPOOL_RESUME, path, "another agent is still writing spool '%s'", path);
+    if (status != ND_OK)
+        nd_spool_writer_close(writer, NULL);
+    return status;
+}
+
+enum nd_status nd_spool_writer_open(struct nd_spool_writer *writer, const char *path, struct nd_error *err)
+{
+    return open_writer(writer, path, O_EXCL, err);
+}
+
+enum nd_status nd_spool_writer_reopen(struct nd_spool_writer *writer, const char *path, struct nd_error *err)
+{
+    return open_writer(writer, path, 0, err);
+}
+
+enum nd_status nd_spool_writer_cut(struct nd_spool_writer *writer, uint64_t size_bytes, struct nd_error *err)
+{
+    if (ftruncate(writer->fd, (off_t)size_bytes) != 0 || fdatasync(writer->fd) != 0)
+        return nd_fail(err, ND_E_FILE_WRITE, writer->path, "cannot cut spool '%s': %s", writer->path,
+                       strerror(errno));
+    writer->size_bytes = size_bytes;
+    return ND_OK;
+}
+
+/* A reader stops at the first record that is not whole, so half a record does not stay. */
+static enum nd_status append_locked(struct nd_spool_writer *writer, const struct header *header,
+                                    const void *payload, struct nd_error *err)
+{
+    enum nd_status status = nd_file_write_all(writer->fd, header, sizeof *header, writer->path, err);
+    if (status == ND_OK)
+        status = nd_file_write_all(writer->fd, payload, (size_t)header->payload_bytes, writer->path, err);
+    if (status == ND_OK)
+        writer->size_bytes += sizeof *header + header->payload_bytes;
+    else if (ftruncate(writer->fd, (off_t)writer->size_bytes) != 0)
+        nd_error_context(err, "half a record stays");
+    return status;
+}
+
+static enum nd_status fail_lost(const struct nd_spool_writer *writer, struct nd_error *err)
+{
+    return writer->lost == ND_ERR_MEMORY
+               ? nd_fail_memory(err)
+               : nd_fail(err, ND_E_FILE_WRITE, writer->path, "spool '%s' lacks a record", writer->path);
+}
+
+void nd_spool_lose(struct nd_spool_writer *writer, enum nd_status why)
+{
+    pthread_mutex_lock(&writer->lock);
+    if (writer->lost == ND_OK)
+        writer->lost = why;
+    pthread_mutex_unlock(&writer->lock);
+}
+
+enum nd_status nd_spool_append(struct nd_spool_writer *writer, const struct nd_record *record,
+                               struct nd_error *err)
+{
+    struct header header = {.magic = magic, .kind = record->kind, .payload_bytes = record->payload_bytes};
+    memcpy(header.index, record->index, sizeof header.index);
+    header.checksum = checksum_of(&header, record->payload);
+    pthread_mutex_lock(&writer->lock);
+    bool can_append =
+        writer->lost == ND_OK || (writer->lost == ND_ERR_MEMORY && record->kind == ND_RECORD_FAILURE);
+    enum nd_status status =
+        can_append ? append_locked(writer, &header, record->payload, err) : fail_lost(writer, err);
+    if (writer->lost == ND_OK)
+        writer->lost = status;
+    pthread_mutex_unlock(&writer->lock);
+    return status;
+}
+
+enum nd_status nd_spool_sync(struct nd_spool_writer *writer, struct nd_error *err)
+{
+    if (fdatasync(writer->fd) == 0)
+        return ND_OK;
+    return nd_fail(err, ND_E_FILE_WRITE, writer->path, "cannot sync spool '%s': %s", writer->path,
+                   strerror(errno));
+}
+
+enum nd_status nd_spool_writer_close(struct nd_spool_writer *writer, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    if (writer->fd >= 0 && close(writer->fd) != 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, writer->path, "cannot close spool '%s': %s", writer->path,
+                         strerror(errno));
+    if (writer->path != NULL)
+        pthread_mutex_destroy(&writer->lock);
+    free(writer->path);
+    *writer = (struct nd_spool_writer){.fd = -1};
+    return status;
+}
+
+enum nd_status nd_spool_reader_open(struct nd_spool_reader *reader, const char *path, struct nd_error *err)
+{
+    *reader = (struct nd_spool_reader){0};
+    int fd = nd_file_open_regular(path, O_RDONLY);
+    if (fd < 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open spool '%s': %s", path,
+                       errno == EINVAL ? "it is not a regular file" : strerror(errno));
+    struct stat info;
+    enum nd_status status = ND_OK;
+    if (fstat(fd, &info) != 0)
+        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read spool '%s': %s", path, strerror(errno));
+    if (status == ND_OK && info.st_size > 0) {
+        void *map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (map == MAP_FAILED)
+            status = nd_fail(err, ND_E_FILE_READ, path, "cannot map spool '%s': %s", path, strerror(errno));
+        else
+            *reader = (struct nd_spool_reader){.map = map, .size_bytes = (size_t)info.st_size};
+    }
+    close(fd);
+    return status;
+}
+
+/* Whole pages, also those that other records share. It is advice: where it fails memory is not saved. */
+void nd_spool_drop(const struct nd_spool_reader *reader, const void *at, size_t n_bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t first = (size_t)((const unsigned char *)at - reader->map) / page * page;
+    size_t end = (size_t)((const unsigned char *)at - reader->map) + n_bytes;
+    if (end > first)
+        madvise((void *)(uintptr_t)(reader->map + first), end - first, MADV_DONTNEED);
+}
+
+/* Those before the last record. */
+static void drop_read(struct nd_spool_reader *reader, size_t last_bytes)
+{
+    enum { STEP_BYTES = 4 << 20 }; /* chosen */
+    size_t end = reader->offset_bytes - last_bytes;
+    if (end - reader->dropped_bytes < STEP_BYTES)
+        return;
+    nd_spool_drop(reader, reader->map + reader->dropped_bytes, end - reader->dropped_bytes);
+    reader->dropped_bytes = end;
+}
+
+bool nd_spool_next(struct nd_spool_reader *reader, struct nd_record *out)
+{
+    struct header header;
+    size_t left = reader->size_bytes - reader->offset_bytes;
+    reader->torn_bytes = left;
+    if (left < sizeof header)
+        return false;
+    const unsigned char *at = reader->map + reader->offset_bytes;
+    memcpy(&header, at, sizeof header);
+    if (header.magic != magic || header.payload_bytes > left - sizeof header ||
+        header.checksum != checksum_of(&header, at + sizeof header))
+        return false;
+    *out = (struct nd_record){
+        .kind = header.kind, .payload = at + sizeof header, .payload_bytes = (size_t)header.payload_bytes};
+    memcpy(out->index, header.index, sizeof out->index);
+    reader->offset_bytes += sizeof header + (size_t)header.payload_bytes;
+    drop_read(reader, sizeof header + (size_t)header.payload_bytes);
+    return true;
+}
+
+void nd_spool_reader_close(struct nd_spool_reader *reader)
+{
+    if (reader->map != NULL)
+        munmap((void *)(uintptr_t)reader->map, reader->size_bytes);
+    *reader = (struct nd_spool_reader){0};
+}
+
+enum nd_status nd_spool_keep(const char *path, struct nd_spool_kept *out, struct nd_error *err)
+{
+    struct nd_spool_kept kept = {0};
+    struct nd_spool_reader reader = {0};
+    struct nd_record record;
+    enum nd_status status = nd_path_exists(path) ? nd_spool_reader_open(&reader, path, err) : ND_OK;
+    while (status == ND_OK && !kept.has_ended && nd_spool_next(&reader, &record)) {
+        kept.has_ended = record.kind == ND_RECORD_END;
+        if (record.kind == ND_RECORD_ACK || (record.kind == ND_RECORD_PASS && record.index[0] > 0) ||
+            kept.has_ended)
+            kept.size_bytes = reader.offset_bytes;
+    }
+    nd_spool_reader_close(&reader);
+    if (status == ND_OK)
+        *out = kept;
+    return status;
+}
+
+bool nd_spool_follow(struct nd_spool_follower *follower, const char *path, struct nd_record *out)
+{
+    if (follower->fd < 0)
+        follower->fd = nd_file_open_regular(path, O_RDONLY);
+    struct stat info;
+    struct header header;
+    /* The header is read after the size was, so it must lie within that size: the file grows meanwhile. */
+    if (follower->fd < 0 || fstat(follower->fd, &info) != 0 ||
+        (uint64_t)info.st_size < follower->offset_bytes + sizeof header ||
+        pread(follower->fd, &header, sizeof header, (off_t)follower->offset_bytes) != (ssize_t)sizeof header)
+        return false;
+    uint64_t left = (uint64_t)info.st_size - follower->offset_bytes - sizeof header;
+    if (header.magic != magic || header.payload_bytes > left)
+        return false;
+    *out = (struct nd_record){.kind = header.kind, .payload_bytes = (size_t)header.payload_bytes};
+    memcpy(out->index, header.index, sizeof out->index);
+    follower->offset_bytes += sizeof header + header.payload_bytes;
+    return true;
+}
+
+void nd_spool_follower_close(struct nd_spool_follower *follower)
+{
+    if (follower->fd >= 0)
+        close(follower->fd);
+    follower->fd = -1;
+}

@@ -1,0 +1,21 @@
+/* The profile of an emulated device (emulator/emulate.h): from the URI or from a YAML file. */
+#ifndef ND_DEVICE_EMULATED_H
+#define ND_DEVICE_EMULATED_H
+
+#include "devices/emulator/emulate.h"
+#include "npudiff/devices/device.h"
+
+/* What a profile file said, for the capture. */
+struct nd_profile_file {
+    char *text; /* NULL: the profile was in the URI */
+    char sha256[65];
+};
+enum { ND_PROFILE_MAX_BYTES = 32768 };
+
+/* `what` follows "emu:" in the URI: items, or the path of a .yaml or .yml file, a mapping of `items` (a list of
+ * texts) and `seed`. ND_E_DEVICE_PROFILE: the message says what is wrong, of a file with line and column;
+ * ND_E_FILE_OPEN, ND_E_FILE_READ. Both are the caller's on success. */
+enum nd_status nd_profile_read(const char *what, struct nd_emulation *out, struct nd_profile_file *file,
+                               struct nd_error *err);
+
+#endif

@@ -1,0 +1,406 @@
+/* An emulated device at work. */
+#include "devices/emulator/emulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "devices/emulator/emulate_internal.h"
+
+/* A unit on its way from values to codes. */
+struct work {
+    struct nd_emulator *emulator;
+    const struct nd_exact_values *values;
+    const struct nd_emu_unit *unit;
+    struct nd_emu_edge *state;
+    struct nd_emu_channels channels;
+    const struct nd_ratio *v; /* those of values, or own */
+    struct nd_ratio *own;
+    double *offsets; /* [n] beside the zero point, or NULL */
+    struct nd_array before;
+    size_t next_truth;
+};
+
+/* The number of the run, without those that only repeat the run before them. */
+static uint64_t run_of(const struct nd_emulator *emulator)
+{
+    return emulator->n_again > 0 ? emulator->n_runs - 1 : emulator->n_runs;
+}
+
+static uint64_t sample_of(const struct nd_emulator *emulator)
+{
+    return run_of(emulator) / emulator->n_repeats;
+}
+
+/* ---- rounding ---- */
+
+static double round_one(const struct nd_emu_program *program, const struct nd_ratio *v, uint64_t key, size_t i)
+{
+    struct nd_place place = nd_place_of(v);
+    if (program == NULL)
+        return nd_round_place(&place, ND_ROUND_HALF_EVEN);
+    if (!program->is_stochastic)
+        return nd_program_round(&program->program, v, &place);
+    bool is_up = !place.is_whole && nd_emu_uniform(key, i) < place.fraction;
+    return place.floor + (is_up ? 1 : 0) + 0.0;
+}
+
+static double clip(const struct work *work, size_t i, double rounded)
+{
+    const struct nd_exact_values *values = work->values;
+    double low, high;
+    size_t channel = nd_exact_channel(values->quant, values->shape, i);
+    double zero = (double)values->quant->zero_point[channel] + (work->offsets != NULL ? work->offsets[i] : 0);
+    nd_code_range(values->dtype, &low, &high);
+    return fmin(fmax(rounded + zero, low), high);
+}
+
+static size_t product_channel(const struct work *work, size_t i);
+
+/* What element i is to a program of the table; without an accumulator the multiplier is 0. */
+static struct nd_arithmetic_scaling scaling_of(const struct work *work, size_t i, double *a)
+{
+    const struct nd_exact_values *values = work->values;
+    const struct nd_emu_edge *state = work->state;
+    size_t channel = nd_exact_channel(values->quant, values->shape, i);
+    struct nd_arithmetic_scaling scaling = {.scale = (double)values->quant->scale[channel]};
+    scaling.zero = (double)values->quant->zero_point[channel] + (work->offsets != NULL ? work->offsets[i] : 0);
+    nd_code_range(values->dtype, &scaling.low, &scaling.high);
+    *a = 0;
+    if (state->n_steps > 0) {
+        const struct nd_wide *step = &state->steps[product_channel(work, i) % state->n_steps];
+        *a = nd_arithmetic_accumulator(&work->v[i], scaling.scale, step);
+        scaling.multiplier = nd_arithmetic_multiplier(scaling.scale, step);
+    }
+    return scaling;
+}
+
+/* A code; half-even where the program is not applicable. */
+static double run_of_table(const struct work *work, const struct nd_emu_program *program, uint64_t key,
+                           size_t i)
+{
+    struct nd_arithmetic_element element = {.v = &work->v[i], .place = nd_place_of(&work->v[i])};
+    const struct nd_arithmetic_scaling scaling = scaling_of(work, i, &element.a);
+    struct nd_arithmetic_ready ready;
+    if (!nd_arithmetic_prepare(&program->arithmetic, &scaling, false, &ready))
+        return clip(work, i, nd_round_place(&element.place, ND_ROUND_HALF_EVEN));
+    const struct nd_arithmetic_outcome outcome = nd_arithmetic_run(&ready, &element);
+    return outcome.p > 0 && nd_emu_uniform(key, i) < outcome.p ? outcome.other : outcome.code;
+}
+
+/* What a program of units made; NULL: it does not cover it. */
+static const struct nd_array *made_by(const struct work *work, const struct nd_emu_program *program)
+{
+    if (program == NULL || program->unit == NULL)
+        return NULL;
+    const struct nd_array *made = &work->state->made[!nd_emu_is_same_program(program, work->unit->usual)];
+    return made->n == work->values->n ? made : NULL;
+}
+
+/* Moved by what faults of values do to the code that is rounded half to even. */
+static double move_code(const struct work *work, double made, size_t i)
+{
+    double low, high;
+    struct nd_place before = nd_place_of(&work->values->v[i]), after = nd_place_of(&work->v[i]);
+    if (work->v == work->values->v)
+        return made;
+    const struct nd_exact_values *values = work->values;
+    double zero = (double)values->quant->zero_point[nd_exact_channel(values->quant, values->shape, i)];
+    nd_code_range(values->dtype, &low, &high);
+    double plain = fmin(fmax(nd_round_place(&before, ND_ROUND_HALF_EVEN) + zero, low), high);
+    double moved = clip(work, i, nd_round_place(&after, ND_ROUND_HALF_EVEN));
+    return fmin(fmax(made + moved - plain, low), high);
+}
+
+static void round_all(const struct work *work, const struct nd_emu_program *program, struct nd_array *codes)
+{
+    uint64_t key = 0;
+    bool is_of_table = program != NULL && program->is_of_table;
+    const struct nd_array *made = made_by(work, program);
+    for (size_t i = 0; made != NULL && i < codes->n; i++)
+        codes->x[i] = move_code(work, made->x[i], i);
+    if (made != NULL)
+        return;
+    if (program != NULL && (program->is_stochastic || is_of_table))
+        key = nd_emu_key(program->seed, work->emulator->names[work->values->edge], sample_of(work->emulator));
+    for (size_t i = 0; i < codes->n; i++)
+        codes->x[i] = is_of_table ? run_of_table(work, program, key, i)
+                                  : clip(work, i, round_one(program, &work->v[i], key, i));
+}
+
+/* ---- counting ---- */
+
+static uint64_t count_differing(const struct nd_array *a, const struct nd_array *b)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < a->n; i++)
+        n += a->x[i] != b->x[i];
+    return n;
+}
+
+/* A fault begins: what the codes are until now. */
+static enum nd_status begin(struct work *work, const struct nd_array *codes, struct nd_error *err)
+{
+    return nd_array_copy(codes, &work->before, err);
+}
+
+static void end(struct work *work, const struct nd_array *codes)
+{
+    work->emulator->truth[work->next_truth++].n_changed += count_differing(codes, &work->before);
+}
+
+/* ---- faults of values ---- */
+
+static enum nd_status own_values(struct work *work, struct nd_error *err)
+{
+    size_t n = work->values->n;
+    if (work->own != NULL)
+        return ND_OK;
+    work->own = nd_calloc(n, sizeof *work->own);
+    work->offsets = nd_calloc(n, sizeof *work->offsets);
+    if (work->own == NULL || work->offsets == NULL)
+        return nd_fail_memory(err);
+    memcpy(work->own, work->v, n * sizeof *work->own);
+    work->v = work->own;
+    return ND_OK;
+}
+
+static double confine(enum nd_emu_word word, double accumulator, int64_t n_bits)
+{
+    double half = ldexp(1, (int)n_bits - 1);
+    if (word == ND_EMU_SATURATE)
+        return fmin(fmax(accumulator, -half), half - 1);
+    return accumulator - 2 * half * floor((accumulator + half) / (2 * half));
+}
+
+/* The output channel of the weights: axis 1 of a convolution, else the last. */
+static size_t product_channel(const struct work *work, size_t i)
+{
+    const struct nd_shape *shape = work->values->shape;
+    bool is_conv =
+        nd_emu_has_operator(nd_model_edge(work->emulator->model, work->values->edge)->op_types, "Conv");
+    size_t n_inner = 1;
+    if (shape->rank == 0 || (is_conv && shape->rank < 2))
+        return 0;
+    for (int d = is_conv ? 2 : shape->rank; d < shape->rank; d++)
+        n_inner *= (size_t)shape->dims[d];
+    return i / n_inner % (size_t)shape->dims[is_conv ? 1 : shape->rank - 1];
+}
+
+/* A whole number, but for a bias whose float32 scale is not quite the product of the two. */
+static void confine_value(const struct work *work, const struct nd_emu_item *item, size_t i, struct nd_ratio *v)
+{
+    const struct nd_quant *quant = work->values->quant;
+    const struct nd_wide *step = &work->state->steps[product_channel(work, i) % work->state->n_steps];
+    double scale = (double)quant->scale[nd_exact_channel(quant, work->values->shape, i)];
+    double accumulator = rint(nd_ratio_value(v) * scale / step->parts[0]);
+    double confined = confine(item->word, accumulator, item->first);
+    if (confined != accumulator && isfinite(accumulator))
+        *v = (struct nd_ratio){nd_wide_scale(*step, confined), nd_wide_from(scale)};
+}
+
+static void change_value(const struct work *work, const struct nd_emu_item *item, size_t i)
+{
+    int64_t channel = (int64_t)(i / work->channels.n_inner % work->channels.n);
+    struct nd_ratio *v = &work->own[i];
+    if (item->word == ND_EMU_SATURATE || item->word == ND_EMU_WRAP)
+        confine_value(work, item, i, v);
+    else if (item->channel >= 0 && item->channel != channel)
+        return;
+    else if (item->word == ND_EMU_SCALE)
+        v->numerator = nd_wide_scale(v->numerator, item->real);
+    else
+        work->offsets[i] += (double)item->first;
+}
+
+/* ---- faults of codes ---- */
+
+/* Of a stale edge: what it should show is kept for the next sample. */
+static enum nd_status remember(const struct work *work, const struct nd_array *codes, struct nd_error *err)
+{
+    if (work->emulator->n_again > 0 || work->emulator->n_runs % work->emulator->n_repeats != 0)
+        return ND_OK;
+    struct nd_array oldest = work->state->before;
+    work->state->before = work->state->now;
+    work->state->now = oldest;
+    return nd_array_copy(codes, &work->state->now, err);
+}
+
+static enum nd_status spoil(const struct work *work, const struct nd_emu_item *item, struct nd_array *codes,
+                            struct nd_error *err)
+{
+    const struct nd_emulator *emulator = work->emulator;
+    const struct nd_emu_scene scene = {.item = item,
+                                       .name = emulator->names[work->values->edge],
+                                       .values = work->values,
+                                       .channels = work->channels,
+                                       .seed = emulator->seed,
+                                       .run = run_of(emulator) + (emulator->n_again << 32),
+                                       .before = &work->state->before};
+    enum nd_status status = item->word == ND_EMU_STALE ? remember(work, codes, err) : ND_OK;
+    return status == ND_OK ? nd_emu_spoil(&scene, codes, err) : status;
+}
+
+/* ---- a unit ---- */
+
+static enum nd_status apply(struct work *work, const struct nd_emu_item *item, struct nd_array *codes,
+                            struct nd_error *err)
+{
+    enum nd_status status = begin(work, codes, err);
+    if (status == ND_OK && nd_emu_is_of_codes(item->word)) {
+        status = spoil(work, item, codes, err);
+    } else if (status == ND_OK) {
+        status = own_values(work, err);
+        for (size_t i = 0; i < work->values->n && status == ND_OK; i++)
+            change_value(work, item, i);
+        if (status == ND_OK)
+            round_all(work, work->unit->program, codes);
+    }
+    if (status == ND_OK)
+        end(work, codes);
+    return status;
+}
+
+static enum nd_status make_codes(struct work *work, struct nd_array *codes, struct nd_error *err)
+{
+    const struct nd_emu_unit *unit = work->unit;
+    enum nd_status status = ND_OK;
+    round_all(work, unit->usual, codes);
+    if (!nd_emu_is_same_program(unit->usual, unit->program)) {
+        status = begin(work, codes, err);
+        round_all(work, unit->program, codes);
+        if (status == ND_OK)
+            end(work, codes);
+    }
+    if (status == ND_OK && unit->reads_fused)
+        status = nd_array_copy(codes, &work->state->plain, err);
+    for (size_t i = 0; i < unit->n_faults && status == ND_OK; i++)
+        status = apply(work, unit->faults[i], codes, err);
+    if (status != ND_OK || !unit->is_fused)
+        return status;
+    status = nd_array_copy(codes, &work->state->shown, err);
+    for (size_t i = 0; i < codes->n && status == ND_OK; i++)
+        codes->x[i] = clip(work, i, nd_ratio_value(&work->v[i]));
+    return status;
+}
+
+/* Before it is rounded: what programs of units make of it. */
+static enum nd_status make_unit(void *context, const struct nd_exact_unit *asked, struct nd_array *codes,
+                                bool *is_made, struct nd_error *err)
+{
+    (void)codes;
+    struct nd_emulator *emulator = context;
+    const struct nd_emu_unit *unit = &emulator->binding.units[asked->edge];
+    const struct nd_emu_program *programs[2] = {unit->usual, unit->program};
+    enum nd_status status = ND_OK;
+    *is_made = false;
+    for (size_t k = 0; k < 2 && !emulator->is_recounting && status == ND_OK; k++) {
+        struct nd_array *made = &emulator->edges[asked->edge].made[k];
+        bool is_covered;
+        nd_array_deinit(made);
+        if (!unit->is_unit || programs[k] == NULL || programs[k]->unit == NULL ||
+            (k == 1 && nd_emu_is_same_program(programs[0], programs[1])))
+            continue;
+        status = nd_unit_program_run(programs[k]->unit, asked, emulator->memory, made, &is_covered, err);
+    }
+    return status;
+}
+
+static bool is_equal(const struct nd_array *a, const struct nd_array *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
+}
+
+/* What a fault has changed is read as codes, whatever the unit had made of it. */
+static void forget_changed(struct nd_emulator *emulator, size_t edge, const struct nd_array *codes)
+{
+    const struct nd_emu_edge *state = &emulator->edges[edge];
+    if (!is_equal(codes, &state->made[0]) && !is_equal(codes, &state->made[1]))
+        nd_unit_memory_forget_edge(emulator->memory, edge);
+}
+
+/* The place of a reader of fused edges among the truths: behind its own faults. */
+static size_t truth_of_fuse(const struct nd_emu_unit *unit, const struct nd_emu_edge *state)
+{
+    return state->first_truth + !nd_emu_is_same_program(unit->usual, unit->program) + unit->n_faults;
+}
+
+static enum nd_status round_unit(void *context, const struct nd_exact_values *values, struct nd_array *codes,
+                                 struct nd_error *err)
+{
+    struct nd_emulator *emulator = context;
+    static const struct nd_emu_unit no_unit;
+    struct nd_emu_edge *state = &emulator->edges[values->edge];
+    struct work work = {.emulator = emulator, .values = values, .v = values->v, .state = state};
+    work.unit =
+        emulator->binding.units[values->edge].is_unit ? &emulator->binding.units[values->edge] : &no_unit;
+    work.channels = nd_emu_channels_of(values->quant, values->shape,
+                                       nd_model_edge(emulator->model, values->edge)->op_types);
+    work.next_truth = state->first_truth;
+    enum nd_status status = ND_OK;
+    if (!emulator->is_recounting) {
+        status = make_codes(&work, codes, err);
+        forget_changed(emulator, values->edge, codes);
+    } else {
+        round_all(&work, work.unit->program, codes);
+        if (work.unit->reads_fused)
+            emulator->truth[truth_of_fuse(work.unit, state)].n_changed += count_differing(codes, &state->plain);
+    }
+    nd_array_deinit(&work.before);
+    free(work.own);
+    free(work.offsets);
+    return status;
+}
+
+/* ---- a run ---- */
+
+static enum nd_status show(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+                           struct nd_error *err)
+{
+    struct nd_emulator *emulator = context;
+    const struct nd_array *shown =
+        emulator->binding.units[edge].is_fused ? &emulator->edges[edge].shown : values;
+    enum nd_status status = ND_OK;
+    if (emulator->has_fused && nd_dtype_is_integer(nd_model_edge(emulator->model, edge)->dtype)) {
+        status = nd_array_copy(shown, &emulator->seen[edge], err);
+        emulator->is_seen[edge] = !emulator->binding.units[edge].reads_fused;
+    }
+    return status == ND_OK ? emulator->found(emulator->context, edge, shown, way, err) : status;
+}
+
+/* The readers of fused edges once more, on codes: how many of theirs the fusion changed. */
+static enum nd_status recount(struct nd_emulator *emulator, const struct nd_array *inputs, struct nd_error *err)
+{
+    const struct nd_exact_options options = {.struct_size = sizeof options,
+                                             .round = round_unit,
+                                             .given = emulator->seen,
+                                             .is_skipped = emulator->is_seen};
+    emulator->is_recounting = true;
+    enum nd_status status = nd_exact_graph_run(emulator->graph, inputs, &options, NULL, emulator, err);
+    emulator->is_recounting = false;
+    return status;
+}
+
+enum nd_status nd_emulator_run(struct nd_emulator *emulator, const struct nd_array *inputs,
+                               nd_exact_found *found, void *context, struct nd_error *err)
+{
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options, .round = round_unit, .make = make_unit};
+    nd_unit_memory_forget(emulator->memory);
+    emulator->n_again = emulator->is_again ? emulator->n_again + 1 : 0;
+    emulator->is_again = false;
+    emulator->found = found;
+    emulator->context = context;
+    enum nd_status status = nd_exact_graph_run(emulator->graph, inputs, &options, show, emulator, err);
+    if (status == ND_OK && emulator->has_fused)
+        status = recount(emulator, inputs, err);
+    emulator->n_runs += emulator->n_again == 0;
+    return status;
+}
+
+void nd_emulator_repeat(struct nd_emulator *emulator)
+{
+    emulator->is_again = emulator->n_runs > 0;
+}

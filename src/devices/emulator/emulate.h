@@ -1,0 +1,152 @@
+/* Emulated devices: the exact units of a quantised model, rounded by other programs, and with faults. What is
+ * wrong with such a device is known, so that what finds faults can be measured.
+ *
+ * A device is a list of items, word[.OPTYPE][@EDGE][=VALUE], separated by commas. EDGE is the name of a unit's
+ * edge (as `npudiff ls` lists them; it may hold '/', '.' and '@', never ',' or '='), OPTYPE one of the
+ * operators of a unit, PROGRAM one of program.h, stochastic:SEED or another one of programs/programs.h (those
+ * that work on an accumulator leave units without one to half-even) or a program of whole units of
+ * programs/htp.h, as htp-v73: what it does not cover is half-even. Faults of values then move its code as
+ * they move the one that is rounded half to even; what it makes of fractions is not known: its units
+ * cannot read an edge that is fused.
+ *
+ *     round=PROGRAM, round.OPTYPE=PROGRAM, round@EDGE=PROGRAM   the most specific counts, of equals the last; a
+ *                                    program alone is short for round=PROGRAM, half-even is the default
+ *     fallback=OPTYPE, fallback@EDGE rounded by float32
+ *     fuse@EDGE                      its requantisation is skipped: what reads it reads the value
+ *                                    before rounding, clipped to the range of the codes; the edge
+ *                                    itself shows the rounded codes
+ *     stale@EDGE                     the codes of the sample before, over all probes; the first sample
+ *                                    has its own
+ *     zero-point@EDGE=CHANNEL:AMOUNT another zero point; CHANNEL is a number or '*'
+ *     scale@EDGE=CHANNEL:FACTOR      the value is multiplied before it is rounded
+ *     saturate@EDGE=BITS, wrap@EDGE=BITS  the accumulator of a Conv, Gemm or MatMul is a signed integer of BITS
+ *                                    bits. Of a unit with Relu or Clip inside, what these leave is looked at
+ *     permute@EDGE=SEED              channels are permuted, none stays where there are two
+ *     flip@EDGE=PROBABILITY          codes are one more or less, in every run others
+ *     window@EDGE=FIRST:COUNT        elements that are not written: code 0
+ *     zero@EDGE                      every code is the zero point
+ *     shift@EDGE=N                   element i is what element i + N should be, around the end
+ *     transpose@EDGE                 NHWC order in the place of NCHW; of rank 3, the last two axes
+ *     clamp@EDGE=LOW:HIGH            codes are clipped to LOW..HIGH
+ *     cliff@EDGE=CODE                codes above CODE become the zero point
+ *     seed=N                         of flips (1)
+ *
+ * Channels lie along the axis of the scales where there is one per channel, else along axis 1 of tensors of
+ * rank 4 and of convolutions, else along the last axis. Several faults of one edge follow each other: another
+ * program, then those of values (scale, zero-point, saturate, wrap), then those of codes, each in the order of
+ * the list. What reads a faulty edge reads the faulty codes.
+ *
+ * Randomness depends on seeds, the edge's name, the number of the sample (flip: and of the repeat) and the
+ * element alone: the same device makes the same codes again. */
+#ifndef ND_EMULATOR_EMULATE_H
+#define ND_EMULATOR_EMULATE_H
+
+#include "arithmetic/htp/htp.h"
+#include "arithmetic/programs/programs.h"
+#include "core/text/strbuf.h"
+#include "arithmetic/exact/eval_graph.h"
+
+enum nd_emu_word {
+    ND_EMU_ROUND,
+    ND_EMU_FALLBACK,
+    ND_EMU_FUSE,
+    ND_EMU_STALE,
+    ND_EMU_ZERO_POINT,
+    ND_EMU_SCALE,
+    ND_EMU_SATURATE,
+    ND_EMU_WRAP,
+    ND_EMU_PERMUTE,
+    ND_EMU_FLIP,
+    ND_EMU_WINDOW,
+    ND_EMU_ZERO,
+    ND_EMU_SHIFT,
+    ND_EMU_TRANSPOSE,
+    ND_EMU_CLAMP,
+    ND_EMU_CLIFF,
+    ND_EMU_SEED,
+};
+
+struct nd_emu_program {
+    struct nd_program program; /* unless it is stochastic */
+    bool is_stochastic;        /* rounded up with the probability of the fraction */
+    bool is_of_table;          /* another one, arithmetic */
+    struct nd_arithmetic arithmetic;
+    uint64_t seed;
+    const struct nd_unit_program *unit; /* or this one, of whole units; units that it does not cover are rounded
+                                           half to even */
+};
+
+struct nd_emu_item {
+    enum nd_emu_word word;
+    char *text;                    /* as it was given */
+    char *edge;                    /* NULL: all, or those of op_type */
+    char *op_type;                 /* NULL: all, or edge */
+    struct nd_emu_program program; /* of round and fallback */
+    int64_t channel;               /* -1: all */
+    int64_t first, second;         /* FIRST:COUNT, LOW:HIGH; first alone: AMOUNT, BITS, N, CODE */
+    double real;                   /* FACTOR, PROBABILITY */
+    uint64_t seed;
+};
+
+struct nd_emulation {
+    struct nd_emu_item *items;
+    size_t n, capacity;
+    uint64_t seed;
+};
+
+/* Adds one item to a zeroed or used emulation. ND_ERR_USAGE (ND_E_DEVICE_PROFILE), the message says what the
+ * word takes; ND_ERR_MEMORY. The emulation is to be deinitialised in any case. */
+enum nd_status nd_emulation_add(struct nd_emulation *emulation, const char *item, struct nd_error *err);
+
+/* A whole list. *out needs nd_emulation_deinit on success only. */
+enum nd_status nd_emulation_parse(const char *text, struct nd_emulation *out, struct nd_error *err);
+
+/* The list as nd_emulation_parse reads it, freed by the caller; NULL when memory is out. */
+char *nd_emulation_text(const struct nd_emulation *emulation);
+void nd_emulation_deinit(struct nd_emulation *emulation);
+
+/* Whether the model has what the items name. ND_E_MODEL_NO_EDGE: no such edge, the message names near ones;
+ * ND_E_DEVICE_PROFILE: an edge that is no unit, no such operator, a channel or window outside of the edge, a
+ * fault that this unit cannot have. */
+enum nd_status nd_emulation_check(const struct nd_emulation *emulation, const struct nd_model *model,
+                                  struct nd_error *err);
+
+/* One device at work on one model. Not thread safe. */
+struct nd_emulator;
+
+struct nd_emulator_options {
+    size_t struct_size;
+    const char *const *names; /* [n_edges] what edges are called, or NULL: as the model does */
+    bool is_partial;  /* the model is a part of the one that was checked: items without their edge are left
+                         out */
+    size_t n_repeats; /* runs of one sample that follow each other; 0: 1 */
+};
+
+/* The model and the graph, which was made of it, are borrowed. Errors as of nd_emulation_check. */
+enum nd_status nd_emulator_create(const struct nd_emulation *emulation, const struct nd_model *model,
+                                  const struct nd_exact_graph *graph, const struct nd_emulator_options *options,
+                                  struct nd_emulator **out, struct nd_error *err);
+void nd_emulator_destroy(struct nd_emulator **emulator);
+
+/* The next run, as nd_exact_graph_run. found is told what the device shows. Samples are counted: after
+ * n_repeats runs comes the next one. */
+enum nd_status nd_emulator_run(struct nd_emulator *emulator, const struct nd_array *inputs,
+                               nd_exact_found *found, void *context, struct nd_error *err);
+
+/* The next run is one more of the same sample, beyond n_repeats: samples are not counted on, and only flips
+ * differ.
+ */
+void nd_emulator_repeat(struct nd_emulator *emulator);
+
+/* One fault of one unit whose codes do not follow from its input codes under the program that is usual for its
+ * operator; of fuse, a reader of the fused edge. */
+struct nd_emu_truth {
+    const char *edge;   /* borrowed */
+    const char *kind;   /* the word; "rounding" for round@EDGE. Static */
+    uint64_t n_changed; /* codes that the fault changed, over all runs: against the same unit on the same
+                           inputs, without this fault and those that come after it */
+};
+/* In graph order; valid until the next run. */
+const struct nd_emu_truth *nd_emulator_truth(const struct nd_emulator *emulator, size_t *n);
+
+#endif

@@ -1,0 +1,105 @@
+/* What the files of emulated devices share: emulate_parse.c reads items, emulate_bind.c finds what they mean in
+ * a model, emulate_codes.c has the faults that work on codes, emulate.c runs the device. */
+#ifndef ND_EMULATOR_EMULATE_INTERNAL_H
+#define ND_EMULATOR_EMULATE_INTERNAL_H
+
+#include "devices/emulator/emulate.h"
+
+const char *nd_emu_word_name(enum nd_emu_word word);
+
+/* What is wrong with one edge. */
+struct nd_emu_unit {
+    bool is_unit;
+    const struct nd_emu_program *usual;   /* of its operator; NULL: half-even */
+    const struct nd_emu_program *program; /* its own */
+    enum nd_emu_word program_word;        /* where that is another one: ND_EMU_ROUND or ND_EMU_FALLBACK */
+    const struct nd_emu_item **faults;    /* [n_faults] in the order in which they work */
+    size_t n_faults;
+    bool is_fused;
+    bool reads_fused;
+};
+
+struct nd_emu_binding {
+    struct nd_emu_unit *units; /* [n_edges] */
+    size_t n_edges;
+};
+
+/* names NULL: as the model calls its edges. Items are borrowed. *out needs nd_emu_unbind on success only. */
+enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const struct nd_model *model,
+                           const char *const *names, bool is_partial, struct nd_emu_binding *out,
+                           struct nd_error *err);
+void nd_emu_unbind(struct nd_emu_binding *binding);
+
+/* Whether the two round alike. NULL is half-even. */
+bool nd_emu_is_same_program(const struct nd_emu_program *a, const struct nd_emu_program *b);
+
+/* Whether the fault works on codes; the others work on values before they are rounded. */
+bool nd_emu_is_of_codes(enum nd_emu_word word);
+
+/* Whether op_type is one of those that are joined by '+', or all of them. */
+bool nd_emu_has_operator(const char *op_types, const char *op_type);
+
+/* The channels of a tensor: element i is of channel i / n_inner % n. */
+struct nd_emu_channels {
+    size_t n, n_inner;
+};
+struct nd_emu_channels nd_emu_channels_of(const struct nd_quant *quant, const struct nd_shape *shape,
+                                          const char *op_types);
+
+/* ---- a device (emulate_make.c makes it, emulate.c runs it) ---- */
+
+/* What is kept of an edge from one call to the next. */
+struct nd_emu_edge {
+    struct nd_array shown;  /* of a fused edge: the codes that it would have had */
+    struct nd_array plain;  /* of a reader of one: what its program made of what it read */
+    struct nd_array now;    /* of a stale edge: what this sample should have given */
+    struct nd_array before; /* and the sample before */
+    struct nd_wide *steps;  /* [n_steps] of its accumulator, where that is at fault */
+    size_t n_steps;
+    size_t first_truth;
+    struct nd_array made[2]; /* by programs of units: the usual one, and its own where that is another */
+};
+
+struct nd_emulator {
+    const struct nd_model *model;
+    const struct nd_exact_graph *graph;
+    struct nd_emu_binding binding;
+    struct nd_emu_edge *edges; /* [binding.n_edges] */
+    const char **names;
+    struct nd_emu_truth *truth;
+    size_t n_truth;
+    bool has_fused;
+    struct nd_array *seen; /* [n_edges] the codes of the run, where something is fused */
+    bool *is_seen;         /* [n_edges]: need not be computed in the second run */
+    bool is_recounting;    /* the second run: readers of fused edges, on codes */
+    uint64_t seed, n_repeats, n_runs;
+    uint64_t
+        n_again;   /* how often the run at hand repeats the one before it, beyond n_repeats; 0: it does not */
+    bool is_again; /* the next run does */
+    struct nd_unit_memory *memory; /* of the run at hand */
+    nd_exact_found *found;
+    void *context;
+};
+
+/* ---- randomness ---- */
+
+/* What makes the numbers of one tensor in one run; uniform is in [0, 1). */
+uint64_t nd_emu_key(uint64_t seed, const char *name, uint64_t run);
+double nd_emu_uniform(uint64_t key, uint64_t i);
+
+/* ---- faults of codes ---- */
+
+/* One run of one edge. */
+struct nd_emu_scene {
+    const struct nd_emu_item *item;
+    const char *name;
+    const struct nd_exact_values *values;
+    struct nd_emu_channels channels;
+    uint64_t seed; /* of the device */
+    uint64_t run;
+    const struct nd_array *before; /* the codes of the sample before; n 0: there is none */
+};
+/* Applies a fault of codes. */
+enum nd_status nd_emu_spoil(const struct nd_emu_scene *scene, struct nd_array *codes, struct nd_error *err);
+
+#endif

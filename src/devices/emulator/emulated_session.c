@@ -1,0 +1,407 @@
+/* runtime/runtime.h, evaluated here: an agent that is linked with this in the place of ONNX Runtime is the
+ * devices `exact`, `float64` and `emu`. Of the latter the options are
+ *
+ *     profile=ITEMS          what emulator/emulate.h reads
+ *     repeats=N              runs of every sample
+ *     edge.TENSOR=NAME       what the edge is called whose codes are that tensor, for every edge of the model
+ * that was asked for: the one at hand may be a part of it whose edges have other names
+ *
+ * What such a device remembers (the sample before, the number of the run) lives as long as the session. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/text/names.h"
+#include "core/text/strbuf.h"
+#include "devices/emulator/emulate.h"
+#include "npudiff/core/parse.h"
+#include "devices/agent/runtime/runtime.h"
+
+struct nd_runtime {
+    int unused;
+};
+
+/* An output of the model is one of its edges. */
+struct output {
+    struct nd_session_io io;
+    struct output *next; /* of the same edge */
+    unsigned char *bytes;
+    size_t capacity;
+    bool is_made;
+};
+
+struct nd_session {
+    struct nd_model *model;
+    struct nd_exact_graph *graph;
+    enum nd_rounding rounding;
+    struct nd_emulation emulation; /* n 0: this is no emulated device */
+    struct nd_emulator *emulator;  /* NULL without */
+    char **names;                  /* [n_names] of the edges, for it */
+    size_t n_names;
+    size_t n_inputs, n_outputs;
+    struct nd_session_io *ios;
+    struct nd_array *inputs;
+    struct output *outputs;
+    struct output **output_of_edge; /* the last of each; NULL: none */
+    struct nd_output_view *views;   /* of the run at hand */
+};
+
+enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struct nd_runtime **out,
+                                 struct nd_error *err)
+{
+    (void)options;
+    struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
+    if (runtime == NULL)
+        return nd_fail_memory(err);
+    *out = runtime;
+    return ND_OK;
+}
+
+void nd_runtime_destroy(struct nd_runtime **runtime)
+{
+    free(*runtime);
+    *runtime = NULL;
+}
+
+const char *nd_runtime_version(const struct nd_runtime *runtime)
+{
+    (void)runtime;
+    return "npudiff " ND_VERSION;
+}
+
+const char *nd_runtime_build_info(const struct nd_runtime *runtime)
+{
+    (void)runtime;
+    return "exact units and double precision";
+}
+
+bool nd_runtime_starts_program(void)
+{
+    return false;
+}
+
+const char *nd_runtime_program(const struct nd_runtime *runtime)
+{
+    (void)runtime;
+    return "";
+}
+
+static const char edge_prefix[] = "edge.";
+
+static enum nd_status read_options(struct nd_session *session, const struct nd_session_options *options,
+                                   struct nd_emulator_options *emulated, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < options->n_provider_options && status == ND_OK; i++) {
+        const struct nd_option_pair *pair = &options->provider_options[i];
+        uint64_t number = 0;
+        bool is_known = true;
+        if (strcmp(pair->key, "rounding") == 0) {
+            is_known = nd_rounding_from_name(pair->value, &session->rounding);
+        } else if (strcmp(pair->key, "profile") == 0) {
+            status = nd_emulation_parse(pair->value, &session->emulation, err);
+        } else if (strcmp(pair->key, "repeats") == 0) {
+            is_known = nd_parse_u64(pair->value, &number) && number > 0;
+            emulated->n_repeats = (size_t)number;
+        } else {
+            is_known = strncmp(pair->key, edge_prefix, strlen(edge_prefix)) == 0;
+        }
+        if (!is_known)
+            status = nd_fail(err, ND_E_OPTION_VALUE, pair->key, "option '%s=%s' is not understood", pair->key,
+                             pair->value);
+    }
+    return status;
+}
+
+/* What the options call the edge, else what the model does. */
+static const char *edge_name(const struct nd_session_options *options, const struct nd_edge *edge)
+{
+    size_t n = strlen(edge_prefix);
+    for (size_t i = 0; i < options->n_provider_options; i++) {
+        const struct nd_option_pair *pair = &options->provider_options[i];
+        if (strncmp(pair->key, edge_prefix, n) == 0 && strcmp(pair->key + n, edge->onnx_name) == 0)
+            return pair->value;
+    }
+    return edge->name;
+}
+
+static enum nd_status create_emulator(struct nd_session *session, const struct nd_session_options *options,
+                                      struct nd_emulator_options *emulated, struct nd_error *err)
+{
+    size_t n = nd_model_n_edges(session->model);
+    if (session->emulation.n == 0)
+        return ND_OK;
+    session->names = nd_calloc(n, sizeof *session->names);
+    if (session->names == NULL)
+        return nd_fail_memory(err);
+    session->n_names = n;
+    for (size_t e = 0; e < n; e++)
+        if ((session->names[e] = nd_strdup(edge_name(options, nd_model_edge(session->model, e)))) == NULL)
+            return nd_fail_memory(err);
+    emulated->struct_size = sizeof *emulated;
+    emulated->names = (const char *const *)session->names;
+    emulated->is_partial = true;
+    return nd_emulator_create(&session->emulation, session->model, session->graph, emulated, &session->emulator,
+                              err);
+}
+
+static enum nd_status describe_inputs(struct nd_session *session, struct nd_error *err)
+{
+    session->n_inputs = nd_model_n_inputs(session->model);
+    session->ios = nd_calloc(session->n_inputs, sizeof *session->ios);
+    session->inputs = nd_calloc(session->n_inputs, sizeof *session->inputs);
+    if (session->ios == NULL || session->inputs == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < session->n_inputs && status == ND_OK; i++) {
+        const struct nd_model_io *input = nd_model_input(session->model, i);
+        session->ios[i] = (struct nd_session_io){
+            .name = nd_strdup(input->name), .dtype = input->dtype, .shape = input->shape};
+        status = session->ios[i].name != NULL
+                     ? nd_array_make(&session->inputs[i], input->dtype, &input->shape, err)
+                     : nd_fail_memory(err);
+    }
+    return status;
+}
+
+/* The edges by their tensors; of two of one tensor the first. */
+static enum nd_status name_edges(const struct nd_model *model, struct nd_names *names, struct nd_error *err)
+{
+    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
+        const char *tensor = nd_model_edge(model, e)->onnx_name;
+        if (nd_names_find(names, tensor) == SIZE_MAX && !nd_names_add(names, tensor, e))
+            return nd_fail_memory(err);
+    }
+    return ND_OK;
+}
+
+static enum nd_status describe_output(struct nd_session *session, const struct nd_names *names, size_t i,
+                                      struct nd_error *err)
+{
+    const char *name = nd_model_output(session->model, i)->name;
+    struct output *output = &session->outputs[i];
+    size_t edge = nd_names_find(names, name);
+    if (edge == SIZE_MAX)
+        return nd_fail(err, ND_E_EXACT_OPERATOR, name, "output '%s' cannot be had as it is: record edges",
+                       name);
+    enum nd_dtype dtype = nd_model_edge(session->model, edge)->dtype;
+    bool is_code = nd_dtype_is_integer(dtype) || dtype == ND_DTYPE_BOOL;
+    output->next = session->output_of_edge[edge];
+    session->output_of_edge[edge] = output;
+    output->io = (struct nd_session_io){
+        .name = nd_strdup(name), .dtype = is_code ? dtype : ND_DTYPE_F64, .shape.rank = -1};
+    return output->io.name != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Floats are handed out as they were computed: in double precision. */
+static enum nd_status describe_outputs(struct nd_session *session, struct nd_error *err)
+{
+    const struct nd_model *model = session->model;
+    struct nd_names names = {0};
+    session->n_outputs = nd_model_n_outputs(model);
+    session->outputs = nd_calloc(session->n_outputs, sizeof *session->outputs);
+    session->output_of_edge = nd_calloc(nd_model_n_edges(model), sizeof *session->output_of_edge);
+    if (session->outputs == NULL || session->output_of_edge == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = name_edges(model, &names, err);
+    for (size_t i = 0; i < session->n_outputs && status == ND_OK; i++)
+        status = describe_output(session, &names, i, err);
+    nd_names_deinit(&names);
+    return status;
+}
+
+enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
+                                 struct nd_session **out, struct nd_error *err)
+{
+    (void)runtime;
+    struct nd_session *session = nd_calloc(1, sizeof *session);
+    if (session == NULL)
+        return nd_fail_memory(err);
+    struct nd_emulator_options emulated = {0};
+    enum nd_status status = read_options(session, options, &emulated, err);
+    if (status == ND_OK)
+        status = nd_model_load(options->model_path, &session->model, err);
+    if (status == ND_OK)
+        status = describe_inputs(session, err);
+    if (status == ND_OK)
+        status = describe_outputs(session, err);
+    if (status == ND_OK)
+        status = nd_exact_graph_create(session->model, &session->graph, err);
+    if (status == ND_OK)
+        status = create_emulator(session, options, &emulated, err);
+    if (status == ND_OK)
+        *out = session;
+    else
+        nd_session_destroy(&session);
+    return status;
+}
+
+void nd_session_destroy(struct nd_session **session)
+{
+    struct nd_session *s = *session;
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < s->n_inputs; i++) {
+        if (s->ios != NULL)
+            free(s->ios[i].name);
+        if (s->inputs != NULL)
+            nd_array_deinit(&s->inputs[i]);
+    }
+    for (size_t i = 0; s->outputs != NULL && i < s->n_outputs; i++) {
+        free(s->outputs[i].io.name);
+        free(s->outputs[i].bytes);
+    }
+    free(s->ios);
+    free(s->inputs);
+    free(s->outputs);
+    free(s->output_of_edge);
+    nd_emulator_destroy(&s->emulator);
+    nd_emulation_deinit(&s->emulation);
+    for (size_t e = 0; e < s->n_names; e++)
+        free(s->names[e]);
+    free(s->names);
+    nd_exact_graph_destroy(&s->graph);
+    nd_model_destroy(&s->model);
+    free(s);
+    *session = NULL;
+}
+
+size_t nd_session_n_inputs(const struct nd_session *session)
+{
+    return session->n_inputs;
+}
+
+const struct nd_session_io *nd_session_input(const struct nd_session *session, size_t i)
+{
+    return &session->ios[i];
+}
+
+void nd_session_set_input_shape(struct nd_session *session, size_t i, const struct nd_shape *shape)
+{
+    session->ios[i].shape = *shape; /* the model has no open dimensions: it is the same */
+}
+
+size_t nd_session_n_outputs(const struct nd_session *session)
+{
+    return session->n_outputs;
+}
+
+const struct nd_session_io *nd_session_output(const struct nd_session *session, size_t i)
+{
+    return &session->outputs[i].io;
+}
+
+void nd_session_missing(const struct nd_session *session, nd_missing_visit *visit, void *context)
+{
+    (void)session;
+    (void)visit;
+    (void)context;
+}
+
+enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,
+                                    struct nd_error *err)
+{
+    size_t n_nodes = nd_model_n_nodes(session->model);
+    struct nd_placement *nodes = nd_calloc(n_nodes, sizeof *nodes);
+    if (nodes == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n_nodes; i++) {
+        const struct nd_model_node *node = nd_model_node(session->model, i);
+        nodes[i] = (struct nd_placement){session->emulator != NULL ? "emu" : "exact", node->name, node->op_type,
+                                         node->domain, 0};
+    }
+    *out = nodes;
+    *n = n_nodes;
+    return ND_OK;
+}
+
+static enum nd_status store_output(struct output *output, const struct nd_array *values,
+                                   struct nd_output_view *view, struct nd_error *err)
+{
+    size_t size_bytes;
+    enum nd_status status = nd_shape_size_bytes(&values->shape, output->io.dtype, &size_bytes, err);
+    if (status != ND_OK)
+        return status;
+    if (!nd_grow((void **)&output->bytes, &output->capacity, size_bytes, 1))
+        return nd_fail_memory(err);
+    nd_array_store(output->io.dtype, values->x, values->n, output->bytes);
+    output->is_made = true;
+    *view = (struct nd_output_view){
+        .dtype = output->io.dtype, .shape = values->shape, .data = output->bytes, .size_bytes = size_bytes};
+    return ND_OK;
+}
+
+static enum nd_status found(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+                            struct nd_error *err)
+{
+    (void)way;
+    struct nd_session *session = context;
+    enum nd_status status = ND_OK;
+    struct output *output = session->output_of_edge[edge];
+    for (; output != NULL && status == ND_OK; output = output->next)
+        status = store_output(output, values, &session->views[output - session->outputs], err);
+    return status;
+}
+
+void nd_session_repeat(struct nd_session *session)
+{
+    if (session->emulator != NULL)
+        nd_emulator_repeat(session->emulator);
+}
+
+enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
+                              struct nd_output_view *views, struct nd_error *err)
+{
+    const struct nd_exact_options options = {.struct_size = sizeof options, .rounding = session->rounding};
+    for (size_t i = 0; i < session->n_inputs; i++)
+        nd_array_load(session->ios[i].dtype, inputs[i], session->inputs[i].n, session->inputs[i].x);
+    for (size_t i = 0; i < session->n_outputs; i++)
+        session->outputs[i].is_made = false;
+    session->views = views;
+    enum nd_status status =
+        session->emulator != NULL
+            ? nd_emulator_run(session->emulator, session->inputs, found, session, err)
+            : nd_exact_graph_run(session->graph, session->inputs, &options, found, session, err);
+    for (size_t i = 0; i < session->n_outputs && status == ND_OK; i++)
+        if (!session->outputs[i].is_made)
+            status = nd_fail(err, ND_E_EXACT_OPERATOR, session->outputs[i].io.name,
+                             "output '%s' was not computed", session->outputs[i].io.name);
+    return status;
+}
+
+enum nd_status nd_session_end_profile(struct nd_session *session, char **path, struct nd_error *err)
+{
+    (void)session;
+    (void)path;
+    return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the exact device has no profile");
+}
+
+/* One text of each column, a line for every fault. */
+enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit *visit, void *context,
+                                struct nd_error *err)
+{
+    if (session->emulator == NULL)
+        return ND_OK;
+    size_t n;
+    const struct nd_emu_truth *truth = nd_emulator_truth(session->emulator, &n);
+    struct nd_strbuf faulty = {0}, kinds = {0}, n_changed = {0};
+    for (size_t i = 0; i < n; i++) {
+        const char *separator = i > 0 ? "\n" : "";
+        nd_strbuf_printf(&faulty, "%s%s", separator, truth[i].edge);
+        nd_strbuf_printf(&kinds, "%s%s", separator, truth[i].kind);
+        nd_strbuf_printf(&n_changed, "%s%llu", separator, (unsigned long long)truth[i].n_changed);
+    }
+    char *texts[] = {nd_emulation_text(&session->emulation), nd_strbuf_take(&faulty), nd_strbuf_take(&kinds),
+                     nd_strbuf_take(&n_changed)};
+    static const char *const keys[] = {"profile", "faulty", "kinds", "n_changed"};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < 4 && status == ND_OK; i++)
+        status = texts[i] != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; i < 4; i++) {
+        if (status == ND_OK)
+            visit(context, keys[i], texts[i]);
+        free(texts[i]);
+    }
+    return status;
+}

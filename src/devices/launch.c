@@ -1,0 +1,219 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/processes/child.h"
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/processes/process_tree.h"
+#include "devices/launch.h"
+#include "devices/agent/spool/job_file.h"
+#include "devices/watch.h"
+
+static const long watch_interval_ns = 50L * 1000 * 1000;
+/* What the file of printed text may take on the disk. Chosen: eight times what is kept, so that its beginning
+ * is seldom given back. */
+static const long long most_printed_bytes = 8LL * ND_KEPT_PRINTED_BYTES;
+
+static enum nd_status fail_start(const struct nd_agent_start *start, int problem, struct nd_error *err)
+{
+    return nd_fail(err, ND_E_DEVICE_AGENT, start->agent, "cannot start '%s': %s", start->agent,
+                   strerror(problem));
+}
+
+/* What the agent prints goes into stdout.txt, which stays open as *log_fd. */
+static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid, int *log_fd,
+                                  struct nd_error *err)
+{
+    static const char *const fresh[] = {"npudiff-agent", "job.nds", "spool.nds", NULL};
+    static const char *const resuming[] = {"npudiff-agent", "--resume", "job.nds", "spool.nds", NULL};
+    char *log_path = nd_path_join(start->folder, "stdout.txt");
+    if (log_path == NULL)
+        return nd_fail_memory(err);
+    *log_fd = nd_file_open_regular(log_path, O_WRONLY | O_CREAT | O_APPEND);
+    int null_fd = *log_fd >= 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+    int problem = null_fd < 0 ? errno : 0;
+    const struct nd_child agent = {.program = start->agent,
+                                   .argv = start->is_resuming ? resuming : fresh,
+                                   .folder = start->folder,
+                                   .in = null_fd,
+                                   .out = *log_fd,
+                                   .errors = *log_fd,
+                                   .has_no_core = true};
+    if (problem == 0)
+        problem = nd_child_start(&agent, pid);
+    if (problem != 0 && *log_fd >= 0)
+        close(*log_fd);
+    if (null_fd >= 0)
+        close(null_fd);
+    free(log_path);
+    return problem == 0 ? ND_OK : fail_start(start, problem, err);
+}
+
+static size_t own_resident_bytes(pid_t pid)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/statm", (long)pid);
+    FILE *file = fopen(path, "re");
+    unsigned long total = 0, resident = 0;
+    if (file == NULL)
+        return 0;
+    int n = fscanf(file, "%lu %lu", &total, &resident);
+    fclose(file);
+    return n == 2 ? resident * (size_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+static void add_resident(void *context, pid_t pid)
+{
+    size_t *n_bytes = context;
+    *n_bytes += own_resident_bytes(pid);
+}
+
+/* Of the agent and what it has started: a runner, with its own programs. */
+static size_t resident_bytes(pid_t agent)
+{
+    size_t n_bytes = own_resident_bytes(agent);
+    nd_process_tree_visit(agent, add_resident, &n_bytes);
+    return n_bytes;
+}
+
+/* Whoever prints without end must not fill the disk: the beginning of the file becomes a hole, and its end is
+ * kept. Where the file system has no holes the run ends. */
+static enum nd_status limit_printed(const struct nd_agent_start *start, int log_fd, struct nd_error *err)
+{
+    struct stat info;
+    if (fstat(log_fd, &info) != 0 || (long long)info.st_blocks * 512 <= most_printed_bytes ||
+        fallocate(log_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                  info.st_size - ND_KEPT_PRINTED_BYTES) == 0)
+        return ND_OK;
+    return nd_fail(err, ND_E_DEVICE_PRINTS, start->label,
+                   "device '%s' was stopped: what it prints is over the limit of %lld MiB", start->label,
+                   most_printed_bytes >> 20);
+}
+
+/* The limits of the capture; an agent that is over one is killed. A stop of this process counts for none,
+ * whatever it was at: it is noted last before the clock is read. */
+static enum nd_status keep_to_limits(const struct nd_agent_start *start, const struct nd_watch *watch,
+                                     pid_t agent, int log_fd, uint64_t *turn_ns, struct nd_error *err)
+{
+    size_t resident = start->options->memory_limit_bytes > 0 ? resident_bytes(agent) : 0;
+    nd_clock_turn(turn_ns);
+    enum nd_status status = nd_watch_check(watch, resident, err);
+    if (status == ND_OK)
+        status = limit_printed(start, log_fd, err);
+    if (status != ND_OK) {
+        kill(agent, SIGSTOP); /* so that it does not say how its runner ended */
+        nd_process_tree_kill(agent);
+        kill(agent, SIGKILL);
+    }
+    return status;
+}
+
+/* How an agent ended. */
+struct ending {
+    bool is_known; /* not where SIGCHLD is ignored: the system waits for children then */
+    int wait_status;
+    enum nd_status limits; /* other than ND_OK: it was stopped at a limit */
+};
+
+static bool has_code(const struct ending *ending, int code)
+{
+    return ending->limits == ND_OK && WIFEXITED(ending->wait_status) &&
+           WEXITSTATUS(ending->wait_status) == code;
+}
+
+/* Waits for its end, and stops it at its limits; *error says at which. */
+static struct ending await(const struct nd_agent_start *start, struct nd_watch *watch, pid_t agent, int log_fd,
+                           struct nd_error *error)
+{
+    struct ending ending = {.limits = ND_OK};
+    uint64_t turn_ns = 0;
+    for (;;) {
+        nd_clock_turn(&turn_ns);
+        pid_t pid = waitpid(agent, &ending.wait_status, WNOHANG);
+        ending.is_known = pid >= 0;
+        nd_watch_follow(watch);
+        nd_watch_report(watch);
+        if (pid != 0 && !(pid < 0 && errno == EINTR))
+            return ending;
+        if (ending.limits == ND_OK)
+            ending.limits = keep_to_limits(start, watch, agent, log_fd, &turn_ns, error);
+        nanosleep(&(struct timespec){.tv_nsec = ending.limits == ND_OK ? watch_interval_ns : 1000000L}, NULL);
+    }
+}
+
+/* What the watch makes of the ending. */
+static void describe(const struct nd_agent_start *start, const struct nd_watch *watch,
+                     const struct ending *ending, struct nd_agent_exit *exit)
+{
+    int status = ending->wait_status;
+    if (ending->limits == ND_OK && status != 0)
+        nd_watch_describe_death(start->label, WEXITSTATUS(status), WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+                                &exit->error);
+    exit->elapsed_s = nd_watch_elapsed_s(watch);
+    exit->can_resume =
+        start->options->is_resumable && has_code(ending, ND_AGENT_CANNOT_STORE) && nd_watch_has_samples(watch);
+    exit->cannot_resume = start->is_resuming && has_code(ending, ND_AGENT_CANNOT_RESUME);
+}
+
+/* An ending that is no outcome of the device. */
+static enum nd_status check(const struct nd_agent_start *start, const struct ending *ending, bool is_cancelled,
+                            struct nd_agent_exit *exit, struct nd_error *err)
+{
+    if (is_cancelled)
+        return nd_fail(err, ND_E_CANCELLED, start->label, "device '%s' was stopped on request", start->label);
+    if (has_code(ending, ND_AGENT_CANNOT_STORE)) {
+        nd_fail(exit->can_resume ? &exit->error : err, ND_E_FILE_WRITE, start->folder,
+                "the agent of device '%s' cannot store its results in '%s': is the disk full?%s", start->label,
+                start->folder,
+                exit->can_resume
+                    ? " The samples before are kept; '--resume' continues after them when there is room"
+                    : "");
+        if (!exit->can_resume)
+            return ND_ERR_IO;
+    }
+    if (ending->limits == ND_OK && !ending->is_known)
+        return nd_fail(err, ND_E_PROCESS_END, start->label,
+                       "how the agent of device '%s' ended cannot be told, since this process ignores the "
+                       "signal SIGCHLD",
+                       start->label);
+    return ND_OK;
+}
+
+enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_agent_exit *exit,
+                               struct nd_error *err)
+{
+    struct nd_watch watch;
+    pid_t agent = 0;
+    int log_fd = -1;
+    char *spool = nd_path_join(start->folder, "spool.nds");
+    if (spool == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = start_agent(start, &agent, &log_fd, err);
+    if (status != ND_OK) {
+        free(spool);
+        return status;
+    }
+    struct nd_agent_exit ended = {0};
+    nd_watch_begin(&watch, start->options, start->label, spool, start->samples_total, start->begun_ns);
+    struct ending ending = await(start, &watch, agent, log_fd, &ended.error);
+    describe(start, &watch, &ending, &ended);
+    nd_watch_end(&watch);
+    close(log_fd);
+    free(spool);
+    /* An interrupt from the terminal reaches the agent too, which may be faster than the look at is_cancelled.
+     */
+    bool is_cancelled =
+        ended.error.id == ND_E_CANCELLED || (ending.wait_status != 0 && nd_watch_is_cancelled(&watch));
+    status = check(start, &ending, is_cancelled, &ended, err);
+    if (status == ND_OK)
+        *exit = ended;
+    return status;
+}

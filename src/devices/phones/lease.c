@@ -1,0 +1,266 @@
+#include "devices/phones/lease.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/processes/child.h"
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "npudiff/core/parse.h"
+#include "devices/phones/host_place.h"
+#include "devices/phones/remote_uri.h"
+
+static const double release_limit_s = 60; /* chosen: how long the end of a capture waits for the command */
+enum { PAUSE_MS = 50 };
+
+/* ---- the place on a host ---- */
+
+static bool is_cancelled(const struct nd_capture_options *options)
+{
+    return options->is_cancelled != NULL && options->is_cancelled(options->cancel_context);
+}
+
+static enum nd_status fail_cancelled(const char *label, struct nd_error *err)
+{
+    return nd_fail(err, ND_E_CANCELLED, label, "device '%s' was stopped on request", label);
+}
+
+static enum nd_status wait_for_place(const struct nd_fleet *fleet, const struct nd_fleet_host *host,
+                                     const char *label, const struct nd_capture_options *options,
+                                     struct nd_lease *lease, struct nd_error *err)
+{
+    for (;;) {
+        enum nd_status status = nd_host_place_take(fleet, host, &lease->has_place, &lease->place, err);
+        if (status != ND_OK || lease->has_place)
+            return status;
+        if (is_cancelled(options))
+            return fail_cancelled(label, err);
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+    }
+}
+
+/* ---- the guard ---- */
+
+/* A child dies with this process. So the guard is the child of a child: it reads the end of the pipe that this
+ * process holds, and so notices its end. Then nobody reads what the command prints, and one that prints may
+ * fail: so release prints to nowhere. */
+static const char begin_guard[] = "exec 3<&0; sh -c \"$0\" sh \"$@\" <&3 3<&- &";
+static const char guard_script[] =
+    "trap '' PIPE; trap : TERM\n"
+    "export NPUDIFF_LEASE_ID=\"$1\" NPUDIFF_LEASE_HOST=\"$2\" "
+    "NPUDIFF_LEASE_LABELS=\"$3\" NPUDIFF_LEASE_LIMIT=\"$4\"\n"
+    "export NPUDIFF_LEASE_PID=$$\n"
+    "d=$5; shift 5; exec 3<&0 </dev/null 2>&1\n"
+    "\"$@\" lease \"$d\" 3<&-; r=$?; printf '\\nnpudiff-lease: %s\\n' $r\n"
+    "read x <&3\n"
+    "\"$@\" release \"$d\" 3<&- >/dev/null 2>&1; r=$?; printf '\\nnpudiff-release: %s\\n' $r\n";
+
+static bool make_id(char id[17])
+{
+    unsigned char bytes[8];
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return false;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        snprintf(id + 2 * i, 3, "%02x", bytes[i]);
+    return true;
+}
+
+/* "gen3,samsung" */
+static char *join_labels(const struct nd_texts *labels)
+{
+    struct nd_strbuf text = {0};
+    for (size_t i = 0; i < labels->n; i++)
+        nd_strbuf_printf(&text, "%s%s", i > 0 ? "," : "", labels->items[i]);
+    return nd_strbuf_take(&text);
+}
+
+static enum nd_status start_guard(const char *const *argv, struct nd_lease *lease, struct nd_error *err)
+{
+    int hold[2] = {-1, -1}, said[2] = {-1, -1};
+    int problem = 0;
+    if (pipe2(hold, O_CLOEXEC) != 0 || pipe2(said, O_CLOEXEC) != 0)
+        problem = errno;
+    const struct nd_child child = {.program = argv[0],
+                                   .argv = argv,
+                                   .in = hold[0],
+                                   .out = said[1],
+                                   .errors = said[1],
+                                   .uses_path = true,
+                                   .has_group = true};
+    if (problem == 0)
+        problem = nd_child_start(&child, &lease->guard);
+    if (hold[0] >= 0)
+        close(hold[0]);
+    if (said[1] >= 0)
+        close(said[1]);
+    if (problem == 0) {
+        waitpid(lease->guard, NULL, 0); /* the guard itself goes on in its group */
+        lease->hold = hold[1];
+        lease->said = said[0];
+        return ND_OK;
+    }
+    if (hold[1] >= 0)
+        close(hold[1]);
+    if (said[0] >= 0)
+        close(said[0]);
+    lease->guard = 0;
+    return nd_fail(err, ND_E_PROCESS, "sh", "cannot start 'sh': %s", strerror(problem));
+}
+
+/* ---- what it says ---- */
+
+/* Reads on until the guard prints "WHAT: CODE"; *code, and in line what was said last before. False: it did not
+ * within limit_s, or the guard is gone, or the caller stops. */
+static bool hear(const struct nd_lease *lease, const char *what, double limit_s,
+                 const struct nd_capture_options *options, int *code, char *line, size_t size)
+{
+    char said[4096] = "";
+    size_t n = 0;
+    uint64_t begun = nd_clock_ns();
+    line[0] = '\0';
+    while ((double)(nd_clock_ns() - begun) * 1e-9 < limit_s && (options == NULL || !is_cancelled(options))) {
+        struct pollfd polled = {.fd = lease->said, .events = POLLIN};
+        if (poll(&polled, 1, PAUSE_MS) <= 0)
+            continue;
+        ssize_t got = read(lease->said, said + n, sizeof said - 1 - n);
+        if (got <= 0)
+            return false;
+        n += (size_t)got;
+        said[n] = '\0';
+        for (char *end; (end = strchr(said, '\n')) != NULL || n == sizeof said - 1;) {
+            size_t n_line = end != NULL ? (size_t)(end - said) : n;
+            int64_t number;
+            said[n_line] = '\0';
+            if (strncmp(said, what, strlen(what)) == 0 && nd_parse_i64(said + strlen(what), &number)) {
+                *code = (int)number;
+                return true;
+            }
+            if (n_line > 0)
+                snprintf(line, size, "%s", said);
+            size_t n_taken = end != NULL ? n_line + 1 : n_line;
+            n -= n_taken;
+            memmove(said, said + n_taken, n + 1);
+        }
+    }
+    return false;
+}
+
+static void clean_line(char *line)
+{
+    for (char *at = line; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = ' ';
+}
+
+static enum nd_status wait_for_lease(const struct nd_fleet *fleet, const char *label,
+                                     const struct nd_capture_options *options, struct nd_lease *lease,
+                                     struct nd_error *err)
+{
+    char line[300];
+    int code = 0;
+    bool is_heard = hear(lease, "npudiff-lease: ", fleet->lease_limit_s, options, &code, line, sizeof line);
+    if (is_heard && code == 0)
+        return ND_OK;
+    clean_line(line);
+    if (!is_heard)
+        kill(-lease->guard, SIGTERM); /* the command; the guard then releases */
+    if (!is_heard && is_cancelled(options))
+        return fail_cancelled(label, err);
+    if (!is_heard)
+        return nd_fail(err, ND_E_LEASE, label, "device '%s' was not leased within %g s: '%s lease' did not end",
+                       label, fleet->lease_limit_s, fleet->lease.items[0]);
+    return nd_fail(err, ND_E_LEASE, label, "device '%s' was not leased: '%s lease' ended with exit code %d%s%s",
+                   label, fleet->lease.items[0], code, line[0] != '\0' ? ": " : "", line);
+}
+
+static enum nd_status run_command(const struct nd_fleet *fleet, const struct nd_fleet_device *listed,
+                                  const struct nd_device *device, const struct nd_capture_options *options,
+                                  struct nd_lease *lease, struct nd_error *err)
+{
+    char id[17], limit[32];
+    char *labels = join_labels(&listed->labels);
+    const char **argv = nd_calloc(fleet->lease.n + 10, sizeof *argv);
+    size_t n = 0;
+    if (labels == NULL || argv == NULL || !make_id(id)) {
+        free(labels);
+        free(argv);
+        return nd_fail_memory(err);
+    }
+    snprintf(limit, sizeof limit, "%g", fleet->lease_limit_s);
+    argv[n++] = "sh";
+    argv[n++] = "-c";
+    argv[n++] = begin_guard;
+    argv[n++] = guard_script;
+    argv[n++] = id;
+    argv[n++] = listed->host != NULL ? listed->host : "";
+    argv[n++] = labels;
+    argv[n++] = limit;
+    argv[n++] = listed->device;
+    for (size_t i = 0; i < fleet->lease.n; i++)
+        argv[n++] = fleet->lease.items[i];
+    enum nd_status status = start_guard(argv, lease, err);
+    if (status == ND_OK)
+        status = wait_for_lease(fleet, device->label, options, lease, err);
+    free(labels);
+    free(argv);
+    return status;
+}
+
+/* ---- taking and ending ---- */
+
+static void report(const char *label, const struct nd_capture_options *options)
+{
+    const struct nd_capture_progress progress = {.device = label, .stage = "lease"};
+    if (options->progress != NULL)
+        options->progress(options->progress_context, &progress);
+}
+
+enum nd_status nd_lease_take(const struct nd_device *device, const struct nd_capture_options *options,
+                             struct nd_lease *out, struct nd_error *err)
+{
+    struct nd_fleet fleet = {0};
+    struct nd_lease lease = {0};
+    enum nd_status status = nd_fleet_read(&fleet, err);
+    if (status != ND_OK)
+        return status;
+    const struct nd_fleet_device *listed = nd_fleet_find(&fleet, device->transport, device->address);
+    const struct nd_fleet_host *host = nd_fleet_host_of(&fleet, listed);
+    bool is_limited = host != NULL && host->captures > 0;
+    bool is_leased = listed != NULL && fleet.lease.n > 0;
+    if (is_limited || is_leased)
+        report(device->label, options);
+    if (is_limited)
+        status = wait_for_place(&fleet, host, device->label, options, &lease, err);
+    if (status == ND_OK && is_leased)
+        status = run_command(&fleet, listed, device, options, &lease, err);
+    nd_fleet_deinit(&fleet);
+    if (status == ND_OK)
+        *out = lease;
+    else
+        nd_lease_end(&lease);
+    return status;
+}
+
+void nd_lease_end(struct nd_lease *lease)
+{
+    if (lease->guard > 0) {
+        char line[300];
+        int code;
+        close(lease->hold);
+        hear(lease, "npudiff-release: ", release_limit_s, NULL, &code, line, sizeof line);
+        close(lease->said);
+    }
+    if (lease->has_place)
+        nd_host_place_leave(lease->place);
+    *lease = (struct nd_lease){0};
+}

@@ -1,0 +1,327 @@
+#include "devices/phones/phones.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/memory.h"
+#include "core/processes/parallel.h"
+#include "core/text/strbuf.h"
+#include "devices/phones/fleet_file.h"
+#include "devices/phones/remote_uri.h"
+#include "devices/phones/transport.h"
+
+static const char *tool_name(enum nd_transport_kind transport)
+{
+    bool is_adb = transport == ND_TRANSPORT_ADB;
+    const char *name = getenv(is_adb ? "NPUDIFF_ADB" : "NPUDIFF_SSH");
+    if (name != NULL && name[0] != '\0')
+        return name;
+    return is_adb ? "adb" : "ssh";
+}
+
+/* ---- whether there is a tool ---- */
+
+static bool is_on_path(const char *name)
+{
+    const char *at = getenv("PATH");
+    bool is_there = false;
+    while (!is_there && at != NULL) {
+        size_t n = strcspn(at, ":");
+        struct nd_strbuf path = {0};
+        nd_strbuf_append(&path, n > 0 ? at : ".", n > 0 ? n : 1);
+        nd_strbuf_printf(&path, "/%s", name);
+        char *text = nd_strbuf_take(&path);
+        is_there = text != NULL && access(text, X_OK) == 0;
+        free(text);
+        at = at[n] == ':' ? at + n + 1 : NULL;
+    }
+    return is_there;
+}
+
+static enum nd_status find_tool(const char *uri, enum nd_transport_kind transport, struct nd_error *err)
+{
+    const char *name = tool_name(transport);
+    if (strchr(name, '/') != NULL ? access(name, X_OK) == 0 : is_on_path(name))
+        return ND_OK;
+    if (transport == ND_TRANSPORT_ADB)
+        return nd_fail(err, ND_E_TRANSPORT_TOOL, uri,
+                       "device '%s' needs adb, and there is no '%s'; install Android's platform tools (Debian, "
+                       "Ubuntu: 'apt install adb') or set NPUDIFF_ADB",
+                       uri, name);
+    return nd_fail(err, ND_E_TRANSPORT_TOOL, uri,
+                   "device '%s' needs ssh, and there is no '%s'; install OpenSSH's client (Debian, Ubuntu: "
+                   "'apt install openssh-client') or set NPUDIFF_SSH",
+                   uri, name);
+}
+
+/* ---- phones ---- */
+
+void nd_phones_free(struct nd_phone *phones, size_t n)
+{
+    for (size_t i = 0; phones != NULL && i < n; i++) {
+        free(phones[i].serial);
+        free(phones[i].state);
+        free(phones[i].model);
+        free(phones[i].soc);
+    }
+    free(phones);
+}
+
+/* What a shell prints first, as a name: letters, digits and a few marks. New memory; NULL without memory. */
+static char *take_name(const char *text)
+{
+    struct nd_strbuf name = {0};
+    for (size_t i = 0; i < 63 && text[i] != '\0' && strchr("\r\n", text[i]) == NULL; i++)
+        if ((text[i] >= '0' && text[i] <= '9') || (text[i] >= 'A' && text[i] <= 'Z') ||
+            (text[i] >= 'a' && text[i] <= 'z') || strchr("-_. +", text[i]) != NULL)
+            nd_strbuf_append(&name, &text[i], 1);
+    return nd_strbuf_take(&name);
+}
+
+struct asking {
+    struct nd_phone *phones;
+    const char *server; /* NULL: adb's own default */
+};
+
+static enum nd_status ask_chipset(void *context, size_t worker, size_t i, struct nd_error *err)
+{
+    (void)worker;
+    const struct asking *asking = context;
+    struct nd_phone *phone = &asking->phones[i];
+    if (phone->trouble != NULL)
+        return ND_OK;
+    static const char question[] =
+        "getprop ro.soc.model 2>/dev/null || cat /sys/devices/soc0/machine 2>/dev/null";
+    struct nd_transport adb = {.tool = (char *)(uintptr_t)tool_name(ND_TRANSPORT_ADB), .serial = phone->serial};
+    const char *argv[ND_TRANSPORT_MAX_ARGV];
+    char *scratch = NULL;
+    if (asking->server != NULL && (adb.server = nd_adb_name_server(asking->server)) == NULL)
+        return nd_fail_memory(err);
+    nd_transport_adb.command(&adb, question, false, argv, &scratch);
+    const struct nd_process process = {
+        .argv = argv, .stdout_limit_bytes = 4096, .time_limit_s = 4, .keeps_group = true};
+    struct nd_process_end end = {0};
+    enum nd_status status = nd_process_run(&process, &end, NULL);
+    free(adb.server);
+    if (status != ND_OK)
+        return ND_OK; /* a phone that does not say it is listed without it */
+    char *soc = take_name(end.out);
+    nd_process_end_deinit(&end);
+    if (soc == NULL)
+        return nd_fail_memory(err);
+    free(phone->soc);
+    phone->soc = soc;
+    phone->chipset = nd_chipset_find(soc);
+    return ND_OK;
+}
+
+static int by_serial(const void *a, const void *b)
+{
+    return strcmp(((const struct nd_phone *)a)->serial, ((const struct nd_phone *)b)->serial);
+}
+
+enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_phone **out, size_t *n,
+                              struct nd_error *err)
+{
+    enum { MOST_AT_ONCE = 16 };
+    struct nd_adb_devices devices = {0};
+    enum nd_status status = server != NULL ? nd_adb_check_server(server, server, err) : ND_OK;
+    if (status == ND_OK)
+        status = nd_adb_devices_list(server, &devices, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_phone *phones = nd_calloc(devices.n, sizeof *phones);
+    if (phones == NULL)
+        status = nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < devices.n; i++) {
+        const struct nd_adb_device *device = &devices.items[i];
+        phones[i] = (struct nd_phone){.serial = nd_strdup(device->serial),
+                                      .state = nd_strdup(device->state),
+                                      .model = nd_strdup(device->model != NULL ? device->model : ""),
+                                      .soc = nd_strdup(""),
+                                      .trouble = nd_adb_state_trouble(device->state)};
+        if (phones[i].serial == NULL || phones[i].state == NULL || phones[i].model == NULL ||
+            phones[i].soc == NULL)
+            status = nd_fail_memory(err);
+    }
+    size_t n_phones = devices.n;
+    nd_adb_devices_deinit(&devices);
+    if (status == ND_OK && n_phones > 0) {
+        qsort(phones, n_phones, sizeof *phones, by_serial);
+        struct asking asking = {phones, server};
+        if (with_chipsets)
+            status = nd_parallel_for(n_phones < MOST_AT_ONCE ? n_phones : MOST_AT_ONCE, n_phones, ask_chipset,
+                                     &asking, err);
+    }
+    if (status != ND_OK) {
+        nd_phones_free(phones, n_phones);
+        return status;
+    }
+    *out = phones;
+    *n = n_phones;
+    return ND_OK;
+}
+
+/* ---- which one ---- */
+
+/* "R5CX10ABCDE, emulator-5554 (offline)" */
+static char *list_text(const struct nd_phone *phones, size_t n)
+{
+    struct nd_strbuf text = {0};
+    for (size_t i = 0; i < n; i++) {
+        nd_strbuf_printf(&text, "%s%s", i > 0 ? ", " : "", phones[i].serial);
+        if (phones[i].trouble != NULL)
+            nd_strbuf_printf(&text, " (%s)", phones[i].state);
+    }
+    return nd_strbuf_take(&text);
+}
+
+static enum nd_status refuse_choice(const char *uri, const char *address, const struct nd_phone *phones,
+                                    size_t n, const struct nd_phone *usable, struct nd_error *err)
+{
+    const char *server = nd_adb_server(address);
+    const char *at = server != NULL ? server - 1 : "";
+    char *list = list_text(phones, n);
+    if (list == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status;
+    if (n == 0)
+        status = nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                         "device '%s': no phone is attached ('adb devices' lists none)", uri);
+    else if (usable == NULL)
+        status = nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': no phone can be used: %s; %s", uri, list,
+                         phones[0].trouble);
+    else
+        status = nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                         "device '%s': there are several phones: %s; name one, as in 'adb:%s%s', or all with "
+                         "'adb:*%s'",
+                         uri, list, usable->serial, at, at);
+    free(list);
+    return status;
+}
+
+/* "SERIAL" or "SERIAL@SERVER", in new memory. */
+static char *join_address(const char *serial, const char *server)
+{
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s%s%s", serial, server != NULL ? "@" : "", server != NULL ? server : "");
+    return nd_strbuf_take(&text);
+}
+
+static enum nd_status find_only_phone(const char *uri, char **address, struct nd_error *err)
+{
+    struct nd_phone *phones = NULL;
+    const struct nd_phone *usable = NULL;
+    const char *server = nd_adb_server(*address);
+    size_t n = 0, n_usable = 0;
+    enum nd_status status = nd_phones_list(server, false, &phones, &n, err);
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        if (phones[i].trouble == NULL && n_usable++ == 0)
+            usable = &phones[i];
+    if (status == ND_OK && n_usable != 1)
+        status = refuse_choice(uri, *address, phones, n, usable, err);
+    if (status == ND_OK) {
+        char *found = join_address(usable->serial, server);
+        if (found == NULL) {
+            status = nd_fail_memory(err);
+        } else {
+            free(*address);
+            *address = found;
+        }
+    }
+    nd_phones_free(phones, n);
+    return status;
+}
+
+/* Of ssh it has been refused. */
+static bool is_all(const char *address)
+{
+    return address[0] == '*' && nd_adb_serial_length(address) == 1;
+}
+
+enum nd_status nd_device_reach(const char *uri, enum nd_transport_kind transport, char **address,
+                               struct nd_error *err)
+{
+    enum nd_status status = find_tool(uri, transport, err);
+    if (status != ND_OK)
+        return status;
+    if (is_all(*address))
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s' stands for all phones; here one is needed",
+                       uri);
+    bool is_only = transport == ND_TRANSPORT_ADB && nd_adb_serial_length(*address) == 0;
+    return is_only ? find_only_phone(uri, address, err) : ND_OK;
+}
+
+/* ---- all of them ---- */
+
+void nd_device_uris_free(char **uris, size_t n)
+{
+    for (size_t i = 0; uris != NULL && i < n; i++)
+        free(uris[i]);
+    free(uris);
+}
+
+static enum nd_status expand_phones(const char *uri, const struct nd_remote_uri *parts, char ***out, size_t *n,
+                                    struct nd_error *err)
+{
+    struct nd_phone *phones = NULL;
+    const char *server = nd_adb_server(parts->address);
+    size_t n_phones = 0;
+    char **uris = NULL;
+    enum nd_status status = find_tool(uri, ND_TRANSPORT_ADB, err);
+    if (status == ND_OK)
+        status = nd_phones_list(server, false, &phones, &n_phones, err);
+    if (status == ND_OK && n_phones == 0)
+        status = refuse_choice(uri, parts->address, NULL, 0, NULL, err);
+    if (status == ND_OK && (uris = nd_calloc(n_phones, sizeof *uris)) == NULL)
+        status = nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < n_phones; i++) {
+        struct nd_strbuf text = {0};
+        nd_strbuf_printf(&text, "adb:%s%s%s%s", phones[i].serial, server != NULL ? "@" : "",
+                         server != NULL ? server : "", parts->rest);
+        uris[i] = nd_strbuf_take(&text);
+        if (uris[i] == NULL)
+            status = nd_fail_memory(err);
+    }
+    nd_phones_free(phones, n_phones);
+    if (status != ND_OK) {
+        nd_device_uris_free(uris, n_phones);
+        return status;
+    }
+    *out = uris;
+    *n = n_phones;
+    return ND_OK;
+}
+
+static enum nd_status take_alone(const char *uri, char ***out, struct nd_error *err)
+{
+    char **uris = nd_calloc(1, sizeof *uris);
+    if (uris != NULL)
+        uris[0] = nd_strdup(uri);
+    if (uris == NULL || uris[0] == NULL) {
+        free(uris);
+        return nd_fail_memory(err);
+    }
+    *out = uris;
+    return ND_OK;
+}
+
+enum nd_status nd_device_expand(const char *uri, char ***out, size_t *n, struct nd_error *err)
+{
+    struct nd_remote_uri parts = {0};
+    enum nd_status status = ND_OK;
+    if (nd_uri_is_label(uri))
+        return nd_fleet_expand(uri, out, n, err);
+    if (nd_uri_is_remote(uri))
+        status = nd_remote_uri_parse(uri, &parts, err);
+    if (status == ND_OK && parts.address != NULL && is_all(parts.address)) {
+        status = expand_phones(uri, &parts, out, n, err);
+    } else if (status == ND_OK) {
+        status = take_alone(uri, out, err);
+        if (status == ND_OK)
+            *n = 1;
+    }
+    nd_remote_uri_deinit(&parts);
+    return status;
+}

@@ -1,0 +1,172 @@
+/* Values that are cut off or multiplied, and a clamp that only the reference has. */
+#include <math.h>
+#include <stdio.h>
+
+#include "core/tensors/scales.h"
+#include "explain/diagnosis/look.h"
+#include "arithmetic/exact/linear/rounding.h"
+
+/* ---- clamps and a gain ---- */
+
+struct clamp {
+    double gain, low, high;
+    bool has_low, has_high;
+};
+
+static struct nd_span predict_clamp(const struct nd_look *look, const struct nd_fault *f, size_t s, size_t j)
+{
+    const struct clamp *c = f->data;
+    double x = c->gain * look->e->expected[s * look->e->n + j];
+    x = c->has_low ? fmax(x, c->low) : x;
+    return nd_exactly(c->has_high ? fmin(x, c->high) : x);
+}
+
+/* Many elements have the extreme value where the reference goes on: it has values on both sides of it there. Of
+ * exact codes one that is no rounding is enough. */
+static bool is_clamped(const struct nd_look *look, double extreme, double sign)
+{
+    enum { MIN_CLAMPED = 8 };
+    double least = HUGE_VAL, most = -HUGE_VAL;
+    size_t n = 0;
+    for (size_t i = 0; i < look->n_total && nd_is_exact(look); i++)
+        if (look->e->captured[i] == extreme && nd_is_far(look, i))
+            return true;
+    for (size_t i = 0; i < look->n_total; i++) {
+        if (!nd_is_known(look, i) || look->e->captured[i] != extreme)
+            continue;
+        n++;
+        least = fmin(least, sign * look->e->expected[i]);
+        most = fmax(most, sign * look->e->expected[i]);
+    }
+    return !nd_is_exact(look) && n >= MIN_CLAMPED && most - least > look->far;
+}
+
+/* Exact codes of another scale are scale.c's. */
+static double find_gain(const struct nd_look *look, const struct clamp *c)
+{
+    static const double least_gain =
+        0.02; /* chosen: more than a scale loses in half precision, many times over */
+    const struct nd_evidence *e = look->e;
+    size_t n = 0;
+    for (size_t i = 0; i < look->n_total; i++) {
+        bool is_end = (c->has_low && e->captured[i] == c->low) || (c->has_high && e->captured[i] == c->high);
+        if (nd_is_known(look, i) && isfinite(e->captured[i]) && !is_end && fabs(e->expected[i]) > look->far)
+            look->scratch[n++] = e->captured[i] / e->expected[i];
+    }
+    double gain = n >= ND_MIN_DECISIVE && !nd_is_exact(look) ? nd_look_quantile(look->scratch, n, 0.5) : 1;
+    return gain > 0 && fabs(gain - 1) > least_gain ? gain : 1;
+}
+
+/* What lies beyond a clamp is exactly the clamp: of 99 elements in 100. (So the judge asks of exact codes.) */
+static bool is_sharp(const struct nd_look *look, const struct clamp *c)
+{
+    size_t n = 0, n_sharp = 0;
+    for (size_t i = 0; i < look->n_total; i++) {
+        double x = c->gain * look->e->expected[i];
+        bool is_low = c->has_low && x < c->low - look->far, is_high = c->has_high && x > c->high + look->far;
+        if (!nd_is_known(look, i) || (!is_low && !is_high))
+            continue;
+        n++;
+        n_sharp += look->e->captured[i] == (is_low ? c->low : c->high);
+    }
+    return n_sharp * 100 >= n * 99;
+}
+
+/* The clamps are the ends of the type, which every value that is too large meets. */
+static bool is_end_of_type(const struct nd_look *look, const struct clamp *c)
+{
+    const struct nd_evidence *e = look->e;
+    double low, high;
+    if (!(e->step > 0) || !nd_dtype_is_of_codes(e->dtype))
+        return false;
+    nd_code_range(e->dtype, &low, &high);
+    bool is_low = fabs(c->low / e->step + e->zero_point - low) < 0.5;
+    bool is_high = fabs(c->high / e->step + e->zero_point - high) < 0.5;
+    return (!c->has_low || is_low) && (!c->has_high || is_high);
+}
+
+void nd_try_clamp(const struct nd_look *look)
+{
+    struct clamp c = {.low = look->low, .high = look->high};
+    c.has_low = is_clamped(look, c.low, -1);
+    c.has_high = is_clamped(look, c.high, 1);
+    c.gain = find_gain(look, &c);
+    bool has_gain = c.gain != 1, is_cut = c.has_low || c.has_high;
+    if ((!has_gain && !is_cut) || !is_sharp(look, &c))
+        return;
+    bool is_end = has_gain && is_end_of_type(look, &c), has_clamp = is_cut && !is_end;
+    struct nd_fault f = nd_fault_of(ND_FAULT_SCALE, c.gain, predict_clamp);
+    f.data = &c;
+    char gain[64] = "";
+    if (has_gain)
+        snprintf(gain, sizeof gain, "%s values %sare %.4g times as large", has_clamp ? "," : "",
+                 has_clamp ? "between " : "", c.gain);
+    if (!has_clamp) {
+        nd_try(look, &f, "all%s as the reference's%s", gain,
+               is_end && is_cut ? ", as far as the type goes" : "");
+        return;
+    }
+    f.kind = ND_FAULT_SATURATION;
+    f.amount = c.has_high ? c.high : c.low;
+    if (c.has_low && c.has_high)
+        nd_try(look, &f, "clamped at both ends, to %.6g..%.6g%s", c.low, c.high, gain);
+    else
+        nd_try(look, &f, "%s stop %s %.6g%s", nd_noun(look), c.has_high ? "above" : "below", f.amount, gain);
+}
+
+/* ---- a clamp that only the reference has ---- */
+
+struct end {
+    double sign, at;              /* -1: the low end; its value in the reference */
+    size_t n, n_beyond, n_within; /* elements of the reference there; the test's further on; not before it */
+    size_t n_far;                 /* far ones of them */
+    double least, most;           /* the test's values there */
+};
+
+static struct end count_end(const struct nd_look *look, double sign)
+{
+    const struct nd_evidence *e = look->e;
+    struct end x = {.sign = sign, .at = -sign * HUGE_VAL, .least = HUGE_VAL, .most = -HUGE_VAL};
+    for (size_t i = 0; i < look->n_total; i++)
+        if (nd_is_known(look, i) && sign * e->expected[i] > sign * x.at)
+            x.at = e->expected[i];
+    for (size_t i = 0; i < look->n_total; i++) {
+        if (!nd_is_known(look, i) || e->expected[i] != x.at || !isfinite(e->captured[i]))
+            continue;
+        double beyond = sign * (e->captured[i] - x.at);
+        x.n++;
+        x.n_beyond += beyond > 0;
+        x.n_within += beyond > -look->far;
+        x.n_far += beyond > look->far;
+        x.least = fmin(x.least, e->captured[i]);
+        x.most = fmax(x.most, e->captured[i]);
+    }
+    return x;
+}
+
+/* The reference has one value in many elements, its least or its largest, and the test goes on there in nearly
+ * all of them; elsewhere the two agree. Codes that are not zero there may be the end of the reference's type.
+ * All chosen. */
+static bool is_left_out(const struct nd_look *look, const struct end *x)
+{
+    bool may_be_end_of_type = look->e->ref_step > 0 && x->at != 0;
+    return !may_be_end_of_type && x->n_far >= ND_MIN_DECISIVE && x->n_beyond * 10 >= x->n * 9 &&
+           x->n_within * 100 >= x->n * 99 && x->n_far * 100 >= look->n_far * 95 &&
+           x->most - x->least > look->far;
+}
+
+void nd_try_unclamped(const struct nd_look *look)
+{
+    for (double sign = -1; sign <= 1; sign += 2) {
+        struct end x = count_end(look, sign);
+        if (!is_left_out(look, &x))
+            continue;
+        struct nd_finding f = nd_finding_of(look, ND_FAULT_UNCLAMPED, x.at, nd_share_of_far(look, x.n_far), 0);
+        nd_add(
+            look, &f,
+            "values go on %s %.6g in %zu of %zu elements where the reference stops there, as if a %s was left "
+            "out",
+            sign < 0 ? "below" : "above", x.at, x.n_beyond, x.n, sign < 0 && x.at == 0 ? "Relu" : "Clip");
+        return;
+    }
+}

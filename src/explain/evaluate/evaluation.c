@@ -1,0 +1,52 @@
+#include "explain/evaluate/evaluation.h"
+
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+
+enum nd_status nd_evaluation_init(struct nd_evaluation *evaluation, const struct nd_plan *plan,
+                                  struct nd_error *err)
+{
+    size_t n, n_all, n_units = plan->n_devices * plan->n_steps;
+    if (!nd_size_mul(plan->n_samples, plan->n_steps, &n) || !nd_size_mul(n, plan->n_devices, &n_all))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "too many samples");
+    *evaluation = (struct nd_evaluation){.plan = plan,
+                                         .sums = nd_calloc(n_all, sizeof *evaluation->sums),
+                                         .reference = nd_calloc(n, sizeof *evaluation->reference),
+                                         .tally = nd_calloc(n_units, sizeof *evaluation->tally),
+                                         .unit_tally = nd_calloc(n_units, sizeof *evaluation->unit_tally)};
+    bool is_made = evaluation->sums != NULL && evaluation->reference != NULL && evaluation->tally != NULL &&
+                   evaluation->unit_tally != NULL;
+    return is_made ? ND_OK : nd_fail_memory(err);
+}
+
+void nd_evaluation_deinit(struct nd_evaluation *evaluation)
+{
+    free(evaluation->sums);
+    free(evaluation->reference);
+    free(evaluation->tally);
+    free(evaluation->unit_tally);
+}
+
+struct nd_sums *nd_sums_of(const struct nd_evaluation *evaluation, size_t sample, size_t device, size_t step)
+{
+    const struct nd_plan *plan = evaluation->plan;
+    return &evaluation->sums[(sample * plan->n_devices + device) * plan->n_steps + step];
+}
+
+struct nd_reference_sums *nd_reference_sums_of(const struct nd_evaluation *evaluation, size_t sample,
+                                               size_t step)
+{
+    return &evaluation->reference[sample * evaluation->plan->n_steps + step];
+}
+
+const struct nd_code_tally *nd_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step)
+{
+    return &evaluation->tally[device * evaluation->plan->n_steps + step];
+}
+
+const struct nd_unit_tally *nd_unit_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step)
+{
+    return &evaluation->unit_tally[device * evaluation->plan->n_steps + step];
+}

@@ -1,0 +1,77 @@
+/* The evaluation: every layer of the model worked out again, exactly, from the inputs that it had on each
+ * device. What goes in is a plan; what comes out are sums over the codes of each sample, and tallies of the
+ * arithmetic that gives them. Several threads fill it (evaluate.c) in any order; all that is concluded from it
+ * goes through it in order of samples. */
+#ifndef ND_REPLAY_EVALUATION_H
+#define ND_REPLAY_EVALUATION_H
+
+#include "explain/trials/code_tally.h"
+#include "explain/plan/plan.h"
+#include "explain/trials/unit_trial.h"
+
+/* Sums over the codes of one step of one sample. */
+struct nd_part_sums {
+    uint64_t n_differing;
+    double max, sum, energy;
+};
+
+struct nd_sums {
+    uint64_t n_codes, n_violations;
+    bool is_missed;      /* it could not be evaluated from the device's codes, or changed its shape */
+    bool is_harm_missed; /* nor could what its local error does to the outputs */
+    struct nd_part_sums local, inherited, total;
+    double q_times_d;
+    double clipped_divergence; /* of elements that no code stands for */
+    /* What the unit's local error alone does to the model's outputs, in the samples in which it is measured. */
+    uint64_t n_harm_codes, n_harmed;
+    double harm_energy;
+    double own_energy; /* of outputs: the device less the vote of the lineages */
+};
+
+/* What the references say of one step and sample, whatever the device. */
+struct nd_reference_sums {
+    double signal, quantisation;
+    uint64_t n_clipped; /* elements that no code stands for, and their part of the quantisation */
+    double clipped_quantisation;
+    bool is_double;
+    bool is_missed, is_float_missed; /* there is no reference, or no float reference */
+    /* Of outputs, from ballots.c: codes on which lineages differ, by how many tally the plurality won there,
+     * and the energy of the error of the vote against the float reference, and against the quantised one. */
+    uint64_t n_voted, n_split;
+    double margin, common_error, common_divergence;
+};
+
+struct nd_byte_units;
+
+struct nd_evaluation {
+    const struct nd_plan *plan;
+    struct nd_byte_units *units; /* while it is filled, and effects are measured; NULL: the graph has none */
+    struct nd_sums *sums;        /* [n_samples][n_devices][n_steps] */
+    struct nd_reference_sums *reference; /* [n_samples][n_steps] */
+    struct nd_code_tally *tally;         /* [n_devices][n_steps] */
+    struct nd_unit_tally *unit_tally;    /* [n_devices][n_steps] */
+};
+
+/* Makes room: all zero, which is what stands there when nothing is evaluated. The plan is borrowed. deinit
+ * accepts a zeroed one. ND_ERR_MEMORY. */
+enum nd_status nd_evaluation_init(struct nd_evaluation *evaluation, const struct nd_plan *plan,
+                                  struct nd_error *err);
+void nd_evaluation_deinit(struct nd_evaluation *evaluation);
+
+/* Fills what it has of these samples. Of options: progress and is_cancelled. Errors are those of reading
+ * captures and of nd_exact_graph_run. */
+enum nd_status nd_evaluate(struct nd_evaluation *evaluation, struct nd_span span,
+                           const struct nd_explain_options *options, struct nd_error *err);
+/* Once all samples are there: completes the tallies, and what captures with the same codes share. */
+void nd_evaluate_finish(struct nd_evaluation *evaluation);
+
+/* One place of it. */
+struct nd_sums *nd_sums_of(const struct nd_evaluation *evaluation, size_t sample, size_t device, size_t step);
+struct nd_reference_sums *nd_reference_sums_of(const struct nd_evaluation *evaluation, size_t sample,
+                                               size_t step);
+/* And of its tallies. */
+const struct nd_code_tally *nd_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step);
+const struct nd_unit_tally *nd_unit_tally_of(const struct nd_evaluation *evaluation, size_t device,
+                                             size_t step);
+
+#endif

@@ -1,0 +1,67 @@
+/* What one thread of the evaluation keeps of the sample at hand: evaluate.c, harm.c and ballots.c. */
+#ifndef ND_REPLAY_EVALUATOR_H
+#define ND_REPLAY_EVALUATOR_H
+
+#include "explain/evaluate/evaluation.h"
+#include "explain/evaluate/packed.h"
+#include "explain/plan/reader.h"
+#include "explain/evaluate/ripple.h"
+
+struct nd_evaluator {
+    struct nd_reader reader;
+    struct nd_evaluation *evaluation;
+    struct nd_array *float_inputs;    /* [n_inputs of float_model]: views of the reader's inputs */
+    struct nd_packed *reference;      /* [n_steps] codes (or floats) of the quantised reference */
+    struct nd_array *taken;           /* [n_edges] values of captures that stand for layers not evaluated */
+    struct nd_array *error;           /* [n_steps] first the float reference, then q in steps; empty without */
+    struct nd_packed *injected;       /* [n_steps] the reference with the device's local error; for harm only */
+    struct nd_array step;             /* the reference of one step, unpacked: of nd_reference_array */
+    struct nd_ripple ripple;          /* of harm.c; plan is NULL where it cannot be used */
+    bool *is_below;                   /* [n_edges], of harm.c */
+    size_t harmful;                   /* the step at hand in harm.c */
+    double *ballots;                  /* [n_devices][ballot_n], of ballots.c: codes of one output */
+    size_t *voters;                   /* [n_devices]: whose they are */
+    size_t ballot_n;                  /* elements of the largest output */
+    struct nd_code_tally *tally;      /* [n_devices][n_steps] of this thread's samples */
+    struct nd_unit_tally *unit_tally; /* [n_devices][n_steps] */
+};
+
+static inline struct nd_reference_sums *nd_reference_of(const struct nd_evaluator *w, size_t step)
+{
+    return nd_reference_sums_of(w->evaluation, w->reader.sample, step);
+}
+
+/* The reference of a step, which is known: until the next is asked for. */
+static inline const struct nd_array *nd_reference_array(struct nd_evaluator *w, size_t step)
+{
+    double *x = w->step.x;
+    w->step = w->reference[step].husk;
+    w->step.x = x;
+    nd_unpack(&w->reference[step], x);
+    return &w->step;
+}
+
+/* ---- unit_sums.c ---- */
+
+/* Turns the float reference, w->error, into the quantisation error, both in steps of the channel. */
+void nd_take_error(struct nd_evaluator *w, size_t step);
+/* What the unit makes of the device's own inputs, held against what the device has and, where there is one,
+ * against the reference. */
+void nd_add_unit(struct nd_evaluator *w, size_t step, const struct nd_array *values);
+
+/* harm.c: what a unit's own mistakes do to the outputs. The quantised reference is run again with nothing but
+ * that unit's local error put in. Units are ranked by effect, and not by size. docs/science/theory.md#harm.
+ * Some samples are enough, and a run for every unit is dear: `n_harm_samples` of the options, evenly spaced. */
+bool nd_is_harm_sample(const struct nd_plan *plan, size_t sample);
+/* Keeps the reference with what the unit has got wrong, less what it makes of the device's own inputs, in
+ * w->injected: where that is wanted, after its local error has been added up. ND_ERR_MEMORY. */
+enum nd_status nd_inject_error(struct nd_evaluator *w, size_t step, const struct nd_array *own,
+                               struct nd_error *err);
+/* For the sample and device at hand, after `reference` and `injected` of all steps are known. */
+enum nd_status nd_measure_harm(struct nd_evaluator *w, struct nd_error *err);
+
+/* ballots.c: what chipsets have in common, the plurality of their codes, element by element. Lineages vote, not
+ * devices. docs/science/theory.md#vote. Of the sample at hand: fills the vote's part of the sums of outputs. */
+void nd_count_ballots(struct nd_evaluator *w);
+
+#endif

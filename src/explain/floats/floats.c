@@ -1,0 +1,452 @@
+#include "explain/floats/floats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "explain/evaluate/evaluator.h"
+
+struct worker {
+    struct nd_reader reader;
+    struct nd_float_evaluation *evaluation;
+    struct nd_array *reference; /* [n_edges] rank < 0: none */
+    struct nd_array *changed;   /* [n_edges] of effects; views of reference where nothing changed */
+    bool *is_changed;           /* [n_edges] */
+    struct nd_array *error;     /* [n_steps] what the device's values are off, of the device at hand */
+};
+
+struct nd_float_sums *nd_float_sums_of(const struct nd_float_evaluation *e, size_t sample, size_t device,
+                                       size_t step)
+{
+    return &e->sums[(sample * e->plan->n_devices + device) * e->plan->n_steps + step];
+}
+
+bool nd_float_is_step(const struct nd_plan *plan, size_t device, size_t step)
+{
+    const struct nd_plan_source *source = &plan->sources[device];
+    const struct nd_edge *edge = nd_plan_edge(plan, step);
+    return !source->is_failed && source->edges[step] != SIZE_MAX && edge->quant.n == 0 &&
+           !edge->is_model_input &&
+           nd_dtype_is_float(nd_capture_edge(source->capture, source->edges[step])->dtype);
+}
+
+bool nd_float_has_steps(const struct nd_plan *plan)
+{
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps; s++)
+            if (nd_float_is_step(plan, d, s))
+                return true;
+    return false;
+}
+
+int nd_float_digits_of(const struct nd_float_evaluation *e, size_t device, size_t step)
+{
+    const struct nd_plan_source *source = &e->plan->sources[device];
+    return nd_capture_edge(source->capture, source->edges[step])->dtype == ND_DTYPE_F16 ? ND_HALF_DIGITS
+                                                                                        : e->digits[device];
+}
+
+static struct nd_float_case case_of(const struct nd_float_evaluation *e, const struct nd_reader *reader,
+                                    const struct nd_array *values, size_t step)
+{
+    return (struct nd_float_case){.evaluation = e,
+                                  .reader = reader,
+                                  .values = values,
+                                  .step = step,
+                                  .digits = nd_float_digits_of(e, reader->device, step)};
+}
+
+/* ---- the reference: in double precision, from the inputs of the model ---- */
+
+static void forget(struct nd_array *array)
+{
+    if (array->shape.rank >= 0)
+        nd_array_deinit(array);
+    *array = nd_no_array();
+}
+
+/* What cannot be worked out has no values; only memory is trouble. */
+static enum nd_status run_or_none(const struct nd_float_case *c, enum nd_float_reading reading,
+                                  struct nd_array *out, struct nd_error *err)
+{
+    struct nd_error why;
+    forget(out);
+    *out = (struct nd_array){0};
+    enum nd_status status =
+        c->evaluation->is_known[c->step] ? nd_float_run(c, reading, 0, out, &why) : ND_ERR_UNSUPPORTED;
+    if (status == ND_OK)
+        return ND_OK;
+    nd_array_deinit(out);
+    *out = nd_no_array();
+    return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK;
+}
+
+static enum nd_status run_reference(struct worker *w, struct nd_error *err)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+        const struct nd_float_case c = {w->evaluation, &w->reader, w->reference, s, ND_SINGLE_DIGITS};
+        status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->reference[plan->steps[s].edge], err);
+    }
+    return status;
+}
+
+/* ---- a step on a device ---- */
+
+static void count_value(struct nd_float_sums *sums, double given, double exact, double bound, int digits)
+{
+    double off = given - exact, ulp = nd_float_ulp(exact, digits), rounded = nd_float_round(exact, digits);
+    sums->n++;
+    if (!isfinite(exact) || !isfinite(rounded)) {
+        sums->n_overflown += isfinite(exact) ? 1 : 0;
+        return; /* whatever a device makes of it */
+    }
+    if (!isfinite(given)) {
+        sums->n_lost++;
+        return;
+    }
+    /* Qualcomm's simulator gives the float next to the one of half precision. */
+    bool is_rounded = fabs(given - rounded) <= ulp * 0x1p-12 ||
+                      fabs(given - nd_float_round((double)(float)exact, digits)) <= ulp * 0x1p-12;
+    sums->n_rounded += is_rounded;
+    sums->n_flushed += !is_rounded && given == 0;
+    double size = is_rounded ? 0 : fabs(off) / ulp;
+    sums->max_ulp = fmax(sums->max_ulp, size);
+    sums->sum_ulp += size;
+    sums->n_beyond += !is_rounded && fabs(off) > bound;
+    sums->worst = fmax(sums->worst, is_rounded ? 0 : fabs(off) / bound);
+}
+
+/* own: from the constants as the model has them; reference: nullable. */
+static void add_squares(struct nd_float_sums *sums, const struct nd_array *given, const struct nd_array *own,
+                        const struct nd_array *reference)
+{
+    sums->has_reference = reference->shape.rank >= 0 && reference->n == own->n;
+    for (size_t i = 0; i < own->n; i++) {
+        double local = given->x[i] - own->x[i];
+        double ref = sums->has_reference ? reference->x[i] : own->x[i];
+        if (!isfinite(local) || !isfinite(ref))
+            continue;
+        double total = given->x[i] - ref, passed_on = own->x[i] - ref;
+        sums->signal += ref * ref;
+        sums->local += local * local;
+        sums->total += total * total;
+        sums->passed_on += passed_on * passed_on;
+    }
+}
+
+static enum nd_status count_values(const struct nd_float_case *c, const struct nd_array *given,
+                                   struct nd_float_sums *sums, struct nd_error *err)
+{
+    struct nd_array exact = nd_no_array();
+    enum nd_status status = run_or_none(c, ND_FLOAT_ROUNDED, &exact, err);
+    double *bound = nd_calloc(given->n + 1, sizeof *bound);
+    if (bound == NULL)
+        status = nd_fail_memory(err);
+    sums->is_missed = exact.shape.rank < 0 || exact.n != given->n;
+    if (status == ND_OK && !sums->is_missed)
+        status = nd_float_bound(c, &exact, bound, err);
+    for (size_t i = 0; status == ND_OK && !sums->is_missed && i < given->n; i++)
+        count_value(sums, given->x[i], exact.x[i], bound[i], c->digits);
+    forget(&exact);
+    free(bound);
+    return status;
+}
+
+static enum nd_status run_step(struct worker *w, size_t s, struct nd_error *err)
+{
+    struct nd_reader *r = &w->reader;
+    const struct nd_plan *plan = r->plan;
+    struct nd_float_sums *sums = nd_float_sums_of(w->evaluation, r->sample, r->device, s);
+    const struct nd_array *given = &r->given[plan->steps[s].edge];
+    forget(&w->error[s]);
+    if (!nd_float_is_step(plan, r->device, s))
+        return ND_OK;
+    struct nd_float_case c = case_of(w->evaluation, r, r->given, s);
+    enum nd_status status = count_values(&c, given, sums, err);
+    if (status != ND_OK || sums->is_missed)
+        return status;
+    status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->error[s], err);
+    if (status != ND_OK || w->error[s].shape.rank < 0)
+        return status;
+    add_squares(sums, given, &w->error[s], &w->reference[plan->steps[s].edge]);
+    for (size_t i = 0; i < given->n; i++)
+        w->error[s].x[i] = given->x[i] - w->error[s].x[i];
+    return ND_OK;
+}
+
+/* ---- effects: the reference again, with nothing but one step's own error put in ---- */
+
+static bool reads_changed(const struct worker *w, size_t step)
+{
+    const struct nd_float_node *node = &w->evaluation->nodes[step];
+    for (size_t i = 0; w->evaluation->is_known[step] && i < node->n_inputs; i++)
+        if (node->inputs[i].source == ND_FLOAT_EDGE && w->is_changed[node->inputs[i].index])
+            return true;
+    return false;
+}
+
+static enum nd_status change_behind(struct worker *w, size_t step, struct nd_float_sums *sums,
+                                    struct nd_error *err)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    enum nd_status status = ND_OK;
+    for (size_t s = step; s < plan->n_steps && status == ND_OK; s++) {
+        size_t edge = plan->steps[s].edge;
+        const struct nd_array *ref = &w->reference[edge];
+        if (s > step && reads_changed(w, s)) {
+            const struct nd_float_case c = {w->evaluation, &w->reader, w->changed, s, ND_SINGLE_DIGITS};
+            w->changed[edge] = nd_no_array();
+            w->is_changed[edge] = true;
+            status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->changed[edge], err);
+        }
+        if (status != ND_OK || !plan->steps[s].is_model_output || ref->shape.rank < 0)
+            continue;
+        sums->has_effect = sums->has_effect && w->changed[edge].n == ref->n;
+        for (size_t i = 0; sums->has_effect && i < ref->n; i++) {
+            double d = w->changed[edge].x[i] - ref->x[i];
+            if (!isfinite(d))
+                continue;
+            sums->effect += d * d;
+        }
+    }
+    return status;
+}
+
+static enum nd_status measure_effect(struct worker *w, size_t step, struct nd_error *err)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    struct nd_float_sums *sums = nd_float_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
+    size_t edge = plan->steps[step].edge;
+    if (w->error[step].shape.rank < 0 || !sums->has_reference)
+        return ND_OK;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        size_t e = plan->steps[s].edge;
+        w->is_changed[e] = false;
+        w->changed[e] = w->reference[e];
+        if (plan->steps[s].is_model_output && w->reference[e].shape.rank >= 0)
+            for (size_t i = 0; i < w->reference[e].n; i++)
+                sums->effect_signal +=
+                    isfinite(w->reference[e].x[i]) ? w->reference[e].x[i] * w->reference[e].x[i] : 0;
+    }
+    sums->has_effect = true;
+    struct nd_array moved = {0};
+    enum nd_status status = nd_array_copy(&w->reference[edge], &moved, err);
+    for (size_t i = 0; status == ND_OK && i < moved.n; i++)
+        moved.x[i] += w->error[step].x[i];
+    w->changed[edge] = moved;
+    w->is_changed[edge] = true;
+    if (status == ND_OK)
+        status = change_behind(w, step, sums, err);
+    for (size_t s = 0; s < plan->n_steps; s++)
+        if (w->is_changed[plan->steps[s].edge])
+            forget(&w->changed[plan->steps[s].edge]);
+    return status;
+}
+
+/* ---- a sample ---- */
+
+static enum nd_status run_sample(void *state, struct nd_error *err)
+{
+    struct worker *w = state;
+    const struct nd_plan *plan = w->reader.plan;
+    enum nd_status status = w->evaluation->is_beside_codes ? ND_OK : run_reference(w, err);
+    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
+        if (!nd_plan_is_worked_out(plan, d))
+            continue;
+        status = nd_reader_device(&w->reader, d, err);
+        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+            status = run_step(w, s, err);
+        for (size_t s = 0; s < plan->n_steps && status == ND_OK && nd_is_harm_sample(plan, w->reader.sample);
+             s++)
+            status = measure_effect(w, s, err);
+    }
+    return status;
+}
+
+static enum nd_status begin(void *state, void *context, struct nd_error *err)
+{
+    struct worker *w = state;
+    const struct nd_plan *plan = w->reader.plan;
+    size_t n_edges = nd_model_n_edges(plan->model);
+    w->evaluation = context;
+    w->reference = nd_calloc(n_edges, sizeof *w->reference);
+    w->changed = nd_calloc(n_edges, sizeof *w->changed);
+    w->is_changed = nd_calloc(n_edges, sizeof *w->is_changed);
+    w->error = nd_calloc(plan->n_steps, sizeof *w->error);
+    if (w->reference == NULL || w->changed == NULL || w->is_changed == NULL || w->error == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n_edges; e++)
+        w->reference[e] = nd_no_array();
+    for (size_t s = 0; s < plan->n_steps; s++)
+        w->error[s] = nd_no_array();
+    return ND_OK;
+}
+
+static void end(void *state, void *context)
+{
+    (void)context;
+    struct worker *w = state;
+    const struct nd_plan *plan = w->reader.plan;
+    for (size_t e = 0; w->reference != NULL && e < nd_model_n_edges(plan->model); e++)
+        forget(&w->reference[e]);
+    for (size_t s = 0; w->error != NULL && s < plan->n_steps; s++)
+        forget(&w->error[s]);
+    free(w->reference);
+    free(w->changed);
+    free(w->is_changed);
+    free(w->error);
+}
+
+/* ---- all of it ---- */
+
+/* Share of the floats of a device that are numbers of half precision when it computes in that; chosen, as
+ * science/fallback.md has it. */
+static const double most_on_grid = 0.98;
+
+static bool is_on_half_grid(const struct nd_reader *r)
+{
+    const struct nd_plan *plan = r->plan;
+    size_t n = 0, n_on = 0;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        const struct nd_array *given = &r->given[plan->steps[s].edge];
+        for (size_t i = 0; nd_float_is_step(plan, r->device, s) && i < given->n; i++) {
+            double x = given->x[i], rounded = nd_float_round(x, ND_HALF_DIGITS);
+            if (!isfinite(rounded) || x == 0)
+                continue;
+            n++;
+            n_on += fabs(x - rounded) <= nd_float_ulp(x, ND_HALF_DIGITS) * 0x1p-12;
+        }
+    }
+    return (double)n_on >= most_on_grid * (double)n;
+}
+
+/* What the capture says of its chipset decides, else the values of its first sample. */
+static enum nd_status find_digits(struct nd_float_evaluation *e, struct nd_error *err)
+{
+    struct nd_reader reader = {0};
+    enum nd_status status = nd_reader_init(&reader, e->plan, err);
+    if (status == ND_OK)
+        status = nd_reader_load(&reader, 0, e->plan->n_samples, err);
+    for (size_t d = 0; d < e->plan->n_devices && status == ND_OK; d++) {
+        enum nd_expectation expected = e->plan->sources[d].expectation;
+        if (e->plan->sources[d].is_failed)
+            continue;
+        status = nd_reader_device(&reader, d, err);
+        bool is_half = expected == ND_EXPECT_V69 || expected == ND_EXPECT_V73 ||
+                       (expected != ND_EXPECT_FLOAT && status == ND_OK && is_on_half_grid(&reader));
+        e->digits[d] = is_half ? ND_HALF_DIGITS : ND_SINGLE_DIGITS;
+    }
+    nd_reader_deinit(&reader);
+    return status;
+}
+
+/* Whether any device computes the step in half precision: nobody else reads rounded constants, which are as
+ * large as the model. */
+static bool has_half_precision(const struct nd_float_evaluation *e, size_t s)
+{
+    for (size_t d = 0; d < e->plan->n_devices; d++)
+        if (nd_float_is_step(e->plan, d, s) && nd_float_digits_of(e, d, s) == ND_HALF_DIGITS)
+            return true;
+    return false;
+}
+
+/* Those past *room_bytes are rounded whenever they are read. */
+static enum nd_status round_constants(struct nd_float_evaluation *e, size_t s, double *room_bytes,
+                                      struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < e->nodes[s].n_inputs && status == ND_OK; i++) {
+        const struct nd_array *from = e->nodes[s].inputs[i].constant;
+        struct nd_array *to = &e->constants[s * ND_FLOAT_OPERANDS + i];
+        if (e->nodes[s].inputs[i].source != ND_FLOAT_CONSTANT || !nd_dtype_is_float(from->dtype))
+            continue;
+        double bytes = (double)(from->n * sizeof *from->x);
+        if (bytes > *room_bytes)
+            continue;
+        *room_bytes -= bytes;
+        *to = (struct nd_array){0};
+        status = nd_exact_hold(e->plan->graph, from, err);
+        if (status != ND_OK)
+            break;
+        status = nd_array_copy(from, to, err);
+        nd_exact_release(e->plan->graph, from);
+        for (size_t k = 0; status == ND_OK && k < to->n; k++)
+            to->x[k] = nd_float_round(to->x[k], ND_HALF_DIGITS);
+    }
+    return status;
+}
+
+static enum nd_status prepare(struct nd_float_evaluation *e, struct nd_error *err)
+{
+    const struct nd_plan *plan = e->plan;
+    size_t n_units, n_sums;
+    if (!nd_size_mul(plan->n_devices, plan->n_steps, &n_units) ||
+        !nd_size_mul(n_units, plan->n_samples, &n_sums))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "too many samples");
+    e->digits = nd_calloc(plan->n_devices, sizeof *e->digits);
+    e->is_known = nd_calloc(plan->n_steps, sizeof *e->is_known);
+    e->nodes = nd_calloc(plan->n_steps, sizeof *e->nodes);
+    e->constants = nd_calloc(plan->n_steps * ND_FLOAT_OPERANDS, sizeof *e->constants);
+    e->sums = nd_calloc(n_sums, sizeof *e->sums);
+    if (e->digits == NULL || e->is_known == NULL || e->nodes == NULL || e->constants == NULL || e->sums == NULL)
+        return nd_fail_memory(err);
+    for (size_t k = 0; k < plan->n_steps * ND_FLOAT_OPERANDS; k++)
+        e->constants[k] = nd_no_array();
+    for (size_t s = 0; s < plan->n_steps; s++)
+        e->is_known[s] = nd_float_node_find(plan->graph, plan->steps[s].edge, &e->nodes[s]);
+    double room_bytes = plan->memory_bytes / 8; /* chosen */
+    enum nd_status status = find_digits(e, err);
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+        if (e->is_known[s] && has_half_precision(e, s))
+            status = round_constants(e, s, &room_bytes, err);
+    return status;
+}
+
+enum nd_status nd_float_evaluate(struct nd_float_evaluation *e, const struct nd_plan *plan,
+                                 const struct nd_explain_options *options, struct nd_error *err)
+{
+    e->plan = plan;
+    e->is_beside_codes = nd_plan_has_codes(plan);
+    const struct nd_replay replay = {.plan = plan,
+                                     .span = {0, plan->n_samples},
+                                     .state_bytes = sizeof(struct worker),
+                                     .context = e,
+                                     .begin = begin,
+                                     .run = run_sample,
+                                     .end = end,
+                                     .progress = options->progress,
+                                     .progress_context = options->progress_context};
+    enum nd_status status = prepare(e, err);
+    if (status == ND_OK)
+        status = nd_replay_run(&replay, err);
+    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
+        for (size_t i = 0; i < plan->n_samples && plan->sources[d].same_as != d; i++)
+            memcpy(nd_float_sums_of(e, i, d, 0), nd_float_sums_of(e, i, plan->sources[d].same_as, 0),
+                   plan->n_steps * sizeof *e->sums);
+    return status;
+}
+
+void nd_float_evaluation_deinit(struct nd_float_evaluation *e)
+{
+    for (size_t k = 0; e->constants != NULL && k < e->plan->n_steps * ND_FLOAT_OPERANDS; k++)
+        forget(&e->constants[k]);
+    free(e->digits);
+    free(e->is_known);
+    free(e->nodes);
+    free(e->constants);
+    free(e->sums);
+}
+
+enum nd_status nd_float_expect(const struct nd_float_evaluation *e, const struct nd_reader *reader, size_t step,
+                               struct nd_array *out, struct nd_error *err)
+{
+    const struct nd_float_case c = case_of(e, reader, reader->given, step);
+    enum nd_status status = nd_float_run(&c, ND_FLOAT_ROUNDED, 0, out, err);
+    for (size_t i = 0; status == ND_OK && i < out->n; i++)
+        out->x[i] = nd_float_round(out->x[i], c.digits);
+    return status;
+}

@@ -1,0 +1,76 @@
+/* The arithmetic that a capture asks for by what it says of its device. Values may refute it, but they do not
+ * choose a different one: an arithmetic that fits by chance is not the chip's. */
+#include "explain/known/expectation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "npudiff/devices/device.h"
+
+enum nd_expectation nd_expect_of_arch(const char *arch)
+{
+    enum {
+        LAST_OLD = 69
+    }; /* v68 and v69 share one arithmetic, as do v73 and later ones (docs/science/htp-arithmetic.md) */
+    if (arch == NULL || arch[0] != 'v' || strspn(arch + 1, "0123456789") != strlen(arch + 1))
+        return ND_EXPECT_ANY;
+    int version = atoi(arch + 1);
+    return version == 0 ? ND_EXPECT_ANY : version <= LAST_OLD ? ND_EXPECT_V69 : ND_EXPECT_V73;
+}
+
+static bool is_one_of(const char *kind, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(kind, names[i]) == 0)
+            return true;
+    return false;
+}
+
+enum nd_expectation nd_expect(const struct nd_capture *capture)
+{
+    static const char *const in_floats[] = {"cpu"}, *const of_their_own[] = {"emu", "exact", "float64", "gpu",
+                                                                             "reference"};
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    const char *arch = nd_capture_string(capture, "device", "arch");
+    const char *sm = nd_capture_string(capture, "device", "chipset");
+    bool is_import = nd_capture_string(capture, "import", "format") != NULL;
+    if (kind != NULL && is_one_of(kind, in_floats, sizeof in_floats / sizeof *in_floats))
+        return is_import ? ND_EXPECT_ANY
+                         : ND_EXPECT_FLOAT; /* other runtimes compute in integers on a CPU, too */
+    if (kind != NULL && is_one_of(kind, of_their_own, sizeof of_their_own / sizeof *of_their_own))
+        return ND_EXPECT_ANY;
+    if (arch != NULL && arch[0] != '\0')
+        return nd_expect_of_arch(arch);
+    const struct nd_chipset *chipset = sm != NULL && sm[0] != '\0' ? nd_chipset_find(sm) : NULL;
+    return chipset != NULL ? nd_expect_of_arch(chipset->arch) : ND_EXPECT_ANY;
+}
+
+bool nd_is_emulated(const struct nd_capture *capture)
+{
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    return kind != NULL && strcmp(kind, "emu") == 0;
+}
+
+bool nd_is_runner(const struct nd_capture *capture)
+{
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    return kind != NULL && strcmp(kind, "exec") == 0;
+}
+
+bool nd_can_fall_back(const struct nd_capture *capture)
+{
+    static const char *const others[] = {"import", "cpu", "gpu", "reference"};
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    bool is_import = nd_capture_string(capture, "import", "format") != NULL;
+    if (nd_is_runner(capture))
+        return nd_expect(capture) != ND_EXPECT_ANY;
+    return !is_import || nd_expect(capture) != ND_EXPECT_ANY ||
+           (kind != NULL && !is_one_of(kind, others, sizeof others / sizeof *others));
+}
+
+const char *nd_expectation_name(enum nd_expectation expectation)
+{
+    static const char *const names[] = {
+        [ND_EXPECT_ANY] = NULL, [ND_EXPECT_FLOAT] = "float", [ND_EXPECT_V69] = "v69", [ND_EXPECT_V73] = "v73"};
+    return names[expectation];
+}

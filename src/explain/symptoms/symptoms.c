@@ -1,0 +1,390 @@
+/* What the values of a comparison show (npudiff/explain.h): reads a window of samples of every tensor that
+ * differs, as real numbers, and has them diagnosed. The runs of each device are looked at in
+ * symptoms_runs.c. */
+#include "explain/symptoms/symptoms.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "arithmetic/operators/array.h"
+
+/* Chosen: what is read of a tensor and of those beside it, so that large captures cost seconds. */
+enum {
+    MOST_SAMPLES = 16,
+    MOST_VALUES = 1 << 18,   /* of a tensor, all samples together; one sample is always read */
+    MOST_ELEMENTS = 1 << 22, /* of a sample: larger tensors are left out */
+    MOST_EDGES = 128,        /* of a device, the first that differ */
+    MOST_OTHERS = 6,         /* tensors of the same shape, the nearest ones */
+    MOST_INPUTS = 2,
+};
+
+static void dequantise(const struct nd_edge *edge, size_t n, double *x)
+{
+    size_t inner = 1;
+    for (int k = edge->quant.axis + 1; edge->quant.n > 1 && k < edge->shape.rank; k++)
+        inner *= (size_t)edge->shape.dims[k];
+    for (size_t i = 0; i < n; i++) {
+        size_t c = edge->quant.n > 1 ? i / inner % edge->quant.n : 0;
+        x[i] = (double)edge->quant.scale[c] * (x[i] - (double)edge->quant.zero_point[c]);
+    }
+}
+
+static void load(const struct nd_edge *edge, enum nd_dtype dtype, size_t n, const void *bytes, double *x)
+{
+    nd_array_load(dtype, bytes, n, x);
+    if (edge->quant.n > 0 && nd_dtype_is_integer(dtype))
+        dequantise(edge, n, x);
+}
+
+enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_dtype dtype, double *x,
+                                   struct nd_error *err)
+{
+    const struct nd_diagnose_range *range = &side->range;
+    const struct nd_edge *e = nd_capture_edge(side->capture, side->edge);
+    size_t size_bytes, n_bytes, n_elems;
+    enum nd_status status = nd_shape_size_bytes(&e->shape, e->dtype, &size_bytes, err);
+    if (status != ND_OK)
+        return status;
+    n_elems = size_bytes / nd_dtype_size_bytes(e->dtype);
+    if (!nd_size_mul(size_bytes, range->n, &n_bytes))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, e->name, "too many samples");
+    unsigned char *bytes = nd_tensor_alloc(n_bytes);
+    if (bytes == NULL)
+        return nd_fail_memory(err);
+    const struct nd_capture_tensor tensor = {side->capture, side->probe, side->edge};
+    if (range->repeat == 0)
+        status = nd_capture_read_verified(&tensor, range->first, range->n, bytes, err);
+    else
+        status = nd_capture_read_repeat_verified(&tensor, range->first, range->repeat, bytes, err);
+    if (status == ND_OK)
+        load(e, dtype, n_elems * range->n, bytes, x);
+    free(bytes);
+    return status;
+}
+
+enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t edge,
+                                const struct nd_diagnose_range *range, double *x, struct nd_error *err)
+{
+    const struct nd_diagnose_side side = {capture, probe, edge, *range};
+    return nd_diagnose_read_as(&side, nd_capture_edge(capture, edge)->dtype, x, err);
+}
+
+/* One tensor of one test under examination, and what is read for it. */
+struct exam {
+    const struct nd_capture *ref, *test;
+    size_t ref_probe, test_probe, ref_edge, test_edge; /* of the captures */
+    size_t device, edge;                               /* of the comparison */
+    struct nd_diagnose_range range;
+    bool is_part; /* there are more samples */
+    size_t n;     /* elements of a sample */
+    double *values[2 * (1 + MOST_OTHERS + MOST_INPUTS)];
+    size_t n_values;
+    struct nd_other others[MOST_OTHERS + MOST_INPUTS];
+    size_t n_others;
+};
+
+static void exam_deinit(struct exam *exam)
+{
+    for (size_t k = 0; k < exam->n_values; k++)
+        free(exam->values[k]);
+}
+
+static double *make_values(struct exam *exam)
+{
+    double *x = nd_calloc(exam->range.n * exam->n, sizeof *x);
+    if (x != NULL)
+        exam->values[exam->n_values++] = x;
+    return x;
+}
+
+static enum nd_status read_pair(struct exam *exam, size_t ref_edge, size_t test_edge, struct nd_error *err)
+{
+    double *ref = make_values(exam), *test = ref != NULL ? make_values(exam) : NULL;
+    if (test == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = nd_diagnose_read(exam->ref, exam->ref_probe, ref_edge, &exam->range, ref, err);
+    return status == ND_OK ? nd_diagnose_read(exam->test, exam->test_probe, test_edge, &exam->range, test, err)
+                           : status;
+}
+
+static enum nd_status add_other(struct exam *exam, const char *name, struct nd_error *err)
+{
+    size_t ref = nd_capture_find_edge(exam->ref, name), test = nd_capture_find_edge(exam->test, name);
+    if (ref == SIZE_MAX || test == SIZE_MAX)
+        return ND_OK;
+    const struct nd_shape *shape = &nd_capture_edge(exam->ref, exam->ref_edge)->shape;
+    bool is_alike = nd_shape_equal(shape, &nd_capture_edge(exam->ref, ref)->shape) &&
+                    nd_shape_equal(shape, &nd_capture_edge(exam->test, test)->shape) &&
+                    nd_capture_has_outputs(exam->ref, exam->ref_probe, ref) &&
+                    nd_capture_has_outputs(exam->test, exam->test_probe, test);
+    if (!is_alike)
+        return ND_OK;
+    enum nd_status status = read_pair(exam, ref, test, err);
+    if (status == ND_OK)
+        exam->others[exam->n_others++] =
+            (struct nd_other){name, exam->values[exam->n_values - 2], exam->values[exam->n_values - 1]};
+    return status;
+}
+
+/* The inputs of the probe are the same on both sides: the comparison has seen to that. */
+static enum nd_status add_input(struct exam *exam, size_t input, struct nd_error *err)
+{
+    const struct nd_capture_input *in = &nd_capture_probe(exam->ref, exam->ref_probe)->inputs[input];
+    const struct nd_edge as_edge = {.dtype = in->dtype, .shape = in->shape};
+    size_t n = 0, size_bytes;
+    if (in->dtype == ND_DTYPE_NONE || nd_shape_size_bytes(&in->shape, in->dtype, &size_bytes, NULL) != ND_OK)
+        return ND_OK;
+    n = size_bytes / nd_dtype_size_bytes(in->dtype);
+    if (n != exam->n)
+        return ND_OK;
+    unsigned char *bytes = nd_tensor_alloc(size_bytes * exam->range.n);
+    double *x = bytes != NULL ? make_values(exam) : NULL;
+    enum nd_status status = x != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK &&
+        nd_capture_read_inputs(&(struct nd_capture_tensor){exam->ref, exam->ref_probe, input},
+                               exam->range.first, exam->range.n, bytes, NULL) == ND_OK) {
+        load(&as_edge, in->dtype, n * exam->range.n, bytes, x);
+        exam->others[exam->n_others++] = (struct nd_other){in->name, x, x};
+    }
+    free(bytes);
+    return status;
+}
+
+/* Inputs first: what else equals them comes later. Then the nearest tensors before and after. */
+static enum nd_status add_others(struct exam *exam, const struct nd_comparison *c, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    size_t n_inputs = nd_capture_probe(exam->ref, exam->ref_probe)->n_inputs;
+    for (size_t i = 0; i < n_inputs && exam->n_others < MOST_INPUTS && status == ND_OK; i++)
+        status = add_input(exam, i, err);
+    size_t most = exam->n_others + MOST_OTHERS;
+    for (size_t k = 1; k < c->n_edges && exam->n_others < most && status == ND_OK; k++) {
+        if (exam->edge >= k)
+            status = add_other(exam, c->edges[exam->edge - k].name, err);
+        if (status == ND_OK && exam->edge + k < c->n_edges && exam->n_others < most)
+            status = add_other(exam, c->edges[exam->edge + k].name, err);
+    }
+    return status;
+}
+
+/* ---- what is looked at ---- */
+
+/* The probe with the most samples that differ; SIZE_MAX: none whose values are stored. */
+static size_t choose_probe(const struct nd_comparison *c, const struct nd_compared_pair *pair)
+{
+    size_t chosen = SIZE_MAX;
+    uint64_t most = 0;
+    for (size_t p = 0; p < c->n_probes; p++) {
+        const struct nd_difference *d = &pair->probes[p].difference;
+        bool is_readable = pair->probes[p].coverage != ND_COVERAGE_NONE && d->has_values && d->n_differing > 0;
+        if (is_readable && d->n_samples_differing > most) {
+            most = d->n_samples_differing;
+            chosen = p;
+        }
+    }
+    return chosen;
+}
+
+static bool open_exam(const struct nd_comparison *c, const struct nd_capture *const *captures, size_t device,
+                      size_t edge, struct exam *exam)
+{
+    const struct nd_compared_pair *pair = &c->edges[edge].pairs[device - 1];
+    size_t probe = choose_probe(c, pair), size_bytes;
+    if (probe == SIZE_MAX)
+        return false;
+    const struct nd_difference *d = &pair->probes[probe].difference;
+    *exam = (struct exam){.ref = captures[0], .test = captures[device], .device = device, .edge = edge};
+    exam->ref_probe = nd_capture_find_probe(exam->ref, c->probes[probe].name);
+    exam->test_probe = nd_capture_find_probe(exam->test, c->probes[probe].name);
+    exam->ref_edge = nd_capture_find_edge(exam->ref, c->edges[edge].name);
+    exam->test_edge = nd_capture_find_edge(exam->test, c->edges[edge].name);
+    if (exam->ref_probe == SIZE_MAX || exam->test_probe == SIZE_MAX || exam->ref_edge == SIZE_MAX ||
+        exam->test_edge == SIZE_MAX || d->n_samples == 0)
+        return false;
+    const struct nd_edge *e = nd_capture_edge(exam->ref, exam->ref_edge);
+    if (!nd_shape_equal(&e->shape, &nd_capture_edge(exam->test, exam->test_edge)->shape) ||
+        nd_shape_size_bytes(&e->shape, e->dtype, &size_bytes, NULL) != ND_OK)
+        return false;
+    exam->n = size_bytes / nd_dtype_size_bytes(e->dtype);
+    if (exam->n == 0 || exam->n > MOST_ELEMENTS)
+        return false;
+    size_t most = MOST_VALUES / exam->n < 1 ? 1 : MOST_VALUES / exam->n,
+           first = d->has_first ? d->first.sample : 0;
+    most = most < MOST_SAMPLES ? most : MOST_SAMPLES;
+    exam->range.n = d->n_samples < most ? (size_t)d->n_samples : most;
+    exam->is_part = exam->range.n < d->n_samples;
+    /* The sample before the first that differs may be what it holds. */
+    exam->range.first = most > 1 && first > 0 ? first - 1 : first;
+    if (exam->range.first + exam->range.n > d->n_samples)
+        exam->range.first = (size_t)d->n_samples - exam->range.n;
+    return true;
+}
+
+/* Codes: the step of their scale, the largest where channels have their own; whole numbers without a scale: 1.
+ */
+static double step_of(const struct nd_edge *edge)
+{
+    double step = 0;
+    if (!nd_dtype_is_integer(edge->dtype))
+        return nd_dtype_is_float(edge->dtype) ? 0 : 1;
+    for (size_t c = 0; c < edge->quant.n; c++)
+        step = fmax(step, fabs((double)edge->quant.scale[c]));
+    return step > 0 ? step : 1;
+}
+
+static enum nd_status examine(struct exam *exam, const struct nd_comparison *c, struct nd_findings *found,
+                              struct nd_error *err)
+{
+    const struct nd_edge *ref = nd_capture_edge(exam->ref, exam->ref_edge);
+    const struct nd_edge *test = nd_capture_edge(exam->test, exam->test_edge);
+    enum nd_status status = read_pair(exam, exam->ref_edge, exam->test_edge, err);
+    if (status == ND_OK)
+        status = add_others(exam, c, err);
+    if (status != ND_OK)
+        return status;
+    const struct nd_evidence values = {.n_samples = exam->range.n,
+                                       .n = exam->n,
+                                       .first_sample = exam->range.first,
+                                       .is_part = exam->is_part,
+                                       .shape = ref->shape,
+                                       .dtype = test->dtype,
+                                       .step = step_of(test),
+                                       .zero_point = test->quant.n > 0 ? (double)test->quant.zero_point[0] : 0,
+                                       .ref_step = step_of(ref),
+                                       .expected = exam->values[0],
+                                       .captured = exam->values[1],
+                                       .others = exam->others,
+                                       .n_others = exam->n_others};
+    const struct nd_diagnose_side sides[2] = {{exam->ref, exam->ref_probe, exam->ref_edge, exam->range},
+                                              {exam->test, exam->test_probe, exam->test_edge, exam->range}};
+    status = nd_diagnose_tensor(&values, found, err);
+    if (status != ND_OK)
+        return status;
+    return nd_diagnose_readings(sides, exam->values[0], exam->values[1], exam->range.n * exam->n, found, err);
+}
+
+/* The axis of x along which y holds one number; -1: y is no such tensor. The axis is gone in y, or 1. */
+static int reduced_axis(const struct nd_shape *x, const struct nd_shape *y)
+{
+    for (int a = 0; a < x->rank; a++) {
+        bool is_kept = y->rank == x->rank, is_gone = y->rank == x->rank - 1;
+        for (int k = 0; k < x->rank; k++) {
+            is_kept = is_kept && y->dims[k] == (k == a ? 1 : x->dims[k]);
+            is_gone = is_gone && (k == a || y->dims[k < a ? k : k - 1] == x->dims[k]);
+        }
+        if (x->dims[a] > 1 && (is_kept || is_gone))
+            return a;
+    }
+    return -1;
+}
+
+static bool is_finite(const double *x, size_t n)
+{
+    size_t k = 0;
+    while (k < n && isfinite(x[k]))
+        k++;
+    return k == n;
+}
+
+static enum nd_status try_argmax(struct exam *exam, size_t ref, size_t test, int axis,
+                                 struct nd_findings *found, struct nd_error *err)
+{
+    const struct nd_edge *x = nd_capture_edge(exam->ref, ref);
+    struct exam values = *exam;
+    struct nd_values_argmax argmax = {
+        x->name, exam->range.n, (size_t)x->shape.dims[axis], 1, exam->values[0], exam->values[1], NULL, NULL};
+    for (int k = 0; k < x->shape.rank; k++) {
+        argmax.n_outer *= k < axis ? (size_t)x->shape.dims[k] : 1;
+        argmax.inner *= k > axis ? (size_t)x->shape.dims[k] : 1;
+    }
+    values.n_values = 0;
+    values.n = exam->n * argmax.n;
+    if (values.n > MOST_ELEMENTS)
+        return ND_OK;
+    enum nd_status status = read_pair(&values, ref, test, err);
+    size_t n = values.n * values.range.n;
+    if (status == ND_OK && is_finite(values.values[0], n) && is_finite(values.values[1], n)) {
+        argmax.x_ref = values.values[0];
+        argmax.x_test = values.values[1];
+        nd_values_try_argmax(&argmax, found);
+    }
+    exam_deinit(&values);
+    return status;
+}
+
+/* Indices beside the nearest tensors before that they may be of. */
+static enum nd_status examine_indices(struct exam *exam, const struct nd_comparison *c,
+                                      struct nd_findings *found, struct nd_error *err)
+{
+    const struct nd_edge *y = nd_capture_edge(exam->ref, exam->ref_edge);
+    bool is_index = nd_dtype_is_integer(y->dtype) && y->quant.n == 0;
+    enum nd_status status = ND_OK;
+    for (size_t k = exam->edge, n = 0;
+         is_index && k-- > 0 && n < MOST_OTHERS && found->n == 0 && status == ND_OK;) {
+        size_t ref = nd_capture_find_edge(exam->ref, c->edges[k].name);
+        size_t test = nd_capture_find_edge(exam->test, c->edges[k].name);
+        if (ref == SIZE_MAX || test == SIZE_MAX)
+            continue;
+        const struct nd_edge *x = nd_capture_edge(exam->ref, ref);
+        int axis = reduced_axis(&x->shape, &y->shape);
+        if (axis < 0 || !nd_shape_equal(&x->shape, &nd_capture_edge(exam->test, test)->shape) ||
+            !nd_capture_has_outputs(exam->ref, exam->ref_probe, ref) ||
+            !nd_capture_has_outputs(exam->test, exam->test_probe, test))
+            continue;
+        n++;
+        status = try_argmax(exam, ref, test, axis, found, err);
+    }
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static size_t earlier_equal(const struct nd_comparison *c, size_t device)
+{
+    for (size_t d = 1; d < device; d++)
+        if (c->devices[d].class_id >= 0 && c->devices[d].class_id == c->devices[device].class_id)
+            return d;
+    return SIZE_MAX;
+}
+
+static enum nd_status diagnose_device(struct nd_comparison *c, const struct nd_capture *const *captures,
+                                      size_t device, struct nd_error *err)
+{
+    size_t n_examined = 0, same = earlier_equal(c, device);
+    struct nd_values_history history = {0};
+    enum nd_status status = ND_OK;
+    if (same != SIZE_MAX)
+        return nd_diagnose_copy(c, same, device, err);
+    for (size_t e = 0; e < c->n_edges && n_examined < MOST_EDGES && status == ND_OK; e++) {
+        struct exam exam;
+        struct nd_findings found = {0};
+        if (!open_exam(c, captures, device, e, &exam))
+            continue;
+        n_examined++;
+        status = examine(&exam, c, &found, err);
+        if (status == ND_OK && found.n == 0)
+            status = examine_indices(&exam, c, &found, err);
+        exam_deinit(&exam);
+        for (size_t k = nd_values_skip_inherited(&history, &found); k < found.n && status == ND_OK; k++)
+            status = nd_diagnose_add(c, device, e, &found.items[k], false, err);
+    }
+    return status;
+}
+
+enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison,
+                                      const struct nd_capture *const *captures, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t d = 0; d < comparison->n_devices && status == ND_OK; d++) {
+        if (d > 0)
+            status = diagnose_device(comparison, captures, d, err);
+        if (status == ND_OK)
+            status = nd_diagnose_runs(comparison, captures, d, err);
+    }
+    if (status == ND_OK)
+        status = nd_diagnose_depths(comparison, captures, err);
+    nd_diagnose_count_later(comparison);
+    return status;
+}

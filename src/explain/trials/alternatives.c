@@ -1,0 +1,351 @@
+#include "explain/trials/alternatives.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/tensors/scales.h"
+#include "explain/plan/plan.h"
+
+const char *nd_alternative_name(enum nd_alternative alternative)
+{
+    static const char *const names[] = {[ND_ALTERNATIVE_FUSED] = "fused",
+                                        [ND_ALTERNATIVE_FORCED] = "forced-encoding",
+                                        [ND_ALTERNATIVE_V81] = "v81"};
+    return names[alternative];
+}
+
+static float gate_scale = 0x1p-16f, tanh_scale = 0x1p-15f;
+static int64_t gate_zero = 0, tanh_zero = 32768;
+
+/* Seen on the simulator, QAIRT 2.51, v69 and v75: with these the next layer has no value wrong. */
+static const struct nd_forced forced_encodings[] = {
+    {"Sigmoid", ND_DTYPE_U16, {1, -1, &gate_scale, &gate_zero}, "1/65536 with zero point 0"},
+    {"HardSigmoid", ND_DTYPE_U16, {1, -1, &gate_scale, &gate_zero}, "1/65536 with zero point 0"},
+    {"Tanh", ND_DTYPE_U16, {1, -1, &tanh_scale, &tanh_zero}, "1/32768 with zero point 32768"},
+};
+
+const struct nd_forced *nd_forced_find(const char *op_type, enum nd_dtype dtype)
+{
+    for (size_t i = 0; i < sizeof forced_encodings / sizeof *forced_encodings; i++)
+        if (strcmp(op_type, forced_encodings[i].op_type) == 0 && dtype == forced_encodings[i].dtype)
+            return &forced_encodings[i];
+    return NULL;
+}
+
+/* ---- which edges have any ---- */
+
+static bool is_one_of(const char *op_types, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(op_types, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool moves(const char *op_types)
+{
+    static const char *const names[] = {"Flatten", "Gather",  "Identity",  "Reshape",  "Slice",
+                                        "Split",   "Squeeze", "Transpose", "Unsqueeze"};
+    return is_one_of(op_types, names, sizeof names / sizeof *names);
+}
+
+static bool narrows(const char *op_types)
+{
+    static const char *const names[] = {"Relu", "Clip", "requantise"};
+    return is_one_of(op_types, names, sizeof names / sizeof *names);
+}
+
+/* A LeakyRelu or HardSwish of what a product made. */
+static bool bends(const struct nd_model_unit *unit, const struct nd_model_unit *maker)
+{
+    return (strcmp(unit->op_types, "LeakyRelu") == 0 || strcmp(unit->op_types, "HardSwish") == 0) &&
+           (strcmp(maker->op_types, "Gemm") == 0 || strcmp(maker->op_types, "MatMul") == 0);
+}
+
+static const struct nd_forced *forced_of(const struct nd_model *model, size_t edge)
+{
+    enum { LONGEST = 16 }; /* moves one after the other */
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+    for (size_t i = 0; i < LONGEST && maker != NULL && maker->n_inputs == 1 && moves(maker->op_types); i++)
+        maker = nd_model_unit_of_edge(model, maker->inputs[0]);
+    return maker != NULL ? nd_forced_find(maker->op_types, nd_model_edge(model, edge)->dtype) : NULL;
+}
+
+/* Mul of x and of Sigmoid or HardSigmoid of the same x. */
+static void find_gate(struct nd_alternatives *a, const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    if (strcmp(unit->op_types, "Mul") != 0 || unit->n_inputs != 2)
+        return;
+    for (size_t i = 0; i < 2; i++) {
+        const struct nd_model_unit *gate = nd_model_unit_of_edge(model, unit->inputs[i]);
+        bool is_gate = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == unit->inputs[1 - i];
+        bool is_hard = is_gate && strcmp(gate->op_types, "HardSigmoid") == 0;
+        if (!is_hard && !(is_gate && strcmp(gate->op_types, "Sigmoid") == 0))
+            continue;
+        a->gated[unit->edge] = unit->inputs[1 - i];
+        a->is_hard[unit->edge] = is_hard;
+    }
+}
+
+bool nd_unit_carries(const struct nd_model_unit *unit)
+{
+    static const char *const names[] = {"DepthToSpace", "Flatten", "Reshape",   "Resize",
+                                        "Slice",        "Squeeze", "Transpose", "Unsqueeze"};
+    return is_one_of(unit->op_types, names, sizeof names / sizeof *names);
+}
+
+/* Whether the codes of the edge are those that its maker reads. */
+static bool keeps_encoding(const struct nd_model *model, const struct nd_model_unit *maker, size_t edge)
+{
+    return maker->n_inputs > 0 &&
+           nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant, &nd_model_edge(model, edge)->quant);
+}
+
+static bool starts_at_zero(const struct nd_quant *quant)
+{
+    return quant->n == 1 && quant->zero_point[0] == 0;
+}
+
+/* Whether the maker of an input of a Concat may make it with the encoding of the Concat: not what the provider
+ * takes for the output of a Relu, its zero point being 0 and that of the Concat another, and not what only
+ * moves codes or takes the greatest. */
+static bool is_maker(const struct nd_model *model, size_t edge, size_t to)
+{
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+    const struct nd_quant *quant = &nd_model_edge(model, edge)->quant;
+    static const char *const others[] = {"Concat", "Expand",       "Gather", "Identity", "MaxPool",
+                                         "Pad",    "SpaceToDepth", "Split",  "Tile"};
+    bool is_apart = starts_at_zero(quant) && (!starts_at_zero(&nd_model_edge(model, to)->quant) ||
+                                              (maker != NULL && nd_unit_carries(maker)));
+    return maker != NULL && quant->n == 1 && !is_apart &&
+           !is_one_of(maker->op_types, others, sizeof others / sizeof *others);
+}
+
+const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t edge)
+{
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+    if (maker == NULL || strcmp(maker->op_types, "Split") != 0 || maker->n_inputs != 1 ||
+        keeps_encoding(model, maker, edge))
+        return NULL;
+    const struct nd_edge *from = nd_model_edge(model, maker->inputs[0]), *to = nd_model_edge(model, edge);
+    return from->dtype == to->dtype && from->quant.n == 1 ? &from->quant : NULL;
+}
+
+static void add_part(struct nd_alternatives *a, size_t from, size_t to)
+{
+    a->parts[a->n_parts] = (struct nd_fused_part){.from = from, .to = to, .next = a->first_part[from]};
+    a->part_to[to] = a->part_to[to] == SIZE_MAX ? a->n_parts : a->part_to[to];
+    a->first_part[from] = a->n_parts++;
+}
+
+enum { LONGEST_CHAIN = 16 }; /* of what hands codes on to a Concat */
+
+static bool is_concat(const struct nd_model_unit *unit)
+{
+    return strcmp(unit->op_types, "Concat") == 0;
+}
+
+bool nd_unit_carries_all(const struct nd_model_unit *unit)
+{
+    return is_concat(unit) || nd_unit_carries(unit);
+}
+
+/* The maker of an input of a Concat, and what it is made of where that is handed on, or is a Concat, too: most
+ * parts in all. */
+static void find_makers(struct nd_alternatives *a, const struct nd_model *model, size_t edge, size_t to,
+                        size_t most)
+{
+    size_t open[LONGEST_CHAIN] = {edge}, n_open = 1;
+    while (n_open > 0 && a->n_parts < most) {
+        edge = open[--n_open];
+        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+        bool joins = maker != NULL && is_concat(maker);
+        if ((!joins && !is_maker(model, edge, to)) || nd_fused_part_of(a, edge, to) != SIZE_MAX)
+            continue;
+        add_part(a, edge, to);
+        bool hands_on = nd_unit_carries(maker) && keeps_encoding(model, maker, edge);
+        size_t n = joins ? maker->n_inputs : hands_on ? 1 : 0;
+        for (size_t i = 0; i < n && n_open < LONGEST_CHAIN; i++)
+            open[n_open++] = maker->inputs[i];
+    }
+}
+
+/* What is narrowed, and what it is made of where that is handed on. */
+static void find_moved(struct nd_alternatives *a, const struct nd_model *model, size_t edge, size_t to)
+{
+    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+    add_part(a, edge, to);
+    for (size_t i = 1; i < LONGEST_CHAIN && nd_unit_carries(maker) && maker->n_inputs > 0; i++) {
+        size_t before = maker->inputs[0];
+        maker = nd_model_unit_of_edge(model, before);
+        if (maker == NULL ||
+            !nd_quant_is_same(&nd_model_edge(model, before)->quant, &nd_model_edge(model, edge)->quant))
+            return;
+        add_part(a, before, to);
+        edge = before;
+    }
+}
+
+static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
+                       const struct nd_model_unit *unit)
+{
+    const struct nd_edge *to = nd_model_edge(model, unit->edge);
+    const struct nd_model_unit *maker =
+        unit->n_inputs == 1 ? nd_model_unit_of_edge(model, unit->inputs[0]) : NULL;
+    if (maker != NULL && (narrows(unit->op_types) || bends(unit, maker))) {
+        a->fused_from[unit->edge] = unit->inputs[0];
+        find_moved(a, model, unit->inputs[0], unit->edge);
+    }
+    if (nd_unit_is_table(model, unit) && nd_divided_from(model, unit->inputs[0]) != NULL)
+        add_part(a, unit->inputs[0], unit->edge);
+    if (!is_concat(unit))
+        return;
+    size_t most = a->n_parts + unit->n_inputs * LONGEST_CHAIN;
+    for (size_t i = 0; i < unit->n_inputs; i++) {
+        const struct nd_edge *edge = nd_model_edge(model, unit->inputs[i]);
+        if (edge->dtype != to->dtype || nd_quant_is_same(&edge->quant, &to->quant))
+            continue;
+        a->is_joined[unit->edge] = true;
+        if (nd_divided_from(model, unit->inputs[i]) != NULL)
+            add_part(a, unit->inputs[i], unit->edge);
+        else
+            find_makers(a, model, unit->inputs[i], unit->edge, most);
+    }
+}
+
+static size_t count_parts(const struct nd_model *model)
+{
+    size_t n = 0; /* at most */
+    for (size_t u = 0; u < nd_model_n_units(model); u++)
+        n += nd_model_unit(model, u)->n_inputs * LONGEST_CHAIN;
+    return n;
+}
+
+size_t nd_fused_part_of(const struct nd_alternatives *a, size_t from, size_t to)
+{
+    size_t part = from < a->n_edges ? a->first_part[from] : SIZE_MAX;
+    while (part != SIZE_MAX && a->parts[part].to != to)
+        part = a->parts[part].next;
+    return part;
+}
+
+enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_model *model,
+                                    struct nd_error *err)
+{
+    size_t n = nd_model_n_edges(model);
+    *a = (struct nd_alternatives){.n_edges = n,
+                                  .fused_from = nd_calloc(n, sizeof *a->fused_from),
+                                  .part_to = nd_calloc(n, sizeof *a->part_to),
+                                  .first_part = nd_calloc(n, sizeof *a->first_part),
+                                  .is_joined = nd_calloc(n, sizeof *a->is_joined),
+                                  .parts = nd_calloc(count_parts(model), sizeof *a->parts),
+                                  .gated = nd_calloc(n, sizeof *a->gated),
+                                  .is_hard = nd_calloc(n, sizeof *a->is_hard),
+                                  .is_forced_here = nd_calloc(n, sizeof *a->is_forced_here),
+                                  .forced = nd_calloc(n, sizeof *a->forced)};
+    if (a->fused_from == NULL || a->part_to == NULL || a->first_part == NULL || a->is_joined == NULL ||
+        a->parts == NULL || a->gated == NULL || a->is_hard == NULL || a->forced == NULL ||
+        a->is_forced_here == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n; e++) {
+        a->fused_from[e] = a->part_to[e] = a->first_part[e] = a->gated[e] = SIZE_MAX;
+        a->forced[e] = forced_of(model, e);
+        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, e);
+        a->is_forced_here[e] =
+            a->forced[e] != NULL && maker != NULL && strcmp(maker->op_types, a->forced[e]->op_type) == 0;
+    }
+    for (size_t u = 0; u < nd_model_n_units(model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(model, u);
+        find_parts(a, model, unit);
+        find_gate(a, model, unit);
+    }
+    return ND_OK;
+}
+
+void nd_alternatives_deinit(struct nd_alternatives *a)
+{
+    free(a->fused_from);
+    free(a->part_to);
+    free(a->first_part);
+    free(a->is_joined);
+    free(a->parts);
+    free(a->gated);
+    free(a->is_hard);
+    free(a->forced);
+    free(a->is_forced_here);
+    *a = (struct nd_alternatives){.n_edges = 0};
+}
+
+/* Whether every operator of the unit is one of these, and the first of them is one of the first `n_first`. */
+static bool is_chain_of(const char *op_types, const char *const *names, size_t n, size_t n_first)
+{
+    for (size_t at = 0, k = 0; op_types[at] != '\0'; k++) {
+        size_t length = strcspn(op_types + at, "+"), i = 0;
+        while (i < n && (strlen(names[i]) != length || strncmp(names[i], op_types + at, length) != 0))
+            i++;
+        if (i == n || (k == 0 && i >= n_first))
+            return false;
+        at += length + (op_types[at + length] == '+');
+    }
+    return op_types[0] != '\0';
+}
+
+bool nd_unit_is_table(const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    /* Not Relu, Clip and the like by themselves: a multiplier brings these to their scale. */
+    static const char *const names[] = {
+        "Cos",        "Elu",  "Erf",      "Exp",       "Gelu",     "HardSigmoid", "HardSwish", "Log", "Mish",
+        "Reciprocal", "Selu", "Sigmoid",  "Sin",       "Softplus", "Softsign",    "Sqrt",      "Tan", "Tanh",
+        "Abs",        "Clip", "Identity", "LeakyRelu", "Neg",      "Relu",        "Reshape"};
+    enum { N = sizeof names / sizeof *names, N_FUNCTIONS = 18 };
+    if (unit == NULL || unit->n_inputs != 1 ||
+        nd_dtype_size_bytes(nd_model_edge(model, unit->edge)->dtype) != 1)
+        return false;
+    const struct nd_edge *from = nd_model_edge(model, unit->inputs[0]);
+    return nd_dtype_is_integer(from->dtype) && nd_dtype_size_bytes(from->dtype) == 1 &&
+           is_chain_of(unit->op_types, names, N, N_FUNCTIONS);
+}
+
+bool nd_unit_is_mean(const struct nd_model_unit *unit)
+{
+    static const char *const names[] = {"AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum",
+                                        "Clip",        "Flatten",           "Relu",       "Reshape",
+                                        "Squeeze"};
+    enum { N = sizeof names / sizeof *names, N_MEANS = 4 };
+    return unit != NULL && unit->n_inputs == 1 && is_chain_of(unit->op_types, names, N, N_MEANS);
+}
+
+void nd_say_forced(const struct nd_alternatives *a, const struct nd_model *model,
+                   const struct nd_model_unit *unit, bool is_model_output, struct nd_strbuf *text)
+{
+    size_t before = text->len;
+    if (a->is_forced_here[unit->edge])
+        nd_strbuf_printf(text, "the provider writes its values with scale %s, not with the model's",
+                         a->forced[unit->edge]->text);
+    for (size_t i = 0; i < unit->n_inputs; i++)
+        if (a->forced[unit->inputs[i]] != NULL)
+            nd_strbuf_printf(text, "%sthe provider reads '%s' with scale %s, not with the model's",
+                             text->len > before ? "; " : "", nd_model_edge(model, unit->inputs[i])->name,
+                             a->forced[unit->inputs[i]]->text);
+    /* Layers after it read such codes with the scale that they have; who reads an output does not know it. */
+    if (a->forced[unit->edge] != NULL && is_model_output)
+        nd_strbuf_puts(text, ": the output is wrong in real units, as the provider makes it");
+    else if (a->forced[unit->edge] != NULL)
+        nd_strbuf_puts(text, ": only the recorded values are off; layers on the NPU get the right ones");
+}
+
+size_t nd_force_inputs(const struct nd_alternatives *a, const size_t *input_edges, size_t n_inputs,
+                       struct nd_unit_encodings *encodings)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_inputs && i < ND_UNIT_MOST_INPUTS; i++) {
+        size_t edge = input_edges[i];
+        if (edge >= a->n_edges || a->forced[edge] == NULL)
+            continue;
+        encodings->inputs[i] = &a->forced[edge]->quant;
+        n++;
+    }
+    return n;
+}

@@ -1,0 +1,76 @@
+/* What programs of whole units (arith/htp.h) make of the device's own input codes, and how the device's codes
+ * are held against that. */
+#ifndef ND_REPLAY_UNIT_TRIAL_H
+#define ND_REPLAY_UNIT_TRIAL_H
+
+#include "arithmetic/htp/htp.h"
+#include "explain/trials/alternatives.h"
+#include "explain/known/defects.h"
+
+enum { ND_MAX_UNIT_PROGRAMS = 4 };
+
+/* Over the codes of one unit, by program, of what it makes in another way. */
+struct nd_other_tally {
+    uint64_t n[ND_MAX_UNIT_PROGRAMS], wrong[ND_MAX_UNIT_PROGRAMS];
+    double max[ND_MAX_UNIT_PROGRAMS];
+};
+
+/* Over the codes of one unit, by program, in the order of nd_unit_programs. */
+struct nd_unit_tally {
+    uint64_t n[ND_MAX_UNIT_PROGRAMS];              /* codes of which the program says what they are */
+    uint64_t wrong[ND_MAX_UNIT_PROGRAMS];          /* of those, the device's are others */
+    uint64_t apart[ND_MAX_UNIT_PROGRAMS];          /* of those, rounding half to even gives another code */
+    uint64_t apart_as_made[ND_MAX_UNIT_PROGRAMS];  /* and the device has the program's */
+    uint64_t apart_as_exact[ND_MAX_UNIT_PROGRAMS]; /* or that of rounding */
+    double max[ND_MAX_UNIT_PROGRAMS];              /* largest magnitude of what is wrong */
+    double doubt[ND_MAX_UNIT_PROGRAMS];            /* the greatest of nd_unit_program_doubt */
+    struct nd_other_tally others[ND_N_ALTERNATIVES];
+    const struct nd_known_defect *known_defect; /* that the unit may have in some sample, or NULL */
+};
+void nd_unit_tally_merge(const struct nd_unit_tally *from, struct nd_unit_tally *to);
+
+/* What programs make of a unit in another way. */
+struct nd_unit_made {
+    struct nd_array codes[ND_MAX_UNIT_PROGRAMS];
+    bool is_covered[ND_MAX_UNIT_PROGRAMS];
+    size_t alike[ND_MAX_UNIT_PROGRAMS]; /* of a part: the program whose codes are those of this one, too */
+    bool is_open[ND_MAX_UNIT_PROGRAMS]; /* of a part: made with the unit after it in a way that is not known */
+    const struct nd_known_defect *known_defect; /* of the unit that made them */
+    bool wraps;                                 /* see nd_unit_encodings */
+};
+
+/* What programs make of the unit at hand. One for each thread. */
+struct nd_unit_trial {
+    const struct nd_model *model;
+    const struct nd_alternatives *alternatives; /* of the model; NULL: none is tried */
+    struct nd_unit_made *kept; /* [n_kept] parts of edges, made by the makers of the edges before them */
+    size_t n_kept;             /* alternatives->n_parts */
+    struct nd_unit_made others[ND_N_ALTERNATIVES]; /* of the unit at hand */
+    struct nd_unit_memory *memory;                 /* of the sample at hand */
+    const struct nd_known_defect *known_defect;    /* of the unit at hand; NULL: none */
+    size_t edge;                                   /* SIZE_MAX: of none */
+    struct nd_array made[ND_MAX_UNIT_PROGRAMS];    /* not there where is_covered is false or alike less */
+    size_t alike[ND_MAX_UNIT_PROGRAMS];            /* the first program that makes the same of such units */
+    bool is_covered[ND_MAX_UNIT_PROGRAMS];
+    double doubt[ND_MAX_UNIT_PROGRAMS];
+};
+enum nd_status nd_unit_trial_init(struct nd_unit_trial *trial, const struct nd_model *model,
+                                  const struct nd_alternatives *alternatives, struct nd_error *err);
+void nd_unit_trial_deinit(struct nd_unit_trial *trial);
+/* Before each sample of a device. */
+void nd_unit_trial_begin(struct nd_unit_trial *trial);
+/* Takes the unit through all programs. given: the device's codes of it, n = 0 where they are not known.
+ * ND_ERR_MEMORY; what a program refuses it does not cover. */
+enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_exact_unit *unit,
+                                 const struct nd_array *given, struct nd_error *err);
+/* What the program makes of the unit that was taken last, in another way; NULL: nothing is known. */
+const struct nd_array *nd_unit_trial_other(const struct nd_unit_trial *trial, enum nd_alternative alternative,
+                                           size_t program);
+/* What the maker of the edge `from` made of the edge `to` by that program; NULL: nothing is known. */
+const struct nd_array *nd_unit_trial_kept(const struct nd_unit_trial *trial, size_t from, size_t to,
+                                          size_t program);
+/* Counts the unit that was taken last. exact[n]: rounded half to even. */
+void nd_unit_trial_count(const struct nd_unit_trial *trial, const double *given, const double *exact, size_t n,
+                         struct nd_unit_tally *tally);
+
+#endif

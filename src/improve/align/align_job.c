@@ -1,0 +1,257 @@
+/* What nd_align and nd_certificate_verify begin with, and how they count. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "improve/align/align_stages.h"
+#include "core/error.h"
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "explain/known/expectation.h"
+#include "model/rewrite/fold.h"
+
+static const char not_examined[] = "it was not examined";
+
+const char *nd_align_state_name(enum nd_align_state state)
+{
+    static const char *const names[] = {"proven", "tested", "unknown", "differs"};
+    return names[state];
+}
+
+void nd_alignment_destroy(struct nd_alignment **alignment)
+{
+    struct nd_alignment *old = *alignment;
+    if (old == NULL)
+        return;
+    for (size_t i = 0; i < old->n_layers; i++) {
+        free(old->layers[i].name);
+        free(old->layers[i].op_types);
+    }
+    for (size_t i = 0; i < old->n_outputs; i++)
+        free(old->outputs[i].name);
+    for (size_t i = 0; i < old->n_arithmetics; i++)
+        free(old->arithmetics[i]);
+    for (size_t i = 0; i < old->n_devices; i++) {
+        free(old->devices[i]);
+        free(old->environments[i]);
+    }
+    for (size_t i = 0; i < old->n_points; i++)
+        free(old->points[i].layer);
+    free(old->points);
+    free(old->layers);
+    free(old->outputs);
+    free(old->arithmetics);
+    free(old->devices);
+    free(old->environments);
+    free(old->groups);
+    free(old->model);
+    free(old->output);
+    free(old->certificate);
+    free(old->float_model);
+    free(old);
+    *alignment = NULL;
+}
+
+enum nd_status nd_align_tell(const struct nd_align_job *job, const char *stage, size_t n_done, size_t n_total,
+                             struct nd_error *err)
+{
+    const struct nd_align_options *options = job->options;
+    if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
+        return nd_fail(err, ND_E_CANCELLED, NULL, "cancelled");
+    if (options->progress != NULL)
+        options->progress(options->progress_context, stage, n_done, n_total);
+    return ND_OK;
+}
+
+static enum nd_status add_program(struct nd_align_job *job, const char *name, struct nd_error *err)
+{
+    const struct nd_unit_program *program = nd_unit_program_from_name(name);
+    for (size_t i = 0; i < job->n_programs; i++)
+        if (job->programs[i] == program && program != NULL)
+            return ND_OK;
+    if (program == NULL)
+        return nd_fail(err, ND_E_OPTION_VALUE, name,
+                       "'%s' is no arithmetic of whole layers; known are htp-v69, htp-v73, htp-v69:2.48 and "
+                       "htp-v73:2.48",
+                       name);
+    if (job->n_programs == ND_ALIGN_MOST_PROGRAMS)
+        return nd_fail(err, ND_E_OPTION_VALUE, name, "at most %d arithmetics can be aligned",
+                       ND_ALIGN_MOST_PROGRAMS);
+    job->programs[job->n_programs] = program;
+    job->result->arithmetics[job->n_programs] = nd_strdup(name);
+    if (job->result->arithmetics[job->n_programs] == NULL)
+        return nd_fail_memory(err);
+    job->result->n_arithmetics = ++job->n_programs;
+    return ND_OK;
+}
+
+/* That of the newest SDK. */
+static enum nd_status add_chipset(struct nd_align_job *job, const char *name, struct nd_error *err)
+{
+    const struct nd_chipset *chipset = nd_chipset_find(name);
+    if (chipset == NULL)
+        return nd_fail(err, ND_E_OPTION_VALUE, name,
+                       "'%s' is no chipset that npudiff knows; 'npudiff devices' lists them", name);
+    switch (nd_expect_of_arch(chipset->arch)) {
+    case ND_EXPECT_V69:
+        return add_program(job, "htp-v69", err);
+    case ND_EXPECT_V73:
+        return add_program(job, "htp-v73", err);
+    default:
+        return nd_fail(err, ND_E_OPTION_VALUE, name, "the arithmetic of '%s' (%s) is not known", name,
+                       chipset->arch);
+    }
+}
+
+enum nd_status nd_align_find_programs(struct nd_align_job *job, const char *const *names, size_t n,
+                                      struct nd_error *err)
+{
+    static const char *const usual[] = {"htp-v69", "htp-v73"};
+    const struct nd_align_options *options = job->options;
+    enum nd_status status = ND_OK;
+    if (n == 0 && options->n_chipsets == 0) {
+        names = usual;
+        n = sizeof usual / sizeof usual[0];
+    }
+    job->result->arithmetics = nd_calloc(ND_ALIGN_MOST_PROGRAMS, sizeof *job->result->arithmetics);
+    if (job->result->arithmetics == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n && status == ND_OK; i++)
+        status = add_program(job, names[i], err);
+    for (size_t i = 0; i < options->n_chipsets && status == ND_OK; i++)
+        status = add_chipset(job, options->chipsets[i], err);
+    if (status == ND_OK && job->n_programs < 2)
+        status = nd_fail(err, ND_E_OPTION_VALUE, job->result->arithmetics[0],
+                         "all of them have one arithmetic, %s: they give the same bits already",
+                         job->result->arithmetics[0]);
+    return status;
+}
+
+enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_model *model,
+                                    struct nd_error *err)
+{
+    struct nd_alignment *result = job->result;
+    size_t n_edges = nd_model_n_edges(model);
+    result->layers = nd_calloc(nd_model_n_units(model), sizeof *result->layers);
+    job->layer_of_edge = nd_calloc(n_edges, sizeof *job->layer_of_edge);
+    if (result->layers == NULL || job->layer_of_edge == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n_edges; e++) {
+        job->layer_of_edge[e] = SIZE_MAX;
+        result->n_floats += nd_model_edge(model, e)->quant.n == 0;
+    }
+    for (size_t u = 0; u < nd_model_n_units(model); u++) {
+        struct nd_alignment_layer *layer = &result->layers[u];
+        result->n_layers = u + 1;
+        job->layer_of_edge[nd_model_unit(model, u)->edge] = u;
+        layer->state = ND_ALIGN_UNKNOWN;
+        layer->reason = not_examined;
+        layer->name = nd_strdup(nd_model_unit(model, u)->name);
+        layer->op_types = nd_strdup(nd_model_unit(model, u)->op_types);
+        if (layer->name == NULL || layer->op_types == NULL)
+            return nd_fail_memory(err);
+    }
+    result->model = nd_strdup(nd_model_path(job->original != NULL ? job->original : model));
+    if (job->options->float_model != NULL)
+        result->float_model = nd_strdup(nd_model_path(job->options->float_model));
+    return result->model != NULL && (job->options->float_model == NULL || result->float_model != NULL)
+               ? ND_OK
+               : nd_fail_memory(err);
+}
+
+bool nd_align_is_product(const char *op_types)
+{
+    static const char *const products[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
+    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
+        size_t n = strlen(products[i]);
+        if (strncmp(op_types, products[i], n) == 0 && (op_types[n] == '\0' || op_types[n] == '+'))
+            return true;
+    }
+    return false;
+}
+
+enum nd_status nd_align_name_file(struct nd_align_job *job, const char *name, char **path, struct nd_error *err)
+{
+    enum nd_status status = job->folder == NULL ? nd_dir_make_temporary(&job->folder, err) : ND_OK;
+    *path = status == ND_OK ? nd_path_join(job->folder, name) : NULL;
+    return status == ND_OK && *path == NULL ? nd_fail_memory(err) : status;
+}
+
+enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err)
+{
+    char *path;
+    enum nd_status status = nd_align_name_file(job, "folded.onnx", &path, err);
+    if (status == ND_OK)
+        status = nd_model_write_folded(job->original, path, &job->result->n_folded, err);
+    if (status == ND_OK && job->result->n_folded > 0)
+        status = nd_model_load(path, &job->folded, err);
+    if (job->folded != NULL)
+        job->model = job->folded;
+    free(path);
+    return status;
+}
+
+enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_plan *plan, struct nd_error *err)
+{
+    struct nd_model *aligned = NULL;
+    char *path;
+    enum nd_status status = nd_align_name_file(job, "aligned.onnx", &path, err);
+    if (status == ND_OK)
+        status = nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, path, err);
+    if (status == ND_OK)
+        status = nd_model_load(path, &aligned, err);
+    job->aligned = job->read_again = aligned;
+    free(path);
+    return status;
+}
+
+size_t nd_align_n_samples(const struct nd_align_options *options)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < options->n_probes; i++)
+        n += options->probes[i]->n_samples;
+    return options->n_samples > 0 && options->n_samples < n ? options->n_samples : n;
+}
+
+const struct nd_probe *nd_align_load_sample(const struct nd_align_job *job, size_t *sample,
+                                            struct nd_array *inputs)
+{
+    const struct nd_align_options *options = job->options;
+    size_t p = 0;
+    while (*sample >= options->probes[p]->n_samples)
+        *sample -= options->probes[p++]->n_samples;
+    const struct nd_probe *probe = options->probes[p];
+    for (size_t i = 0; i < probe->n_inputs; i++)
+        nd_array_load(probe->inputs[i].dtype,
+                      (const unsigned char *)probe->inputs[i].data + *sample * probe->inputs[i].sample_bytes,
+                      inputs[i].n, inputs[i].x);
+    return probe;
+}
+
+enum nd_status nd_align_set_dim(struct nd_model *model, size_t input, int axis, int64_t n, struct nd_error *err)
+{
+    const struct nd_model_io *open = nd_model_input(model, input);
+    struct nd_strbuf text = {0};
+    if (open->dim_params[axis] != NULL)
+        nd_strbuf_puts(&text, open->dim_params[axis]);
+    else
+        nd_strbuf_printf(&text, "%s:%d", open->name, axis);
+    char *name = nd_strbuf_take(&text);
+    enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : nd_fail_memory(err);
+    free(name);
+    return status;
+}
+
+void nd_align_count_states(struct nd_alignment *result)
+{
+    size_t *counts[] = {&result->n_proven, &result->n_tested, &result->n_unknown, &result->n_differ};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        *counts[i] = 0;
+    for (size_t i = 0; i < result->n_layers; i++)
+        ++*counts[result->layers[i].state];
+    result->end = result->n_differ > 0    ? ND_ALIGN_END_DIFFERS
+                  : result->n_unknown > 0 ? ND_ALIGN_END_UNKNOWN
+                                          : ND_ALIGN_END_ALIGNED;
+    if (result->n_devices > 0 && result->n_tensors_equal < result->n_tensors)
+        result->end = ND_ALIGN_END_DIFFERS;
+}

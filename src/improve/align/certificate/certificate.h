@@ -1,0 +1,31 @@
+/* What writing and checking certificates have in common. docs/reference/certificate.md. */
+#ifndef ND_ALIGN_CERTIFICATE_H
+#define ND_ALIGN_CERTIFICATE_H
+
+#include <jansson.h>
+
+#include "improve/align/align_stages.h"
+#include "core/tensors/sha256.h"
+#include "npudiff/improve/certificate.h"
+
+struct nd_certificate {
+    char *path;
+    json_t *root; /* an object of the right kind and format */
+};
+
+enum { ND_CERTIFICATE_DIGEST_BYTES = 33 }; /* 32 hexadecimal digits and a NUL */
+
+/* behaviour.c: a digest of what the arithmetic makes of the model. Every layer that it covers reads codes that
+ * are drawn from a fixed seed, so that no other layer has a part in it. An arithmetic that is mended in a later
+ * version of npudiff, and that matters to this model, has another digest. */
+enum nd_status nd_align_behaviour(const struct nd_model *model, const struct nd_unit_program *program,
+                                  char digits[static ND_CERTIFICATE_DIGEST_BYTES], struct nd_error *err);
+
+/* Of all values of all inputs, and of the labels. ND_ERR_MEMORY. */
+enum nd_status nd_certificate_probe_digest(const struct nd_probe *probe,
+                                           char digits[static ND_CERTIFICATE_DIGEST_BYTES],
+                                           struct nd_error *err);
+
+void nd_certificate_print_digest(struct nd_digest digest, char digits[static ND_CERTIFICATE_DIGEST_BYTES]);
+
+#endif

@@ -1,0 +1,12 @@
+/* What certificates and reports say of the outputs of an aligned model. */
+#ifndef ND_ALIGN_OUTPUTS_JSON_H
+#define ND_ALIGN_OUTPUTS_JSON_H
+
+#include <jansson.h>
+
+#include "npudiff/improve/align.h"
+
+/* An array: each output's SQNR before and after, and the loss, in dB. NULL without memory. */
+json_t *nd_alignment_outputs_json(const struct nd_alignment *alignment);
+
+#endif

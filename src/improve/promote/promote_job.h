@@ -1,0 +1,70 @@
+/* The stages of nd_promote.
+ *
+ *     promote.c      what the caller asks and gets, and the stages in order
+ *     proposals.c    what could be changed, by gain for cost;  cost.c  what it costs
+ *     promote_job.c  each put into the model
+ *     measure.c      captured on all devices, and held against the float model */
+#ifndef ND_PROMOTE_PROMOTE_JOB_H
+#define ND_PROMOTE_PROMOTE_JOB_H
+
+#include "npudiff/improve/promote.h"
+#include "quantisation/promotions.h"
+#include "model/rewrite/widen.h"
+
+/* The outputs of one model on one device. */
+struct nd_measured {
+    double sqnr_db; /* to the float model; NaN: not measured */
+    size_t n_labelled, n_right;
+};
+
+struct nd_promote_job {
+    const struct nd_promote_options *options;
+    const struct nd_model *model;
+    struct nd_promoted *result;
+    char *folder; /* for what nobody keeps */
+    struct nd_capture *floats;
+    struct nd_capture **captures; /* [n_devices] of the model as it came */
+    struct nd_plan plan;
+    struct nd_promotions *promotions;
+    size_t *order;           /* [result->n_layers] of the promotions, beside result->layers */
+    size_t *kept;            /* [n_kept] of the promotions */
+    struct nd_measured *now; /* [n_devices] with those that were kept */
+};
+
+enum nd_status nd_promote_tell(const struct nd_promote_job *job, const char *stage, size_t n_done,
+                               size_t n_total, struct nd_error *err);
+
+/* ---- cost.c ---- */
+
+/* Of these promotions together. */
+enum nd_status nd_promotion_cost_of(const struct nd_promote_job *job, const size_t *promotions, size_t n,
+                                    struct nd_promotion_cost *out, struct nd_error *err);
+
+/* ---- proposals.c ---- */
+
+/* Fills result->layers and job->order. */
+enum nd_status nd_find_proposals(struct nd_promote_job *job, struct nd_error *err);
+
+/* The changes of these promotions as the copy has them. The caller frees the arrays of *out. ND_ERR_MEMORY. */
+enum nd_status nd_promotions_as_widening(const struct nd_promote_job *job, const size_t *promotions, size_t n,
+                                         struct nd_widening *out, struct nd_error *err);
+void nd_widening_deinit(struct nd_widening *widening);
+
+/* ---- measure.c ---- */
+
+/* The float model, and the model as it came on all devices. */
+enum nd_status nd_promote_capture(struct nd_promote_job *job, struct nd_error *err);
+/* The captures held against the float model: out[n_devices]. */
+enum nd_status nd_promote_measure(const struct nd_promote_job *job, struct nd_capture *const *captures,
+                                  struct nd_measured *out, struct nd_error *err);
+/* A model on all devices. *reason: why a device refuses it (owned by the caller), else NULL; then out is not
+ * filled. */
+enum nd_status nd_promote_run(const struct nd_promote_job *job, const struct nd_model *model,
+                              struct nd_measured *out, char **reason, struct nd_error *err);
+
+/* ---- promote_job.c ---- */
+
+/* Tries the proposals in their order, and keeps those that help. */
+enum nd_status nd_try_proposals(struct nd_promote_job *job, struct nd_error *err);
+
+#endif

@@ -1,0 +1,349 @@
+/* One part of the model: cutting it out, feeding it, running it, judging it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "devices/device_options.h"
+#include "model/graph/parts.h"
+#include "improve/reduce/candidate_failure.h"
+#include "improve/reduce/difference.h"
+#include "improve/reduce/npz_write.h"
+#include "improve/reduce/reducer.h"
+
+/* ---- sessions ---- */
+
+void nd_run_deinit(struct nd_run *run)
+{
+    nd_capture_close(&run->capture);
+    *run = (struct nd_run){0};
+}
+
+static void tell(const struct nd_reducer *reducer)
+{
+    const struct nd_reduce_options *options = reducer->options;
+    if (options->progress == NULL)
+        return;
+    const struct nd_reduce_progress progress = {.step = reducer->step,
+                                                .n_sessions = reducer->out->n_sessions,
+                                                .session_limit = options->session_limit,
+                                                .n_left = reducer->n_left,
+                                                .n_tried = reducer->n_tried};
+    options->progress(options->progress_context, &progress);
+}
+
+enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_session *session, struct nd_run *run,
+                              struct nd_error *err)
+{
+    const struct nd_reduce_options *given = reducer->options;
+    struct nd_capture_options options;
+    nd_capture_options_init(&options);
+    options.edges = session->edges;
+    options.replace = true;
+    /* References compute on the CPU anyway. */
+    options.allow_fallback = given->allow_fallback || session->device != reducer->device;
+    options.agent = given->agent;
+    options.is_cancelled = given->is_cancelled;
+    options.cancel_context = given->cancel_context;
+    if (given->time_limit_s > 0)
+        options.time_limit_s = given->time_limit_s;
+    *run = (struct nd_run){0};
+    char *path = nd_path_join(session->folder, session->name);
+    if (path == NULL)
+        return nd_fail_memory(err);
+    tell(reducer);
+    reducer->out->n_sessions++;
+    const struct nd_workload workload = {session->model, session->device, session->probes, session->n_probes};
+    enum nd_status status = nd_capture_run(&workload, path, &options, &run->outcome, err);
+    if (status == ND_OK)
+        status = nd_capture_open(path, &run->capture, err);
+    free(path);
+    return status;
+}
+
+/* ---- cutting out ---- */
+
+struct feed {
+    struct nd_npz_array *arrays;
+    void **data;
+    size_t n;
+};
+
+static void feed_deinit(struct feed *feed)
+{
+    for (size_t i = 0; feed->data != NULL && i < feed->n; i++)
+        free(feed->data[i]);
+    free(feed->data);
+    free(feed->arrays);
+}
+
+static enum nd_status fill_input(struct nd_candidate *candidate, const struct nd_reducer *reducer, size_t i,
+                                 struct feed *feed, struct nd_error *err)
+{
+    const struct nd_model_io *input = nd_model_input(candidate->model, i);
+    const struct nd_recorded *recorded = &reducer->recorded;
+    size_t size = 0, total = 0;
+    enum nd_status status = nd_shape_size_bytes(&input->shape, input->dtype, &size, err);
+    if (status == ND_OK && !nd_size_mul(size, recorded->n_samples, &total))
+        status = nd_fail_memory(err);
+    if (status != ND_OK)
+        return status;
+    if ((feed->data[i] = nd_tensor_alloc(total)) == NULL)
+        return nd_fail_memory(err);
+    feed->arrays[i] = (struct nd_npz_array){.name = input->name,
+                                            .dtype = input->dtype,
+                                            .shape = input->shape,
+                                            .n_samples = recorded->n_samples,
+                                            .data = feed->data[i],
+                                            .size_bytes = total};
+    for (size_t s = 0; status == ND_OK && s < recorded->n_samples; s++) {
+        bool is_found = false;
+        const struct nd_wanted wanted = {input->name, s, input->dtype,
+                                         (unsigned char *)feed->data[i] + s * size, size};
+        status = nd_recorded_read(recorded, &wanted, &is_found, err);
+        candidate->is_all_recorded = candidate->is_all_recorded && is_found;
+    }
+    return status;
+}
+
+static enum nd_status write_inputs(struct nd_candidate *candidate, const struct nd_reducer *reducer,
+                                   const char *path, struct nd_error *err)
+{
+    struct feed feed = {.n = nd_model_n_inputs(candidate->model)};
+    feed.arrays = nd_calloc(feed.n, sizeof *feed.arrays);
+    feed.data = nd_calloc(feed.n, sizeof *feed.data);
+    enum nd_status status = feed.arrays != NULL && feed.data != NULL ? ND_OK : nd_fail_memory(err);
+    candidate->is_all_recorded = true;
+    for (size_t i = 0; status == ND_OK && i < feed.n; i++)
+        status = fill_input(candidate, reducer, i, &feed, err);
+    if (status == ND_OK)
+        status = nd_npz_write(path, feed.arrays, feed.n, err);
+    feed_deinit(&feed);
+    return status;
+}
+
+static enum nd_status make_probe(struct nd_candidate *candidate, const struct nd_reducer *reducer,
+                                 struct nd_error *err)
+{
+    if (nd_model_n_inputs(candidate->model) == 0) {
+        const char *nothing = "zeros";
+        return nd_probes_for_model_any(candidate->model, &nothing, 1, &candidate->probe, err);
+    }
+    char *path = nd_path_join(candidate->folder, "inputs.npz");
+    size_t size = path != NULL ? strlen(path) + 16 : 0;
+    char *spec = path != NULL ? malloc(size) : NULL;
+    enum nd_status status = spec != NULL ? write_inputs(candidate, reducer, path, err) : nd_fail_memory(err);
+    if (status == ND_OK) {
+        snprintf(spec, size, "inputs=%s", path);
+        const char *const specs[] = {spec};
+        status = nd_probes_for_model_any(candidate->model, specs, 1, &candidate->probe, err);
+    }
+    free(spec);
+    free(path);
+    return status;
+}
+
+static bool has_wanted(const struct nd_reducer *reducer, const struct nd_model_cut *cut)
+{
+    for (size_t i = 0; i < cut->n_nodes; i++)
+        if (cut->nodes[i] == reducer->wanted_node)
+            return true;
+    return reducer->wanted_node == SIZE_MAX;
+}
+
+enum nd_status nd_candidate_init(struct nd_candidate *candidate, const struct nd_reducer *reducer,
+                                 const struct nd_model_cut *part, const char *folder, struct nd_error *err)
+{
+    struct nd_model_cut cut = *part;
+    cut.known = reducer->recorded.known;
+    cut.n_known = reducer->recorded.n_known;
+    cut.output = reducer->wanted_tensor;
+    *candidate = (struct nd_candidate){.folder = nd_strdup(folder)};
+    if (candidate->folder == NULL)
+        return nd_fail_memory(err);
+    if (!has_wanted(reducer, &cut))
+        return nd_fail(err, ND_E_MODEL_NO_EDGE, reducer->options->edge, "edge '%s' is not in it",
+                       reducer->options->edge);
+    enum nd_status status = nd_dir_make(folder, err);
+    char *path = nd_path_join(folder, "reproducer.onnx");
+    if (status == ND_OK && path == NULL)
+        status = nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_model_write_subgraph(reducer->model, &cut, path, err);
+    if (status == ND_OK)
+        status = nd_model_load(path, &candidate->model, err);
+    if (status == ND_OK)
+        status = nd_model_check_static(candidate->model, err);
+    if (status == ND_OK)
+        status = make_probe(candidate, reducer, err);
+    free(path);
+    return status;
+}
+
+void nd_candidate_deinit(struct nd_candidate *candidate)
+{
+    nd_probe_destroy(&candidate->probe);
+    nd_model_destroy(&candidate->model);
+    free(candidate->folder);
+    *candidate = (struct nd_candidate){0};
+}
+
+struct nd_session nd_candidate_session(const struct nd_candidate *candidate, const struct nd_device *device,
+                                       const char *edges, const char *name)
+{
+    return (struct nd_session){.model = candidate->model,
+                               .device = device,
+                               .probes = (const struct nd_probe *const *)&candidate->probe,
+                               .n_probes = 1,
+                               .edges = edges,
+                               .folder = candidate->folder,
+                               .name = name};
+}
+
+const char *nd_reducer_plain_tensors(const struct nd_reducer *reducer)
+{
+    return nd_device_is_evaluated(reducer->device->kind) ? "outputs" : "none";
+}
+
+/* ---- judging ---- */
+
+/* What it gave, held against what was recorded, or against what the other device made of the same part. */
+static enum nd_status worst_output(const struct nd_reducer *reducer, const struct nd_recorded *expected,
+                                   const struct nd_capture *capture, struct nd_reduction_difference *out,
+                                   struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    bool is_first = true;
+    *out = (struct nd_reduction_difference){.max_lsb = NAN};
+    for (size_t e = 0; status == ND_OK && e < nd_capture_n_edges(capture); e++) {
+        struct nd_reduction_difference one;
+        const char *tensor = nd_capture_edge(capture, e)->onnx_name;
+        if (reducer->wanted_tensor != NULL && strcmp(tensor, reducer->wanted_tensor) != 0)
+            continue;
+        status = nd_difference_of_edge(expected, capture, e, true, &one, err);
+        if (status == ND_OK && !isnan(one.fraction) && (is_first || nd_difference_is_worse(&one, out))) {
+            *out = one;
+            is_first = false;
+        }
+    }
+    return status;
+}
+
+static enum nd_status judge_difference(struct nd_reducer *reducer, const struct nd_candidate *candidate,
+                                       const struct nd_capture *capture, struct nd_reduction_difference *out,
+                                       struct nd_error *err)
+{
+    const struct nd_device *against = reducer->options->against;
+    if (against == NULL)
+        return worst_output(reducer, &reducer->recorded, capture, out, err);
+    struct nd_run run = {0};
+    struct nd_recorded expected = {.n_samples = reducer->recorded.n_samples};
+    const struct nd_session session = nd_candidate_session(candidate, against, "outputs", "reference.h5");
+    enum nd_status status = nd_reducer_run(reducer, &session, &run, err);
+    if (status == ND_OK && !run.outcome.has_failed)
+        status = nd_recorded_add(&expected, &run.capture, true, err);
+    if (status == ND_OK)
+        status = worst_output(reducer, &expected, capture, out, err);
+    nd_recorded_deinit(&expected);
+    nd_run_deinit(&run);
+    return status;
+}
+
+static enum nd_status judge(struct nd_reducer *reducer, const struct nd_candidate *candidate,
+                            const struct nd_run *run, enum nd_trial *trial,
+                            struct nd_reduction_difference *difference, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    *trial = ND_TRIAL_NOT;
+    if (run->outcome.has_failed) {
+        struct nd_reduction_failure failure;
+        nd_failure_read(&run->outcome, run->capture, &failure);
+        if (!reducer->options->has_difference && nd_failure_is_same(&failure, &reducer->out->failure))
+            *trial = ND_TRIAL_SAME;
+        else
+            reducer->out->n_other++;
+    } else if (reducer->options->has_difference) {
+        status = judge_difference(reducer, candidate, run->capture, difference, err);
+        if (status == ND_OK && nd_difference_exceeds(difference, reducer->options))
+            *trial = ND_TRIAL_SAME;
+    }
+    reducer->out->n_same += *trial == ND_TRIAL_SAME;
+    reducer->out->n_fine += status == ND_OK && *trial == ND_TRIAL_NOT && !run->outcome.has_failed;
+    return status;
+}
+
+enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_candidate *candidate,
+                                size_t reserve, enum nd_trial *trial,
+                                struct nd_reduction_difference *difference, struct nd_error *err)
+{
+    size_t n_needed = reserve + (reducer->options->has_difference && reducer->options->against != NULL ? 2 : 1);
+    *difference = (struct nd_reduction_difference){.max_lsb = NAN};
+    *trial = ND_TRIAL_STOP;
+    if (reducer->out->n_sessions + n_needed > reducer->options->session_limit)
+        return ND_OK;
+    struct nd_run run = {0};
+    const struct nd_session session = nd_candidate_session(
+        candidate, reducer->device,
+        reducer->options->has_difference ? "outputs" : nd_reducer_plain_tensors(reducer), "device.h5");
+    enum nd_status status = nd_reducer_run(reducer, &session, &run, err);
+    if (status == ND_OK) {
+        status = judge(reducer, candidate, &run, trial, difference, err);
+    } else if (status == ND_ERR_NOT_FOUND || status == ND_ERR_UNSUPPORTED || status == ND_ERR_USAGE) {
+        /* Not for this device, or without an edge that could differ: no agent was started. */
+        reducer->out->n_sessions--;
+        reducer->out->n_uncut++;
+        *trial = ND_TRIAL_NOT;
+        status = ND_OK;
+    }
+    nd_run_deinit(&run);
+    return status;
+}
+
+/* ---- trials of pieces ---- */
+
+/* Two sessions are kept for the end: the reproducer once more, and its reference. */
+enum { RESERVED_SESSIONS = 2 };
+
+enum nd_status nd_reducer_try(void *context, const size_t *parts, size_t n, enum nd_trial *out,
+                              struct nd_error *err)
+{
+    struct nd_reducer *reducer = context;
+    struct nd_candidate candidate = {0};
+    struct nd_reduction_difference difference;
+    struct nd_error problem = {0};
+    size_t *nodes = NULL;
+    struct nd_model_cut part = {0};
+    if (nd_trials_find(&reducer->trials, parts, n, out))
+        return ND_OK;
+    char *folder = nd_path_join(reducer->folder, "part");
+    enum nd_status status = folder != NULL
+                                ? nd_pieces_nodes(&reducer->pieces, parts, n, &nodes, &part.n_nodes, err)
+                                : nd_fail_memory(err);
+    if (status != ND_OK)
+        goto out;
+    reducer->n_tried++;
+    part.nodes = nodes;
+    status = nd_candidate_init(&candidate, reducer, &part, folder, &problem);
+    *out = ND_TRIAL_NOT;
+    if (status == ND_OK) {
+        status = nd_candidate_try(reducer, &candidate, RESERVED_SESSIONS, out, &difference, err);
+    } else if (status == ND_ERR_UNSUPPORTED || status == ND_ERR_NOT_FOUND || status == ND_ERR_FORMAT) {
+        /* No model of its own: so it does not do the same. */
+        reducer->out->n_uncut++;
+        status = ND_OK;
+    } else if (err != NULL) {
+        *err = problem;
+    }
+    if (status == ND_OK && *out == ND_TRIAL_SAME)
+        reducer->n_left = n;
+    if (status == ND_OK && *out != ND_TRIAL_STOP)
+        status = nd_trials_add(&reducer->trials, parts, n, *out, err);
+    nd_candidate_deinit(&candidate);
+    nd_dir_remove(folder);
+out:
+    free(nodes);
+    free(folder);
+    return status;
+}

@@ -1,0 +1,200 @@
+/* The order in which parts are tried: what the failure speaks of first, then delta debugging. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "model/graph/loaded.h"
+#include "improve/reduce/candidate_failure.h"
+#include "improve/reduce/reducer.h"
+
+enum { MAX_GUESSES = 4, MAX_NEIGHBOURHOODS = 2 };
+
+static unsigned score_of(const struct nd_piece *piece, const unsigned *score)
+{
+    unsigned best = 0;
+    for (size_t i = 0; i < piece->n_nodes; i++)
+        best = score[piece->nodes[i]] > best ? score[piece->nodes[i]] : best;
+    return best;
+}
+
+/* The pieces with the best scores, best first, in graph order where equal. */
+static size_t guess(const struct nd_reducer *reducer, const unsigned *score, size_t guesses[MAX_GUESSES])
+{
+    size_t n = 0;
+    for (unsigned points = ND_FAILURE_BEST_SCORE; points > 0; points--)
+        for (size_t i = 0; i < reducer->n_left && n < MAX_GUESSES; i++)
+            if (score_of(&reducer->pieces.items[reducer->left[i]], score) == points)
+                guesses[n++] = reducer->left[i];
+    return n;
+}
+
+static void keep(struct nd_reducer *reducer, const size_t *parts, size_t n)
+{
+    memcpy(reducer->left, parts, n * sizeof *parts);
+    reducer->n_left = n;
+}
+
+/* A guess alone, or with *is_done still false, what lies around one. */
+static enum nd_status try_guesses(struct nd_reducer *reducer, const unsigned *score, bool *is_done,
+                                  struct nd_error *err)
+{
+    size_t guesses[MAX_GUESSES], n_guesses = guess(reducer, score, guesses);
+    enum nd_trial trial = ND_TRIAL_NOT;
+    enum nd_status status = ND_OK;
+    *is_done = false;
+    for (size_t i = 0; status == ND_OK && i < n_guesses && trial == ND_TRIAL_NOT; i++) {
+        status = nd_reducer_try(reducer, &guesses[i], 1, &trial, err);
+        *is_done = status == ND_OK && trial == ND_TRIAL_SAME;
+        if (*is_done)
+            keep(reducer, &guesses[i], 1);
+    }
+    bool *is_near = nd_calloc(reducer->pieces.n, sizeof *is_near);
+    size_t *parts = nd_calloc(reducer->pieces.n, sizeof *parts);
+    if (status == ND_OK && (is_near == NULL || parts == NULL))
+        status = nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < n_guesses && i < MAX_NEIGHBOURHOODS && trial == ND_TRIAL_NOT;
+         i++) {
+        size_t n = 0;
+        nd_pieces_near(reducer->model, &reducer->pieces, guesses[i], is_near);
+        for (size_t k = 0; k < reducer->n_left; k++)
+            if (is_near[reducer->left[k]])
+                parts[n++] = reducer->left[k];
+        status = nd_reducer_try(reducer, parts, n, &trial, err);
+        if (status == ND_OK && trial == ND_TRIAL_SAME)
+            keep(reducer, parts, n);
+    }
+    free(is_near);
+    free(parts);
+    return status;
+}
+
+/* ---- units ---- */
+
+/* Everything, or everything that the wanted edge depends on. */
+static enum nd_status begin_units(struct nd_reducer *reducer, struct nd_error *err)
+{
+    const struct nd_graph *graph = &reducer->model->graph;
+    enum nd_status status = nd_pieces_of_units(reducer->model, &reducer->pieces, err);
+    bool *nodes = nd_calloc(graph->n_nodes, sizeof *nodes);
+    bool *tensors = nd_calloc(graph->n_tensors, sizeof *tensors);
+    reducer->left = nd_calloc(reducer->pieces.n, sizeof *reducer->left);
+    if (status == ND_OK && (nodes == NULL || tensors == NULL || reducer->left == NULL))
+        status = nd_fail_memory(err);
+    if (status == ND_OK && reducer->wanted_tensor != NULL) {
+        size_t wanted = nd_names_find(&graph->names, reducer->wanted_tensor);
+        nd_graph_walk_back(graph, &wanted, 1, nodes, tensors);
+    }
+    for (size_t i = 0; status == ND_OK && i < reducer->pieces.n; i++)
+        if (reducer->wanted_tensor == NULL ||
+            nodes[reducer->pieces.items[i].nodes[reducer->pieces.items[i].n_nodes - 1]])
+            reducer->left[reducer->n_left++] = i;
+    reducer->out->n_units = reducer->pieces.n;
+    free(nodes);
+    free(tensors);
+    return status;
+}
+
+static enum nd_status search_units(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err)
+{
+    bool is_done = false;
+    reducer->step = "units";
+    enum nd_status status = begin_units(reducer, err);
+    if (status == ND_OK)
+        status = try_guesses(reducer, score, &is_done, err);
+    reducer->out->is_minimal = true;
+    if (status == ND_OK && !is_done)
+        status =
+            nd_ddmin(reducer->left, &reducer->n_left, nd_reducer_try, reducer, &reducer->out->is_minimal, err);
+    reducer->out->n_units_left = reducer->n_left;
+    return status;
+}
+
+/* ---- operators of what is left ---- */
+
+/* What lies between the operators of a unit is no edge, so nobody recorded it yet. A part that cannot be
+ * recorded is no trouble: then cuts inside of units are fed with zeros, or are none. */
+static enum nd_status record_inside(struct nd_reducer *reducer, const size_t *nodes, size_t n_nodes,
+                                    struct nd_error *err)
+{
+    struct nd_candidate candidate = {0};
+    struct nd_run run = {0};
+    struct nd_error problem = {0};
+    char *folder = nd_path_join(reducer->folder, "inside");
+    if (folder == NULL)
+        return nd_fail_memory(err);
+    const struct nd_model_cut part = {.nodes = nodes, .n_nodes = n_nodes, .is_open = true};
+    enum nd_status status = nd_candidate_init(&candidate, reducer, &part, folder, &problem);
+    const struct nd_session session = nd_candidate_session(&candidate, &reducer->cpu, "none", "inside.h5");
+    if (status == ND_OK)
+        status = nd_reducer_run(reducer, &session, &run, &problem);
+    if (status == ND_OK && !run.outcome.has_failed)
+        status = nd_recorded_add(&reducer->recorded, &run.capture, true, err);
+    else if (status != ND_OK && problem.id != ND_E_CANCELLED)
+        status = ND_OK;
+    else if (status != ND_OK && err != NULL)
+        *err = problem;
+    nd_run_deinit(&run);
+    nd_candidate_deinit(&candidate);
+    nd_dir_remove(folder);
+    free(folder);
+    return status;
+}
+
+static size_t count_operators(const struct nd_model *model, const size_t *nodes, size_t n_nodes)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_nodes; i++)
+        n += nd_node_is_operator(model, nodes[i]);
+    return n;
+}
+
+/* Takes the finer pieces over as what is left. */
+static enum nd_status refine(struct nd_reducer *reducer, struct nd_pieces *finer, struct nd_error *err)
+{
+    size_t *left = nd_calloc(finer->n, sizeof *left);
+    if (left == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < finer->n; i++)
+        left[i] = i;
+    free(reducer->left);
+    nd_pieces_deinit(&reducer->pieces);
+    nd_trials_deinit(&reducer->trials);
+    reducer->left = left;
+    reducer->n_left = finer->n;
+    reducer->pieces = *finer;
+    *finer = (struct nd_pieces){0};
+    return ND_OK;
+}
+
+static enum nd_status search_operators(struct nd_reducer *reducer, struct nd_error *err)
+{
+    struct nd_pieces finer = {0};
+    size_t *nodes = NULL, n_nodes = 0;
+    bool is_minimal = true;
+    enum nd_status status =
+        nd_pieces_nodes(&reducer->pieces, reducer->left, reducer->n_left, &nodes, &n_nodes, err);
+    if (status == ND_OK && count_operators(reducer->model, nodes, n_nodes) > 1)
+        status = nd_pieces_of_operators(reducer->model, nodes, n_nodes, &finer, err);
+    if (status == ND_OK && finer.n > reducer->n_left) {
+        reducer->step = "operators";
+        if (reducer->out->n_sessions + 4 <= reducer->options->session_limit)
+            status = record_inside(reducer, nodes, n_nodes, err);
+        if (status == ND_OK)
+            status = refine(reducer, &finer, err);
+        if (status == ND_OK)
+            status = nd_ddmin(reducer->left, &reducer->n_left, nd_reducer_try, reducer, &is_minimal, err);
+        reducer->out->is_minimal = reducer->out->is_minimal && is_minimal;
+    }
+    nd_pieces_deinit(&finer);
+    free(nodes);
+    return status;
+}
+
+enum nd_status nd_reducer_search(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err)
+{
+    enum nd_status status = search_units(reducer, score, err);
+    if (status == ND_OK)
+        status = search_operators(reducer, err);
+    return status;
+}

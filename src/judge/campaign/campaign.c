@@ -1,0 +1,261 @@
+#include "judge/campaign/campaign_reading.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/tensors/sha256.h"
+#include "core/text/strbuf.h"
+#include "core/files/suffix.h"
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* The root as the file has it. */
+struct raw_campaign {
+    struct nd_campaign campaign;
+    const yaml_node_t *models, *devices, *policy;
+};
+
+/* ---- freeing ---- */
+
+static void device_deinit(struct nd_campaign_device *device)
+{
+    for (size_t i = 0; i < device->n_prepared; i++) {
+        free(device->prepared[i].model);
+        free(device->prepared[i].path);
+    }
+    free(device->prepared);
+    free(device->uri);
+    *device = (struct nd_campaign_device){0};
+}
+
+static void model_deinit(struct nd_campaign_model *model)
+{
+    free(model->name);
+    free(model->quantised);
+    free(model->float_model);
+    nd_texts_deinit(&model->probes);
+    nd_texts_deinit(&model->dims);
+}
+
+void nd_campaign_deinit(struct nd_campaign *campaign)
+{
+    for (size_t i = 0; i < campaign->n_models; i++)
+        model_deinit(&campaign->models[i]);
+    for (size_t i = 0; i < campaign->n_devices; i++)
+        device_deinit(&campaign->devices[i]);
+    free(campaign->models);
+    free(campaign->devices);
+    nd_policy_deinit(&campaign->policy);
+    free(campaign->path);
+    free(campaign->name);
+    free(campaign->output);
+    free(campaign->edges);
+    free(campaign->reference);
+    *campaign = (struct nd_campaign){0};
+}
+
+/* ---- paths ---- */
+
+bool nd_campaign_relocate(const char *folder, char **path)
+{
+    char *joined = strcmp(folder, ".") == 0 ? nd_strdup(*path) : nd_path_join(folder, *path);
+    free(*path);
+    *path = joined;
+    return joined != NULL;
+}
+
+/* "NAME=PATH[,labels=PATH]" with both paths relocated; anything else stays as it is. */
+static bool relocate_probe(const char *folder, char **spec)
+{
+    static const char labels[] = ",labels=";
+    char *equals = strchr(*spec, '=');
+    if (equals == NULL)
+        return true;
+    char *second = strstr(equals, labels);
+    char *path = strndup(equals + 1, second != NULL ? (size_t)(second - equals - 1) : strlen(equals + 1));
+    char *label_path = second != NULL ? nd_strdup(second + strlen(labels)) : NULL;
+    struct nd_strbuf out = {0};
+    bool is_good = path != NULL && nd_campaign_relocate(folder, &path);
+    if (is_good && second != NULL)
+        is_good = label_path != NULL && nd_campaign_relocate(folder, &label_path);
+    if (is_good) {
+        nd_strbuf_append(&out, *spec, (size_t)(equals - *spec + 1));
+        nd_strbuf_printf(&out, "%s%s%s", path, second != NULL ? labels : "", second != NULL ? label_path : "");
+        free(*spec);
+        *spec = nd_strbuf_take(&out);
+    }
+    free(path);
+    free(label_path);
+    return is_good && *spec != NULL;
+}
+
+/* ---- models ---- */
+
+/* "models/cnn.w8a8.onnx" gives "cnn.w8a8". */
+static char *name_of_file(const char *path)
+{
+    char *name = nd_strdup(nd_path_base(path));
+    size_t n_stem = name != NULL ? nd_stem_bytes(name, ".onnx") : 0;
+    if (n_stem > 0)
+        name[n_stem] = '\0';
+    return name;
+}
+
+static enum nd_status check_name(struct nd_campaign_reading *reading, const yaml_node_t *node, const char *name,
+                                 size_t n)
+{
+    /* It is the name of a folder. */
+    if (name[0] == '.' || strchr(name, '/') != NULL || strlen(name) > 100)
+        return nd_yaml_fail(&reading->yaml, &node->start_mark, reading->err,
+                            "a model's name is that of a folder: '%s' starts with a dot, holds a slash or has "
+                            "over 100 bytes",
+                            name);
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(reading->campaign->models[i].name, name) == 0)
+            return nd_yaml_fail(&reading->yaml, &node->start_mark, reading->err, "there is a second model '%s'",
+                                name);
+    return ND_OK;
+}
+
+static enum nd_status read_model(struct nd_campaign_reading *reading, const yaml_node_t *node, size_t i)
+{
+    static const struct nd_yaml_key keys[] = {
+#define AT(member) offsetof(struct nd_campaign_model, member)
+        {"name", ND_YAML_TEXT, AT(name), 0, 0, false},
+        {"quantised", ND_YAML_TEXT, AT(quantised), 0, 0, true},
+        {"float", ND_YAML_TEXT, AT(float_model), 0, 0, false},
+        {"probes", ND_YAML_TEXTS, AT(probes), 0, 0, true},
+        {"dims", ND_YAML_TEXTS, AT(dims), 0, 0, false},
+#undef AT
+    };
+    struct nd_campaign_model *model = &reading->campaign->models[i];
+    enum nd_status status = nd_yaml_map(
+        &reading->yaml, node, &(struct nd_yaml_kind){"a model", keys, COUNT(keys)}, model, reading->err);
+    if (status != ND_OK)
+        return status;
+    if (model->name == NULL)
+        model->name = name_of_file(model->quantised);
+    bool is_good = model->name != NULL && nd_campaign_relocate(reading->folder, &model->quantised) &&
+                   (model->float_model == NULL || nd_campaign_relocate(reading->folder, &model->float_model));
+    for (size_t p = 0; is_good && p < model->probes.n; p++)
+        is_good = relocate_probe(reading->folder, &model->probes.items[p]);
+    return is_good ? check_name(reading, node, model->name, i) : nd_fail_memory(reading->err);
+}
+
+static enum nd_status read_models(struct nd_campaign_reading *reading, const yaml_node_t *list)
+{
+    size_t n;
+    enum nd_status status = nd_yaml_list(&reading->yaml, list, "models", &n, reading->err);
+    if (status != ND_OK)
+        return status;
+    reading->campaign->models = nd_calloc(n, sizeof *reading->campaign->models);
+    if (reading->campaign->models == NULL)
+        return nd_fail_memory(reading->err);
+    reading->campaign->n_models = n;
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = read_model(reading, nd_yaml_item(&reading->yaml, list, i), i);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static const struct nd_yaml_key campaign_keys[] = {
+#define AT(member) offsetof(struct raw_campaign, member)
+    {"name", ND_YAML_TEXT, AT(campaign.name), 0, 0, false},
+    {"models", ND_YAML_NODE, AT(models), 0, 0, true},
+    {"devices", ND_YAML_NODE, AT(devices), 0, 0, true},
+    {"policy", ND_YAML_NODE, AT(policy), 0, 0, false},
+    {"tensors", ND_YAML_TEXT, AT(campaign.edges), 0, 0, false},
+    {"repeats", ND_YAML_COUNT, AT(campaign.n_repeats), 1, 10000, false},
+    {"reference", ND_YAML_TEXT, AT(campaign.reference), 0, 0, false},
+    {"margin", ND_YAML_REAL, AT(campaign.margin), 1e-6, 0.999999, false},
+    {"confidence", ND_YAML_REAL, AT(campaign.confidence), 0.500001, 0.999999, false},
+    {"power", ND_YAML_REAL, AT(campaign.power), 0.5, 0.999999, false},
+    {"explain", ND_YAML_FLAG, AT(campaign.explain), 0, 0, false},
+    {"output", ND_YAML_TEXT, AT(campaign.output), 0, 0, false},
+    {"edges", ND_YAML_TEXT, AT(campaign.edges), 0, 0, false}, /* the name in version 0.1 */
+#undef AT
+};
+
+/* The name of the file stands in for that of the campaign. */
+static char *default_name(const char *path)
+{
+    char *name = nd_strdup(nd_path_base(path));
+    char *dot = name != NULL ? strrchr(name, '.') : NULL;
+    if (dot != NULL && dot != name)
+        *dot = '\0';
+    return name;
+}
+
+static bool fill_defaults(struct nd_campaign *campaign, const char *folder)
+{
+    if (campaign->name == NULL)
+        campaign->name = default_name(campaign->path);
+    if (campaign->edges == NULL)
+        campaign->edges = nd_strdup("all");
+    if (campaign->reference == NULL)
+        campaign->reference = nd_strdup(ND_REFERENCE_QUANTISED);
+    return campaign->name != NULL && campaign->edges != NULL && campaign->reference != NULL &&
+           (campaign->output == NULL || nd_campaign_relocate(folder, &campaign->output));
+}
+
+static enum nd_status read_root(struct nd_campaign_reading *reading, bool without_policy)
+{
+    struct nd_campaign *campaign = reading->campaign;
+    struct raw_campaign raw = {.campaign = *campaign};
+    const yaml_node_t *root = nd_yaml_root(&reading->yaml);
+    enum nd_status status = nd_yaml_map(
+        &reading->yaml, root, &(struct nd_yaml_kind){"a campaign", campaign_keys, COUNT(campaign_keys)}, &raw,
+        reading->err);
+    *campaign = raw.campaign;
+    if (status == ND_OK && !fill_defaults(campaign, reading->folder))
+        status = nd_fail_memory(reading->err);
+    if (status == ND_OK && strcmp(campaign->edges, "none") == 0)
+        status = nd_yaml_fail(&reading->yaml, &root->start_mark, reading->err,
+                              "'tensors' is all, outputs or patterns: with none there is nothing to judge");
+    if (status == ND_OK)
+        status = read_models(reading, raw.models);
+    if (status == ND_OK)
+        status = nd_campaign_read_devices(reading, raw.devices);
+    if (status == ND_OK && raw.policy == NULL && !without_policy)
+        status = nd_yaml_fail(&reading->yaml, &root->start_mark, reading->err,
+                              "a campaign needs the key 'policy' (qualify --suggest proposes one)");
+    const struct nd_policy_defaults defaults = {.reference = campaign->reference,
+                                                .margin = campaign->margin,
+                                                .confidence = campaign->confidence,
+                                                .power = campaign->power};
+    if (status == ND_OK && raw.policy != NULL)
+        status = nd_policy_read(&reading->yaml, raw.policy, &defaults, &campaign->policy, reading->err);
+    return status;
+}
+
+enum nd_status nd_campaign_read(const char *path, bool without_policy, struct nd_campaign *out,
+                                struct nd_error *err)
+{
+    struct nd_campaign campaign = {.path = nd_strdup(path), .margin = 0.01, .confidence = 0.95, .power = 0.9};
+    char *folder = nd_path_dir(path);
+    void *bytes = NULL;
+    size_t n_bytes = 0;
+    *out = (struct nd_campaign){0};
+    enum nd_status status = folder != NULL && campaign.path != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_file_read(path, ND_CAMPAIGN_MAX_BYTES, &bytes, &n_bytes, err);
+    struct nd_campaign_reading reading = {.folder = folder, .campaign = &campaign, .err = err};
+    if (status == ND_OK) {
+        nd_sha256_bytes(bytes, n_bytes, campaign.sha256);
+        const struct nd_yaml_file file = {path, "a campaign", ND_E_CAMPAIGN_FORMAT};
+        status = nd_yaml_load(&reading.yaml, &file, bytes, n_bytes, err);
+    }
+    if (status == ND_OK)
+        status = read_root(&reading, without_policy);
+    nd_yaml_deinit(&reading.yaml);
+    free(bytes);
+    free(folder);
+    if (status != ND_OK)
+        nd_campaign_deinit(&campaign);
+    else
+        *out = campaign;
+    return status;
+}

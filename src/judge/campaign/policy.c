@@ -1,0 +1,340 @@
+#include "judge/campaign/policy.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "core/text/utc.h"
+#include "npudiff/core/parse.h"
+
+/* Which keys a gate has beside the patterns and those of a loosening. */
+enum {
+    HAS_MAX = 1,
+    HAS_MIN = 2,
+    HAS_QUESTION = 4,
+    HAS_ALLOW = 8,
+    HAS_CV = 16,
+    HAS_TO = 32,
+    HAS_EDGES = 64,
+    HAS_PROBES = 128,
+    HAS_METRIC = 256
+};
+
+static const struct {
+    const char *name;
+    unsigned keys;
+    double max; /* of its bound */
+} gates[ND_POLICY_N_GATES] = {
+    [ND_POLICY_BIT_EQUAL] = {"bit-equal-to", HAS_TO | HAS_EDGES | HAS_PROBES, 0},
+    [ND_POLICY_LSB] = {"lsb", HAS_MAX | HAS_TO | HAS_EDGES | HAS_PROBES, 4294967295.0},
+    [ND_POLICY_SHARE] = {"differing-share", HAS_MAX | HAS_TO | HAS_EDGES | HAS_PROBES, 1},
+    [ND_POLICY_ULP] = {"ulp", HAS_MAX | HAS_TO | HAS_EDGES | HAS_PROBES, 9007199254740992.0},
+    [ND_POLICY_SQNR] = {"sqnr", HAS_MIN | HAS_TO | HAS_EDGES | HAS_PROBES, 1000},
+    [ND_POLICY_ACCURACY] = {"accuracy-drop", HAS_QUESTION | HAS_EDGES | HAS_PROBES, 0},
+    [ND_POLICY_AGREEMENT] = {"agreement", HAS_MIN | HAS_TO | HAS_EDGES | HAS_PROBES, 1},
+    [ND_POLICY_TARGET] = {"target-error", HAS_MAX | HAS_METRIC | HAS_EDGES | HAS_PROBES, 9007199254740992.0},
+    [ND_POLICY_FALLBACK] = {"fallback", HAS_ALLOW, 0},
+    [ND_POLICY_LATENCY] = {"latency-cv", HAS_CV | HAS_PROBES, 0},
+    [ND_POLICY_FINALIZE] = {"finalize", 0, 0},
+};
+
+const char *nd_policy_gate_name(enum nd_policy_gate gate)
+{
+    return gates[gate].name;
+}
+
+bool nd_policy_has_edges(enum nd_policy_gate gate)
+{
+    return (gates[gate].keys & HAS_EDGES) != 0;
+}
+
+bool nd_policy_has_probes(enum nd_policy_gate gate)
+{
+    return (gates[gate].keys & HAS_PROBES) != 0;
+}
+
+bool nd_policy_is_statistical(enum nd_policy_gate gate)
+{
+    return (gates[gate].keys & (HAS_QUESTION | HAS_METRIC)) != 0;
+}
+
+/* ---- reading ---- */
+
+/* As the file has it; NaN and NULL where it says nothing. */
+struct raw_rule {
+    char *gate, *reference;
+    struct nd_policy_rule rule;
+};
+
+static const struct nd_yaml_key rule_keys[] = {
+#define AT(member) offsetof(struct raw_rule, member)
+    {"gate", ND_YAML_TEXT, AT(gate), 0, 0, true},
+    {"models", ND_YAML_TEXTS, AT(rule.models), 0, 0, false},
+    {"devices", ND_YAML_TEXTS, AT(rule.devices), 0, 0, false},
+    {"tensors", ND_YAML_TEXTS, AT(rule.edges), 0, 0, false},
+    {"probes", ND_YAML_TEXTS, AT(rule.probes), 0, 0, false},
+    {"to", ND_YAML_TEXT, AT(rule.to), 0, 0, false},
+    {"reference", ND_YAML_TEXT, AT(reference), 0, 0, false},
+    {"max", ND_YAML_REAL, AT(rule.max), 0, 9007199254740992.0, false},
+    {"min", ND_YAML_REAL, AT(rule.min), -1000, 1000, false},
+    {"metric", ND_YAML_TEXT, AT(rule.metric), 0, 0, false},
+    {"margin", ND_YAML_REAL, AT(rule.margin), 1e-6, 0.999999, false},
+    {"confidence", ND_YAML_REAL, AT(rule.confidence), 0.500001, 0.999999, false},
+    {"power", ND_YAML_REAL, AT(rule.power), 0.5, 0.999999, false},
+    {"allow", ND_YAML_TEXTS, AT(rule.allow), 0, 0, false},
+    {"warn", ND_YAML_REAL, AT(rule.warn), 0, 1000, false},
+    {"fail", ND_YAML_REAL, AT(rule.fail), 0, 1000, false},
+    {"reason", ND_YAML_TEXT, AT(rule.reason), 0, 0, false},
+    {"owner", ND_YAML_TEXT, AT(rule.owner), 0, 0, false},
+    {"until", ND_YAML_TEXT, AT(rule.until), 0, 0, false},
+    {"edges", ND_YAML_TEXTS, AT(rule.edges), 0, 0, false}, /* the name in version 0.1 */
+#undef AT
+};
+
+static void rule_deinit(struct nd_policy_rule *rule)
+{
+    struct nd_texts *const lists[] = {&rule->models, &rule->devices, &rule->edges, &rule->probes, &rule->allow};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        nd_texts_deinit(lists[i]);
+    free(rule->to);
+    free(rule->metric);
+    free(rule->reason);
+    free(rule->owner);
+    free(rule->until);
+    *rule = (struct nd_policy_rule){0};
+}
+
+/* A key that the gate has no use for would be believed to do something. */
+static enum nd_status check_keys(const struct nd_yaml *yaml, const struct raw_rule *raw, struct nd_error *err)
+{
+    const struct nd_policy_rule *rule = &raw->rule;
+    const struct {
+        const char *name;
+        bool is_given;
+        unsigned allowed_by, needed_by;
+    } keys[] = {
+        {"tensors", rule->edges.n > 0, HAS_EDGES, 0},
+        {"probes", rule->probes.n > 0, HAS_PROBES, 0},
+        {"to", rule->to != NULL, HAS_TO, 0},
+        {"reference", raw->reference != NULL, HAS_QUESTION | HAS_METRIC, 0},
+        {"metric", rule->metric != NULL, HAS_METRIC, 0},
+        {"max", !isnan(rule->max), HAS_MAX, HAS_MAX},
+        {"min", !isnan(rule->min), HAS_MIN, HAS_MIN},
+        {"margin", !isnan(rule->margin), HAS_QUESTION, 0},
+        {"confidence", !isnan(rule->confidence), HAS_QUESTION | HAS_METRIC, 0},
+        {"power", !isnan(rule->power), HAS_QUESTION, 0},
+        {"allow", rule->allow.n > 0, HAS_ALLOW, 0},
+        {"warn", !isnan(rule->warn), HAS_CV, 0},
+        {"fail", !isnan(rule->fail), HAS_CV, 0},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (keys[i].is_given && (gates[rule->gate].keys & keys[i].allowed_by) == 0)
+            return nd_yaml_fail(yaml, &rule->mark, err, "gate '%s' has no key '%s'", raw->gate, keys[i].name);
+        if (!keys[i].is_given && (gates[rule->gate].keys & keys[i].needed_by) != 0)
+            return nd_yaml_fail(yaml, &rule->mark, err, "gate '%s' needs the key '%s'", raw->gate,
+                                keys[i].name);
+    }
+    return ND_OK;
+}
+
+static bool is_date(const char *text)
+{
+    struct tm when = {0};
+    char again[16];
+    const char *end = strptime(text, "%Y-%m-%d", &when);
+    if (end == NULL || *end != '\0' || strlen(text) != 10)
+        return false;
+    /* 30 February is a text that strptime takes. */
+    time_t seconds = timegm(&when);
+    return gmtime_r(&seconds, &when) != NULL && strftime(again, sizeof again, "%Y-%m-%d", &when) == 10 &&
+           strcmp(again, text) == 0;
+}
+
+static enum nd_status check_loosening(const struct nd_yaml *yaml, const struct nd_policy_rule *rule,
+                                      struct nd_error *err)
+{
+    int n = (rule->reason != NULL) + (rule->owner != NULL) + (rule->until != NULL);
+    if (n != 0 && n != 3)
+        return nd_yaml_fail(yaml, &rule->mark, err, "a loosening says reason, owner and until, all three");
+    if (rule->until != NULL && !is_date(rule->until))
+        return nd_yaml_fail(yaml, &rule->mark, err, "'until' is a date YYYY-MM-DD, not '%s'", rule->until);
+    return ND_OK;
+}
+
+static enum nd_status check_bounds(const struct nd_yaml *yaml, const struct nd_policy_rule *rule,
+                                   struct nd_error *err)
+{
+    enum nd_policy_gate gate = rule->gate;
+    bool is_whole = gate == ND_POLICY_LSB || gate == ND_POLICY_ULP;
+    if (rule->max > gates[gate].max || rule->min > gates[gate].max ||
+        (gate == ND_POLICY_AGREEMENT && rule->min < 0) || (is_whole && rule->max != floor(rule->max)))
+        return nd_yaml_fail(yaml, &rule->mark, err, "the bound of gate '%s' is a %snumber from %s to %.15g",
+                            gates[gate].name, is_whole ? "whole " : "", gate == ND_POLICY_SQNR ? "-1000" : "0",
+                            gates[gate].max);
+    if (rule->metric != NULL && strcmp(rule->metric, ND_METRIC_MEAN_ERROR) != 0 &&
+        strcmp(rule->metric, ND_METRIC_SQNR) != 0)
+        return nd_yaml_fail(yaml, &rule->mark, err, "'metric' is mean-error or sqnr, not '%s'", rule->metric);
+    if (gate == ND_POLICY_LATENCY && rule->warn > rule->fail)
+        return nd_yaml_fail(yaml, &rule->mark, err,
+                            "gate 'latency-cv' warns (%.15g) above where it fails (%.15g)", rule->warn,
+                            rule->fail);
+    return ND_OK;
+}
+
+/* What holds where nothing is said. The field's rule for latency: 2 to 5 % is healthy, above 15 % suspicious.
+ */
+static bool fill_in(struct raw_rule *raw, const struct nd_policy_defaults *defaults)
+{
+    struct nd_policy_rule *rule = &raw->rule;
+    if (raw->reference != NULL)
+        rule->to = nd_strdup(raw->reference);
+    else if (rule->to == NULL)
+        rule->to = nd_strdup(defaults->reference);
+    rule->margin = isnan(rule->margin) ? defaults->margin : rule->margin;
+    rule->confidence = isnan(rule->confidence) ? defaults->confidence : rule->confidence;
+    rule->power = isnan(rule->power) ? defaults->power : rule->power;
+    if (isnan(rule->warn))
+        rule->warn = isnan(rule->fail) || rule->fail > 0.05 ? 0.05 : rule->fail;
+    if (isnan(rule->fail))
+        rule->fail = rule->warn > 0.15 ? rule->warn : 0.15;
+    bool needs_metric = (gates[rule->gate].keys & HAS_METRIC) != 0 && rule->metric == NULL;
+    if (needs_metric)
+        rule->metric = nd_strdup(ND_METRIC_MEAN_ERROR);
+    return rule->to != NULL && (!needs_metric || rule->metric != NULL);
+}
+
+static enum nd_status read_rule(struct nd_yaml *yaml, const yaml_node_t *node,
+                                const struct nd_policy_defaults *defaults, struct nd_policy_rule *out,
+                                struct nd_error *err)
+{
+    struct raw_rule raw = {.rule = {.max = NAN,
+                                    .min = NAN,
+                                    .warn = NAN,
+                                    .fail = NAN,
+                                    .margin = NAN,
+                                    .confidence = NAN,
+                                    .power = NAN,
+                                    .mark = node->start_mark}};
+    enum nd_status status = nd_yaml_map(
+        yaml, node, &(struct nd_yaml_kind){"a gate", rule_keys, sizeof rule_keys / sizeof rule_keys[0]}, &raw,
+        err);
+    size_t g = 0;
+    while (status == ND_OK && g < ND_POLICY_N_GATES && strcmp(gates[g].name, raw.gate) != 0)
+        g++;
+    if (status == ND_OK && g == ND_POLICY_N_GATES)
+        status = nd_yaml_fail(yaml, &node->start_mark, err,
+                              "unknown gate '%s'; gates are bit-equal-to, lsb, differing-share, ulp, sqnr, "
+                              "accuracy-drop, agreement, target-error, fallback, latency-cv and finalize",
+                              raw.gate);
+    raw.rule.gate = (enum nd_policy_gate)(g < ND_POLICY_N_GATES ? g : 0);
+    if (status == ND_OK)
+        status = check_keys(yaml, &raw, err);
+    if (status == ND_OK && !fill_in(&raw, defaults))
+        status = nd_fail_memory(err);
+    if (status == ND_OK)
+        status = check_bounds(yaml, &raw.rule, err);
+    if (status == ND_OK)
+        status = check_loosening(yaml, &raw.rule, err);
+    free(raw.gate);
+    free(raw.reference);
+    *out = raw.rule;
+    return status;
+}
+
+enum nd_status nd_policy_read(struct nd_yaml *yaml, const yaml_node_t *node,
+                              const struct nd_policy_defaults *defaults, struct nd_policy *out,
+                              struct nd_error *err)
+{
+    size_t n;
+    enum nd_status status = nd_yaml_list(yaml, node, "policy", &n, err);
+    if (status != ND_OK)
+        return status;
+    out->rules = nd_calloc(n, sizeof *out->rules);
+    if (out->rules == NULL)
+        return nd_fail_memory(err);
+    out->n = n;
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = read_rule(yaml, nd_yaml_item(yaml, node, i), defaults, &out->rules[i], err);
+    return status;
+}
+
+void nd_policy_deinit(struct nd_policy *policy)
+{
+    for (size_t i = 0; i < policy->n; i++)
+        rule_deinit(&policy->rules[i]);
+    free(policy->rules);
+    *policy = (struct nd_policy){0};
+}
+
+/* ---- dates ---- */
+
+void nd_policy_today(char out[static 16])
+{
+    if (!nd_utc_now("%Y-%m-%d", out, 16))
+        snprintf(out, 16, "9999-12-31"); /* a date that is not known lets no loosening live on */
+}
+
+bool nd_policy_has_expired(const struct nd_policy_rule *rule, const char *today)
+{
+    return rule->until != NULL && strcmp(today, rule->until) > 0;
+}
+
+/* ---- in words ---- */
+
+char *nd_policy_format_number(double value, char buf[static 32])
+{
+    if (value != floor(value) || fabs(value) >= 1e15)
+        return nd_format_double(value, buf);
+    snprintf(buf, 32, "%.0f", value);
+    return buf;
+}
+
+static void put_patterns(struct nd_strbuf *out, const char *before, const struct nd_texts *patterns)
+{
+    for (size_t i = 0; i < patterns->n; i++)
+        nd_strbuf_printf(out, "%s'%s'", i == 0 ? before : ", ", patterns->items[i]);
+}
+
+static void put_bound(struct nd_strbuf *out, const struct nd_policy_rule *rule)
+{
+    char a[32], b[32];
+    const char *name = gates[rule->gate].name;
+    unsigned keys = gates[rule->gate].keys;
+    if (rule->gate == ND_POLICY_BIT_EQUAL)
+        nd_strbuf_printf(out, "bit-equal to %s", rule->to);
+    else if ((keys & HAS_QUESTION) != 0)
+        nd_strbuf_printf(out, "%s < %s against %s at %s %%", name, nd_policy_format_number(rule->margin, a),
+                         rule->to, nd_policy_format_number(rule->confidence * 100, b));
+    else if ((keys & HAS_METRIC) != 0)
+        nd_strbuf_printf(out, "%s: %s at most %s%s worse than %s at %s %%", name, rule->metric,
+                         nd_policy_format_number(rule->max, a),
+                         strcmp(rule->metric, ND_METRIC_SQNR) == 0 ? " dB" : "", rule->to,
+                         nd_policy_format_number(rule->confidence * 100, b));
+    else if ((keys & HAS_MAX) != 0)
+        nd_strbuf_printf(out, "%s <= %s", name, nd_policy_format_number(rule->max, a));
+    else if ((keys & HAS_MIN) != 0)
+        nd_strbuf_printf(out, "%s >= %s%s", name, nd_policy_format_number(rule->min, a),
+                         rule->gate == ND_POLICY_SQNR ? " dB" : "");
+    else if ((keys & HAS_CV) != 0)
+        nd_strbuf_printf(out, "%s <= %s (warns above %s)", name, nd_policy_format_number(rule->fail, a),
+                         nd_policy_format_number(rule->warn, b));
+    else
+        nd_strbuf_puts(out, rule->gate == ND_POLICY_FALLBACK && rule->allow.n == 0 ? "no fallback" : name);
+    put_patterns(out, " only of ", &rule->allow);
+}
+
+char *nd_policy_describe(const struct nd_policy_rule *rule)
+{
+    struct nd_strbuf out = {0};
+    put_bound(&out, rule);
+    put_patterns(&out, " on ", &rule->edges);
+    put_patterns(&out, " with ", &rule->probes);
+    if ((gates[rule->gate].keys & HAS_TO) != 0 && rule->gate != ND_POLICY_BIT_EQUAL &&
+        strcmp(rule->to, ND_REFERENCE_QUANTISED) != 0)
+        nd_strbuf_printf(&out, " against %s", rule->to);
+    return nd_strbuf_take(&out);
+}

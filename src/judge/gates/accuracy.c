@@ -1,0 +1,259 @@
+/* Accuracies of every device, against the float model and against the quantised reference. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "judge/release/qualify.h"
+#include "core/statistics/multiplicity.h"
+#include "core/statistics/sequential.h"
+
+/* ---- reading ---- */
+
+/* NULL without an error: the capture has no such tensor, or other samples. */
+static enum nd_status read_classes(const struct nd_qualify_cell *cell, const char *probe, const char *edge,
+                                   size_t n_samples, int64_t **out, struct nd_error *err)
+{
+    *out = NULL;
+    if (cell->failure != NULL)
+        return ND_OK;
+    size_t p = nd_capture_find_probe(cell->capture, probe), e = nd_capture_find_edge(cell->capture, edge);
+    if (p == SIZE_MAX || e == SIZE_MAX || nd_capture_probe(cell->capture, p)->n_samples != n_samples ||
+        !nd_capture_has_outputs(cell->capture, p, e))
+        return ND_OK;
+    return nd_top1_read(cell->capture, p, e, out, err);
+}
+
+static enum nd_status read_references(const struct nd_qualify_model *model, struct nd_accuracy_study *study,
+                                      struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    if (model->quantised != SIZE_MAX)
+        status = read_classes(&model->cells[model->quantised], study->probe, study->edge, study->n_samples,
+                              &study->quantised, err);
+    if (status == ND_OK && model->float64 != SIZE_MAX)
+        status = read_classes(&model->cells[model->float64], study->probe, study->edge, study->n_samples,
+                              &study->reference, err);
+    return status;
+}
+
+static enum nd_status read_study(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                 const struct nd_probe *probe, const char *edge, struct nd_error *err)
+{
+    struct nd_accuracy_study *study = &model->studies[model->n_studies++];
+    *study = (struct nd_accuracy_study){
+        .probe = probe->name, .edge = edge, .n_samples = probe->n_samples, .labels = probe->labels};
+    study->devices = nd_calloc(q->n_devices, sizeof *study->devices);
+    study->classes = nd_calloc(q->n_devices, sizeof *study->classes);
+    if (study->devices == NULL || study->classes == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    for (size_t d = 0; status == ND_OK && d < q->n_devices; d++) {
+        int64_t *classes = NULL;
+        status = read_classes(&model->cells[d], probe->name, edge, probe->n_samples, &classes, err);
+        if (classes == NULL)
+            continue;
+        study->devices[study->n_devices] = d;
+        study->classes[study->n_devices++] = classes;
+    }
+    if (status == ND_OK)
+        status = read_references(model, study, err);
+    return status == ND_OK ? nd_accuracy_study_measure(study, q->campaign.confidence, q->campaign.margin, err)
+                           : status;
+}
+
+enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
+                                struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    model->studies = nd_calloc(model->n_edges * model->n_probes, sizeof *model->studies);
+    if (model->studies == NULL)
+        return nd_fail_memory(err);
+    for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
+        for (size_t e = 0; status == ND_OK && e < model->n_edges; e++)
+            if (model->probes[p]->labels != NULL && model->edges[e].is_output)
+                status = read_study(q, model, model->probes[p], model->edges[e].name, err);
+    return status;
+}
+
+/* ---- telling ---- */
+
+static struct nd_qualified_share share_of(const struct nd_proportion *p)
+{
+    return (struct nd_qualified_share){(size_t)p->k, (size_t)p->n, p->share, p->interval};
+}
+
+/* What the discordant samples come to as evidence, in their order: what one who looked after every sample would
+ * have seen. */
+static void find_evidence(const struct nd_accuracy_study *study, const int64_t *ref, const int64_t *test,
+                          struct nd_qualified_pair *out)
+{
+    struct nd_evidence evidence = {0};
+    size_t n = 0; /* samples with a label */
+    out->stop = SIZE_MAX;
+    for (size_t i = 0; i < study->n_samples; i++) {
+        bool is_ref_right = ref[i] == study->labels[i], is_test_right = test[i] == study->labels[i];
+        if (study->labels[i] < 0)
+            continue;
+        n++;
+        if (is_ref_right != is_test_right)
+            nd_evidence_add(&evidence, is_test_right);
+        if (out->stop == SIZE_MAX && nd_evidence_suffices(&evidence, ND_EVIDENCE_STOP))
+            out->stop = n;
+    }
+    out->e_value = exp(evidence.log_e);
+    out->largest_e = exp(evidence.log_e_max);
+}
+
+struct nd_question nd_qualify_question(double margin, double confidence, double power)
+{
+    return (struct nd_question){ND_QUESTION_NONINFERIOR, margin, 1 - confidence, power};
+}
+
+/* What is asked of a device against a reference, and the answer. */
+struct asked {
+    size_t rule; /* the gate that asks it; SIZE_MAX: none does, then it is the campaign's question */
+    struct nd_question question;
+    struct nd_answer answer;
+};
+
+static enum nd_case_verdict verdict_of(const struct asked *asked)
+{
+    return nd_case_verdict_of_answer(asked->answer.kind);
+}
+
+/* The question of the gate that governs the device here; of several the one with the most severe answer. */
+static struct asked ask(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                        const struct nd_accuracy_study *study, const char *device, const char *reference,
+                        const struct nd_paired *table)
+{
+    const struct nd_campaign *campaign = &q->campaign;
+    struct asked asked = {
+        SIZE_MAX, nd_qualify_question(campaign->margin, campaign->confidence, campaign->power), {0}};
+    struct nd_policy_cell cell = {.model = model->campaign->name, .device = device};
+    for (size_t e = 0; e < model->n_edges; e++)
+        if (strcmp(model->edges[e].name, study->edge) == 0)
+            cell.edge = &model->edges[e];
+    for (size_t p = 0; p < model->n_probes; p++)
+        if (strcmp(model->scope_probes[p].name, study->probe) == 0)
+            cell.probe = &model->scope_probes[p];
+    nd_paired_ask(table, &asked.question, &asked.answer);
+    for (size_t r = 0; r < campaign->policy.n; r++) {
+        const struct nd_policy_rule *rule = &campaign->policy.rules[r];
+        if (rule->gate != ND_POLICY_ACCURACY || strcmp(rule->to, reference) != 0 ||
+            !nd_policy_governs(&campaign->policy, r, &cell))
+            continue;
+        struct asked next = {r, nd_qualify_question(rule->margin, rule->confidence, rule->power), {0}};
+        nd_paired_ask(table, &next.question, &next.answer);
+        enum nd_case_verdict worse = nd_case_verdict_worse(verdict_of(&asked), verdict_of(&next));
+        if (asked.rule == SIZE_MAX || worse != verdict_of(&asked))
+            asked = next;
+    }
+    return asked;
+}
+
+struct reference {
+    const char *name;
+    const int64_t *classes; /* NULL: there is none */
+};
+
+/* Device d of the study against a reference: what changed, and what that proves. */
+static void add_pair(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                     const struct nd_accuracy_study *study, size_t d, const struct reference *reference,
+                     struct nd_qualified_pairs *out)
+{
+    const int64_t *ref = reference->classes, *test = study->classes[d];
+    struct nd_paired table;
+    uint64_t n_changed_wrong;
+    nd_paired_count(ref, test, study->labels, study->n_samples, &table, &n_changed_wrong);
+    const struct asked asked = ask(q, model, study, q->labels[study->devices[d]], reference->name, &table);
+    struct nd_qualified_pair *pair = &out->against.items[out->against.n++];
+    *pair = (struct nd_qualified_pair){
+        .reference = reference->name,
+        .n_samples = (size_t)nd_paired_n(&table),
+        .n_right_before = (size_t)(table.both_right + table.ref_only),
+        .n_right_after = (size_t)(table.both_right + table.test_only),
+        .n_right_to_wrong = (size_t)table.ref_only,
+        .n_wrong_to_right = (size_t)table.test_only,
+        .n_wrong_to_wrong = (size_t)n_changed_wrong,
+        .difference = nd_paired_difference(&table),
+        .interval = nd_paired_tango(&table, q->campaign.confidence),
+        .p_value = nd_paired_p_value(&table),
+        .margin = asked.question.margin,
+        .margin_interval = asked.answer.interval,
+        .answer = nd_answer_name(asked.question.kind, asked.answer.kind),
+        .n_samples_needed = (size_t)asked.answer.n_needed,
+        .gate = asked.rule,
+    };
+    find_evidence(study, ref, test, pair);
+}
+
+/* Every device against one reference, with Holm's p-values over all of them. */
+static void add_reference(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                          const struct nd_accuracy_study *study, const struct reference *reference,
+                          struct nd_qualified_study *out)
+{
+    double *p = nd_calloc(study->n_devices, sizeof *p);
+    for (size_t d = 0; p != NULL && d < study->n_devices; d++) {
+        struct nd_qualified_pairs *pairs = &out->devices.items[d];
+        add_pair(q, model, study, d, reference, pairs);
+        p[d] = pairs->against.items[pairs->against.n - 1].p_value;
+    }
+    if (p == NULL || nd_adjust_holm(p, study->n_devices, p, NULL) != ND_OK)
+        nd_arena_fail(q->arena);
+    for (size_t d = 0; p != NULL && d < study->n_devices; d++) {
+        struct nd_qualified_pairs *pairs = &out->devices.items[d];
+        pairs->against.items[pairs->against.n - 1].p_value_holm = p[d];
+    }
+    free(p);
+}
+
+static void fill_devices(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                         const struct nd_accuracy_study *study, struct nd_qualified_study *out)
+{
+    out->devices.items = nd_arena_calloc(q->arena, study->n_devices, sizeof *out->devices.items);
+    for (size_t d = 0; out->devices.items != NULL && d < study->n_devices; d++) {
+        struct nd_qualified_pairs *pairs = &out->devices.items[out->devices.n++];
+        pairs->device = nd_qualify_text(q, q->labels[study->devices[d]]);
+        pairs->against.items = nd_arena_calloc(q->arena, 2, sizeof *pairs->against.items);
+    }
+    const struct reference references[] = {{ND_REFERENCE_FLOAT, study->reference},
+                                           {ND_REFERENCE_QUANTISED, study->quantised}};
+    for (size_t i = 0; i < 2 && !nd_arena_has_failed(q->arena); i++)
+        if (references[i].classes != NULL)
+            add_reference(q, model, study, &references[i], out);
+}
+
+static void fill_study(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                       const struct nd_accuracy_study *study, struct nd_qualified_study *out)
+{
+    const struct nd_churn *churn = &study->churn;
+    const struct nd_spread *spread = &study->spread;
+    bool has_devices = study->n_devices > 0;
+    *out = (struct nd_qualified_study){
+        .probe = nd_qualify_text(q, study->probe),
+        .edge = nd_qualify_text(q, study->edge),
+        .n_samples = churn->n_samples,
+        .confidence = q->campaign.confidence,
+        .churn = {churn->n_devices, churn->mean, churn->mean_interval, share_of(&churn->any_differs),
+                  share_of(&churn->unstable)},
+        .spread = {.verdict = nd_spread_name(spread->kind),
+                   .best = has_devices ? nd_qualify_text(q, q->labels[study->devices[spread->best]]) : "",
+                   .worst = has_devices ? nd_qualify_text(q, q->labels[study->devices[spread->worst]]) : "",
+                   .margin = q->campaign.margin,
+                   .spread = spread->spread,
+                   .common = spread->common,
+                   .quantised = spread->quantised,
+                   .beyond = spread->beyond},
+    };
+    fill_devices(q, model, study, out);
+    nd_qualify_fill_baseline(q, model, study, out);
+}
+
+void nd_qualify_fill_accuracy(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                              struct nd_qualified_model *out)
+{
+    out->accuracy.items = nd_arena_calloc(q->arena, model->n_studies, sizeof *out->accuracy.items);
+    for (size_t i = 0; out->accuracy.items != NULL && i < model->n_studies; i++)
+        fill_study(q, model, &model->studies[i], &out->accuracy.items[out->accuracy.n++]);
+}

@@ -1,0 +1,384 @@
+/* One gate on one device: the worst of all edges and probes that it governs. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/gates/judging.h"
+
+const char *nd_case_verdict_name(enum nd_case_verdict verdict)
+{
+    static const char *const names[] = {"passed",       "warned",         "failed",
+                                        "inconclusive", "not comparable", "device failed"};
+    return names[verdict];
+}
+
+enum nd_exit nd_case_exit_code(enum nd_case_verdict verdict)
+{
+    static const enum nd_exit codes[] = {ND_EXIT_SAME,         ND_EXIT_SAME,           ND_EXIT_DIFFERS,
+                                         ND_EXIT_INCONCLUSIVE, ND_EXIT_NOT_COMPARABLE, ND_EXIT_DEVICE_FAILED};
+    return codes[verdict];
+}
+
+enum nd_case_verdict nd_case_verdict_worse(enum nd_case_verdict a, enum nd_case_verdict b)
+{
+    enum nd_exit of_a = nd_case_exit_code(a), of_b = nd_case_exit_code(b);
+    if (of_a == of_b)
+        return a > b ? a : b; /* passed and warned */
+    return nd_exit_worse(of_a, of_b) == of_a ? a : b;
+}
+
+enum nd_case_verdict nd_case_verdict_of_answer(enum nd_answer_kind kind)
+{
+    static const enum nd_case_verdict verdicts[] = {[ND_ANSWER_INCONCLUSIVE] = ND_CASE_INCONCLUSIVE,
+                                                    [ND_ANSWER_YES] = ND_CASE_PASSED,
+                                                    [ND_ANSWER_NO] = ND_CASE_FAILED};
+    return verdicts[kind];
+}
+
+void nd_judging_conclude(struct nd_case *out, enum nd_case_verdict verdict)
+{
+    out->verdict = nd_case_verdict_worse(out->verdict, verdict);
+}
+
+bool nd_judging_governs(const struct nd_judging *j, const struct nd_scope_edge *edge,
+                        const struct nd_scope_probe *probe)
+{
+    const struct nd_policy_cell cell = {
+        .model = j->model->campaign->name, .device = j->cell->label, .edge = edge, .probe = probe};
+    /* Of a prepared model nothing but its outputs can be seen. */
+    if (j->cell->prepared != NULL && nd_policy_has_edges(j->gate->gate) && !edge->is_output)
+        return false;
+    return nd_policy_governs(&j->q->campaign.policy, j->rule, &cell);
+}
+
+bool nd_judging_outranks(enum nd_case_verdict verdict, const struct nd_case *out)
+{
+    return nd_case_verdict_worse(out->verdict, verdict) != out->verdict;
+}
+
+void nd_judging_note_not_comparable(struct nd_case *out, const char *edge, const char *why)
+{
+    if (nd_judging_outranks(ND_CASE_NOT_COMPARABLE, out))
+        snprintf(out->message, sizeof out->message, "%s%s%s%s", edge != NULL ? "'" : "",
+                 edge != NULL ? edge : "", edge != NULL ? "': " : "", why);
+    nd_judging_conclude(out, ND_CASE_NOT_COMPARABLE);
+}
+
+/* ---- edges ---- */
+
+static bool is_minimum(enum nd_policy_gate gate)
+{
+    return gate == ND_POLICY_SQNR || gate == ND_POLICY_AGREEMENT;
+}
+
+/* NaN passes nothing. */
+static void note_value(struct nd_judging *j, const char *edge, const char *probe, double value)
+{
+    struct nd_case *out = j->out;
+    enum nd_policy_gate gate = j->gate->gate;
+    double bound = gate == ND_POLICY_BIT_EQUAL ? 0 : is_minimum(gate) ? j->gate->min : j->gate->max;
+    bool passes = is_minimum(gate) ? value >= bound : value <= bound;
+    bool is_worse =
+        isnan(value) || out->n_cells == 0 || (is_minimum(gate) ? value < out->value : value > out->value);
+    out->bound = bound;
+    if (is_worse) {
+        out->value = value;
+        out->edge = edge;
+        out->probe = probe;
+    }
+    out->n_cells++;
+    out->n_failing += !passes;
+    if (passes)
+        return;
+    if (out->first_failing == NULL)
+        out->first_failing = edge;
+    nd_judging_conclude(out, ND_CASE_FAILED);
+}
+
+/* A value that is no larger than the noise of one of the two devices passes, or decides nothing. */
+static void note_noise(struct nd_judging *j, const char *edge, const char *probe, double value)
+{
+    struct nd_case *out = j->out;
+    enum nd_policy_gate gate = j->gate->gate;
+    double bound = gate == ND_POLICY_BIT_EQUAL ? 0 : is_minimum(gate) ? j->gate->min : j->gate->max;
+    if (is_minimum(gate) ? value >= bound : value <= bound) {
+        note_value(j, edge, probe, value);
+        return;
+    }
+    if (nd_judging_outranks(ND_CASE_INCONCLUSIVE, out))
+        snprintf(out->message, sizeof out->message,
+                 "'%s' is not repeatable: it differs by no more than it does from run to run", edge);
+    nd_judging_conclude(out, ND_CASE_INCONCLUSIVE);
+}
+
+static size_t find_edge(const struct nd_comparison *c, const char *name)
+{
+    size_t e = 0;
+    while (e < c->n_edges && strcmp(c->edges[e].name, name) != 0)
+        e++;
+    return e;
+}
+
+static size_t find_probe(const struct nd_comparison *c, const char *name)
+{
+    size_t p = 0;
+    while (p < c->n_probes && strcmp(c->probes[p].name, name) != 0)
+        p++;
+    return p;
+}
+
+static void judge_agreement(struct nd_judging *j, const struct nd_comparison *c, size_t test, size_t edge,
+                            size_t probe, const char *edge_name)
+{
+    for (size_t i = 0; i < c->n_top1; i++) {
+        const struct nd_top1 *row = &c->top1[i];
+        if (row->edge != edge || row->probe != probe)
+            continue;
+        if (!row->pairs[test - 1].exists)
+            break;
+        note_value(j, edge_name, c->probes[probe].name, row->pairs[test - 1].agreement);
+        j->out->n_samples = row->pairs[test - 1].n_samples;
+        return;
+    }
+    nd_judging_note_not_comparable(j->out, edge_name, "it has no classes to agree on");
+}
+
+static void judge_edge(struct nd_judging *j, const struct nd_comparison *c, size_t test,
+                       const struct nd_scope_edge *edge, const struct nd_scope_probe *probe)
+{
+    size_t e = find_edge(c, edge->name), p = find_probe(c, probe->name);
+    if (e == c->n_edges || p == c->n_probes) {
+        nd_judging_note_not_comparable(j->out, edge->name, "there is no capture of it");
+        return;
+    }
+    const struct nd_compared_edge *compared = &c->edges[e];
+    const struct nd_compared_part *part = &compared->pairs[test - 1].probes[p];
+    if (part->coverage != ND_COVERAGE_FULL) {
+        nd_judging_note_not_comparable(j->out, edge->name,
+                                       part->reason != NULL ? part->reason : "it is not there");
+        return;
+    }
+    if (j->gate->gate == ND_POLICY_AGREEMENT) {
+        judge_agreement(j, c, test, e, p, edge->name);
+        return;
+    }
+    /* The type is known only now: a gate for codes does not govern floats, nor the reverse. */
+    /* Codes against floats are counted in steps of the code. */
+    bool is_float = nd_dtype_is_float(compared->dtype) && !part->difference.has_steps;
+    if ((j->gate->gate == ND_POLICY_LSB && is_float) || (j->gate->gate == ND_POLICY_ULP && !is_float))
+        return;
+    struct nd_edge_value found =
+        nd_edge_value_of(j->gate->gate, &part->difference, nd_edge_step(j->model->model, edge->name));
+    if (found.is_known && compared->pairs[test - 1].within_noise)
+        note_noise(j, edge->name, probe->name, found.value);
+    else if (found.is_known)
+        note_value(j, edge->name, probe->name, found.value);
+    else
+        nd_judging_note_not_comparable(j->out, edge->name, found.why_not);
+}
+
+/* Four digits, or all where they would look like the bound. */
+static void say_value(double x, double beside, char text[32])
+{
+    char other[32];
+    snprintf(text, 32, "%.4g", x);
+    snprintf(other, sizeof other, "%.4g", beside);
+    if (x != beside && strcmp(text, other) == 0)
+        nd_policy_format_number(x, text);
+}
+
+/* What the worst value is: what stands before it, and after it. */
+static const char *const worst_of_gate[ND_POLICY_N_GATES][2] = {
+    [ND_POLICY_BIT_EQUAL] = {"at most ", " samples of a tensor differ"},
+    [ND_POLICY_LSB] = {"the largest difference in any tensor is ", " LSB"},
+    [ND_POLICY_ULP] = {"the largest difference in any tensor is ", " ULP"},
+    [ND_POLICY_SHARE] = {"the largest share of differing values in any tensor is ", ""},
+    [ND_POLICY_SQNR] = {"the lowest SQNR of any tensor is ", " dB"},
+    [ND_POLICY_AGREEMENT] = {"the lowest share of equal top-1 classes is ", ""},
+};
+
+static void tell_edges(const struct nd_judging *j)
+{
+    struct nd_case *out = j->out;
+    char value[32], bound[32];
+    if (out->verdict == ND_CASE_NOT_COMPARABLE || out->verdict == ND_CASE_INCONCLUSIVE || out->n_cells == 0)
+        return;
+    say_value(out->value, out->bound, value);
+    nd_policy_format_number(out->bound, bound);
+    enum nd_policy_gate gate = j->gate->gate;
+    const char *what = j->model->n_probes > 1 ? "pairs of tensor and probe" : "tensors";
+    if (gate == ND_POLICY_BIT_EQUAL && out->n_failing == 0) {
+        snprintf(out->message, sizeof out->message, "%zu of %zu %s are equal in every bit", out->n_cells,
+                 out->n_cells, what);
+        return;
+    }
+    size_t used = (size_t)snprintf(out->message, sizeof out->message, "%s%s%s", worst_of_gate[gate][0], value,
+                                   worst_of_gate[gate][1]);
+    if (out->n_failing > 0 && gate != ND_POLICY_BIT_EQUAL)
+        used += (size_t)snprintf(out->message + used, sizeof out->message - used, " (limit %s)", bound);
+    used += (size_t)snprintf(out->message + used, sizeof out->message - used, ", at '%.100s' with '%.60s'",
+                             out->edge, out->probe);
+    if (out->n_failing > 0 && out->n_cells > 1)
+        snprintf(out->message + used, sizeof out->message - used, "; %zu of %zu %s fail, the first is '%.100s'",
+                 out->n_failing, out->n_cells, what, out->first_failing);
+}
+
+static void judge_edges(struct nd_judging *j)
+{
+    const struct nd_qualify_model *model = j->model;
+    size_t ref = nd_qualify_find_cell(model, j->q->n_devices, j->gate->to);
+    const struct nd_qualify_comparison *found = ref != SIZE_MAX ? nd_qualify_find_comparison(model, ref) : NULL;
+    for (size_t e = 0; e < model->n_edges; e++)
+        for (size_t p = 0; p < model->n_probes; p++) {
+            if (!nd_judging_governs(j, &model->edges[e], &model->scope_probes[p]))
+                continue;
+            j->out->applies = true;
+            if (found == NULL || found->comparison == NULL) {
+                char why[300];
+                snprintf(why, sizeof why, "nothing to compare with: %s",
+                         found != NULL ? found->why_not : "the reference is not there");
+                nd_judging_note_not_comparable(j->out, NULL, why);
+                return;
+            }
+            judge_edge(j, found->comparison, found->devices[j->device], &model->edges[e],
+                       &model->scope_probes[p]);
+        }
+    tell_edges(j);
+}
+
+/* ---- what is no edge ---- */
+
+double nd_latency_cv(const struct nd_capture_probe *probe)
+{
+    size_t n = 0;
+    double mean = 0, sum = 0;
+    for (size_t i = 0; i < probe->n_samples * probe->n_repeats; i++) {
+        double x = probe->latency_us[i];
+        if (!isfinite(x))
+            continue;
+        double step = x - mean;
+        mean += step / (double)++n;
+        sum += step * (x - mean);
+    }
+    return n >= 2 && mean > 0 ? sqrt(sum / (double)(n - 1)) / mean : NAN;
+}
+
+static void judge_latency(struct nd_judging *j)
+{
+    struct nd_case *out = j->out;
+    out->bound = j->gate->fail;
+    for (size_t p = 0; p < j->model->n_probes; p++) {
+        if (!nd_judging_governs(j, NULL, &j->model->scope_probes[p]))
+            continue;
+        out->applies = true;
+        size_t at = nd_capture_find_probe(j->cell->capture, j->model->scope_probes[p].name);
+        double cv = at != SIZE_MAX ? nd_latency_cv(nd_capture_probe(j->cell->capture, at)) : NAN;
+        if (isnan(cv)) {
+            snprintf(out->message, sizeof out->message, "fewer than 2 runs of '%s' were timed",
+                     j->model->scope_probes[p].name);
+            nd_judging_conclude(out, ND_CASE_INCONCLUSIVE);
+            out->n_needed = 2;
+            continue;
+        }
+        if (out->n_cells == 0 || cv > out->value) {
+            out->value = cv;
+            out->probe = j->model->scope_probes[p].name;
+        }
+        out->n_cells++;
+        out->n_failing += cv > j->gate->fail;
+        nd_judging_conclude(out, cv > j->gate->fail   ? ND_CASE_FAILED
+                                 : cv > j->gate->warn ? ND_CASE_WARNED
+                                                      : ND_CASE_PASSED);
+    }
+    if (out->n_cells > 0 && out->verdict != ND_CASE_INCONCLUSIVE)
+        snprintf(out->message, sizeof out->message, "latency varies by %.3g %% with '%s'", 100 * out->value,
+                 out->probe);
+}
+
+static void judge_fallback(struct nd_judging *j)
+{
+    struct nd_case *out = j->out;
+    struct nd_fallback found;
+    if (!nd_judging_governs(j, NULL, NULL))
+        return;
+    out->applies = true;
+    nd_qualify_find_fallback(j->cell, &j->gate->allow, &found);
+    out->n_cells = found.n_nodes;
+    out->n_failing = found.n_fallen;
+    out->value = (double)out->n_failing;
+    out->bound = 0;
+    if (out->n_failing == 0)
+        snprintf(out->message, sizeof out->message, "no node falls back that may not");
+    else
+        snprintf(out->message, sizeof out->message, "node '%s' (%s) runs on the CPU; %zu of %zu nodes do",
+                 found.first->name, found.first->op_type, out->n_failing, out->n_cells);
+    nd_judging_conclude(out, out->n_failing > 0 ? ND_CASE_FAILED : ND_CASE_PASSED);
+}
+
+static void judge_finalize(struct nd_judging *j)
+{
+    if (!nd_judging_governs(j, NULL, NULL))
+        return;
+    j->out->applies = true;
+    snprintf(j->out->message, sizeof j->out->message, "complete");
+}
+
+/* ---- all of it ---- */
+
+/* Whether the rule is about the device at all, though nothing of it was captured. */
+static bool applies_to_failed(const struct nd_judging *j)
+{
+    const struct nd_qualify_model *model = j->model;
+    bool has_edges = nd_policy_has_edges(j->gate->gate), has_probes = nd_policy_has_probes(j->gate->gate);
+    for (size_t e = 0; e < (has_edges ? model->n_edges : 1); e++)
+        for (size_t p = 0; p < (has_probes ? model->n_probes : 1); p++)
+            if (nd_judging_governs(j, &model->edges[e], &model->scope_probes[p]))
+                return true;
+    return false;
+}
+
+void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device,
+                      size_t rule, struct nd_case *out)
+{
+    *out = (struct nd_case){.value = NAN, .bound = NAN};
+    struct nd_judging j = {.q = q,
+                           .model = model,
+                           .cell = &model->cells[device],
+                           .device = device,
+                           .rule = rule,
+                           .gate = &q->campaign.policy.rules[rule],
+                           .out = out};
+    if (j.cell->failure != NULL) {
+        out->applies = applies_to_failed(&j);
+        out->verdict = ND_CASE_DEVICE_FAILED;
+        snprintf(out->message, sizeof out->message, "the device failed: %s", j.cell->failure);
+        return;
+    }
+    size_t ref =
+        nd_policy_has_edges(j.gate->gate) ? nd_qualify_find_cell(model, q->n_devices, j.gate->to) : SIZE_MAX;
+    if (ref != SIZE_MAX && model->cells[ref].broken != NULL) {
+        out->applies = applies_to_failed(&j);
+        out->verdict = ND_CASE_NOT_COMPARABLE;
+        snprintf(out->message, sizeof out->message, "the reference '%s' is broken: %s", model->cells[ref].label,
+                 model->cells[ref].broken);
+        return;
+    }
+    static void (*const judges[ND_POLICY_N_GATES])(struct nd_judging *) = {
+        [ND_POLICY_BIT_EQUAL] = judge_edges,   [ND_POLICY_LSB] = judge_edges,
+        [ND_POLICY_SHARE] = judge_edges,       [ND_POLICY_ULP] = judge_edges,
+        [ND_POLICY_SQNR] = judge_edges,        [ND_POLICY_AGREEMENT] = judge_edges,
+        [ND_POLICY_TARGET] = nd_judge_target,  [ND_POLICY_ACCURACY] = nd_judge_accuracy,
+        [ND_POLICY_LATENCY] = judge_latency,   [ND_POLICY_FALLBACK] = judge_fallback,
+        [ND_POLICY_FINALIZE] = judge_finalize,
+    };
+    judges[j.gate->gate](&j);
+    /* An edge of unknown type turned out to be of the other kind. */
+    bool has_nothing = nd_policy_has_edges(j.gate->gate) && out->n_cells == 0 && out->verdict == ND_CASE_PASSED;
+    out->applies = out->applies && !has_nothing;
+    if (out->applies && nd_policy_has_expired(j.gate, q->today)) {
+        nd_judging_conclude(out, ND_CASE_FAILED);
+        snprintf(out->message, sizeof out->message, "the loosening ended on %s (owner %s: %s)", j.gate->until,
+                 j.gate->owner, j.gate->reason);
+    }
+}

@@ -1,0 +1,160 @@
+/* How far devices are from target tensors that a probe gives for outputs of the model. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/memory.h"
+#include "judge/release/qualify.h"
+#include "compare/metrics/layout.h"
+
+enum { SEED = 20240229 };
+
+/* ---- measuring ---- */
+
+/* Real values of one sample. */
+static void load(const struct nd_layout *layout, const struct nd_kernels *kernels, const unsigned char *bytes,
+                 double *values)
+{
+    for (size_t first = 0; first < layout->n_elems; first += ND_BLOCK) {
+        size_t n = layout->n_elems - first < ND_BLOCK ? layout->n_elems - first : ND_BLOCK;
+        nd_layout_load(layout, kernels, bytes + first * layout->elem_bytes, first, n, values + first);
+    }
+}
+
+static enum nd_status measure(const struct nd_capture *capture, size_t probe, size_t edge,
+                              const struct nd_probe_goal *goal, struct nd_target_sums **out,
+                              struct nd_error *err)
+{
+    struct nd_layout layout;
+    const struct nd_kernels *kernels;
+    enum nd_status status = nd_layout_make(nd_capture_edge(capture, edge), &layout, err);
+    if (status == ND_OK)
+        status = nd_kernels_choose(NULL, &kernels, err);
+    if (status == ND_OK && layout.n_elems != goal->n_elems)
+        status = nd_fail(err, ND_E_PROBE_SHAPE, goal->output,
+                         "the target of output '%s' has %zu elements for a sample, the output %zu",
+                         goal->output, goal->n_elems, layout.n_elems);
+    if (status != ND_OK)
+        return status;
+    nd_layout_make_real(&layout);
+    unsigned char *bytes = nd_tensor_alloc(layout.sample_bytes);
+    double *values = nd_tensor_alloc(layout.n_elems * sizeof *values); /* as many as the target has */
+    struct nd_target_sums *sums = nd_calloc(goal->n_samples, sizeof *sums);
+    if (bytes == NULL || values == NULL || sums == NULL)
+        status = nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < goal->n_samples; i++) {
+        status = nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, i, 1, bytes, err);
+        if (status != ND_OK)
+            break;
+        load(&layout, kernels, bytes, values);
+        sums[i] = nd_target_sums_of(values, goal->values + i * goal->n_elems, goal->n_elems);
+    }
+    free(bytes);
+    free(values);
+    if (status == ND_OK)
+        *out = sums;
+    else
+        free(sums);
+    return status;
+}
+
+static enum nd_status measure_cell(const struct nd_qualify_cell *cell, const struct nd_qualify_target *target,
+                                   const struct nd_probe_goal *goal, struct nd_target_sums **out,
+                                   struct nd_error *err)
+{
+    if (cell->failure != NULL)
+        return ND_OK;
+    size_t p = nd_capture_find_probe(cell->capture, target->probe);
+    size_t e = nd_capture_find_edge(cell->capture, target->edge);
+    if (p == SIZE_MAX || e == SIZE_MAX || nd_capture_probe(cell->capture, p)->n_samples != target->n_samples ||
+        !nd_capture_has_outputs(cell->capture, p, e))
+        return ND_OK;
+    return measure(cell->capture, p, e, goal, out, err);
+}
+
+static enum nd_status measure_target(struct nd_qualify_model *model, const struct nd_probe *probe,
+                                     const struct nd_probe_goal *goal, const char *edge, struct nd_error *err)
+{
+    struct nd_qualify_target *target = &model->targets[model->n_targets++];
+    *target = (struct nd_qualify_target){.probe = probe->name, .edge = edge, .n_samples = goal->n_samples};
+    target->sums = nd_calloc(model->n_cells, sizeof *target->sums);
+    enum nd_status status = target->sums != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t c = 0; status == ND_OK && c < model->n_cells; c++)
+        status = measure_cell(&model->cells[c], target, goal, &target->sums[c], err);
+    return status;
+}
+
+enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_qualify_model *model,
+                                          struct nd_error *err)
+{
+    (void)q;
+    enum nd_status status = ND_OK;
+    model->targets = nd_calloc(model->n_edges * model->n_probes, sizeof *model->targets);
+    if (model->targets == NULL)
+        return nd_fail_memory(err);
+    for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
+        for (size_t e = 0; status == ND_OK && e < model->n_edges; e++) {
+            const struct nd_probe_goal *goal = nd_probe_find_goal(model->probes[p], model->edges[e].name);
+            if (goal != NULL && model->edges[e].is_output)
+                status = measure_target(model, model->probes[p], goal, model->edges[e].name, err);
+        }
+    return status;
+}
+
+void nd_qualify_targets_deinit(struct nd_qualify_model *model)
+{
+    for (size_t i = 0; i < model->n_targets; i++) {
+        for (size_t c = 0; model->targets[i].sums != NULL && c < model->n_cells; c++)
+            free(model->targets[i].sums[c]);
+        free(model->targets[i].sums);
+    }
+    free(model->targets);
+}
+
+bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t ref, size_t device,
+                               double confidence, struct nd_target_comparison *out)
+{
+    const struct nd_spread_options options = {.confidence = confidence, .seed = SEED};
+    return ref != SIZE_MAX && target->sums[ref] != NULL && target->sums[device] != NULL &&
+           nd_target_compare(target->sums[ref], target->sums[device], target->n_samples, &options, out, NULL) ==
+               ND_OK;
+}
+
+/* ---- telling ---- */
+
+static void add_pair(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                     const struct nd_qualify_target *target, const size_t cells[2],
+                     struct nd_qualified_target *out)
+{
+    struct nd_target_comparison c;
+    if (!nd_qualify_compare_target(target, cells[0], cells[1], q->campaign.confidence, &c))
+        return;
+    out->against.items[out->against.n++] = (struct nd_qualified_distance){
+        .device = nd_qualify_text(q, model->cells[cells[1]].label),
+        .reference = nd_qualify_text(q, model->cells[cells[0]].label),
+        .mean_error_before = c.ref.mean_error,
+        .mean_error = c.test.mean_error,
+        .mean_error_change = c.difference.mean_error,
+        .sqnr_db_before = c.ref.sqnr_db,
+        .sqnr_db = c.test.sqnr_db,
+        .sqnr_db_change = c.difference.sqnr_db,
+    };
+}
+
+void nd_qualify_fill_targets(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                             struct nd_qualified_model *out)
+{
+    out->targets.items = nd_arena_calloc(q->arena, model->n_targets, sizeof *out->targets.items);
+    for (size_t i = 0; out->targets.items != NULL && i < model->n_targets; i++) {
+        const struct nd_qualify_target *target = &model->targets[i];
+        struct nd_qualified_target *told = &out->targets.items[out->targets.n++];
+        *told = (struct nd_qualified_target){.probe = nd_qualify_text(q, target->probe),
+                                             .edge = nd_qualify_text(q, target->edge),
+                                             .n_samples = target->n_samples,
+                                             .confidence = q->campaign.confidence};
+        told->against.items = nd_arena_calloc(q->arena, 2 * q->n_devices, sizeof *told->against.items);
+        for (size_t d = 0; told->against.items != NULL && d < q->n_devices; d++) {
+            add_pair(q, model, target, (const size_t[]){model->float64, d}, told);
+            add_pair(q, model, target, (const size_t[]){model->quantised, d}, told);
+        }
+    }
+}

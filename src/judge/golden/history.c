@@ -1,0 +1,256 @@
+/* What a store tells over SDKs and chipsets: which tensors changed at which step. Entries that were made of the
+ * same model and inputs with the same options are one chart. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "judge/golden/history.h"
+
+static const json_t *axes_of(const struct nd_history_reading *r, size_t entry)
+{
+    return json_object_get(nd_history_record(r, entry), "axes");
+}
+
+static const char *sdk_of(const struct nd_history_reading *r, size_t entry)
+{
+    const char *id = nd_record_text(json_object_get(axes_of(r, entry), nd_axis_name(ND_AXIS_SDK)), "id");
+    return id[0] != '\0' ? id : "unknown";
+}
+
+/* A phone and the simulator of its chipset stand in rows of their own. */
+static const char *chipset_of(const struct nd_history_reading *r, size_t entry)
+{
+    const char *chipset = nd_axes_chipset(axes_of(r, entry));
+    const char *kind =
+        nd_record_text(json_object_get(axes_of(r, entry), nd_axis_name(ND_AXIS_CHIPSET)), "kind");
+    return kind[0] == '\0' || strcmp(kind, chipset) == 0 ? nd_arena_text(r->arena, chipset)
+                                                         : nd_arena_printf(r->arena, "%s (%s)", chipset, kind);
+}
+
+/* ---- which entries belong together ---- */
+
+static bool is_axis(const char *name, enum nd_axis axis)
+{
+    return strcmp(name, nd_axis_name(axis)) == 0;
+}
+
+static enum nd_status is_of_chart(const struct nd_history_reading *r, size_t first, size_t entry, bool *out,
+                                  struct nd_error *err)
+{
+    struct nd_golden_difference d = {0};
+    enum nd_status status = nd_record_compare(nd_history_record(r, first), nd_history_record(r, entry),
+                                              nd_history_record(r, first), &d, err);
+    *out = status == ND_OK && nd_record_is_comparable(&d);
+    for (size_t i = 0; i < d.n_axes; i++)
+        if (!is_axis(d.axes[i], ND_AXIS_SDK) && !is_axis(d.axes[i], ND_AXIS_CHIPSET) &&
+            !is_axis(d.axes[i], ND_AXIS_HOST))
+            *out = false;
+    nd_record_difference_deinit(&d);
+    return status;
+}
+
+static enum nd_status sort_into_charts(struct nd_history_reading *r, size_t *n_charts, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < r->store->n; i++) {
+        bool is_found = false;
+        for (size_t c = 0; status == ND_OK && !is_found && c < *n_charts; c++) {
+            status = is_of_chart(r, r->first_of[c], i, &is_found, err);
+            r->chart_of[i] = c;
+        }
+        if (!is_found) {
+            r->first_of[*n_charts] = i;
+            r->chart_of[i] = (*n_charts)++;
+        }
+    }
+    return status;
+}
+
+/* ---- rows and columns ---- */
+
+static void add_name(struct nd_golden_names *names, const char *name)
+{
+    if (nd_history_place(names, 0, name) == names->n)
+        names->items[names->n++] = name;
+}
+
+static int by_version(const void *a, const void *b)
+{
+    return strverscmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void find_axes(const struct nd_history_reading *r, size_t c, struct nd_golden_chart *chart)
+{
+    chart->sdks.items = nd_arena_calloc(r->arena, r->store->n, sizeof *chart->sdks.items);
+    chart->chipsets.items = nd_arena_calloc(r->arena, r->store->n, sizeof *chart->chipsets.items);
+    if (chart->sdks.items == NULL || chart->chipsets.items == NULL)
+        return;
+    for (size_t i = 0; i < r->store->n; i++) {
+        if (r->chart_of[i] != c)
+            continue;
+        add_name(&chart->sdks, nd_arena_text(r->arena, sdk_of(r, i)));
+        add_name(&chart->chipsets, chipset_of(r, i));
+        chart->n_entries++;
+    }
+    qsort((void *)chart->sdks.items, chart->sdks.n, sizeof *chart->sdks.items, by_version);
+    qsort((void *)chart->chipsets.items, chart->chipsets.n, sizeof *chart->chipsets.items, by_version);
+}
+
+/* Samples that differ from run to run, as golden check counts them. */
+static bool is_unstable(const json_t *record)
+{
+    const json_t *probe;
+    size_t i;
+    bool is_any = false;
+    json_array_foreach(json_object_get(record, "probes"), i, probe)
+    {
+        is_any = is_any || json_integer_value(json_object_get(probe, "unstable")) > 0;
+    }
+    return is_any;
+}
+
+/* Entries are in order of their dates. */
+static void fill_cells(struct nd_history_reading *r, size_t c, struct nd_golden_chart *chart)
+{
+    for (size_t i = 0; i < r->store->n; i++) {
+        if (r->chart_of[i] != c)
+            continue;
+        size_t at = nd_history_place(&chart->chipsets, 0, chipset_of(r, i)) * chart->sdks.n +
+                    nd_history_place(&chart->sdks, 0, sdk_of(r, i));
+        struct nd_golden_cell *cell = &chart->cells[at];
+        r->newest[at] = i;
+        memcpy(cell->id, r->store->entries[i].id, sizeof cell->id);
+        cell->n_accepted++;
+        cell->has_failed = strcmp(nd_record_text(nd_history_record(r, i), "status"), "failed") == 0;
+        cell->is_unstable = is_unstable(nd_history_record(r, i));
+    }
+}
+
+/* ---- steps ---- */
+
+static const char *verdict_of(const struct nd_golden_cell *from, const struct nd_golden_cell *to)
+{
+    if (from->value == to->value)
+        return "same";
+    if (from->has_failed != to->has_failed)
+        return to->has_failed ? "fails" : "works again";
+    return from->is_unstable || to->is_unstable ? "inconclusive" : "differs";
+}
+
+static void count_tensors(struct nd_golden_chart *chart, size_t from, size_t to, struct nd_golden_step *step)
+{
+    bool is_change = strcmp(step->verdict, "differs") == 0;
+    for (size_t t = 0; t < chart->n_tensors; t++) {
+        size_t before = chart->tensors[t].values[from], after = chart->tensors[t].values[to];
+        bool differs = before != SIZE_MAX && after != SIZE_MAX && before != after;
+        step->n_missing += before != SIZE_MAX && after == SIZE_MAX;
+        step->n_extra += before == SIZE_MAX && after != SIZE_MAX;
+        step->n_different += differs;
+        if (differs && step->first == SIZE_MAX)
+            step->first = t;
+        chart->tensors[t].n_steps += differs && is_change;
+    }
+}
+
+static enum nd_status find_also(const struct nd_history_reading *r, size_t from, size_t to,
+                                struct nd_golden_step *step, struct nd_error *err)
+{
+    struct nd_golden_difference d = {0};
+    enum nd_status status =
+        nd_record_compare(nd_history_record(r, r->newest[from]), nd_history_record(r, r->newest[to]),
+                          nd_history_record(r, r->newest[from]), &d, err);
+    for (size_t i = 0; i < d.n_axes; i++)
+        if (!is_axis(d.axes[i], ND_AXIS_SDK))
+            step->also[step->n_also++] = d.axes[i]; /* static */
+    nd_record_difference_deinit(&d);
+    return status;
+}
+
+static enum nd_status find_steps(const struct nd_history_reading *r, struct nd_golden_chart *chart,
+                                 struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    chart->steps = nd_arena_calloc(r->arena, chart->sdks.n * chart->chipsets.n, sizeof *chart->steps);
+    if (chart->steps == NULL)
+        return nd_fail_memory(err);
+    for (size_t c = 0; c < chart->chipsets.n; c++) {
+        size_t from = SIZE_MAX;
+        for (size_t s = 0; status == ND_OK && s < chart->sdks.n; s++) {
+            size_t to = c * chart->sdks.n + s;
+            if (r->newest[to] == SIZE_MAX)
+                continue;
+            if (from != SIZE_MAX) {
+                struct nd_golden_step *step = &chart->steps[chart->n_steps++];
+                *step = (struct nd_golden_step){.chipset = c,
+                                                .from = from % chart->sdks.n,
+                                                .to = s,
+                                                .verdict = verdict_of(&chart->cells[from], &chart->cells[to]),
+                                                .first = SIZE_MAX};
+                count_tensors(chart, from, to, step);
+                status = find_also(r, from, to, step, err);
+            }
+            from = to;
+        }
+    }
+    return status;
+}
+
+/* ---- all ---- */
+
+static enum nd_status make_chart(struct nd_history_reading *r, size_t c, struct nd_golden_chart *chart,
+                                 struct nd_error *err)
+{
+    const json_t *first = nd_history_record(r, r->first_of[c]), *probe;
+    const json_t *probes = json_object_get(first, "probes");
+    size_t i;
+    chart->model = nd_arena_text(r->arena, nd_record_text(first, "model_file"));
+    chart->probes.items = nd_arena_calloc(r->arena, json_array_size(probes), sizeof *chart->probes.items);
+    json_array_foreach(probes, i, probe)
+    {
+        if (chart->probes.items != NULL)
+            chart->probes.items[chart->probes.n++] = nd_arena_text(r->arena, nd_record_text(probe, "name"));
+    }
+    find_axes(r, c, chart);
+    size_t n_cells = chart->sdks.n * chart->chipsets.n;
+    chart->cells = nd_arena_calloc(r->arena, n_cells, sizeof *chart->cells);
+    r->newest = nd_arena_calloc(r->arena, n_cells, sizeof *r->newest);
+    if (nd_arena_has_failed(r->arena))
+        return nd_fail_memory(err);
+    for (size_t k = 0; k < n_cells; k++)
+        r->newest[k] = SIZE_MAX;
+    fill_cells(r, c, chart);
+    enum nd_status status = nd_history_find_values(r, chart, err);
+    return status == ND_OK ? find_steps(r, chart, err) : status;
+}
+
+enum nd_status nd_golden_history(const struct nd_golden *store, struct nd_golden_history *out,
+                                 struct nd_error *err)
+{
+    struct nd_golden_history history = {.owner = nd_arena_create()};
+    struct nd_history_reading r = {.store = store, .arena = history.owner};
+    enum nd_status status = r.arena != NULL ? ND_OK : nd_fail_memory(err);
+    r.chart_of = status == ND_OK ? nd_arena_calloc(r.arena, store->n, sizeof *r.chart_of) : NULL;
+    r.first_of = status == ND_OK ? nd_arena_calloc(r.arena, store->n, sizeof *r.first_of) : NULL;
+    if (status == ND_OK && (r.chart_of == NULL || r.first_of == NULL))
+        status = nd_fail_memory(err);
+    if (status == ND_OK)
+        status = sort_into_charts(&r, &history.n_charts, err);
+    if (status == ND_OK &&
+        (history.charts = nd_arena_calloc(r.arena, history.n_charts, sizeof *history.charts)) == NULL)
+        status = nd_fail_memory(err);
+    for (size_t c = 0; status == ND_OK && c < history.n_charts; c++)
+        status = make_chart(&r, c, &history.charts[c], err);
+    if (status == ND_OK && nd_arena_has_failed(r.arena))
+        status = nd_fail_memory(err);
+    if (status == ND_OK)
+        *out = history;
+    else
+        nd_golden_history_deinit(&history);
+    return status;
+}
+
+void nd_golden_history_deinit(struct nd_golden_history *history)
+{
+    nd_arena_destroy(history->owner);
+    *history = (struct nd_golden_history){0};
+}

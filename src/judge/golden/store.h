@@ -1,0 +1,57 @@
+/* A golden store in memory, and the little that reading, writing and judging share. docs/reference/store.md. */
+#ifndef ND_GOLDEN_STORE_H
+#define ND_GOLDEN_STORE_H
+
+#include "core/error.h"
+#include "core/tensors/sha256.h"
+#include "judge/golden/store_record.h"
+#include "npudiff/judge/judge.h"
+
+enum { ND_STORE_VERSION = 1, ND_STORE_MAX_ENTRY_BYTES = 64 << 20 };
+
+struct nd_store_entry {
+    char id[ND_SHA256_HEX_BYTES]; /* SHA-256 of its file */
+    json_t *json;                 /* sound (nd_record_problem) */
+};
+
+/* A snapshot: what others write later is not seen until nd_store_load. */
+struct nd_golden {
+    char *path;
+    size_t n;
+    struct nd_store_entry *entries; /* by date, label and id */
+    size_t n_read;                  /* files of entries that were read so far */
+    size_t n_problems, problem_capacity;
+    struct nd_store_problem {
+        char *object, *problem;
+    } * problems;
+};
+
+/* Looks what entries there are now, and reads those that are new: the name of an entry is the digest of its
+ * content, so that one which was read before is the same. Damage is a problem of the store, not an error. */
+enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *err);
+
+/* "<store>/<folder>/<name><suffix>" in new memory, or NULL when out of memory. */
+char *nd_store_path(const struct nd_golden *store, const char *folder, const char *name, const char *suffix);
+
+/* The digest that `name` starts with when it is "<64 digits><suffix>", else false. */
+bool nd_store_digest_of(const char *name, const char *suffix, char hex[static ND_SHA256_HEX_BYTES]);
+
+/* Waits until no other writer is at work; *fd is to be given to nd_store_unlock. */
+enum nd_status nd_store_lock(const char *path, int *fd, struct nd_error *err);
+void nd_store_unlock(int *fd);
+
+/* Opens the object of an entry, after checking its bytes against its name. ND_ERR_NOT_FOUND: the entry has
+ * digests only, or the object is gone; ND_ERR_FORMAT: it is damaged. */
+enum nd_status nd_store_open_object(const struct nd_golden *store, const struct nd_store_entry *entry,
+                                    struct nd_capture **out, struct nd_error *err);
+
+/* Fills how much each of the edges differs that differ (of plain records). It is not known without ref
+ * (nullable), or where a side keeps digests only. ND_ERR_MEMORY. */
+enum nd_status nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test,
+                                struct nd_golden_difference *difference, struct nd_error *err);
+
+/* The entry in a few words. ND_ERR_MEMORY. */
+enum nd_status nd_store_describe(const struct nd_golden *store, const struct nd_store_entry *entry,
+                                 struct nd_golden_entry *out, struct nd_error *err);
+
+#endif

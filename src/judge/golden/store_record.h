@@ -1,0 +1,41 @@
+/* What an entry of the golden store, or a bundle, says of one capture: its axes and a digest of every edge.
+ * docs/reference/store.md#entries. Records are JSON objects; every function that makes one gives a new
+ * reference. */
+#ifndef ND_GOLDEN_STORE_RECORD_H
+#define ND_GOLDEN_STORE_RECORD_H
+
+#include "core/error.h"
+#include "judge/golden/axes.h"
+
+/* {"axes", "status", "failure", "probes", "edges"}; NULL when memory is out. */
+json_t *nd_record_of_capture(const struct nd_capture *capture);
+
+/* NULL when the record has all that the functions here read, else what is wrong. Static. */
+const char *nd_record_problem(const json_t *record);
+
+/* SHA-256 of the record's canonical text: the same for two captures that are equal in all that matters. False:
+ * out of memory. */
+bool nd_record_identity(const json_t *record, char hex[static 65]);
+
+/* A copy without names, types, operators and messages, for a bundle; NULL when memory is out. */
+json_t *nd_record_hidden(const json_t *record);
+
+/* The text member, "" when there is none. */
+const char *nd_record_text(const json_t *object, const char *key);
+
+/* Why its device failed; borrowed from the record. */
+struct nd_golden_failure nd_record_failure(const json_t *record);
+
+/* ---- store_compare.c ---- */
+
+/* How test stands to ref (both sound, both plain or both hidden), without magnitudes. `shown` has ref's plain
+ * names (ref itself, or what it was hidden from). *out holds references to all three; the caller ends it with
+ * nd_record_difference_deinit, also after a failure. */
+enum nd_status nd_record_compare(const json_t *ref, const json_t *test, const json_t *shown,
+                                 struct nd_golden_difference *out, struct nd_error *err);
+void nd_record_difference_deinit(struct nd_golden_difference *difference);
+
+bool nd_record_is_comparable(const struct nd_golden_difference *d); /* same model, a probe in common */
+bool nd_record_is_equal(const struct nd_golden_difference *d); /* all edges of all common probes, and the end */
+
+#endif

@@ -1,0 +1,387 @@
+/* A qualification while it is made: what is captured, what was found, what it comes to. Its files only:
+ * qualify.c is the order of events, qualify_plan.c and qualify_cells.c what is to be captured,
+ * qualify_capture.c what of it is there, qualify_run.c captures the rest, qualify_fallback.c says what fell
+ * back, qualify_judge*.c and qualify_value.c hold every gate against every device, qualify_accuracy.c tells
+ * accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy, qualify_product.c what other
+ * processes made of it, qualify_result.c makes the result of all, whose form qualified.c knows. */
+#ifndef ND_JUDGE_QUALIFY_H
+#define ND_JUDGE_QUALIFY_H
+
+#include "judge/accuracy/fleet_accuracy.h"
+#include "judge/accuracy/target.h"
+#include "core/arena.h"
+#include "judge/campaign/campaign.h"
+#include "model/graph/prepared.h"
+#include "npudiff/capture/capture.h"
+#include "npudiff/compare/compare.h"
+#include "npudiff/devices/device.h"
+#include "npudiff/judge/judge.h"
+
+/* One device and one model: a capture. */
+struct nd_qualify_cell {
+    struct nd_device device;
+    const char *label;            /* that of the device; "quantised", "float" for the references */
+    const struct nd_model *model; /* what is captured */
+    struct nd_model *prepared;    /* that, where the campaign names one for the device; owned */
+    struct nd_prepared binary;    /* what it says of the binary in it */
+    const struct nd_probe *const *probes;
+    const char *edges;
+    bool allow_fallback;
+    char *path;      /* of the capture */
+    char *relative;  /* the same from the folder of results */
+    char key[65];    /* digest of everything that the capture depends on */
+    char sha256[65]; /* of the capture file */
+    bool is_fresh;   /* it need not be captured again */
+    struct nd_capture *capture;
+    char *failure; /* why the device failed, or NULL */
+    char *broken;  /* of a reference: why it cannot be right, or NULL */
+};
+
+struct nd_qualify_model {
+    const struct nd_campaign_model *campaign;
+    struct nd_model *model, *float_model;
+    size_t n_probes;
+    struct nd_probe **probes, **float_probes;
+    size_t n_edges; /* that are captured */
+    struct nd_scope_edge *edges;
+    struct nd_scope_probe *scope_probes;
+    size_t n_cells; /* the devices of the campaign in its order, then the references that are needed */
+    struct nd_qualify_cell *cells;
+    size_t quantised, float64; /* cells; SIZE_MAX: not needed or not there */
+    bool has_prepared;
+    size_t n_comparisons;
+    struct nd_qualify_comparison *comparisons;
+    size_t n_studies;
+    struct nd_accuracy_study *studies;
+    size_t n_targets;
+    struct nd_qualify_target *targets;
+    char **explanations; /* [n_devices], NULL where there is nothing to explain */
+};
+
+/* How far all cells are from one target tensor. */
+struct nd_qualify_target {
+    const char *probe, *edge; /* borrowed */
+    size_t n_samples;
+    struct nd_target_sums **sums; /* [n_cells][n_samples]; NULL where there are no such outputs */
+};
+
+/* Devices against one reference. */
+struct nd_qualify_comparison {
+    size_t ref;                       /* cell */
+    size_t *devices;                  /* [n_cells]: index in the comparison, SIZE_MAX: not in it */
+    struct nd_comparison *comparison; /* NULL: the reference failed, or nothing is comparable: why_not */
+    char *why_not;
+};
+
+struct nd_qualification {
+    struct nd_campaign campaign;
+    const struct nd_qualify_options *options;
+    char *folder;
+    char today[16];
+    size_t n_devices;
+    bool is_one_model;   /* the campaign was cut to one of its models: its policy cannot be checked */
+    const char **labels; /* [n_devices] */
+    struct nd_scope_model *scopes;
+    struct nd_qualify_model *models; /* [campaign.n_models] */
+    char key[65];                    /* of the whole result */
+    size_t n_captured;
+    struct nd_qualified last; /* the result in the folder; empty: none, or everything is to be judged anew */
+    struct nd_arena *arena;   /* of the result that is made */
+};
+
+/* ---- qualify.c ---- */
+
+/* Reads the campaign and decides on the folder. The caller frees with nd_qualify_plan_deinit,
+ * nd_campaign_deinit and free(q->folder), on success only. */
+enum nd_status nd_qualify_begin(const char *campaign, const struct nd_qualify_options *options,
+                                struct nd_qualification *q, struct nd_error *err);
+
+/* Who captures all that is missing has the folder alone; those who make one task each share it. The caller
+ * closes *out. ND_E_QUALIFY_BUSY. */
+enum nd_status nd_qualify_lock(const char *folder, bool is_shared, int *out, struct nd_error *err);
+
+/* The result of captures that are all there. */
+enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_qualify_result *out,
+                                     struct nd_error *err);
+
+/* ---- qualify_plan.c ---- */
+
+/* Loads what the campaign names, and checks its policy against it. */
+enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err);
+void nd_qualify_plan_deinit(struct nd_qualification *q);
+
+/* Gives the dynamic dimensions of a model their sizes. */
+enum nd_status nd_qualify_set_dims(struct nd_model *model, const struct nd_texts *dims, struct nd_error *err);
+
+/* Whether two models take the same: names, types and shapes, in order. */
+bool nd_qualify_has_same_inputs(const struct nd_model *a, const struct nd_model *b);
+
+/* The cell that `to` of a rule means for a model; SIZE_MAX: none. */
+size_t nd_qualify_find_cell(const struct nd_qualify_model *model, size_t n_devices, const char *to);
+
+/* ---- qualify_cells.c ---- */
+
+/* Fills the cells of a model. */
+enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct nd_qualify_model *model,
+                                     struct nd_error *err);
+
+/* ---- qualify_prepared.c ---- */
+
+/* Loads what goes to the cell's device in place of the model. It must take the model's inputs and have its
+ * outputs: ND_E_CAMPAIGN_FORMAT. */
+enum nd_status nd_qualify_plan_prepared(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                        const char *path, struct nd_qualify_cell *cell, struct nd_error *err);
+
+/* Appends what the binary of a prepared model was made for, where that is another SDK or another chipset than
+ * those of the device: at most one text each. */
+void nd_qualify_add_prepared_findings(const struct nd_qualification *q, const struct nd_qualify_cell *cell,
+                                      struct nd_qualified_texts *findings);
+
+/* ---- qualify_capture.c ---- */
+
+/* Fills the keys of all cells. */
+enum nd_status nd_qualify_make_keys(struct nd_qualification *q, struct nd_error *err);
+
+/* The same, and says which captures are fresh. */
+enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_error *err);
+
+/* Says of one cell, whose key is known, whether it is fresh. A capture of a machine that could not be reached
+ * is not: it is made again by whoever makes captures. A capture that is there and cannot be read just now is an
+ * error: it is not made again over what may be whole. */
+enum nd_status nd_qualify_look(const struct nd_qualification *q, struct nd_qualify_cell *cell,
+                               struct nd_error *err);
+
+/* The same for whoever only reads captures; takes that of a machine that could not be reached, too.
+ * ND_E_QUALIFY_NEEDS where there is none. */
+enum nd_status nd_qualify_find_usable(struct nd_qualify_cell *cell, struct nd_error *err);
+
+/* Writes beside a capture what it is, and fills cell->sha256. Not is_final: it is captured again the next time.
+ */
+enum nd_status nd_qualify_write_key(struct nd_qualify_cell *cell, bool is_final, struct nd_error *err);
+void nd_qualify_make_key(struct nd_qualification *q);
+
+/* Opens all captures. */
+enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err);
+
+/* ---- qualify_fallback.c ---- */
+
+/* Nodes of an NPU device's capture that run on the CPU, without those that quantise inputs and outputs. */
+struct nd_fallback {
+    size_t n_nodes;                      /* of the capture */
+    size_t n_fallen;                     /* that are not allowed to */
+    const struct nd_capture_node *first; /* of them; NULL: there are none */
+    size_t n_moved;                      /* that fell only because tensors were recorded: not counted above */
+    const struct nd_capture_node *moved; /* the first of these, or NULL */
+};
+void nd_qualify_find_fallback(const struct nd_qualify_cell *cell, const struct nd_texts *allow,
+                              struct nd_fallback *out);
+
+/* Where no gate says what of the cell may fall back, a fallback is the device's failure: fills cell->failure.
+ */
+enum nd_status nd_qualify_note_fallback(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                        struct nd_qualify_cell *cell, struct nd_error *err);
+
+/* Appends a text where recording moved nodes and nothing prevented it. */
+void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct nd_qualify_cell *cell,
+                                  struct nd_qualified_texts *findings);
+
+/* ---- qualify_run.c ---- */
+
+/* Captures what is not fresh. */
+enum nd_status nd_qualify_capture(struct nd_qualification *q, struct nd_error *err);
+
+/* ---- qualify_compare.c ---- */
+
+/* Which comparisons a rule or the report needs: fills model->comparisons, of each only the reference. */
+enum nd_status nd_qualify_list_comparisons(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                           struct nd_error *err);
+
+/* Whether a comparison is made to be written into a file, or is taken from one. */
+struct nd_qualify_share {
+    bool is_part;
+    const struct nd_parts *parts; /* or NULL */
+};
+enum nd_status nd_qualify_compare_one(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                      const struct nd_qualify_share *share, struct nd_qualify_comparison *out,
+                                      struct nd_error *err);
+
+/* All of them, by the products that are there. */
+enum nd_status nd_qualify_compare(struct nd_qualification *q, struct nd_error *err);
+
+/* The comparison with that cell as the reference, or NULL. */
+const struct nd_qualify_comparison *nd_qualify_find_comparison(const struct nd_qualify_model *model,
+                                                               size_t ref);
+
+/* The comparison of a device with the reference of the campaign, and which device of it that is; NULL: the two
+ * were not compared. */
+const struct nd_comparison *nd_qualify_compared(const struct nd_qualification *q,
+                                                const struct nd_qualify_model *model, size_t device,
+                                                size_t *test);
+
+/* ---- qualify_accuracy.c ---- */
+
+/* Reads the classes of every labelled probe at every model output. */
+enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
+                                struct nd_error *err);
+
+/* What accuracy gates, and the campaign where no gate does, ask: is the device worse by less than the margin?
+ */
+struct nd_question nd_qualify_question(double margin, double confidence, double power);
+void nd_qualify_fill_accuracy(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                              struct nd_qualified_model *out);
+
+/* ---- qualify_broken.c ---- */
+
+/* Fills cell->broken of the references; after nd_qualify_study. */
+enum nd_status nd_qualify_find_broken(struct nd_qualification *q, struct nd_qualify_model *model,
+                                      struct nd_error *err);
+
+/* How many labelled samples the cell called `label` had right in the last result, of the same model, probe,
+ * output and number of samples; false: not known. */
+bool nd_qualify_find_baseline(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                              const struct nd_accuracy_study *study, const char *label, size_t *right);
+
+/* The classes of a device or of one of the two references; NULL: none. */
+const int64_t *nd_qualify_classes_of(const struct nd_qualify_model *model,
+                                     const struct nd_accuracy_study *study, size_t cell);
+size_t nd_qualify_count_right(const struct nd_accuracy_study *study, const int64_t *classes);
+
+/* The samples that each cell has right, for the next time. */
+void nd_qualify_fill_baseline(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                              const struct nd_accuracy_study *study, struct nd_qualified_study *out);
+
+/* ---- qualify_target.c ---- */
+
+/* Measures all cells against every target tensor of an output. ND_E_PROBE_SHAPE: a target of another size than
+ * the output. */
+enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_qualify_model *model,
+                                          struct nd_error *err);
+void nd_qualify_targets_deinit(struct nd_qualify_model *model);
+
+/* Compares two cells; false where one of them has no such outputs, or for want of memory. */
+bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t ref, size_t device,
+                               double confidence, struct nd_target_comparison *out);
+void nd_qualify_fill_targets(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                             struct nd_qualified_model *out);
+
+/* ---- qualify_explain.c ---- */
+
+/* Of how many parts explanations are made: 1 and more. */
+size_t nd_qualify_explain_parts(const struct nd_qualification *q);
+
+/* A sentence for every device that differs. What cannot be explained says why. parts[n_parts]: files of all
+ * parts that take the place of the evaluation; n_parts 0: none. */
+enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                      const char *const *parts, size_t n_parts, struct nd_error *err);
+
+/* The text of one part, in new memory; NULL: no device differs, or it cannot be explained. */
+enum nd_status nd_qualify_explain_part(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                       size_t part, char **text, struct nd_error *err);
+
+/* ---- qualify_product.c ---- */
+
+/* What a task made for the one that judges, from the folder of results:
+ * "parts/<model>/compare-<reference>.json", "parts/<model>/explain.txt", "parts/<model>/explain-1-of-4.json".
+ * In new memory; NULL without memory. */
+char *nd_qualify_comparison_file(const struct nd_qualify_model *model, size_t ref);
+char *nd_qualify_explanation_file(const struct nd_qualify_model *model);
+char *nd_qualify_explanation_part_file(const struct nd_qualify_model *model, size_t part, size_t n_parts);
+
+/* Whether the file is there, made of these captures, whose digests are known. */
+enum nd_status nd_qualify_has_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                         size_t ref, bool *out, struct nd_error *err);
+enum nd_status nd_qualify_has_explanation(const struct nd_qualification *q,
+                                          const struct nd_qualify_model *model, bool *out,
+                                          struct nd_error *err);
+enum nd_status nd_qualify_has_explanation_part(const struct nd_qualification *q,
+                                               const struct nd_qualify_model *model, size_t part, bool *out,
+                                               struct nd_error *err);
+
+/* Makes the file unless it is there, made of the same captures. Those are open. *is_made: whether it was made.
+ */
+enum nd_status nd_qualify_write_comparison(const struct nd_qualification *q,
+                                           const struct nd_qualify_model *model, size_t ref, bool *is_made,
+                                           struct nd_error *err);
+/* Of an explanation from the files of its parts, where all are there. */
+enum nd_status nd_qualify_write_explanation(struct nd_qualification *q, struct nd_qualify_model *model,
+                                            bool *is_made, struct nd_error *err);
+enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, struct nd_qualify_model *model,
+                                                 size_t part, bool *is_made, struct nd_error *err);
+
+/* The same as nd_qualify_compare_one and nd_qualify_explain_one, from such a file where it is there and made of
+ * the same captures. */
+enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                         size_t i, struct nd_error *err);
+enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_model *model,
+                                  struct nd_error *err);
+
+/* ---- qualify_judge.c ---- */
+
+enum nd_case_verdict {
+    ND_CASE_PASSED,
+    ND_CASE_WARNED, /* passed, but is looked at */
+    ND_CASE_FAILED,
+    ND_CASE_INCONCLUSIVE,
+    ND_CASE_NOT_COMPARABLE,
+    ND_CASE_DEVICE_FAILED,
+};
+const char *nd_case_verdict_name(enum nd_case_verdict verdict);
+enum nd_exit nd_case_exit_code(enum nd_case_verdict verdict);
+
+/* Of the answer to an accuracy gate's question: passed, failed, inconclusive. */
+enum nd_case_verdict nd_case_verdict_of_answer(enum nd_answer_kind kind);
+
+/* The more severe of two, in the order of nd_exit_worse; warned is more severe than passed. */
+enum nd_case_verdict nd_case_verdict_worse(enum nd_case_verdict a, enum nd_case_verdict b);
+
+/* One gate on one device. */
+struct nd_case {
+    enum nd_case_verdict verdict;
+    bool applies;                 /* false: the rule governs nothing of this device and model */
+    double value, bound;          /* the worst that was found, and what it must keep to; NaN: none */
+    const char *edge, *probe;     /* where; borrowed, or NULL */
+    const char *first_failing;    /* the first edge in graph order that fails; the same */
+    size_t n_cells, n_failing;    /* edges x probes */
+    uint64_t n_samples, n_needed; /* of an accuracy gate */
+    char message[400];
+};
+
+void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device,
+                      size_t rule, struct nd_case *out);
+
+/* The coefficient of variation of the latencies of a probe; NaN with less than two. */
+double nd_latency_cv(const struct nd_capture_probe *probe);
+
+/* ---- qualify_value.c ---- */
+
+/* Steps, a share, ULPs, dB, or for bit-equality samples that differ. */
+struct nd_edge_value {
+    bool is_known;
+    double value;
+    const char *why_not; /* static */
+};
+
+/* step: of the edge's codes (nd_edge_step), for codes against floats. */
+struct nd_edge_value nd_edge_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step);
+
+/* The step of an edge of codes; NaN where it has several, or none. */
+double nd_edge_step(const struct nd_model *model, const char *name);
+
+/* ---- qualify_suggest.c ---- */
+
+/* Fills the suggestion, as YAML and in parts. */
+void nd_qualify_suggest(const struct nd_qualification *q, struct nd_qualified *out);
+
+/* ---- qualify_result.c ---- */
+
+/* Texts of one device that nd_qualify_add_... appends. */
+enum { ND_QUALIFY_MAX_FINDINGS = 3 };
+
+/* A copy in the arena; "" for NULL. Names come from files: what is no UTF-8 has '?' in the place of every byte
+ * beyond ASCII. */
+const char *nd_qualify_text(const struct nd_qualification *q, const char *text);
+
+/* The whole result, in the arena, which remembers where memory was out. */
+void nd_qualify_fill(const struct nd_qualification *q, struct nd_qualified *out);
+
+#endif

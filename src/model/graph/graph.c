@@ -1,0 +1,372 @@
+#include "model/graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+
+const char *nd_graph_node_name(const Onnx__NodeProto *node)
+{
+    if (nd_onnx_text(node->name)[0] != '\0')
+        return node->name;
+    for (size_t i = 0; i < node->n_output; i++)
+        if (node->output[i][0] != '\0')
+            return node->output[i];
+    return nd_onnx_text(node->op_type);
+}
+
+static enum nd_node_kind kind_of(const Onnx__NodeProto *node)
+{
+    const char *domain = nd_onnx_domain(node->domain);
+    if (domain[0] != '\0' && strcmp(domain, "com.microsoft") != 0)
+        return ND_NODE_OTHER;
+    if (strcmp(node->op_type, "QuantizeLinear") == 0)
+        return ND_NODE_QUANTIZE;
+    return strcmp(node->op_type, "DequantizeLinear") == 0 ? ND_NODE_DEQUANTIZE : ND_NODE_OTHER;
+}
+
+/* Operators without inputs (or with constant ones) whose results are no constants all the same. */
+static bool is_random(const Onnx__NodeProto *node)
+{
+    static const char *const random[] = {"RandomNormal",      "RandomNormalLike", "RandomUniform",
+                                         "RandomUniformLike", "Multinomial",      "Bernoulli"};
+    for (size_t i = 0; i < sizeof random / sizeof random[0]; i++)
+        if (strcmp(node->op_type, random[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool append(size_t **items, size_t *n, size_t *capacity, size_t value)
+{
+    if (!nd_grow((void **)items, capacity, *n + 1, sizeof **items))
+        return false;
+    (*items)[(*n)++] = value;
+    return true;
+}
+
+/* Adds the tensor `name`, which must be new: what makes a tensor a second time contradicts the first. */
+static enum nd_status add_tensor(struct nd_graph *graph, const char *name, const char *what,
+                                 struct nd_graph_tensor **out, struct nd_error *err)
+{
+    if (nd_onnx_text(name)[0] == '\0')
+        return nd_fail(err, ND_E_MODEL_GRAPH, what, "%s has no name", what);
+    if (nd_names_find(&graph->names, name) != ND_NO_INDEX)
+        return nd_fail(err, ND_E_MODEL_GRAPH, name, "%s '%s' has the name of another tensor of the graph", what,
+                       name);
+    if (!nd_grow((void **)&graph->tensors, &graph->tensors_capacity, graph->n_tensors + 1,
+                 sizeof *graph->tensors) ||
+        !nd_names_add(&graph->names, name, graph->n_tensors))
+        return nd_fail_memory(err);
+    *out = &graph->tensors[graph->n_tensors++];
+    **out = (struct nd_graph_tensor){
+        .name = name, .producer = ND_NO_INDEX, .input = ND_NO_INDEX, .output = ND_NO_INDEX};
+    return ND_OK;
+}
+
+static enum nd_status add_initializer(struct nd_graph *graph, const Onnx__TensorProto *values, bool is_sparse,
+                                      struct nd_error *err)
+{
+    if (values == NULL)
+        return nd_fail(err, ND_E_MODEL_GRAPH, NULL, "a sparse initializer has no values");
+    struct nd_graph_tensor *tensor = NULL;
+    enum nd_status status = add_tensor(graph, values->name, "initializer", &tensor, err);
+    if (status != ND_OK)
+        return status;
+    tensor->initializer = is_sparse ? NULL : values;
+    tensor->is_constant = true;
+    return ND_OK;
+}
+
+static enum nd_status add_sources(struct nd_graph *graph, struct nd_error *err)
+{
+    const Onnx__GraphProto *proto = graph->proto;
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < proto->n_initializer && status == ND_OK; i++)
+        status = add_initializer(graph, proto->initializer[i], false, err);
+    for (size_t i = 0; i < proto->n_sparse_initializer && status == ND_OK; i++)
+        status = add_initializer(graph, proto->sparse_initializer[i]->values, true, err);
+    for (size_t i = 0; i < proto->n_input && status == ND_OK; i++) {
+        /* Up to IR version 3 every initializer was an input as well. */
+        size_t known = nd_names_find(&graph->names, nd_onnx_text(proto->input[i]->name));
+        struct nd_graph_tensor *tensor = NULL;
+        if (known != ND_NO_INDEX && graph->tensors[known].is_constant &&
+            graph->tensors[known].input == ND_NO_INDEX)
+            tensor = &graph->tensors[known];
+        else
+            status = add_tensor(graph, proto->input[i]->name, "graph input", &tensor, err);
+        if (status == ND_OK) {
+            tensor->input = i;
+            tensor->value_info = proto->input[i];
+        }
+    }
+    return status;
+}
+
+/* The tensors of the graph around it that a subgraph reads. Names inside a subgraph differ from those around it
+ * (ONNX demands that), so a name that is known here means the tensor here. */
+static enum nd_status add_captures(struct nd_graph *graph, const Onnx__GraphProto *subgraph,
+                                   struct nd_error *err);
+
+static enum nd_status add_capture(struct nd_graph *graph, const char *name, struct nd_error *err)
+{
+    size_t tensor = nd_names_find(&graph->names, nd_onnx_text(name));
+    if (tensor == ND_NO_INDEX || append(&graph->uses, &graph->n_uses, &graph->uses_capacity, tensor))
+        return ND_OK;
+    return nd_fail_memory(err);
+}
+
+static enum nd_status add_node_captures(struct nd_graph *graph, const Onnx__NodeProto *node,
+                                        struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t a = 0; a < node->n_attribute && status == ND_OK; a++) {
+        const Onnx__AttributeProto *attribute = node->attribute[a];
+        if (attribute->g != NULL)
+            status = add_captures(graph, attribute->g, err);
+        for (size_t g = 0; g < attribute->n_graphs && status == ND_OK; g++)
+            status = add_captures(graph, attribute->graphs[g], err);
+    }
+    return status;
+}
+
+static enum nd_status add_captures(struct nd_graph *graph, const Onnx__GraphProto *subgraph,
+                                   struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < subgraph->n_node && status == ND_OK; i++) {
+        for (size_t k = 0; k < subgraph->node[i]->n_input && status == ND_OK; k++)
+            status = add_capture(graph, subgraph->node[i]->input[k], err);
+        if (status == ND_OK)
+            status = add_node_captures(graph, subgraph->node[i], err);
+    }
+    for (size_t i = 0; i < subgraph->n_output && status == ND_OK; i++)
+        status = add_capture(graph, subgraph->output[i]->name, err);
+    return status;
+}
+
+static enum nd_status add_uses(struct nd_graph *graph, size_t index, struct nd_error *err)
+{
+    const Onnx__NodeProto *proto = graph->proto->node[index];
+    struct nd_graph_node *node = &graph->nodes[index];
+    node->first_use = graph->n_uses;
+    node->n_inputs = proto->n_input;
+    for (size_t i = 0; i < proto->n_input; i++) {
+        size_t tensor = nd_names_find(&graph->names, proto->input[i]);
+        if (tensor == ND_NO_INDEX && proto->input[i][0] != '\0')
+            return nd_fail(err, ND_E_MODEL_GRAPH, proto->input[i],
+                           "node '%s' (%s) reads tensor '%s', which nothing makes", nd_graph_node_name(proto),
+                           proto->op_type, proto->input[i]);
+        if (!append(&graph->uses, &graph->n_uses, &graph->uses_capacity, tensor))
+            return nd_fail_memory(err);
+    }
+    enum nd_status status = add_node_captures(graph, proto, err);
+    node->n_uses = graph->n_uses - node->first_use;
+    return status;
+}
+
+static bool has_subgraph(const Onnx__NodeProto *node)
+{
+    for (size_t i = 0; i < node->n_attribute; i++)
+        if (node->attribute[i]->g != NULL || node->attribute[i]->n_graphs > 0)
+            return true;
+    return false;
+}
+
+static bool computes_a_constant(const struct nd_graph *graph, const struct nd_graph_node *node)
+{
+    if (is_random(node->proto) || has_subgraph(node->proto))
+        return false;
+    for (size_t i = 0; i < node->n_inputs; i++) {
+        size_t tensor = graph->uses[node->first_use + i];
+        if (tensor != ND_NO_INDEX && !graph->tensors[tensor].is_constant)
+            return false;
+    }
+    return true;
+}
+
+static enum nd_status add_node(struct nd_graph *graph, size_t index, struct nd_error *err)
+{
+    const Onnx__NodeProto *proto = graph->proto->node[index];
+    struct nd_graph_node *node = &graph->nodes[index];
+    node->proto = proto;
+    if (nd_onnx_text(proto->op_type)[0] == '\0')
+        return nd_fail(err, ND_E_MODEL_GRAPH, nd_graph_node_name(proto), "node '%s' names no operator",
+                       nd_graph_node_name(proto));
+    node->kind = kind_of(proto);
+    enum nd_status status = add_uses(graph, index, err);
+    if (status != ND_OK)
+        return status;
+    if (node->kind != ND_NODE_OTHER &&
+        (proto->n_input < 2 || proto->input[0][0] == '\0' || proto->input[1][0] == '\0' ||
+         proto->n_output != 1 || proto->output[0][0] == '\0'))
+        return nd_fail(err, ND_E_MODEL_GRAPH, nd_graph_node_name(proto),
+                       "node '%s' (%s) needs a tensor and a scale, and one output", nd_graph_node_name(proto),
+                       proto->op_type);
+    node->is_constant = computes_a_constant(graph, node);
+    node->first_made = graph->n_made;
+    node->n_made = proto->n_output;
+    for (size_t i = 0; i < proto->n_output && status == ND_OK; i++) {
+        size_t made = ND_NO_INDEX;
+        if (proto->output[i][0] != '\0') {
+            struct nd_graph_tensor *tensor = NULL;
+            made = graph->n_tensors;
+            status = add_tensor(graph, proto->output[i], "node output", &tensor, err);
+            if (status != ND_OK) {
+                nd_error_context(err, "node '%s' (%s)", nd_graph_node_name(proto), proto->op_type);
+                return status;
+            }
+            tensor->producer = index;
+            tensor->is_constant = node->is_constant;
+        }
+        if (!append(&graph->made, &graph->n_made, &graph->made_capacity, made))
+            status = nd_fail_memory(err);
+    }
+    return status;
+}
+
+static enum nd_status add_outputs(struct nd_graph *graph, struct nd_error *err)
+{
+    for (size_t i = 0; i < graph->proto->n_output; i++) {
+        const char *name = nd_onnx_text(graph->proto->output[i]->name);
+        size_t tensor = nd_names_find(&graph->names, name);
+        if (tensor == ND_NO_INDEX)
+            return nd_fail(err, ND_E_MODEL_GRAPH, name, "graph output '%s' is made by nothing", name);
+        if (graph->tensors[tensor].output != ND_NO_INDEX)
+            return nd_fail(err, ND_E_MODEL_GRAPH, name, "graph output '%s' is listed twice", name);
+        graph->tensors[tensor].output = i;
+        if (nd_onnx_tensor_type(graph->tensors[tensor].value_info) == NULL)
+            graph->tensors[tensor].value_info = graph->proto->output[i];
+    }
+    for (size_t i = 0; i < graph->proto->n_value_info; i++) {
+        size_t tensor = nd_names_find(&graph->names, nd_onnx_text(graph->proto->value_info[i]->name));
+        if (tensor != ND_NO_INDEX &&
+            (graph->tensors[tensor].value_info == NULL || graph->tensors[tensor].value_info->type == NULL))
+            graph->tensors[tensor].value_info = graph->proto->value_info[i];
+    }
+    return ND_OK;
+}
+
+void nd_graph_walk_back(const struct nd_graph *graph, const size_t *tensors, size_t n_tensors,
+                        bool *needed_nodes, bool *needed_tensors)
+{
+    for (size_t i = 0; i < n_tensors; i++)
+        needed_tensors[tensors[i]] = true;
+    for (size_t n = graph->n_nodes; n-- > 0;) {
+        const struct nd_graph_node *node = &graph->nodes[n];
+        for (size_t i = 0; i < node->n_made; i++) {
+            size_t made = graph->made[node->first_made + i];
+            needed_nodes[n] |= made != ND_NO_INDEX && needed_tensors[made];
+        }
+        for (size_t i = 0; needed_nodes[n] && i < node->n_uses; i++) {
+            size_t used = graph->uses[node->first_use + i];
+            if (used != ND_NO_INDEX)
+                needed_tensors[used] = true;
+        }
+    }
+}
+
+static enum nd_status find_living(struct nd_graph *graph, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    size_t n_outputs = graph->proto->n_output;
+    size_t *outputs = nd_calloc(n_outputs, sizeof *outputs);
+    bool *nodes = nd_calloc(graph->n_nodes, sizeof *nodes),
+         *tensors = nd_calloc(graph->n_tensors, sizeof *tensors);
+    if (outputs == NULL || nodes == NULL || tensors == NULL) {
+        status = nd_fail_memory(err);
+        goto out;
+    }
+    for (size_t i = 0; i < n_outputs; i++)
+        outputs[i] = nd_names_find(&graph->names, graph->proto->output[i]->name);
+    nd_graph_walk_back(graph, outputs, n_outputs, nodes, tensors);
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        graph->nodes[i].is_alive = nodes[i];
+out:
+    free(outputs);
+    free(nodes);
+    free(tensors);
+    return status;
+}
+
+static enum nd_status find_readers(struct nd_graph *graph, struct nd_error *err)
+{
+    graph->readers = nd_calloc(graph->n_uses, sizeof *graph->readers);
+    if (graph->readers == NULL)
+        return nd_fail_memory(err);
+    /* Counting sort of all uses by tensor. */
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t n = 0; n < graph->n_nodes; n++) {
+            const struct nd_graph_node *node = &graph->nodes[n];
+            for (size_t i = 0; node->is_alive && i < node->n_uses; i++) {
+                size_t used = graph->uses[node->first_use + i];
+                if (used == ND_NO_INDEX)
+                    continue;
+                struct nd_graph_tensor *tensor = &graph->tensors[used];
+                if (pass == 1)
+                    graph->readers[tensor->first_reader + tensor->n_readers] = n;
+                tensor->n_readers++;
+            }
+        }
+        for (size_t t = 0, first = 0; pass == 0 && t < graph->n_tensors; t++) {
+            graph->tensors[t].first_reader = first;
+            first += graph->tensors[t].n_readers;
+            graph->tensors[t].n_readers = 0;
+        }
+    }
+    return ND_OK;
+}
+
+enum nd_status nd_graph_init(struct nd_graph *graph, const Onnx__GraphProto *proto, struct nd_error *err)
+{
+    *graph = (struct nd_graph){.proto = proto, .n_nodes = proto->n_node};
+    graph->nodes = nd_calloc(graph->n_nodes, sizeof *graph->nodes);
+    if (graph->nodes == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = add_sources(graph, err);
+    for (size_t i = 0; i < graph->n_nodes && status == ND_OK; i++)
+        status = add_node(graph, i, err);
+    if (status == ND_OK)
+        status = add_outputs(graph, err);
+    if (status == ND_OK)
+        status = find_living(graph, err);
+    return status == ND_OK ? find_readers(graph, err) : status;
+}
+
+void nd_graph_deinit(struct nd_graph *graph)
+{
+    nd_names_deinit(&graph->names);
+    free(graph->tensors);
+    free(graph->nodes);
+    free(graph->uses);
+    free(graph->made);
+    free(graph->readers);
+    *graph = (struct nd_graph){0};
+}
+
+size_t nd_graph_used(const struct nd_graph *graph, size_t node, size_t i)
+{
+    const struct nd_graph_node *n = &graph->nodes[node];
+    return i < n->n_inputs ? graph->uses[n->first_use + i] : ND_NO_INDEX;
+}
+
+size_t nd_graph_made(const struct nd_graph *graph, size_t node, size_t i)
+{
+    const struct nd_graph_node *n = &graph->nodes[node];
+    return i < n->n_made ? graph->made[n->first_made + i] : ND_NO_INDEX;
+}
+
+bool nd_graph_is_wanted(const struct nd_graph *graph, size_t tensor)
+{
+    return graph->tensors[tensor].n_readers > 0 || graph->tensors[tensor].output != ND_NO_INDEX;
+}
+
+const Onnx__TensorProto *nd_graph_constant(const struct nd_graph *graph, size_t tensor)
+{
+    const struct nd_graph_tensor *t = &graph->tensors[tensor];
+    if (t->initializer != NULL || t->producer == ND_NO_INDEX)
+        return t->initializer;
+    const Onnx__NodeProto *node = graph->nodes[t->producer].proto;
+    const Onnx__AttributeProto *value =
+        strcmp(nd_onnx_text(node->op_type), "Constant") == 0 ? nd_onnx_attribute(node, "value") : NULL;
+    return value != NULL ? value->t : NULL;
+}

@@ -1,0 +1,54 @@
+/* What a loaded model consists of. */
+#ifndef ND_MODEL_LOADED_H
+#define ND_MODEL_LOADED_H
+
+#include "model/graph/external.h"
+#include "model/graph/graph.h"
+#include "model/graph/parts.h"
+
+struct nd_model {
+    char *path;
+    char sha256[ND_SHA256_HEX_BYTES];
+    int64_t opset;
+    Onnx__ModelProto *proto;
+    struct nd_graph graph;
+    struct nd_external external;
+
+    struct nd_model_io *inputs; /* graph inputs without an initializer */
+    size_t n_inputs;
+    struct nd_model_io *outputs;
+    size_t n_outputs;
+    struct nd_model_node *nodes;
+
+    struct nd_edge *edges;
+    /* Beside each edge: where its shape is declared (nullable), and what else is needed to analyse it. */
+    const Onnx__TypeProto__Tensor **edge_types;
+    size_t n_edges;
+    size_t *tensor_edge; /* [graph.n_tensors]: the edge that a tensor is, or stands for; ND_NO_INDEX */
+
+    struct nd_model_unit *units;
+    size_t n_units;
+    size_t *unit_of_edge; /* [n_edges]: index of the unit that makes it, or ND_NO_INDEX */
+    bool has_set_dims;    /* nd_model_set_dim has changed it */
+};
+
+/* The QuantizeLinear node into whose unit each node falls (ND_NO_INDEX: none). A node falls into a unit when
+ * every live reader of what it makes does, it makes no graph output, and it depends on a quantised tensor or is
+ * the last before the QuantizeLinear. A QuantizeLinear falls into its own unit, unless it quantises a graph
+ * input or a constant. *out has n_nodes entries; the caller frees it. */
+enum nd_status nd_units_assign(const struct nd_graph *graph, size_t **out, struct nd_error *err);
+
+/* Fills model->edges, edge_types and tensor_edge. The caller passes what nd_units_assign made. */
+enum nd_status nd_edges_find(struct nd_model *model, const size_t *unit_of_node, struct nd_error *err);
+
+/* Fills model->units, and op_types of the edges they make. */
+enum nd_status nd_units_find(struct nd_model *model, const size_t *unit_of_node, struct nd_error *err);
+
+/* Fills inputs and outputs from the protobuf and the edges. */
+enum nd_status nd_model_find_io(struct nd_model *model, struct nd_error *err);
+
+/* Reads all shapes anew from the protobuf, after loading and after a dimension was set. ND_E_MODEL_GRAPH where
+ * the quantisation of an edge contradicts its shape. */
+enum nd_status nd_model_refresh_shapes(struct nd_model *model, struct nd_error *err);
+
+#endif

@@ -1,0 +1,359 @@
+/* The exposed copy is read back and edited in place: the protobuf then owns every text that changes. */
+#include "model/rewrite/native.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/files/new_file.h"
+#include "core/text/strbuf.h"
+#include "model/graph/loaded.h"
+
+static const size_t max_model_bytes = (size_t)2 << 30;
+
+char *nd_native_name(const char *name)
+{
+    struct nd_strbuf text = {0};
+    if (name[0] == '\0' || (name[0] >= '0' && name[0] <= '9'))
+        nd_strbuf_puts(&text, "_");
+    for (const char *at = name; *at != '\0'; at++) {
+        bool is_plain = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || (*at >= '0' && *at <= '9');
+        nd_strbuf_append(&text, is_plain ? at : "_", 1);
+    }
+    return nd_strbuf_take(&text);
+}
+
+static void free_ends(struct nd_native_end *ends, size_t n)
+{
+    for (size_t i = 0; ends != NULL && i < n; i++) {
+        free(ends[i].tensor);
+        free(ends[i].name);
+    }
+    free(ends);
+}
+
+void nd_native_deinit(struct nd_native *native)
+{
+    free_ends(native->inputs, native->n_inputs);
+    free_ends(native->outputs, native->n_outputs);
+    *native = (struct nd_native){0};
+}
+
+static enum nd_status add_end(struct nd_native_end *ends, size_t *n, size_t index, const char *tensor,
+                              struct nd_error *err)
+{
+    ends[*n] =
+        (struct nd_native_end){.index = index, .tensor = nd_strdup(tensor), .name = nd_native_name(tensor)};
+    const struct nd_native_end *end = &ends[(*n)++];
+    return end->tensor != NULL && end->name != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* ---- walking over names ---- */
+
+/* Everything in a graph that names a tensor, subgraphs included. */
+typedef void visit_text(void *context, char **text);
+
+static void visit_texts(char **texts, size_t n, visit_text *visit, void *context)
+{
+    for (size_t i = 0; i < n; i++)
+        visit(context, &texts[i]);
+}
+
+static void visit_values(Onnx__ValueInfoProto **values, size_t n, visit_text *visit, void *context)
+{
+    for (size_t i = 0; i < n; i++)
+        visit(context, &values[i]->name);
+}
+
+static void visit_graph(Onnx__GraphProto *graph, visit_text *visit, void *context)
+{
+    visit_values(graph->input, graph->n_input, visit, context);
+    visit_values(graph->output, graph->n_output, visit, context);
+    visit_values(graph->value_info, graph->n_value_info, visit, context);
+    for (size_t i = 0; i < graph->n_initializer; i++)
+        visit(context, &graph->initializer[i]->name);
+    for (size_t i = 0; i < graph->n_sparse_initializer; i++)
+        visit(context, &graph->sparse_initializer[i]->values->name);
+    for (size_t i = 0; i < graph->n_quantization_annotation; i++)
+        visit(context, &graph->quantization_annotation[i]->tensor_name);
+    for (size_t i = 0; i < graph->n_node; i++) {
+        Onnx__NodeProto *node = graph->node[i];
+        visit_texts(node->input, node->n_input, visit, context);
+        visit_texts(node->output, node->n_output, visit, context);
+        for (size_t a = 0; a < node->n_attribute; a++) {
+            if (node->attribute[a]->g != NULL)
+                visit_graph(node->attribute[a]->g, visit, context);
+            for (size_t g = 0; g < node->attribute[a]->n_graphs; g++)
+                visit_graph(node->attribute[a]->graphs[g], visit, context);
+        }
+    }
+}
+
+struct count {
+    const char *name;
+    size_t n;
+};
+
+static void count_text(void *context, char **text)
+{
+    struct count *count = context;
+    count->n += strcmp(nd_onnx_text(*text), count->name) == 0;
+}
+
+static size_t count_name(Onnx__GraphProto *graph, const char *name)
+{
+    struct count count = {.name = name};
+    visit_graph(graph, count_text, &count);
+    return count.n;
+}
+
+struct renaming {
+    const char *from;
+    const char *to;
+    bool has_failed;
+};
+
+static void rename_text(void *context, char **text)
+{
+    struct renaming *renaming = context;
+    if (strcmp(nd_onnx_text(*text), renaming->from) != 0)
+        return;
+    char *copy = nd_strdup(renaming->to);
+    if (copy == NULL) {
+        renaming->has_failed = true;
+        return;
+    }
+    free(*text); /* libprotobuf-c allocates by malloc unless told otherwise */
+    *text = copy;
+}
+
+static enum nd_status rename_all(Onnx__GraphProto *graph, const char *from, const char *to,
+                                 struct nd_error *err)
+{
+    struct renaming renaming = {.from = from, .to = to};
+    if (strcmp(from, to) != 0)
+        visit_graph(graph, rename_text, &renaming);
+    return renaming.has_failed ? nd_fail_memory(err) : ND_OK;
+}
+
+/* ---- inputs ---- */
+
+/* The only reader of the input, when that is a QuantizeLinear that quantises it; else NULL. */
+static const Onnx__NodeProto *only_quantiser(Onnx__GraphProto *graph, const char *input, size_t *index)
+{
+    const Onnx__NodeProto *found = NULL;
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const Onnx__NodeProto *node = graph->node[i];
+        if (node->n_input > 1 && strcmp(nd_onnx_text(node->input[0]), input) == 0 &&
+            strcmp(nd_onnx_text(node->op_type), "QuantizeLinear") == 0 && node->n_output == 1) {
+            found = node;
+            *index = i;
+        }
+    }
+    /* Its own description and that one use; a value_info may repeat a description. */
+    size_t n_described = 0;
+    for (size_t i = 0; i < graph->n_value_info; i++)
+        n_described += strcmp(nd_onnx_text(graph->value_info[i]->name), input) == 0;
+    return found != NULL && count_name(graph, input) == 2 + n_described ? found : NULL;
+}
+
+static void remove_node(Onnx__GraphProto *graph, size_t index)
+{
+    onnx__node_proto__free_unpacked(graph->node[index], NULL);
+    graph->n_node--;
+    memmove(&graph->node[index], &graph->node[index + 1], (graph->n_node - index) * sizeof *graph->node);
+}
+
+static void remove_value(Onnx__ValueInfoProto **values, size_t *n, size_t index)
+{
+    onnx__value_info_proto__free_unpacked(values[index], NULL);
+    --*n;
+    memmove(&values[index], &values[index + 1], (*n - index) * sizeof(struct Onnx__ValueInfoProto *));
+}
+
+static void remove_description(Onnx__GraphProto *graph, const char *name)
+{
+    for (size_t i = graph->n_value_info; i-- > 0;)
+        if (strcmp(nd_onnx_text(graph->value_info[i]->name), name) == 0)
+            remove_value(graph->value_info, &graph->n_value_info, i);
+}
+
+static size_t find_input(const Onnx__GraphProto *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->n_input; i++)
+        if (strcmp(nd_onnx_text(graph->input[i]->name), name) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+static enum nd_dtype codes_of(const struct nd_model *model, const char *tensor)
+{
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        if (strcmp(nd_model_edge(model, e)->onnx_name, tensor) == 0)
+            return nd_model_edge(model, e)->dtype;
+    return ND_DTYPE_NONE;
+}
+
+/* Makes input i of the model one of codes where it can be, and drops it where nothing reads it. */
+static enum nd_status strip_input(const struct nd_model *model, size_t i, Onnx__GraphProto *graph,
+                                  struct nd_native *out, struct nd_error *err)
+{
+    const char *name = nd_model_input(model, i)->name;
+    size_t at = find_input(graph, name), node = 0;
+    if (at == SIZE_MAX)
+        return ND_OK;
+    const Onnx__NodeProto *quantiser = only_quantiser(graph, name, &node);
+    enum nd_dtype codes =
+        quantiser != NULL ? codes_of(model, nd_onnx_text(quantiser->output[0])) : ND_DTYPE_NONE;
+    if (codes != ND_DTYPE_NONE) {
+        char *tensor = nd_strdup(quantiser->output[0]);
+        if (tensor == NULL)
+            return nd_fail_memory(err);
+        remove_node(graph, node);
+        remove_description(graph, tensor);
+        enum nd_status status = rename_all(graph, name, tensor, err);
+        graph->input[at]->type->tensor_type->elem_type = (int32_t)codes;
+        if (status == ND_OK)
+            status = add_end(out->inputs, &out->n_inputs, i, tensor, err);
+        free(tensor);
+        return status;
+    }
+    if (count_name(graph, name) == 1) {
+        remove_value(graph->input, &graph->n_input, at);
+        return ND_OK;
+    }
+    return add_end(out->inputs, &out->n_inputs, i, name, err);
+}
+
+/* What only the removed nodes read. */
+static void drop_unread(Onnx__GraphProto *graph)
+{
+    for (size_t i = graph->n_initializer; i-- > 0;) {
+        if (count_name(graph, nd_onnx_text(graph->initializer[i]->name)) > 1)
+            continue;
+        onnx__tensor_proto__free_unpacked(graph->initializer[i], NULL);
+        graph->n_initializer--;
+        memmove(&graph->initializer[i], &graph->initializer[i + 1],
+                (graph->n_initializer - i) * sizeof *graph->initializer);
+    }
+}
+
+/* ---- names ---- */
+
+static const struct nd_native_end *end_at(const struct nd_native *native, size_t i)
+{
+    return i < native->n_inputs ? &native->inputs[i] : &native->outputs[i - native->n_inputs];
+}
+
+static enum nd_status check_names(const struct nd_model *model, const struct nd_native *native,
+                                  struct nd_error *err)
+{
+    size_t n = native->n_inputs + native->n_outputs;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < i; k++) {
+            const struct nd_native_end *a = end_at(native, k), *b = end_at(native, i);
+            if (strcmp(a->name, b->name) == 0)
+                return nd_fail(err, ND_E_PREPARE_NAMES, b->tensor,
+                               "tensors '%s' and '%s' of '%s' would both be called '%s' on the device: record "
+                               "one of them at a time",
+                               a->tensor, b->tensor, nd_model_path(model), a->name);
+        }
+    return ND_OK;
+}
+
+/* Another tensor inside that has the name makes way. */
+static enum nd_status clear_name(Onnx__GraphProto *graph, const char *name, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (unsigned int k = 0; count_name(graph, name) > 0; k++) {
+        struct nd_strbuf text = {0};
+        nd_strbuf_printf(&text, "%s_inside%u", name, k);
+        char *other = nd_strbuf_take(&text);
+        if (other == NULL)
+            return nd_fail_memory(err);
+        bool is_free = count_name(graph, other) == 0;
+        if (is_free)
+            status = rename_all(graph, name, other, err);
+        free(other);
+        if (is_free)
+            break;
+    }
+    return status;
+}
+
+static enum nd_status rename_ends(Onnx__GraphProto *graph, const struct nd_native *native, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < native->n_inputs + native->n_outputs; i++) {
+        const struct nd_native_end *end = end_at(native, i);
+        if (strcmp(end->tensor, end->name) == 0)
+            continue;
+        status = clear_name(graph, end->name, err); /* no other end has it: check_names */
+        if (status == ND_OK)
+            status = rename_all(graph, end->tensor, end->name, err);
+    }
+    return status;
+}
+
+/* ---- the copy ---- */
+
+static enum nd_status list_outputs(const struct nd_model *model, const size_t *edges, size_t n_edges,
+                                   struct nd_native *out, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < n_edges; i++)
+        status =
+            add_end(out->outputs, &out->n_outputs, edges[i], nd_model_edge(model, edges[i])->onnx_name, err);
+    return status;
+}
+
+static enum nd_status pack(const Onnx__ModelProto *proto, const char *path, struct nd_error *err)
+{
+    size_t n = onnx__model_proto__get_packed_size(proto);
+    uint8_t *bytes = nd_calloc(n, 1);
+    if (bytes == NULL)
+        return nd_fail_memory(err);
+    onnx__model_proto__pack(proto, bytes);
+    enum nd_status status = nd_file_put(path, bytes, n, err);
+    free(bytes);
+    return status;
+}
+
+enum nd_status nd_model_write_native(const struct nd_model *model, const size_t *edges, size_t n_edges,
+                                     const char *path, struct nd_native *out, struct nd_error *err)
+{
+    struct nd_native native = {.inputs = nd_calloc(nd_model_n_inputs(model), sizeof *native.inputs),
+                               .outputs = nd_calloc(n_edges, sizeof *native.outputs)};
+    Onnx__ModelProto *proto = NULL;
+    void *bytes = NULL;
+    size_t n_bytes = 0;
+    enum nd_status status = native.inputs != NULL && native.outputs != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_model_write_exposed(model, edges, n_edges, path, err);
+    if (status == ND_OK)
+        status = nd_file_read(path, max_model_bytes, &bytes, &n_bytes, err);
+    if (status == ND_OK)
+        status = nd_onnx_decode(path, bytes, n_bytes, &proto, err);
+    for (size_t i = 0; status == ND_OK && i < nd_model_n_inputs(model); i++)
+        status = strip_input(model, i, proto->graph, &native, err);
+    if (status == ND_OK) {
+        drop_unread(proto->graph);
+        status = list_outputs(model, edges, n_edges, &native, err);
+    }
+    if (status == ND_OK)
+        status = check_names(model, &native, err);
+    if (status == ND_OK)
+        status = rename_ends(proto->graph, &native, err);
+    if (status == ND_OK)
+        status = pack(proto, path, err);
+    if (proto != NULL)
+        onnx__model_proto__free_unpacked(proto, NULL);
+    free(bytes);
+    if (status == ND_OK)
+        *out = native;
+    else
+        nd_native_deinit(&native);
+    return status;
+}

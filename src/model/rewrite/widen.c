@@ -1,0 +1,261 @@
+#include "model/rewrite/widen.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "model/rewrite/widener.h"
+
+enum nd_status nd_widener_name(struct nd_widener *w, const char *tensor, const char *suffix, const char **out,
+                               struct nd_error *err)
+{
+    char *name = NULL;
+    enum nd_status status = nd_requantiser_new_name(&w->r, tensor, suffix, &name, err);
+    *out = name;
+    return status;
+}
+
+struct nd_quant *nd_widener_quant(struct nd_widener *w, size_t n, int axis)
+{
+    struct nd_quant *quant = nd_requantiser_keep(&w->r, sizeof *quant);
+    float *scale = nd_requantiser_keep(&w->r, n * sizeof *scale);
+    int64_t *zero = nd_requantiser_keep(&w->r, n * sizeof *zero);
+    if (quant == NULL || scale == NULL || zero == NULL)
+        return NULL;
+    *quant = (struct nd_quant){.n = n, .axis = axis, .scale = scale, .zero_point = zero};
+    return quant;
+}
+
+enum nd_status nd_widener_add(struct nd_widener *w, const struct nd_widener_part *part, struct nd_error *err)
+{
+    const char *base;
+    enum nd_status status = nd_widener_name(w, part->output, "_promoted", &base, err);
+    const struct nd_quantised_tensor item = {.tensor = base,
+                                             .dtype = part->dtype,
+                                             .bits = (int)nd_dtype_size_bytes(part->dtype) * 8,
+                                             .is_signed = nd_dtype_is_signed_integer(part->dtype),
+                                             .quant = part->quant};
+    const struct nd_new_node node = {part->op_type, part->input, part->output,
+                                     part->quant->n > 1 ? part->quant->axis : -1};
+    w->r.behind = part->behind;
+    if (status == ND_OK)
+        status = nd_requantiser_add_parameters(&w->r, &item, err);
+    return status == ND_OK ? nd_requantiser_add_node(&w->r, &item, &node, err) : status;
+}
+
+/* ---- tensors of 16 bits ---- */
+
+/* Another QuantizeLinear and other DequantizeLinears in the place of those that the edge has. */
+static enum nd_status widen_edge(struct nd_widener *w, const struct nd_wide_edge *wide, struct nd_error *err)
+{
+    const struct nd_graph *graph = &w->r.model->graph;
+    const struct nd_edge *edge = nd_model_edge(w->r.model, wide->edge);
+    const char *obstacle = nd_widening_obstacle(w->r.model, wide->edge);
+    struct nd_quant *quant = nd_widener_quant(w, 1, -1);
+    if (obstacle != NULL)
+        return nd_fail(err, ND_E_MODEL_UNSUPPORTED, edge->name, "tensor '%s' cannot have 16 bits: %s",
+                       edge->name, obstacle);
+    if (quant == NULL)
+        return nd_fail_memory(err);
+    quant->scale[0] = wide->scale;
+    quant->zero_point[0] = wide->zero_point;
+    size_t codes = nd_names_find(&graph->names, edge->onnx_name), quantise = graph->tensors[codes].producer;
+    const struct nd_widener_part first = {"QuantizeLinear",
+                                          graph->tensors[nd_graph_used(graph, quantise, 0)].name,
+                                          edge->onnx_name,
+                                          ND_DTYPE_U16,
+                                          quant,
+                                          quantise};
+    enum nd_status status = nd_widener_add(w, &first, err);
+    w->r.is_dropped[quantise] = true;
+    w->r.forgets[codes] = true;
+    for (size_t i = 0; i < graph->tensors[codes].n_readers && status == ND_OK; i++) {
+        size_t node = graph->readers[graph->tensors[codes].first_reader + i];
+        const struct nd_widener_part next = {
+            "DequantizeLinear", edge->onnx_name, graph->tensors[nd_graph_made(graph, node, 0)].name,
+            ND_DTYPE_U16,       quant,           node};
+        w->r.is_dropped[node] = true;
+        status = nd_widener_add(w, &next, err);
+    }
+    return status;
+}
+
+/* ---- borders ---- */
+
+/* The 8-bit edge of a quantiser. */
+static const struct nd_edge *edge_of(const struct nd_widener *w, size_t node)
+{
+    const struct nd_model *model = w->r.model;
+    size_t tensor = model->graph.nodes[node].kind == ND_NODE_QUANTIZE ? nd_graph_made(&model->graph, node, 0)
+                                                                      : nd_graph_used(&model->graph, node, 0);
+    return nd_model_edge(model, model->tensor_edge[tensor]);
+}
+
+/* input rounded to 16 bits with the range of the edge, behind the node; what is made of it, is called
+ * "<tensor>_wide". */
+static enum nd_status convert(struct nd_widener *w, const struct nd_edge *edge, const char *input,
+                              const char *tensor, size_t behind, struct nd_error *err)
+{
+    const char *codes, *after;
+    struct nd_quant *quant = nd_widener_quant(w, 1, -1);
+    enum nd_status status = quant != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_widener_name(w, tensor, "_wide_codes", &codes, err);
+    if (status == ND_OK)
+        status = nd_widener_name(w, tensor, "_wide", &after, err);
+    if (status != ND_OK)
+        return status;
+    enum nd_dtype dtype = edge->dtype == ND_DTYPE_I8 ? ND_DTYPE_I16 : ND_DTYPE_U16;
+    quant->scale[0] = edge->quant.scale[0] / ND_WIDE_STEPS;
+    quant->zero_point[0] = edge->quant.zero_point[0] * ND_WIDE_STEPS;
+    const struct nd_widener_part quantise = {"QuantizeLinear", input, codes, dtype, quant, behind};
+    const struct nd_widener_part dequantise = {"DequantizeLinear", codes, after, dtype, quant, behind};
+    status = nd_widener_add(w, &quantise, err);
+    return status == ND_OK ? nd_widener_add(w, &dequantise, err) : status;
+}
+
+/* The operators of 16 bits read "<by>_wide" in the place of the tensor. */
+static enum nd_status read_wide(struct nd_widener *w, size_t tensor, const char *by, struct nd_error *err)
+{
+    const struct nd_graph *graph = &w->r.model->graph;
+    const char *name;
+    enum nd_status status = nd_widener_name(w, by, "_wide", &name, err);
+    for (size_t i = 0; i < graph->tensors[tensor].n_readers && status == ND_OK; i++) {
+        size_t node = graph->readers[graph->tensors[tensor].first_reader + i];
+        for (size_t u = 0; u < graph->nodes[node].n_inputs && w->parts.is_wide_node[node]; u++)
+            if (nd_graph_used(graph, node, u) == tensor)
+                w->r.use_as[graph->nodes[node].first_use + u] = name;
+    }
+    return status;
+}
+
+/* Before an 8-bit QuantizeLinear: the operator gives 16 bits, and other operators of 16 bits read these. */
+static enum nd_status convert_output(struct nd_widener *w, size_t quantise, struct nd_error *err)
+{
+    const struct nd_graph *graph = &w->r.model->graph;
+    size_t before = nd_graph_used(graph, quantise, 0), codes = nd_graph_made(graph, quantise, 0);
+    const char *name = graph->tensors[codes].name, *wide;
+    enum nd_status status = convert(w, edge_of(w, quantise), graph->tensors[before].name, name,
+                                    graph->tensors[before].producer, err);
+    if (status == ND_OK)
+        status = nd_widener_name(w, name, "_wide", &wide, err);
+    if (status == ND_OK)
+        w->r.use_as[graph->nodes[quantise].first_use] = wide;
+    for (size_t i = 0; i < graph->tensors[codes].n_readers && status == ND_OK; i++) {
+        size_t node = graph->readers[graph->tensors[codes].first_reader + i];
+        if (graph->nodes[node].kind == ND_NODE_DEQUANTIZE)
+            status = read_wide(w, nd_graph_made(graph, node, 0), name, err);
+    }
+    return status;
+}
+
+static enum nd_status convert_all(struct nd_widener *w, struct nd_error *err)
+{
+    const struct nd_graph *graph = &w->r.model->graph;
+    enum nd_status status = ND_OK;
+    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
+        if (!w->parts.is_converted[n])
+            continue;
+        size_t made = nd_graph_made(graph, n, 0);
+        const char *name = graph->tensors[made].name;
+        if (graph->nodes[n].kind == ND_NODE_QUANTIZE) {
+            status = convert_output(w, n, err);
+        } else {
+            status = convert(w, edge_of(w, n), name, name, n, err);
+            if (status == ND_OK)
+                status = read_wide(w, made, name, err);
+        }
+    }
+    return status;
+}
+
+/* ---- weights with a scale for each channel ---- */
+
+/* Signed codes around 0, as NPUs want them: -127 to 127. A channel of zeros has any scale. */
+static void fill_channels(const struct nd_channel_weights *weights, size_t n, size_t inner,
+                          struct nd_quant *quant, uint8_t *codes)
+{
+    const double last = INT8_MAX;
+    for (size_t i = 0; i < n; i++) {
+        float *scale = &quant->scale[i / inner % quant->n];
+        *scale = fmaxf(*scale, (float)(fabs(weights->values[i]) / last));
+    }
+    for (size_t c = 0; c < quant->n; c++)
+        quant->scale[c] = quant->scale[c] > 0 ? quant->scale[c] : 1;
+    for (size_t i = 0; i < n; i++) {
+        double code = rint(weights->values[i] / (double)quant->scale[i / inner % quant->n]);
+        codes[i] = (uint8_t)(int8_t)fmin(fmax(code, -last), last);
+    }
+}
+
+static enum nd_status split_channels(struct nd_widener *w, const struct nd_channel_weights *weights,
+                                     struct nd_quant **out, struct nd_error *err)
+{
+    const struct nd_graph *graph = &w->r.model->graph;
+    const char *tensor = graph->tensors[weights->tensor].name, *name;
+    size_t node = graph->tensors[weights->tensor].producer, n, inner = 1, old;
+    if (node == ND_NO_INDEX || graph->nodes[node].kind != ND_NODE_DEQUANTIZE || !graph->nodes[node].is_constant)
+        return nd_fail(err, ND_E_MODEL_UNSUPPORTED, tensor, "weights '%s' have no constant codes", tensor);
+    enum nd_status status = nd_shape_n_elems(weights->shape, &n, err);
+    if (status == ND_OK)
+        status = nd_widener_name(w, tensor, "_channels", &name, err);
+    if (status != ND_OK)
+        return status;
+    for (int d = weights->axis + 1; d < weights->shape->rank; d++)
+        inner *= (size_t)weights->shape->dims[d];
+    *out = nd_widener_quant(w, (size_t)weights->shape->dims[weights->axis], weights->axis);
+    uint8_t *codes = nd_requantiser_keep(&w->r, n + 1);
+    if (*out == NULL || codes == NULL)
+        return nd_fail_memory(err);
+    fill_channels(weights, n, inner, *out, codes);
+    const struct nd_new_initializer initializer = {
+        name, (int32_t)ND_DTYPE_I8, weights->shape->dims, (size_t)weights->shape->rank, codes, n};
+    const struct nd_widener_part part = {"DequantizeLinear", name, tensor, ND_DTYPE_I8, *out, node};
+    old = nd_graph_used(graph, node, 0);
+    w->r.is_dropped[node] = true;
+    if (graph->tensors[old].n_readers == 1)
+        w->r.read_as[old] = graph->tensors[old].name; /* so that the old codes go */
+    status = nd_requantiser_add_initializer(&w->r, &initializer, err);
+    return status == ND_OK ? nd_widener_add(w, &part, err) : status;
+}
+
+/* ---- the copy ---- */
+
+static enum nd_status widen(struct nd_widener *w, struct nd_quant **channels, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < w->what->n_edges && status == ND_OK; i++)
+        status = widen_edge(w, &w->what->edges[i], err);
+    if (status == ND_OK)
+        status = convert_all(w, err);
+    for (size_t i = 0; i < w->what->n_weights && status == ND_OK; i++)
+        status = split_channels(w, &w->what->weights[i], &channels[i], err);
+    return status == ND_OK ? nd_widener_biases(w, channels, err) : status;
+}
+
+enum nd_status nd_model_write_widened(const struct nd_model *model, const struct nd_widening *widening,
+                                      const char *path, struct nd_error *err)
+{
+    struct nd_widener w = {.r = {.model = model}, .what = widening};
+    const struct nd_graph *graph = &model->graph;
+    /* A node has at most a conversion, which is two nodes, or is replaced by one. */
+    enum nd_status status = nd_requantiser_init(&w.r, 2 * graph->n_nodes + 1, err);
+    struct nd_quant **channels = nd_calloc(widening->n_weights + 1, sizeof *channels);
+    w.r.use_as = nd_calloc(graph->n_uses, sizeof *w.r.use_as);
+    w.r.is_dropped = nd_calloc(graph->n_nodes, sizeof *w.r.is_dropped);
+    w.r.forgets = nd_calloc(graph->n_tensors, sizeof *w.r.forgets);
+    if (status == ND_OK &&
+        (channels == NULL || w.r.use_as == NULL || w.r.is_dropped == NULL || w.r.forgets == NULL))
+        status = nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_wide_parts_find(model, widening->edges, widening->n_edges, &w.parts, err);
+    if (status == ND_OK)
+        status = widen(&w, channels, err);
+    if (status == ND_OK)
+        status = nd_requantiser_write(&w.r, path, err);
+    free(channels);
+    nd_wide_parts_deinit(&w.parts);
+    nd_requantiser_deinit(&w.r);
+    return status;
+}

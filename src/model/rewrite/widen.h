@@ -1,0 +1,57 @@
+/* Copies of a quantised model in which some tensors have 16 bits, and some weights a scale for each channel.
+ *
+ * An operator computes with activations of one width. So what reads or makes a tensor of 16 bits computes at 16
+ * bits as a whole: its other 8-bit inputs are converted before it, and its other 8-bit outputs after it. */
+#ifndef ND_REWRITE_WIDEN_H
+#define ND_REWRITE_WIDEN_H
+
+#include "model/graph/loaded.h"
+
+/* An edge that gets uint16 codes. */
+struct nd_wide_edge {
+    size_t edge;
+    float scale;
+    int64_t zero_point;
+};
+
+/* Constant weights that get int8 codes, and a scale for each channel. */
+struct nd_channel_weights {
+    size_t tensor; /* that the operators read: what its DequantizeLinear makes */
+    int axis;      /* of the channels, from 0 */
+    const struct nd_shape *shape;
+    const double *values; /* in C order: they are rounded to the nearest code */
+};
+
+struct nd_widening {
+    const struct nd_wide_edge *edges;
+    size_t n_edges;
+    const struct nd_channel_weights *weights;
+    size_t n_weights;
+};
+
+/* Why the edge cannot get other codes (static); NULL: it can. Such an edge is made by a QuantizeLinear from
+ * outside, has one scale and 8 bits, and only DequantizeLinear nodes read its codes. */
+const char *nd_widening_obstacle(const struct nd_model *model, size_t edge);
+
+/* What computes at 16 bits in the copy, and where it is converted. */
+struct nd_wide_parts {
+    bool *is_wide_edge; /* [n_edges] the given ones */
+    bool *is_wide_node; /* [n_nodes] operators that read or make one, and what they share floats with */
+    /* [n_nodes] a DequantizeLinear whose result is converted to 16 bits for some that read it; a QuantizeLinear
+     * before which what it reads is rounded to 16 bits. */
+    bool *is_converted;
+};
+/* deinit accepts a zeroed one. ND_ERR_MEMORY. */
+enum nd_status nd_wide_parts_find(const struct nd_model *model, const struct nd_wide_edge *edges,
+                                  size_t n_edges, struct nd_wide_parts *out, struct nd_error *err);
+void nd_wide_parts_deinit(struct nd_wide_parts *parts);
+
+/* Writes the copy. Conversions keep the range of the tensor: scale / 256, zero point * 256, which loses
+ * nothing. Biases of products whose scales change are rounded anew to the product of the new scales. Edges keep
+ * their names. External data is placed as by nd_model_write_exposed. ND_ERR_UNSUPPORTED: an edge with an
+ * obstacle, weights whose codes are no constant, a bias that 32 bits do not hold in its new steps, a name that
+ * is taken; ND_ERR_IO; ND_ERR_MEMORY. Nothing is left behind then. */
+enum nd_status nd_model_write_widened(const struct nd_model *model, const struct nd_widening *widening,
+                                      const char *path, struct nd_error *err);
+
+#endif

@@ -1,0 +1,194 @@
+/* TensorProto files: ONNX's test data. A folder test_data_set_N is a sample: input_K.pb and output_K.pb. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "record/import/formats/formats.h"
+#include "record/import/formats/tensorproto.h"
+#include "npudiff/core/parse.h"
+
+enum { MAX_TENSORS = 1000000 };
+
+/* Protobuf's own limit. */
+static const size_t max_file_bytes = INT32_MAX;
+
+/* ---- one file ---- */
+
+/* The name in the file, else that of the model's input or output of this number, else "output_3". */
+static char *choose_name(const struct nd_import_options *options, enum nd_imported_side side, size_t index,
+                         const char *stored)
+{
+    char text[48];
+    const struct nd_model *model = options->model;
+    if (stored != NULL && stored[0] != '\0')
+        return nd_strdup(stored);
+    if (model != NULL && side == ND_IMPORTED_INPUT && index < nd_model_n_inputs(model))
+        return nd_strdup(nd_model_input(model, index)->name);
+    if (model != NULL && side == ND_IMPORTED_OUTPUT && index < nd_model_n_outputs(model))
+        return nd_strdup(nd_model_output(model, index)->name);
+    snprintf(text, sizeof text, "%s_%zu", side == ND_IMPORTED_INPUT ? "input" : "output", index);
+    return nd_strdup(text);
+}
+
+/* What is read, and how far. */
+struct reading {
+    const struct nd_import_options *options;
+    struct nd_imported *imported;
+    size_t n_samples, n_files;
+};
+
+static enum nd_status add_tensor(struct reading *r, enum nd_imported_side side, size_t index, size_t sample,
+                                 const char *path, struct nd_error *err)
+{
+    void *bytes = NULL, *data = NULL;
+    size_t n_bytes = 0;
+    char *name = NULL;
+    Onnx__TensorProto *proto = NULL;
+    struct nd_imported_new added = {.side = side, .sample = sample};
+    struct nd_strbuf where = {0};
+    nd_strbuf_printf(&where, "'%s'", path);
+    char *what = nd_strbuf_take(&where);
+    enum nd_status status =
+        what != NULL ? nd_file_read(path, max_file_bytes, &bytes, &n_bytes, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_onnx_decode_tensor(path, bytes, n_bytes, &proto, err);
+    free(bytes);
+    if (status == ND_OK)
+        status = nd_tensorproto_describe(proto, path, &added.dtype, &added.shape, err);
+    added.where = what;
+    if (status == ND_OK && (name = choose_name(r->options, side, index, proto->name)) == NULL)
+        status = nd_fail_memory(err);
+    added.name = name;
+    if (status == ND_OK)
+        status = nd_imported_add(r->imported, &added, &data, err);
+    if (status == ND_OK)
+        status = nd_tensorproto_unpack(proto, path, added.dtype, &added.shape, data, err);
+    if (proto != NULL)
+        onnx__tensor_proto__free_unpacked(proto, NULL);
+    free(name);
+    free(what);
+    return status;
+}
+
+/* ---- folders ---- */
+
+/* N of "<prefix>N<suffix>", or SIZE_MAX. */
+static size_t number_in(const char *name, const char *prefix, const char *suffix)
+{
+    size_t n = strlen(name), n_prefix = strlen(prefix), n_suffix = strlen(suffix);
+    uint64_t number = 0;
+    if (n <= n_prefix + n_suffix || n - n_prefix - n_suffix > 9 || strncmp(name, prefix, n_prefix) != 0 ||
+        strcmp(name + n - n_suffix, suffix) != 0)
+        return SIZE_MAX;
+    char digits[10];
+    snprintf(digits, sizeof digits, "%.*s", (int)(n - n_prefix - n_suffix), name + n_prefix);
+    return nd_parse_u64(digits, &number) ? (size_t)number : SIZE_MAX;
+}
+
+/* How many "<prefix>0<suffix>", ... are there; with a gap it is an error. */
+static enum nd_status count_numbered(const char *folder, const char *prefix, const char *suffix, size_t *out,
+                                     struct nd_error *err)
+{
+    size_t n = 0, highest = 0;
+    DIR *dir = opendir(folder);
+    if (dir == NULL)
+        return nd_fail(err, ND_E_FILE_OPEN, folder, "cannot open folder '%s': %s", folder, strerror(errno));
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        size_t number = number_in(entry->d_name, prefix, suffix);
+        if (number == SIZE_MAX)
+            continue;
+        n++;
+        highest = number > highest ? number : highest;
+    }
+    closedir(dir);
+    if (n > 0 && (highest + 1 != n || n > MAX_TENSORS))
+        return nd_fail(
+            err, ND_E_IMPORT_FORMAT, folder,
+            "folder '%s' has %zu of '%sN%s', but the highest number is %zu: they count from 0 without gaps",
+            folder, n, prefix, suffix, highest);
+    *out = n;
+    return ND_OK;
+}
+
+static enum nd_status add_side(struct reading *r, enum nd_imported_side side, const char *folder, size_t sample,
+                               struct nd_error *err)
+{
+    size_t n = 0;
+    const char *prefix = side == ND_IMPORTED_INPUT ? "input_" : "output_";
+    enum nd_status status = count_numbered(folder, prefix, ".pb", &n, err);
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        struct nd_strbuf path = {0};
+        nd_strbuf_printf(&path, "%s/%s%zu.pb", folder, prefix, i);
+        char *file = nd_strbuf_take(&path);
+        status = file != NULL ? add_tensor(r, side, i, sample, file, err) : nd_fail_memory(err);
+        free(file);
+    }
+    if (status == ND_OK && n == 0 && side == ND_IMPORTED_OUTPUT)
+        status = nd_fail(err, ND_E_IMPORT_NOTHING, folder,
+                         "folder '%s' has neither output_0.pb nor test_data_set_0", folder);
+    return status;
+}
+
+static enum nd_status add_data_set(struct reading *r, const char *folder, struct nd_error *err)
+{
+    size_t sample = r->n_samples++;
+    enum nd_status status = add_side(r, ND_IMPORTED_INPUT, folder, sample, err);
+    return status == ND_OK ? add_side(r, ND_IMPORTED_OUTPUT, folder, sample, err) : status;
+}
+
+/* A folder of data sets, one data set, or a file that is an output. */
+static enum nd_status add_path(struct reading *r, const char *path, struct nd_error *err)
+{
+    struct stat info;
+    size_t n = 0;
+    if (stat(path, &info) != 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return add_tensor(r, ND_IMPORTED_OUTPUT, r->n_files++, 0, path, err);
+    enum nd_status status = count_numbered(path, "test_data_set_", "", &n, err);
+    if (status == ND_OK && n == 0)
+        return add_data_set(r, path, err);
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        struct nd_strbuf text = {0};
+        nd_strbuf_printf(&text, "%s/test_data_set_%zu", path, i);
+        char *folder = nd_strbuf_take(&text);
+        status = folder != NULL ? add_data_set(r, folder, err) : nd_fail_memory(err);
+        free(folder);
+    }
+    return status;
+}
+
+static enum nd_status read_onnx_pb(const struct nd_import_options *options, struct nd_imported *imported,
+                                   struct nd_error *err)
+{
+    static const char *const facts[][2] = {{"names", "TensorProto, or its place among the model's outputs"},
+                                           {"types", "TensorProto"},
+                                           {"shapes", "TensorProto"},
+                                           {"samples", "one of each test_data_set_N"}};
+    struct reading reading = {.options = options, .imported = imported};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < options->n_paths; i++)
+        status = add_path(&reading, options->paths[i], err);
+    if (status == ND_OK && reading.n_samples > 0 && reading.n_files > 0)
+        status = nd_fail(err, ND_E_IMPORT_OPTION, options->paths[0],
+                         "single .pb files and folders do not go together");
+    for (size_t i = 0; status == ND_OK && i < sizeof facts / sizeof facts[0]; i++)
+        status = nd_imported_fact(imported, facts[i][0], NULL, facts[i][1], err);
+    if (status == ND_OK && imported->sides[ND_IMPORTED_INPUT].n > 0)
+        status = nd_imported_fact(imported, "inputs", NULL, "input_K.pb", err);
+    return status;
+}
+
+const struct nd_import_reader nd_import_onnx_pb = {
+    .format = {"onnx-pb", "FOLDER|OUTPUT.pb...",
+               "ONNX TensorProto files: folders test_data_set_N (each is a sample, with input_K.pb and "
+               "output_K.pb), a "
+               "folder that holds them, or single .pb files"},
+    .read = read_onnx_pb,
+};

@@ -1,0 +1,276 @@
+#include "record/import/imported.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/memory.h"
+#include "core/tensors/scales.h"
+#include "core/text/strbuf.h"
+
+static void tensor_deinit(struct nd_imported_tensor *tensor)
+{
+    free(tensor->name);
+    free(tensor->where);
+    free(tensor->data);
+    nd_quant_deinit(&tensor->quant);
+    *tensor = (struct nd_imported_tensor){0};
+}
+
+static void fact_deinit(struct nd_imported_fact *fact)
+{
+    free(fact->key);
+    free(fact->kind);
+    free(fact->tensor);
+    free(fact->source);
+}
+
+void nd_imported_deinit(struct nd_imported *imported)
+{
+    for (size_t s = 0; s < 2; s++) {
+        for (size_t i = 0; i < imported->sides[s].n; i++)
+            tensor_deinit(&imported->sides[s].items[i]);
+        free(imported->sides[s].items);
+        nd_names_deinit(&imported->sides[s].names);
+    }
+    for (size_t i = 0; i < imported->n_facts; i++)
+        fact_deinit(&imported->facts[i]);
+    for (size_t i = 0; i < imported->n_logs; i++) {
+        free(imported->logs[i].name);
+        free(imported->logs[i].text);
+    }
+    for (size_t i = 0; i < imported->n_parts; i++) {
+        free(imported->parts[i].name);
+        free(imported->parts[i].source);
+        free(imported->parts[i].labels);
+    }
+    nd_statements_deinit(&imported->stated);
+    free(imported->latency_us);
+    free(imported->kind);
+    free(imported->parts);
+    free(imported->chipset);
+    free(imported->model_sha256);
+    free(imported->model_file);
+    free(imported->cut_short);
+    free(imported->labels);
+    free(imported->facts);
+    nd_names_deinit(&imported->fact_keys);
+    free(imported->logs);
+    *imported = (struct nd_imported){0};
+}
+
+struct nd_imported_tensor *nd_imported_find(const struct nd_imported *imported, enum nd_imported_side side,
+                                            const char *name)
+{
+    const struct nd_imported_list *list = &imported->sides[side];
+    size_t i = nd_names_find(&list->names, name);
+    return i != SIZE_MAX ? &list->items[i] : NULL;
+}
+
+/* A header that promises more than the machine can hold must not be tried. */
+static enum nd_status count_bytes(struct nd_imported *imported, const char *where, size_t n_bytes,
+                                  struct nd_error *err)
+{
+    size_t total, memory = nd_machine_memory();
+    if (!nd_size_add(imported->total_bytes, n_bytes, &total) || total > memory)
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL,
+                       "%s: with its %zu bytes the data is larger than this machine's memory of %zu bytes",
+                       where, n_bytes, memory);
+    imported->total_bytes = total;
+    return ND_OK;
+}
+
+/* Chosen. A file of one sample takes some 50 us, so that this is for more than a million of them. What is read
+ * comes at 200 MB/s and more. Files that name each other again and again could keep a reader busy for days. */
+static const double usual_base_limit_s = 120, limit_bytes_per_s = 10 * 1024 * 1024;
+
+/* Every reader comes here for each sample: processor time, so that a slow disk does not count. */
+static enum nd_status check_time(struct nd_imported *imported, const char *where, struct nd_error *err)
+{
+    struct timespec used = {0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    double now_s = (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
+    double base_s = imported->base_limit_s > 0 ? imported->base_limit_s : usual_base_limit_s;
+    double limit_s = base_s + (double)imported->total_bytes / limit_bytes_per_s;
+    if (!imported->has_begun)
+        imported->begun_s = now_s;
+    imported->has_begun = true;
+    if (now_s - imported->begun_s <= limit_s)
+        return ND_OK;
+    return nd_fail(err, ND_E_FILE_TIME, NULL,
+                   "%s: reading was stopped at the limit of %.3g s of processor time for %zu bytes of values",
+                   where, limit_s, imported->total_bytes);
+}
+
+/* A new tensor without data at the end of its list. */
+static enum nd_status add_tensor(struct nd_imported_list *list, const struct nd_imported_new *added,
+                                 size_t sample_bytes, struct nd_error *err)
+{
+    if (added->name[0] == '\0')
+        return nd_fail(err, ND_E_IMPORT_FORMAT, NULL, "%s has no name", added->where);
+    if (strlen(added->name) > ND_MAX_NAME_BYTES)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, NULL,
+                       "the name of a tensor has %zu bytes; at most %d are accepted: '%.60s...'",
+                       strlen(added->name), (int)ND_MAX_NAME_BYTES, added->name);
+    if (added->dtype == ND_DTYPE_NONE)
+        return nd_fail(err, ND_E_IMPORT_TYPE, added->name, "%s has a type that is not supported", added->where);
+    if (!nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items))
+        return nd_fail_memory(err);
+    struct nd_imported_tensor *made = &list->items[list->n];
+    *made = (struct nd_imported_tensor){.name = nd_strdup(added->name),
+                                        .where = nd_strdup(added->where),
+                                        .dtype = added->dtype,
+                                        .shape = added->shape,
+                                        .is_array = added->sample == ND_IMPORTED_ARRAY,
+                                        .sample_bytes = sample_bytes};
+    if (made->name == NULL || made->where == NULL || !nd_names_add(&list->names, made->name, list->n)) {
+        tensor_deinit(made);
+        return nd_fail_memory(err);
+    }
+    list->n++;
+    return ND_OK;
+}
+
+/* Room for one sample more; the number of samples is not known before, so the room doubles. */
+static enum nd_status grow_samples(struct nd_imported_tensor *tensor, struct nd_error *err)
+{
+    size_t needed = (tensor->n_samples + 1) * tensor->sample_bytes; /* counted by count_bytes */
+    if (needed <= tensor->capacity_bytes && tensor->data != NULL)
+        return ND_OK;
+    size_t capacity = tensor->capacity_bytes * 2 > needed ? tensor->capacity_bytes * 2 : needed;
+    void *grown = nd_tensor_alloc(capacity);
+    if (grown == NULL)
+        return nd_fail_memory(err);
+    if (tensor->data != NULL)
+        memcpy(grown, tensor->data, tensor->n_samples * tensor->sample_bytes);
+    free(tensor->data);
+    tensor->data = grown;
+    tensor->capacity_bytes = capacity;
+    return ND_OK;
+}
+
+/* The next sample of a tensor that is there. */
+static enum nd_status check_alike(const struct nd_imported_tensor *tensor, const struct nd_imported_new *added,
+                                  struct nd_error *err)
+{
+    char found[128], expected[128];
+    if (added->sample == ND_IMPORTED_ARRAY)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, tensor->name, "there are two tensors '%s': %s and %s",
+                       tensor->name, tensor->where, added->where);
+    if (added->sample != tensor->n_samples)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, tensor->name,
+                       "%s is sample %zu of '%s', but sample %zu is missing", added->where, added->sample,
+                       tensor->name, tensor->n_samples);
+    if (added->dtype == tensor->dtype && nd_shape_equal(&added->shape, &tensor->shape))
+        return ND_OK;
+    return nd_fail(err, ND_E_IMPORT_MISMATCH, tensor->name, "%s is %s %s, but sample 0 of '%s' is %s %s",
+                   added->where, nd_dtype_name(added->dtype),
+                   nd_shape_format(&added->shape, found, sizeof found), tensor->name,
+                   nd_dtype_name(tensor->dtype), nd_shape_format(&tensor->shape, expected, sizeof expected));
+}
+
+enum nd_status nd_imported_add(struct nd_imported *imported, const struct nd_imported_new *added, void **data,
+                               struct nd_error *err)
+{
+    struct nd_imported_list *list = &imported->sides[added->side];
+    struct nd_imported_tensor *tensor = nd_imported_find(imported, added->side, added->name);
+    size_t sample_bytes = 0;
+    enum nd_status status = check_time(imported, added->where, err);
+    if (status != ND_OK)
+        return status;
+    if (added->dtype != ND_DTYPE_NONE)
+        status = nd_shape_size_bytes(&added->shape, added->dtype, &sample_bytes, err);
+    if (status != ND_OK) {
+        nd_error_context(err, "%s", added->where);
+        return status;
+    }
+    bool is_new = tensor == NULL;
+    if (is_new)
+        status = add_tensor(list, added, sample_bytes, err);
+    if (status == ND_OK && is_new)
+        tensor = &list->items[list->n - 1];
+    if (status == ND_OK && !(is_new && added->sample == ND_IMPORTED_ARRAY))
+        status = check_alike(tensor, added, err);
+    if (status == ND_OK)
+        status = count_bytes(imported, added->where, tensor->sample_bytes, err);
+    if (status == ND_OK)
+        status = grow_samples(tensor, err);
+    if (status != ND_OK)
+        return status;
+    *data = (char *)tensor->data + tensor->n_samples * tensor->sample_bytes;
+    tensor->n_samples++;
+    return ND_OK;
+}
+
+enum nd_status nd_imported_set_quant(struct nd_imported_tensor *tensor, const struct nd_quant *quant,
+                                     struct nd_error *err)
+{
+    const struct nd_quant given = {quant->n, quant->n > 1 ? quant->axis : -1, quant->scale, quant->zero_point};
+    nd_quant_deinit(&tensor->quant);
+    return nd_quant_copy(&given, &tensor->quant, err);
+}
+
+/* "types" of all tensors, "types\nconv1" of one. */
+static char *key_of(const char *kind, const char *tensor)
+{
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s%s%s", kind, tensor != NULL ? "\n" : "", tensor != NULL ? tensor : "");
+    return nd_strbuf_take(&text);
+}
+
+enum nd_status nd_imported_fact(struct nd_imported *imported, const char *kind, const char *tensor,
+                                const char *source, struct nd_error *err)
+{
+    struct nd_imported_fact made = {key_of(kind, tensor), nd_strdup(kind), nd_strdup(tensor),
+                                    nd_strdup(source)};
+    bool is_whole =
+        made.key != NULL && made.kind != NULL && (tensor == NULL || made.tensor != NULL) && made.source != NULL;
+    size_t known = is_whole ? nd_names_find(&imported->fact_keys, made.key) : SIZE_MAX;
+    if (known != SIZE_MAX) {
+        struct nd_imported_fact *fact = &imported->facts[known];
+        free(fact->source);
+        fact->source = made.source;
+        made.source = NULL;
+        fact_deinit(&made);
+        return ND_OK;
+    }
+    if (!is_whole ||
+        !nd_grow((void **)&imported->facts, &imported->facts_capacity, imported->n_facts + 1,
+                 sizeof *imported->facts) ||
+        !nd_names_add(&imported->fact_keys, made.key, imported->n_facts)) {
+        fact_deinit(&made);
+        return nd_fail_memory(err);
+    }
+    imported->facts[imported->n_facts++] = made;
+    return ND_OK;
+}
+
+bool nd_imported_has_fact(const struct nd_imported *imported, const char *kind)
+{
+    return nd_names_find(&imported->fact_keys, kind) != SIZE_MAX;
+}
+
+enum nd_status nd_imported_log(struct nd_imported *imported, const char *name, const char *text, size_t n_bytes,
+                               struct nd_error *err)
+{
+    struct nd_imported_log made = {nd_strdup(name), nd_calloc(n_bytes + 1, 1), n_bytes};
+    if (made.name == NULL || made.text == NULL ||
+        !nd_grow((void **)&imported->logs, &imported->logs_capacity, imported->n_logs + 1,
+                 sizeof *imported->logs)) {
+        free(made.name);
+        free(made.text);
+        return nd_fail_memory(err);
+    }
+    memcpy(made.text, text, n_bytes);
+    imported->logs[imported->n_logs++] = made;
+    return ND_OK;
+}
+
+enum nd_status nd_imported_latency(struct nd_imported *imported, double latency_us, struct nd_error *err)
+{
+    if (!nd_grow((void **)&imported->latency_us, &imported->latencies_capacity, imported->n_latencies + 1,
+                 sizeof *imported->latency_us))
+        return nd_fail_memory(err);
+    imported->latency_us[imported->n_latencies++] = latency_us;
+    return ND_OK;
+}

@@ -1,0 +1,158 @@
+/* What a foreign file gave, before it is held against a map and a model.
+ *
+ * A format is one const struct nd_import_reader (import/formats.c lists them). Its read function is handed an
+ * empty struct nd_imported and adds what it finds:
+ *
+ *     void *data;      // room for sample 0, to be filled: C order, little endian
+ *     const struct nd_imported_new sample = {ND_IMPORTED_OUTPUT, "conv1", "'Result_0/conv1.raw'", dtype, shape,
+ * 0}; status = nd_imported_add(imported, &sample, &data, err); status = nd_imported_fact(imported, "types",
+ * "conv1", "the context's JSON", err);
+ *
+ * A format that keeps every sample apart (pb, aihub, qnn-net-run) adds samples; one whose arrays may hold the
+ * samples along a dimension (numpy) adds arrays, and nd_imported_write decides by options and model which
+ * dimension that is. Names are those of the file: nd_imported_write matches them with the model's edges,
+ * transposes, and writes. A reader sets quant and layout only where the file itself states them. */
+#ifndef ND_FOREIGN_IMPORTED_H
+#define ND_FOREIGN_IMPORTED_H
+
+#include "core/error.h"
+#include "core/text/names.h"
+#include "record/import/statements.h"
+#include "npudiff/record/import.h"
+
+enum nd_imported_side { ND_IMPORTED_OUTPUT, ND_IMPORTED_INPUT };
+
+struct nd_imported_tensor {
+    char *name;            /* as the file has it; unique on its side */
+    char *where;           /* for messages: "array 'conv1' of 'out.npz'" */
+    enum nd_dtype dtype;   /* 4-bit integers take a byte each */
+    struct nd_shape shape; /* of one sample; of the whole array while is_array */
+    bool is_array;         /* which dimension the samples are is still to be decided; n_samples is 1 */
+    size_t n_samples;
+    size_t sample_bytes;
+    size_t capacity_bytes;
+    void *data; /* n_samples * sample_bytes */
+    struct nd_quant
+        quant; /* n 0: the file says nothing. axis counts from 0 in `shape` of a sample as it is here */
+    enum nd_dtype codes;  /* of floats: the type of the codes that the file says they stand for; else NONE */
+    bool is_channel_last; /* the file says that channels are the last dimension */
+    bool is_laid_out;     /* samples and channels are where they belong: nd_match_samples did it */
+};
+
+/* Where one fact is from. */
+struct nd_imported_fact {
+    char *key;    /* kind and tensor as one text */
+    char *kind;   /* as struct nd_import_fact */
+    char *tensor; /* NULL: holds for all */
+    char *source;
+};
+
+struct nd_imported_log {
+    char *name;
+    char *text;
+    size_t n_bytes;
+};
+
+/* One probe of several whose samples lie one behind the other. */
+struct nd_imported_part {
+    char *name;
+    char *source;    /* how it was made, as struct nd_probe has it */
+    int64_t *labels; /* [n_samples], or NULL */
+    size_t n_samples;
+};
+
+struct nd_imported_list {
+    size_t n;
+    size_t capacity;
+    struct nd_imported_tensor *items;
+    struct nd_names names; /* of the items */
+};
+
+struct nd_imported {
+    struct nd_imported_list sides[2]; /* by enum nd_imported_side */
+    size_t total_bytes;               /* of all data */
+    double base_limit_s;              /* of processor time for no bytes; 0: the usual one */
+    double begun_s;                   /* processor time of the thread when the first sample was added */
+    bool has_begun;
+    bool has_sanitised_names; /* the tool writes '_' for all but letters and digits: set by its reader */
+    size_t n_facts;
+    size_t facts_capacity;
+    struct nd_imported_fact *facts;
+    struct nd_names fact_keys;
+    size_t n_logs;
+    size_t logs_capacity;
+    struct nd_imported_log *logs;
+    int64_t *labels; /* class indices of the samples, or NULL */
+    size_t n_labels;
+    bool keeps_unknown; /* a tensor that the model lacks is kept as it is */
+    size_t n_parts;     /* 0: one probe of all samples */
+    struct nd_imported_part *parts;
+    struct nd_statements stated; /* what the user states of the run */
+    size_t n_repeats;            /* runs of every sample, whole runs one behind the other; 0: one */
+    double *latency_us;          /* [n_latencies], as the files state them: one for each sample; or NULL */
+    size_t n_latencies, latencies_capacity;
+    char *kind;         /* of device, as the files state it ("npu"); NULL: they do not */
+    char *chipset;      /* likewise */
+    char *model_sha256; /* the same of the model's digest, as nd_model_sha256 */
+    char *model_file;   /* and of its name */
+    char *cut_short;    /* why there is less than was asked for; NULL: all is there */
+    bool is_failed;     /* and that is because the tool failed */
+};
+
+struct nd_import_reader {
+    struct nd_import_format format;
+    /* Adds what options->paths hold. ND_E_IMPORT_FORMAT and what nd_import lists, with file and object. */
+    enum nd_status (*read)(const struct nd_import_options *options, struct nd_imported *imported,
+                           struct nd_error *err);
+};
+
+/* Frees everything and zeroes it; a zeroed one is accepted. */
+void nd_imported_deinit(struct nd_imported *imported);
+
+/* A sample of a tensor, or a whole array, that a file holds. All of it is copied. */
+struct nd_imported_new {
+    enum nd_imported_side side;
+    const char *name, *where; /* as in struct nd_imported_tensor */
+    enum nd_dtype dtype;
+    struct nd_shape shape;
+    size_t sample; /* its number; ND_IMPORTED_ARRAY: an array, which may hold several samples */
+};
+#define ND_IMPORTED_ARRAY SIZE_MAX
+
+/* Adds an array, or the next sample of a tensor: samples come in order, from 0. *data is room for it, zeroed,
+ * owned by imported and valid until the next call. ND_ERR_FORMAT (ND_E_IMPORT_FORMAT): the name is empty, the
+ * name of an array is taken, or a sample is missing before this one; ND_E_IMPORT_MISMATCH: its type or shape is
+ * not that of sample 0 (the message names both); ND_ERR_UNSUPPORTED: no dtype; ND_ERR_MEMORY: all data together
+ * is more than the machine's memory. */
+enum nd_status nd_imported_add(struct nd_imported *imported, const struct nd_imported_new *added, void **data,
+                               struct nd_error *err);
+
+/* The tensor of that name on that side, or NULL. Valid until the next addition. */
+struct nd_imported_tensor *nd_imported_find(const struct nd_imported *imported, enum nd_imported_side side,
+                                            const char *name);
+
+/* States the quantisation of a tensor, copied: real = scale * (code - zero_point). */
+enum nd_status nd_imported_set_quant(struct nd_imported_tensor *tensor, const struct nd_quant *quant,
+                                     struct nd_error *err);
+
+/* Keeps where a fact is from; a later one of the same kind and tensor wins over an earlier one. */
+enum nd_status nd_imported_fact(struct nd_imported *imported, const char *kind, const char *tensor,
+                                const char *source, struct nd_error *err);
+
+/* Whether there is a fact of the kind that holds for all tensors. */
+bool nd_imported_has_fact(const struct nd_imported *imported, const char *kind);
+
+/* The file says how long the next sample took; NaN: it does not. */
+enum nd_status nd_imported_latency(struct nd_imported *imported, double latency_us, struct nd_error *err);
+
+/* Keeps a text that the tool left (a log, a profile) under that name; bytes as they are. */
+enum nd_status nd_imported_log(struct nd_imported *imported, const char *name, const char *text, size_t n_bytes,
+                               struct nd_error *err);
+
+/* Matches, checks and writes the capture that options describe. repeats[n_repeats] are further runs of the same
+ * samples. *out as nd_import. */
+enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_imported *repeats, size_t n_repeats,
+                                 const struct nd_import_options *options, struct nd_import_result *out,
+                                 struct nd_error *err);
+
+#endif

@@ -1,0 +1,136 @@
+#include "record/import/match_codes.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "record/import/grid.h"
+
+/* What the values would have to be codes of. */
+struct target {
+    enum nd_dtype codes;
+    const struct nd_quant *quant; /* NULL: nothing states one */
+    bool is_stated;               /* by the map: then values that are no codes are an error */
+};
+
+static struct target find_target(const struct nd_imported_tensor *t, const struct nd_map_item *item,
+                                 const struct nd_edge *model)
+{
+    struct target target = {0};
+    bool is_quantised = model != NULL && model->quant.n > 0 && nd_dtype_is_integer(model->dtype);
+    if (item != NULL && item->codes != ND_DTYPE_NONE)
+        target.codes = item->codes;
+    else if (t->codes != ND_DTYPE_NONE)
+        target.codes = t->codes;
+    else if (model != NULL && nd_dtype_is_integer(model->dtype))
+        target.codes = model->dtype;
+    if (item != NULL && item->quant.n > 0)
+        target.quant = &item->quant;
+    else if (t->quant.n > 0)
+        target.quant = &t->quant;
+    else if (is_quantised)
+        target.quant = &model->quant;
+    target.is_stated = item != NULL && (item->quant.n > 0 || item->codes != ND_DTYPE_NONE || item->holds_codes);
+    return target;
+}
+
+/* The codes take the place of the values. */
+static void replace(struct nd_imported_tensor *t, enum nd_dtype codes, void *data)
+{
+    size_t n_per_sample = t->sample_bytes / nd_dtype_size_bytes(t->dtype);
+    free(t->data);
+    t->data = data;
+    t->dtype = codes;
+    t->sample_bytes = n_per_sample * nd_dtype_size_bytes(codes);
+    t->capacity_bytes = t->n_samples * t->sample_bytes;
+}
+
+static enum nd_status fail_miss(const struct nd_imported_tensor *t, const struct nd_map_item *item,
+                                const struct target *target, const struct nd_grid_miss *miss,
+                                struct nd_error *err)
+{
+    size_t n = t->n_samples * (t->sample_bytes / nd_dtype_size_bytes(t->dtype));
+    if (item->holds_codes)
+        return nd_fail(
+            err, ND_E_IMPORT_MISMATCH, t->name,
+            "%s: %s says that it holds %s codes, but %zu of %zu values are none: element %zu is %.9g", t->where,
+            item->where, nd_dtype_name(target->codes), miss->n, n, miss->first, miss->value);
+    if (miss->n == 0)
+        return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name,
+                       "%s: %s states %s codes, but the %s values are too few or too coarse to tell codes from",
+                       t->where, item->where, nd_dtype_name(target->codes), nd_dtype_name(t->dtype));
+    return nd_fail(
+        err, ND_E_IMPORT_MISMATCH, t->name,
+        "%s: %s states scale %.9g, zero point %" PRId64
+        ", but %zu of %zu values are the real of no %s code: element %zu is %.9g, the nearest real %.9g; "
+        "without the scale they stay floats",
+        t->where, item->where, (double)target->quant->scale[0], target->quant->zero_point[0], miss->n, n,
+        nd_dtype_name(target->codes), miss->first, miss->value, miss->nearest);
+}
+
+static enum nd_status check_target(const struct nd_imported_tensor *t, const struct nd_map_item *item,
+                                   const struct target *target, struct nd_error *err)
+{
+    bool is_integer = nd_dtype_is_integer(target->codes) && nd_dtype_size_bytes(target->codes) <= 2;
+    const struct nd_quant *quant = target->quant;
+    if (!is_integer)
+        return nd_fail(
+            err, ND_E_IMPORT_MISMATCH, t->name,
+            "%s is %s; the scale that %s states is for integer codes of 4 to 16 bits: 'codes' in the --map "
+            "says of which type",
+            t->where, nd_dtype_name(t->dtype), item->where);
+    if (quant == NULL && !item->holds_codes)
+        return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name,
+                       "%s: %s states %s codes, but nothing states their scale ('scale', 'zero_point')",
+                       t->where, item->where, nd_dtype_name(target->codes));
+    if (quant != NULL && quant->n > 1 &&
+        (quant->axis < 0 || quant->axis >= t->shape.rank || t->shape.dims[quant->axis] != (int64_t)quant->n))
+        return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name,
+                       "%s: %zu scales along dimension %d, which the tensor does not have in that length",
+                       t->where, quant->n, quant->axis);
+    return ND_OK;
+}
+
+enum nd_status nd_match_codes(struct nd_imported *imported, struct nd_imported_tensor *t,
+                              const struct nd_map_item *item, const struct nd_edge *model, char **text,
+                              struct nd_error *err)
+{
+    const struct target target = find_target(t, item, model);
+    const char *floats = nd_stated(&imported->stated, ND_STATED_FLOATS);
+    bool holds_codes = item != NULL && item->holds_codes;
+    bool is_kept = !target.is_stated && ((floats != NULL && strcmp(floats, "keep") == 0) ||
+                                         (item != NULL && nd_dtype_is_float(item->dtype)));
+    struct nd_grid_miss miss = {0};
+    *text = NULL;
+    if (!holds_codes && (!nd_dtype_is_float(t->dtype) || nd_dtype_size_bytes(t->dtype) < 2 || is_kept))
+        return ND_OK;
+    if (!target.is_stated && (target.quant == NULL || target.codes == ND_DTYPE_NONE))
+        return ND_OK;
+    enum nd_status status = target.is_stated ? check_target(t, item, &target, err) : ND_OK;
+    if (status != ND_OK || (holds_codes && target.codes == t->dtype))
+        return status;
+    size_t n = t->sample_bytes > 0 ? t->n_samples * (t->sample_bytes / nd_dtype_size_bytes(t->dtype)) : 0;
+    void *codes = nd_tensor_alloc(n * nd_dtype_size_bytes(target.codes));
+    if (codes == NULL)
+        return nd_fail_memory(err);
+    const struct nd_grid grid = {target.codes, target.quant, t->shape};
+    bool are_codes = holds_codes
+                         ? nd_grid_whole_codes(target.codes, t->dtype, t->data, n, codes, &miss)
+                         : nd_grid_codes(&grid, t->dtype, t->data, n, codes, target.is_stated ? &miss : NULL);
+    if (!are_codes) {
+        free(codes);
+        return target.is_stated ? fail_miss(t, item, &target, &miss, err) : ND_OK;
+    }
+    struct nd_strbuf said = {0};
+    if (holds_codes)
+        nd_strbuf_printf(&said, "%s codes, which the file has as %s (%s)", nd_dtype_name(target.codes),
+                         nd_dtype_name(t->dtype), item->where);
+    else
+        nd_strbuf_printf(&said, "%s codes: every float is exactly the real of one",
+                         nd_dtype_name(target.codes));
+    replace(t, target.codes, codes);
+    *text = nd_strbuf_take(&said);
+    return *text != NULL ? ND_OK : nd_fail_memory(err);
+}

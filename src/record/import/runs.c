@@ -1,0 +1,290 @@
+#include "record/import/runs.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "npudiff/core/parse.h"
+
+/* ---- further runs ---- */
+
+static enum nd_status check_alike(const struct nd_imported_tensor *a, const struct nd_imported_tensor *b,
+                                  size_t number, struct nd_error *err)
+{
+    char found[128], expected[128];
+    if (a->dtype == b->dtype && a->n_samples == b->n_samples && nd_shape_equal(&a->shape, &b->shape))
+        return ND_OK;
+    return nd_fail(err, ND_E_IMPORT_MISMATCH, a->name,
+                   "%s is %zu samples of %s %s, but in repeat %zu it is %zu of %s %s (%s)", a->where,
+                   a->n_samples, nd_dtype_name(a->dtype), nd_shape_format(&a->shape, expected, sizeof expected),
+                   number, b->n_samples, nd_dtype_name(b->dtype),
+                   nd_shape_format(&b->shape, found, sizeof found), b->where);
+}
+
+static enum nd_status append_samples(struct nd_imported_tensor *to, size_t n_run,
+                                     const struct nd_imported_tensor *from, struct nd_error *err)
+{
+    size_t n_old = 0, n_new = 0, n_all = 0;
+    bool fits = nd_size_mul(to->n_samples, to->sample_bytes, &n_old) &&
+                nd_size_mul(n_run, from->sample_bytes, &n_new) && nd_size_add(n_old, n_new, &n_all);
+    void *grown = fits ? nd_tensor_alloc(n_all) : NULL;
+    if (grown == NULL)
+        return nd_fail_memory(err);
+    if (n_old > 0)
+        memcpy(grown, to->data, n_old);
+    if (n_new > 0)
+        memcpy((char *)grown + n_old, from->data, n_new);
+    free(to->data);
+    to->data = grown;
+    to->capacity_bytes = n_all;
+    to->n_samples += n_run;
+    return ND_OK;
+}
+
+static enum nd_status append_outputs(struct nd_imported *imported, const struct nd_imported *repeat,
+                                     size_t number, struct nd_error *err)
+{
+    struct nd_imported_list *list = &imported->sides[ND_IMPORTED_OUTPUT];
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < list->n; i++) {
+        struct nd_imported_tensor *to = &list->items[i];
+        const struct nd_imported_tensor *from = nd_imported_find(repeat, ND_IMPORTED_OUTPUT, to->name);
+        struct nd_imported_tensor first = *to; /* of the first run */
+        first.n_samples /= number;
+        if (from == NULL)
+            return nd_fail(err, ND_E_IMPORT_MISMATCH, to->name, "repeat %zu has no tensor '%s', which %s is",
+                           number, to->name, to->where);
+        status = check_alike(&first, from, number, err);
+        if (status == ND_OK)
+            status = append_samples(to, from->n_samples, from, err);
+    }
+    if (status == ND_OK && repeat->sides[ND_IMPORTED_OUTPUT].n != list->n)
+        status = nd_fail(err, ND_E_IMPORT_MISMATCH, NULL, "repeat %zu has %zu tensors, the first run %zu",
+                         number, repeat->sides[ND_IMPORTED_OUTPUT].n, list->n);
+    return status;
+}
+
+/* A run that was fed otherwise is no repeat. */
+static enum nd_status check_inputs(const struct nd_imported *imported, const struct nd_imported *repeat,
+                                   size_t number, struct nd_error *err)
+{
+    const struct nd_imported_list *list = &repeat->sides[ND_IMPORTED_INPUT];
+    for (size_t i = 0; i < list->n; i++) {
+        const struct nd_imported_tensor *b = &list->items[i];
+        const struct nd_imported_tensor *a = nd_imported_find(imported, ND_IMPORTED_INPUT, b->name);
+        if (a == NULL)
+            continue;
+        enum nd_status status = check_alike(a, b, number, err);
+        if (status != ND_OK)
+            return status;
+        if (a->n_samples * a->sample_bytes > 0 && memcmp(a->data, b->data, a->n_samples * a->sample_bytes) != 0)
+            return nd_fail(err, ND_E_IMPORT_MISMATCH, a->name, "%s was fed otherwise in repeat %zu (%s)",
+                           a->where, number, b->where);
+    }
+    return ND_OK;
+}
+
+enum nd_status nd_runs_append(struct nd_imported *imported, const struct nd_imported *repeat, size_t number,
+                              struct nd_error *err)
+{
+    enum nd_status status = append_outputs(imported, repeat, number, err);
+    if (status == ND_OK)
+        status = check_inputs(imported, repeat, number, err);
+    for (size_t i = 0; status == ND_OK && i < repeat->n_latencies; i++)
+        status = nd_imported_latency(imported, repeat->latency_us[i], err);
+    imported->n_repeats = number + 1;
+    return status;
+}
+
+/* ---- several runs in the same files ---- */
+
+/* [samples][repeats] to [repeats][samples]. */
+static enum nd_status turn_order(struct nd_imported_tensor *t, size_t n_repeats, struct nd_error *err)
+{
+    size_t n_samples = t->n_samples / n_repeats;
+    void *turned = nd_tensor_alloc(t->n_samples * t->sample_bytes); /* exists, so it fits */
+    if (turned == NULL)
+        return nd_fail_memory(err);
+    for (size_t s = 0; s < n_samples && t->sample_bytes > 0; s++)
+        for (size_t r = 0; r < n_repeats; r++)
+            memcpy((char *)turned + (r * n_samples + s) * t->sample_bytes,
+                   (const char *)t->data + (s * n_repeats + r) * t->sample_bytes, t->sample_bytes);
+    free(t->data);
+    t->data = turned;
+    t->capacity_bytes = t->n_samples * t->sample_bytes;
+    return ND_OK;
+}
+
+/* What was fed, run by run: every run alike, of which one is kept. */
+static enum nd_status fold_input(struct nd_imported_tensor *t, size_t n_repeats, const char *where,
+                                 struct nd_error *err)
+{
+    size_t n = t->n_samples / n_repeats, n_bytes = n * t->sample_bytes;
+    for (size_t r = 1; r < n_repeats && n_bytes > 0; r++)
+        if (memcmp(t->data, (const char *)t->data + r * n_bytes, n_bytes) != 0)
+            return nd_fail(err, ND_E_IMPORT_FACT, t->name,
+                           "%s states %zu repeats, but %s was fed otherwise in repeat %zu", where, n_repeats,
+                           t->where, r);
+    t->n_samples = n;
+    return ND_OK;
+}
+
+static enum nd_status split_tensor(struct nd_imported *imported, enum nd_imported_side side,
+                                   struct nd_imported_tensor *t, size_t n_repeats, struct nd_error *err)
+{
+    const char *order = nd_stated(&imported->stated, ND_STATED_REPEAT_ORDER);
+    const char *where = imported->stated.of[ND_STATED_REPEATS].where;
+    const struct nd_imported_list *outputs = &imported->sides[ND_IMPORTED_OUTPUT];
+    size_t n_all = outputs->n > 0 ? outputs->items[0].n_samples : t->n_samples;
+    if (side == ND_IMPORTED_INPUT && t->n_samples != n_all) /* each sample once */
+        return ND_OK;
+    if (t->n_samples % n_repeats != 0)
+        return nd_fail(err, ND_E_IMPORT_FACT, t->name, "%s states %zu repeats, but %s has %zu samples in all",
+                       where, n_repeats, t->where, t->n_samples);
+    if (order == NULL && t->n_samples > n_repeats)
+        return nd_fail(err, ND_E_IMPORT_FACT, "repeat_order",
+                       "%s states %zu repeats of %zu samples: 'repeat_order' says whether the files have them "
+                       "run-by-run or sample-by-sample",
+                       where, n_repeats, t->n_samples / n_repeats);
+    enum nd_status status = ND_OK;
+    if (order != NULL && strcmp(order, "sample-by-sample") == 0)
+        status = turn_order(t, n_repeats, err);
+    return status == ND_OK && side == ND_IMPORTED_INPUT ? fold_input(t, n_repeats, where, err) : status;
+}
+
+enum nd_status nd_runs_split(struct nd_imported *imported, struct nd_error *err)
+{
+    uint64_t n_repeats = 1;
+    const char *text = nd_stated(&imported->stated, ND_STATED_REPEATS);
+    enum nd_status status = ND_OK;
+    if (text == NULL || !nd_parse_u64(text, &n_repeats) || n_repeats == 1)
+        return ND_OK;
+    if (imported->n_parts > 0)
+        return nd_fail(err, ND_E_IMPORT_FACT, "repeats",
+                       "%s: a prepared folder says itself which sample each result is; repeats of it are other "
+                       "folders ('repeat_files')",
+                       imported->stated.of[ND_STATED_REPEATS].where);
+    for (int side = ND_IMPORTED_INPUT; side >= ND_IMPORTED_OUTPUT; side--)
+        for (size_t i = 0; status == ND_OK && i < imported->sides[side].n; i++)
+            status = split_tensor(imported, (enum nd_imported_side)side, &imported->sides[side].items[i],
+                                  (size_t)n_repeats, err);
+    imported->n_repeats = (size_t)n_repeats;
+    return status;
+}
+
+/* ---- labels and latencies ---- */
+
+/* Classes count from 0. */
+static enum nd_status take_labels(struct nd_imported *imported, const double *numbers, size_t n,
+                                  struct nd_error *err)
+{
+    const char *where = imported->stated.of[ND_STATED_LABELS].where;
+    int64_t *labels = nd_calloc(n, sizeof *labels);
+    if (labels == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        bool is_class = numbers[i] >= 0 && numbers[i] < 0x1p53 && numbers[i] == floor(numbers[i]);
+        labels[i] = is_class ? (int64_t)numbers[i] : -1;
+        bool is_other = imported->labels != NULL && i < imported->n_labels && imported->labels[i] != labels[i];
+        if (is_class && !is_other)
+            continue;
+        enum nd_status status =
+            is_class ? nd_fail(err, ND_E_IMPORT_FACT, "labels",
+                               "label %zu is %lld by %s, but %lld by what was fed (--inputs)", i,
+                               (long long)labels[i], where, (long long)imported->labels[i])
+                     : nd_fail(err, ND_E_IMPORT_FACT, "labels",
+                               "%s: label %zu is %g, which is no class from 0 on", where, i, numbers[i]);
+        free(labels);
+        return status;
+    }
+    free(imported->labels);
+    imported->labels = labels;
+    imported->n_labels = n;
+    return nd_imported_fact(imported, "labels", NULL, where, err);
+}
+
+static enum nd_status find_labels(struct nd_imported *imported, size_t n_expected, struct nd_error *err)
+{
+    double *numbers = NULL;
+    size_t n = 0;
+    enum nd_status status = nd_stated_numbers(&imported->stated, ND_STATED_LABELS, &numbers, &n, err);
+    if (status == ND_OK && numbers != NULL && imported->n_parts > 0)
+        status =
+            nd_fail(err, ND_E_IMPORT_FACT, "labels", "%s: a prepared folder has its labels in npudiff.json",
+                    imported->stated.of[ND_STATED_LABELS].where);
+    else if (status == ND_OK && numbers != NULL)
+        status = take_labels(imported, numbers, n, err);
+    free(numbers);
+    if (status == ND_OK && imported->labels != NULL && imported->n_labels != n_expected)
+        status = nd_fail(err, ND_E_IMPORT_MISMATCH, "labels", "there are %zu labels for %zu samples",
+                         imported->n_labels, n_expected);
+    return status;
+}
+
+static enum nd_status take_latencies(struct nd_imported *imported, enum nd_stated_key key, double *numbers,
+                                     size_t n, struct nd_error *err)
+{
+    const char *where = imported->stated.of[key].where;
+    for (size_t i = 0; i < n; i++) {
+        if (!isnan(numbers[i]) && !(numbers[i] > 0 && isfinite(numbers[i])))
+            return nd_fail(err, ND_E_IMPORT_FACT, nd_stated_name(key),
+                           "%s: latency %zu is %g, which is no time", where, i, numbers[i]);
+        numbers[i] *= key == ND_STATED_LATENCY_MS ? 1000 : 1;
+    }
+    if (imported->latency_us != NULL)
+        return nd_fail(err, ND_E_IMPORT_FACT, nd_stated_name(key),
+                       "%s states latencies, but the files state them themselves (the first is %g us)", where,
+                       imported->latency_us[0]);
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = nd_imported_latency(imported, numbers[i], err);
+    return status == ND_OK ? nd_imported_fact(imported, "latencies", NULL, where, err) : status;
+}
+
+/* As the files have them, run by run, to [samples][repeats]. What facts state is in that order already. */
+static enum nd_status turn_latencies(struct nd_imported *imported, size_t n_samples, size_t n_repeats,
+                                     struct nd_error *err)
+{
+    double *turned = nd_calloc(n_samples * n_repeats, sizeof *turned);
+    if (turned == NULL)
+        return nd_fail_memory(err);
+    for (size_t s = 0; s < n_samples; s++)
+        for (size_t r = 0; r < n_repeats; r++)
+            turned[s * n_repeats + r] = imported->latency_us[r * n_samples + s];
+    free(imported->latency_us);
+    imported->latency_us = turned;
+    return ND_OK;
+}
+
+static enum nd_status find_latencies(struct nd_imported *imported, size_t n_samples, struct nd_error *err)
+{
+    static const enum nd_stated_key keys[] = {ND_STATED_LATENCY_US, ND_STATED_LATENCY_MS};
+    size_t n_repeats = imported->n_repeats > 0 ? imported->n_repeats : 1;
+    const char *order = nd_stated(&imported->stated, ND_STATED_REPEAT_ORDER);
+    bool is_of_files = imported->latency_us != NULL;
+    enum nd_status status = ND_OK;
+    for (size_t k = 0; status == ND_OK && k < 2; k++) {
+        double *numbers = NULL;
+        size_t n = 0;
+        status = nd_stated_numbers(&imported->stated, keys[k], &numbers, &n, err);
+        if (status == ND_OK && numbers != NULL)
+            status = take_latencies(imported, keys[k], numbers, n, err);
+        free(numbers);
+    }
+    if (status != ND_OK || imported->latency_us == NULL)
+        return status;
+    if (imported->n_latencies != n_samples * n_repeats)
+        return nd_fail(err, ND_E_IMPORT_FACT, "latencies",
+                       "there are %zu latencies for %zu samples of %zu repeats", imported->n_latencies,
+                       n_samples, n_repeats);
+    bool is_by_run = is_of_files && !(order != NULL && strcmp(order, "sample-by-sample") == 0);
+    return is_by_run && n_repeats > 1 ? turn_latencies(imported, n_samples, n_repeats, err) : ND_OK;
+}
+
+enum nd_status nd_runs_facts(struct nd_imported *imported, size_t n_samples, size_t n_expected,
+                             struct nd_error *err)
+{
+    enum nd_status status = find_labels(imported, n_expected, err);
+    return status == ND_OK ? find_latencies(imported, n_samples, err) : status;
+}

@@ -1,0 +1,310 @@
+#include "record/import/statements.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/nearest.h"
+#include "core/text/strbuf.h"
+#include "npudiff/core/parse.h"
+
+enum form { TEXT, TEXTS, WORD, COUNT, FLAG };
+
+struct row {
+    const char *name;
+    enum form form;
+    const char *words; /* of a WORD: those that there are, each followed by a space */
+    const char *group, *attribute;
+};
+
+/* docs/reference/import-facts.md says what each means. */
+static const struct row rows[ND_N_STATED] = {
+    [ND_STATED_KIND] = {"kind", WORD, "npu cpu gpu reference ", "device", "kind"},
+    [ND_STATED_LABEL] = {"label", TEXT, NULL, "device", "label"},
+    [ND_STATED_PHONE] = {"phone", TEXT, NULL, "device", "phone"},
+    [ND_STATED_BOARD] = {"board", TEXT, NULL, "device", "board"},
+    [ND_STATED_FIRMWARE] = {"firmware", TEXT, NULL, "device", "firmware"},
+    [ND_STATED_SERIAL] = {"serial", TEXT, NULL, "device", "serial"},
+    [ND_STATED_SIMULATOR] = {"simulator", FLAG, NULL, NULL, NULL},
+    [ND_STATED_CHIPSET] = {"chipset", TEXT, NULL, NULL, NULL},
+    [ND_STATED_RUNTIME] = {"runtime", TEXT, NULL, "runtime", "id"},
+    [ND_STATED_RUNTIME_VERSION] = {"runtime_version", TEXT, NULL, "runtime", "version"},
+    [ND_STATED_SDK] = {"sdk", TEXT, NULL, "runtime", "sdk_version"},
+    [ND_STATED_PROVIDER] = {"provider", TEXT, NULL, "runtime", "provider"},
+    [ND_STATED_OPTIMISATION] = {"optimisation", TEXT, NULL, "runtime", "optimisation"},
+    [ND_STATED_THREADS] = {"threads", COUNT, NULL, "runtime", "threads"},
+    [ND_STATED_MODEL_FILE] = {"model_file", TEXT, NULL, NULL, NULL},
+    [ND_STATED_MODEL_SHA256] = {"model_sha256", TEXT, NULL, NULL, NULL},
+    [ND_STATED_OPSET] = {"opset", COUNT, NULL, NULL, NULL},
+    [ND_STATED_OUTPUTS] = {"outputs", TEXTS, NULL, NULL, NULL},
+    [ND_STATED_MODEL_INPUTS] = {"model_inputs", TEXTS, NULL, NULL, NULL},
+    [ND_STATED_SAMPLES] = {"samples_expected", COUNT, NULL, NULL, NULL},
+    [ND_STATED_LABELS] = {"labels", TEXTS, NULL, NULL, NULL},
+    [ND_STATED_FLOATS] = {"floats", WORD, "codes keep ", NULL, NULL},
+    [ND_STATED_REPEATS] = {"repeats", COUNT, NULL, NULL, NULL},
+    [ND_STATED_REPEAT_ORDER] = {"repeat_order", WORD, "run-by-run sample-by-sample ", NULL, NULL},
+    [ND_STATED_REPEAT_FILES] = {"repeat_files", TEXTS, NULL, NULL, NULL},
+    [ND_STATED_LATENCY_US] = {"latency_us", TEXTS, NULL, NULL, NULL},
+    [ND_STATED_LATENCY_MS] = {"latency_ms", TEXTS, NULL, NULL, NULL},
+    [ND_STATED_LOGS] = {"logs", TEXTS, NULL, NULL, NULL},
+    [ND_STATED_FAILED] = {"failed", TEXT, NULL, "failure", "message"},
+    [ND_STATED_FAILED_STAGE] = {"failed_stage", WORD, "load session placement run ", "failure", "stage"},
+    [ND_STATED_FAILED_OPERATOR] = {"failed_operator", TEXT, NULL, "failure", "operator"},
+    [ND_STATED_FAILED_NODE] = {"failed_node", TEXT, NULL, "failure", "node"},
+    [ND_STATED_FAILED_CODE] = {"failed_code", COUNT, NULL, "failure", "raw_code"},
+    [ND_STATED_FAILED_SYMBOL] = {"failed_symbol", TEXT, NULL, "failure", "symbol"},
+};
+
+const char *nd_stated_name(enum nd_stated_key key)
+{
+    return rows[key].name;
+}
+
+bool nd_stated_attribute(enum nd_stated_key key, const char **group, const char **attribute, bool *is_number)
+{
+    *group = rows[key].group;
+    *attribute = rows[key].attribute;
+    *is_number = rows[key].form == COUNT;
+    return rows[key].group != NULL;
+}
+
+void nd_statements_deinit(struct nd_statements *statements)
+{
+    for (size_t k = 0; k < ND_N_STATED; k++) {
+        nd_texts_deinit(&statements->of[k].values);
+        free(statements->of[k].where);
+        free(statements->of[k].folder);
+    }
+    *statements = (struct nd_statements){0};
+}
+
+const char *nd_stated(const struct nd_statements *statements, enum nd_stated_key key)
+{
+    const struct nd_statement *statement = &statements->of[key];
+    return statement->values.n > 0 ? statement->values.items[0] : NULL;
+}
+
+/* ---- single values ---- */
+
+/* "word " is in "npu cpu ". */
+static bool is_word_of(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = words; *at != '\0'; at += strcspn(at, " ") + 1)
+        if (strcspn(at, " ") == n && strncmp(at, word, n) == 0)
+            return true;
+    return false;
+}
+
+static enum nd_status check_value(enum nd_stated_key key, const char *value, const char *where,
+                                  struct nd_error *err)
+{
+    const struct row *row = &rows[key];
+    uint64_t count;
+    if (value[0] == '\0')
+        return nd_fail(err, ND_E_IMPORT_FACT, row->name, "%s: '%s' is empty", where, row->name);
+    if (row->form == WORD && !is_word_of(row->words, value))
+        return nd_fail(err, ND_E_IMPORT_FACT, row->name, "%s: '%s' is one of %.*s, not '%s'", where, row->name,
+                       (int)strlen(row->words) - 1, row->words, value);
+    if (row->form == FLAG && !is_word_of("yes no true false ", value))
+        return nd_fail(err, ND_E_IMPORT_FACT, row->name, "%s: '%s' is yes or no, not '%s'", where, row->name,
+                       value);
+    if (row->form == COUNT && (!nd_parse_u64(value, &count) || count == 0 || count > 1000000000))
+        return nd_fail(err, ND_E_IMPORT_FACT, row->name,
+                       "%s: '%s' is a whole number from 1 to 1000000000, not '%s'", where, row->name, value);
+    return ND_OK;
+}
+
+static bool is_same(const struct nd_texts *a, const struct nd_texts *b)
+{
+    bool is_equal = a->n == b->n;
+    for (size_t i = 0; is_equal && i < a->n; i++)
+        is_equal = strcmp(a->items[i], b->items[i]) == 0;
+    return is_equal;
+}
+
+/* Takes over values, also on failure. */
+static enum nd_status state(struct nd_statements *statements, enum nd_stated_key key, struct nd_texts *values,
+                            const char *where, const char *folder, struct nd_error *err)
+{
+    struct nd_statement *statement = &statements->of[key];
+    const struct row *row = &rows[key];
+    enum nd_status status = ND_OK;
+    if (values->n > 1 && row->form != TEXTS)
+        status = nd_fail(err, ND_E_IMPORT_FACT, row->name, "%s: '%s' takes one value, not %zu", where,
+                         row->name, values->n);
+    for (size_t i = 0; status == ND_OK && i < values->n; i++)
+        status = check_value(key, values->items[i], where, err);
+    if (status == ND_OK && statement->values.n > 0 && !is_same(&statement->values, values))
+        status = nd_fail(err, ND_E_IMPORT_FACT, row->name,
+                         "'%s' is stated twice: %s says '%s'%s, but %s '%s'%s", row->name, statement->where,
+                         statement->values.items[0], statement->values.n > 1 ? ", ..." : "", where,
+                         values->items[0], values->n > 1 ? ", ..." : "");
+    if (status == ND_OK && statement->values.n == 0) {
+        statement->values = *values;
+        *values = (struct nd_texts){0};
+        statement->where = nd_strdup(where);
+        statement->folder = nd_strdup(folder);
+        if (statement->where == NULL || statement->folder == NULL)
+            status = nd_fail_memory(err);
+    }
+    nd_texts_deinit(values);
+    return status;
+}
+
+enum nd_status nd_statements_add(struct nd_statements *statements, const char *key, const char *value,
+                                 const char *where, struct nd_error *err)
+{
+    size_t k = 0;
+    while (k < ND_N_STATED && strcmp(rows[k].name, key) != 0)
+        k++;
+    if (k == ND_N_STATED) {
+        size_t nearest = nd_word_nearest(key, &rows[0].name, ND_N_STATED, sizeof rows[0]);
+        return nd_fail(err, ND_E_IMPORT_FACT, key, "%s: there is no fact '%s'; the nearest is '%s'", where, key,
+                       rows[nearest].name);
+    }
+    struct nd_statement *statement = &statements->of[k];
+    bool is_more = rows[k].form == TEXTS && statement->values.n > 0 && strcmp(statement->where, where) == 0;
+    if (is_more)
+        return nd_texts_add(&statement->values, value) ? ND_OK : nd_fail_memory(err);
+    struct nd_texts values = {0};
+    if (!nd_texts_add(&values, value))
+        return nd_fail_memory(err);
+    return state(statements, (enum nd_stated_key)k, &values, where, "", err);
+}
+
+/* ---- files ---- */
+
+void nd_statements_keys(struct nd_yaml_key *keys, size_t offset)
+{
+    for (size_t k = 0; k < ND_N_STATED; k++)
+        keys[k] = (struct nd_yaml_key){
+            .name = rows[k].name, .type = ND_YAML_TEXTS, .offset = offset + k * sizeof(struct nd_texts)};
+}
+
+/* "FILE:LINE:COLUMN" of a key at the top level. */
+static char *place_of(struct nd_yaml *yaml, const char *name)
+{
+    struct nd_strbuf text = {0};
+    const yaml_node_t *root = nd_yaml_root(yaml);
+    for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top;
+         pair++) {
+        const yaml_node_t *key = yaml_document_get_node(&yaml->document, pair->key);
+        if (key->type == YAML_SCALAR_NODE && strcmp((const char *)key->data.scalar.value, name) == 0)
+            nd_strbuf_printf(&text, "%s:%zu:%zu", yaml->file.path, key->start_mark.line + 1,
+                             key->start_mark.column + 1);
+    }
+    return nd_strbuf_take(&text);
+}
+
+static enum nd_status state_all(struct nd_statements *statements, struct nd_yaml *yaml, struct nd_texts *values,
+                                struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    char *folder = nd_path_dir(yaml->file.path);
+    if (folder == NULL)
+        return nd_fail_memory(err);
+    for (size_t k = 0; status == ND_OK && k < ND_N_STATED; k++) {
+        if (values[k].n == 0)
+            continue;
+        char *where = place_of(yaml, rows[k].name);
+        status = where != NULL ? state(statements, (enum nd_stated_key)k, &values[k], where, folder, err)
+                               : nd_fail_memory(err);
+        free(where);
+    }
+    free(folder);
+    return status;
+}
+
+enum nd_status nd_statements_read(struct nd_statements *statements, const char *path, bool is_map,
+                                  struct nd_error *err)
+{
+    struct {
+        struct nd_texts values[ND_N_STATED];
+        const yaml_node_t *tensors, *inputs;
+    } root = {0};
+    struct nd_yaml_key keys[ND_N_STATED + 2];
+    nd_statements_keys(keys, 0);
+    keys[ND_N_STATED] = (struct nd_yaml_key){
+        .name = "tensors", .type = ND_YAML_NODE, .offset = (size_t)((char *)&root.tensors - (char *)&root)};
+    keys[ND_N_STATED + 1] = (struct nd_yaml_key){
+        .name = "inputs", .type = ND_YAML_NODE, .offset = (size_t)((char *)&root.inputs - (char *)&root)};
+    const struct nd_yaml_file file = {path, is_map ? "a map" : "a file of facts",
+                                      is_map ? ND_E_IMPORT_MAP : ND_E_IMPORT_FACT};
+    struct nd_yaml yaml = {0};
+    enum nd_status status = nd_yaml_read(&yaml, &file, err);
+    if (status == ND_OK)
+        status = nd_yaml_map(&yaml, nd_yaml_root(&yaml),
+                             &(struct nd_yaml_kind){file.what, keys, ND_N_STATED + 2}, &root, err);
+    const yaml_node_t *tensors = root.tensors != NULL ? root.tensors : root.inputs;
+    if (status == ND_OK && tensors != NULL && !is_map)
+        status = nd_yaml_fail(&yaml, &tensors->start_mark, err,
+                              "with a --map beside it a file of facts has no 'tensors' and no 'inputs'");
+    if (status == ND_OK)
+        status = state_all(statements, &yaml, root.values, err);
+    for (size_t k = 0; k < ND_N_STATED; k++)
+        nd_texts_deinit(&root.values[k]);
+    nd_yaml_deinit(&yaml);
+    return status;
+}
+
+char *nd_stated_path(const struct nd_statements *statements, enum nd_stated_key key, size_t i)
+{
+    const struct nd_statement *statement = &statements->of[key];
+    return statement->folder[0] != '\0' ? nd_path_join(statement->folder, statement->values.items[i])
+                                        : nd_strdup(statement->values.items[i]);
+}
+
+/* ---- what contradicts what ---- */
+
+enum nd_status nd_stated_conflict(const struct nd_statements *statements, enum nd_stated_key key,
+                                  const char *other, const char *from, struct nd_error *err)
+{
+    const struct nd_statement *statement = &statements->of[key];
+    return nd_fail(err, ND_E_IMPORT_FACT, rows[key].name, "'%s' is '%s' by %s, but %s says '%s'",
+                   rows[key].name, statement->values.items[0], statement->where, from, other);
+}
+
+static enum nd_status needs(const struct nd_statements *s, enum nd_stated_key key, enum nd_stated_key other,
+                            struct nd_error *err)
+{
+    if (nd_stated(s, key) == NULL || nd_stated(s, other) != NULL)
+        return ND_OK;
+    return nd_fail(err, ND_E_IMPORT_FACT, rows[key].name, "%s: '%s' needs '%s'", s->of[key].where,
+                   rows[key].name, rows[other].name);
+}
+
+static enum nd_status excludes(const struct nd_statements *s, enum nd_stated_key key, enum nd_stated_key other,
+                               const char *why, struct nd_error *err)
+{
+    if (nd_stated(s, key) == NULL || nd_stated(s, other) == NULL)
+        return ND_OK;
+    return nd_fail(err, ND_E_IMPORT_FACT, rows[key].name, "'%s' (%s) and '%s' (%s) are both stated: %s",
+                   rows[key].name, s->of[key].where, rows[other].name, s->of[other].where, why);
+}
+
+enum nd_status nd_statements_check(const struct nd_statements *s, struct nd_error *err)
+{
+    static const enum nd_stated_key of_failure[] = {ND_STATED_FAILED_STAGE, ND_STATED_FAILED_OPERATOR,
+                                                    ND_STATED_FAILED_NODE, ND_STATED_FAILED_CODE,
+                                                    ND_STATED_FAILED_SYMBOL};
+    const char *sha256 = nd_stated(s, ND_STATED_MODEL_SHA256);
+    enum nd_status status =
+        excludes(s, ND_STATED_LATENCY_US, ND_STATED_LATENCY_MS, "they are one fact in two units", err);
+    if (status == ND_OK)
+        status = excludes(s, ND_STATED_REPEATS, ND_STATED_REPEAT_FILES,
+                          "the repeats are either in the files or in files of their own", err);
+    if (status == ND_OK)
+        status = needs(s, ND_STATED_REPEAT_ORDER, ND_STATED_REPEATS, err);
+    for (size_t i = 0; status == ND_OK && i < sizeof of_failure / sizeof of_failure[0]; i++)
+        status = needs(s, of_failure[i], ND_STATED_FAILED, err);
+    if (status == ND_OK && sha256 != NULL &&
+        (strlen(sha256) != 64 || sha256[strspn(sha256, "0123456789abcdef")] != '\0'))
+        status = nd_fail(err, ND_E_IMPORT_FACT, "model_sha256", "%s: '%s' is no SHA-256: 64 digits 0-9 and a-f",
+                         s->of[ND_STATED_MODEL_SHA256].where, sha256);
+    return status;
+}

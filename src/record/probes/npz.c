@@ -1,0 +1,178 @@
+#include "record/probes/npz.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zip.h>
+
+#include "core/memory.h"
+
+struct array {
+    char *name;
+    size_t size_bytes;
+};
+
+struct nd_npz {
+    char *path;
+    struct zip *zip;
+    size_t n_arrays;
+    struct array *arrays;
+};
+
+static enum nd_status fail_open(const char *path, int code, struct nd_error *err)
+{
+    zip_error_t error;
+    if (code == ZIP_ER_MEMORY)
+        return nd_fail_memory(err);
+    zip_error_init_with_code(&error, code);
+    bool is_system = zip_error_system_type(&error) == ZIP_ET_SYS && code != ZIP_ER_SEEK;
+    enum nd_status status =
+        is_system || code == ZIP_ER_NOENT
+            ? nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, zip_error_strerror(&error))
+            : nd_fail(err, ND_E_PROBE_FORMAT, path, "'%s' is not a .npz file, or a damaged one: %s", path,
+                      zip_error_strerror(&error));
+    zip_error_fini(&error);
+    return status;
+}
+
+/* Deflate cannot shrink data to less than about 1/1032, so that a larger claim is a lie or a bomb made to be
+ * one. */
+static bool is_size_credible(const struct zip_stat *info, uint64_t file_bytes)
+{
+    const uint64_t most = 1032, slack = 1024;
+    if (info->comp_size > file_bytes || info->size > SIZE_MAX)
+        return false;
+    if (info->comp_method == ZIP_CM_STORE)
+        return info->size == info->comp_size;
+    return info->size <= slack || (info->size - slack) / most <= info->comp_size;
+}
+
+static enum nd_status index_member(struct nd_npz *npz, size_t i, uint64_t file_bytes, struct nd_error *err)
+{
+    const uint64_t needed = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD;
+    struct zip_stat info;
+    zip_stat_init(&info);
+    if (zip_stat_index(npz->zip, i, 0, &info) != 0 || (info.valid & needed) != needed)
+        return nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "'%s' has a damaged member %zu", npz->path, i);
+    size_t n = strlen(info.name);
+    if (n < 4 || strcmp(info.name + n - 4, ".npy") != 0)
+        return nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "'%s' has the member '%s', which is not a .npy array",
+                       npz->path, info.name);
+    if ((info.valid & ZIP_STAT_ENCRYPTION_METHOD) != 0 && info.encryption_method != ZIP_EM_NONE)
+        return nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "'%s': the member '%s' is encrypted", npz->path,
+                       info.name);
+    if (info.comp_method != ZIP_CM_STORE && info.comp_method != ZIP_CM_DEFLATE)
+        return nd_fail(
+            err, ND_E_PROBE_FORMAT, npz->path,
+            "'%s': the member '%s' has the compression method %u; .npz arrays are stored or deflated",
+            npz->path, info.name, info.comp_method);
+    if (!is_size_credible(&info, file_bytes))
+        return nd_fail(err, ND_E_PROBE_FORMAT, npz->path,
+                       "'%s': the member '%s' claims %llu bytes, more than its %llu compressed bytes can hold",
+                       npz->path, info.name, (unsigned long long)info.size, (unsigned long long)info.comp_size);
+    npz->arrays[i].name = strndup(info.name, n - 4);
+    npz->arrays[i].size_bytes = (size_t)info.size;
+    return npz->arrays[i].name != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const struct array *)a)->name, ((const struct array *)b)->name);
+}
+
+static enum nd_status check_unique(const struct nd_npz *npz, struct nd_error *err)
+{
+    struct array *sorted = nd_calloc(npz->n_arrays, sizeof *sorted);
+    if (sorted == NULL)
+        return nd_fail_memory(err);
+    if (npz->n_arrays > 0)
+        memcpy(sorted, npz->arrays, npz->n_arrays * sizeof *sorted);
+    qsort(sorted, npz->n_arrays, sizeof *sorted, compare_names);
+    enum nd_status status = ND_OK;
+    for (size_t i = 1; i < npz->n_arrays && status == ND_OK; i++)
+        if (strcmp(sorted[i - 1].name, sorted[i].name) == 0)
+            status = nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "'%s' has the array '%s' twice", npz->path,
+                             sorted[i].name);
+    free(sorted);
+    return status;
+}
+
+enum nd_status nd_npz_open(const char *path, struct nd_npz **out, struct nd_error *err)
+{
+    /* Opened by nd_source_open first: its messages for what is missing or is no file are better than libzip's.
+     */
+    struct nd_source file = {0};
+    enum nd_status status = nd_source_open(&file, path, err);
+    if (status != ND_OK)
+        return status;
+    uint64_t file_bytes = file.size_bytes;
+    nd_source_close(&file);
+    if (file_bytes == 0) /* which libzip takes for an archive without members */
+        return nd_fail(err, ND_E_FILE_SHORT, path, "'%s' is not a .npz file: it is empty", path);
+
+    struct nd_npz *npz = nd_calloc(1, sizeof *npz);
+    if (npz == NULL || (npz->path = nd_strdup(path)) == NULL) {
+        status = nd_fail_memory(err);
+        goto out;
+    }
+    int code = 0;
+    npz->zip = zip_open(path, ZIP_RDONLY, &code);
+    if (npz->zip == NULL) {
+        status = fail_open(path, code, err);
+        goto out;
+    }
+    zip_int64_t n = zip_get_num_entries(npz->zip, 0);
+    npz->arrays = nd_calloc(n > 0 ? (size_t)n : 0, sizeof *npz->arrays);
+    if (npz->arrays == NULL) {
+        status = nd_fail_memory(err);
+        goto out;
+    }
+    npz->n_arrays = n > 0 ? (size_t)n : 0;
+    for (size_t i = 0; i < npz->n_arrays && status == ND_OK; i++)
+        status = index_member(npz, i, file_bytes, err);
+    if (status == ND_OK)
+        status = check_unique(npz, err);
+    if (status != ND_OK)
+        goto out;
+    *out = npz;
+    npz = NULL;
+out:
+    nd_npz_close(&npz);
+    return status;
+}
+
+void nd_npz_close(struct nd_npz **npz)
+{
+    if (*npz == NULL)
+        return;
+    if ((*npz)->zip != NULL)
+        zip_discard((*npz)->zip);
+    for (size_t i = 0; i < (*npz)->n_arrays; i++)
+        free((*npz)->arrays[i].name);
+    free((*npz)->arrays);
+    free((*npz)->path);
+    free(*npz);
+    *npz = NULL;
+}
+
+size_t nd_npz_n_arrays(const struct nd_npz *npz)
+{
+    return npz->n_arrays;
+}
+
+const char *nd_npz_name(const struct nd_npz *npz, size_t i)
+{
+    return npz->arrays[i].name;
+}
+
+enum nd_status nd_npz_source(const struct nd_npz *npz, size_t i, struct nd_source *source, struct nd_error *err)
+{
+    struct zip_file *member = zip_fopen_index(npz->zip, i, 0);
+    if (member == NULL && zip_error_code_zip(zip_get_error(npz->zip)) == ZIP_ER_MEMORY)
+        return nd_fail_memory(err);
+    if (member == NULL)
+        return nd_fail(err, ND_E_PROBE_FORMAT, npz->path, "cannot read array '%s' of '%s': %s",
+                       npz->arrays[i].name, npz->path, zip_strerror(npz->zip));
+    return nd_source_from_zip(source, npz->path, npz->arrays[i].name, npz->arrays[i].size_bytes, member, err);
+}

@@ -1,0 +1,98 @@
+/* Shared by prepare*.c only: a prepared folder in the making. */
+#ifndef ND_QNN_PREPARE_INTERNAL_H
+#define ND_QNN_PREPARE_INTERNAL_H
+
+#include "core/tensors/sha256.h"
+#include "model/encodings/qnn_types.h"
+#include "npudiff/record/prepare.h"
+#include "model/rewrite/native.h"
+#include "devices/agent/spool/spool.h"
+
+#define ND_PREPARED_BINARY "context_qnn.bin" /* as ONNX Runtime calls what belongs to context.onnx */
+#define ND_PREPARED_ONNX "context.onnx"
+
+/* A tensor at an end of the context, which the context and the model agree on. */
+struct nd_prepared_tensor {
+    const char *name;      /* the model's input, or the edge; borrowed from the model */
+    const char *onnx_name; /* this and the next are borrowed from nd_prepare_work.native */
+    const char *context_name;
+    size_t index; /* of the model's input, or of its edge */
+    enum nd_dtype dtype;
+    uint32_t qnn_type; /* Qnn_DataType_t */
+    struct nd_shape shape;
+    const struct nd_quant *quant; /* borrowed from the model; NULL where there are no codes */
+    bool is_quantised_here;       /* an input of floats that the context takes as codes */
+    size_t size_bytes;            /* of one sample */
+};
+
+/* What the context says of itself. */
+struct nd_prepared_context {
+    char build_id[64];
+    char graph[256];
+    char core_api[48];
+    char backend_api[48];
+    uint64_t backend;
+    uint64_t soc_model;
+    uint64_t n_graphs;
+    char sha256[ND_SHA256_HEX_BYTES];
+    uint64_t size_bytes;
+};
+
+struct nd_prepare_work {
+    const struct nd_model *model;
+    const struct nd_device *device;
+    const struct nd_probe *const *probes;
+    size_t n_probes;
+    const struct nd_prepare_options *options;
+    char *folder;  /* in which everything is made */
+    char *scratch; /* folder of the agent that makes the context */
+    size_t *edges; /* of the model: those that the context gives */
+    size_t n_edges;
+    struct nd_fed { /* those asked for that are its inputs */
+        size_t edge;
+        size_t input; /* of the context */
+    } * fed;
+    size_t n_fed;
+    struct nd_native native;
+    struct nd_prepared_context context;
+    struct nd_prepared_tensor *inputs; /* in the context's order */
+    size_t n_inputs;
+    struct nd_prepared_tensor *outputs;
+    size_t n_outputs;
+    struct nd_digest *digests; /* [samples of all probes][n_inputs] */
+    /* Gets copies of what the agent recorded of the runtime and the placement; nullable. */
+    struct nd_spool_writer *records;
+};
+
+/* prepare.c: all of nd_prepare; the caller sets what was asked for and calls nd_prepare_work_deinit in any
+ * case, until when `work` says what the folder holds. */
+enum nd_status nd_prepare_folder(struct nd_prepare_work *work, const char *folder, struct nd_error *err);
+void nd_prepare_work_deinit(struct nd_prepare_work *work);
+
+/* prepare_context.c: makes the context in work->folder and fills context, inputs and outputs. */
+enum nd_status nd_prepare_context(struct nd_prepare_work *work, struct nd_error *err);
+
+/* prepare_inputs.c: the input files and input_list.txt; fills digests. */
+enum nd_status nd_prepare_inputs(struct nd_prepare_work *work, struct nd_error *err);
+
+/* The path of an input file within the folder, in new memory; NULL when out of memory. */
+char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, size_t sample, size_t input);
+
+/* ONNX's QuantizeLinear of n floats of one tensor, by the edge's scales: x / scale in float32, half to even,
+ * plus zero point, saturated. NaN gives the lowest code, as ONNX Runtime's vectors do. dtype is int8, uint8,
+ * int16 or uint16; n_inner: element i belongs to channel (i / n_inner) % quant->n. */
+void nd_prepare_quantise(const float *values, size_t n, const struct nd_quant *quant, size_t n_inner,
+                         enum nd_dtype dtype, void *codes);
+
+/* prepare_manifest.c: npudiff.json. Only it has an integer of that name. */
+#define ND_PREPARED_KEY "npudiff_prepare"
+enum nd_status nd_prepare_manifest(const struct nd_prepare_work *work, struct nd_error *err);
+
+/* prepare_files.c: config.json, htp.json, run.sh, README.txt. */
+enum nd_status nd_prepare_files(const struct nd_prepare_work *work, struct nd_error *err);
+
+/* Writes a file of the folder, whose name may hold '/'. */
+enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data, size_t n,
+                              struct nd_error *err);
+
+#endif

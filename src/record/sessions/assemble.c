@@ -1,0 +1,398 @@
+#include "record/sessions/assemble.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/tensors/sha256.h"
+#include "core/text/strbuf.h"
+#include "record/sessions/failure_logs.h"
+#include "capture/write/write.h"
+#include "record/sessions/assemble_graph.h"
+#include "record/sessions/assemble_logs.h"
+#include "record/sessions/assemble_outputs.h"
+#include "record/sessions/spool_index.h"
+#include "devices/phones/remote.h"
+#include "devices/agent/spool/record_fields.h"
+
+enum { MAX_FINDINGS = 50000 }; /* that are kept in memory; the table takes fewer */
+
+/* ---- attributes ---- */
+
+static enum nd_status write_string(struct nd_capture_writer *writer, const char *group, const char *key,
+                                   const char *value, struct nd_error *err)
+{
+    /* The writer only reads the attribute. */
+    const struct nd_attr attr = {.group = (char *)(uintptr_t)group,
+                                 .key = (char *)(uintptr_t)key,
+                                 .type = ND_ATTR_STRING,
+                                 .string = (char *)(uintptr_t)(value != NULL ? value : "")};
+    return nd_capture_writer_attr(writer, &attr, err);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* "unreadable" is a library that is gone or whose file nobody may read; other trouble is this machine's. */
+static enum nd_status digest_library(const struct nd_assembly *assembly, const char *path,
+                                     char hex[static ND_SHA256_HEX_BYTES], struct nd_error *err)
+{
+    snprintf(hex, ND_SHA256_HEX_BYTES, "unreadable");
+    if (!assembly->is_elsewhere)
+        return access(path, R_OK) == 0 ? nd_sha256_file_once(path, hex, err) : ND_OK;
+    for (size_t i = 0; i < assembly->n_libraries; i++)
+        if (strcmp(assembly->libraries[i].path, path) == 0 && assembly->libraries[i].sha256[0] != '\0')
+            memcpy(hex, assembly->libraries[i].sha256, ND_SHA256_HEX_BYTES);
+    return ND_OK;
+}
+
+/* Every library that was loaded: path, SHA-256 and build id, in order of path. */
+static enum nd_status write_library(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                    size_t number, const char *line, struct nd_error *err)
+{
+    char key[64], hex[ND_SHA256_HEX_BYTES];
+    const char *build_id = line + strlen(line) + 1; /* "path\0build id\0" */
+    enum nd_status status = digest_library(assembly, line, hex, err);
+    snprintf(key, sizeof key, "library_%03zu_path", number);
+    if (status == ND_OK)
+        status = write_string(writer, "runtime", key, line, err);
+    snprintf(key, sizeof key, "library_%03zu_sha256", number);
+    if (status == ND_OK)
+        status = write_string(writer, "runtime", key, hex, err);
+    snprintf(key, sizeof key, "library_%03zu_build_id", number);
+    return status == ND_OK ? write_string(writer, "runtime", key, build_id, err) : status;
+}
+
+static enum nd_status write_libraries(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                      const struct nd_spool_index *index, struct nd_error *err)
+{
+    char **lines = nd_calloc(index->n_libraries, sizeof *lines);
+    enum nd_status status = lines != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < index->n_libraries; i++) {
+        char *path = nd_fields_text(&index->libraries[i], "path");
+        char *build_id = nd_fields_text(&index->libraries[i], "build_id");
+        struct nd_strbuf line = {0};
+        if (path != NULL && build_id != NULL) {
+            nd_strbuf_printf(&line, "%s%c%s", path, '\0', build_id);
+            lines[i] = nd_strbuf_take(&line);
+        }
+        free(path);
+        free(build_id);
+        if (lines[i] == NULL)
+            status = nd_fail_memory(err);
+    }
+    if (status == ND_OK)
+        qsort(lines, index->n_libraries, sizeof *lines, compare_texts);
+    for (size_t i = 0; status == ND_OK && i < index->n_libraries; i++)
+        status = write_library(writer, assembly, i, lines[i], err);
+    for (size_t i = 0; lines != NULL && i < index->n_libraries; i++)
+        free(lines[i]);
+    free(lines);
+    return status;
+}
+
+/* What the agent said of the runtime: ONNX Runtime, or a runner. */
+static enum nd_status write_runtime(struct nd_capture_writer *writer, const struct nd_record *runtime,
+                                    struct nd_error *err)
+{
+    static const char *const keys[][2] = {{"version", "ort_version"},
+                                          {"build_info", "ort_build_info"},
+                                          {"runner", "runner"},
+                                          {"confined", "confined"}};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < sizeof keys / sizeof keys[0]; i++) {
+        char *value = nd_fields_text(runtime, keys[i][0]);
+        if (value == NULL)
+            status = nd_fail_memory(err);
+        else if (value[0] != '\0')
+            status = write_string(writer, "runtime", keys[i][1], value, err);
+        free(value);
+    }
+    return status;
+}
+
+static enum nd_status write_attributes(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                       const struct nd_spool_index *index, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < assembly->n_attrs; i++)
+        status = nd_capture_writer_attr(writer, &assembly->attrs[i], err);
+    if (status == ND_OK && index->runtime.kind != 0)
+        status = write_runtime(writer, &index->runtime, err);
+    const struct nd_attr resumed = {.group = (char *)"runtime",
+                                    .key = (char *)"resumed",
+                                    .type = ND_ATTR_I64,
+                                    .i64 = (int64_t)index->n_resumed};
+    if (status == ND_OK && index->n_resumed > 0)
+        status = nd_capture_writer_attr(writer, &resumed, err);
+    static const char *const truths[] = {"profile", "faulty", "kinds", "n_changed"};
+    for (size_t i = 0; status == ND_OK && index->truth.kind != 0 && i < sizeof truths / sizeof truths[0]; i++) {
+        char *value = nd_fields_text(&index->truth, truths[i]);
+        status = value != NULL ? write_string(writer, "truth", truths[i], value, err) : nd_fail_memory(err);
+        free(value);
+    }
+    return status == ND_OK ? write_libraries(writer, assembly, index, err) : status;
+}
+
+/* ---- failure ---- */
+
+/* Bytes of the path that ends at "/pass0.onnx" (at) and of all of it: the copy of the model that a session was
+ * given (device/capture_passes.c), on whatever machine. 0: it is none. */
+static size_t copy_bytes(const char *text, const char *at, const char **begin)
+{
+    size_t n_digits = strspn(at + strlen("/pass"), "0123456789");
+    const char *end = at + strlen("/pass") + n_digits;
+    if (n_digits == 0 || strncmp(end, ".onnx", strlen(".onnx")) != 0)
+        return 0;
+    for (*begin = at; *begin > text && strchr(" '\"", (*begin)[-1]) == NULL;)
+        (*begin)--;
+    return (size_t)(end - *begin) + strlen(".onnx");
+}
+
+/* A message of the agent names the user's model where it names the copy, of which the user knows nothing. */
+static void name_model(const struct nd_model *model, struct nd_error *failure)
+{
+    struct nd_strbuf text = {0};
+    const char *rest = failure->message, *begin;
+    for (const char *at = rest; (at = strstr(at, "/pass")) != NULL;) {
+        size_t n = copy_bytes(rest, at, &begin);
+        at++;
+        if (n == 0)
+            continue;
+        nd_strbuf_append(&text, rest, (size_t)(begin - rest));
+        nd_strbuf_puts(&text, nd_model_path(model));
+        rest = at = begin + n;
+    }
+    nd_strbuf_puts(&text, rest);
+    char *named = nd_strbuf_take(&text);
+    if (named != NULL)
+        snprintf(failure->message, sizeof failure->message, "%s", named);
+    free(named);
+}
+
+/* Why the device failed, from the agent itself when it could still say it, else from the host that saw it die.
+ * What an agent says whose link was lost is not its last word. */
+static void describe_failure(const struct nd_assembly *assembly, const struct nd_spool_index *index,
+                             struct nd_assembled *out)
+{
+    bool is_last_word = index->failure.kind != 0 && !assembly->can_resume;
+    const char *first_stage = assembly->death_stage != NULL ? assembly->death_stage : "start";
+    out->state = assembly->can_resume && out->samples_done > 0 ? ND_CAPTURE_PARTIAL : ND_CAPTURE_FAILED;
+    snprintf(out->stage, sizeof out->stage, "%s", index->stage[0] != '\0' ? index->stage : first_stage);
+    uint64_t code = ND_E_DEVICE_CRASH;
+    if (is_last_word) {
+        nd_fields_get_u64(&index->failure, "code", &code);
+        out->failure = (struct nd_error){.status = ND_ERR_DEVICE, .id = (int)code};
+        nd_fields_copy(&index->failure, "message", out->failure.message, sizeof out->failure.message);
+        nd_fields_copy(&index->failure, "object", out->failure.object, sizeof out->failure.object);
+        if (out->failure.message[0] == '\0' && assembly->death != NULL)
+            out->failure = *assembly->death;
+        else if (out->failure.message[0] == '\0')
+            snprintf(out->failure.message, sizeof out->failure.message,
+                     "the agent failed at stage '%s', and does not say why", out->stage);
+        if (assembly->model != NULL)
+            name_model(assembly->model, &out->failure);
+    } else if (assembly->death != NULL) {
+        out->failure = *assembly->death;
+    } else {
+        nd_fail(&out->failure, ND_E_SPOOL_FORMAT, assembly->spool_path,
+                index->has_ended ? "the agent ended without all samples"
+                                 : "the agent's spool ends before its end");
+    }
+}
+
+/* A provider whose backend lacks a library takes no node, and says why only in the log. */
+static void explain_placement(const struct nd_spool_index *index, struct nd_assembled *assembled)
+{
+    static const char key[] = "Unable to load backend, error:";
+    bool is_said = strcmp(assembled->stage, "placement") != 0;
+    for (size_t i = 0; i < index->n_logs && !is_said; i++) {
+        char *message = nd_fields_get(&index->logs[i], "message");
+        const char *found = message != NULL ? strstr(message, key) : NULL;
+        if (found != NULL) {
+            found += strlen(key);
+            found += strspn(found, " ");
+            nd_error_context(&assembled->failure, "the provider's backend cannot be loaded: %.*s",
+                             (int)strcspn(found, "\r\n"), found);
+            is_said = true;
+        }
+        free(message);
+    }
+}
+
+static enum nd_status write_failure(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                    const struct nd_log_findings *findings, struct nd_assembled *assembled,
+                                    struct nd_error *err)
+{
+    const struct nd_attr code = {
+        .group = (char *)"failure", .key = (char *)"code", .type = ND_ATTR_I64, .i64 = assembled->failure.id};
+    enum nd_status status = nd_capture_writer_attr(writer, &code, err);
+    if (status == ND_OK)
+        status = write_string(writer, "failure", "stage", assembled->stage, err);
+    if (status == ND_OK)
+        status = write_string(writer, "failure", "message", assembled->failure.message, err);
+    if (status == ND_OK)
+        status = write_string(writer, "failure", "object", assembled->failure.object, err);
+    /* A refused placement is told whole by its message; refused nodes are no failed graph. */
+    if (status == ND_OK && strcmp(assembled->stage, "placement") != 0)
+        status = nd_failure_write(writer, findings, assembly->model, &assembled->failure, err);
+    return status;
+}
+
+/* ---- probes ---- */
+
+static enum nd_status write_probe(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                  const struct nd_spool_index *index, size_t p,
+                                  const struct nd_assembled_graph *graph, struct nd_error *err)
+{
+    const struct nd_probe *source = assembly->probes[p];
+    const struct nd_spool_probe *run = &index->probes[p];
+    struct nd_capture_probe probe = {
+        .name = source->name,
+        .source = source->source,
+        .n_samples = run->n_complete,
+        .n_samples_expected = source->n_samples,
+        .n_repeats = index->n_repeats,
+        .n_inputs = source->n_inputs,
+        .labels = source->labels,
+        .latency_us = run->latency_us,
+    };
+    for (size_t i = 0; assembly->is_reproducible && i < run->n_complete * index->n_repeats; i++)
+        run->latency_us[i] = NAN;
+    probe.inputs = nd_calloc(source->n_inputs, sizeof *probe.inputs);
+    if (probe.inputs == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < source->n_inputs; i++)
+        probe.inputs[i] = (struct nd_capture_input){
+            .name = source->inputs[i].name, .dtype = source->inputs[i].dtype, .shape = source->inputs[i].shape};
+    enum nd_status status = nd_capture_writer_probe(writer, &probe, err);
+    for (size_t i = 0; status == ND_OK && i < source->n_inputs; i++)
+        status = nd_capture_writer_input(writer, &probe, i, source->inputs[i].data, err);
+    if (status == ND_OK)
+        status = nd_assemble_reruns(writer, &probe, index, p, err);
+    for (size_t e = 0; status == ND_OK && e < assembly->n_edges && run->n_complete > 0; e++) {
+        const struct nd_output_source output = {
+            .index = index, .probe = p, .edge = e, .deflate_level = assembly->deflate_level};
+        status = nd_assemble_digests(writer, &probe, &graph->edges[e], &output, err);
+        if (status == ND_OK && !assembly->store_digests_only)
+            status = nd_assemble_outputs(writer, &probe, &graph->edges[e], graph->providers[e], &output, err);
+        if (status != ND_OK)
+            nd_error_context(err, "probe '%s', edge '%s'", probe.name, graph->edges[e].name);
+    }
+    free(probe.inputs);
+    return status;
+}
+
+static enum nd_status write_all(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                const struct nd_spool_index *index, struct nd_assembled *out,
+                                struct nd_error *err)
+{
+    struct nd_assembled_graph graph = {0};
+    struct nd_log_findings findings = {.max = MAX_FINDINGS};
+    bool is_short = false; /* an acknowledged sample without all its records: a damaged spool */
+    enum nd_status status = nd_assembled_graph_init(&graph, assembly, index, err);
+    if (status == ND_OK)
+        status = write_attributes(writer, assembly, index, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_edges(writer, graph.edges, graph.providers, graph.n_edges, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_nodes(writer, graph.nodes, graph.n_nodes, err);
+    for (size_t p = 0; status == ND_OK && p < assembly->n_probes; p++) {
+        status = write_probe(writer, assembly, index, p, &graph, err);
+        out->samples_done += index->probes[p].n_complete;
+        is_short = is_short || index->probes[p].n_complete < index->probes[p].n_samples;
+    }
+    bool has_failed = !index->has_ended || is_short;
+    if (status == ND_OK && (has_failed || !assembly->is_reproducible))
+        status = nd_assemble_logs(writer, assembly, index, &findings, err);
+    if (status == ND_OK)
+        status = nd_findings_write(writer, &findings, err);
+    if (status == ND_OK && has_failed) {
+        describe_failure(assembly, index, out);
+        explain_placement(index, out);
+        status = write_failure(writer, assembly, &findings, out, err);
+    }
+    nd_log_findings_deinit(&findings);
+    nd_assembled_graph_deinit(&graph);
+    return status;
+}
+
+/* Bytes of all values that will be stored. Of the content alone: two runs that have the same content give the
+ * same file, however large their spools are. */
+static uint64_t count_value_bytes(const struct nd_assembly *assembly, const struct nd_spool_index *index)
+{
+    uint64_t n_samples = 0, per_sample = 0;
+    for (size_t p = 0; p < index->n_probes; p++)
+        n_samples += index->probes[p].n_complete;
+    for (size_t e = 0; e < index->n_edges; e++) {
+        size_t n_bytes = 0;
+        if (index->outputs[e].is_known &&
+            nd_shape_size_bytes(&index->outputs[e].shape, index->outputs[e].dtype, &n_bytes, NULL) == ND_OK)
+            per_sample += n_bytes;
+    }
+    return assembly->store_digests_only ? 0 : n_samples * per_sample;
+}
+
+static enum nd_status write_capture(const struct nd_assembly *assembly, const struct nd_spool_index *index,
+                                    struct nd_assembled *out, struct nd_error *err)
+{
+    struct nd_capture_writer *writer = NULL;
+    enum nd_status status = nd_capture_writer_create_large(assembly->path, assembly->replace,
+                                                           count_value_bytes(assembly, index), &writer, err);
+    if (status == ND_OK)
+        nd_capture_writer_level(writer, assembly->deflate_level);
+    if (status == ND_OK)
+        status = write_all(writer, assembly, index, out, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_commit(writer, out->state, err);
+    nd_capture_writer_destroy(&writer);
+    return status;
+}
+
+/* A run that came less far than the one before it says why, and leaves what is there. */
+static void keep_old(const struct nd_assembly *assembly, const struct nd_spool_index *index,
+                     struct nd_assembled *out)
+{
+    describe_failure(assembly, index, out);
+    explain_placement(index, out);
+    nd_error_context(&out->failure, "'%s' stays with its %zu samples", assembly->path, assembly->n_kept);
+    out->samples_done = assembly->n_kept;
+}
+
+enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd_assembled *out,
+                                   struct nd_error *err)
+{
+    struct nd_spool_index index = {0};
+    struct nd_assembled assembled = {.state = ND_CAPTURE_COMPLETE};
+    size_t n_done = 0;
+    size_t *samples = nd_calloc(assembly->n_probes, sizeof *samples);
+    if (samples == NULL)
+        return nd_fail_memory(err);
+    for (size_t p = 0; p < assembly->n_probes; p++)
+        samples[p] = assembly->probes[p]->n_samples;
+    const struct nd_spool_request request = {.samples = samples,
+                                             .n_probes = assembly->n_probes,
+                                             .pass_of_edge = assembly->pass_of_edge,
+                                             .n_edges = assembly->n_edges,
+                                             .n_passes = assembly->n_passes,
+                                             .n_repeats = assembly->n_repeats,
+                                             .has_reruns = assembly->has_reruns};
+    enum nd_status status = nd_spool_index_open(assembly->spool_path, &request, &index, err);
+    for (size_t p = 0; status == ND_OK && p < assembly->n_probes; p++)
+        n_done += index.probes[p].n_complete;
+    if (status == ND_OK && n_done < assembly->n_kept)
+        keep_old(assembly, &index, &assembled);
+    else if (status == ND_OK)
+        status = write_capture(assembly, &index, &assembled, err);
+    nd_spool_index_close(&index);
+    free(samples);
+    if (status == ND_OK)
+        *out = assembled;
+    return status;
+}

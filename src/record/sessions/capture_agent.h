@@ -1,0 +1,17 @@
+/* The agents of one capture: the run itself, here or on another machine, and the trials of where its nodes go.
+ */
+#ifndef ND_RECORD_CAPTURE_AGENT_H
+#define ND_RECORD_CAPTURE_AGENT_H
+
+#include "devices/capture_request.h"
+#include "devices/launch.h"
+
+/* Runs the job in one pass; where exposing the edges moved nodes off the NPU, again in several. *folder: where
+ * the run that counts left its spool and output, in new memory. Errors as nd_agent_launch. */
+enum nd_status nd_capture_run_agent(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
+                                    struct nd_error *err);
+
+/* Tells the caller of the capture what it is at. */
+void nd_capture_report_stage(const struct nd_capture_job *capture, const char *stage, double elapsed_s);
+
+#endif

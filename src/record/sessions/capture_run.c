@@ -1,0 +1,407 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/options.h"
+#include "core/text/utc.h"
+#include "devices/resolve.h"
+#include "npudiff/capture/capture.h"
+#include "record/qnn/prepare_remote.h"
+#include "record/sessions/assemble.h"
+#include "record/sessions/capture_agent.h"
+#include "record/sessions/job_run.h"
+#include "record/sessions/provenance.h"
+#include "devices/phones/lease.h"
+#include "devices/phones/remote.h"
+#include "devices/agent/spool/record_fields.h"
+#include "devices/watch.h"
+
+/* ---- which prefix failed ---- */
+
+/* The edge that a pass records alone. */
+static const struct nd_edge *edge_of_prefix(const struct nd_capture_job *capture, size_t pass)
+{
+    for (size_t e = 0; e < capture->n_edges; e++)
+        if (capture->pass_of_edge[e] == pass)
+            return &capture->edges[e];
+    return NULL;
+}
+
+/* Of a capture of prefixes whose agent failed: the edge whose session was in work. *edge is NULL where there is
+ * none such. */
+static enum nd_status find_failed_prefix(const struct nd_capture_job *capture, const char *folder,
+                                         const struct nd_agent_exit *exit, const struct nd_edge **edge,
+                                         struct nd_error *err)
+{
+    struct nd_spool_reader reader = {0};
+    struct nd_record record;
+    size_t pass = SIZE_MAX;
+    *edge = NULL;
+    if (!capture->options->prefixes || exit->error.id == 0)
+        return ND_OK;
+    char *spool = nd_path_join(folder, "spool.nds");
+    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(spool))
+        status = nd_spool_reader_open(&reader, spool, err);
+    while (status == ND_OK && nd_spool_next(&reader, &record)) {
+        if (record.kind == ND_RECORD_PASS)
+            pass = (size_t)record.index[0];
+        else if (record.kind == ND_RECORD_END)
+            pass = SIZE_MAX; /* it died after its work */
+    }
+    nd_spool_reader_close(&reader);
+    free(spool);
+    if (status == ND_OK)
+        *edge = edge_of_prefix(capture, pass);
+    return status;
+}
+
+/* ---- the capture ---- */
+
+static enum nd_status collect_provenance(const struct nd_capture_job *capture, const struct nd_edge *failed,
+                                         struct nd_attr_list *out, struct nd_error *err)
+{
+    enum nd_status status = nd_provenance_collect(capture->device, capture->model, capture->options,
+                                                  capture->job.n_passes, out, err);
+    if (status == ND_OK && capture->remote != NULL)
+        status = nd_provenance_add_identity(out, &capture->remote->identity, err);
+    if (status == ND_OK && capture->remote != NULL)
+        status = nd_provenance_add_measured(out, capture->remote, err);
+    if (status == ND_OK && capture->moved != NULL)
+        status = nd_provenance_add_moved(out, capture->moved, err);
+    if (status == ND_OK)
+        status = nd_provenance_add_planning(out, capture->n_tried, capture->left_out, err);
+    if (status == ND_OK)
+        status = nd_provenance_add_floats(out, capture, err);
+    return status == ND_OK && failed != NULL ? nd_provenance_add_failed_edge(out, failed->name, err) : status;
+}
+
+/* With resume: how many samples the capture holds that is to be replaced. */
+static enum nd_status count_kept(const char *path, const struct nd_capture_options *options, size_t *n_kept,
+                                 struct nd_error *err)
+{
+    struct nd_capture *capture = NULL;
+    *n_kept = 0;
+    if (!options->resume || !options->replace || !nd_path_exists(path))
+        return ND_OK;
+    enum nd_status status = nd_capture_open(path, &capture, err);
+    for (size_t p = 0; status == ND_OK && p < nd_capture_n_probes(capture); p++)
+        *n_kept += nd_capture_probe(capture, p)->n_samples;
+    nd_capture_close(&capture);
+    return status;
+}
+
+static enum nd_status assemble(const struct nd_capture_job *capture, const char *folder,
+                               const struct nd_agent_exit *exit, const char *path, struct nd_assembled *out,
+                               struct nd_error *err)
+{
+    const struct nd_edge *failed = NULL;
+    struct nd_attr_list provenance = {0};
+    char *spool_path = nd_path_join(folder, "spool.nds");
+    char *stdout_path = nd_path_join(folder, "stdout.txt");
+    const struct nd_edge **edges = nd_calloc(capture->n_edges, sizeof *edges);
+    size_t n_kept = 0;
+    enum nd_status status = spool_path != NULL && stdout_path != NULL && edges != NULL
+                                ? find_failed_prefix(capture, folder, exit, &failed, err)
+                                : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = collect_provenance(capture, failed, &provenance, err);
+    if (status == ND_OK)
+        status = count_kept(path, capture->options, &n_kept, err);
+    for (size_t i = 0; edges != NULL && i < capture->n_edges; i++)
+        edges[i] = &capture->edges[i];
+    char transfer[160];
+    if (capture->remote != NULL)
+        nd_remote_describe_traffic(capture->remote, transfer, sizeof transfer);
+    const struct nd_assembly assembly = {
+        .spool_path = spool_path,
+        .stdout_path = stdout_path,
+        .path = path,
+        .replace = capture->options->replace,
+        .n_kept = n_kept,
+        .attrs = provenance.attrs,
+        .n_attrs = provenance.n,
+        .edges = edges,
+        .pass_of_edge = capture->pass_of_edge,
+        .n_edges = capture->n_edges,
+        .n_passes = capture->job.n_passes,
+        .probes = capture->probes,
+        .n_probes = capture->n_probes,
+        .n_repeats = (size_t)capture->job.n_repeats,
+        .has_reruns = capture->options->n_repeats == 0,
+        .deflate_level = capture->options->deflate_level,
+        .store_digests_only = capture->options->store_digests_only,
+        .model = capture->model,
+        .death = exit->error.id != 0 ? &exit->error : NULL,
+        .death_stage = exit->stage,
+        .transfer = capture->remote != NULL ? transfer : NULL,
+        .can_resume = exit->can_resume,
+        .is_elsewhere = capture->device->transport != ND_TRANSPORT_NONE,
+        .libraries = capture->remote != NULL ? capture->remote->libraries : NULL,
+        .n_libraries = capture->remote != NULL ? capture->remote->n_libraries : 0,
+        .logcat = capture->remote != NULL ? capture->remote->identity.logcat : NULL,
+        .logcat_bytes = capture->remote != NULL ? capture->remote->identity.logcat_bytes : 0,
+        .is_reproducible = nd_is_reproducible(),
+    };
+    if (status == ND_OK)
+        status = nd_capture_assemble(&assembly, out, err);
+    if (status == ND_OK && failed != NULL)
+        nd_error_context(&out->failure, "edge '%s'", failed->name);
+    nd_attr_list_deinit(&provenance);
+    free(edges);
+    free(spool_path);
+    free(stdout_path);
+    return status;
+}
+
+/* What would stop the writing at the end is found before anything runs. */
+static enum nd_status check_target(const char *path, bool replace, struct nd_error *err)
+{
+    struct stat info;
+    bool is_there = stat(path, &info) == 0;
+    if (is_there && S_ISDIR(info.st_mode))
+        return nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' is a folder", path);
+    if (is_there && !replace)
+        return nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' exists already", path);
+    char *folder = nd_path_dir(path);
+    if (folder == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    if (access(folder, W_OK) != 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
+    free(folder);
+    return status;
+}
+
+static enum nd_status check_request(const struct nd_workload *workload, const char *path,
+                                    const struct nd_capture_options *options, struct nd_error *err)
+{
+    const struct nd_probe *const *probes = workload->probes;
+    for (size_t i = 0; i < workload->n_probes; i++)
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(probes[i]->name, probes[k]->name) == 0)
+                return nd_fail(err, ND_E_OPTION_CONFLICT, probes[i]->name,
+                               "two probes are called '%s' ('%s' and '%s')", probes[i]->name, probes[k]->source,
+                               probes[i]->source);
+    if (options->prefixes && options->edges != NULL && strcmp(options->edges, "none") == 0)
+        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL,
+                       "prefixes cut the model behind each edge, and edges 'none' leave it untouched");
+    if (options->deflate_level < 0 || options->deflate_level > 9)
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the deflate level is %d; 0 to 9 are possible",
+                       options->deflate_level);
+    enum nd_status status = check_target(path, options->replace, err);
+    return status == ND_OK ? nd_model_check_static(workload->model, err) : status;
+}
+
+/* What its temporary folder is for: the capture by its full path. NULL: no memory, or no such folder. */
+static char *purpose_of(const char *path)
+{
+    char *dir = nd_path_dir(path);
+    char *full = dir != NULL ? realpath(dir, NULL) : NULL;
+    char *purpose = full != NULL ? nd_path_join(full, nd_path_base(path)) : NULL;
+    free(dir);
+    free(full);
+    return purpose;
+}
+
+void nd_capture_forget_run(const char *path)
+{
+    char *purpose = purpose_of(path);
+    if (purpose != NULL)
+        nd_dir_remove_for(purpose);
+    free(purpose);
+}
+
+/* A temporary folder by its full path: the agent works in another folder than the host. One that an earlier run
+ * for the same capture left, when it was killed or out of room, is taken over with resume: its spools are. On
+ * another machine they are there. */
+static enum nd_status make_folder(const char *path, bool resume, char **out, struct nd_error *err)
+{
+    char *folder = NULL, *purpose = purpose_of(path);
+    enum nd_status status = nd_dir_make_for(purpose, resume, &folder, err);
+    free(purpose);
+    if (status != ND_OK)
+        return status;
+    *out = realpath(folder, NULL);
+    if (*out == NULL) {
+        status = nd_fail(err, ND_E_FILE_OPEN, folder, "cannot find '%s': %s", folder, strerror(errno));
+        nd_dir_remove(folder);
+    }
+    free(folder);
+    return status;
+}
+
+/* ---- on another machine ---- */
+
+/* The machine, and what the device is there. Zeroed for this one. */
+struct place {
+    struct nd_lease lease;
+    struct nd_remote remote;
+    struct nd_device resolved;
+};
+
+static void leave(struct place *place)
+{
+    nd_remote_close(&place->remote);
+    nd_lease_end(&place->lease);
+    nd_device_deinit(&place->resolved);
+}
+
+/* Reaches the machine and makes of the device what can run there. A machine that cannot be used is an outcome:
+ * then *exit says why. capture->remote stays NULL where it cannot be reached. */
+static enum nd_status reach(struct nd_capture_job *capture, struct place *place, struct nd_agent_exit *exit,
+                            struct nd_error *err)
+{
+    struct nd_error why = {0};
+    const struct nd_device *device = capture->device;
+    if (device->transport == ND_TRANSPORT_NONE)
+        return ND_OK;
+    const char *stage = "lease";
+    enum nd_status status = nd_lease_take(device, capture->options, &place->lease, &why);
+    capture->begun_ns = nd_clock_awake_ns(); /* to wait for the device takes none of its time */
+    if (status == ND_OK) {
+        stage = "connect";
+        status = nd_remote_open(&place->remote, device, capture->options, &why);
+    }
+    if (status == ND_OK) {
+        capture->remote = &place->remote; /* what it says of itself is kept, too, when it cannot run this */
+        status = nd_device_resolve(device, &place->remote.identity, &place->resolved, &why);
+    }
+    if (status == ND_OK) {
+        capture->device = &place->resolved;
+    } else if (nd_remote_is_of_device(&why)) {
+        exit->error = why;
+        exit->stage = stage;
+        status = ND_OK;
+    } else if (err != NULL) {
+        *err = why;
+    }
+    return status;
+}
+
+/* Runs it, unless the machine could not be reached. *run_folder: see nd_capture_run_agent. */
+static enum nd_status run_if_reached(struct nd_capture_job *capture, char **run_folder,
+                                     struct nd_agent_exit *exit, struct nd_error *err)
+{
+    if (exit->error.id != 0) {
+        *run_folder = nd_strdup(capture->folder);
+        return *run_folder != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    bool is_agent = capture->device->way == ND_REMOTE_AGENT;
+    enum nd_status status = is_agent ? nd_capture_run_agent(capture, run_folder, exit, err)
+                                     : nd_prepared_capture(capture, run_folder, exit, err);
+    /* How warm it is now, and what its system logged; the run counts without it. */
+    if (status == ND_OK && capture->remote != NULL && exit->error.id != ND_E_LINK_LOST)
+        nd_identity_finish(capture->remote->transport, &capture->remote->identity, NULL);
+    return status;
+}
+
+static void fill_outcome(const struct nd_capture_job *capture, const struct nd_assembled *assembled,
+                         const struct nd_agent_exit *exit, struct nd_capture_outcome *outcome)
+{
+    *outcome = (struct nd_capture_outcome){.has_failed = assembled->state != ND_CAPTURE_COMPLETE,
+                                           .is_partial = assembled->state == ND_CAPTURE_PARTIAL,
+                                           .samples_done = assembled->samples_done,
+                                           .samples_total = nd_capture_job_n_samples(capture),
+                                           .n_left_out = capture->n_left_out,
+                                           .n_sessions = capture->n_tried + capture->job.n_passes,
+                                           .failure = assembled->failure};
+    snprintf(outcome->stage, sizeof outcome->stage, "%s", assembled->stage);
+    snprintf(outcome->anew, sizeof outcome->anew, "%s", exit->anew);
+}
+
+/* Whether --resume finds more in the folder than in the capture. */
+static bool can_go_on(const struct nd_workload *workload, const struct nd_capture_options *options,
+                      enum nd_status status, const struct nd_agent_exit *exit, const char *run_folder)
+{
+    if (!options->is_resumable || workload->device->transport != ND_TRANSPORT_NONE)
+        return false;
+    /* Acknowledged, and in no capture: the run was stopped, or there was no room for the capture. */
+    bool is_lost = status == ND_ERR_IO && run_folder != NULL && nd_job_run_has_samples(run_folder, false);
+    return exit->can_resume || is_lost;
+}
+
+/* Nobody would look for it by themselves. */
+static void say_kept(enum nd_status status, struct nd_error *err)
+{
+    if (status == ND_OK || err == NULL)
+        return;
+    size_t n = strlen(err->message);
+    snprintf(err->message + n, sizeof err->message - n,
+             "; what was captured is kept for a day, and --resume goes on with it");
+}
+
+/* Removes the folder, or leaves it to the next run; whether it is left. */
+static bool settle_folder(const char *folder, bool is_kept, enum nd_status status, struct nd_error *err)
+{
+    if (folder == NULL)
+        return false;
+    if (is_kept) {
+        nd_dir_leave(folder);
+        say_kept(status, err);
+    } else {
+        nd_dir_remove(folder);
+    }
+    return is_kept;
+}
+
+/* Runs the job in capture->folder and writes the capture. *run_folder: see nd_capture_run_agent; the caller
+ * frees it, on a failure, too. */
+static enum nd_status run_in_folder(struct nd_capture_job *capture, const char *path, char **run_folder,
+                                    struct nd_agent_exit *exit, struct nd_capture_outcome *outcome,
+                                    struct nd_error *err)
+{
+    struct place place = {0};
+    struct nd_assembled assembled = {0};
+    enum nd_status status = reach(capture, &place, exit, err);
+    if (status == ND_OK)
+        status = nd_capture_job_init(capture, err);
+    if (status == ND_OK)
+        status = run_if_reached(capture, run_folder, exit, err);
+    if (status == ND_OK) {
+        nd_capture_report_stage(capture, "write", exit->elapsed_s);
+        status = assemble(capture, *run_folder, exit, path, &assembled, err);
+    }
+    if (status == ND_OK)
+        fill_outcome(capture, &assembled, exit, outcome);
+    nd_capture_job_deinit(capture);
+    leave(&place);
+    return status;
+}
+
+enum nd_status nd_capture_run(const struct nd_workload *workload, const char *path,
+                              const struct nd_capture_options *options, struct nd_capture_outcome *outcome,
+                              struct nd_error *err)
+{
+    struct nd_capture_options own;
+    nd_capture_options_init(&own);
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    options = &own;
+    struct nd_capture_job capture = {.model = workload->model,
+                                     .device = workload->device,
+                                     .probes = workload->probes,
+                                     .n_probes = workload->n_probes,
+                                     .options = options,
+                                     .begun_ns = nd_clock_awake_ns()};
+    struct nd_agent_exit exit = {0};
+    char *folder = NULL, *run_folder = NULL;
+    status = check_request(workload, path, options, err);
+    if (status == ND_OK)
+        status = make_folder(path, options->resume, &folder, err);
+    capture.folder = folder;
+    if (status == ND_OK)
+        status = run_in_folder(&capture, path, &run_folder, &exit, outcome, err);
+    bool is_kept = settle_folder(folder, can_go_on(workload, options, status, &exit, run_folder), status, err);
+    if (status != ND_OK)
+        outcome->is_partial = is_kept;
+    free(folder);
+    free(run_folder);
+    return status;
+}

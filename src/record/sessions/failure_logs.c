@@ -1,0 +1,233 @@
+#include "record/sessions/failure_logs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+
+/* ---- the table ---- */
+
+static bool is_kept(const struct nd_log_findings *findings, size_t i, bool only_serious)
+{
+    return !only_serious || findings->items[i].severity != ND_LOG_NOTE;
+}
+
+static struct nd_capture_finding row_of(const struct nd_log_finding *finding)
+{
+    return (struct nd_capture_finding){
+        .kind = (char *)(uintptr_t)nd_log_kind_name(finding->kind),
+        .severity = (char *)(uintptr_t)nd_log_severity_name(finding->severity),
+        .log = finding->log,
+        .op = finding->op,
+        .node = finding->node,
+        .symbol = (char *)(uintptr_t)finding->symbol,
+        .text = finding->text,
+        .line = (int64_t)finding->line,
+        .code = finding->has_code ? finding->code : 0,
+    };
+}
+
+static enum nd_status cut_text(struct nd_capture_finding *row, struct nd_error *err)
+{
+    row->text = strndup(row->text, ND_FINDINGS_MAX_TEXT);
+    return row->text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_findings_write(struct nd_capture_writer *writer, const struct nd_log_findings *findings,
+                                 struct nd_error *err)
+{
+    bool only_serious = findings->n + findings->n_left_out > ND_FINDINGS_MAX_ROWS;
+    size_t n = 0, n_kept = 0;
+    char said[80];
+    enum nd_status status = ND_OK;
+    if (findings->n == 0)
+        return ND_OK;
+    struct nd_capture_finding *rows = nd_calloc(ND_FINDINGS_MAX_ROWS + 1, sizeof *rows);
+    if (rows == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < findings->n && n < ND_FINDINGS_MAX_ROWS && status == ND_OK; i++) {
+        if (!is_kept(findings, i, only_serious))
+            continue;
+        rows[n] = row_of(&findings->items[i]);
+        status = cut_text(&rows[n], err);
+        n_kept += status == ND_OK;
+        n += status == ND_OK;
+    }
+    size_t n_left_out = findings->n + findings->n_left_out - n_kept;
+    if (status == ND_OK && n_left_out > 0) {
+        snprintf(said, sizeof said, "%zu findings are left out here; 'npudiff logs' reads them", n_left_out);
+        rows[n++] = (struct nd_capture_finding){.kind = (char *)(uintptr_t)nd_log_kind_name(ND_LOG_LIMIT),
+                                                .severity = (char *)(uintptr_t) "note",
+                                                .log = findings->items[0].log,
+                                                .text = said};
+    }
+    if (status == ND_OK)
+        status = nd_capture_writer_findings(writer, rows, n, err);
+    for (size_t i = 0; i < n_kept; i++)
+        free(rows[i].text);
+    free(rows);
+    return status;
+}
+
+/* ---- the failure ---- */
+
+struct cell {
+    enum nd_log_stage stage;
+    bool has_code;
+    int64_t code;
+    const char *op, *log_node, *model_node;
+    const struct nd_log_finding *memory;
+    struct nd_failure_cascade cascade;
+};
+
+static size_t find_model_node(const struct nd_model *model, const char *log_node)
+{
+    size_t n = model != NULL ? nd_model_n_nodes(model) : 0;
+    const char **names = nd_calloc(n, sizeof *names);
+    for (size_t i = 0; names != NULL && i < n; i++)
+        names[i] = nd_model_node(model, i)->name;
+    size_t found = names != NULL ? nd_failure_find_node(names, n, log_node) : SIZE_MAX;
+    free(names);
+    return found;
+}
+
+/* What one line adds to what is known: nothing that another said before. */
+static void take_finding(struct cell *cell, const struct nd_log_finding *finding)
+{
+    bool is_failure = finding->kind == ND_LOG_FAILURE && finding->severity == ND_LOG_BAD;
+    if (finding->kind == ND_LOG_MEMORY && finding->n_amounts > 0 && cell->memory == NULL)
+        cell->memory = finding;
+    if (!is_failure || (cell->stage != ND_LOG_STAGE_NONE && finding->stage != cell->stage))
+        return;
+    cell->stage = finding->stage;
+    if (!cell->has_code && finding->has_code && finding->code != 0) {
+        cell->has_code = true;
+        cell->code = finding->code;
+    }
+    if (cell->log_node[0] == '\0' && finding->node[0] != '\0') {
+        cell->log_node = finding->node;
+        cell->op = finding->op;
+    }
+}
+
+static const struct nd_failure *first_root(const struct nd_failure_cascade *cascade)
+{
+    for (size_t i = 0; i < cascade->n; i++)
+        if (cascade->failures[i].role == ND_FAILURE_ROOT)
+            return &cascade->failures[i];
+    return cascade->n > 0 ? &cascade->failures[0] : NULL;
+}
+
+static enum nd_status find_operator(struct cell *cell, const struct nd_log_findings *findings,
+                                    const struct nd_model *model, struct nd_error *err)
+{
+    enum nd_status status =
+        model != NULL ? nd_failure_cascade_of_model(findings->items, findings->n, model, &cell->cascade, err)
+                      : nd_failure_cascade_find(findings->items, findings->n, NULL, &cell->cascade, err);
+    const struct nd_failure *root = status == ND_OK ? first_root(&cell->cascade) : NULL;
+    if (root != NULL) {
+        cell->op = root->op;
+        cell->log_node = root->log_node;
+    }
+    size_t node = find_model_node(model, cell->log_node);
+    if (node != SIZE_MAX) {
+        cell->model_node = nd_model_node(model, node)->name;
+        cell->op = cell->op[0] == '\0' ? nd_model_node(model, node)->op_type : cell->op;
+    }
+    return status;
+}
+
+static enum nd_status put_attr(struct nd_capture_writer *writer, const char *key, const char *text,
+                               double number, struct nd_error *err)
+{
+    const struct nd_attr attr = {.group = (char *)(uintptr_t) "failure",
+                                 .key = (char *)(uintptr_t)key,
+                                 .type = text != NULL ? ND_ATTR_STRING : ND_ATTR_I64,
+                                 .string = (char *)(uintptr_t)text,
+                                 .i64 = (int64_t)number};
+    return text != NULL && *text == '\0' ? ND_OK : nd_capture_writer_attr(writer, &attr, err);
+}
+
+static enum nd_status put_memory(struct nd_capture_writer *writer, const struct nd_log_finding *memory,
+                                 struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; memory != NULL && i < memory->n_amounts && status == ND_OK; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "memory_%s", memory->amounts[i].name);
+        status = put_attr(writer, key, NULL, memory->amounts[i].value, err);
+    }
+    return status;
+}
+
+static enum nd_status put_cell(struct nd_capture_writer *writer, const struct cell *cell, struct nd_error *err)
+{
+    enum nd_status status = put_attr(writer, "qnn_stage", nd_log_stage_name(cell->stage), 0, err);
+    if (status == ND_OK && cell->has_code)
+        status = put_attr(writer, "raw_code", NULL, (double)cell->code, err);
+    if (status == ND_OK && cell->has_code)
+        status = put_attr(writer, "symbol", nd_log_code_symbol(cell->code), 0, err);
+    if (status == ND_OK)
+        status = put_attr(writer, "operator", cell->op, 0, err);
+    if (status == ND_OK)
+        status = put_attr(writer, "log_node", cell->log_node, 0, err);
+    if (status == ND_OK)
+        status = put_attr(writer, "node", cell->model_node, 0, err);
+    if (status == ND_OK && cell->cascade.n > 0) {
+        status = put_attr(writer, "n_roots", NULL, (double)cell->cascade.n_roots, err);
+        if (status == ND_OK)
+            status = put_attr(writer, "n_followers", NULL, (double)cell->cascade.n_followers, err);
+        if (status == ND_OK)
+            status = put_attr(writer, "n_unplaced", NULL, (double)cell->cascade.n_unplaced, err);
+    }
+    return status == ND_OK ? put_memory(writer, cell->memory, err) : status;
+}
+
+/* What the message of the provider lacks: which operator it was. */
+static void say(const struct cell *cell, struct nd_error *failure)
+{
+    size_t n = strlen(failure->message), room = sizeof failure->message - n;
+    bool is_in_model = cell->model_node[0] != '\0';
+    char at[160] = "", followers[80] = "";
+    if (cell->op[0] == '\0' && cell->log_node[0] == '\0')
+        return;
+    if (cell->log_node[0] != '\0')
+        snprintf(at, sizeof at, "%s '%s'", is_in_model ? " at node" : " at what the log calls",
+                 is_in_model ? cell->model_node : cell->log_node);
+    if (cell->cascade.n > 1)
+        snprintf(followers, sizeof followers, ", %zu followers, %zu more that fail", cell->cascade.n_followers,
+                 cell->cascade.n - 1 - cell->cascade.n_followers);
+    snprintf(failure->message + n, room, "; root: %s%s%s%s", cell->op[0] != '\0' ? cell->op : "an operator", at,
+             followers,
+             cell->has_code && cell->code == 1002 && cell->cascade.n > 0 && cell->memory == NULL
+                 ? " (code 1002 is here an operator that cannot be constructed, not memory)"
+                 : "");
+}
+
+enum nd_status nd_failure_write(struct nd_capture_writer *writer, const struct nd_log_findings *findings,
+                                const struct nd_model *model, struct nd_error *failure, struct nd_error *err)
+{
+    struct cell cell = {.op = "", .log_node = "", .model_node = ""};
+    struct nd_log_findings said = {0};
+    struct nd_log_summary summary;
+    const struct nd_log_options options = {
+        .struct_size = sizeof options, .name = "message", .visit = nd_log_findings_add, .context = &said};
+    enum nd_status status =
+        nd_log_read_bytes(failure->message, strlen(failure->message), &options, &summary, err);
+    if (status == ND_OK && said.failed)
+        status = nd_fail_memory(err);
+    for (size_t i = 0; i < said.n; i++)
+        take_finding(&cell, &said.items[i]);
+    for (size_t i = 0; i < findings->n; i++)
+        take_finding(&cell, &findings->items[i]);
+    if (status == ND_OK)
+        status = find_operator(&cell, findings, model, err);
+    if (status == ND_OK)
+        status = put_cell(writer, &cell, err);
+    if (status == ND_OK)
+        say(&cell, failure);
+    nd_failure_cascade_deinit(&cell.cascade);
+    nd_log_findings_deinit(&said);
+    return status;
+}

@@ -1,0 +1,129 @@
+/* Reads from a spool what the last session of a run did. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "record/sessions/pass_trials.h"
+#include "devices/agent/spool/record_fields.h"
+
+/* What a spool says of its last session; texts are the spool's. */
+struct session_facts {
+    struct nd_record *nodes;
+    size_t n_nodes, capacity;
+    char stage[32]; /* the last that was entered */
+    bool has_ended;
+    uint64_t failure; /* error id; 0: none */
+    char message[256];
+};
+
+static enum nd_status take_fact(const struct nd_record *record, struct session_facts *facts,
+                                struct nd_error *err)
+{
+    if (record->kind == ND_RECORD_PASS) {
+        facts->n_nodes = 0;
+    } else if (record->kind == ND_RECORD_NODE) {
+        if (!nd_grow((void **)&facts->nodes, &facts->capacity, facts->n_nodes + 1, sizeof *facts->nodes))
+            return nd_fail_memory(err);
+        facts->nodes[facts->n_nodes++] = *record;
+    } else if (record->kind == ND_RECORD_STAGE) {
+        nd_fields_copy(record, "stage", facts->stage, sizeof facts->stage);
+    } else if (record->kind == ND_RECORD_FAILURE) {
+        nd_fields_get_u64(record, "code", &facts->failure);
+        nd_fields_copy(record, "message", facts->message, sizeof facts->message);
+    } else if (record->kind == ND_RECORD_END) {
+        facts->has_ended = true;
+    }
+    return ND_OK;
+}
+
+/* Moves the names of the nodes that fell to *out. */
+static enum nd_status keep_fallen(const bool *is_fallen, const char **names, size_t n, struct nd_fallen *out,
+                                  struct nd_error *err)
+{
+    out->names = nd_calloc(n, sizeof *out->names);
+    if (out->names == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_fallen[i])
+            continue;
+        out->names[out->n] = nd_strdup(names[i]);
+        if (out->names[out->n] == NULL)
+            return nd_fail_memory(err);
+        out->n++;
+    }
+    return ND_OK;
+}
+
+static enum nd_status find_fallen(const struct nd_job *job, const struct session_facts *facts,
+                                  struct nd_fallen *out, struct nd_error *err)
+{
+    static const char *const keys[] = {"provider", "name", "op_type"};
+    size_t n = facts->n_nodes;
+    struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
+    const char **names = nd_calloc(n, sizeof *names);
+    bool *is_fallen = nd_calloc(n, sizeof *is_fallen);
+    char **texts = nd_calloc(3 * n, sizeof *texts);
+    bool is_whole = nodes != NULL && names != NULL && is_fallen != NULL && texts != NULL;
+    for (size_t i = 0; is_whole && i < 3 * n; i++)
+        is_whole = (texts[i] = nd_fields_text(&facts->nodes[i / 3], keys[i % 3])) != NULL;
+    enum nd_status status = is_whole ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; is_whole && i < n; i++) {
+        nodes[i] = (struct nd_job_node){texts[3 * i], texts[3 * i + 1], texts[3 * i + 2]};
+        names[i] = nodes[i].name;
+    }
+    if (status == ND_OK) {
+        nd_job_find_fallen(job, nodes, n, is_fallen);
+        status = keep_fallen(is_fallen, names, n, out, err);
+    }
+    for (size_t i = 0; texts != NULL && i < 3 * n; i++)
+        free(texts[i]);
+    free(texts);
+    free(nodes);
+    free(names);
+    free(is_fallen);
+    return status;
+}
+
+/* How a run ended that is no matter of placement. */
+static void judge_end(const struct session_facts *facts, const struct nd_agent_exit *exit,
+                      struct nd_tried *trial, bool *is_of_session)
+{
+    bool has_fallen = facts->failure == ND_E_DEVICE_FALLBACK;
+    bool is_in_session = strcmp(facts->stage, "session") == 0;
+    if (!facts->has_ended && !has_fallen)
+        snprintf(trial->reason, sizeof trial->reason, "%.255s",
+                 facts->failure != 0   ? facts->message
+                 : exit->error.id != 0 ? exit->error.message
+                                       : "the agent ended without a word");
+    *is_of_session = facts->has_ended || has_fallen || is_in_session;
+    trial->is_placed = facts->has_ended || strcmp(facts->stage, "run") == 0;
+    trial->holds = facts->has_ended && trial->fallen.n == 0;
+}
+
+enum nd_status nd_tried_read(const struct nd_job *job, const char *folder, const struct nd_agent_exit *exit,
+                             struct nd_tried *out, bool *is_of_session, struct nd_error *err)
+{
+    struct nd_tried trial = {0};
+    struct session_facts facts = {0};
+    struct nd_spool_reader reader = {0};
+    struct nd_record record;
+    char *spool = nd_path_join(folder, "spool.nds");
+    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(spool))
+        status = nd_spool_reader_open(&reader, spool, err);
+    while (status == ND_OK && nd_spool_next(&reader, &record))
+        status = take_fact(&record, &facts, err);
+    if (status == ND_OK)
+        status = find_fallen(job, &facts, &trial.fallen, err);
+    judge_end(&facts, exit, &trial, is_of_session);
+    nd_spool_reader_close(&reader);
+    free(facts.nodes);
+    free(spool);
+    if (status == ND_OK)
+        *out = trial;
+    else
+        nd_tried_deinit(&trial);
+    return status;
+}

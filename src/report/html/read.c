@@ -1,0 +1,217 @@
+/* Reading the documents. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "report/html/html.h"
+
+const json_t *nd_doc_get(const json_t *object, const char *key)
+{
+    return json_object_get(object, key);
+}
+
+const char *nd_doc_text(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+const json_t *nd_doc_find(const json_t *list, const char *key, const char *text)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(list, i, one)
+    {
+        if (strcmp(nd_doc_text(one, key), text) == 0)
+            return one;
+    }
+    return NULL;
+}
+
+double nd_doc_value(const json_t *value)
+{
+    const char *word = json_string_value(value);
+    if (json_is_number(value))
+        return json_number_value(value);
+    if (word != NULL && strcmp(word, "Infinity") == 0)
+        return INFINITY;
+    return word != NULL && strcmp(word, "-Infinity") == 0 ? -INFINITY : NAN;
+}
+
+double nd_doc_number(const json_t *object, const char *key)
+{
+    return nd_doc_value(json_object_get(object, key));
+}
+
+bool nd_doc_is(const json_t *object, const char *key)
+{
+    return json_is_true(json_object_get(object, key));
+}
+
+size_t nd_doc_index(const json_t *object, const char *key, size_t limit)
+{
+    const json_t *value = json_object_get(object, key);
+    json_int_t n = json_is_integer(value) ? json_integer_value(value) : -1;
+    return n >= 0 && (uint64_t)n < limit ? (size_t)n : SIZE_MAX;
+}
+
+enum nd_page_document nd_doc_kind(const json_t *document)
+{
+    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_QUALIFICATION) == 0)
+        return ND_PAGE_QUALIFICATION;
+    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_ALIGNMENT) == 0 ||
+        strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_PROMOTION) == 0)
+        return ND_PAGE_CHANGED;
+    if (strcmp(nd_doc_text(document, ND_KEY_KIND), ND_KIND_HISTORY) == 0)
+        return ND_PAGE_HISTORY;
+    if (nd_doc_get(document, ND_KEY_PARTINGS) != NULL)
+        return ND_PAGE_COMPARISON;
+    if (nd_doc_get(document, ND_KEY_IMAGES) != NULL)
+        return ND_PAGE_IMAGES;
+    if (nd_doc_get(document, ND_KEY_HARM_SAMPLES) != NULL)
+        return ND_PAGE_EXPLANATION;
+    if (nd_doc_get(document, ND_KEY_OPERATORS) != NULL)
+        return ND_PAGE_PLACEMENT;
+    if (nd_doc_get(document, ND_KEY_SERIES) != NULL)
+        return ND_PAGE_LATENCY;
+    if (nd_doc_get(document, ND_KEY_CHECKS) != NULL || nd_doc_get(document, ND_KEY_MATRIX) != NULL ||
+        nd_doc_get(document, ND_KEY_N_EQUAL) != NULL)
+        return ND_PAGE_GOLDEN;
+    return ND_PAGE_N_DOCUMENTS;
+}
+
+const json_t *nd_doc_pair(const json_t *tensor, size_t device)
+{
+    const json_t *pairs = nd_doc_get(tensor, ND_KEY_PAIRS), *pair;
+    size_t i;
+    json_array_foreach(pairs, i, pair)
+    {
+        if (nd_doc_index(pair, ND_KEY_REF, SIZE_MAX) == 0 &&
+            nd_doc_index(pair, ND_KEY_TEST, SIZE_MAX) == device)
+            return pair;
+    }
+    return NULL;
+}
+
+const char *nd_doc_device_label(const json_t *device)
+{
+    const char *label = nd_doc_text(device, ND_KEY_LABEL);
+    return label[0] != '\0' ? label : nd_doc_text(device, ND_KEY_URI);
+}
+
+/* ---- groups ---- */
+
+/* -1 where the device has no data at all. */
+static json_int_t class_of(const json_t *device)
+{
+    const json_t *value = nd_doc_get(device, ND_KEY_GROUP);
+    return json_is_integer(value) ? json_integer_value(value) : -1;
+}
+
+static char *group_label(const json_t *devices, size_t first, size_t *n)
+{
+    struct nd_strbuf label = {0};
+    const json_t *leader = json_array_get(devices, first), *device;
+    size_t i;
+    *n = 0;
+    json_array_foreach(devices, i, device)
+    {
+        if (i != first && (i < first || class_of(leader) < 0 || class_of(device) != class_of(leader)))
+            continue;
+        if ((*n)++ > 0)
+            nd_strbuf_puts(&label, " = ");
+        nd_strbuf_puts(&label, nd_doc_device_label(device));
+    }
+    return nd_strbuf_take(&label);
+}
+
+/* A device is the first of its group unless one before it has the same class. */
+static bool is_leader(const json_t *devices, size_t d)
+{
+    json_int_t class = class_of(json_array_get(devices, d));
+    for (size_t i = 0; i < d; i++)
+        if (class >= 0 && class_of(json_array_get(devices, i)) == class)
+            return false;
+    return true;
+}
+
+enum nd_status nd_page_find_groups(struct nd_page_part *part, struct nd_error *err)
+{
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], ND_KEY_DEVICES);
+    size_t n = json_array_size(devices);
+    part->groups = nd_calloc(n + 1, sizeof *part->groups);
+    if (part->groups == NULL)
+        return nd_fail_memory(err);
+    for (size_t d = 0; d < n; d++) {
+        if (!is_leader(devices, d))
+            continue;
+        struct nd_page_group *group = &part->groups[part->n_groups];
+        group->device = d;
+        group->label = group_label(devices, d, &group->n_devices);
+        if (group->label == NULL)
+            return nd_fail_memory(err);
+        part->n_groups++;
+    }
+    return ND_OK;
+}
+
+void nd_page_part_deinit(struct nd_page_part *part)
+{
+    for (size_t i = 0; i < part->n_groups; i++)
+        free(part->groups[i].label);
+    free(part->groups);
+    part->groups = NULL;
+    part->n_groups = 0;
+}
+
+static bool has_capture(const json_t *devices, const struct nd_page_group *group, const char *capture)
+{
+    const json_t *leader = json_array_get(devices, group->device), *device;
+    size_t i;
+    json_array_foreach(devices, i, device)
+    {
+        bool is_member = i == group->device || (class_of(leader) >= 0 && class_of(device) == class_of(leader));
+        if (is_member && strcmp(nd_doc_text(device, ND_KEY_CAPTURE), capture) == 0)
+            return true;
+    }
+    return false;
+}
+
+const char *nd_page_device_label(const struct nd_page_part *part, const json_t *device)
+{
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], ND_KEY_DEVICES);
+    const char *capture = nd_doc_text(device, ND_KEY_CAPTURE);
+    for (size_t g = 0; capture[0] != '\0' && g < part->n_groups; g++)
+        if (has_capture(devices, &part->groups[g], capture))
+            return part->groups[g].label;
+    return nd_doc_device_label(device);
+}
+
+bool nd_doc_is_leader(const json_t *device, size_t d)
+{
+    size_t same = nd_doc_index(device, ND_KEY_SAME_AS, SIZE_MAX);
+    return same == SIZE_MAX || same == d;
+}
+
+/* ---- large models ---- */
+
+size_t nd_page_rows_each(size_t n_devices)
+{
+    size_t each = n_devices > 0 ? ND_PAGE_MAX_ROWS / n_devices : ND_PAGE_MAX_ROWS;
+    return each > ND_PAGE_MIN_ROWS ? each : ND_PAGE_MIN_ROWS;
+}
+
+static int by_falling_score(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+double nd_page_threshold(double *scores, size_t n, size_t most)
+{
+    if (n <= most)
+        return -INFINITY;
+    qsort(scores, n, sizeof *scores, by_falling_score);
+    return scores[most - 1];
+}

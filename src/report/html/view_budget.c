@@ -1,0 +1,232 @@
+/* The error budget: what the quantisation makes of the mean squared error, what the chip makes of it, and what
+ * they make together. Bars are drawn here, so that they are there on paper and without scripts. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "report/html/html.h"
+
+enum { BAR_WIDTH = 600, BAR_HEIGHT = 22 };
+
+struct budget {
+    double quantisation, chip, interaction;
+};
+
+static struct budget budget_of(const json_t *energy)
+{
+    return (struct budget){.quantisation = nd_doc_number(energy, ND_KEY_QUANTISATION),
+                           .chip = nd_doc_number(energy, ND_KEY_DIVERGENCE),
+                           .interaction = nd_doc_number(energy, ND_KEY_INTERACTION)};
+}
+
+static bool is_known(const struct budget *b)
+{
+    return isfinite(b->quantisation) && isfinite(b->chip) && isfinite(b->interaction);
+}
+
+static double total_of(const struct budget *b)
+{
+    return b->quantisation + b->chip + b->interaction;
+}
+
+/* ---- bars ---- */
+
+static double put_rectangle(struct nd_page *page, const char *class, double x, double width)
+{
+    if (width > 0.05)
+        nd_html_printf(page, "<rect class=\"%s\" x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"%d\"/>", class, x,
+                       width, BAR_HEIGHT);
+    return x + (width > 0 ? width : 0);
+}
+
+/* The parts of one error as shares of the bar. A negative interaction means that quantisation and chip partly
+ * cancel: it is no part of the sum, and a hatched piece at the end shows how much they take back. */
+static void put_bar(struct nd_page *page, const struct budget *b)
+{
+    double sum = b->quantisation + b->chip + fabs(b->interaction), x = 0;
+    double scale = sum > 0 ? BAR_WIDTH / sum : 0;
+    nd_html_printf(page,
+                   "<svg class=\"bar\" viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" aria-hidden=\"true\" "
+                   "focusable=\"false\">",
+                   BAR_WIDTH, BAR_HEIGHT);
+    x = put_rectangle(page, "quantisation", x, b->quantisation * scale);
+    x = put_rectangle(page, "chip", x, b->chip * scale);
+    put_rectangle(page, b->interaction < 0 ? "cancel" : "interaction", x, fabs(b->interaction) * scale);
+    nd_html_puts(page, "</svg>");
+}
+
+/* The share of the chip with its interval, on a line from 0 to 100 %. */
+static void put_share(struct nd_page *page, const json_t *energy)
+{
+    char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES], c[ND_HTML_TEXT_BYTES];
+    const json_t *interval = nd_doc_get(energy, ND_KEY_OWN_SHARE_INTERVAL);
+    double share = nd_doc_number(energy, ND_KEY_OWN_SHARE);
+    double low = nd_doc_value(json_array_get(interval, 0)), high = nd_doc_value(json_array_get(interval, 1));
+    nd_html_puts(page, "<td class=\"n\">");
+    nd_html_text(page, nd_html_percent(share, a));
+    if (isfinite(low) && isfinite(high))
+        nd_html_printf(page, " <small>%s to %s</small>", nd_html_percent(low, b), nd_html_percent(high, c));
+    nd_html_puts(page, "</td>");
+}
+
+static void put_part(struct nd_page *page, const json_t *energy, const char *key, const char *interval_key)
+{
+    char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES], c[ND_HTML_TEXT_BYTES];
+    const json_t *interval = nd_doc_get(energy, interval_key);
+    double low = nd_doc_value(json_array_get(interval, 0)), high = nd_doc_value(json_array_get(interval, 1));
+    nd_html_printf(page, "<td class=\"n\">%s", nd_html_real(nd_doc_number(energy, key), a));
+    if (isfinite(low) && isfinite(high))
+        nd_html_printf(page, " <small>%s to %s</small>", nd_html_real(low, b), nd_html_real(high, c));
+    nd_html_puts(page, "</td>");
+}
+
+static void put_legend(struct nd_page *page)
+{
+    nd_html_puts(
+        page,
+        "<ul class=\"legend\"><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect "
+        "class=\"quantisation\" width=\"10\" height=\"10\"/></svg> quantisation: the same on every "
+        "chip</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"chip\" "
+        "width=\"10\" height=\"10\"/></svg> chip: what this device adds</li><li><svg class=\"key\" viewBox=\"0 "
+        "0 10 10\" aria-hidden=\"true\"><rect class=\"interaction\" width=\"10\" height=\"10\"/></svg> both "
+        "together add to it</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect "
+        "class=\"cancel\" width=\"10\" height=\"10\"/></svg> they partly cancel</li></ul>\n");
+}
+
+/* ---- tables ---- */
+
+static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device)
+{
+    char buf[ND_HTML_TEXT_BYTES];
+    const json_t *energy = nd_doc_get(device, ND_KEY_ENERGY);
+    struct budget b = budget_of(energy);
+    nd_html_puts(page, "<tr><th scope=\"row\">");
+    nd_html_name(page, nd_page_device_label(part, device));
+    nd_html_puts(page, "</th>");
+    if (!is_known(&b)) {
+        nd_html_puts(page, "<td colspan=\"6\">not known: the outputs have no values</td></tr>\n");
+        return;
+    }
+    nd_html_puts(page, "<td class=\"bars\">");
+    put_bar(page, &b);
+    nd_html_puts(page, "</td>");
+    put_share(page, energy);
+    nd_html_cell_number(page, nd_html_real(total_of(&b), buf), total_of(&b));
+    put_part(page, energy, ND_KEY_QUANTISATION, ND_KEY_QUANTISATION_INTERVAL);
+    put_part(page, energy, ND_KEY_DIVERGENCE, ND_KEY_DIVERGENCE_INTERVAL);
+    put_part(page, energy, ND_KEY_INTERACTION, ND_KEY_INTERACTION_INTERVAL);
+    nd_html_puts(page, "</tr>\n");
+}
+
+static double score_of(const json_t *layer)
+{
+    struct budget b = budget_of(nd_doc_get(layer, ND_KEY_QUALITY));
+    return is_known(&b) ? total_of(&b) : -INFINITY;
+}
+
+static void put_layer(struct nd_page *page, const json_t *layer)
+{
+    char buf[ND_HTML_TEXT_BYTES];
+    struct budget b = budget_of(nd_doc_get(layer, ND_KEY_QUALITY));
+    nd_html_puts(page, "<tr><th scope=\"row\">");
+    nd_html_name(page, nd_doc_text(layer, ND_KEY_NAME));
+    nd_html_puts(page, "</th><td class=\"bars\">");
+    put_bar(page, &b);
+    nd_html_puts(page, "</td>");
+    nd_html_cell_number(page, nd_html_real(b.quantisation, buf), b.quantisation);
+    nd_html_cell_number(page, nd_html_real(b.chip, buf), b.chip);
+    nd_html_cell_number(page, nd_html_real(b.interaction, buf), b.interaction);
+    nd_html_puts(page, "</tr>\n");
+}
+
+/* Of a model with more layers than are shown: those with the largest error, in graph order. */
+static void put_rows(struct nd_page *page, const json_t *layers, size_t most)
+{
+    size_t n = json_array_size(layers), n_put = 0;
+    double *scores = nd_calloc(n + 1, sizeof *scores);
+    if (scores == NULL) {
+        page->out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        scores[i] = score_of(json_array_get(layers, i));
+    double threshold = nd_page_threshold(scores, n, most);
+    for (size_t i = 0; i < n && n_put < most; i++) {
+        double score = score_of(json_array_get(layers, i));
+        if (!isfinite(score) || score < threshold)
+            continue;
+        put_layer(page, json_array_get(layers, i));
+        n_put++;
+    }
+    free(scores);
+}
+
+static void put_layers(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t most)
+{
+    const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS);
+    nd_html_puts(page, "<details><summary>Layers of ");
+    nd_html_name(page, nd_page_device_label(part, device));
+    nd_html_puts(page, "</summary>");
+    nd_html_scroll(page, "Budget of the layers", true);
+    nd_html_puts(
+        page, "<table class=\"sortable\"><caption>Mean squared error of each layer's output against the float "
+              "model, in LSB&sup2;");
+    if (json_array_size(layers) > most)
+        nd_html_printf(page, ": the %zu layers of %zu with the largest error", most, json_array_size(layers));
+    nd_html_puts(page, "</caption>");
+    nd_html_heads(page, "Layer|Shares|#Quantisation|#Chip|#Interaction");
+    put_rows(page, layers, most);
+    nd_html_puts(page, "</tbody></table></div></details>\n");
+}
+
+static size_t n_known(const json_t *devices)
+{
+    const json_t *device;
+    size_t d, n = 0;
+    json_array_foreach(devices, d, device)
+    {
+        struct budget b = budget_of(nd_doc_get(device, ND_KEY_ENERGY));
+        n += is_known(&b);
+    }
+    return n;
+}
+
+void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
+{
+    const json_t *explanation = part->documents[ND_PAGE_EXPLANATION];
+    const json_t *devices = nd_doc_get(explanation, ND_KEY_DEVICES), *device;
+    size_t d;
+    nd_html_section(page, part, "budget", "Error budget");
+    if (n_known(devices) == 0) {
+        nd_html_absent(
+            page,
+            "How much of the error is quantisation, and how much is the chip, is not in this report. It is "
+            "when the float model is given:",
+            "npudiff report --quantised MODEL.onnx --float FLOAT.onnx REFERENCE.h5 TEST.h5 -o report.html");
+        nd_html_section_end(page);
+        return;
+    }
+    put_legend(page);
+    nd_html_scroll(page, "Error budget", false);
+    nd_html_printf(page,
+                   "<table><caption>Mean squared error of the model's outputs against the float model, in "
+                   "LSB&sup2;, with 95 %% intervals over samples; samples examined: %.0f. Identical devices "
+                   "share a row.</caption>",
+                   nd_doc_number(explanation, ND_KEY_SAMPLES));
+    nd_html_heads(page, "Device|Shares|#The chip's share|#Error|#Quantisation|#Chip|#Interaction");
+    json_array_foreach(devices, d, device)
+    {
+        if (nd_doc_is_leader(device, d))
+            put_device(page, part, device);
+    }
+    nd_html_puts(page, "</tbody></table></div>\n");
+    json_array_foreach(devices, d, device)
+    {
+        if (nd_doc_is_leader(device, d) && json_array_size(nd_doc_get(device, ND_KEY_LAYERS)) > 0)
+            put_layers(page, part, device, nd_page_rows_each(json_array_size(devices)));
+    }
+    nd_view_quantisation(page, part);
+    nd_html_section_end(page);
+}

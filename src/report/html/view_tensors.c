@@ -1,0 +1,320 @@
+/* The heat map: tensors in graph order, groups of identical devices as columns. A cell has the share of the
+ * values that differ and the largest difference; its details are in the page's data. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/html/html.h"
+
+enum {
+    MAX_WORST = 5,       /* of each cell in the data */
+    MAX_DETAILED = 4000, /* cells with their worst elements; further ones have their histogram only */
+    MAX_PREFIX_BYTES = 200
+};
+
+/* Upper ends of the steps of colour, by share and by steps of the quantised value. Chosen: so that a difference
+ * in one value of a thousand can be told from none. */
+static const double share_ends[] = {0, 0.001, 0.01, 0.05, 0.2, 0.5};
+static const double lsb_ends[] = {0, 1, 2, 4, 16, 64};
+
+static int step_of(double value, const double *ends)
+{
+    int step = 0;
+    while (step < 6 && value > ends[step])
+        step++;
+    return step;
+}
+
+/* ---- blocks of tensors ---- */
+
+/* The length of the first components of all names that are the same everywhere, with the final '/'. */
+static size_t common_length(const json_t *tensors)
+{
+    const char *first = nd_doc_text(json_array_get(tensors, 0), ND_KEY_NAME);
+    size_t i, common = strlen(first);
+    const json_t *tensor;
+    json_array_foreach(tensors, i, tensor)
+    {
+        const char *name = nd_doc_text(tensor, ND_KEY_NAME);
+        size_t n = 0;
+        while (n < common && name[n] == first[n])
+            n++;
+        common = n;
+    }
+    while (common > 0 && first[common - 1] != '/')
+        common--;
+    return common;
+}
+
+/* The component that follows; its length is 0 where the name has no further '/'. */
+static size_t block_length(const char *name, size_t common)
+{
+    const char *start = name + common, *slash = strchr(*start == '/' ? start + 1 : start, '/');
+    size_t n = slash != NULL ? (size_t)(slash - start) : 0;
+    return n < MAX_PREFIX_BYTES ? n : 0;
+}
+
+/* The end of the run of tensors from i on that are in one block. */
+static size_t block_end(const json_t *tensors, size_t i, size_t common)
+{
+    const char *name = nd_doc_text(json_array_get(tensors, i), ND_KEY_NAME);
+    size_t n = block_length(name, common), end = i + 1;
+    for (; n > 0 && end < json_array_size(tensors); end++) {
+        const char *other = nd_doc_text(json_array_get(tensors, end), ND_KEY_NAME);
+        if (block_length(other, common) != n || strncmp(other + common, name + common, n) != 0)
+            break;
+    }
+    return end;
+}
+
+/* ---- a cell ---- */
+
+/* "3 LSB", "12 ULP" or the largest error in real units. */
+static void put_size(struct nd_page *page, const json_t *pair)
+{
+    char buf[ND_HTML_TEXT_BYTES];
+    double lsb = nd_doc_number(pair, ND_KEY_MAX_LSB), ulp = nd_doc_number(pair, ND_KEY_MAX_ULP);
+    if (!isnan(lsb))
+        nd_html_printf(page, "%s LSB", nd_html_count(lsb, buf));
+    else if (!isnan(ulp))
+        nd_html_printf(page, "%s ULP", nd_html_count(ulp, buf));
+    else
+        nd_html_printf(page, "%s", nd_html_real(nd_doc_number(pair, ND_KEY_MAX_ABS), buf));
+}
+
+static bool is_compared(const json_t *pair)
+{
+    return pair != NULL && strcmp(nd_doc_text(pair, ND_KEY_COVERAGE), "none") != 0;
+}
+
+static void put_cell(struct nd_page *page, const json_t *pair)
+{
+    char buf[ND_HTML_TEXT_BYTES];
+    double share = nd_doc_number(pair, ND_KEY_SHARE), n = nd_doc_number(pair, ND_KEY_SAMPLES_DIFFERING);
+    double lsb = nd_doc_number(pair, ND_KEY_MAX_LSB);
+    if (!is_compared(pair)) {
+        nd_html_puts(page, "<td class=\"x\">no data</td>");
+        return;
+    }
+    if (isnan(share) && !(n > 0))
+        share = 0;
+    if (isnan(share)) {
+        nd_html_puts(page, "<td class=\"x\">differs</td>");
+        return;
+    }
+    if (!(share > 0)) {
+        nd_html_puts(page, "<td class=\"s0 m0\">=</td>");
+        return;
+    }
+    nd_html_printf(page, "<td class=\"s%d m%d\">%s <small>", step_of(share, share_ends),
+                   step_of(isnan(lsb) ? 0 : lsb, lsb_ends), nd_html_percent(share, buf));
+    put_size(page, pair);
+    nd_html_puts(page, "</small></td>");
+}
+
+/* ---- rows ---- */
+
+static void put_row(struct nd_page *page, const struct nd_page_part *part, const json_t *tensor, size_t t)
+{
+    double largest = 0;
+    for (size_t g = 1; g < part->n_groups; g++) {
+        double share = nd_doc_number(nd_doc_pair(tensor, part->groups[g].device), ND_KEY_SHARE);
+        largest = share > largest ? share : largest;
+    }
+    nd_html_printf(
+        page,
+        "<tr data-t=\"%zu\" data-s=\"%.3g\"><th scope=\"row\"><a id=\"%stensor-%zu\" href=\"#%stensor-%zu\">",
+        t, largest, part->prefix, t + 1, part->prefix, t + 1);
+    nd_html_name(page, nd_doc_text(tensor, ND_KEY_NAME));
+    nd_html_puts(page, "</a></th><td class=\"op\">");
+    nd_html_text(page, nd_doc_text(tensor, ND_KEY_OP_TYPES));
+    nd_html_puts(page, "</td><td class=\"op\">");
+    nd_html_text(page, nd_doc_text(tensor, ND_KEY_DTYPE));
+    nd_html_puts(page, "</td>");
+    for (size_t g = 1; g < part->n_groups; g++)
+        put_cell(page, nd_doc_pair(tensor, part->groups[g].device));
+    nd_html_puts(page, "</tr>\n");
+}
+
+/* A block of several tensors has a row of its own, which scripts make a button of. */
+static void put_block_row(struct nd_page *page, const struct nd_page_part *part, const json_t *tensors,
+                          size_t i, size_t end, size_t common)
+{
+    const char *name = nd_doc_text(json_array_get(tensors, i), ND_KEY_NAME);
+    char text[MAX_PREFIX_BYTES + 1];
+    snprintf(text, sizeof text, "%.*s", (int)block_length(name, common), name + common);
+    nd_html_printf(page, "<tr class=\"block\"><th scope=\"rowgroup\" colspan=\"%zu\">", part->n_groups + 2);
+    nd_html_name(page, text);
+    nd_html_printf(page, " <span class=\"op\">%zu tensors</span></th></tr>\n", end - i);
+}
+
+static void put_rows(struct nd_page *page, const struct nd_page_part *part, const json_t *tensors)
+{
+    size_t common = common_length(tensors), n = json_array_size(tensors);
+    bool is_open = false;
+    for (size_t i = 0, end; i < n; i = end) {
+        end = block_end(tensors, i, common);
+        bool is_block = end - i > 1;
+        if (is_block || !is_open)
+            nd_html_printf(page, "%s<tbody%s>\n", is_open ? "</tbody>\n" : "",
+                           is_block ? " class=\"of-block\"" : "");
+        if (is_block)
+            put_block_row(page, part, tensors, i, end, common);
+        for (size_t t = i; t < end; t++)
+            put_row(page, part, json_array_get(tensors, t), t);
+        if (is_block)
+            nd_html_puts(page, "</tbody>\n");
+        is_open = !is_block;
+    }
+    if (is_open)
+        nd_html_puts(page, "</tbody>\n");
+}
+
+static void put_table(struct nd_page *page, const struct nd_page_part *part, const json_t *tensors)
+{
+    nd_html_scroll(page, "Heat map", true);
+    nd_html_puts(page, "<table class=\"heat by-share\"><caption>Share of the values that differ from the "
+                       "reference's, and the largest difference. &ldquo;=&rdquo;: every bit is equal. ");
+    if (part->groups[0].n_devices > 1) {
+        nd_html_puts(page, "Equal to the reference everywhere: ");
+        nd_html_name(page, part->groups[0].label);
+        nd_html_puts(page, ". ");
+    }
+    nd_html_puts(page, "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\">Operator</th><th "
+                       "scope=\"col\">Type</th>");
+    for (size_t g = 1; g < part->n_groups; g++) {
+        nd_html_puts(page, "<th scope=\"col\">");
+        nd_html_name(page, part->groups[g].label);
+        nd_html_puts(page, "</th>");
+    }
+    nd_html_puts(page, "</tr></thead>\n");
+    put_rows(page, part, tensors);
+    nd_html_puts(page, "</table></div>\n");
+}
+
+/* ---- data ---- */
+
+/* The buckets that are not empty. */
+static void put_histogram(struct nd_json *data, const json_t *pair)
+{
+    const json_t *near = nd_doc_get(pair, ND_KEY_HISTOGRAM), *tail = nd_doc_get(pair, ND_KEY_HISTOGRAM_TAIL);
+    const json_t *bucket;
+    const char *key;
+    json_t *copy = json_object();
+    nd_json_open_line(data, "h", '{');
+    if (json_is_object(near))
+        json_object_update(copy, (json_t *)near);
+    if (json_is_object(tail)) { /* says more of what lies beyond */
+        json_object_del(copy, "<-3");
+        json_object_del(copy, ">3");
+        json_object_update(copy, (json_t *)tail);
+    }
+    json_object_foreach(copy, key, bucket)
+    {
+        if (json_number_value(bucket) > 0)
+            nd_json_int(data, key, json_integer_value(bucket));
+    }
+    nd_json_close(data, '}');
+    json_decref(copy);
+}
+
+static void put_coordinates(struct nd_json *data, const json_t *worst)
+{
+    const json_t *list = nd_doc_get(worst, ND_KEY_COORDINATES), *one;
+    size_t i;
+    nd_json_open_line(data, NULL, '[');
+    json_array_foreach(list, i, one) nd_json_int(data, NULL, json_integer_value(one));
+    nd_json_close(data, ']');
+}
+
+/* [[probe, sample, [coordinates], reference, test]] */
+static void put_worst(struct nd_json *data, const json_t *pair)
+{
+    const json_t *list = nd_doc_get(pair, ND_KEY_WORST), *one;
+    size_t i;
+    nd_json_open_line(data, "w", '[');
+    json_array_foreach(list, i, one)
+    {
+        if (i >= MAX_WORST)
+            break;
+        nd_json_open_line(data, NULL, '[');
+        nd_json_text(data, NULL, nd_doc_text(one, ND_KEY_PROBE));
+        nd_json_real(data, NULL, nd_doc_number(one, ND_KEY_SAMPLE));
+        put_coordinates(data, one);
+        nd_html_data_real(data, NULL, nd_doc_number(one, ND_KEY_REF_REAL));
+        nd_html_data_real(data, NULL, nd_doc_number(one, ND_KEY_TEST_REAL));
+        nd_json_close(data, ']');
+    }
+    nd_json_close(data, ']');
+}
+
+static void put_known(struct nd_json *data, const char *key, double value)
+{
+    if (isfinite(value))
+        nd_html_data_real(data, key, value);
+}
+
+/* null for a cell without differences. */
+static void put_cell_data(struct nd_json *data, const json_t *pair, size_t *n_detailed)
+{
+    const char *reason = nd_doc_text(pair, ND_KEY_REASON);
+    if (!(nd_doc_number(pair, ND_KEY_SAMPLES_DIFFERING) > 0) && reason[0] == '\0') {
+        nd_json_null(data, NULL);
+        return;
+    }
+    nd_json_open_line(data, NULL, '{');
+    put_known(data, "n", nd_doc_number(pair, ND_KEY_ELEMENTS));
+    put_known(data, "d", nd_doc_number(pair, ND_KEY_DIFFERING));
+    put_known(data, "s", nd_doc_number(pair, ND_KEY_SAMPLES));
+    put_known(data, "sd", nd_doc_number(pair, ND_KEY_SAMPLES_DIFFERING));
+    put_known(data, "lsb", nd_doc_number(pair, ND_KEY_MAX_LSB));
+    put_known(data, "abs", nd_doc_number(pair, ND_KEY_MAX_ABS));
+    put_known(data, "sqnr", nd_doc_number(pair, ND_KEY_SQNR));
+    if (reason[0] != '\0')
+        nd_json_text(data, "why", reason);
+    put_histogram(data, pair);
+    if ((*n_detailed)++ < MAX_DETAILED)
+        put_worst(data, pair);
+    nd_json_close(data, '}');
+}
+
+static void put_data(struct nd_json *data, const struct nd_page_part *part, const json_t *tensors)
+{
+    const json_t *tensor;
+    bool is_gated = nd_doc_is(part->documents[ND_PAGE_COMPARISON], ND_KEY_GATED);
+    size_t i, n_detailed = 0;
+    nd_json_open_line(data, "groups", '[');
+    for (size_t g = 1; g < part->n_groups; g++)
+        nd_json_text(data, NULL, part->groups[g].label);
+    nd_json_close(data, ']');
+    nd_json_open_line(data, "tensors", '[');
+    json_array_foreach(tensors, i, tensor)
+    {
+        nd_json_open_line(data, NULL, '{');
+        nd_json_text(data, "gate", is_gated ? nd_doc_text(tensor, ND_KEY_GATE) : NULL);
+        nd_json_open_line(data, "cells", '[');
+        for (size_t g = 1; g < part->n_groups; g++)
+            put_cell_data(data, nd_doc_pair(tensor, part->groups[g].device), &n_detailed);
+        nd_json_close(data, ']');
+        nd_json_close(data, '}');
+    }
+    nd_json_close(data, ']');
+}
+
+void nd_view_tensors(struct nd_page *page, const struct nd_page_part *part)
+{
+    const json_t *tensors = nd_doc_get(part->documents[ND_PAGE_COMPARISON], ND_KEY_TENSORS);
+    nd_html_section(page, part, "tensors", "Tensors");
+    if (json_array_size(tensors) == 0 || part->n_groups == 0)
+        nd_html_absent(
+            page, "Which tensors differ is not in this report. It is when the report is made of a comparison:",
+            "npudiff report REFERENCE.h5 TEST.h5 -o report.html");
+    else if (part->n_groups == 1)
+        nd_html_puts(page, "<p>All devices agree in every bit of every tensor.</p>\n");
+    else
+        put_table(page, part, tensors);
+    nd_html_section_end(page);
+    if (part->n_groups > 1)
+        put_data(&page->data, part, tensors);
+}

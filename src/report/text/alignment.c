@@ -1,0 +1,335 @@
+/* What `npudiff align` made, as text. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/documents/json_out.h"
+#include "report/text/accuracy_change.h"
+#include "report/text/tree.h"
+
+static json_t *count(size_t n)
+{
+    return json_integer((json_int_t)n);
+}
+
+/* ---- the answer in one screen ---- */
+
+static char *joined(char *const *texts, size_t n)
+{
+    struct nd_strbuf text = {0};
+    for (size_t i = 0; i < n; i++)
+        nd_strbuf_printf(&text, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " and ", texts[i]);
+    return nd_strbuf_take(&text);
+}
+
+static void say_headline(struct nd_report_screen *screen, const struct nd_alignment *alignment)
+{
+    char *names = joined(alignment->arithmetics, alignment->n_arithmetics);
+    if (names == NULL) {
+        nd_report_screen_lose(screen);
+        return;
+    }
+    switch (alignment->end) {
+    case ND_ALIGN_END_ALIGNED:
+        nd_report_screen_put(screen,
+                             "ALIGNED: all %zu layers give the same bits on %s (%zu proven, %zu as tested)\n",
+                             alignment->n_layers, names, alignment->n_proven, alignment->n_tested);
+        break;
+    case ND_ALIGN_END_DIFFERS:
+        nd_report_screen_put(
+            screen,
+            "NOT ALIGNED: %zu of %zu layers can differ between %s (%zu proven equal, %zu as tested, "
+            "%zu unknown)\n",
+            alignment->n_differ, alignment->n_layers, names, alignment->n_proven, alignment->n_tested,
+            alignment->n_unknown);
+        break;
+    case ND_ALIGN_END_UNKNOWN:
+        nd_report_screen_put(
+            screen,
+            "INCONCLUSIVE: %zu of %zu layers are neither proven nor tested on %s (%zu proven equal, "
+            "%zu as tested)\n",
+            alignment->n_unknown, alignment->n_layers, names, alignment->n_proven, alignment->n_tested);
+        break;
+    case ND_ALIGN_END_OVER_BUDGET:
+        nd_report_screen_put(screen, "REFUSED: alignment costs more than %g dB; nothing was written\n",
+                             alignment->budget_db);
+        break;
+    }
+    free(names);
+}
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static void say_model(struct nd_report_screen *screen, const struct nd_alignment *alignment)
+{
+    nd_report_screen_put(screen, "%s: %zu of %zu Conv, Gemm and MatMul layers now multiply by a power of two\n",
+                         file_name(alignment->model), alignment->n_planned, alignment->n_products);
+    if (alignment->n_folded > 0)
+        nd_report_screen_put(screen, "%zu BatchNormalization %s now part of the ConvTranspose before it.\n",
+                             alignment->n_folded, alignment->n_folded == 1 ? "is" : "are");
+    if (alignment->n_equalised > 0)
+        nd_report_screen_put(
+            screen,
+            "%zu %s of layers equalised, which gains precision: tensors between them have channels of "
+            "other sizes than in the float model (--no-equalise leaves them).\n",
+            alignment->n_equalised, alignment->n_equalised == 1 ? "pair" : "pairs");
+    if (alignment->float_model != NULL)
+        nd_report_screen_put(screen, "Weights rounded anew from '%s': %zu of %zu layers.\n",
+                             file_name(alignment->float_model), alignment->n_from_float, alignment->n_weighted);
+    else
+        nd_report_screen_put(screen,
+                             "Weights rounded anew from the quantised ones (--float gives better ones).\n");
+    if (alignment->output != NULL)
+        nd_report_screen_put(screen, "Written to '%s'%s%s%s.\n", alignment->output,
+                             alignment->certificate != NULL ? ", certificate in '" : "",
+                             alignment->certificate != NULL ? alignment->certificate : "",
+                             alignment->certificate != NULL ? "'" : "");
+}
+
+static void add_number(json_t *row, const char *key, const char *format, double value)
+{
+    char text[64];
+    snprintf(text, sizeof text, format, value);
+    nd_tree_set(row, key, isnan(value) ? json_null() : nd_json_string(text));
+}
+
+static void say_rows(struct nd_report_screen *screen, json_t *rows, const struct nd_report_column *columns,
+                     const char *more)
+{
+    nd_report_screen_put(screen, "\n");
+    nd_screen_rows(screen, rows, columns, more);
+}
+
+static void say_price(struct nd_report_screen *screen, const struct nd_alignment *alignment)
+{
+    static const struct nd_report_column columns[] = {{"output", "OUTPUT"},
+                                                      {"before", "DB BEFORE"},
+                                                      {"after", "DB AFTER"},
+                                                      {"change", "CHANGE, DB"},
+                                                      {NULL, NULL}};
+    static const struct nd_report_column columns_alone[] = {
+        {"output", "OUTPUT"}, {"after", "TO THE MODEL AS IT WAS, DB"}, {NULL, NULL}};
+    json_t *rows = json_array();
+    if (alignment->n_outputs == 0) {
+        json_decref(rows);
+        nd_report_screen_put(screen, "The price is not known: --float and -p measure it.\n");
+        return;
+    }
+    for (size_t i = 0; i < alignment->n_outputs; i++) {
+        json_t *row = json_pack("{s:o}", "output", nd_json_string(alignment->outputs[i].name));
+        add_number(row, "before", "%.2f", alignment->outputs[i].sqnr_before_db);
+        add_number(row, "after", "%.2f", alignment->outputs[i].sqnr_after_db);
+        add_number(row, "change", "%+.2f", 0.0 - alignment->outputs[i].loss_db);
+        nd_tree_append(rows, row);
+    }
+    char fitted[96] = "";
+    if (alignment->n_fit_priced > 0)
+        snprintf(fitted, sizeof fitted, " (weights were rounded for %zu of them; --fit takes others)",
+                 alignment->n_fit_priced);
+    nd_report_screen_put(screen, "\nSignal-to-noise ratio of the outputs%s, %zu sample%s%s, exact rounding:",
+                         alignment->float_model != NULL ? " to the float model" : "", alignment->n_samples,
+                         alignment->n_samples == 1 ? "" : "s", fitted);
+    say_rows(screen, rows, alignment->float_model != NULL ? columns : columns_alone, "-v shows all");
+    if (alignment->n_labelled == 0)
+        return;
+    const struct nd_accuracy_change change = nd_accuracy_change_of(alignment);
+    nd_report_screen_put(
+        screen, "\nRight classes: %zu, then %zu of %zu (%.0f %%: %+.2f to %+.2f points); %zu changed.\n",
+        alignment->n_right_before, alignment->n_right_after, alignment->n_labelled, 100 * change.confidence,
+        change.low, change.high, alignment->n_changed);
+}
+
+/* What part of the alignment costs how much. */
+static void say_curve(struct nd_report_screen *screen, const struct nd_alignment *alignment)
+{
+    static const struct nd_report_column columns[] = {{"layers", "LAYERS"},        {"change", "CHANGE, DB"},
+                                                      {"values", "OUTPUT VALUES"}, {"tensors", "TENSORS"},
+                                                      {"last", "LAST LAYER"},      {NULL, NULL}};
+    json_t *rows = json_array();
+    for (size_t i = 0; i < alignment->n_points; i++) {
+        const struct nd_alignment_point *point = &alignment->points[i];
+        char values[64], tensors[64];
+        double share = point->n_values > 0 ? 100.0 * (double)point->n_different / (double)point->n_values : 0;
+        snprintf(values, sizeof values, "%.3g %%", share);
+        snprintf(tensors, sizeof tensors, "%zu of %zu", point->n_tensors_different, point->n_tensors);
+        json_t *row =
+            json_pack("{s:o, s:s, s:s, s:o}", "layers", count(point->n_layers), "values", values, "tensors",
+                      tensors, "last", nd_json_string(point->layer != NULL ? point->layer : ""));
+        add_number(row, "change", "%+.2f", 0.0 - point->loss_db);
+        nd_tree_append(rows, row);
+    }
+    if (alignment->n_points == 0) {
+        json_decref(rows);
+        return;
+    }
+    nd_report_screen_put(screen,
+                         "\nAlignment of the first layers only, those with the largest effect on the outputs "
+                         "first. OUTPUT VALUES, TENSORS: those that still differ between the arithmetics.");
+    say_rows(screen, rows, columns, "-v shows all");
+}
+
+static void say_devices(struct nd_report_screen *screen, const struct nd_alignment *alignment)
+{
+    if (alignment->n_devices == 0)
+        return;
+    nd_report_screen_put(screen, "\nDevices: %s; %zu of %zu tensors are equal on all of them, %zu samples.\n",
+                         alignment->groups, alignment->n_tensors_equal, alignment->n_tensors,
+                         alignment->n_device_samples);
+    if (alignment->n_refuted > 0)
+        nd_report_screen_put(
+            screen, "%zu proven layers differ on the devices: a device has another arithmetic than %s.\n",
+            alignment->n_refuted, alignment->arithmetics[0]);
+}
+
+static const char *state_word(const struct nd_alignment_layer *layer)
+{
+    static const char *const words[] = {"proven", "as tested", "unknown", "DIFFERS"};
+    return words[layer->state];
+}
+
+static json_t *short_row(const struct nd_alignment_layer *layer)
+{
+    return json_pack("{s:o, s:o, s:s, s:o}", "layer", nd_json_string(layer->name), "operators",
+                     nd_json_string(layer->op_types), "state", state_word(layer), "why",
+                     nd_json_string(layer->obstacle != NULL ? layer->obstacle
+                                    : layer->reason != NULL ? layer->reason
+                                                            : ""));
+}
+
+/* Layers of the same kind in the same state are one row. */
+static json_t *group_of(json_t *rows, const json_t *row)
+{
+    static const char *const keys[] = {"operators", "state", "why"};
+    size_t index;
+    json_t *group;
+    json_array_foreach(rows, index, group)
+    {
+        bool is_same = true;
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0] && is_same; k++)
+            is_same = json_equal(json_object_get(group, keys[k]), json_object_get(row, keys[k])) != 0;
+        if (is_same)
+            return group;
+    }
+    return NULL;
+}
+
+static void add_to_group(json_t *rows, json_t *row)
+{
+    json_t *group = group_of(rows, row);
+    json_int_t n = group != NULL ? json_integer_value(json_object_get(group, "layers")) : 0;
+    if (group == NULL)
+        nd_tree_append(rows, json_incref(row));
+    nd_tree_set(group != NULL ? group : row, "layers", json_integer(n + 1));
+    json_decref(row);
+}
+
+/* The layers that are not proven, those that differ first. */
+static void say_open_layers(struct nd_report_screen *screen, const struct nd_alignment *alignment)
+{
+    static const struct nd_report_column columns[] = {{"layers", "LAYERS"},
+                                                      {"operators", "OPERATORS"},
+                                                      {"state", "STATE"},
+                                                      {"why", "WHY NOT PROVEN"},
+                                                      {NULL, NULL}};
+    static const enum nd_align_state order[] = {ND_ALIGN_DIFFERS, ND_ALIGN_UNKNOWN, ND_ALIGN_TESTED};
+    json_t *rows = json_array();
+    for (size_t s = 0; s < sizeof order / sizeof order[0]; s++)
+        for (size_t i = 0; i < alignment->n_layers; i++)
+            if (alignment->layers[i].state == order[s])
+                add_to_group(rows, short_row(&alignment->layers[i]));
+    if (json_array_size(rows) > 0)
+        say_rows(screen, rows, columns, "-v shows all");
+    else
+        json_decref(rows);
+}
+
+static void say_next(struct nd_report_screen *screen, const struct nd_alignment *alignment)
+{
+    if (alignment->output == NULL || alignment->n_devices > 0)
+        return;
+    const char *const words[] = {"npudiff",      "run", alignment->output, "-d", "htp-sim:gen1", "-d",
+                                 "htp-sim:gen3", "-p",  "uniform"};
+    nd_report_screen_next(screen, "to see the same bits on two chips", words, sizeof words / sizeof words[0]);
+}
+
+enum nd_status nd_report_alignment_brief(const struct nd_alignment *alignment, size_t width, char **out,
+                                         struct nd_error *err)
+{
+    struct nd_report_screen *screen = nd_report_screen_create(width);
+    bool is_refused = alignment->end == ND_ALIGN_END_OVER_BUDGET;
+    say_headline(screen, alignment);
+    if (!is_refused)
+        say_model(screen, alignment);
+    if (!is_refused || alignment->n_outputs > 0)
+        say_price(screen, alignment);
+    say_curve(screen, alignment);
+    say_devices(screen, alignment);
+    if (!is_refused)
+        say_open_layers(screen, alignment);
+    say_next(screen, alignment);
+    return nd_report_screen_end(&screen, out, err);
+}
+
+/* ---- everything ---- */
+
+static void describe_scaling(const struct nd_alignment_layer *layer, json_t *row)
+{
+    char text[64];
+    if (!layer->is_planned)
+        return;
+    snprintf(text, sizeof text, layer->has_exponents ? "2^-%d and less" : "2^-%d", layer->exponent);
+    nd_tree_set(row, "multiplier", nd_json_string(text));
+    add_number(row, "weights", "%.3f", layer->weight_factor);
+    add_number(row, "output", "%.3f", layer->output_factor);
+}
+
+static json_t *full_row(const struct nd_alignment *alignment, const struct nd_alignment_layer *layer)
+{
+    json_t *row = short_row(layer);
+    describe_scaling(layer, row);
+    if (layer->n_channels > 0) {
+        nd_tree_set(row, "channels", count(layer->n_channels));
+        add_number(row, "sums", "%.4g", layer->n_sums);
+    }
+    if (layer->n_unequal > 0) {
+        struct nd_strbuf text = {0};
+        nd_strbuf_printf(&text, "%s: %zu channels; in channel %zu the sum %.0f gives %.0f on %s and %.0f on %s",
+                         layer->reason != NULL ? layer->reason : "", layer->n_unequal, layer->channel,
+                         layer->sum, layer->values[0], alignment->arithmetics[0], layer->values[1],
+                         alignment->arithmetics[layer->against]);
+        char *why = nd_strbuf_take(&text);
+        nd_tree_set(row, "why", nd_json_string(why));
+        free(why);
+    }
+    return row;
+}
+
+enum nd_status nd_report_alignment_text(const struct nd_alignment *alignment, char **out, struct nd_error *err)
+{
+    static const struct nd_report_column columns[] = {{"layer", "LAYER"},        {"operators", "OPERATORS"},
+                                                      {"state", "STATE"},        {"multiplier", "MULTIPLIER"},
+                                                      {"weights", "WEIGHTS x"},  {"output", "OUTPUT x"},
+                                                      {"channels", "CHANNELS"},  {"sums", "SUMS"},
+                                                      {"why", "WHY NOT PROVEN"}, {NULL, NULL}};
+    struct nd_strbuf text = {0};
+    char *brief = NULL;
+    enum nd_status status = nd_report_alignment_brief(alignment, 0, &brief, err);
+    if (status != ND_OK)
+        return status;
+    nd_strbuf_puts(&text, brief);
+    free(brief);
+    json_t *rows = json_array();
+    for (size_t i = 0; i < alignment->n_layers; i++)
+        nd_tree_append(rows, full_row(alignment, &alignment->layers[i]));
+    nd_strbuf_puts(&text,
+                   "\nAll layers. WEIGHTS and OUTPUT: how many times coarser their steps became. SUMS: sums of "
+                   "products that a proof covers.\n");
+    nd_rows_put(&text, rows, columns);
+    json_decref(rows);
+    return nd_text_end(&text, out, err);
+}

@@ -1,0 +1,130 @@
+/* The sections of the text report, in the order in which they are written. Each appends to out; a failed
+ * allocation is remembered by out. */
+#ifndef ND_REPORT_TEXT_COMPARE_H
+#define ND_REPORT_TEXT_COMPARE_H
+
+#include "core/text/strbuf.h"
+#include "npudiff/report/report.h"
+#include "report/text/table.h"
+
+struct nd_text_report {
+    const struct nd_comparison *comparison;
+    bool is_brief, all_edges, details, worst;
+    const char *model;      /* file name; NULL: not known */
+    const char *model_path; /* where the file is, for the next command; NULL: not known */
+    size_t width;
+    const struct nd_matrix *matrices; /* [n_matrices] */
+    size_t n_matrices;
+    struct nd_strbuf *out;
+};
+
+/* Lists that are not the main table stop after this many lines unless all_edges. */
+enum { ND_TEXT_LIST_LINES = 12, ND_TEXT_BRIEF_LINES = 3 };
+
+/* Longer names and labels lose their middle in tables. */
+enum { ND_TEXT_NAME_MAX = 32, ND_TEXT_LABEL_MAX = 30 };
+
+/* text_brief.c: all of the default text, of parts of the sections below. */
+void nd_text_brief(const struct nd_text_report *report);
+
+/* text_head.c: the verdict, what was compared, where it ran. And how many tensors of a test differ from the
+ * reference or, with is_failing, fail their gates. */
+void nd_text_head(const struct nd_text_report *report);
+size_t nd_text_count_differing(const struct nd_comparison *comparison, size_t test, bool is_failing);
+
+/* Whether the test is the first of the devices that equal it everywhere; devices without data are alone. */
+bool nd_text_is_first_of_group(const struct nd_comparison *comparison, size_t test);
+
+/* text_next.c: the command to paste, or nothing. And the verdict of captures that have not the same in them,
+ * with what to do. */
+void nd_text_say_what_is_shared(const struct nd_comparison *comparison, struct nd_strbuf *out);
+void nd_text_next(const struct nd_text_report *report);
+
+/* text_devices.c: who was compared; what is odd about a device (it ran on the CPU, ...); which failed. */
+void nd_text_devices(const struct nd_text_report *report);
+void nd_text_device_notes(const struct nd_text_report *report);
+void nd_text_failures(const struct nd_text_report *report);
+
+/* text_numbers.c: what is not a number, before any verdict. And the samples of an edge that are NaN in every
+ * value on both sides: the most of any test. */
+void nd_text_numbers(const struct nd_text_report *report);
+uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd_compared_edge *edge);
+
+/* text_classes.c: who agrees with whom, and where it starts. */
+void nd_text_classes(const struct nd_text_report *report);
+void nd_text_first_differences(const struct nd_text_report *report);
+
+/* text_edges.c: one row per edge, one column per test device. */
+void nd_text_edges(const struct nd_text_report *report);
+
+/* text_repeats.c: what repeats of a device say. A sentence for each device that does not repeat itself; all
+ * tables. */
+void nd_text_not_repeatable(const struct nd_text_report *report);
+void nd_text_repeats(const struct nd_text_report *report);
+/* Outputs that do not depend on the input. */
+void nd_text_stuck(const struct nd_text_report *report);
+/* Why the verdict is `inconclusive`, in words that follow "INCONCLUSIVE: ". */
+const char *nd_text_why_inconclusive(const struct nd_comparison *c);
+
+/* Of a summary: the samples whose class changed, else how many samples differ and which one most. */
+void nd_text_samples(const struct nd_text_report *report, const struct nd_top1 *top1);
+
+/* text_problems.c: what fails its gate, and what could not be compared. */
+void nd_text_gates(const struct nd_text_report *report);
+void nd_text_problems(const struct nd_text_report *report);
+
+/* text_details.c: steps and floats at the outputs and at the first difference. */
+void nd_text_magnitudes(const struct nd_text_report *report);
+
+/* text_signal.c: errors, similarity and special values at the outputs. */
+void nd_text_signal(const struct nd_text_report *report);
+
+/* text_elements.c: where the differing elements are, and which are the worst. */
+void nd_text_structure(const struct nd_text_report *report);
+void nd_text_worst(const struct nd_text_report *report);
+
+/* text_diagnoses.c: what makes values differ, and how errors grow. */
+void nd_text_diagnoses(const struct nd_text_report *report);
+void nd_text_predicates(const struct nd_text_report *report);
+
+/* text_top1.c: accuracy and agreement. */
+void nd_text_top1(const struct nd_text_report *report);
+
+/* text_channels.c: the worst channels of each pair that differs. */
+void nd_text_channels(const struct nd_text_report *report);
+
+/* text_matrix.c: every device against every other. */
+void nd_text_matrices(const struct nd_text_report *report);
+
+/* Whether that edge is spelled out for that test: it differs there, and is a model output or where the test's
+ * difference begins. */
+bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t edge, size_t test);
+
+/* Lines that a list may have. */
+size_t nd_text_list_limit(const struct nd_text_report *report);
+
+/* "  and 3 more" where a list of n lines was cut. */
+void nd_text_put_more(const struct nd_text_report *report, size_t n);
+
+/* " [1,0,2]", "" for a scalar. */
+void nd_text_put_coordinates(struct nd_strbuf *out, const struct nd_shape *shape,
+                             const struct nd_difference_place *place);
+
+/* Appends text, wrapped within the width. It may come from a file. */
+void nd_text_put_wrapped(const struct nd_text_report *report, const char *text, size_t indent);
+
+/* Renders the table within the width below the title (wrapped; its newlines are the caller's) unless it has no
+ * row but the n_title_cells of its titles, then frees it. */
+void nd_text_put_table(const struct nd_text_report *report, struct nd_table *table, size_t n_title_cells,
+                       size_t n_keys, const char *title);
+
+/* Cells: the column titles, a count, four significant digits. */
+void nd_text_add_titles(struct nd_table *table, const char *const *titles);
+void nd_text_add_count(struct nd_table *table, uint64_t n);
+void nd_text_add_short(struct nd_table *table, double value);
+
+/* The same, and a value near 1; "-" where there is none. */
+void nd_text_add_short_if(struct nd_table *table, bool exists, double value);
+void nd_text_add_near_one_if(struct nd_table *table, bool exists, double value);
+
+#endif

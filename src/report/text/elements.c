@@ -1,0 +1,187 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/memory.h"
+#include "report/text/format.h"
+#include "report/text/compare.h"
+
+/* Whether a pattern says more than the share of differing elements does. */
+static bool is_telling(enum nd_pattern pattern)
+{
+    return pattern != ND_PATTERN_NONE && pattern != ND_PATTERN_SCATTERED && pattern != ND_PATTERN_EVERYWHERE;
+}
+
+/* The test's dimension i is the reference's permutation[i]. */
+static void put_permutation(struct nd_strbuf *line, const struct nd_structure *structure, int rank)
+{
+    nd_strbuf_puts(line, "the reference with its axes in the order ");
+    for (int i = 0; i < rank; i++)
+        nd_strbuf_printf(line, "%s%d%s", i == 0 ? "[" : ",", structure->permutation[i],
+                         i == rank - 1 ? "]" : "");
+}
+
+static void put_stride(struct nd_strbuf *line, const struct nd_structure *structure)
+{
+    unsigned long long first = structure->first_index, last = structure->last_index, stride = structure->stride;
+    if (last == first + stride)
+        nd_strbuf_printf(line, "only elements %llu and %llu", first, last);
+    else
+        nd_strbuf_printf(line, "only elements %llu + %llu k, up to %llu", first, stride, last);
+}
+
+static void put_pattern(struct nd_strbuf *line, const struct nd_structure *structure,
+                        const struct nd_shape *shape)
+{
+    switch (structure->pattern) {
+    case ND_PATTERN_ONE_ELEMENT:
+        nd_strbuf_printf(line, "only element %llu", (unsigned long long)structure->first_index);
+        return;
+    case ND_PATTERN_ONE_COORDINATE:
+        if (structure->axis >= 0 && structure->axis < shape->rank)
+            nd_strbuf_printf(line, "only coordinate %llu of axis %d (of %lld)",
+                             (unsigned long long)structure->axes[structure->axis].first, structure->axis,
+                             (long long)shape->dims[structure->axis]);
+        return;
+    case ND_PATTERN_PERMUTED_AXES:
+        put_permutation(line, structure, shape->rank);
+        return;
+    case ND_PATTERN_RANGE:
+        nd_strbuf_printf(line, "every element from %llu to %llu", (unsigned long long)structure->first_index,
+                         (unsigned long long)structure->last_index);
+        return;
+    case ND_PATTERN_STRIDE:
+        put_stride(line, structure);
+        return;
+    case ND_PATTERN_FROM_POWER_OF_TWO:
+        nd_strbuf_printf(line, "from element %llu = 2^%d on", (unsigned long long)structure->first_index,
+                         ilogb((double)structure->first_index));
+        return;
+    case ND_PATTERN_NONE:
+    case ND_PATTERN_SCATTERED:
+    case ND_PATTERN_EVERYWHERE:
+        nd_strbuf_puts(line, nd_pattern_name(structure->pattern));
+        return;
+    }
+}
+
+/* The line about one test at one edge, or NULL when there is nothing to say. The caller frees it. */
+static char *pattern_line(const struct nd_text_report *report, size_t edge, size_t test)
+{
+    const struct nd_compared_edge *compared = &report->comparison->edges[edge];
+    const struct nd_structure *structure = &compared->pairs[test - 1].total.difference.structure;
+    struct nd_strbuf line = {0};
+    bool is_said = is_telling(structure->pattern) || report->details;
+    if (!is_said || !nd_text_is_detailed(report->comparison, edge, test))
+        return NULL;
+    put_pattern(&line, structure, &compared->shape);
+    char *text = nd_strbuf_take(&line);
+    report->out->failed = report->out->failed || text == NULL;
+    return text;
+}
+
+/* Adds the row of lines[first], with all later tests that have the same line; those are freed. */
+static void add_pattern(const struct nd_text_report *report, struct nd_table *table, size_t edge, char **lines,
+                        size_t first)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_strbuf labels = {0};
+    for (size_t t = first; t < c->n_devices; t++) {
+        if (lines[t] == NULL || strcmp(lines[t], lines[first]) != 0)
+            continue;
+        nd_strbuf_printf(&labels, "%s%s", t > first ? ", " : "", c->devices[t].label);
+        if (t > first) {
+            free(lines[t]);
+            lines[t] = NULL;
+        }
+    }
+    nd_table_add(table, c->edges[edge].name);
+    nd_table_add(table, lines[first]);
+    nd_table_add(table, labels.text != NULL ? labels.text : "");
+    table->failed = table->failed || labels.failed;
+    nd_strbuf_deinit(&labels);
+}
+
+void nd_text_structure(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {.n_columns = 3, .is_left = {true, true, true}, .max_width = {ND_TEXT_NAME_MAX}};
+    char **lines = nd_calloc(c->n_devices, sizeof *lines);
+    size_t n = 0;
+    report->out->failed = report->out->failed || lines == NULL;
+    for (size_t e = 0; e < c->n_edges && lines != NULL; e++) {
+        for (size_t t = 1; t < c->n_devices; t++)
+            lines[t] = pattern_line(report, e, t);
+        for (size_t t = 1; t < c->n_devices; t++) {
+            if (lines[t] != NULL && n++ < nd_text_list_limit(report))
+                add_pattern(report, &table, e, lines, t);
+            free(lines[t]);
+            lines[t] = NULL;
+        }
+    }
+    free(lines);
+    nd_text_put_table(report, &table, 0, 1, "\nwhich elements of a sample differ:");
+    nd_text_put_more(report, n);
+}
+
+static void add_element(struct nd_table *table, const struct nd_shape *shape,
+                        const struct nd_difference_place *place)
+{
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%zu", place->index);
+    nd_text_put_coordinates(&text, shape, place);
+    nd_table_add(table, place->has_index && text.text != NULL ? text.text : "-");
+    table->failed = table->failed || text.failed;
+    nd_strbuf_deinit(&text);
+}
+
+/* As it is stored, a whole number has every digit: a code of 36127 is not 3.613e+04. */
+static void add_value(struct nd_table *table, bool is_stored, double value)
+{
+    const double most = 0x1p63; /* of the integer types; above it floats only */
+    if (is_stored && isfinite(value) && fabs(value) <= most && value == floor(value))
+        nd_table_addf(table, "%.0f", value);
+    else
+        nd_text_add_short(table, value);
+}
+
+static void add_worst(struct nd_table *table, const struct nd_comparison *c,
+                      const struct nd_compared_edge *edge, size_t test)
+{
+    const struct nd_difference *d = &edge->pairs[test - 1].total.difference;
+    for (size_t i = 0; i < d->n_worst; i++) {
+        const struct nd_worst *worst = &d->worst[i];
+        nd_table_add(table, edge->name);
+        nd_table_add(table, c->devices[test].label);
+        nd_table_add(table, c->probes[worst->place.probe].name);
+        nd_table_addf(table, "%zu", worst->place.sample);
+        add_element(table, &edge->shape, &worst->place);
+        nd_text_add_short(table, worst->abs_error);
+        add_value(table, !edge->is_quantised, worst->ref_real);
+        add_value(table, !edge->is_quantised, worst->test_real);
+        if (edge->is_quantised) {
+            add_value(table, true, worst->ref);
+            add_value(table, true, worst->test);
+        } else {
+            nd_table_add(table, "");
+            nd_table_add(table, "");
+        }
+    }
+}
+
+void nd_text_worst(const struct nd_text_report *report)
+{
+    static const char *const titles[] = {"tensor",  "device",    "probe", "sample",   "element",
+                                         "|error|", "reference", "test",  "ref code", "test code"};
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {.n_columns = 10,
+                             .is_left = {true, true, true, [4] = true},
+                             .max_width = {24, ND_TEXT_LABEL_MAX, 16, [4] = 30}};
+    nd_text_add_titles(&table, titles);
+    for (size_t e = 0; e < c->n_edges && report->worst; e++)
+        for (size_t t = 1; t < c->n_devices; t++)
+            if (nd_text_is_detailed(c, e, t))
+                add_worst(&table, c, &c->edges[e], t);
+    nd_text_put_table(report, &table, table.n_columns, 2,
+                      "\nworst elements at model outputs and where a difference begins (real units):");
+}

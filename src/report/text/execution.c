@@ -1,0 +1,139 @@
+/* Where units were computed: evidence with its weight, both sides of it. */
+#include <math.h>
+#include <stdio.h>
+
+#include "core/documents/json_out.h"
+#include "report/text/explain.h"
+#include "report/text/explain_words.h"
+#include "report/text/tree.h"
+
+enum { N_LISTED = 12 };
+
+/* ---- JSON ---- */
+
+static json_t *evidence_json(const struct nd_explained_execution *execution)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < execution->n_evidence; i++) {
+        const struct nd_execution_evidence *evidence = &execution->evidence[i];
+        nd_tree_append(list, json_pack("{s:s, s:s, s:f, s:o}", "kind", evidence->kind, "for",
+                                       evidence->is_for_npu ? "npu" : "not-npu", "weight", evidence->weight,
+                                       "text", nd_json_string(evidence->text)));
+    }
+    return list;
+}
+
+json_t *nd_explain_execution_json(const struct nd_explained_execution *execution)
+{
+    return json_pack("{s:s, s:b, s:f, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "verdict",
+                     nd_execution_name(execution->verdict), "contradictory", execution->is_contradictory,
+                     "balance", execution->balance, "evidence", evidence_json(execution), "why_unknown",
+                     execution->why_unknown, "deciding", (json_int_t)execution->n_deciding, "off",
+                     (json_int_t)execution->n_off, "far", (json_int_t)execution->n_far, "layers_npu",
+                     (json_int_t)execution->n_npu, "layers_not_npu", (json_int_t)execution->n_not_npu,
+                     "layers_unknown", (json_int_t)execution->n_unknown, "called_npu",
+                     execution->is_called_npu);
+}
+
+/* ---- text ---- */
+
+static void put_side(struct nd_strbuf *out, const struct nd_explained_execution *execution, bool is_for_npu,
+                     size_t width)
+{
+    for (size_t i = 0; i < execution->n_evidence; i++) {
+        const struct nd_execution_evidence *evidence = &execution->evidence[i];
+        if (evidence->is_for_npu == is_for_npu)
+            nd_explain_put_wrapped(out, width, 6, "%s the NPU, %.1f bits (%s): %s",
+                                   is_for_npu ? "for" : "against", evidence->weight, evidence->kind,
+                                   evidence->text);
+    }
+}
+
+static void put_evidence(struct nd_strbuf *out, const struct nd_explained_execution *execution, size_t width)
+{
+    bool is_for_npu = execution->balance > 0;
+    put_side(out, execution, is_for_npu, width);
+    put_side(out, execution, !is_for_npu, width);
+}
+
+static const char *words_of(enum nd_execution verdict)
+{
+    return verdict == ND_EXECUTION_NPU       ? "by the NPU"
+           : verdict == ND_EXECUTION_NOT_NPU ? "not by the NPU"
+           : verdict == ND_EXECUTION_PARTLY  ? "partly by the NPU"
+                                             : "not known where";
+}
+
+static void put_unit(struct nd_strbuf *out, const struct nd_explained_step *step,
+                     const struct nd_explained_execution *execution, size_t width)
+{
+    nd_explain_put_wrapped(out, width, 4, "'%s' (%s): %s%s%s", step->name, step->op_types,
+                           words_of(execution->verdict), execution->why_unknown != NULL ? ", " : "",
+                           execution->why_unknown != NULL ? execution->why_unknown : "");
+    put_evidence(out, execution, width);
+}
+
+/* A CPU's unit that was not computed by an NPU is where it should be. */
+static bool is_odd(const struct nd_explained_execution *run, const struct nd_explained_execution *unit)
+{
+    enum nd_execution other = run->is_called_npu ? ND_EXECUTION_NOT_NPU : ND_EXECUTION_NPU;
+    return unit->verdict == other || (unit->is_contradictory && unit->verdict == ND_EXECUTION_UNKNOWN);
+}
+
+static size_t count_odd(const struct nd_explanation *e, const struct nd_explained_device *device)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < e->n_steps; s++)
+        n += is_odd(&device->execution, &device->units[s].execution);
+    return n;
+}
+
+/* Whether there is anything to say: of a CPU or an emulated device nobody asks. */
+static bool is_worth_telling(const struct nd_explanation *e, const struct nd_explained_device *device)
+{
+    const struct nd_explained_execution *run = &device->execution;
+    bool is_plain =
+        (run->verdict == ND_EXECUTION_NPU || run->verdict == ND_EXECUTION_UNKNOWN) && !run->is_contradictory;
+    return run->is_called_npu && (count_odd(e, device) > 0 || !is_plain);
+}
+
+static bool is_whole(const struct nd_explained_execution *run)
+{
+    return run->is_called_npu && run->verdict == ND_EXECUTION_NOT_NPU;
+}
+
+static void put_line(struct nd_strbuf *out, const struct nd_explained_execution *run, size_t width)
+{
+    char unknown[48] = "";
+    if (run->n_unknown > 0)
+        snprintf(unknown, sizeof unknown, ", %zu not known", run->n_unknown);
+    nd_explain_put_wrapped(out, width, 2, "computed %s: %zu of its layers by the NPU, %zu not%s",
+                           is_whole(run) ? "by the CPU, the whole run" : words_of(run->verdict), run->n_npu,
+                           run->n_not_npu, unknown);
+}
+
+void nd_explain_put_execution_line(struct nd_strbuf *out, const struct nd_explanation *e,
+                                   const struct nd_explained_device *device, size_t width)
+{
+    if (is_worth_telling(e, device))
+        put_line(out, &device->execution, width);
+}
+
+void nd_explain_put_execution(struct nd_strbuf *out, const struct nd_explanation *e,
+                              const struct nd_explained_device *device, size_t width, bool with_units)
+{
+    const struct nd_explained_execution *run = &device->execution;
+    size_t n = 0;
+    if (!is_worth_telling(e, device) && !(run->is_called_npu && with_units))
+        return;
+    put_line(out, run, width);
+    put_evidence(out, run, width);
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_execution *unit = &device->units[s].execution;
+        bool is_shown = with_units ? unit->n_evidence > 0 : !is_whole(run) && is_odd(run, unit);
+        if (is_shown && (n++ < N_LISTED || with_units))
+            put_unit(out, &e->steps[s], unit, width);
+    }
+    if (n > N_LISTED && !with_units)
+        nd_strbuf_printf(out, "    and %zu more\n", n - N_LISTED);
+}

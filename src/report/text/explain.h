@@ -1,0 +1,99 @@
+/* The parts of the text and JSON of an explanation. */
+#ifndef ND_REPORT_EXPLAIN_H
+#define ND_REPORT_EXPLAIN_H
+
+#include <jansson.h>
+
+#include "core/text/strbuf.h"
+#include "npudiff/report/report.h"
+
+/* The first line of a device: its verdict, the evidence for it, and whose the error at the outputs is. */
+void nd_explain_put_headline(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                             const struct nd_explained_device *device, size_t width);
+/* The same without the device's name and the word of the verdict. */
+enum { EXPLAIN_SENTENCE_BYTES = 1024 };
+void nd_explain_say_health(const struct nd_explanation *explanation, const struct nd_explained_device *device,
+                           char out[static EXPLAIN_SENTENCE_BYTES]);
+/* What the first line of all says where some layers are unexplained and none is faulty. */
+const char *nd_explain_say_unexplained(const struct nd_explanation *explanation);
+/* "HEALTHY", ... */
+const char *nd_explain_health_word(enum nd_health health);
+
+/* Its layers that are faulty, unexplained, or explained in a way that is worth telling; of each kind at most
+ * `most`. */
+void nd_explain_put_layers(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                           const struct nd_explained_device *device, size_t width, size_t most);
+
+/* The same without those that are faulty. */
+void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                             const struct nd_explained_device *device, size_t width, size_t most);
+
+/* What contradicts the capture itself: at most `most` findings. */
+void nd_explain_put_findings(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                             const struct nd_explained_device *device, size_t width, size_t most);
+
+/* Layers that could not be examined: at most `most`. */
+void nd_explain_put_not_examined(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                                 const struct nd_explained_device *device, size_t width, size_t most);
+
+/* Where a device that is not faulty leaves exact rounding, how far, and which layer matters most. */
+void nd_explain_put_begin(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                          const struct nd_explained_device *device, size_t width);
+
+/* Layers that differ as float arithmetic does. */
+void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                           const struct nd_explained_device *device, size_t width);
+
+/* Whether observing the layers changed the outputs. */
+void nd_explain_put_observer(struct nd_strbuf *out, const struct nd_explained_device *device, size_t width);
+
+/* Of a float model: the first layer that is not the exact result, rounded once, and the greatest effect. And a
+ * table of its layers. */
+void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                           const struct nd_explained_device *device, size_t width);
+void nd_explain_put_float_layers(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                                 const struct nd_explained_device *device);
+
+/* Where the reference ends, of all devices. */
+void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *explanation, size_t width);
+
+/* Whether the model has quantised values: a float model has none. */
+bool nd_explain_has_codes(const struct nd_explanation *explanation);
+
+/* The table of all units. */
+void nd_explain_put_units(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                          const struct nd_explained_device *device, size_t width);
+
+/* Where the device's units were computed, where that is not plainly where the device says; all of them with
+ * with_units. */
+void nd_explain_put_execution(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                              const struct nd_explained_device *device, size_t width, bool with_units);
+/* Only one sentence of that. */
+void nd_explain_put_execution_line(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                                   const struct nd_explained_device *device, size_t width);
+json_t *nd_explain_execution_json(const struct nd_explained_execution *execution);
+
+/* Of a device that has a program of whole units: which, what follows it, what that costs, what is not known.
+ */
+void nd_explain_put_program(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                            const struct nd_explained_device *device, size_t width);
+/* Why such devices differ. */
+void nd_explain_put_differences(struct nd_strbuf *out, const struct nd_explanation *explanation, size_t width);
+json_t *nd_explain_losses_json(const struct nd_explanation *explanation,
+                               const struct nd_explained_device *device);
+json_t *nd_explain_differences_json(const struct nd_explanation *explanation);
+
+/* What the quantisation costs, by layer: one paragraph; everything; as JSON (null without a float model). */
+void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                                      size_t width);
+void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanation *explanation, size_t width);
+json_t *nd_explain_quantisation_json(const struct nd_explanation *explanation);
+
+/* What nd_identify_captures found, as JSON; NULL: memory is out. */
+json_t *nd_identification_json(const struct nd_identification *identification);
+/* The same as text: operator types and devices, with_units all units and their thresholds.
+ * NULL: nothing is printed. */
+void nd_explain_put_identification(struct nd_strbuf *out, const struct nd_identification *identification,
+                                   size_t width, bool with_units);
+
+#endif

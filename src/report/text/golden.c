@@ -1,0 +1,409 @@
+/* The golden store and triage for people. */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/documents/json_out.h"
+#include "core/text/strbuf.h"
+#include "npudiff/report/report.h"
+#include "report/text/report_golden.h"
+#include "report/text/summary.h"
+#include "report/text/table.h"
+#include "report/text/tree.h"
+
+struct layout {
+    size_t width;
+    size_t most; /* tensors in a list */
+};
+
+static void put_joined(struct nd_strbuf *out, const char *const *names, size_t n, const char *separator)
+{
+    for (size_t i = 0; i < n; i++)
+        nd_strbuf_printf(out, "%s%s", i > 0 ? separator : "", names[i]);
+}
+
+/* ---- check and diff ---- */
+
+static void put_names(struct nd_strbuf *out, const char *title, const struct nd_golden_names *names)
+{
+    if (names->n == 0)
+        return;
+    nd_strbuf_printf(out, "  %s: ", title);
+    put_joined(out, names->items, names->n, ", ");
+    nd_strbuf_puts(out, "\n");
+}
+
+/* ": 12.3 % of its values differ, by at most 3 LSB"; nothing where it is not known. */
+static void put_magnitude(struct nd_strbuf *out, const struct nd_golden_edge *edge)
+{
+    if (!edge->is_known)
+        return;
+    nd_strbuf_printf(out, ": %.3g %% of its values differ",
+                     100 * ((double)edge->n_differing / (double)edge->n_elems));
+    if (edge->has_lsb)
+        nd_strbuf_printf(out, ", by at most %llu LSB", (unsigned long long)edge->max_lsb);
+    else if (edge->has_error && isfinite(edge->max_abs))
+        nd_strbuf_printf(out, ", by at most %.3g", edge->max_abs);
+}
+
+static void put_edges(struct nd_strbuf *out, const struct nd_golden_difference *d, const struct layout *layout)
+{
+    size_t n = d->n_different;
+    if (n > 0)
+        nd_strbuf_printf(out, "  %zu of %zu tensor%s differ%s, in the order of the model:\n", n, d->n_edges,
+                         d->n_edges == 1 ? "" : "s", n == 1 ? "s" : "");
+    for (size_t i = 0; i < n && i < layout->most; i++) {
+        const struct nd_golden_edge *edge = &d->different[i];
+        struct nd_strbuf line = {0};
+        nd_strbuf_printf(&line, "%s (%s) on ", edge->name, edge->op_types);
+        put_joined(&line, edge->probes, edge->n_probes, ", ");
+        put_magnitude(&line, edge);
+        nd_summary_put(out, layout->width, 4, 6, "%s", line.text != NULL ? line.text : "");
+        out->failed = out->failed || line.failed;
+        nd_strbuf_deinit(&line);
+    }
+    if (n > layout->most)
+        nd_strbuf_printf(out, "    and %zu more (-v shows them)\n", n - layout->most);
+    if (n > 0 && !d->different[0].is_known)
+        nd_strbuf_puts(out, "    by how much is not known: the entry or the capture keeps no values of them\n");
+    put_names(out, "missing", &d->missing);
+    put_names(out, "not in the entry", &d->extra);
+}
+
+static const char *word_of(const char *verdict)
+{
+    static const char *const words[][2] = {{"same", "SAME"},
+                                           {"differs", "DIFFERS"},
+                                           {"failed", "FAILED"},
+                                           {"inconclusive", "INCONCLUSIVE"},
+                                           {"reference broken", "BROKEN reference"},
+                                           {"not comparable", "NOT COMPARABLE"}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(verdict, words[i][0]) == 0)
+            return words[i][1];
+    return verdict;
+}
+
+/* "SAME", "DIFFERS, because of the chipset": the verdict with its reason, as far as it fits a headline. Nobody
+ * can say which of two programs of a runtime it is. */
+static void say_verdict(struct nd_strbuf *out, const struct nd_golden_check *check)
+{
+    nd_strbuf_puts(out, word_of(check->verdict));
+    if (check->n_blamed > 0) {
+        bool has_two = nd_golden_has_changed(&check->difference, "id") &&
+                       nd_golden_has_changed(&check->difference, "ort_version");
+        nd_strbuf_puts(out, ", because of ");
+        for (size_t i = 0; i < check->n_blamed; i++)
+            nd_strbuf_printf(out, "%sthe %s%s", i > 0 ? " or " : "", nd_golden_axis_name(check->blamed[i]),
+                             strcmp(check->blamed[i], "sdk") == 0 && has_two
+                                 ? " (QAIRT or ONNX Runtime: both changed)"
+                                 : "");
+    } else if (strcmp(check->verdict, "differs") == 0) {
+        nd_strbuf_puts(out, ", although nothing is known to have changed");
+    }
+}
+
+/* What the verdict leaves to be said. */
+static void put_reason(struct nd_strbuf *out, const struct nd_golden_check *check, size_t width)
+{
+    const struct nd_golden_difference *d = &check->difference;
+    size_t n_unstable = check->n_unstable[0] + check->n_unstable[1];
+    if (check->exit_code == ND_EXIT_INCONCLUSIVE && n_unstable > 0)
+        nd_summary_put(
+            out, width, 2, 4,
+            "not repeatable: %zu sample%s of the %s differ%s from run to run, so that nothing can be blamed; "
+            "'npudiff compare' says which differences are larger than that",
+            n_unstable, n_unstable == 1 ? "" : "s",
+            check->n_unstable[0] == 0   ? "capture"
+            : check->n_unstable[1] == 0 ? "entry"
+                                        : "entry and the capture",
+            n_unstable == 1 ? "s" : "");
+    else if (check->exit_code == ND_EXIT_INCONCLUSIVE)
+        nd_summary_put(out, width, 2, 4,
+                       "%zu things changed: which one makes the difference is not known (--blame names all)",
+                       d->n_axes);
+    else if (check->broken != NULL)
+        nd_summary_put(out, width, 2, 4, "%s, but %s broken: %s",
+                       d->n_different == 0 ? "the two are equal" : "the two differ",
+                       check->test_broken != NULL ? "both are" : "the reference is", check->broken);
+    else if (check->test_broken != NULL)
+        nd_summary_put(out, width, 2, 4, "the second entry is broken: %s", check->test_broken);
+}
+
+static void put_check(struct nd_strbuf *out, const struct nd_golden_check *check, const char *name,
+                      const struct layout *layout)
+{
+    const struct nd_golden_difference *d = &check->difference;
+    const struct nd_golden_entry *entry = &check->entry;
+    struct nd_strbuf verdict = {0};
+    say_verdict(&verdict, check);
+    if (!check->has_entry) {
+        nd_summary_put(out, layout->width, 0, 2,
+                       "%s: %s: the store has no entry of this model and these probes", verdict.text, name);
+        nd_strbuf_deinit(&verdict);
+        return;
+    }
+    nd_summary_put(out, layout->width, 0, 2, "%s: %s against the accepted %s (%.12s, %s)", verdict.text, name,
+                   entry->label, entry->id, entry->date);
+    out->failed = out->failed || verdict.failed;
+    nd_strbuf_deinit(&verdict);
+    put_reason(out, check, layout->width);
+    for (size_t i = 0; i < d->n_axes; i++)
+        nd_golden_put_axis(out, d->axes[i], d, layout->width);
+    put_edges(out, d, layout);
+    if (!d->is_same_end && check->failure.has_failed)
+        nd_summary_put(out, layout->width, 2, 4, "the device failed at stage '%s': %s", check->failure.stage,
+                       check->failure.message != NULL ? check->failure.message : "");
+    else if (!d->is_same_end)
+        nd_summary_put(out, layout->width, 2, 4,
+                       "one is complete, the other (%s) is not, or failed in a different way", entry->status);
+}
+
+enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, const char *name, size_t width,
+                                           size_t most, char **out, struct nd_error *err)
+{
+    const struct layout layout = {.width = nd_summary_width(width), .most = most};
+    struct nd_strbuf buf = {0};
+    put_check(&buf, check, name, &layout);
+    if (check->has_entry && check->capture != NULL && check->exit_code == ND_EXIT_DIFFERS)
+        nd_summary_put_explain(&buf, layout.width,
+                               "to learn in which layer the difference begins, and whether it is a fault",
+                               check->capture, check->entry.model);
+    return nd_text_end(&buf, out, err);
+}
+
+/* ---- list and prune ---- */
+
+enum nd_status nd_report_golden_list_text(const struct nd_golden *store, char **out, struct nd_error *err)
+{
+    static const char *const titles[] = {"ENTRY",  "LABEL", "CHIPSET", "SDK",  "MODEL", "TENSORS",
+                                         "PROBES", "STORE", "STATUS",  "DATE", "NOTE"};
+    enum { N_COLUMNS = sizeof titles / sizeof titles[0] };
+    struct nd_table table = {.n_columns = N_COLUMNS, .is_bare = true};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < N_COLUMNS; i++) {
+        table.is_left[i] = true;
+        nd_table_add(&table, titles[i]);
+    }
+    for (size_t i = 0; status == ND_OK && i < nd_golden_n_entries(store); i++) {
+        struct nd_golden_entry entry = {0};
+        status = nd_golden_entry(store, i, &entry, err);
+        if (status != ND_OK)
+            break;
+        nd_table_addf(&table, "%.12s", entry.id);
+        nd_table_add(&table, entry.label);
+        nd_table_add(&table, entry.chipset);
+        nd_table_add(&table, entry.sdk);
+        nd_table_add(&table, entry.model);
+        nd_table_addf(&table, "%zu", entry.n_edges);
+        nd_table_addf(&table, "%zu", entry.n_probes);
+        nd_table_add(&table, entry.kept);
+        nd_table_add(&table, entry.status);
+        nd_table_add(&table, entry.date);
+        nd_table_add(&table, entry.note);
+        nd_golden_entry_deinit(&entry);
+    }
+    struct nd_strbuf buf = {0};
+    nd_table_render(&table, &buf);
+    nd_table_deinit(&table);
+    if (status == ND_OK)
+        return nd_text_end(&buf, out, err);
+    nd_strbuf_deinit(&buf);
+    return status;
+}
+
+static json_t *entry_row(const struct nd_golden_entry *entry)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "entry", json_sprintf("%.12s", entry->id), "label",
+                     nd_json_string(entry->label), "chipset", nd_json_string(entry->chipset), "sdk",
+                     nd_json_string(entry->sdk), "model", nd_json_string(entry->model), "date",
+                     json_sprintf("%.10s", entry->date), "status", nd_json_string(entry->status));
+}
+
+enum nd_status nd_report_golden_list_brief(const struct nd_golden *store, const char *path, size_t width,
+                                           char **out, struct nd_error *err)
+{
+    static const struct nd_report_column columns[] = {
+        {"entry", "ENTRY"}, {"label", "LABEL"}, {"chipset", "CHIPSET"}, {"sdk", "SDK"}, {"model", "MODEL"},
+        {"date", "DATE"},   {NULL, NULL}};
+    const char *const next[] = {"npudiff", "golden", "check", path, "CAPTURE.h5"};
+    struct nd_report_screen *screen = nd_report_screen_create(width);
+    size_t n = nd_golden_n_entries(store), n_failed = 0;
+    json_t *rows = json_array();
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        struct nd_golden_entry entry = {0};
+        status = nd_golden_entry(store, i, &entry, err);
+        if (status != ND_OK)
+            break;
+        n_failed += strcmp(entry.status, "complete") != 0;
+        nd_tree_append(rows, entry_row(&entry));
+        nd_golden_entry_deinit(&entry);
+    }
+    nd_report_screen_put(screen, "%s: %zu accepted capture%s\n", path, n, n == 1 ? "" : "s");
+    if (n_failed > 0)
+        nd_report_screen_put(screen, "%zu of them %s of a device that failed (-v shows which).\n", n_failed,
+                             n_failed == 1 ? "is" : "are");
+    if (n > 0) {
+        nd_report_screen_put(screen, "\n");
+        nd_screen_rows(screen, json_incref(rows), columns, "-v lists all, with the notes");
+        nd_report_screen_next(screen, "to compare a capture with what was accepted", next,
+                              sizeof next / sizeof next[0]);
+    }
+    json_decref(rows);
+    char *text = NULL;
+    enum nd_status ended = nd_report_screen_end(&screen, &text, status == ND_OK ? err : NULL);
+    if (status == ND_OK && ended == ND_OK)
+        *out = text;
+    else
+        free(text);
+    return status != ND_OK ? status : ended;
+}
+
+enum nd_status nd_report_golden_pruning_text(const struct nd_golden_pruning *pruning, char **out,
+                                             struct nd_error *err)
+{
+    static const char *const folders[ND_GOLDEN_N_PARTS] = {"entries/", "objects/", ""};
+    struct nd_strbuf buf = {0};
+    for (int part = 0; part < ND_GOLDEN_N_PARTS; part++)
+        for (size_t i = 0; i < pruning->removed[part].n; i++)
+            nd_strbuf_printf(&buf, "%s %s%s\n", pruning->dry_run ? "would remove" : "removed", folders[part],
+                             pruning->removed[part].names[i]);
+    nd_strbuf_printf(&buf, "%zu %s kept\n", pruning->n_kept, pruning->n_kept == 1 ? "entry" : "entries");
+    return nd_text_end(&buf, out, err);
+}
+
+/* ---- another runtime ---- */
+
+const char *nd_upgrade_changed(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES])
+{
+    snprintf(buf, ND_UPGRADE_BYTES, "%zu/%zu", upgrade->check.difference.n_different,
+             upgrade->check.difference.n_edges);
+    return buf;
+}
+
+const char *nd_upgrade_operators(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES])
+{
+    const struct nd_golden_difference *d = &upgrade->check.difference;
+    size_t n = 0;
+    buf[0] = '\0';
+    for (size_t i = 0; i < d->n_different; i++) {
+        const char *types = d->different[i].op_types;
+        size_t length = strlen(types);
+        bool is_told = false;
+        for (const char *at = buf; !is_told && (at = strstr(at, types)) != NULL; at++)
+            is_told = (at == buf || at[-1] == ' ') && (at[length] == '\0' || at[length] == ',');
+        if (!is_told && length > 0 && n + length + 3 < ND_UPGRADE_BYTES)
+            n += (size_t)snprintf(buf + n, ND_UPGRADE_BYTES - n, "%s%s", n > 0 ? ", " : "", types);
+    }
+    return buf;
+}
+
+const char *nd_upgrade_accuracy(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES])
+{
+    buf[0] = '\0';
+    if (upgrade->has_top1)
+        snprintf(buf, ND_UPGRADE_BYTES, "%zu/%zu -> %zu/%zu, p %.3g", upgrade->n_right_before,
+                 upgrade->n_samples, upgrade->n_right_after, upgrade->n_samples, upgrade->p_value);
+    return buf;
+}
+
+static void put_upgrade(struct nd_table *table, const struct nd_golden_upgrade *upgrade)
+{
+    const struct nd_golden_difference *d = &upgrade->check.difference;
+    char cell[ND_UPGRADE_BYTES];
+    nd_table_add(table, upgrade->chipset);
+    nd_table_add(table, upgrade->check.has_entry ? upgrade->check.entry.sdk : "");
+    nd_table_add(table, word_of(upgrade->check.verdict));
+    nd_table_add(table, nd_upgrade_changed(upgrade, cell));
+    nd_table_add(table, nd_upgrade_accuracy(upgrade, cell));
+    if (d->n_different > 0)
+        nd_table_addf(table, "%s (%s)", d->different[0].name, d->different[0].op_types);
+    else
+        nd_table_add(table, "");
+}
+
+/* The verdict of all, then a row for each chipset. */
+static void put_upgrades(struct nd_strbuf *out, const struct nd_golden_upgrade *upgrades, size_t n,
+                         size_t width)
+{
+    static const char *const titles[] = {"chipset", "before", "verdict", "differ", "top-1", "first tensor"};
+    enum { N_COLUMNS = sizeof titles / sizeof titles[0] };
+    struct nd_table table = {.n_columns = N_COLUMNS, .line_width = width};
+    size_t n_changed = 0;
+    for (size_t i = 0; i < n; i++)
+        n_changed += upgrades[i].check.exit_code != ND_EXIT_SAME;
+    if (n_changed == 0)
+        nd_summary_put(out, width, 0, 2,
+                       n == 2 ? "SAME: %s gives the accepted values on both chipsets"
+                              : "SAME: %s gives the accepted values on all %zu chipsets",
+                       n > 0 ? upgrades[0].runtime : "the runtime", n);
+    else
+        nd_summary_put(out, width, 0, 2,
+                       n == 2 && n_changed == 2
+                           ? "DIFFERS: %s gives values that were not accepted, on both chipsets"
+                           : "DIFFERS: %s gives values that were not accepted, on %zu of %zu chipsets",
+                       upgrades[0].runtime, n_changed, n);
+    nd_strbuf_puts(out, "\n");
+    for (size_t i = 0; i < N_COLUMNS; i++) {
+        table.is_left[i] = true;
+        nd_table_add(&table, titles[i]);
+    }
+    for (size_t i = 0; i < n; i++)
+        put_upgrade(&table, &upgrades[i]);
+    nd_table_render_panels(&table, 1, out);
+    nd_table_deinit(&table);
+}
+
+static bool has_same_names(const struct nd_golden_difference *a, const struct nd_golden_difference *b)
+{
+    bool is_same = a->n_different == b->n_different && a->n_axes == b->n_axes;
+    for (size_t i = 0; i < a->n_different && is_same; i++)
+        is_same = strcmp(a->different[i].name, b->different[i].name) == 0;
+    return is_same;
+}
+
+/* Which other chipsets are like the first that is told of, and which are not. */
+static void put_others(struct nd_strbuf *out, const struct nd_golden_upgrade *upgrades, size_t n, size_t told,
+                       size_t width)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        struct nd_strbuf names = {0};
+        for (size_t i = told + 1; i < n; i++)
+            if (upgrades[i].check.exit_code != ND_EXIT_SAME &&
+                has_same_names(&upgrades[told].check.difference, &upgrades[i].check.difference) == (pass == 0))
+                nd_strbuf_printf(&names, "%s%s", names.len > 0 ? ", " : "", upgrades[i].chipset);
+        if (names.len > 0)
+            nd_summary_put(out, width, 2, 4,
+                           pass == 0 ? "the same tensors differ on %s"
+                                     : "other tensors differ on %s (-v shows them)",
+                           names.text);
+        out->failed = out->failed || names.failed;
+        nd_strbuf_deinit(&names);
+    }
+}
+
+enum nd_status nd_report_golden_upgrades_text(const struct nd_golden_upgrade *upgrades, size_t n, size_t width,
+                                              bool is_verbose, char **out, struct nd_error *err)
+{
+    struct nd_strbuf buf = {0};
+    const struct layout layout = {.width = nd_summary_width(width), .most = is_verbose ? SIZE_MAX : 1};
+    const struct nd_golden_check *first = NULL;
+    put_upgrades(&buf, upgrades, n, layout.width);
+    for (size_t i = 0; i < n; i++)
+        if (upgrades[i].check.exit_code != ND_EXIT_SAME && (is_verbose || first == NULL)) {
+            nd_strbuf_puts(&buf, "\n");
+            put_check(&buf, &upgrades[i].check, upgrades[i].check.capture, &layout);
+            if (!is_verbose)
+                put_others(&buf, upgrades, n, i, layout.width);
+            first = first == NULL ? &upgrades[i].check : first;
+        }
+    if (first != NULL && first->has_entry && first->exit_code == ND_EXIT_DIFFERS)
+        nd_summary_put_explain(&buf, layout.width,
+                               "to learn in which layer the difference begins, and whether it is a fault",
+                               first->capture, first->entry.model);
+    return nd_text_end(&buf, out, err);
+}

@@ -1,0 +1,295 @@
+#include <math.h>
+#include <stdint.h>
+
+#include "core/documents/json_out.h"
+#include "report/text/summary.h"
+#include "report/text/table.h"
+#include "report/text/tree.h"
+
+static void put_runs(struct nd_strbuf *out, const struct nd_latency *l)
+{
+    nd_strbuf_printf(out, "  %zu run%s", l->n, l->n == 1 ? "" : "s");
+    if (l->n_not_recorded > 0)
+        nd_strbuf_printf(out, ", %zu without a time", l->n_not_recorded);
+    if (l->n_not_recorded == l->n) {
+        nd_strbuf_puts(out, ": no latency was recorded (a capture made with SOURCE_DATE_EPOCH set has none)\n");
+        return;
+    }
+    nd_strbuf_printf(out, "; the first took %.5g us; warm-up of %zu", l->first_us, l->n_warm_up);
+    if (l->n_warm_up > 1)
+        nd_strbuf_printf(out, ", median %.5g us", l->warm_up_median_us);
+    nd_strbuf_printf(out, "; %zu timed\n", l->n_timed);
+}
+
+static void put_summary(struct nd_strbuf *out, const struct nd_latency *l,
+                        const struct nd_latency_options *options)
+{
+    nd_strbuf_printf(out, "  median %.5g us, MAD %.4g us (%.2g %%), mean %.5g us\n", l->median_us, l->mad_us,
+                     100 * l->mad_us / l->median_us, l->mean_us);
+    nd_strbuf_printf(out, "  p50 %.5g, p90 %.5g, p99 %.5g us; from %.5g to %.5g us\n", l->p50_us, l->p90_us,
+                     l->p99_us, l->min_us, l->max_us);
+    if (isnan(l->cv))
+        return;
+    nd_strbuf_printf(out, "  CV %.3g %%, 95 %% interval %.3g to %.3g %%: %s\n", 100 * l->cv, 100 * l->cv_low,
+                     100 * l->cv_high,
+                     l->cv_high > options->suspect_cv   ? "may be above what a healthy device has"
+                     : l->cv_high > options->healthy_cv ? "more than usual, but no sign of a fallback"
+                                                        : "within what is healthy");
+    if (l->autocorrelation > 0.3)
+        nd_strbuf_printf(out, "  runs resemble the one before: autocorrelation %.2f, within levels %.2f\n",
+                         l->autocorrelation, l->level_autocorrelation);
+    if (l->tick_us > 0)
+        nd_strbuf_printf(out, "  the timer ticks every %.4g us\n", l->tick_us);
+}
+
+static void put_modes(struct nd_strbuf *out, const struct nd_latency *l)
+{
+    if (l->is_bimodal)
+        nd_strbuf_printf(out, "  two modes: %.3g %% of the runs around %.5g us, %.3g %% around %.5g us\n",
+                         100 * l->modes[0].weight, l->modes[0].median_us, 100 * l->modes[1].weight,
+                         l->modes[1].median_us);
+    if (l->n_tail > 0)
+        nd_strbuf_printf(out, "  %zu run%s far from the rest (a tail, not a mode)\n", l->n_tail,
+                         l->n_tail == 1 ? "" : "s");
+    if (!isnan(l->delta_bic))
+        nd_strbuf_printf(
+            out,
+            "  for two kinds of run: BIC %+.4g (10), Ashman's D %.3g (2), smaller part %.2g %% (5); dip %.3g "
+            "(%.3g)\n",
+            l->delta_bic, l->ashman_d, 100 * l->minor_weight, l->dip, l->dip_limit);
+    if (l->n_thin > 1)
+        nd_strbuf_printf(out,
+                         "  for that only one run in %zu was looked at, since runs resemble the one before\n",
+                         l->n_thin);
+}
+
+static void put_changes(struct nd_strbuf *out, const struct nd_latency *l, size_t most)
+{
+    for (size_t i = 0; i < l->n_changes && i < most; i++) {
+        const struct nd_latency_change *c = &l->changes[i];
+        nd_strbuf_printf(out, "  the level changes at run %zu: from %.5g to %.5g us (%+.3g %%, p %s%.2g)\n",
+                         c->run, c->before_us, c->after_us, 100 * (c->after_us / c->before_us - 1),
+                         c->p > 0 ? "" : "below ", c->p > 0 ? c->p : 1e-300);
+    }
+    if (l->n_changes > most)
+        nd_strbuf_printf(out, "  and %zu more changes (-v shows them)\n", l->n_changes - most);
+    else if (l->n_changes == ND_LATENCY_MAX_CHANGES)
+        nd_strbuf_puts(out, "  more changes are not listed\n");
+}
+
+static void put_join(struct nd_strbuf *out, const struct nd_latency_series *entry)
+{
+    static const char *const kinds[] = {"", "slow", "slow (by level)", "slow (in the tail)"};
+    const struct nd_latency *l = &entry->latency;
+    const struct nd_latency_join *j = &l->join;
+    if (j->state == ND_JOIN_NO_REPEATS)
+        nd_strbuf_puts(out, "  whether slow runs give other bits is not known: no sample was run twice\n");
+    if (j->state != ND_JOIN_KNOWN)
+        return;
+    bool is_tied = j->p < 0.01;
+    nd_strbuf_printf(out, "  %s: %zu of %zu %s, %zu of %zu fast (p %.2g)\n",
+                     is_tied                                 ? "slow runs give other bits"
+                     : j->n_slow_other + j->n_fast_other > 0 ? "other bits are not tied to slow runs"
+                                                             : "slow runs give the same bits",
+                     j->n_slow_other, j->n_slow, kinds[l->slow], j->n_fast_other, j->n_fast, j->p);
+    if (entry->first_tied != NULL)
+        nd_strbuf_printf(out, "  tied at %zu of %zu tensors, from '%s' on\n", j->n_tied, j->n_edges,
+                         entry->first_tied);
+}
+
+static void put_series(struct nd_strbuf *out, const struct nd_latency_series *entry,
+                       const struct nd_latency_options *options)
+{
+    const struct nd_latency *l = &entry->latency;
+    nd_strbuf_printf(out, "%s", entry->file);
+    if (entry->probe != NULL)
+        nd_strbuf_printf(out, ", probe '%s'", entry->probe);
+    nd_strbuf_printf(out, ": %s\n", nd_latency_verdict_name(l->verdict));
+    put_runs(out, l);
+    if (l->n_timed > 0)
+        put_summary(out, l, options);
+    put_modes(out, l);
+    put_changes(out, l, SIZE_MAX);
+    put_join(out, entry);
+    if (l->verdict == ND_LATENCY_TOO_FEW)
+        nd_strbuf_printf(out, "  no verdict: a verdict needs %zu runs, of which at most a tenth are warm-up\n",
+                         options->min_runs);
+    else if (l->n - l->n_not_recorded < options->min_runs)
+        nd_strbuf_printf(out, "  %zu runs are few; the evidence is overwhelming\n", l->n - l->n_not_recorded);
+}
+
+static void put_rule(struct nd_strbuf *out, const struct nd_latency_options *options, size_t n_runs)
+{
+    const struct nd_latency_rate *rates = nd_latency_rule_rates();
+    size_t n_like = 0;
+    struct nd_latency_options defaults;
+    nd_latency_options_init(&defaults);
+    nd_strbuf_printf(
+        out,
+        "rule: a CV up to %.3g %% is healthy; not steady where the interval's upper end is above %.3g %%\n",
+        100 * options->healthy_cv, 100 * options->suspect_cv);
+    if (options->suspect_cv < defaults.suspect_cv || options->suspect_cv > defaults.suspect_cv) {
+        nd_strbuf_printf(out, "  its false alarms were measured for %.3g %% only\n", 100 * defaults.suspect_cv);
+        return;
+    }
+    for (const struct nd_latency_rate *rate = rates; rate->series != NULL; rate++)
+        if (rate->n_runs >= n_like && (rate->n_runs <= n_runs || n_like == 0))
+            n_like = rate->n_runs <= n_runs ? rate->n_runs : rates[0].n_runs;
+    nd_strbuf_printf(out, "  false alarms among healthy series of %zu runs (simulated):", n_like);
+    const char *comma = "";
+    for (const struct nd_latency_rate *rate = rates; rate->series != NULL; rate++)
+        if (rate->n_runs == n_like) {
+            nd_strbuf_printf(out, "%s %s: %.3g %%", comma, rate->series, 100 * rate->false_alarms);
+            comma = ";";
+        }
+    nd_strbuf_puts(out, "\n");
+}
+
+/* A number with its unit, or a dash. */
+static json_t *number(double value, int digits, const char *unit)
+{
+    return isnan(value) ? json_string("-") : json_sprintf("%.*g %s", digits, value, unit);
+}
+
+static void put_table(struct nd_strbuf *out, const struct nd_latency_series *series, size_t n)
+{
+    static const struct nd_report_column columns[] = {
+        {"file", "FILE"}, {"probe", "PROBE"}, {"timed", "TIMED"},     {"median", "MEDIAN"}, {"p99", "P99"},
+        {"cv", "CV"},     {"modes", "MODES"}, {"verdict", "VERDICT"}, {NULL, NULL}};
+    json_t *rows = json_array();
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_latency_series *e = &series[i];
+        const struct nd_latency *l = &e->latency;
+        nd_tree_append(rows,
+                       json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:i, s:s}", "file", nd_json_string(e->file),
+                                 "probe", nd_json_string(e->probe != NULL ? e->probe : "-"), "timed",
+                                 (json_int_t)l->n_timed, "median", number(l->median_us, 5, "us"), "p99",
+                                 number(l->p99_us, 5, "us"), "cv", number(100 * l->cv, 3, "%"), "modes",
+                                 l->is_bimodal ? 2 : 1, "verdict", nd_latency_verdict_name(l->verdict)));
+    }
+    nd_rows_put(out, rows, columns);
+    json_decref(rows);
+}
+
+enum nd_status nd_report_latency_text(const struct nd_latency_series *series, size_t n,
+                                      const struct nd_latency_options *options, char **out,
+                                      struct nd_error *err)
+{
+    struct nd_strbuf buf = {0};
+    size_t n_least = SIZE_MAX;
+    for (size_t i = 0; i < n; i++) {
+        put_series(&buf, &series[i], options);
+        n_least = series[i].latency.n_timed < n_least ? series[i].latency.n_timed : n_least;
+    }
+    if (n > 1)
+        put_table(&buf, series, n);
+    put_rule(&buf, options, n_least);
+    return nd_text_end(&buf, out, err);
+}
+
+/* ---- the answer ---- */
+
+static size_t count_verdict(const struct nd_latency_series *series, size_t n, enum nd_latency_verdict verdict)
+{
+    size_t n_found = 0;
+    for (size_t i = 0; i < n; i++)
+        n_found += series[i].latency.verdict == verdict;
+    return n_found;
+}
+
+static void put_headline(struct nd_strbuf *out, const struct nd_latency_series *series, size_t n, size_t width)
+{
+    size_t n_healthy = count_verdict(series, n, ND_LATENCY_UNIMODAL);
+    size_t n_few = count_verdict(series, n, ND_LATENCY_TOO_FEW), n_odd = n - n_healthy - n_few;
+    if (n_odd > 0)
+        nd_summary_put(out, width, 0, 2,
+                       "UNSTEADY: %zu of %zu series may be those of a device that falls back or "
+                       "slows down",
+                       n_odd, n);
+    else if (n_few > 0)
+        nd_summary_put(out, width, 0, 2, "TOO FEW runs for a verdict in %zu of %zu series", n_few, n);
+    else
+        nd_summary_put(out, width, 0, 2, "OK: the latencies of all %zu series are of one kind and steady", n);
+}
+
+static void put_oddities(struct nd_strbuf *out, const struct nd_latency_series *series,
+                         const struct nd_latency_options *options)
+{
+    const struct nd_latency *l = &series->latency;
+    nd_strbuf_printf(out, "%s%s%s: %s\n", series->file, series->probe != NULL ? ", probe " : "",
+                     series->probe != NULL ? series->probe : "", nd_latency_verdict_name(l->verdict));
+    if (l->n == l->n_not_recorded)
+        put_runs(out, l);
+    if (l->is_bimodal)
+        nd_strbuf_printf(out, "  %.3g %% of the runs take about %.5g us, %.3g %% about %.5g us\n",
+                         100 * l->modes[0].weight, l->modes[0].median_us, 100 * l->modes[1].weight,
+                         l->modes[1].median_us);
+    put_changes(out, l, 1);
+    put_join(out, series);
+    if (l->verdict == ND_LATENCY_TOO_FEW)
+        nd_strbuf_printf(out, "  a verdict needs %zu runs, of which at most a tenth are warm-up\n",
+                         options->min_runs);
+}
+
+static void add_time(struct nd_table *table, double us)
+{
+    if (isnan(us))
+        nd_table_add(table, "-");
+    else if (us >= 1000)
+        nd_table_addf(table, "%.4g ms", us / 1000);
+    else
+        nd_table_addf(table, "%.4g us", us);
+}
+
+static void put_answer_table(struct nd_strbuf *out, const struct nd_latency_series *series, size_t n,
+                             size_t width)
+{
+    enum { MOST_ROWS = 10 };
+    static const char *const titles[] = {"file", "runs", "median", "99 %", "varies", "verdict"};
+    struct nd_table table = {.n_columns = 6, .is_left = {true, [5] = true}, .line_width = width};
+    table.max_width[0] = width > 56 ? width - 54 : 12;
+    for (size_t i = 0; i < table.n_columns; i++)
+        nd_table_add(&table, titles[i]);
+    for (size_t i = 0; i < n && i < MOST_ROWS; i++) {
+        const struct nd_latency *l = &series[i].latency;
+        nd_table_addf(&table, "%s%s%s", series[i].file, series[i].probe != NULL ? " " : "",
+                      series[i].probe != NULL ? series[i].probe : "");
+        nd_table_addf(&table, "%zu", l->n_timed);
+        add_time(&table, l->median_us);
+        add_time(&table, l->p99_us);
+        if (isnan(l->cv))
+            nd_table_add(&table, "-");
+        else
+            nd_table_addf(&table, "%.3g %%", 100 * l->cv);
+        nd_table_add(&table, nd_latency_verdict_name(l->verdict));
+    }
+    nd_table_render(&table, out);
+    if (n > MOST_ROWS)
+        nd_strbuf_printf(out, "  and %zu more (-v shows them)\n", n - MOST_ROWS);
+    nd_table_deinit(&table);
+}
+
+enum nd_status nd_report_latency_brief(const struct nd_latency_series *series, size_t n,
+                                       const struct nd_latency_options *options, size_t width, char **out,
+                                       struct nd_error *err)
+{
+    enum { MOST_ODD = 2 };
+    struct nd_strbuf buf = {0}, odd = {0};
+    size_t n_odd = 0;
+    width = nd_summary_width(width);
+    put_headline(&buf, series, n, width);
+    nd_strbuf_puts(&buf, "\n");
+    put_answer_table(&buf, series, n, width);
+    for (size_t i = 0; i < n; i++)
+        if (series[i].latency.verdict != ND_LATENCY_UNIMODAL && n_odd++ < MOST_ODD)
+            put_oddities(&odd, &series[i], options);
+    if (n_odd > MOST_ODD)
+        nd_strbuf_printf(&odd, "and %zu more (-v shows them)\n", n_odd - MOST_ODD);
+    if (n_odd > 0) {
+        nd_strbuf_puts(&buf, "\n");
+        nd_summary_put_lines(&buf, width, "%s", odd.text != NULL ? odd.text : "");
+    }
+    buf.failed = buf.failed || odd.failed;
+    nd_strbuf_deinit(&odd);
+    return nd_text_end(&buf, out, err);
+}

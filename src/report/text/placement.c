@@ -1,0 +1,385 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/text/report_placement.h"
+#include "report/text/summary.h"
+#include "report/text/tree.h"
+
+enum { DEVICES_AT_ONCE = 8, SHOWN_NODES = 20, SHOWN_PIECES = 12, SHOWN_IN_ANSWER = 3 };
+
+/* ---- the matrix ---- */
+
+/* The devices from `first` on. */
+static void put_columns(struct nd_strbuf *out, const struct nd_placed_device *devices, const json_t *matrix,
+                        size_t first, size_t n)
+{
+    static const char *const keys[DEVICES_AT_ONCE] = {"d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7"};
+    struct nd_report_column columns[DEVICES_AT_ONCE + 3] = {{"op_type", "OPERATOR"}, {"count", "NODES"}};
+    json_t *rows = json_array();
+    const json_t *row;
+    size_t i;
+    for (size_t d = 0; d < n; d++)
+        columns[d + 2] = (struct nd_report_column){keys[d], devices[first + d].label};
+    json_array_foreach(matrix, i, row)
+    {
+        json_t *line = json_object();
+        json_object_set(line, "op_type", json_object_get(row, "op_type"));
+        json_object_set(line, "count", json_object_get(row, "count"));
+        for (size_t d = 0; d < n; d++)
+            json_object_set(line, keys[d], json_array_get(json_object_get(row, "cells"), first + d));
+        nd_tree_append(rows, line);
+    }
+    nd_rows_put(out, rows, columns);
+    json_decref(rows);
+}
+
+static void put_matrix(struct nd_strbuf *out, const struct nd_placed_device *devices, size_t n_devices)
+{
+    json_t *matrix = nd_placement_matrix(devices, n_devices);
+    for (size_t first = 0; first < n_devices; first += DEVICES_AT_ONCE) {
+        size_t n = n_devices - first;
+        put_columns(out, devices, matrix, first, n < DEVICES_AT_ONCE ? n : DEVICES_AT_ONCE);
+        nd_strbuf_puts(out, "\n");
+    }
+    json_decref(matrix);
+}
+
+/* ---- one device ---- */
+
+static void put_percent(struct nd_strbuf *out, double share, const char *of)
+{
+    if (isnan(share))
+        nd_strbuf_printf(out, "of the %s not known", of);
+    else
+        nd_strbuf_printf(out, "%.4g %% of the %s", 100 * share, of);
+}
+
+static void put_bytes(struct nd_strbuf *out, double bytes)
+{
+    if (isnan(bytes))
+        nd_strbuf_puts(out, "an unknown number of bytes");
+    else if (bytes < 10000)
+        nd_strbuf_printf(out, "%.0f B", bytes);
+    else if (bytes < 1e7)
+        nd_strbuf_printf(out, "%.4g kB", bytes / 1e3);
+    else
+        nd_strbuf_printf(out, "%.4g MB", bytes / 1e6);
+}
+
+static void put_time(struct nd_strbuf *out, double us)
+{
+    if (us >= 1000)
+        nd_strbuf_printf(out, "%.3g ms", us / 1000);
+    else
+        nd_strbuf_printf(out, "%.3g us", us);
+}
+
+static const char *short_name(const char *provider, char buf[48])
+{
+    const char *end = strstr(provider, "ExecutionProvider");
+    snprintf(buf, 48, "%.*s", end != NULL && end > provider ? (int)(end - provider) : 40, provider);
+    return buf;
+}
+
+static void put_share(struct nd_strbuf *out, const struct nd_placed_device *device)
+{
+    const struct nd_npu_share *share = &device->report->share;
+    nd_strbuf_puts(out, "  NPU share: ");
+    put_percent(out, share->nodes, "nodes");
+    nd_strbuf_printf(out, " (%zu of %zu", share->n_npu, share->n_npu + share->n_off);
+    if (share->n_unknown > 0)
+        nd_strbuf_printf(out, "; of %zu more it is not known", share->n_unknown);
+    nd_strbuf_puts(out, "), ");
+    put_percent(out, share->flops, "FLOPs");
+    if (share->n_unsized > 0)
+        nd_strbuf_printf(out, " (without %zu nodes of unknown size)", share->n_unsized);
+    nd_strbuf_puts(out, ", ");
+    put_percent(out, share->time, "time");
+    if (!isnan(share->time)) {
+        nd_strbuf_puts(out, " (");
+        put_time(out, share->npu_us);
+        nd_strbuf_puts(out, " of ");
+        put_time(out, share->all_us);
+        nd_strbuf_printf(out, " per run, the first of %zu left out)", share->n_runs + 1);
+    } else if (share->n_runs == 0) {
+        nd_strbuf_puts(out, " (no profile of more than one run)");
+    }
+    nd_strbuf_puts(out, "\n");
+}
+
+static void put_piece(struct nd_strbuf *out, const struct nd_placement_report *report, size_t i)
+{
+    const struct nd_placed_piece *piece = &report->pieces[i];
+    char buf[48];
+    nd_strbuf_printf(out, "    %zu  %s, %zu node%s, '%s'", i + 1,
+                     piece->where == ND_WHERE_NPU ? "NPU" : short_name(piece->provider, buf), piece->n_nodes,
+                     piece->n_nodes == 1 ? "" : "s", piece->first_node);
+    if (piece->n_nodes > 1)
+        nd_strbuf_printf(out, " to '%s'", piece->last_node);
+    nd_strbuf_puts(out, ": ");
+    put_bytes(out, piece->bytes_in);
+    nd_strbuf_puts(out, " in, ");
+    put_bytes(out, piece->bytes_out);
+    nd_strbuf_puts(out, " out");
+    if (!isnan(piece->us)) {
+        nd_strbuf_puts(out, ", ");
+        put_time(out, piece->us);
+        nd_strbuf_puts(out, " per run");
+    }
+    nd_strbuf_printf(out, "%s\n",
+                     piece->is_io_quantisation ? " (quantisation of an input or output, as intended)" : "");
+}
+
+static void put_cut(struct nd_strbuf *out, const struct nd_placed_cut *cut)
+{
+    nd_strbuf_printf(out, "    %zu -> %zu  ", cut->from + 1, cut->to + 1);
+    if (cut->n_unsized < cut->n_tensors)
+        put_bytes(out, cut->bytes);
+    if (cut->n_unsized > 0)
+        nd_strbuf_printf(out, "%s%zu of unknown size", cut->n_unsized < cut->n_tensors ? " and " : "",
+                         cut->n_unsized);
+    nd_strbuf_printf(out, " per inference: '%s'", cut->tensor);
+    if (cut->n_tensors > 1)
+        nd_strbuf_printf(out, " and %zu more", cut->n_tensors - 1);
+    nd_strbuf_puts(out, "\n");
+}
+
+static void put_pieces(struct nd_strbuf *out, const struct nd_placement_report *report, bool is_verbose)
+{
+    size_t n_npu = 0, n_shown = is_verbose ? SIZE_MAX : SHOWN_PIECES;
+    for (size_t i = 0; i < report->n_pieces; i++)
+        n_npu += report->pieces[i].where == ND_WHERE_NPU;
+    if (report->n_pieces == 0)
+        return;
+    nd_strbuf_printf(out, "  %zu piece%s on the NPU, %zu elsewhere:\n", n_npu, n_npu == 1 ? "" : "s",
+                     report->n_pieces - n_npu);
+    for (size_t i = 0; i < report->n_pieces && i < n_shown; i++)
+        put_piece(out, report, i);
+    if (report->n_pieces > n_shown)
+        nd_strbuf_printf(out, "    and %zu more (-v)\n", report->n_pieces - n_shown);
+    if (report->n_cuts > 0)
+        nd_strbuf_puts(out, "  handed from piece to piece:\n");
+    for (size_t i = 0; i < report->n_cuts && i < n_shown; i++)
+        put_cut(out, &report->cuts[i]);
+    if (report->n_cuts > n_shown)
+        nd_strbuf_printf(out, "    and %zu more (-v)\n", report->n_cuts - n_shown);
+}
+
+static void put_node(struct nd_strbuf *out, const struct nd_placed_node *node)
+{
+    char buf[48];
+    nd_strbuf_printf(out, "    %s '%s'", node->op_type, node->name);
+    if (node->where != ND_WHERE_UNKNOWN)
+        nd_strbuf_printf(out, ": %s", short_name(node->provider, buf));
+    if (!isnan(node->flops))
+        nd_strbuf_printf(out, ", %.6g FLOPs", node->flops);
+    if (!isnan(node->profile_us)) {
+        nd_strbuf_puts(out, ", ");
+        put_time(out, node->profile_us);
+        nd_strbuf_puts(out, " per run");
+    }
+    if (node->model_node == SIZE_MAX)
+        nd_strbuf_puts(out, " (added by the runtime)");
+    if (node->is_contradicted)
+        nd_strbuf_printf(out, " (but the profile says %s)", node->profile_provider);
+    nd_strbuf_puts(out, "\n");
+}
+
+static bool is_unknown(const struct nd_placed_node *node)
+{
+    return node->where == ND_WHERE_UNKNOWN && !node->is_constant && !node->is_io_quantisation;
+}
+
+static void put_nodes(struct nd_strbuf *out, const struct nd_placement_report *report, bool is_verbose,
+                      const char *title, bool (*is_meant)(const struct nd_placed_node *node))
+{
+    size_t n = 0;
+    for (size_t i = 0; i < report->n_nodes; i++) {
+        if (!is_meant(&report->nodes[i]))
+            continue;
+        if (n == 0)
+            nd_strbuf_printf(out, "  %s:\n", title);
+        if (n++ < SHOWN_NODES || is_verbose)
+            put_node(out, &report->nodes[i]);
+    }
+    if (n > SHOWN_NODES && !is_verbose)
+        nd_strbuf_printf(out, "    and %zu more (-v)\n", n - SHOWN_NODES);
+}
+
+static bool is_contradicted(const struct nd_placed_node *node)
+{
+    return node->is_contradicted;
+}
+
+static bool has_places(const struct nd_placed_device *device)
+{
+    const struct nd_placement_report *report = device->report;
+    return report->is_npu && report->n_nodes > 0 && report->share.n_npu + report->share.n_off > 0;
+}
+
+/* What the device did, in half a sentence. */
+static void put_state(struct nd_strbuf *out, const struct nd_placed_device *device)
+{
+    const struct nd_placement_report *report = device->report;
+    const char *failure = nd_capture_string(device->capture, "failure", "message");
+    const char *stage = nd_capture_string(device->capture, "failure", "stage");
+    size_t n_fallen = nd_placed_n_fallen(device);
+    if (device->has_failed)
+        nd_strbuf_printf(out, "failed at stage '%s': %s", stage != NULL ? stage : "",
+                         failure != NULL ? failure : "");
+    else if (nd_placed_is_unstated(device))
+        nd_strbuf_puts(out, "not known: the import does not state what ran the model");
+    else if (!report->is_npu)
+        nd_strbuf_puts(out, "no NPU");
+    else if (report->n_nodes == 0)
+        nd_strbuf_puts(out, "not known: the capture does not say where any node ran");
+    else if (n_fallen > 0)
+        nd_strbuf_printf(out, "%zu node%s not on the NPU", n_fallen, n_fallen == 1 ? " is" : "s are");
+    else if (report->share.n_unknown > 0)
+        nd_strbuf_puts(out, "nothing is known to have left the NPU");
+    else
+        nd_strbuf_puts(out, "all on the NPU");
+}
+
+static void put_device(struct nd_strbuf *out, const struct nd_placed_device *device, bool is_verbose)
+{
+    const struct nd_placement_report *report = device->report;
+    const char *chipset = nd_capture_string(device->capture, "device", "chipset");
+    nd_strbuf_printf(out, "%s%s%s%s: ", device->label, chipset != NULL ? " (" : "",
+                     chipset != NULL ? chipset : "", chipset != NULL ? ")" : "");
+    put_state(out, device);
+    nd_strbuf_puts(out, "\n");
+    if (has_places(device)) {
+        put_share(out, device);
+        put_pieces(out, report, is_verbose);
+        put_nodes(out, report, is_verbose, "not on the NPU", nd_placed_is_fallen);
+        if (is_verbose)
+            put_nodes(out, report, is_verbose, "of unknown place", is_unknown);
+        put_nodes(out, report, is_verbose, "contradicted by the profile", is_contradicted);
+    }
+    for (size_t i = 0; i < report->n_problems; i++)
+        nd_strbuf_printf(out, "  note: %s\n", report->problems[i]);
+}
+
+/* ---- the answer ---- */
+
+/* Names the NPUs, so that nothing is left to be said of them. */
+static void put_all_on_npu(struct nd_strbuf *out, const struct nd_placed_device *devices, size_t n,
+                           size_t width)
+{
+    struct nd_strbuf names = {0};
+    size_t n_npu = 0;
+    for (size_t d = 0; d < n; d++)
+        if (devices[d].report->is_npu)
+            nd_strbuf_printf(&names, "%s%s", n_npu++ > 0 ? ", " : "", devices[d].label);
+    nd_summary_put(out, width, 0, 2, "OK: the whole model runs on the NPU, on %s", names.text);
+    out->failed = out->failed || names.failed;
+    nd_strbuf_deinit(&names);
+}
+
+/* Whether the headline has said it: of all NPUs that everything runs there, or that no device is one. */
+static bool is_said_already(const struct nd_placed_device *devices, size_t n, size_t d)
+{
+    bool has_fallen = false, is_any_npu = false, is_any_unknown = false;
+    for (size_t i = 0; i < n; i++) {
+        has_fallen = has_fallen || devices[i].has_failed || nd_placed_n_fallen(&devices[i]) > 0;
+        is_any_npu = is_any_npu || devices[i].report->is_npu;
+        is_any_unknown = is_any_unknown || (devices[i].report->is_npu && !has_places(&devices[i]));
+    }
+    const struct nd_placement_report *report = devices[d].report;
+    if (has_fallen || is_any_unknown || report->n_problems > 0 || nd_placed_is_unstated(&devices[d]))
+        return false;
+    return is_any_npu ? report->is_npu && report->share.n_unknown == 0 : true;
+}
+
+static void put_headline(struct nd_strbuf *out, const struct nd_placed_device *devices, size_t n, size_t width)
+{
+    size_t n_npu = 0, n_failed = 0, n_fallen = 0, n_known = 0;
+    for (size_t d = 0; d < n; d++) {
+        n_npu += devices[d].report->is_npu;
+        n_failed += devices[d].has_failed;
+        n_fallen += nd_placed_n_fallen(&devices[d]) > 0;
+        n_known += has_places(&devices[d]);
+    }
+    if (n_failed > 0)
+        nd_summary_put(out, width, 0, 2, "FAILED: %zu of %zu devices could not run the model", n_failed, n);
+    else if (n_fallen > 0)
+        nd_summary_put(out, width, 0, 2,
+                       n_npu == 1 ? "FALLBACK: parts of the model run outside the NPU"
+                                  : "FALLBACK: parts of the model run outside the NPU on %zu of %zu NPUs",
+                       n_fallen, n_npu);
+    else if (n_npu == 0)
+        nd_summary_put(out, width, 0, 2, "OK: no device is an NPU");
+    else if (n_known < n_npu)
+        nd_summary_put(out, width, 0, 2, "UNKNOWN: %zu of %zu NPU captures do not say where nodes ran",
+                       n_npu - n_known, n_npu);
+    else
+        put_all_on_npu(out, devices, n, width);
+}
+
+/* What is worth telling of a device, without times: those of two devices are never the same. */
+static void put_answer(struct nd_strbuf *out, const struct nd_placed_device *device)
+{
+    const struct nd_placement_report *report = device->report;
+    const struct nd_npu_share *share = &report->share;
+    put_state(out, device);
+    if (has_places(device) && share->n_off > 0) {
+        nd_strbuf_printf(out, "; the NPU has %zu of %zu nodes, ", share->n_npu, share->n_npu + share->n_off);
+        put_percent(out, share->flops, "FLOPs");
+    }
+    nd_strbuf_puts(out, "\n");
+    size_t n = 0;
+    for (size_t i = 0; i < report->n_nodes && has_places(device); i++)
+        if (nd_placed_is_fallen(&report->nodes[i]) && n++ < SHOWN_IN_ANSWER)
+            nd_strbuf_printf(out, "  %s '%s'\n", report->nodes[i].op_type, report->nodes[i].name);
+    if (n > SHOWN_IN_ANSWER)
+        nd_strbuf_printf(out, "  and %zu more (-v shows them)\n", n - SHOWN_IN_ANSWER);
+    for (size_t i = 0; i < report->n_problems; i++)
+        nd_strbuf_printf(out, "  note: %s\n", report->problems[i]);
+}
+
+enum nd_status nd_report_placement_brief(const struct nd_placed_device *devices, size_t n, size_t width,
+                                         char **out, struct nd_error *err)
+{
+    struct nd_strbuf buf = {0}, *answers = calloc(n + 1, sizeof *answers);
+    width = nd_summary_width(width);
+    buf.failed = answers == NULL;
+    put_headline(&buf, devices, n, width);
+    bool has_more = false;
+    for (size_t d = 0; d < n && answers != NULL; d++) {
+        has_more = has_more || !is_said_already(devices, n, d);
+        put_answer(&answers[d], &devices[d]);
+    }
+    nd_strbuf_puts(&buf, has_more ? "\n" : "");
+    for (size_t d = 0; d < n && answers != NULL; d++) {
+        struct nd_strbuf labels = {0};
+        bool is_said = false;
+        for (size_t i = 0; i < n && answers[d].text != NULL; i++) {
+            bool is_same = answers[i].text != NULL && strcmp(answers[i].text, answers[d].text) == 0;
+            is_said = is_said || (is_same && i < d);
+            if (is_same)
+                nd_strbuf_printf(&labels, "%s%s", labels.len > 0 ? ", " : "", devices[i].label);
+        }
+        if (!is_said && !is_said_already(devices, n, d))
+            nd_summary_put_lines(&buf, width, "%s: %s", labels.text != NULL ? labels.text : "",
+                                 answers[d].text != NULL ? answers[d].text : "");
+        buf.failed = buf.failed || labels.failed || answers[d].failed;
+        nd_strbuf_deinit(&labels);
+    }
+    for (size_t d = 0; d < n && answers != NULL; d++)
+        nd_strbuf_deinit(&answers[d]);
+    free(answers);
+    return nd_text_end(&buf, out, err);
+}
+
+enum nd_status nd_report_placement_text(const struct nd_placed_device *devices, size_t n, bool is_verbose,
+                                        char **out, struct nd_error *err)
+{
+    struct nd_strbuf buf = {0};
+    put_matrix(&buf, devices, n);
+    for (size_t d = 0; d < n; d++)
+        put_device(&buf, &devices[d], is_verbose);
+    return nd_text_end(&buf, out, err);
+}

@@ -1,0 +1,218 @@
+#include <math.h>
+#include <string.h>
+
+#include "report/text/format.h"
+#include "report/text/compare.h"
+
+static void put_failing(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {
+        .n_columns = 4, .is_left = {true, true, true}, .max_width = {48, 32, ND_TEXT_LABEL_MAX}};
+    size_t n = 0;
+    for (size_t e = 0; e < c->n_edges; e++)
+        for (size_t t = 1; t < c->n_devices; t++) {
+            const struct nd_difference *d = &c->edges[e].pairs[t - 1].total.difference;
+            if (d->n_failing == 0 || n++ >= nd_text_list_limit(report))
+                continue;
+            nd_table_add(&table, c->edges[e].name);
+            nd_table_add(&table, c->edges[e].gate);
+            nd_table_add(&table, c->devices[t].label);
+            nd_table_addf(&table, "%llu of %llu", (unsigned long long)d->n_failing,
+                          (unsigned long long)d->n_elems);
+        }
+    nd_text_put_table(report, &table, 0, 1, "\nelements that fail their gate:");
+    nd_text_put_more(report, n);
+}
+
+/* The smallest tolerance that would let every failing edge of a test pass. */
+static struct nd_tolerance needed_tolerance(const struct nd_comparison *c, size_t test, const char **impossible)
+{
+    struct nd_tolerance needed = {0};
+    *impossible = NULL;
+    for (size_t e = 0; e < c->n_edges; e++) {
+        const struct nd_difference *d = &c->edges[e].pairs[test - 1].total.difference;
+        const struct nd_tolerance *one = &d->tolerance;
+        if (d->n_failing == 0)
+            continue;
+        needed.is_possible = true;
+        if (!one->is_possible && *impossible == NULL)
+            *impossible = c->edges[e].name;
+        needed.has_lsb = needed.has_lsb || one->has_lsb;
+        needed.has_ulp = needed.has_ulp || one->has_ulp;
+        needed.lsb = one->has_lsb && one->lsb > needed.lsb ? one->lsb : needed.lsb;
+        needed.ulp = one->has_ulp && one->ulp > needed.ulp ? one->ulp : needed.ulp;
+        needed.atol = one->atol > needed.atol ? one->atol : needed.atol;
+        needed.rtol = one->rtol > needed.rtol ? one->rtol : needed.rtol;
+    }
+    return needed;
+}
+
+static void add_count_or_dash(struct nd_table *table, bool exists, uint64_t n)
+{
+    if (exists)
+        nd_text_add_count(table, n);
+    else
+        nd_table_add(table, "-");
+}
+
+/* Every digit: who copies the number must not get one that is a little too small. */
+static void add_exact(struct nd_table *table, double value)
+{
+    char number[ND_NUMBER_BYTES];
+    if (!isfinite(value)) {
+        nd_table_add(table, "-");
+        return;
+    }
+    nd_format_real(value, number);
+    size_t n = strlen(number);
+    if (n > 2 && strcmp(number + n - 2, ".0") == 0)
+        number[n - 2] = '\0';
+    nd_table_add(table, number);
+}
+
+static void put_tolerances(const struct nd_text_report *report)
+{
+    static const char *const titles[] = {"device", "--lsb", "--ulp", "--atol", "--rtol", ""};
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {
+        .n_columns = 6, .is_left = {true, [5] = true}, .max_width = {ND_TEXT_LABEL_MAX, [5] = 0}};
+    nd_text_add_titles(&table, titles);
+    for (size_t t = 1; t < c->n_devices; t++) {
+        const char *impossible;
+        struct nd_tolerance needed = needed_tolerance(c, t, &impossible);
+        if (!needed.is_possible)
+            continue;
+        nd_table_add(&table, c->devices[t].label);
+        for (size_t i = 1; i < 5 && impossible != NULL; i++)
+            nd_table_add(&table, "-");
+        if (impossible == NULL) {
+            add_count_or_dash(&table, needed.has_lsb, needed.lsb);
+            add_count_or_dash(&table, needed.has_ulp, needed.ulp);
+            add_exact(&table, needed.atol);
+            add_exact(&table, needed.rtol);
+        }
+        if (impossible != NULL)
+            nd_table_addf(&table, "no tolerance: NaN or infinity on one side only at %s", impossible);
+        else
+            nd_table_add(&table, "");
+    }
+    nd_text_put_table(report, &table, table.n_columns, 1,
+                      "\nwhat fails would pass with --lsb (codes) and --ulp (floats), or with --atol, or with "
+                      "--rtol of:");
+}
+
+void nd_text_gates(const struct nd_text_report *report)
+{
+    if (report->comparison->has_gates)
+        put_failing(report);
+    if (report->comparison->has_gates || report->details)
+        put_tolerances(report);
+}
+
+/* The reason that all edges of a device share, or NULL. */
+static const char *common_reason(const struct nd_comparison *c, size_t test)
+{
+    const char *common = NULL;
+    if (c->devices[test].class_id < 0)
+        return "the capture holds no data";
+    for (size_t e = 0; e < c->n_edges; e++) {
+        const char *reason = c->edges[e].pairs[test - 1].total.reason;
+        if (reason == NULL || c->edges[e].pairs[test - 1].label != NULL ||
+            (common != NULL && strcmp(reason, common) != 0))
+            return NULL;
+        common = reason;
+    }
+    return common;
+}
+
+static void add_line(struct nd_table *table, const char *edge, const char *device, const char *reason)
+{
+    nd_table_add(table, edge);
+    nd_table_add(table, device);
+    nd_table_add(table, reason);
+}
+
+/* Whether the same captures could be compared on fewer edges: some are missing somewhere, and others are not.
+ */
+static bool is_help_at_hand(const struct nd_comparison *c)
+{
+    size_t n_missing = 0;
+    for (size_t e = 0; e < c->n_edges; e++) {
+        bool is_missing = false;
+        for (size_t i = 0; i < c->n_devices; i++)
+            is_missing |= !c->edges[e].is_model_input && !c->edges[e].devices[i].exists &&
+                          c->devices[i].status != ND_CAPTURE_FAILED;
+        n_missing += is_missing;
+    }
+    return n_missing > 0 && n_missing < c->n_edges;
+}
+
+/* The same bytes under other labels. */
+static void put_labels(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {
+        .n_columns = 3, .is_left = {true, true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
+    size_t n = 0;
+    for (size_t t = 1; t < c->n_devices; t++)
+        for (size_t e = 0; e < c->n_edges; e++) {
+            const char *label = c->edges[e].pairs[t - 1].label;
+            if (label != NULL && n++ < nd_text_list_limit(report))
+                add_line(&table, c->edges[e].name, c->devices[t].label, label);
+        }
+    nd_text_put_table(report, &table, 0, 1, "\nwrongly labelled:");
+    nd_text_put_more(report, n);
+}
+
+/* In one line: it decides nothing. */
+static void put_unrecorded(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    size_t n = 0, test = 0, edge = 0;
+    for (size_t t = c->n_devices; t-- > 1;)
+        for (size_t e = c->n_edges; e-- > 0;) {
+            if (!c->edges[e].pairs[t - 1].is_unrecorded_input)
+                continue;
+            n++;
+            test = t;
+            edge = e;
+        }
+    if (n == 0)
+        return;
+    nd_strbuf_printf(report->out, "\nleft out: the model input '%s', which '%s' did not record",
+                     c->edges[edge].name, c->devices[c->edges[edge].devices[test].exists ? 0 : test].label);
+    if (n > 1)
+        nd_strbuf_printf(report->out, ", and %zu more like it", n - 1);
+    nd_strbuf_puts(report->out, "\n");
+}
+
+void nd_text_problems(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    put_labels(report);
+    struct nd_table table = {
+        .n_columns = 3, .is_left = {true, true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
+    size_t n = 0;
+    for (size_t t = 1; t < c->n_devices; t++) {
+        const char *common = common_reason(c, t);
+        if (common != NULL) {
+            if (n++ < nd_text_list_limit(report))
+                add_line(&table, "(all tensors)", c->devices[t].label, common);
+            continue;
+        }
+        for (size_t e = 0; e < c->n_edges; e++) {
+            const char *reason = c->edges[e].pairs[t - 1].total.reason;
+            bool is_label = c->edges[e].pairs[t - 1].label != NULL;
+            bool is_counted = !is_label && !c->edges[e].pairs[t - 1].is_unrecorded_input;
+            if (reason != NULL && is_counted && n++ < nd_text_list_limit(report))
+                add_line(&table, c->edges[e].name, c->devices[t].label, reason);
+        }
+    }
+    nd_text_put_table(report, &table, 0, 1, "\nnot or only partly comparable:");
+    nd_text_put_more(report, n);
+    put_unrecorded(report);
+    if (is_help_at_hand(c))
+        nd_strbuf_puts(report->out,
+                       "  to compare only what all have: --tensors outputs, or --tensors NAME,...\n");
+}

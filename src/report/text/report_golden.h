@@ -1,0 +1,33 @@
+/* What the JSON and the text of the golden store have in common: cells of the table of upgrades. */
+#ifndef ND_REPORT_REPORT_GOLDEN_H
+#define ND_REPORT_REPORT_GOLDEN_H
+
+#include "core/documents/json_out.h"
+#include "core/text/strbuf.h"
+#include "npudiff/report/report.h"
+
+enum { ND_UPGRADE_BYTES = 256 };
+
+/* "3/50": edges that differ. */
+const char *nd_upgrade_changed(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
+
+/* The operators of the edges that differ, each once, in graph order. */
+const char *nd_upgrade_operators(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
+
+/* "48/50 -> 47/50, p 1", or "". */
+const char *nd_upgrade_accuracy(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
+
+/* golden_history.c: a short name for a value, "a" for 0; "-" for SIZE_MAX. */
+enum { ND_HISTORY_LETTER_BYTES = 16 };
+const char *nd_history_letter(size_t value, char buf[static ND_HISTORY_LETTER_BYTES]);
+
+/* json_golden.c: the member "problems" of a store. */
+void nd_report_put_problems(struct nd_json *json, const struct nd_golden *store);
+
+/* text_changes.c: a line with what changed of the axis; what people call it; whether a key changed. */
+void nd_golden_put_axis(struct nd_strbuf *out, const char *axis, const struct nd_golden_difference *difference,
+                        size_t width);
+const char *nd_golden_axis_name(const char *axis);
+bool nd_golden_has_changed(const struct nd_golden_difference *difference, const char *key);
+
+#endif

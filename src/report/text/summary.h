@@ -1,0 +1,51 @@
+/* What the default texts of all commands have in common: wrapped sentences, and the command to paste next. */
+#ifndef ND_REPORT_SUMMARY_H
+#define ND_REPORT_SUMMARY_H
+
+#include "core/text/strbuf.h"
+
+/* Columns of a text for which no width is given, and the fewest that one may have. */
+enum { ND_SUMMARY_WIDTH = 80, ND_SUMMARY_MIN_WIDTH = 40 };
+
+/* The width to lay out for; 0: nobody said which. */
+size_t nd_summary_width(size_t width);
+
+/* Appends a paragraph of its own lines, broken at blanks: the first line starts with `indent` blanks, the
+ * others with `hanging`. Control characters become '?'. */
+ND_PRINTF(5, 6)
+void nd_summary_put(struct nd_strbuf *out, size_t width, size_t indent, size_t hanging, const char *fmt, ...);
+
+/* The same of text of several lines, each a paragraph with the indentation that it has; the last ends it. */
+ND_PRINTF(3, 4)
+void nd_summary_put_lines(struct nd_strbuf *out, size_t width, const char *fmt, ...);
+
+/* One line that says where the devices ran: "ran on: QAIRT 2.51.0, simulator (gen1, gen3); ...", without the
+ * names where all ran on the same. Devices that do not say ("") are left out; nothing where none does. */
+void nd_summary_put_environments(struct nd_strbuf *out, size_t width, const char *const *labels,
+                                 const char *const *environments, size_t n);
+
+/* Lines that a default text may have in all, however much there is to say. */
+enum { ND_SUMMARY_LINES = 24 };
+
+/* The number of lines of a text. */
+size_t nd_summary_count_lines(const struct nd_strbuf *text);
+
+/* Appends the text, or where it has more lines than that so many paragraphs as fit, and a line that says so. A
+ * line belongs to the paragraph before it when it is indented deeper. */
+void nd_summary_append_cut(struct nd_strbuf *out, const struct nd_strbuf *text, size_t most_lines);
+
+/* "Next, WHY:" and the command, quoted for a shell. A command that is too long for a line continues after a
+ * backslash, so that it can be pasted as it stands. */
+void nd_summary_put_next(struct nd_strbuf *out, size_t width, const char *why, const char *const *words,
+                         size_t n_words);
+
+/* The same; where `model` is the name of a file whose folder is not known, the text asks for its path. */
+void nd_summary_put_next_of(struct nd_strbuf *out, size_t width, const char *why, const char *model,
+                            const char *const *words, size_t n_words);
+
+/* `explain` of one capture; model: the name of its file, for captures that do not say where it is; NULL: not
+ * known. */
+void nd_summary_put_explain(struct nd_strbuf *out, size_t width, const char *why, const char *capture,
+                            const char *model);
+
+#endif

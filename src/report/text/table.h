@@ -1,0 +1,43 @@
+/* A table of text with aligned columns. */
+#ifndef ND_REPORT_TABLE_H
+#define ND_REPORT_TABLE_H
+
+#include "core/text/strbuf.h"
+#include "npudiff/compare/compare.h"
+
+enum { ND_TABLE_MAX_COLUMNS = 24 };
+
+struct nd_table {
+    size_t n_columns; /* at most ND_TABLE_MAX_COLUMNS */
+    bool is_left[ND_TABLE_MAX_COLUMNS];
+    size_t max_width[ND_TABLE_MAX_COLUMNS]; /* longer cells lose their middle; 0: no limit. Different
+                                              cells that would look the same get numbers (~1, ~2) */
+    size_t line_width; /* a last column that is left-aligned is wrapped to keep lines within it; 0: never */
+    bool is_bare;      /* no margin, and every line reaches to its last column */
+    char **cells;      /* row by row */
+    size_t n_cells, capacity;
+    bool failed; /* out of memory: checked once at the end */
+};
+
+/* Adds one cell; the text is cleaned (nd_clean_text). */
+void nd_table_add(struct nd_table *table, const char *text);
+void nd_table_addf(struct nd_table *table, const char *fmt, ...) ND_PRINTF(2, 3);
+
+/* Width of a column as it will be shown. */
+size_t nd_table_width(const struct nd_table *table, size_t column);
+
+/* Appends the rows, each after two spaces, without trailing blanks, and shortens the cells that are too long. A
+ * failed table fails out. */
+void nd_table_render(struct nd_table *table, struct nd_strbuf *out);
+
+/* The same within line_width (> 0): columns that do not fit beside the first n_keys follow below in another
+ * table, which repeats those. The keys and each of the others should leave half of the line free. */
+void nd_table_render_panels(struct nd_table *table, size_t n_keys, struct nd_strbuf *out);
+
+void nd_table_deinit(struct nd_table *table);
+
+/* Appends clean text at the end of the line that out ends with, broken at blanks so that lines keep within
+ * width; the lines that follow start with indent blanks. A word longer than a line is cut in two. */
+void nd_wrap_append(struct nd_strbuf *out, const char *text, size_t indent, size_t width);
+
+#endif

@@ -8,7 +8,7 @@ import sys
 from support import NPUDIFF, Scratch, main
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-AGENT = pathlib.Path(NPUDIFF).resolve().parents[1] / "agent" / "npudiff-agent"
+AGENT = pathlib.Path(NPUDIFF).resolve().parents[1] / "devices" / "agent" / "npudiff-agent"
 
 
 def run(*command, expect=0, **options):

@@ -14,7 +14,7 @@ import time
 from support import (MODELS, NPUDIFF, Capture, Running, Scratch, acknowledged, bits_equal, capture, capture_command, compare, info,
                      is_alive, main, npudiff, wait_until, with_own_mounts)
 
-AGENT = pathlib.Path(os.environ.get("NPUDIFF_AGENT", pathlib.Path(NPUDIFF).parent.parent / "agent" / "npudiff-agent"))
+AGENT = pathlib.Path(os.environ.get("NPUDIFF_AGENT", pathlib.Path(NPUDIFF).parent.parent / "devices" / "agent" / "npudiff-agent"))
 MODEL = "cnn.w8a8.onnx"
 N_SAMPLES = 6000
 N_TRIALS = 50

@@ -15,7 +15,7 @@ import attention_blocks  # noqa: E402
 
 SEED = 20261123
 STANDIN = pathlib.Path(__file__).with_name("agent_standin.py")
-AGENT = pathlib.Path(NPUDIFF).resolve().parents[1] / "agent" / "npudiff-agent"
+AGENT = pathlib.Path(NPUDIFF).resolve().parents[1] / "devices" / "agent" / "npudiff-agent"
 
 
 class Blocks(Scratch):

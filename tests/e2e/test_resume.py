@@ -10,7 +10,7 @@ import time
 
 from support import NPUDIFF, Capture, Scratch, capture, main, npudiff
 
-AGENT = pathlib.Path(os.environ.get("NPUDIFF_AGENT", pathlib.Path(NPUDIFF).parent.parent / "agent" / "npudiff-agent"))
+AGENT = pathlib.Path(os.environ.get("NPUDIFF_AGENT", pathlib.Path(NPUDIFF).parent.parent / "devices" / "agent" / "npudiff-agent"))
 N_TRIALS = int(os.environ.get("ND_RESUME_TRIALS", "6"))  # each of RUNS once; a long run: 40 and more
 MAX_KILLS = 4
 

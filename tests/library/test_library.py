@@ -216,7 +216,7 @@ class Installed(Scratch):
         headers = {p.name for p in (ROOT / "include" / "npudiff").iterdir()}
         self.assertEqual({p.name for p in (self.prefix / "include" / "npudiff").iterdir()}, headers)
         self.assertEqual({p.name for p in (self.prefix / "bin").iterdir()},
-                         {"npudiff", "npudiff-agent", "npudiff-agent-exact", "npudiff-agent-exec"})
+                         {"npudiff", "npudiff-agent", "npudiff-agent-exact", "npudiff-agent-exec", "npudiff-fingerprint", "npudiff-lab"})
 
 
 if __name__ == "__main__":

@@ -42,7 +42,9 @@ enum nd_status nd_agent_find(const char *wanted, const char *suffix, char **path
      * installed. */
     char *beside = folder != NULL ? nd_path_join(folder, agent_name) : NULL;
     char *in_build = folder != NULL ? nd_path_join(folder, "../devices/agent/npudiff-agent") : NULL;
+    char *of_lab = folder != NULL ? nd_path_join(folder, "../src/devices/agent/npudiff-agent") : NULL;
     const char *candidates[] = {wanted, wanted == NULL ? beside : NULL, wanted == NULL ? in_build : NULL,
+                                wanted == NULL ? of_lab : NULL,
                                 wanted == NULL ? ND_INSTALLED_AGENT : NULL};
     char *found = NULL;
     for (size_t i = 0; found == NULL && i < sizeof candidates / sizeof candidates[0]; i++)
@@ -53,6 +55,7 @@ enum nd_status nd_agent_find(const char *wanted, const char *suffix, char **path
     free(folder);
     free(beside);
     free(in_build);
+    free(of_lab);
     if (found == NULL)
         return nd_fail(err, ND_E_DEVICE_AGENT, wanted, "cannot find the agent '%s%s' to run devices with",
                        wanted != NULL ? wanted : agent_name, suffix);

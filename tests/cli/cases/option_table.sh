@@ -1,10 +1,12 @@
 # The option table has every command and every option of the help, in the same order, with the same words.
+lab=$(dirname "$NPUDIFF")/../../lab/npudiff-lab
 "$NPUDIFF" --option-table >table.json
+"$lab" --option-table >lab.json
 "$NPUDIFF" --help | sed -n '/^commands:/,/^$/s/^  \([a-z][a-z]*\)  *[a-z].*/\1/p' >names
 cat >check.py <<'END'
 import json, re, subprocess, sys
 
-commands = json.load(open("table.json"))["commands"]
+commands = [c for name in ("table.json", "lab.json") for c in json.load(open(name))["commands"]]
 names = open("names").read().split()
 print("commands of the help:", [c["name"] for c in commands] == names)
 for command in commands:

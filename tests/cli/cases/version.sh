@@ -3,4 +3,4 @@
 head -1 versions
 sed 1d versions | grep -vE '^[a-zA-Z0-9-]+ [0-9]+(\.[0-9]+)+$' && exit 1
 sed 1d versions | cut -d' ' -f1
-"$BUILT/../agent/npudiff-agent" --version
+"$BUILT/../devices/agent/npudiff-agent" --version

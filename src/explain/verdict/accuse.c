@@ -64,7 +64,7 @@ static bool is_own_rounding(const struct nd_explain_job *job, size_t device, siz
 }
 
 /* Share of the wrong values that a fault must predict where the arithmetic is not known: the diagnosis's own
- * limit (docs/reference/verdicts.md#a-layer-is-faulty). What it sees in some of the values may be what such
+ * limit (docs/science/verdicts.md#a-layer-is-faulty). What it sees in some of the values may be what such
  * arithmetic looks like. */
 static const double nearly_all = 0.99;
 
@@ -180,7 +180,7 @@ static const struct nd_explained_device *find_better_sibling(const struct nd_exp
                                                              size_t step,
                                                              const struct nd_explain_error_size *size)
 {
-    /* Chosen (docs/reference/verdicts.md#a-layer-is-faulty). */
+    /* Chosen (docs/science/verdicts.md#a-layer-is-faulty). */
     static const double energies = 100, largest = 4;
     const struct nd_explained_part *own = &job->out->devices[device].units[step].local;
     double least = nd_explain_known_allowance(nd_plan_is_wide(job->plan, step));

@@ -130,7 +130,7 @@ static enum nd_status try_alternatives(const struct nd_explain_job *job, size_t 
  */
 static const double single_step = 1, between_runs = 2;
 /* A layer that changes is held against one of its runs: what that is off may be a few times what runs differ
- * by (docs/reference/verdicts.md#a-layer-follows-known-arithmetic). */
+ * by (docs/science/verdicts.md#a-layer-follows-known-arithmetic). */
 static const double more_than_noise = 3;
 
 static bool is_noise(const struct nd_explain_job *job, size_t device, size_t step,

@@ -1,4 +1,4 @@
-/* The verdict of each device, from what is known of its layers. docs/reference/verdicts.md has the rules and
+/* The verdict of each device, from what is known of its layers. docs/science/verdicts.md has the rules and
  * where each constant is from.
  *
  *     nd_explain_settle_layers   settles the state of the layers that known arithmetic explains

@@ -1,5 +1,5 @@
 # The option table has every command and every option of the help, in the same order, with the same words.
-lab=$(dirname "$(readlink -f "$NPUDIFF")")/../../lab/npudiff-lab
+lab=$BUILT/../../lab/npudiff-lab
 "$NPUDIFF" --option-table >table.json
 "$lab" --option-table >lab.json
 "$NPUDIFF" --help | sed -n '/^commands:/,/^$/s/^  \([a-z][a-z]*\)  *[a-z].*/\1/p' >names

@@ -295,35 +295,13 @@ static bool is_softmax_with_zero(const struct nd_model *model, const struct nd_e
 bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
                 enum nd_unit_condition condition)
 {
+#define ND_OPERATORS(...) __VA_ARGS__
     static const struct {
         const char *op_types[3]; /* up to NULL */
-        bool (*has)(const struct nd_model *model, const struct nd_exact_unit *unit);
-    } rows[ND_N_UNIT_CONDITIONS] = {
-        [ND_UNIT_DEPTHWISE_1X1] = {{"Conv", NULL}, is_depthwise_1x1},
-        [ND_UNIT_RESIZE_TO_FLOOR] = {{"Resize", NULL}, is_resize_to_floor},
-        [ND_UNIT_MEAN_OF_PADDED] = {{"GlobalAveragePool", "ReduceMean", "AveragePool"}, nd_is_mean_of_padded},
-        [ND_UNIT_SOFTMAX_OF_EQUALS] = {{"Softmax", NULL}, is_softmax_of_equals},
-        [ND_UNIT_BIAS_WITHOUT_SIGN] = {{"BatchNormalization", NULL}, is_norm_that_loses_a_sign},
-        [ND_UNIT_CONCAT_OF_CLIPPED] = {{"Concat", NULL}, is_concat_of_saturated},
-        [ND_UNIT_CONCAT_WITH_INPUT] = {{"Concat", NULL}, nd_is_concat_with_input},
-        [ND_UNIT_RECIPROCAL_OF_FINE] = {{"Reciprocal", NULL}, is_reciprocal_of_fine},
-        [ND_UNIT_SUM_OF_TRANSPOSED] = {{"Add", NULL}, is_sum_of_transposed},
-        [ND_UNIT_NORM_OF_SLICE] = {{"BatchNormalization", NULL}, nd_is_norm_of_slice},
-        [ND_UNIT_POOL_OF_FLOATS] = {{"AveragePool", NULL}, nd_is_pool_of_floats},
-        [ND_UNIT_CLIP_LEFT_OUT] = {{"Clip", NULL}, is_clip_left_out},
-        [ND_UNIT_BIAS_WRAPS] = {{"Conv", "ConvTranspose", "Gemm"}, is_product_whose_bias_wraps},
-        [ND_UNIT_GATHER_LOSES_LAST] = {{"Gather", NULL}, nd_is_gather_of_last},
-        [ND_UNIT_PAD_OF_KEPT] = {{"Pad", NULL}, nd_is_pad_of_kept},
-        [ND_UNIT_CONCAT_OF_KEPT] = {{"Concat", NULL}, nd_is_concat_of_kept},
-        [ND_UNIT_POOL_OF_PADDED] = {{"MaxPool", NULL}, nd_is_pool_of_padded},
-        [ND_UNIT_HARD_SWISH_IN_PARTS] = {{"Mul", "Add"}, is_hard_swish_in_parts},
-        [ND_UNIT_SOFTMAX_WITH_ZERO] = {{"Softmax", NULL}, is_softmax_with_zero},
-        [ND_UNIT_MEAN_OF_SHIFTED] = {{"AveragePool", NULL}, nd_is_mean_of_shifted},
-        [ND_UNIT_SWISH_WRAPS] = {{NULL}, NULL},
-        [ND_UNIT_TANH_OF_ROWS] = {{"Tanh", NULL}, is_tanh_of_rows},
-        [ND_UNIT_PAD_OF_PAD] = {{"Pad", NULL}, nd_is_pad_of_pad},
-        [ND_UNIT_DEPTH_OF_KEPT] = {{"SpaceToDepth", "DepthToSpace"}, nd_is_depth_of_kept},
-        [ND_UNIT_SILU_RACES] = {{"Sigmoid", "Mul", "Conv"}, is_silu_that_races},
+        nd_condition *has;
+    } rows[] = {
+#define ND_DEFECT(condition, function, operators, ...) {{ND_OPERATORS operators}, function},
+#include "arithmetic/known/defects.def"
     };
     const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
     for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)

@@ -22,7 +22,7 @@ enum nd_status nd_lint_cast(struct nd_lint_job *job, size_t node, struct nd_erro
 
 /* ---- block-zero-point ---- */
 
-/* ONNX's number of that type, which the schema of older libonnx-dev lacks. */
+/* ONNX's number of that type, which the schema of ONNX 1.12 lacks. */
 enum { UINT4_OF_ONNX = 21 };
 
 /* Whether the constant holds anything but zeros. */

@@ -3,7 +3,6 @@
 #include <hdf5.h>
 #include <jansson.h>
 #include <libdeflate.h>
-#include <libxml/xmlversion.h>
 #include <nettle/version.h>
 #include <protobuf-c/protobuf-c.h>
 #include <yaml.h>
@@ -23,7 +22,6 @@ char *nd_report_versions(void)
     nd_strbuf_printf(&text, "jansson %s\n", jansson_version_str());
     nd_strbuf_printf(&text, "libdeflate %s\n", LIBDEFLATE_VERSION_STRING);
     nd_strbuf_printf(&text, "libelf %d.%d\n", _ELFUTILS_VERSION / 1000, _ELFUTILS_VERSION % 1000);
-    nd_strbuf_printf(&text, "libxml2 %s\n", LIBXML_DOTTED_VERSION);
     nd_strbuf_printf(&text, "libyaml %s\n", yaml_get_version_string());
     nd_strbuf_printf(&text, "libzip %s\n", zip_libzip_version());
     nd_strbuf_printf(&text, "nettle %d.%d\n", NETTLE_VERSION_MAJOR, NETTLE_VERSION_MINOR);

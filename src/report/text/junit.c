@@ -1,88 +1,100 @@
-#include <libxml/tree.h>
-#include <stdio.h>
+/* The result of a campaign as JUnit XML, for servers that show tests: docs/guides/ci.md. golden/junit.rng is
+ * its form. */
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/memory.h"
 #include "core/text/print.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
 #include "report/json/qualification.h"
 
-#define XML(text) ((const xmlChar *)(text))
-
-/* libxml2 says that memory is out with NULL, here and there; it is looked at once, at the end. */
-struct writing {
-    const struct nd_qualified *result;
-    xmlNodePtr suite;
-    size_t n, n_failures, n_errors, n_skipped;
-    bool failed;
+struct counts {
+    size_t tests, failures, errors, skipped;
 };
 
-static void set(struct writing *w, xmlNodePtr node, const char *name, const char *text)
+/* An element opens with the counts of what is in it, so its content is written before it. */
+struct writing {
+    const struct nd_qualified *result;
+    struct nd_strbuf suites, cases; /* content of the root, and of the suite that is being written */
+    struct counts all, suite;
+};
+
+/* Text of an element or of a quoted attribute. XML has no place for control characters and broken UTF-8: they
+ * become '?', line feeds and tabs, too. */
+static void put_text(struct nd_strbuf *out, const char *text)
 {
-    char *clean = nd_clean_text(text); /* XML has no place for control characters */
-    if (node == NULL || clean == NULL || xmlNewProp(node, XML(name), XML(clean)) == NULL)
-        w->failed = true;
+    static const char marks[] = "&<>\"";
+    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
+    char *clean = nd_clean_text(text);
+    for (const char *at = clean; at != NULL && *at != '\0';) {
+        size_t n_plain = strcspn(at, marks);
+        nd_strbuf_append(out, at, n_plain);
+        at += n_plain;
+        if (*at != '\0')
+            nd_strbuf_puts(out, entities[strchr(marks, *at++) - marks]);
+    }
+    out->failed = out->failed || clean == NULL;
     free(clean);
 }
 
-static void set_count(struct writing *w, xmlNodePtr node, const char *name, size_t n)
+static void put_attribute(struct nd_strbuf *out, const char *name, const char *text)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%zu", n);
-    set(w, node, name, text);
+    nd_strbuf_printf(out, " %s=\"", name);
+    put_text(out, text);
+    nd_strbuf_puts(out, "\"");
 }
 
-static void set_counts(struct writing *w, xmlNodePtr node, const size_t counts[static 4])
+/* The end of an element that holds tests, from its counts on. Takes the content. */
+static void put_tests(struct nd_strbuf *out, const struct counts *n, struct nd_strbuf *content, const char *end)
 {
-    static const char *const names[] = {"tests", "failures", "errors", "skipped"};
-    for (size_t i = 0; i < 4; i++)
-        set_count(w, node, names[i], counts[i]);
-    set(w, node, "time", "0");
-}
-
-static xmlNodePtr add(struct writing *w, xmlNodePtr parent, const char *name)
-{
-    xmlNodePtr node = parent != NULL ? xmlNewChild(parent, NULL, XML(name), NULL) : NULL;
-    w->failed = w->failed || node == NULL;
-    return node;
-}
-
-static xmlNodePtr add_case(struct writing *w, const struct nd_qualified_model *model,
-                           const struct nd_qualified_device *device, const char *name)
-{
-    struct nd_strbuf class_name = {0};
-    nd_strbuf_printf(&class_name, "%s.%s.%s", w->result->campaign, model->name, device->label);
-    char *text = nd_strbuf_take(&class_name);
-    xmlNodePtr node = add(w, w->suite, "testcase");
-    set(w, node, "name", name);
-    set(w, node, "classname", text != NULL ? text : "");
-    set(w, node, "time", "0");
-    w->failed = w->failed || text == NULL;
+    char *text = nd_strbuf_take(content);
+    nd_strbuf_printf(out, " tests=\"%zu\" failures=\"%zu\" errors=\"%zu\" skipped=\"%zu\" time=\"0\"", n->tests,
+                     n->failures, n->errors, n->skipped);
+    if (text != NULL && text[0] != '\0')
+        nd_strbuf_printf(out, ">\n%s%s\n", text, end);
+    else
+        nd_strbuf_puts(out, "/>\n");
+    out->failed = out->failed || text == NULL;
     free(text);
-    w->n++;
-    return node;
 }
 
-static void add_outcome(struct writing *w, xmlNodePtr node, const char *verdict, const char *message)
+static void put_outcome(struct writing *w, const char *verdict, const char *message)
 {
     bool is_skipped = strcmp(verdict, "inconclusive") == 0, is_failure = strcmp(verdict, "failed") == 0;
-    if (strcmp(verdict, "passed") == 0)
-        return;
     if (strcmp(verdict, "warned") == 0) {
-        char *clean = nd_clean_text(message);
-        xmlNodePtr text = clean != NULL ? xmlNewTextChild(node, NULL, XML("system-out"), XML(clean)) : NULL;
-        w->failed = w->failed || text == NULL;
-        free(clean);
+        nd_strbuf_puts(&w->cases, "      <system-out>");
+        put_text(&w->cases, message);
+        nd_strbuf_puts(&w->cases, "</system-out>\n");
         return;
     }
-    xmlNodePtr outcome = add(w, node, is_skipped ? "skipped" : is_failure ? "failure" : "error");
-    set(w, outcome, "message", message);
+    nd_strbuf_printf(&w->cases, "      <%s", is_skipped ? "skipped" : is_failure ? "failure" : "error");
+    put_attribute(&w->cases, "message", message);
     if (!is_skipped)
-        set(w, outcome, "type", verdict);
-    (*(is_skipped ? &w->n_skipped : is_failure ? &w->n_failures : &w->n_errors))++;
+        put_attribute(&w->cases, "type", verdict);
+    nd_strbuf_puts(&w->cases, "/>\n");
+    (*(is_skipped ? &w->suite.skipped : is_failure ? &w->suite.failures : &w->suite.errors))++;
+}
+
+/* A test of the suite. line: of the campaign, SIZE_MAX when the name tells enough. */
+static void put_case(struct writing *w, const char *class_name, const char *name, size_t line,
+                     const char *verdict, const char *message)
+{
+    nd_strbuf_puts(&w->cases, "    <testcase name=\"");
+    put_text(&w->cases, name);
+    if (line != SIZE_MAX)
+        nd_strbuf_printf(&w->cases, " (line %zu)", line);
+    nd_strbuf_puts(&w->cases, "\"");
+    put_attribute(&w->cases, "classname", class_name);
+    w->suite.tests++;
+    if (strcmp(verdict, "passed") == 0) {
+        nd_strbuf_puts(&w->cases, " time=\"0\"/>\n");
+        return;
+    }
+    nd_strbuf_puts(&w->cases, " time=\"0\">\n");
+    put_outcome(w, verdict, message);
+    nd_strbuf_puts(&w->cases, "    </testcase>\n");
 }
 
 /* Two gates of the same words would be one test to those who read this. */
@@ -99,76 +111,61 @@ static bool has_namesake(const struct writing *w, const struct nd_qualified_case
     return false;
 }
 
-static void add_gate(struct writing *w, const struct nd_qualified_model *model,
-                     const struct nd_qualified_device *device, const struct nd_qualified_case *one)
+static void put_cases(struct writing *w, const struct nd_qualified_model *model,
+                      const struct nd_qualified_device *device, const char *class_name)
 {
-    const struct nd_qualified_gate *gate = nd_qualified_gate_of(w->result, one);
-    struct nd_strbuf name = {0};
-    nd_strbuf_puts(&name, gate->text);
-    if (has_namesake(w, one, model, device))
-        nd_strbuf_printf(&name, " (line %zu)", gate->line);
-    char *text = nd_strbuf_take(&name);
-    xmlNodePtr node = add_case(w, model, device, text != NULL ? text : "");
-    if (node != NULL)
-        add_outcome(w, node, one->verdict, one->message);
-    w->failed = w->failed || text == NULL;
-    free(text);
+    for (size_t i = 0; i < w->result->cases.n; i++) {
+        const struct nd_qualified_case *one = &w->result->cases.items[i];
+        if (!nd_qualified_is_about(one, model, device))
+            continue;
+        const struct nd_qualified_gate *gate = nd_qualified_gate_of(w->result, one);
+        put_case(w, class_name, gate->text, has_namesake(w, one, model, device) ? gate->line : SIZE_MAX,
+                 one->verdict, one->message);
+    }
+    if (w->suite.tests == 0 && device->failure[0] != '\0')
+        put_case(w, class_name, "capture", SIZE_MAX, "device failed", device->failure);
 }
 
-static void add_suite(struct writing *w, xmlNodePtr parent, const struct nd_qualified_model *model,
+static void put_suite(struct writing *w, const struct nd_qualified_model *model,
                       const struct nd_qualified_device *device)
 {
-    const size_t before[] = {w->n, w->n_failures, w->n_errors, w->n_skipped};
-    struct nd_strbuf name = {0};
-    nd_strbuf_printf(&name, "%s on %s", model->name, device->label);
-    char *text = nd_strbuf_take(&name);
-    w->suite = add(w, parent, "testsuite");
-    set(w, w->suite, "name", text != NULL ? text : "");
+    struct nd_strbuf class_name = {0};
+    nd_strbuf_printf(&class_name, "%s.%s.%s", w->result->campaign, model->name, device->label);
+    char *text = nd_strbuf_take(&class_name);
+    w->suite = (struct counts){0};
+    put_cases(w, model, device, text != NULL ? text : "");
+    w->suites.failed = w->suites.failed || text == NULL;
     free(text);
-    for (size_t i = 0; w->suite != NULL && i < w->result->cases.n; i++)
-        if (nd_qualified_is_about(&w->result->cases.items[i], model, device))
-            add_gate(w, model, device, &w->result->cases.items[i]);
-    const char *failure = device->failure;
-    if (w->n == before[0] && failure[0] != '\0') {
-        xmlNodePtr node = add_case(w, model, device, "capture");
-        if (node != NULL)
-            add_outcome(w, node, "device failed", failure);
-    }
-    const size_t counts[] = {w->n - before[0], w->n_failures - before[1], w->n_errors - before[2],
-                             w->n_skipped - before[3]};
-    set_counts(w, w->suite, counts);
-}
 
-static void add_suites(struct writing *w, xmlNodePtr top)
-{
-    set(w, top, "name", w->result->campaign);
-    for (size_t m = 0; m < w->result->models.n; m++) {
-        const struct nd_qualified_model *model = &w->result->models.items[m];
-        for (size_t d = 0; d < model->devices.n; d++)
-            add_suite(w, top, model, &model->devices.items[d]);
-    }
-    const size_t counts[] = {w->n, w->n_failures, w->n_errors, w->n_skipped};
-    set_counts(w, top, counts);
+    nd_strbuf_puts(&w->suites, "  <testsuite name=\"");
+    put_text(&w->suites, model->name);
+    nd_strbuf_puts(&w->suites, " on ");
+    put_text(&w->suites, device->label);
+    nd_strbuf_puts(&w->suites, "\"");
+    put_tests(&w->suites, &w->suite, &w->cases, "  </testsuite>");
+    w->all.tests += w->suite.tests;
+    w->all.failures += w->suite.failures;
+    w->all.errors += w->suite.errors;
+    w->all.skipped += w->suite.skipped;
 }
 
 enum nd_status nd_report_qualification_junit(const struct nd_qualified *result, char **out,
                                              struct nd_error *err)
 {
     struct writing w = {.result = result};
-    xmlDocPtr document = xmlNewDoc(XML("1.0"));
-    xmlNodePtr top = document != NULL ? xmlNewDocNode(document, NULL, XML("testsuites"), NULL) : NULL;
-    xmlChar *text = NULL;
-    int n_bytes = 0;
-    if (top != NULL) {
-        xmlDocSetRootElement(document, top);
-        add_suites(&w, top);
-        xmlDocDumpFormatMemoryEnc(document, &text, &n_bytes, "UTF-8", 1);
-    }
-    char *copy = text != NULL && !w.failed && !nd_take_lost_text() ? strdup((const char *)text) : NULL;
-    xmlFree(text);
-    xmlFreeDoc(document);
-    if (copy == NULL)
+    struct nd_strbuf document = {0};
+    for (size_t m = 0; m < result->models.n; m++)
+        for (size_t d = 0; d < result->models.items[m].devices.n; d++)
+            put_suite(&w, &result->models.items[m], &result->models.items[m].devices.items[d]);
+    nd_strbuf_puts(&document, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites");
+    put_attribute(&document, "name", result->campaign);
+    put_tests(&document, &w.all, &w.suites, "</testsuites>");
+    char *text = nd_strbuf_take(&document);
+    bool is_lost = nd_take_lost_text();
+    if (text == NULL || is_lost) {
+        free(text);
         return nd_fail_memory(err);
-    *out = copy;
+    }
+    *out = text;
     return ND_OK;
 }

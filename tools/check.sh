@@ -5,8 +5,8 @@
 #   symbols    the library exports what the public headers declare, and breaks no program (tools/abi)
 #   agent      the agent, also that for 64-bit Arm Linux, needs nothing but the C library
 #   android    the agent compiles for Android and calls nothing that Android's C library has not
-#   clang      everything compiles without a warning under clang
-#   sanitize   unit tests under the address and undefined-behaviour sanitizers
+#   clang      everything compiles without a warning under clang, with the sanitizers that the next check needs
+#   sanitize   unit tests under the address and undefined-behaviour sanitizers, in the build of 'clang'
 #   threads    unit tests under the thread sanitizer
 #   valgrind   unit tests under valgrind
 #   neon       the kernels of aarch64 match their definition, under qemu
@@ -66,28 +66,42 @@ check_android() {
     tools/check_android
 }
 
-# A build of its own with these meson options; its unit tests under the wrapper, if any.
+# A build of its own with these meson options, unless it is there.
+configure() { # folder, options...
+    folder=$1
+    shift
+    [ -f "$folder/build.ninja" ] || meson setup "$folder" -Dtests=enabled "$@" >/dev/null
+}
+
+# The unit tests of a build under the wrapper, if any.
 run_suite() { # folder, wrapper, options...
     folder=$1
     wrapper=$2
     shift 2
-    [ -f "$folder/build.ninja" ] || meson setup "$folder" -Dtests=enabled "$@" >/dev/null
+    configure "$folder" "$@"
     # It builds what these tests need.
     # shellcheck disable=SC2086
     meson test -C "$folder" --print-errorlogs --timeout-multiplier 10 ${wrapper:+--wrap "$wrapper"} \
         ${suites:---suite unit}
 }
 
-# Clang warns before it optimises, and compiles in half the time without.
-check_clang() {
+# One build for two checks: the sanitizers change nothing of what clang warns of, and it warns before it optimises. -g1: a
+# report of the sanitizers has line numbers.
+configure_clang() {
     need clang
-    [ -f build-clang/build.ninja ] || CC=clang meson setup build-clang -Dtests=enabled -Dwerror=true -Ddebug=false \
-        -Doptimization=0 >/dev/null
+    CC=clang configure build-clang -Dwerror=true -Ddebug=false -Dc_args=-g1 -Doptimization=0 -Db_sanitize=address,undefined \
+        -Db_lundef=false
+}
+
+check_clang() {
+    configure_clang
     ninja -C build-clang --quiet -k 0
 }
 
-# Optimised a little only: it compiles in half the time.
-check_sanitize() { run_suite build-sanitize "" -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false; }
+check_sanitize() {
+    configure_clang
+    run_suite build-clang ""
+}
 # Without the tests that load ONNX Runtime: its own threads are not instrumented.
 check_threads() {
     suites="parallel store capture capture_write view chunk spool compare compare_engine compare_fleet report" run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false

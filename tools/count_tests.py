@@ -5,7 +5,12 @@ or none ran.
 Of a case that failed it prints the program's own words: the comments beside its line in TAP. A program that ended badly
 without a failing case of its own (a crash, a time-out) counts as one failed case, and its last output is printed. What was
 skipped is listed before, each with its reason; a case that gives none counts as failed.
+
+--allowed FILE: what is skipped counts as failed, too, unless a line of the file allows it: a pattern of "program: case", two
+spaces or more, and the reason. tests/allowed_skips is that of CI.
 """
+import argparse
+import fnmatch
 import json
 import re
 import sys
@@ -80,15 +85,35 @@ def whole_program(program):
     return [Case("", False, plan[1] if plan else said, [])]
 
 
-def count(program):
+def read_patterns(path):
+    """What may be skipped: the patterns of a file."""
+    with open(path, encoding="utf-8") as file:
+        lines = [line.strip() for line in file if line.strip() and not line.startswith("#")]
+    without_reason = [line for line in lines if "  " not in line]
+    if without_reason:
+        sys.exit(f"{path}: this line has no reason: {without_reason[0]}")
+    return [line.partition("  ")[0] for line in lines]
+
+
+def why_not_skipped(case, name, allowed):
+    """Why a case that was skipped should not have been; None: it may be. allowed: patterns, or None where all may be."""
+    if case.skipped_because == "":
+        return "skipped, and does not say why"
+    if allowed is None or any(fnmatch.fnmatchcase(name.partition(" / ")[2], pattern) for pattern in allowed):
+        return None
+    return f"skipped, which is not allowed here: {case.skipped_because}"
+
+
+def count(program, allowed):
     """[passed, failed, skipped] of one program; prints what is not good."""
     n = [0, 0, 0]
     cases = cases_of(program.get("stdout", "")) or whole_program(program)
     for case in cases:
         name = f"{program['name']}: {case.name}" if case.name else program["name"]
-        if case.is_failed or case.skipped_because == "":
+        forbidden = why_not_skipped(case, name, allowed) if case.skipped_because is not None else None
+        if case.is_failed or forbidden:
             n[1] += 1
-            print(f"failed: {name}" + ("" if case.is_failed else " (skipped, and does not say why)"))
+            print(f"failed: {name}" + (f" ({forbidden})" if forbidden else ""))
             show(case.comments, N_MESSAGE_LINES)
         elif case.skipped_because is not None:
             n[2] += 1
@@ -119,11 +144,17 @@ def show_times(programs):
 
 
 def main():
-    with open(sys.argv[-1], encoding="utf-8", errors="replace") as file:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("log", help="a testlog.json of meson")
+    parser.add_argument("--allowed", metavar="FILE", help="what may be skipped, and nothing else")
+    parser.add_argument("--times", action="store_true", help="print what each program, and the longest cases, took instead")
+    options = parser.parse_args()
+    with open(options.log, encoding="utf-8", errors="replace") as file:
         programs = [json.loads(line) for line in file if line.strip()]
-    if sys.argv[1] == "--times":
+    if options.times:
         return show_times(programs)
-    counts = [count(program) for program in programs]
+    allowed = read_patterns(options.allowed) if options.allowed else None
+    counts = [count(program, allowed) for program in programs]
     n_passed, n_failed, n_skipped = (sum(column) for column in zip(*counts)) if counts else (0, 0, 0)
     if n_skipped:
         print(f"{n_skipped} skipped: what this machine cannot run, for the reasons above")

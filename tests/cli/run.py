@@ -30,7 +30,7 @@ CASES = HERE / "cases"
 ROOT = HERE.parents[1]
 GOLDEN = ROOT / "golden"
 DEFAULTS = {".out": "", ".err": "", ".exit": "0\n", ".left": "", ".invalid": ""}
-TIME_LIMIT_S = 120
+TIME_LIMIT_S = 600
 # They need a phone, a runtime of the vendor's, or minutes; the end-to-end tests make and validate them.
 OF_OTHER_TESTS = {"golden_upgrades", "prepared", "runtimes_added", "runtimes_removed"}
 # Stands in for npudiff: keeps a copy of what is printed with --json, and of certificates. What is written to a device is

@@ -305,7 +305,7 @@ class Phone:
 
     def has_stopped(self):
         """Whether an agent has stopped at the point that self.stop_point was asked for."""
-        return any(is_stopped(process) for process in self.agents())
+        return not self.stop_point.is_waiting() and any(is_stopped(process) for process in self.agents())
 
     def acknowledged(self):
         """How many samples of the first probe the spools on the phone acknowledge."""
@@ -520,7 +520,7 @@ class Board:
 
     def has_stopped(self):
         """Whether an agent has stopped at the point that self.stop_point was asked for."""
-        return any(is_stopped(process) for process in self.agents())
+        return not self.stop_point.is_waiting() and any(is_stopped(process) for process in self.agents())
 
     def thaw(self):
         """Its agents continue."""

@@ -214,6 +214,10 @@ class StopPoint:
         new.write_text(f"{point}\n")
         new.rename(self.path)
 
+    def is_waiting(self):
+        """Whether a point was asked for that no agent has come to."""
+        return self.path.exists()
+
     def withdraw(self):
         self.path.unlink(missing_ok=True)
 
@@ -260,6 +264,7 @@ class Running:
                 return agent
             if self.process.poll() is not None:
                 break
+            time.sleep(0.005)
         raise AssertionError(f"no agent was seen; {self.finish()}")
 
     def stopped_agent(self, timeout_s=300):

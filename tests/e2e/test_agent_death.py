@@ -16,7 +16,7 @@ from support import (MODELS, NPUDIFF, Capture, Running, Scratch, acknowledged, b
 
 AGENT = pathlib.Path(os.environ.get("NPUDIFF_AGENT", pathlib.Path(NPUDIFF).parent.parent / "devices" / "agent" / "npudiff-agent"))
 MODEL = "cnn.w8a8.onnx"
-N_SAMPLES = 6000
+N_SAMPLES = 2000
 N_TRIALS = 50
 STAGES = ["stage load", "stage session", "stage placement", "stage run"] # before the first sample
 PROBE = f"uniform:{N_SAMPLES}"
@@ -240,7 +240,7 @@ class Death(Scratch):
         """TMPDIR is full (a small tmpfs): a partial capture, which --resume completes when there is room."""
         out, disk = self.folder / "x.h5", self.folder / "disk"
         command = shlex.join(map(str, [NPUDIFF, *capture_command(MODEL, ["cpu"], [PROBE], out)]))
-        done = self.on_small_disk(disk, "6m", f"export TMPDIR={disk}; {command}; echo code $?; cp {out} {out}.partial",
+        done = self.on_small_disk(disk, "2m", f"export TMPDIR={disk}; {command}; echo code $?; cp {out} {out}.partial",
                                   f"{command} --resume; echo code $?; ls -A {disk}")
         self.assertEqual(done.stdout, "code 2\ncode 0\n", done.stderr)
         self.assertIn("is the disk full? The samples before are kept; '--resume' continues after them", done.stderr)
@@ -253,7 +253,7 @@ class Death(Scratch):
         disk, temporary = self.folder / "disk", self.folder / "tmp"
         temporary.mkdir()
         command = shlex.join(map(str, [NPUDIFF, *capture_command(MODEL, ["cpu"], [PROBE], disk / "x.h5")]))
-        done = self.on_small_disk(disk, "1m", f"export TMPDIR={temporary}; {command}; echo code $?; ls -A {disk}",
+        done = self.on_small_disk(disk, "300k", f"export TMPDIR={temporary}; {command}; echo code $?; ls -A {disk}",
                                   f"{command} --resume; echo code $?; cp {disk}/x.h5 {self.folder}")
         self.assertEqual(done.stdout, "code 2\ncode 0\n", done.stderr)
         self.assertEqual(self.check_stored(self.folder / "x.h5"), N_SAMPLES)
@@ -367,7 +367,7 @@ class Death(Scratch):
                 (self.folder / "agent").write_text(f"#!/bin/sh\n{AGENT} \"$@\"\ntruncate -s -56 spool.nds\nexit 3\n")
                 (self.folder / "agent").chmod(0o755)
                 disk = self.folder / command[0]
-                done = self.on_small_disk(disk, "6m", f"export TMPDIR={disk}; {shlex.join(map(str, [NPUDIFF, *command]))}; echo code $?",
+                done = self.on_small_disk(disk, "2m", f"export TMPDIR={disk}; {shlex.join(map(str, [NPUDIFF, *command]))}; echo code $?",
                                           f"ls -A {disk}")
                 self.assertEqual(done.stdout.splitlines()[-1], "code 2", done.stderr)
                 self.assertIn("is the disk full?", done.stderr)

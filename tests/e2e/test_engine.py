@@ -317,7 +317,7 @@ class Large(Scratch):
         return sorted(p for p in edges if p < self.N)
 
     def compare(self, dtype, ref, test, *options, **more):
-        edge = Edge("x", dtype, [self.N], **more)
+        edge = Edge("x", dtype, [ref.shape[1]], **more)
         paths = [write_capture(self.folder / f"{i}.h5", f"d{i}", [edge], {"p": {"x": data}}, storage)
                  for i, (data, storage) in enumerate(((ref, Contiguous()), (test, Chunked(300_001, deflate=1))))]
         texts = {compare_bytes(*paths, "--json", *options, "--threads", n, "--memory", m) for n, m in ((1, 512), (2, 64))}
@@ -364,7 +364,8 @@ class Large(Scratch):
         self.assertEqual(pair["gain"], (rr + rd - s * u / n) / (rr - s * s / n))
 
     def test_one_value_everywhere_is_stuck_and_over_units_too(self):
-        ref = np.arange(self.N, dtype=np.float32).reshape(1, -1)
+        n = 1024 * 1024 + 517 # two units of floats
+        ref = np.arange(n, dtype=np.float32).reshape(1, -1)
         pair = self.compare("float32", ref, np.full_like(ref, 3))
         self.assertEqual((pair["ref_side"]["stuck_samples"], pair["test_side"]["stuck_samples"]), (0, 1))
         self.assertEqual((pair["cosine"] > 0, pair["pearson"]), (True, 0))

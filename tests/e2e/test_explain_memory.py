@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What npudiff explain holds at a time: not more with more samples, and less where --memory says so. Weights, too."""
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -126,7 +127,7 @@ class ExplainMemory(Scratch):
         super().setUpClass()
         cls.model = cls.shared / "model.onnx"
         write_model(cls.model)
-        for n in (4, 16, 256):
+        for n in (4, 16, 128):
             capture(cls.model, ["emu:htp-v73"], [f"uniform:{n}"], cls.shared / f"{n}.h5")
 
     def peak(self, n, *arguments):
@@ -135,15 +136,15 @@ class ExplainMemory(Scratch):
         return peak
 
     def test_more_samples_need_no_more(self):
-        few, many = self.peak(4, "--threads", 1), self.peak(256, "--threads", 1)
-        print(f"# {few / MIB:.1f} MiB for 4 samples, {many / MIB:.1f} for 256")
-        # The values of 252 samples are 116 MiB as they are stored. A block of 8 samples is read at once, of 4 here.
+        few, many = self.peak(4, "--threads", 1), self.peak(128, "--threads", 1)
+        print(f"# {few / MIB:.1f} MiB for 4 samples, {many / MIB:.1f} for 128")
+        # The values of 124 samples are 57 MiB as they are stored. A block of 8 samples is read at once, of 4 here.
         self.assertLess(many, few + 8 * MIB)
 
     def test_devices_with_the_same_codes_share_them(self):
         alike = [self.shared / f"alike{k}.h5" for k in range(6)]
         for path in alike:
-            capture(self.model, ["emu:htp-v73"], ["uniform:16"], path)
+            shutil.copy(self.shared / "16.h5", path)
         peaks = []
         for captures in (alike[:1], alike):
             code, peak, said = peak_of(self.model, *captures, "-q", "--effect-samples", 0, "--threads", 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The runners that npudiff ships, where tools/setup --runner has installed their packages. Each passes the trials of devices --check.
+"""The runners that npudiff ships, where tools/setup --tests has installed their packages. Each passes the trials of devices --check.
 Two engines of integer arithmetic, LiteRT's reference kernels and TOSA's reference model, give what npudiff's own program of that
 arithmetic gives, bit for bit, from the image to the layer before the mean."""
 import json
@@ -29,7 +29,7 @@ class ShippedRunners(Scratch):
         """The runner of this tree with the packages that are installed."""
         python = INSTALLED / name / "bin/python"
         if not python.exists() or (INSTALLED / name / "made.txt").read_text() != (ROOT / f"tools/runners/{name}.txt").read_text():
-            self.skipTest(f"tools/setup --runner {name} has not run here, or with other packages")
+            self.skipTest(f"tools/setup --tests has not installed the packages of runner {name}, or others")
         path = self.runners / f"npudiff-runner-{name}"
         path.write_text(f"#!/bin/sh\nexec env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH={self.runners}/python {python} "
                         f"-m npudiff.runners.{name.replace('-', '_')}\n")

@@ -76,6 +76,7 @@
 #include "npudiff/explain/audit.h"
 #include "npudiff/judge/campaign.h"
 #include "npudiff/capture/capture.h"
+#include "npudiff/capture/captured_model.h"
 #include "npudiff/improve/certificate.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/devices/device.h"

@@ -178,7 +178,7 @@ static int run_cell(struct campaign *c, size_t i)
 static void run_cells(struct campaign *c)
 {
     char kept[200];
-    c->progress = cli_progress_create(c->fleet.n_cells, 1, c->values->quiet);
+    c->progress = cli_progress_create(c->fleet.n_cells, 1, c->values->answer.quiet);
     cli_signals_catch();
     for (size_t i = 0; i < c->fleet.n_cells && !cli_signals_came(NULL); i++)
         c->exit_code = cli_worse(c->exit_code, run_cell(c, i));
@@ -249,11 +249,11 @@ static int print_table(const struct fingerprint_values *values)
     json_t *table = json_loads(json, 0, NULL);
     if (table == NULL)
         exit_code = cli_fail_memory();
-    else if (values->json)
+    else if (values->answer.json)
         exit_code = cli_print_made(ND_OK, json, true, NULL);
-    else if (!values->quiet)
+    else if (!values->answer.quiet)
         exit_code = fingerprint_print_campaign(table, values->campaign, values->verbose);
-    if (!values->json || table == NULL)
+    if (!values->answer.json || table == NULL)
         free(json);
     json_decref(table);
     return exit_code != 0 || is_same ? exit_code : ND_EXIT_DIFFERS;

@@ -7,11 +7,11 @@
 #include "lab/cli/campaign.h"
 #include "lab/cli/take.h"
 #include "cli/terminal/output.h"
-#include "cli/options/part_option.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
 #include "cli/terminal/stopped.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/lab/fingerprint.h"
 
 /* ---- one datasheet ---- */
@@ -96,11 +96,11 @@ static int finish(const struct fingerprint_values *values, const char *text)
     int printed = 0;
     if (sheet == NULL)
         return cli_fail_memory();
-    if (values->json)
+    if (values->answer.json)
         cli_print_document(text);
     else if (values->verbose)
         print_sheet(sheet);
-    else if (!values->quiet)
+    else if (!values->answer.quiet)
         printed = fingerprint_print_sheet(sheet, values->output);
     int exit_code = fingerprint_judge(sheet, cli_text_of(json_object_get(sheet, "device"), "uri"));
     json_decref(sheet);
@@ -117,7 +117,7 @@ static int take(const struct fingerprint_values *values)
         return ND_EXIT_TROUBLE;
     if (nd_device_parse(values->devices.items[0], &device, &err) != ND_OK)
         return cli_report_error(&err);
-    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
     const struct fingerprint_order order = {.device = &device,
                                             .label = "fingerprint",
                                             .answers = values->answers,
@@ -214,11 +214,11 @@ static int compare(const struct fingerprint_values *values, const char *a, const
     }
     json_t *diff = json != NULL ? json_loads(json, 0, NULL) : NULL;
     int printed = json != NULL && diff == NULL ? cli_fail_memory() : 0;
-    if (diff != NULL && values->json)
+    if (diff != NULL && values->answer.json)
         cli_print_document(json);
     else if (diff != NULL && values->verbose)
         print_diff(diff, a, b);
-    else if (diff != NULL && !values->quiet)
+    else if (diff != NULL && !values->answer.quiet)
         printed = fingerprint_print_difference(diff, a, b);
     json_decref(diff);
     free(json);
@@ -230,7 +230,6 @@ static int compare(const struct fingerprint_values *values, const char *a, const
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct fingerprint_values *values = context;
-    size_t part, n_parts;
     if (values->diff)
         return n_operands == 2
                    ? compare(values, operands[0], operands[1])
@@ -238,14 +237,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (n_operands > 0)
         return cli_usage_error("fingerprint", "unexpected word '%s'; to compare datasheets, give --diff",
                                operands[0]);
-    if (values->part != NULL && !cli_parse_part(values->part, &part, &n_parts))
-        return cli_part_error("fingerprint", values->part);
-    if (values->merge.n > 0 && (values->part != NULL || values->devices.n > 0 || values->campaign != NULL))
+    if (values->merge.n > 0 && (values->part.n_parts > 0 || values->devices.n > 0 || values->campaign != NULL))
         return cli_usage_error("fingerprint", "--merge excludes --part, --device and --campaign: the parts say "
                                               "which device it was");
     if (values->merge.n > 0)
         return merge(values);
-    if (values->campaign != NULL && values->part != NULL)
+    if (values->campaign != NULL && values->part.n_parts > 0)
         return cli_usage_error("fingerprint", "--part and --campaign cannot be given together");
     if (values->campaign != NULL)
         return fingerprint_campaign(values);
@@ -270,7 +267,7 @@ static const struct cli_option options[] = {
         "store the device's answers in this folder; after an interruption the same command continues there"),
     OPT_LIST(0, "section", struct fingerprint_values, sections, CLI_A_TEXT("NAME"),
              "examine only this section, such as linear-u8; may be repeated (all)"),
-    OPT_TEXT(0, "part", struct fingerprint_values, part, CLI_A_TEXT("K/N"),
+    OPT_PART(struct fingerprint_values,
              "examine only part K of N of the sections; the datasheet has no others, and is for --merge"),
     OPT_LIST(0, "merge", struct fingerprint_values, merge, CLI_A_FILE("FILE.json"),
              "make the datasheet from this part; give all N parts"),
@@ -286,8 +283,7 @@ static const struct cli_option options[] = {
     OPT_AGENT(struct fingerprint_values),
     OPT_VERBOSE(struct fingerprint_values,
                 "print every operator with its evidence, and what could not be decided"),
-    OPT_JSON(struct fingerprint_values),
-    OPT_QUIET_ANSWER(struct fingerprint_values),
+    OPT_ANSWER(struct fingerprint_values),
     {.name = NULL},
 };
 
@@ -304,6 +300,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_fingerprint = {
     .name = "fingerprint",
+    .role = CLI_FIND,
     .summary = "find out the arithmetic of a device, operator by operator",
     .synopsis = "-d DEVICE [-o FILE.json] | --merge PART.json... | --campaign DIR [-d DEVICE...] | --diff "
                 "A.json B.json",

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/options/part_option.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
@@ -32,8 +31,8 @@ enum nd_status fingerprint_take(const struct fingerprint_values *values, const s
     options.time_limit_s = values->time_limit_s;
     options.sections = order->sections.n > 0 ? order->sections.items : NULL;
     options.n_sections = order->sections.n;
-    if (values->part != NULL)
-        cli_parse_part(values->part, &options.part, &options.n_parts);
+    options.part = values->part.part;
+    options.n_parts = values->part.n_parts;
     options.progress = show_progress;
     options.progress_context = &shown;
     options.is_cancelled = cli_signals_came;

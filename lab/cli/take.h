@@ -5,16 +5,18 @@
 #include <jansson.h>
 
 #include "cli/options/command_options.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/lab/fingerprint.h"
 
 /* What the command line says. */
 struct fingerprint_values {
     struct cli_list devices, runtimes, sections, merge;
-    const char *part;
+    struct cli_part part;
     const char *campaign; /* the folder */
     const char *output, *answers, *agent;
     double time_limit_s;
-    bool diff, force, verbose, json, quiet;
+    bool diff, force, verbose;
+    struct cli_answer answer;
 };
 
 struct cli_progress;

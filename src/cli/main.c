@@ -1,3 +1,4 @@
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,24 +14,46 @@
 #include "npudiff/core/parse.h"
 #include "npudiff/report/report.h"
 
-/* In the order in which they are used. */
+/* By role, and in the order in which they are used. */
 static const struct cli_command *const commands[] = {
-    &cmd_run,         &cmd_capture,   &cmd_compare, &cmd_explain, &cmd_report, &cmd_placement, &cmd_prepare,
-    &cmd_latency,     &cmd_logs,      &cmd_reduce,  &cmd_align,   &cmd_lint,   &cmd_promote,   &cmd_sweep,
-    &cmd_encodings, &cmd_config,  &cmd_init,    &cmd_plan,   &cmd_qualify,   &cmd_golden,
-    &cmd_triage,      &cmd_bundle,    &cmd_import,  &cmd_export,  &cmd_info,   &cmd_ls,        &cmd_verify,
-    &cmd_devices,     &cmd_runtimes,  &cmd_probes,
+    &cmd_run, &cmd_capture, &cmd_compare, &cmd_explain, &cmd_report, &cmd_placement, &cmd_latency,
+    &cmd_logs, &cmd_init, &cmd_qualify, &cmd_golden, &cmd_triage, &cmd_lint, &cmd_align,
+    &cmd_promote, &cmd_reduce, &cmd_sweep, &cmd_import, &cmd_export, &cmd_info, &cmd_verify,
+    &cmd_prepare, &cmd_encodings, &cmd_devices, &cmd_runtimes, &cmd_probes,
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
+/* Old names of what a command does with this word; to be removed in 0.3. They are in no help and no
+ * completion. */
+static const struct {
+    const char *old, *now, *word;
+} joined[] = {
+    {"ls", "info", "--list"},
+    {"plan", "qualify", "--plan"},
+    {"bundle", "golden", "bundle"},
+    {"config", "compare", "--config"},
+};
+enum { N_JOINED = sizeof joined / sizeof joined[0] };
+
 static void print_usage(FILE *out)
 {
+    static const char *const roles[CLI_N_ROLES] = {
+        [CLI_FIND] = "find what differs, and why",
+        [CLI_JUDGE] = "judge whether it may ship",
+        [CLI_MEND] = "mend the model or the settings",
+        [CLI_FILES] = "files",
+        [CLI_HERE] = "what is here",
+    };
     fprintf(out,
-            "npudiff %s: why does the same quantised model give different outputs on different chipsets?\n\n"
-            "usage: npudiff COMMAND [OPTIONS] ...\n\ncommands:\n",
+            "npudiff %s: why does the same quantised model give different outputs on\n"
+            "different chipsets?\n\nusage: npudiff COMMAND [OPTIONS] ...\n",
             nd_version());
-    for (size_t i = 0; i < N_COMMANDS; i++)
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (i == 0 || commands[i]->role != commands[i - 1]->role)
+            fprintf(out, "\n%s:\n", roles[commands[i]->role]);
         fprintf(out, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
+    }
+    fprintf(out, "\nprograms of their own:\n");
     for (size_t i = 0; i < cli_n_externals; i++)
         fprintf(out, "  %-11s %s\n", cli_externals[i].name, cli_externals[i].summary);
     fprintf(out, "\nhelp:\n"
@@ -42,13 +65,21 @@ static void print_usage(FILE *out)
                  "problem, 3 not comparable, 4 inconclusive, 5 a device failed.\n");
 }
 
-static const struct cli_command *find_command(const char *name)
+/* NULL after a message. *word: what an old name puts before the arguments, else NULL. */
+static const struct cli_command *find_command(const char *name, char **word)
 {
     const char *names[N_COMMANDS];
     char meant[ND_DID_YOU_MEAN_BYTES];
+    const char *wanted = name;
+    *word = NULL;
+    for (size_t i = 0; i < N_JOINED; i++)
+        if (strcmp(joined[i].old, name) == 0) {
+            wanted = joined[i].now;
+            *word = (char *)(uintptr_t)joined[i].word;
+        }
     for (size_t i = 0; i < N_COMMANDS; i++) {
         names[i] = commands[i]->name;
-        if (strcmp(commands[i]->name, name) == 0)
+        if (strcmp(commands[i]->name, wanted) == 0)
             return commands[i];
     }
     nd_did_you_mean(name, names, N_COMMANDS, sizeof names[0], meant);
@@ -69,7 +100,8 @@ static int help(int argc, char **argv)
     if (cli_is_error_id(argv[0]))
         return cli_print_error_help(argv[0]);
     cli_run_external(argv[0], (char *[]){argv[0], "--help", NULL});
-    const struct cli_command *command = find_command(argv[0]);
+    char *word;
+    const struct cli_command *command = find_command(argv[0], &word);
     if (command == NULL)
         return ND_EXIT_TROUBLE;
     cli_print_help(command);
@@ -101,8 +133,14 @@ static int run(int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0)
         return print_versions();
     cli_run_external(argv[1], argv + 1);
-    const struct cli_command *command = find_command(argv[1]);
-    return command != NULL ? cli_run(command, argc - 2, argv + 2) : ND_EXIT_TROUBLE;
+    char *word;
+    const struct cli_command *command = find_command(argv[1], &word);
+    if (command == NULL)
+        return ND_EXIT_TROUBLE;
+    if (word == NULL)
+        return cli_run(command, argc - 2, argv + 2);
+    argv[1] = word;
+    return cli_run(command, argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)

@@ -29,7 +29,7 @@ def quantise(values, scale, zero_point, dtype):
 
 
 def described_by_npudiff(path):
-    rows = json.loads(npudiff("ls", path, "--json"))["objects"]
+    rows = json.loads(npudiff("info", "--list", path, "--json"))["objects"]
     return {row["path"]: (row["type"], tuple(row["dims"])) for row in rows}
 
 

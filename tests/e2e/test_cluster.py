@@ -343,14 +343,14 @@ class Cluster(Scratch):
             file, kept = place / "out" / name, place / "kept"
             file.rename(kept)
             file.symlink_to(file.name) # to itself
-            for command in (["plan", "c.yaml", "-o", "out"], ["qualify", "c.yaml", "-o", "out", "--emit", "tasks"]):
+            for command in (["qualify", "--plan", "c.yaml", "-o", "out"], ["qualify", "c.yaml", "-o", "out", "--emit", "tasks"]):
                 self.assertIn(f"out/{name}", self.run_in(place, "npudiff", *command, expect=2).stderr)
             if name.startswith("captures"):
                 self.assertIn(f"out/{name}", self.run_in(place, "npudiff", "qualify", "c.yaml", "-o", "out", expect=2).stderr)
             self.assertTrue(file.is_symlink())
             file.unlink()
             kept.rename(file)
-        plan = json.loads(self.run_in(place, "npudiff", "plan", "c.yaml", "-o", "out", "--json").stdout)
+        plan = json.loads(self.run_in(place, "npudiff", "qualify", "--plan", "c.yaml", "-o", "out", "--json").stdout)
         self.assertEqual({task["done"] for task in plan["tasks"][:-1]}, {True})
 
     def test_full_disk(self):
@@ -373,25 +373,25 @@ class Cluster(Scratch):
         self.campaign("cnn")
         place = self.place("plan")
         os.chdir(place)
-        plan = json.loads(npudiff("plan", "c.yaml", "-o", "out", "--json"))
+        plan = json.loads(npudiff("qualify", "--plan", "c.yaml", "-o", "out", "--json"))
         self.assertEqual({task["source"] for task in plan["tasks"]}, {"default"})
         self.assertFalse((place / "out/captures").exists())
         self.assertEqual([task["task"] for task in plan["tasks"]], ["capture"] * 9 + ["compare"] * 3 + ["explain"] * 2 + ["judge"])
         self.assertEqual(plan["tasks"][-1]["needs"], list(range(14)))
         self.emit(place, "tasks")
         self.run_in(place, "sh", "script", expect=1)
-        after = json.loads(npudiff("plan", "c.yaml", "-o", "out", "--json"))
+        after = json.loads(npudiff("qualify", "--plan", "c.yaml", "-o", "out", "--json"))
         self.assertEqual([task["done"] for task in after["tasks"]], [True] * 14 + [False])
         for task in after["tasks"]:
             took = dict(x.split(" ", 1) for x in (place / "out" / f"{task['file']}.took").read_text().splitlines())
             if task["task"] == "capture":
                 self.assertEqual((task["source"], task["bytes"]), (task["file"], (place / "out" / task["file"]).stat().st_size))
                 self.assertAlmostEqual(task["seconds"], float(took["seconds"]), 6)
-        again = json.loads(npudiff("plan", "c.yaml", "-o", "other", "--from", "out", "--json"))
+        again = json.loads(npudiff("qualify", "--plan", "c.yaml", "-o", "other", "--from", "out", "--json"))
         self.assertEqual([t["seconds"] for t in again["tasks"]], [t["seconds"] for t in after["tasks"]])
         self.assertEqual((again["seconds_left"], after["seconds_left"]), (again["seconds"], after["tasks"][-1]["seconds"]))
         (place / "out/captures/cnn/cpu.h5.took").write_text("seconds nan\n") # damaged: one of the same kind takes its place, or none
-        damaged = json.loads(npudiff("plan", "c.yaml", "-o", "out", "--json"))
+        damaged = json.loads(npudiff("qualify", "--plan", "c.yaml", "-o", "out", "--json"))
         self.assertEqual(damaged["tasks"][0]["source"], "default")
 
 

@@ -157,16 +157,16 @@ class Configured(Scratch):
         with Capture(a) as opened:
             self.assertEqual(json.loads(opened.file["runtime"].attrs["htp_config"]), first)
         self.assertIn("config_file_path", info(a)["attributes"]["runtime"]["htp_config_outer"])
-        (pair,) = json.loads(npudiff("config", a, b, "--json", expect=1))["pairs"]
+        (pair,) = json.loads(npudiff("compare", "--config", a, b, "--json", expect=1))["pairs"]
         self.assertEqual(pair["can_change_bits"], 1)
         self.assertEqual(pair["settings"], [
             {"key": "htp.graphs[0].vtcm_mb", "ref": "8", "test": "4", "effect": "can change bits"},
             {"key": "htp.devices[0].cores[0].perf_profile", "ref": "burst", "test": "default", "effect": "performance only"}])
-        npudiff("config", a, a)
+        npudiff("compare", "--config", a, a)
 
     def test_devices_differ_in_what_they_are(self):
         capture("mul.u8.onnx", ["cpu", "exact"], ["zeros"], self.folder)
-        (pair,) = json.loads(npudiff("config", self.folder / "cpu.h5", self.folder / "exact.h5", "--json", expect=1))["pairs"]
+        (pair,) = json.loads(npudiff("compare", "--config", self.folder / "cpu.h5", self.folder / "exact.h5", "--json", expect=1))["pairs"]
         keys = {row["key"]: row["effect"] for row in pair["settings"]}
         self.assertEqual(keys["device.kind"], "can change bits")
         self.assertEqual(pair["can_change_bits"], sum(effect == "can change bits" for effect in keys.values()))

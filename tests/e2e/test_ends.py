@@ -26,7 +26,7 @@ class Ends(Scratch):
 
     def check_tensors(self, opened, name):
         """Every tensor that the model makes is there, and from the NPU."""
-        rows = json.loads(npudiff("ls", self.folder / (name + ".onnx"), "--json"))["tensors"]
+        rows = json.loads(npudiff("info", "--list", self.folder / (name + ".onnx"), "--json"))["tensors"]
         made = {row["tensor"] for row in rows if row["op_types"] != "input"}
         self.assertTrue(made and made <= set(opened.edges), (name, made, opened.edges))
         self.assertNotIn("left_out", opened.file["runtime"].attrs)

@@ -121,7 +121,7 @@ class Golden(Scratch):
         golden("add", store, *fields[:2])
         for field in fields:
             bundle = field.with_suffix(".json")
-            npudiff("bundle", field, "-o", bundle)
+            npudiff("golden", "bundle", field, "-o", bundle)
             said = bundle.read_text()
             self.assertLess(len(said), 8192)
             # "QNN" and such are the runtime's words; names of the capture must not be there as words of any length.

@@ -85,7 +85,7 @@ class Names(Scratch):
 
     def test_json_is_json(self):
         """Every name comes back as it was, and what is printed has no character that a terminal obeys."""
-        said = npudiff("ls", self.model(), "--json")
+        said = npudiff("info", "--list", self.model(), "--json")
         self.assertIn(NAME, json.dumps(json.loads(said), ensure_ascii=False).replace("\\u001b", "\x1b"))
         self.assertFalse([c for c in said if c in "\x1b\x7f\u009b\u202e\u2066"])
         paths = [self.folder / f"{d}.h5" for d in ("exact", "floor")]
@@ -195,13 +195,13 @@ class Outputs(Scratch):
         return done.returncode, log.read_text()
 
     def test_a_descriptor_is_written_where_it_stands(self):
-        code, text = self.run_with("a", "bundle", self.capture, "-q", "-o", "/dev/stdout")
+        code, text = self.run_with("a", "golden", "bundle", self.capture, "-q", "-o", "/dev/stdout")
         self.assertEqual((code, text.splitlines()[0]), (0, "what was there before"))
         self.assertIsInstance(json.loads(text.split("\n", 1)[1]), dict)
-        code, text = self.run_with("w", "bundle", self.capture, "-o", "/dev/stdout")
+        code, text = self.run_with("w", "golden", "bundle", self.capture, "-o", "/dev/stdout")
         self.assertEqual((code, text[0]), (0, "{"))
         self.assertIsInstance(json.JSONDecoder().raw_decode(text)[0], dict)
-        self.assertEqual(self.run_with("r", "bundle", self.capture, "-q", "-o", "/dev/fd/FD", fd=9), (2, "what was there before\n"))
+        self.assertEqual(self.run_with("r", "golden", "bundle", self.capture, "-q", "-o", "/dev/fd/FD", fd=9), (2, "what was there before\n"))
 
     def test_one_file_is_not_written_twice_nor_over_what_is_read(self):
         model = self.folder / "m.onnx"
@@ -210,7 +210,7 @@ class Outputs(Scratch):
         before = model.read_bytes()
         for command in (["align", model, "-o", self.folder / "a.onnx", "--certificate", f"{self.folder}/./a.onnx"],
                         ["lint", model, "-f", "--sarif", model], ["lint", model, "-f", "--sarif", self.folder / "other.onnx"],
-                        ["bundle", self.capture, "-f", "-o", self.capture], ["align", model, "-f", "-o", model]):
+                        ["golden", "bundle", self.capture, "-f", "-o", self.capture], ["align", model, "-f", "-o", model]):
             done = npudiff(*command, expect=None)
             self.assertEqual(done.returncode, 2, command)
             self.assertIn("which this command reads or writes, too", done.stderr)

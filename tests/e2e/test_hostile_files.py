@@ -95,19 +95,19 @@ class Models(Scratch):
         return self.chain("x", scale)
 
     def test_external_data_of_holes_is_refused(self):
-        code, said, _ = measured("ls", self.external(1 << 40))
+        code, said, _ = measured("info", "--list", self.external(1 << 40))
         self.assertEqual(code, 2)
         self.assertIn(f"external data '{self.folder}/s.bin' has 1099511627776 bytes", said)
         self.assertIn("4 GiB of such holes", said)
-        npudiff("ls", self.external(1 << 20))
+        npudiff("info", "--list", self.external(1 << 20))
 
     def test_a_tensor_takes_what_its_shape_needs(self):
         """Without a length external data goes on to the end of the file: here to 256 MiB of zeros."""
-        code, said, mib = measured("ls", self.external(256 * MIB, None))
+        code, said, mib = measured("info", "--list", self.external(256 * MIB, None))
         self.assertEqual(code, 0, said)
         self.assertIn("0.02", said)
         self.assertLess(mib, 100)
-        code, said, mib = measured("ls", self.external(256 * MIB, str(256 * MIB)))
+        code, said, mib = measured("info", "--list", self.external(256 * MIB, str(256 * MIB)))
         self.assertEqual(code, 2)
         self.assertIn(f"constant 's' has other data than its shape and type say: 268435456 bytes in '{self.folder}/s.bin', and 4 are needed", said)
         self.assertLess(mib, 100)
@@ -126,7 +126,7 @@ class Models(Scratch):
         npudiff("capture", self.chain(longest), "-d", "exact", "-p", "uniform:2", "-q", "-o", self.folder / "a.h5")
         npudiff("verify", self.folder / "a.h5")
         self.assertEqual(self.open(self.folder / "a.h5").edges[0], longest)
-        for command in (["ls"], ["capture", "-d", "exact", "-p", "uniform:2", "-q", "-o", self.folder / "b.h5"]):
+        for command in (["info", "--list"], ["capture", "-d", "exact", "-p", "uniform:2", "-q", "-o", self.folder / "b.h5"]):
             done = npudiff(command[0], self.chain("x" * 70000), *command[1:], expect=None)
             self.assertEqual(done.returncode, 2)
             self.assertIn(f"reading '{self.folder}/chain.onnx': a name in the model has 70000 bytes; at most 16384 are accepted: 'xxx", done.stderr)
@@ -167,7 +167,7 @@ class Outputs(Scratch):
 
     def test_an_empty_name_is_said_to_be_empty(self):
         for command in (["capture", MODELS / "mul.u8.onnx", "-d", "exact", "-p", "uniform:2", "-q"], ["align", MODELS / "mul.u8.onnx"],
-                        ["bundle", self.folder / "a.h5"]):
+                        ["golden", "bundle", self.folder / "a.h5"]):
             done = npudiff(*command, "-o", "", expect=None)
             self.assertEqual(done.returncode, 2)
             self.assertIn("the name that --output gives is empty", done.stderr)

@@ -68,7 +68,7 @@ class Memory(Scratch):
 
     def test_looking(self):
         self.check("info", self.cpu)
-        self.check("ls", self.cpu, "--json")
+        self.check("info", "--list", self.cpu, "--json")
         self.check("verify", self.cpu)
         self.check("logs", self.cpu, "--json")
         self.check("probes", "--json")
@@ -81,7 +81,7 @@ class Memory(Scratch):
         self.check("capture", MODELS / "mul.u8.onnx", "-d", "cpu", "-p", "zeros", "-o", "OUT/a.h5", "-q")
 
     def test_files(self):
-        self.check("bundle", self.cpu, "-o", "OUT/bundle.json")
+        self.check("golden", "bundle", self.cpu, "-o", "OUT/bundle.json")
         self.check("export", "aihub", self.cpu, "-o", "OUT/dataset.h5")
         self.check("golden", "add", "OUT/store", self.cpu)
         self.check("encodings", "list", self.cpu, "--json")

@@ -25,7 +25,7 @@ class Blocks(Scratch):
         print(f"# seed {SEED}")
         self.model = self.folder / "model.onnx"
         self.model.write_bytes(block.bytes())
-        self.names = {row["tensor"] for row in json.loads(npudiff("ls", self.model, "--json"))["tensors"]}
+        self.names = {row["tensor"] for row in json.loads(npudiff("info", "--list", self.model, "--json"))["tensors"]}
 
     def capture(self, name, device, *arguments, **options):
         """The capture, and what the command says of it."""

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import sys
 import tempfile
 
@@ -301,9 +302,19 @@ class Digits(Page):
         browser.open(self.page)
         self.assertEqual(browser.texts(".heat tr[data-t]"), shown)
 
-    def test_views_without_data_say_which_command_gives_it(self):
-        page = self.path / "two.html"
+    def test_the_model_that_the_captures_state_gives_its_views(self):
+        page = self.path / "found.html"
         npudiff("report", *self.captures[:2], "-o", page, "-q")
+        self.check(page)
+        self.assertEqual(len(browser.texts(".absent .command")), 1) # the error budget needs the float model
+        self.assertNotEqual(browser.texts(".graph"), [])
+
+    def test_views_without_data_say_which_command_gives_it(self):
+        page, model = self.path / "two.html", self.path / "gone.onnx"
+        shutil.copy(self.quantised, model)
+        capture(model, ["cpu", "emu:htp-v73"], [some_digits(self.path / "few.npz", 4)], self.path / "gone")
+        model.unlink()
+        npudiff("report", self.path / "gone/cpu.h5", self.path / "gone/emu-htp-v73.h5", "-o", page, "-q")
         self.check(page)
         self.assertEqual(len(browser.texts(".absent .command")), 3)
         for command in browser.texts(".absent .command"):

@@ -53,7 +53,7 @@ class Servers(Scratch):
         here = [str(path) for path in self.paths]
         there = [self.url("good", path.name) for path in self.paths]
         explain = ["explain", "--quantised", MODEL]
-        for command, n in ((["compare", "--json"], 2), (["info", "--json"], 1), (["ls", "--json"], 1), (["verify", "--json"], 2),
+        for command, n in ((["compare", "--json"], 2), (["info", "--json"], 1), (["info", "--list", "--json"], 1), (["verify", "--json"], 2),
                            (["verify", "--paranoid", "--json"], 1), ([*explain, "--json"], 2)):
             wanted = npudiff(*command, *here[:n], expect=None)
             got = self.run_on(*command, *there[:n], expect=wanted.returncode)

@@ -210,7 +210,7 @@ ND_PUBLIC enum nd_status nd_capture_read_repeat_verified(const struct nd_capture
 ND_PUBLIC enum nd_status nd_capture_read_inputs(const struct nd_capture_tensor *input, size_t first, size_t n,
                                                 void *buf, struct nd_error *err);
 
-/* One stored dataset, for `npudiff ls`. */
+/* One stored dataset, for `npudiff info --list`. */
 struct nd_capture_object {
     const char *path;      /* as h5ls prints it: "/probes/zeros/outputs/conv1" */
     enum nd_dtype dtype;   /* ND_DTYPE_NONE for text */
@@ -240,10 +240,6 @@ struct nd_capture_verification {
  * read. */
 ND_PUBLIC enum nd_status nd_capture_verify(const struct nd_capture *capture,
                                            struct nd_capture_verification *out, struct nd_error *err);
-
-/* Where the model of the capture is: the path that it was captured from or, in the current folder, a file of
- * that name; NULL where neither can be read. Lives as long as the capture. */
-ND_PUBLIC const char *nd_capture_model_path(const struct nd_capture *capture);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/capture/capture.h"
+#include "npudiff/capture/captured_model.h"
 
 /* "" where it is not stated. */
 static const char *stated(const struct nd_capture *capture, const char *group, const char *key)

@@ -17,28 +17,21 @@
 #include "npudiff/report/report.h"
 
 struct values {
+    struct cli_load load;
     const char *output;
     const char *certificate;
     const char *encodings;
     const char *overrides;
-    const char *float_model;
     struct cli_list arithmetics;
     const char *chipsets;
     const char *layers;
-    struct cli_list devices;
-    struct cli_list probes;
     struct cli_list fit;
-    struct cli_list dims;
-    const char *agent;
     double budget_db;
     size_t n_samples;
-    size_t n_threads;
-    bool allow_nonfinite;
     bool no_equalise;
     bool force;
     bool verbose;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 /* What the command makes and frees. */
@@ -46,9 +39,8 @@ struct work {
     char *chipset_names;
     const char **chipsets; /* [n_chipsets], into it */
     size_t n_chipsets;
-    struct nd_model *model, *float_model;
-    struct cli_probes probes, fit;
-    struct cli_devices devices;
+    struct cli_work run;
+    struct cli_probes fit;
     struct nd_alignment *alignment;
 };
 
@@ -70,16 +62,15 @@ static int report(const struct values *values, const struct nd_alignment *alignm
     char *text = NULL;
     enum nd_status status = ND_OK;
     int exit_code = exit_codes[alignment->end];
-    if (values->quiet && !values->json)
+    if (cli_is_silent(&values->answer))
         return exit_code;
-    if (values->json)
+    if (values->answer.json)
         status = nd_report_alignment_json(alignment, &text, &err);
     else if (values->verbose)
         status = nd_report_alignment_text(alignment, &text, &err);
     else
         status = nd_report_alignment_brief(alignment, cli_text_width(0), &text, &err);
-    return cli_worse(exit_code,
-                     cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
 /* ---- what the options name ---- */
@@ -100,37 +91,13 @@ static enum nd_status split_chipsets(const char *text, struct work *work, struct
     return ND_OK;
 }
 
-static enum nd_status open_models(const struct values *values, const char *path, struct work *work, int *usage,
-                                  struct nd_error *err)
-{
-    enum nd_status status = cli_model_load("align", path, &values->dims, &work->model, usage, err);
-    if (status == ND_OK)
-        status = nd_model_check_static(work->model, err);
-    return status == ND_OK
-               ? cli_model_load("align", values->float_model, &values->dims, &work->float_model, usage, err)
-               : status;
-}
-
-static enum nd_status open_rest(const struct values *values, struct work *work, struct nd_error *err)
-{
-    enum nd_status status = cli_devices_parse(&values->devices, &work->devices, err);
-    if (status == ND_OK)
-        status = cli_probes_make(work->model, &values->probes, values->allow_nonfinite, &work->probes, err);
-    return status == ND_OK && values->fit.n > 0
-               ? cli_probes_make(work->model, &values->fit, values->allow_nonfinite, &work->fit, err)
-               : status;
-}
-
 static void close_all(struct work *work)
 {
     nd_alignment_destroy(&work->alignment);
-    cli_probes_deinit(&work->probes);
     cli_probes_deinit(&work->fit);
-    cli_devices_deinit(&work->devices);
     free(work->chipsets);
     free(work->chipset_names);
-    nd_model_destroy(&work->float_model);
-    nd_model_destroy(&work->model);
+    cli_work_close(&work->run);
 }
 
 /* ---- the command ---- */
@@ -141,14 +108,14 @@ static void fill_options(const struct values *values, const struct work *work, s
     options->output = values->output;
     options->certificate = values->certificate;
     options->replace = values->force;
-    options->float_model = work->float_model;
+    options->float_model = work->run.float_model;
     options->arithmetics = values->arithmetics.items;
     options->n_arithmetics = values->arithmetics.n;
     options->chipsets = work->chipsets;
     options->n_chipsets = work->n_chipsets;
     options->layers = values->layers;
-    options->probes = (const struct nd_probe *const *)work->probes.items;
-    options->n_probes = work->probes.n;
+    options->probes = (const struct nd_probe *const *)work->run.probes.items;
+    options->n_probes = work->run.probes.n;
     options->fit = (const struct nd_probe *const *)work->fit.items;
     options->n_fit = work->fit.n;
     options->n_samples = values->n_samples;
@@ -156,10 +123,10 @@ static void fill_options(const struct values *values, const struct work *work, s
         options->budget_db = values->budget_db;
     /* Scales for a float model whose weights are not scaled. */
     options->keeps_channels = values->no_equalise || values->encodings != NULL || values->overrides != NULL;
-    options->devices = work->devices.items;
-    options->n_devices = work->devices.n;
-    options->agent = values->agent;
-    options->n_threads = values->n_threads;
+    options->devices = work->run.devices.items;
+    options->n_devices = work->run.devices.n;
+    options->agent = values->load.agent;
+    options->n_threads = values->load.n_threads;
     options->is_cancelled = cli_signals_came;
 }
 
@@ -167,12 +134,12 @@ static int align(const struct values *values, struct work *work)
 {
     struct nd_error err = {0};
     struct nd_align_options options;
-    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
     fill_options(values, work, &options);
     options.progress = show_progress;
     options.progress_context = progress;
     cli_signals_catch();
-    enum nd_status status = nd_align(work->model, &options, &work->alignment, &err);
+    enum nd_status status = nd_align(work->run.model, &options, &work->alignment, &err);
     cli_progress_destroy(progress);
     int failed = cli_stopped_or_failed(status, &err);
     if (failed != 0)
@@ -200,12 +167,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     const struct values *values = context;
     struct nd_error err = {0};
     struct work work = {0};
-    int usage = 0;
-    if (values->devices.n == 1)
+    if (values->load.devices.n == 1)
         return cli_usage_error("align", "--verify needs two devices or more, which are compared");
-    if (values->devices.n > 0 && values->probes.n == 0)
+    if (values->load.devices.n > 0 && values->load.probes.n == 0)
         return cli_usage_error("align", "--verify needs -p PROBE: what the devices are fed");
-    if (values->budget_db > 0 && (values->float_model == NULL || values->probes.n == 0))
+    if (values->budget_db > 0 && (values->load.float_model == NULL || values->load.probes.n == 0))
         return cli_usage_error("align",
                                "--budget needs --float FLOAT.onnx and -p PROBE: they measure the price");
     if (values->layers != NULL && strcmp(values->layers, "auto") == 0 && !(values->budget_db > 0))
@@ -219,10 +185,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return wrong;
     enum nd_status status = split_chipsets(values->chipsets, &work, &err);
     if (status == ND_OK)
-        status = open_models(values, operands[0], &work, &usage, &err);
-    if (status == ND_OK)
-        status = open_rest(values, &work, &err);
-    int exit_code = status == ND_OK ? align(values, &work) : (usage != 0 ? usage : cli_report_error(&err));
+        status = cli_work_open(operands[0], &values->load, &work.run, &err);
+    if (status == ND_OK && values->fit.n > 0)
+        status = cli_probes_make(work.run.model, &values->fit, values->load.allow_nonfinite, &work.fit, &err);
+    int exit_code = status == ND_OK ? align(values, &work) : cli_report_error(&err);
     close_all(&work);
     cli_signals_end_if_came(); /* only now that everything is cleaned up */
     return exit_code;
@@ -238,7 +204,7 @@ static const struct cli_option options[] = {
     OPT_TEXT(0, "overrides", struct values, overrides, CLI_A_FILE("FILE.json"),
              "also write them as TensorQuantOverrides of ONNX Runtime's quantiser (without biases)"),
     OPT_FORCE(struct values, "overwrite existing files"),
-    OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
+    OPT_TEXT(0, "float", struct values, load.float_model, CLI_A_MODEL("FLOAT.onnx"),
              "the float model: the weights are rounded anew from it, and the price is measured against it"),
     OPT_LIST(0, "arithmetic", struct values, arithmetics, CLI_A_TEXT("NAME"),
              "an arithmetic that must give the same bits: htp-v69, htp-v73, htp-v69:2.48, htp-v73:2.48; may be "
@@ -251,10 +217,10 @@ static const struct cli_option options[] = {
         "give only these layers new scales: names or patterns of tensors with commas; auto: those with the "
         "largest effect on the outputs first, as many as --budget allows (all)"),
     OPT_LIST(
-        'd', "verify", struct values, devices, CLI_A_DEVICE,
+        'd', "verify", struct values, load.devices, CLI_A_DEVICE,
         "run the aligned model on this device and compare all tensors; at least two; 'npudiff devices' lists "
         "them; may be repeated"),
-    OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
+    OPT_LIST('p', "probe", struct values, load.probes, CLI_A_PROBE,
              "inputs for the price and for --verify; see 'npudiff probes'; may be repeated"),
     OPT_LIST(
         0, "fit", struct values, fit, CLI_A_PROBE,
@@ -262,17 +228,13 @@ static const struct cli_option options[] = {
         "price; may be repeated (the first --probe)"),
     OPT_FLAG(0, "no-equalise", struct values, no_equalise,
              "do not scale channels of two layers against each other; --encodings and --overrides imply it"),
-    OPT_ALLOW_NONFINITE(struct values),
     OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, 1e9,
                "measure the price on the first N samples (all)"),
     OPT_REAL(0, "budget", struct values, budget_db, "DB", 1e-6, 1000,
              "write nothing if the signal-to-noise ratio of an output falls by more than DB decibels"),
-    OPT_DIM(struct values),
-    OPT_THREADS(struct values),
-    OPT_AGENT(struct values),
+    OPT_LOAD(struct values),
     OPT_VERBOSE(struct values, "print the table of all layers, too: multiplier, price, proof"),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -288,7 +250,8 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_align = {
     .name = "align",
-    .summary = "change a model's scales so that all chips give the same bits, and prove it",
+    .role = CLI_MEND,
+    .summary = "change scales so that all chips give the same bits, and prove it",
     .synopsis = "MODEL.onnx [-o ALIGNED.onnx [--certificate CERT.json]] [--float FLOAT.onnx] [--budget DB] "
                 "[--verify DEVICE...] [-p PROBE...]",
     .details =

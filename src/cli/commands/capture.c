@@ -10,6 +10,7 @@
 #include "cli/terminal/output.h"
 #include "cli/commands/resume_folders.h"
 #include "cli/terminal/signals.h"
+#include "cli/terminal/terminal.h"
 #include "cli/options/workload.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/compare/config.h"
@@ -39,8 +40,7 @@ struct values {
     bool force;
     bool resume;
     bool clean;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 /* ---- preparing ---- */
@@ -119,8 +119,8 @@ static int capture_model(const struct values *values, struct nd_model *model, co
     struct cli_probes probes = {0};
     struct cli_fleet fleet = {.model = model,
                               .n_threads = values->jobs,
-                              .is_quiet = values->quiet,
-                              .is_json = values->json,
+                              .is_quiet = values->answer.quiet,
+                              .is_json = values->answer.json,
                               .is_resumable = true,
                               .trusts_options = values->trust_options};
     fill_options(values, &fleet.options);
@@ -128,7 +128,7 @@ static int capture_model(const struct values *values, struct nd_model *model, co
     fleet.options.htp_config_outer = htp->outer;
     int usage = 0;
     size_t n_old = 0;
-    enum nd_status status = cli_set_dims("capture", model, &values->dims, &usage, &err);
+    enum nd_status status = cli_set_dims(model, &values->dims, &err);
     if (status == ND_OK)
         status = nd_model_check_static(model, &err);
     if (status == ND_OK)
@@ -246,8 +246,7 @@ static const struct cli_option options[] = {
     OPT_CHOICE(0, "log-level", struct values, log_level, "verbose|info|warning|error", level_choices,
                "store messages of the runtime from this level on (warning)"),
     OPT_AGENT(struct values),
-    OPT_JSON(struct values),
-    OPT_QUIET(struct values),
+    OPT_ANSWER_PLAIN(struct values),
     {.name = NULL},
 };
 
@@ -263,6 +262,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_capture = {
     .name = "capture",
+    .role = CLI_FIND,
     .summary = "run a model on devices and record every tensor",
     .synopsis = "MODEL.onnx -d DEVICE [-d ...] [-p PROBE ...] -o DIR|FILE.h5",
     .details = "Runs the model with fixed inputs on each device and writes one HDF5 file per device, a "

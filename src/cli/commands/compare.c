@@ -4,6 +4,7 @@
 
 #include "cli/options/commands.h"
 #include "cli/options/compare_setup.h"
+#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/commands/report_documents.h"
 #include "cli/commands/report_file.h"
@@ -13,6 +14,7 @@
 #include "cli/terminal/terminal.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/explain/explain.h"
+#include "npudiff/capture/captured_model.h"
 
 static enum nd_status open_all(const char *const *paths, size_t n, bool are_trusted,
                                struct nd_capture **captures, struct nd_error *err)
@@ -35,7 +37,7 @@ static enum nd_status print(const struct compare_values *values, const struct co
                                               .all_edges = values->all_edges,
                                               .details = values->verbose,
                                               .worst = values->worst.is_given,
-                                              .width = cli_text_width(values->width),
+                                              .width = cli_text_width(values->answer.width),
                                               .matrices = setup->matrices,
                                               .n_matrices = values->matrices.n,
                                               .is_brief = !values->all_edges && !values->verbose,
@@ -45,16 +47,16 @@ static enum nd_status print(const struct compare_values *values, const struct co
     enum nd_status status;
     if (comparison->cut != ND_CUT_NONE)
         status = nd_compare_part_format(comparison, &text, err);
-    else if (values->json)
+    else if (values->answer.json)
         status = nd_report_json(comparison, &text, err);
     else
         status = nd_report_text(comparison, &options, &text, err);
-    if (status == ND_OK && (values->json || comparison->cut != ND_CUT_NONE))
+    if (status == ND_OK && (values->answer.json || comparison->cut != ND_CUT_NONE))
         cli_print_document(text);
-    else if (status == ND_OK && cli_is_markdown(values->format))
+    else if (status == ND_OK && cli_is_markdown(values->answer.format))
         cli_print_markdown(text);
     else if (status == ND_OK)
-        cli_print_text(text, values->color);
+        cli_print_text(text, values->answer.color);
     free(text);
     return status;
 }
@@ -113,14 +115,14 @@ static enum nd_status compare(const struct compare_values *values, struct compar
                               const struct nd_capture *const *captures, size_t n, struct nd_comparison **out,
                               struct nd_error *err)
 {
-    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
     setup->options.progress = show_progress;
     setup->options.progress_context = progress;
     setup->options.is_cancelled = cli_signals_came;
     cli_signals_catch();
     enum nd_status status = nd_compare_captures(captures, n, &setup->options, out, err);
     if (status == ND_OK && (*out)->cut == ND_CUT_NONE &&
-        (!values->quiet || values->json || values->report != NULL)) {
+        (!values->answer.quiet || values->answer.json || values->report != NULL)) {
         cli_progress_show(progress, 0, &(struct cli_progress_state){.label = "compare", .stage = "diagnosis"});
         status = nd_diagnose_comparison(*out, captures, err);
         if (status == ND_OK)
@@ -129,6 +131,179 @@ static enum nd_status compare(const struct compare_values *values, struct compar
     cli_progress_destroy(progress);
     return status;
 }
+
+/* ---- --config: one capture ---- */
+
+/* Those that can change bits; `rows` are theirs. */
+static int print_settings(const struct compare_values *values, const struct nd_capture *capture, json_t *rows,
+                          size_t n, size_t n_bits)
+{
+    static const struct nd_report_column columns[] = {{"key", "SETTING"}, {"value", "VALUE"}, {NULL, NULL}};
+    const char *next[] = {"npudiff", "compare", "--config", nd_capture_path(capture), "OTHER.h5"};
+    if (values->answer.quiet) {
+        json_decref(rows);
+        return 0;
+    }
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    nd_report_screen_put(screen, "%s: %zu settings; these %zu can change values (-v lists all)\n\n",
+                         cli_file_name(nd_capture_path(capture)), n, n_bits);
+    cli_screen_rows(screen, rows, columns, "-v lists all");
+    nd_report_screen_next(screen, "to see what differs from a different capture", next,
+                          sizeof next / sizeof next[0]);
+    return cli_print_screen(screen, NULL);
+}
+
+static int show_settings(const struct compare_values *values, const struct nd_capture *capture)
+{
+    static const struct nd_report_column columns[] = {
+        {"key", "SETTING"}, {"value", "VALUE"}, {"effect", "EFFECT"}, {NULL, NULL}};
+    struct nd_error err = {0};
+    struct nd_config config = {0};
+    if (nd_config_of_capture(capture, &config, &err) != ND_OK)
+        return cli_report_error(&err);
+    json_t *rows = json_array();
+    bool is_full = values->answer.json || values->verbose;
+    size_t n = config.n, n_bits = 0;
+    for (size_t i = 0; i < config.n; i++) {
+        const struct nd_config_item *item = &config.items[i];
+        n_bits += item->effect == ND_CONFIG_BITS;
+        if (!is_full && item->effect != ND_CONFIG_BITS)
+            continue;
+        json_array_append_new(rows,
+                              json_pack("{s:o, s:o, s:s}", "key", cli_text(item->key), "value",
+                                        cli_text(item->value), "effect", nd_config_effect_name(item->effect)));
+    }
+    nd_config_deinit(&config);
+    if (!is_full)
+        return print_settings(values, capture, rows, n, n_bits);
+    return cli_print_rows(ND_DOCUMENT_SETTINGS, "settings", rows, columns, values->answer.json);
+}
+
+/* ---- --config: several ---- */
+
+static json_t *change_rows(const struct nd_config_diff *diff)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < diff->n; i++) {
+        const struct nd_config_change *change = &diff->changes[i];
+        json_array_append_new(rows, json_pack("{s:o, s:o, s:o, s:s}", "key", cli_text(change->key), "ref",
+                                              change->ref != NULL ? cli_text(change->ref) : json_null(), "test",
+                                              change->test != NULL ? cli_text(change->test) : json_null(),
+                                              "effect", nd_config_effect_name(change->effect)));
+    }
+    return rows;
+}
+
+/* The rows of the settings that can change bits; of all where there are none. */
+static json_t *rows_that_change_bits(const json_t *rows, const struct nd_config_diff *diff)
+{
+    json_t *chosen = json_array(), *row;
+    size_t i;
+    json_array_foreach(rows, i, row)
+    {
+        if (diff->n_bits == 0 || diff->changes[i].effect == ND_CONFIG_BITS)
+            json_array_append(chosen, row);
+    }
+    return chosen;
+}
+
+static int print_pair(const struct compare_values *values, const struct nd_capture *ref,
+                      const struct nd_capture *test, const struct nd_config_diff *diff, json_t *rows)
+{
+    static const struct nd_report_column columns[] = {
+        {"key", "SETTING"}, {"ref", "REF"}, {"test", "TEST"}, {"effect", "EFFECT"}, {NULL, NULL}};
+    static const struct nd_report_column brief_columns[] = {
+        {"key", "SETTING"}, {"ref", "REF"}, {"test", "TEST"}, {NULL, NULL}};
+    if (values->verbose) {
+        printf("%s against %s: %zu settings differ, %zu of them can change values\n", nd_capture_path(test),
+               nd_capture_path(ref), diff->n, diff->n_bits);
+        if (json_array_size(rows) > 0)
+            cli_print_table(rows, columns);
+        return ND_EXIT_SAME;
+    }
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    size_t n_others = diff->n - diff->n_bits;
+    if (diff->n == 0)
+        nd_report_screen_put(screen, "SAME: all settings of '%s' and '%s' are equal\n", nd_capture_path(test),
+                             nd_capture_path(ref));
+    else
+        nd_report_screen_put(screen, "DIFFERS: %zu settings of '%s' are not those of '%s' (REF)\n", diff->n,
+                             nd_capture_path(test), nd_capture_path(ref));
+    if (diff->n > 0)
+        nd_report_screen_put(screen, "%zu of them can change values%s.\n\n", diff->n_bits,
+                             n_others > 0 ? "; -v also lists those that cannot, or of which nobody knows" : "");
+    json_t *shown = rows_that_change_bits(rows, diff);
+    if (json_array_size(shown) > 0)
+        cli_screen_rows(screen, shown, brief_columns, "-v lists all");
+    else
+        json_decref(shown);
+    return cli_print_screen(screen, NULL);
+}
+
+/* The exit code; adds the pair to `pairs`. */
+static int compare_settings(const struct compare_values *values, const struct nd_capture *ref, const char *path,
+                            json_t *pairs)
+{
+    struct nd_error err = {0};
+    struct nd_capture *test = NULL;
+    struct nd_config_diff diff = {0};
+    if (nd_capture_open(path, &test, &err) != ND_OK || nd_config_diff(ref, test, &diff, &err) != ND_OK) {
+        nd_capture_close(&test);
+        return cli_report_error(&err);
+    }
+    json_t *rows = change_rows(&diff);
+    int printed = ND_EXIT_SAME;
+    if (!values->answer.json && !values->answer.quiet)
+        printed = print_pair(values, ref, test, &diff, rows);
+    json_array_append_new(pairs, json_pack("{s:o, s:o, s:I, s:o}", "ref", cli_text(nd_capture_path(ref)),
+                                           "test", cli_text(path), "can_change_bits", (json_int_t)diff.n_bits,
+                                           "settings", rows));
+    int exit_code = cli_worse(printed, diff.n > 0 ? ND_EXIT_DIFFERS : ND_EXIT_SAME);
+    nd_config_diff_deinit(&diff);
+    nd_capture_close(&test);
+    return exit_code;
+}
+
+static int compare_all_settings(const struct compare_values *values, const struct nd_capture *ref,
+                                const char *const *paths, size_t n)
+{
+    json_t *pairs = json_array();
+    int exit_code = 0;
+    for (size_t i = 0; i < n && exit_code != ND_EXIT_TROUBLE; i++)
+        exit_code = cli_worse(exit_code, compare_settings(values, ref, paths[i], pairs));
+    if (exit_code != ND_EXIT_TROUBLE && values->answer.json)
+        return cli_print_rows(ND_DOCUMENT_SETTINGS_DIFFERENCE, "pairs", pairs, NULL, true) != 0
+                   ? ND_EXIT_TROUBLE
+                   : exit_code;
+    json_decref(pairs);
+    return exit_code;
+}
+
+/* Whether any option is given that is not for --config. */
+static bool has_more_than_config(const struct compare_values *values)
+{
+    struct compare_values rest, none;
+    memset(&none, 0, sizeof none);
+    memcpy(&rest, values, sizeof rest); /* from calloc: the bytes between members are 0, too */
+    rest.config = rest.verbose = rest.answer.json = rest.answer.quiet = false;
+    return memcmp(&rest, &none, sizeof rest) != 0;
+}
+
+static int run_config(const struct compare_values *values, const char *const *operands, size_t n_operands)
+{
+    struct nd_error err = {0};
+    struct nd_capture *ref = NULL;
+    if (has_more_than_config(values))
+        return cli_usage_error("compare", "--config goes with --json, -v and -q only");
+    if (nd_capture_open(operands[0], &ref, &err) != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = n_operands == 1 ? show_settings(values, ref)
+                                    : compare_all_settings(values, ref, operands + 1, n_operands - 1);
+    nd_capture_close(&ref);
+    return exit_code;
+}
+
+/* ---- the command ---- */
 
 /* A part is no verdict: those who merge it have one. */
 static int exit_code_of(const struct nd_comparison *comparison)
@@ -142,8 +317,13 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_error err = {0};
     struct compare_setup setup = {0};
     struct nd_comparison *comparison = NULL;
+    if (values->config)
+        return run_config(values, operands, n_operands);
+    if (n_operands < 2)
+        return cli_usage_error("compare", "too few arguments; the usage is: npudiff compare %s",
+                               cmd_compare.synopsis);
     int exit_code = compare_check(values);
-    if (exit_code == 0 && values->report != NULL && values->part != NULL)
+    if (exit_code == 0 && values->report != NULL && values->part.n_parts > 0)
         exit_code =
             cli_usage_error("compare", "--report and --part exclude one another: a part has no verdict");
     if (exit_code == 0)
@@ -168,7 +348,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         status = check_matrices(&setup, values->matrices.n, comparison, &err);
     if (status == ND_OK)
         status = check_read((const struct nd_capture *const *)captures, n_operands, &err);
-    if (status == ND_OK && (!values->quiet || values->json))
+    if (status == ND_OK && !cli_is_silent(&values->answer))
         status = print(values, &setup, captures[0], comparison, &err);
     exit_code = status == ND_OK ? exit_code_of(comparison) : cli_report_error(&err);
     if (status == ND_OK)
@@ -222,10 +402,13 @@ static const struct cli_option options[] = {
              "read tensors with equal digests, too, and check that their bytes are equal"),
     OPT_FLAG(0, "trust-digests", struct compare_values, trust_digests,
              "do not check what is read from the captures against the stored digests"),
+    OPT_FLAG(0, "config", struct compare_values, config,
+             "compare the settings of the devices instead of values; of one capture print them; with -v all "
+             "settings in full, with their effects"),
     OPT_THREADS(struct compare_values),
     OPT_NUMBER(0, "memory", struct compare_values, memory_mib, "MIB", 16, 1 << 20,
                "use at most this much memory for buffers (512)"),
-    OPT_TEXT(0, "part", struct compare_values, part, CLI_A_TEXT("K/N"),
+    OPT_PART(struct compare_values,
              "compute only part K of N and print it for --merge; needs --json; the exit code is 0"),
     OPT_CHOICE(0, "cut", struct compare_values, cut, "tensors|samples", cuts,
                "how --part divides the work (samples)"),
@@ -238,12 +421,8 @@ static const struct cli_option options[] = {
         struct compare_values,
         "print the tables: every tensor that differs, signal, elements with the largest differences, where "
         "they are, and gates that would pass"),
-    OPT_WIDTH(struct compare_values),
-    OPT_COLOR(struct compare_values),
-    OPT_FORMAT(struct compare_values),
     OPT_REPORT(struct compare_values),
-    OPT_JSON(struct compare_values),
-    OPT_QUIET_ANSWER(struct compare_values),
+    OPT_ANSWER_SCREEN(struct compare_values),
     {.name = NULL},
 };
 
@@ -252,26 +431,34 @@ static const struct cli_example examples[] = {
      "Prints which tensors differ between the two devices, and from which layer on."},
     {"npudiff compare captures/*.h5 --tensors outputs --lsb 2",
      "Passes when all outputs are at most 2 LSB from those of the first capture."},
-    {"npudiff compare captures/*.h5 --json", "Prints the whole result for a program."},
+    {"npudiff compare --config captures/cpu.h5 captures/gen3.h5", "Prints the settings that differ."},
     {NULL, NULL},
 };
 
 const struct cli_command cmd_compare = {
     .name = "compare",
+    .role = CLI_FIND,
     .summary = "compare captures: equal devices, first difference, LSB, accuracy",
-    .synopsis = "REF.h5 TEST.h5 ... [--bitwise] [--lsb N] [--ulp N] [--atol X] [--rtol X]",
-    .details = "Compares captures of one model, tensor by tensor and sample by sample. It says which devices "
-               "are equal in every bit, at which tensor the others begin to differ, by how much, and what that "
-               "does to accuracy. The first capture is the reference.\n"
-               "Without a gate every different bit counts. With gates every element must pass all of them.\n"
-               "Exit code 0: same, or within the gates; 1: differs; 2: wrong usage or a file problem; 3: not "
-               "comparable; 4: inconclusive, because outputs are NaN on both sides; 5: a device had failed.\n"
-               "NPUDIFF_CPU=scalar|avx2|avx512|neon in the environment limits the processor instructions that "
-               "npudiff uses. The result is the same.",
+    .synopsis =
+        "REF.h5 TEST.h5 ... [--bitwise] [--lsb N] [--ulp N] [--atol X] [--rtol X] | --config CAPTURE.h5 "
+        "[OTHER.h5 ...]",
+    .details =
+        "Compares captures of one model, tensor by tensor and sample by sample. It says which devices "
+        "are equal in every bit, at which tensor the others begin to differ, by how much, and what that "
+        "does to accuracy. The first capture is the reference.\n"
+        "Without a gate every different bit counts. With gates every element must pass all of them.\n"
+        "With --config: chip, runtime, provider options, loaded libraries with their build ids, processor, "
+        "and the HTP configuration that 'npudiff capture --htp-config' stored; of several captures those "
+        "in which each one differs from the first. Each setting is marked 'can change bits' (the vendor's "
+        "documentation says so, or it was measured), 'performance only' or 'not known'.\n"
+        "Exit code 0: same, or within the gates; 1: differs; 2: wrong usage or a file problem; 3: not "
+        "comparable; 4: inconclusive, because outputs are NaN on both sides; 5: a device had failed.\n"
+        "NPUDIFF_CPU=scalar|avx2|avx512|neon in the environment limits the processor instructions that "
+        "npudiff uses. The result is the same.",
     .examples = examples,
     .options = options,
     .operand = CLI_VALUE_CAPTURE,
-    .min_operands = 2,
+    .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct compare_values),
     .run = run,

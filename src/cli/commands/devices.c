@@ -337,6 +337,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_devices = {
     .name = "devices",
+    .role = CLI_HERE,
     .summary = "list the devices that can be captured here, and what is missing",
     .synopsis = "[--check exec:RUNNER | --server HOST:PORT] [--no-phones] [--json]",
     .details =

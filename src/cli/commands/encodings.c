@@ -14,8 +14,7 @@ struct values {
     bool allow_unknown;
     bool force;
     bool verbose;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 /* ---- what can state encodings ---- */
@@ -59,11 +58,11 @@ static enum nd_status read_any(const char *path, struct nd_encodings **out, stru
 /* Prints the text that a writer made with this status, and frees it. */
 static int print(const struct values *values, enum nd_status status, char *text, const struct nd_error *err)
 {
-    if (status == ND_OK && values->quiet && !values->json) {
+    if (status == ND_OK && cli_is_silent(&values->answer)) {
         free(text);
         return 0;
     }
-    return cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, err);
+    return cli_print_answer(status, text, &values->answer, err);
 }
 
 static int run_list(const struct values *values, const char *const *paths)
@@ -74,7 +73,7 @@ static int run_list(const struct values *values, const char *const *paths)
         return cli_report_error(&err);
     char *text = NULL;
     enum nd_status status = ND_OK;
-    if (values->json)
+    if (values->answer.json)
         status = nd_report_encodings_json(encodings, &text, &err);
     else if (values->verbose)
         status = nd_report_encodings_text(encodings, &text, &err);
@@ -94,11 +93,11 @@ static int print_applied(const struct values *values, const struct nd_encodings_
     for (size_t i = 0; i < match->n_omitted; i++)
         fprintf(stderr, "npudiff: '%s': encoding of '%s' is not applied: %s\n", nd_encodings_path(encodings),
                 match->omitted[i].name, match->omitted[i].why);
-    if (values->json) {
+    if (values->answer.json) {
         enum nd_status status = nd_report_encodings_applied_json(match, encodings, output, &text, &err);
         return cli_print_made(status, text, true, &err);
     }
-    if (output == NULL || values->quiet)
+    if (output == NULL || values->answer.quiet)
         return 0;
     const char *next[] = {"npudiff", "capture", output, "-d", "exact", "-o", "reference.h5"};
     struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
@@ -183,7 +182,7 @@ static int run_diff(const struct values *values, const char *const *paths)
     } else {
         char *text = NULL;
         enum nd_status status = ND_OK;
-        if (values->json)
+        if (values->answer.json)
             status = nd_report_encodings_diff_json(&diff, ref, test, &text, &err);
         else if (values->verbose)
             status = nd_report_encodings_diff_text(&diff, ref, test, &text, &err);
@@ -223,7 +222,7 @@ static int run_check(const struct values *values, const char *const *paths)
     } else {
         char *text = NULL;
         enum nd_status status = ND_OK;
-        if (values->json)
+        if (values->answer.json)
             status = nd_report_encodings_check_json(&check, encodings, capture, &text, &err);
         else if (values->verbose)
             status = nd_report_encodings_check_text(&check, encodings, capture, &text, &err);
@@ -278,8 +277,7 @@ static const struct cli_option options[] = {
     OPT_REAL(0, "rtol", struct values, rtol, "R", 0, 1,
              "diff: scales may differ by this share of A's scale (0: they must be the same float32)"),
     OPT_VERBOSE(struct values, "list, diff, check: print the table of all tensors, with all digits"),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -294,6 +292,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_encodings = {
     .name = "encodings",
+    .role = CLI_FILES,
     .summary = "read, apply and compare quantisation parameters of AIMET and QNN",
     .synopsis = "list FILE | apply FLOAT.onnx FILE -o QDQ.onnx | diff A B | check FILE CAPTURE.h5",
     .details =

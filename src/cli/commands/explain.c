@@ -1,15 +1,16 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/options/commands.h"
 #include "cli/options/dim_options.h"
-#include "cli/options/part_option.h"
 #include "cli/terminal/progress.h"
 #include "cli/commands/report_file.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
 #include "cli/terminal/stopped.h"
 #include "cli/terminal/terminal.h"
+#include "npudiff/capture/captured_model.h"
 
 struct values {
     const char *quantised;
@@ -20,19 +21,15 @@ struct values {
     size_t n_samples;
     struct cli_integer n_effect_samples;
     size_t n_threads;
-    size_t width;
-    const char *color;
-    const char *format;
+    struct cli_answer answer;
     bool verbose;
     bool layers;
     bool hide_placement;
     bool identify;
-    const char *part;
+    struct cli_part part;
     struct cli_list merge;
     const char *report;
-    bool json;
     size_t memory_mib;
-    bool quiet;
 };
 
 enum { MIN_TABLE = 120, DEFAULT_HARM_SAMPLES = 16 };
@@ -58,7 +55,7 @@ static int print(const struct values *values, const struct nd_model *model,
     struct nd_identification *identification = NULL;
     char *text = NULL;
     bool has_tables = values->verbose || values->layers;
-    size_t width = cli_text_width(values->width);
+    size_t width = cli_text_width(values->answer.width);
     const struct nd_identify_options options = {.struct_size = sizeof options,
                                                 .probe = values->probe,
                                                 .n_samples = values->n_samples,
@@ -66,7 +63,7 @@ static int print(const struct values *values, const struct nd_model *model,
     if (values->identify && nd_identify_captures(model, captures, n, &options, &identification, &err) != ND_OK)
         return cli_report_error(&err);
     enum nd_status status;
-    if (values->json)
+    if (values->answer.json)
         status = nd_report_explanation_json(explanation, identification, &text, &err);
     else if (has_tables)
         status = nd_report_explanation_text(explanation, identification, width > MIN_TABLE ? width : MIN_TABLE,
@@ -74,8 +71,7 @@ static int print(const struct values *values, const struct nd_model *model,
     else
         status = nd_report_explanation_brief(explanation, identification, width, &text, &err);
     nd_identification_destroy(&identification);
-    return cli_print_answer(status, text, &(struct cli_style){values->json, values->color, values->format},
-                            &err);
+    return cli_print_answer(status, text, &values->answer, &err);
 }
 
 static void show_progress(void *context, size_t n_done, size_t n_samples)
@@ -99,7 +95,7 @@ static int finish(const struct values *values, const struct subject *subject,
 {
     struct nd_error err = {0};
     int exit_code = (int)nd_health_exit_code(explanation->health);
-    int printed = values->quiet && !values->json
+    int printed = cli_is_silent(&values->answer)
                       ? (int)ND_EXIT_SAME
                       : print(values, subject->model, subject->captures, subject->n, explanation);
     if (values->report != NULL) {
@@ -117,7 +113,7 @@ static int explain(const struct values *values, const struct subject *subject,
     struct nd_error err = {0};
     struct nd_explanation *explanation = NULL;
     char *part = NULL;
-    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
     struct nd_explain_options options = {.struct_size = sizeof options,
                                          .probe = values->probe,
                                          .n_samples = values->n_samples,
@@ -131,10 +127,12 @@ static int explain(const struct values *values, const struct subject *subject,
                                          .progress = show_progress,
                                          .progress_context = progress,
                                          .merge = values->merge.items,
-                                         .n_merge = values->merge.n};
+                                         .n_merge = values->merge.n,
+                                         .part = values->part.part,
+                                         .n_parts = values->part.n_parts};
     cli_signals_catch();
     enum nd_status status;
-    if (values->part != NULL && cli_parse_part(values->part, &options.part, &options.n_parts))
+    if (values->part.n_parts > 0)
         status = nd_explain_part(subject->model, subject->float_model, subject->captures, subject->n, &options,
                                  &part, &err);
     else
@@ -161,32 +159,44 @@ static int explain(const struct values *values, const struct subject *subject,
 /* 0, or the exit code of options that do not go together. */
 static int check(const struct values *values)
 {
-    size_t part, n_parts;
-    if (values->quantised == NULL && values->float_model == NULL)
-        return cli_usage_error("explain", "--quantised MODEL is missing: the ONNX model that was captured");
-    if (values->part == NULL)
+    if (values->part.n_parts == 0)
         return cli_report_check(values->report);
-    if (!cli_parse_part(values->part, &part, &n_parts))
-        return cli_part_error("explain", values->part);
-    if (!values->json)
+    if (!values->answer.json)
         return cli_usage_error("explain", "--part needs --json");
-    if (values->merge.n > 0 || values->report != NULL || values->identify || values->quiet)
+    if (values->merge.n > 0 || values->report != NULL || values->identify || values->answer.quiet)
         return cli_usage_error("explain", "--part excludes --merge, --report, --identify and --quiet: a part "
                                           "has no verdict");
     return 0;
 }
 
-/* The float model has the same inputs, so it gets the same dimensions. */
-static enum nd_status load_models(const struct values *values, const char *captured, struct nd_model **model,
-                                  struct nd_model **float_model, int *usage, struct nd_error *err)
+/* The models that are given. */
+static enum nd_status load_models(const struct values *values, struct nd_model **model,
+                                  struct nd_model **float_model, struct nd_error *err)
 {
-    enum nd_status status = nd_model_load(captured, model, err);
-    if (status == ND_OK && values->quantised != NULL && values->float_model != NULL)
-        status = nd_model_load(values->float_model, float_model, err);
+    enum nd_status status = cli_model_load(values->quantised, &values->dims, model, err);
+    return status == ND_OK ? cli_model_load(values->float_model, &values->dims, float_model, err) : status;
+}
+
+/* The model that was captured: the one given or found, or the float model where its digest is the capture's;
+ * captures of that have no quantised values to explain. */
+static enum nd_status find_model(const struct values *values, struct nd_capture *const *captures, size_t n,
+                                 struct nd_model **model, struct nd_model **float_model, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    const char *sha256 = nd_capture_string(captures[0], "model", "sha256");
+    bool is_of_float = *float_model != NULL && *model == NULL &&
+                       (sha256 == NULL || strcmp(sha256, nd_model_sha256(*float_model)) == 0);
+    if (*model == NULL && !is_of_float)
+        status = cli_captured_model(captures, n, &values->dims, model, err);
+    if (*model == NULL && *float_model != NULL && (is_of_float || status == ND_ERR_NOT_FOUND)) {
+        *model = *float_model;
+        *float_model = NULL;
+        status = ND_OK;
+    }
     if (status == ND_OK)
-        status = cli_set_dims("explain", *model, &values->dims, usage, err);
+        status = nd_capture_set_dims(captures[0], *model, err);
     if (status == ND_OK && *float_model != NULL)
-        status = cli_set_dims("explain", *float_model, &values->dims, usage, err);
+        status = nd_capture_set_dims(captures[0], *float_model, err);
     return status;
 }
 
@@ -196,24 +206,21 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_error err = {0};
     struct nd_model *model = NULL, *float_model = NULL;
     size_t n_all = n_operands + values->untouched.n;
-    /* A float model by itself takes the place of the quantised one: its captures have no codes to explain. */
-    const char *captured = values->quantised != NULL ? values->quantised : values->float_model;
     int checked = check(values);
     if (checked != 0)
         return checked;
     struct nd_capture **captures = calloc(n_all, sizeof *captures);
     if (captures == NULL)
         return cli_fail_memory();
-    int usage = 0;
-    enum nd_status status = load_models(values, captured, &model, &float_model, &usage, &err);
+    enum nd_status status = load_models(values, &model, &float_model, &err);
     if (status == ND_OK)
         status = open_captures(operands, n_operands, captures, &err);
     if (status == ND_OK)
         status = open_captures(values->untouched.items, values->untouched.n, captures + n_operands, &err);
+    if (status == ND_OK)
+        status = find_model(values, captures, n_operands, &model, &float_model, &err);
     const struct subject subject = {model, float_model, (const struct nd_capture *const *)captures, n_operands};
-    int exit_code = status == ND_OK ? explain(values, &subject, captures + n_operands)
-                    : usage != 0    ? usage
-                                    : cli_report_error(&err);
+    int exit_code = status == ND_OK ? explain(values, &subject, captures + n_operands) : cli_report_error(&err);
     for (size_t i = 0; i < n_all; i++)
         nd_capture_close(&captures[i]);
     free(captures);
@@ -225,10 +232,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const struct cli_option options[] = {
     OPT_TEXT(0, "quantised", struct values, quantised, CLI_A_MODEL("MODEL"),
-             "the ONNX model that was captured; needed, unless the captures are of the float model"),
+             "the ONNX model that was captured (found by the path and the digest that the captures state)"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("MODEL"),
              "the model before quantisation: splits the output error into quantisation and the chip's part. "
-             "Alone: the captures are of this model, and only the types of their floats are examined"),
+             "If the captures are of this model, only the types of their floats are examined"),
     OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE_NAME,
              "examine this probe (the one with the most samples that all captures hold)"),
     OPT_LIST(0, "untouched", struct values, untouched, CLI_A_CAPTURE,
@@ -244,16 +251,13 @@ static const struct cli_option options[] = {
         0, "memory", struct values, memory_mib, "MIB", 16, 1 << 20,
         "hold as many samples and weights at a time as fit into this much memory, at least one sample; other "
         "weights are read again when they are needed (1024)"),
-    OPT_TEXT(
-        0, "part", struct values, part, CLI_A_TEXT("K/N"),
+    OPT_PART(
+        struct values,
         "evaluate only part K of N of the samples and print it for --merge; needs --json; the exit code is "
         "0"),
     OPT_LIST(0, "merge", struct values, merge, CLI_A_FILE("FILE"),
              "take the evaluation from this part; give all N parts, with the models, captures and options that "
              "they were made with"),
-    OPT_WIDTH(struct values),
-    OPT_COLOR(struct values),
-    OPT_FORMAT(struct values),
     OPT_VERBOSE(struct values,
                 "print everything: the parts of the error, its sources, the layers with the greatest effect"),
     OPT_FLAG(0, "layers", struct values, layers, "print everything, and a table of all layers"),
@@ -264,24 +268,23 @@ static const struct cli_option options[] = {
         "list the arithmetics that the captured values allow, for each operator type and device, with --layers "
         "for each layer; uses all probes or that of -p, and 32 samples of each or those of --samples"),
     OPT_REPORT(struct values),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER_SCREEN(struct values),
     {.name = NULL},
 };
 
 static const struct cli_example examples[] = {
-    {"npudiff explain --quantised model.onnx captures/gen3.h5",
-     "Says whether the device is healthy, or which layer is faulty."},
+    {"npudiff explain captures/gen3.h5", "Says whether the device is healthy, or which layer is faulty."},
     {"npudiff explain --quantised model.onnx --float float.onnx captures/*.h5",
      "Also says how much of the output error is quantisation and how much is the chip."},
-    {"npudiff explain --quantised model.onnx captures/cpu.h5 --layers", "Adds a table of all layers."},
+    {"npudiff explain captures/cpu.h5 --layers", "Adds a table of all layers."},
     {NULL, NULL},
 };
 
 const struct cli_command cmd_explain = {
     .name = "explain",
-    .summary = "say whether a device is healthy, which layer is faulty, and what is quantisation",
-    .synopsis = "--quantised MODEL [--float MODEL] CAPTURE.h5 ... [-p PROBE] [--samples N]",
+    .role = CLI_FIND,
+    .summary = "say whether a device is healthy, and which layer is faulty",
+    .synopsis = "[--quantised MODEL] [--float MODEL] CAPTURE.h5 ... [-p PROBE] [--samples N]",
     .details = "Says of every device whether its layers compute what they should:\n"
                "HEALTHY: every layer follows known arithmetic.\n"
                "FAULTY: a layer has a fault; the layer and the fault are named. Either the fault predicts the "

@@ -5,6 +5,7 @@
 #include "cli/commands/export.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/record/import.h"
 
 enum { AIHUB, MODEL_EXPLORER };
@@ -25,12 +26,12 @@ static int export_aihub(const struct export_values *values, const char *capture)
         return ND_EXIT_TROUBLE;
     if (nd_export_aihub(capture, values->output, &options, &n_tensors, &err) != ND_OK)
         return cli_report_error(&err);
-    if (values->json) {
+    if (values->answer.json) {
         json_t *root =
             json_pack("{s:o, s:I}", "dataset", cli_text(values->output), "tensors", (json_int_t)n_tensors);
         cli_print_json(ND_DOCUMENT_EXPORT, root);
         json_decref(root);
-    } else if (!values->quiet) {
+    } else if (!values->answer.quiet) {
         printf("%s: %zu %s\n", values->output, n_tensors, n_tensors == 1 ? "tensor" : "tensors");
     }
     return ND_EXIT_SAME;
@@ -65,8 +66,7 @@ static const struct cli_option options[] = {
              "which are outputs (this is the default)"),
     OPT_FLAG(0, "inputs", struct export_values, inputs, "aihub: write the inputs of the run"),
     OPT_FORCE(struct export_values, "overwrite existing files"),
-    OPT_QUIET(struct export_values),
-    OPT_JSON(struct export_values),
+    OPT_ANSWER_PLAIN(struct export_values),
     {.name = NULL},
 };
 
@@ -81,6 +81,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_export = {
     .name = "export",
+    .role = CLI_FILES,
     .summary = "write a capture's tensors, or what differs, for a different tool",
     .synopsis = "aihub CAPTURE.h5 -o OUT.h5 | "
                 "model-explorer MODEL.onnx RESULT.json|CAPTURE.h5 ... -o FOLDER",

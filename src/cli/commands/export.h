@@ -5,14 +5,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "cli/terminal/terminal.h"
+
 struct export_values {
     const char *output;
     const char *probe;
     bool inputs;
     bool outputs;
     bool force;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 /* operands: the model, and the captures or results. Returns the exit code. */

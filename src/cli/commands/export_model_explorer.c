@@ -34,12 +34,12 @@ static int write_all(const struct export_values *values, const char *model, cons
         return ND_EXIT_TROUBLE;
     }
     int exit_code = write_files(values, data, rows);
-    if (values->json) {
+    if (values->answer.json) {
         json_t *root = json_pack("{s:o, s:o, s:o, s:O}", "model", cli_text(model), "graph",
                                  cli_text(data->graph), "folder", cli_text(values->output), "files", rows);
         cli_print_json(ND_DOCUMENT_NODE_DATA, root);
         json_decref(root);
-    } else if (exit_code == 0 && !values->quiet) {
+    } else if (exit_code == 0 && !values->answer.quiet) {
         struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
         nd_report_screen_put(screen, "%s: %zu file%s. Open them in Model Explorer, over the model %s.\n",
                              values->output, data->n, data->n == 1 ? "" : "s", model);
@@ -57,7 +57,7 @@ int cli_export_model_explorer(const struct export_values *values, const char *co
     struct report_documents *documents = calloc(1, sizeof *documents);
     if (documents == NULL)
         return cli_fail_memory();
-    const struct report_sources sources = {.quantised = operands[0], .quiet = values->quiet};
+    const struct report_sources sources = {.quantised = operands[0], .quiet = values->answer.quiet};
     enum nd_status status = nd_model_load(operands[0], &model, &err);
     if (status == ND_OK)
         status = report_documents_of_operands(documents, operands + 1, n - 1, &sources, &err);

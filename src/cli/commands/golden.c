@@ -5,6 +5,7 @@
 
 #include "cli/options/commands.h"
 #include "cli/commands/golden.h"
+#include "cli/terminal/output.h"
 #include "cli/commands/report_file.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
@@ -47,12 +48,12 @@ static int run_add(const struct golden_values *values, const char *path, const c
             continue;
         }
         n_added++;
-        if (!values->json && !values->quiet)
+        if (!values->answer.json && !values->answer.quiet)
             printf("%s: %s %.12s (%s)\n", captures[i], one->is_new ? "added as" : "is already there as",
                    one->entry.id, one->entry.kept);
     }
     nd_golden_close(&store);
-    if (values->json && added != NULL) {
+    if (values->answer.json && added != NULL) {
         enum nd_status status = nd_report_golden_added_json(added, n_added, &text, &err);
         exit_code = cli_worse(exit_code, cli_print_made(status, text, true, &err));
     }
@@ -70,15 +71,15 @@ static int run_list(const struct golden_values *values, const char *path, const 
     char *text = NULL;
     int problems = golden_tell_problems(path, store);
     enum nd_status status = ND_OK;
-    if (values->json)
+    if (values->answer.json)
         status = nd_report_golden_list_json(store, &text, &err);
     else if (values->verbose)
         status = nd_report_golden_list_text(store, &text, &err);
-    else if (!values->quiet)
+    else if (!values->answer.quiet)
         status = nd_report_golden_list_brief(store, path, cli_text_width(0), &text, &err);
     else
         return problems;
-    return cli_worse(problems, cli_print_made(status, text, values->json, &err));
+    return cli_worse(problems, cli_print_made(status, text, values->answer.json, &err));
 }
 
 static int run_prune(const struct golden_values *values, const char *path, struct nd_golden *store)
@@ -86,17 +87,17 @@ static int run_prune(const struct golden_values *values, const char *path, struc
     struct nd_error err = {0};
     struct nd_golden_pruning pruning;
     char *text = NULL;
-    bool is_silent = values->quiet && !values->json;
+    bool is_silent = cli_is_silent(&values->answer);
     if (nd_golden_prune(store, values->keep, values->dry_run, &pruning, &err) != ND_OK)
         return cli_report_error(&err);
     int problems = golden_tell_problems(path, store);
-    enum nd_status status = values->json ? nd_report_golden_pruning_json(&pruning, store, &text, &err)
-                            : is_silent  ? ND_OK
-                                         : nd_report_golden_pruning_text(&pruning, &text, &err);
+    enum nd_status status = values->answer.json ? nd_report_golden_pruning_json(&pruning, store, &text, &err)
+                            : is_silent         ? ND_OK
+                                                : nd_report_golden_pruning_text(&pruning, &text, &err);
     nd_golden_pruning_deinit(&pruning);
     if (is_silent)
         return problems;
-    return cli_worse(problems, cli_print_made(status, text, values->json, &err));
+    return cli_worse(problems, cli_print_made(status, text, values->answer.json, &err));
 }
 
 static int run_diff(const struct golden_values *values, const char *path, const struct nd_golden *store,
@@ -113,17 +114,17 @@ static int run_diff(const struct golden_values *values, const char *path, const 
         exit_code = cli_worse(exit_code, cli_report_write_one(values->report, "golden diff", made, text, &err));
         text = NULL;
     }
-    if (values->quiet && !values->json) {
+    if (cli_is_silent(&values->answer)) {
         nd_golden_check_deinit(&check);
         return exit_code;
     }
     enum nd_status status =
-        values->json ? nd_report_golden_diff_json(&check, store, &text, &err)
-                     : nd_report_golden_check_text(&check, check.test.label, cli_text_width(0),
-                                                   values->verbose ? SIZE_MAX : MOST_TENSORS, &text, &err);
+        values->answer.json
+            ? nd_report_golden_diff_json(&check, store, &text, &err)
+            : nd_report_golden_check_text(&check, check.test.label, cli_text_width(0),
+                                          values->verbose ? SIZE_MAX : MOST_TENSORS, &text, &err);
     nd_golden_check_deinit(&check);
-    return cli_worse(exit_code, cli_print_answer(status, text,
-                                                 &(struct cli_style){values->json, values->color, NULL}, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
 static int run_history(const struct golden_values *values, const char *path, const struct nd_golden *store)
@@ -140,13 +141,12 @@ static int run_history(const struct golden_values *values, const char *path, con
             cli_worse(exit_code, cli_report_write_one(values->report, "golden history", made, text, &err));
         text = NULL;
     }
-    if (values->json || !values->quiet) {
-        enum nd_status status = values->json ? nd_report_golden_history_json(&history, store, &text, &err)
-                                             : nd_report_golden_history_text(&history, cli_text_width(0),
-                                                                             values->verbose, &text, &err);
-        exit_code = cli_worse(
-            exit_code,
-            cli_print_answer(status, text, &(struct cli_style){values->json, values->color, NULL}, &err));
+    if (!cli_is_silent(&values->answer)) {
+        enum nd_status status =
+            values->answer.json
+                ? nd_report_golden_history_json(&history, store, &text, &err)
+                : nd_report_golden_history_text(&history, cli_text_width(0), values->verbose, &text, &err);
+        exit_code = cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
     }
     nd_golden_history_deinit(&history);
     return exit_code;
@@ -162,11 +162,10 @@ static int check_one(const struct golden_values *values, const struct nd_golden 
     if (nd_golden_check(store, path, values->blame, check, &err) != ND_OK)
         return cli_report_error(&err);
     int exit_code = (int)check->exit_code;
-    if (values->json || values->quiet)
+    if (values->answer.json || values->answer.quiet)
         return exit_code;
     enum nd_status status = nd_report_golden_check_text(check, path, cli_text_width(0), most, &text, &err);
-    return cli_worse(exit_code,
-                     cli_print_answer(status, text, &(struct cli_style){false, values->color, NULL}, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
 static int run_check(const struct golden_values *values, const char *path, const struct nd_golden *store,
@@ -192,7 +191,7 @@ static int run_check(const struct golden_values *values, const char *path, const
             cli_worse(exit_code, cli_report_write_one(values->report, "golden check", made, text, &err));
         text = NULL;
     }
-    if (values->json) {
+    if (values->answer.json) {
         enum nd_status status = nd_report_golden_checks_json(checks, n_checked, store, &text, &err);
         exit_code = cli_worse(exit_code, cli_print_made(status, text, true, &err));
     }
@@ -202,13 +201,48 @@ static int run_check(const struct golden_values *values, const char *path, const
     return exit_code;
 }
 
+/* ---- bundle ---- */
+
+static int run_bundle(const struct golden_values *values, const char *path)
+{
+    struct nd_error err = {0};
+    struct nd_capture *capture = NULL;
+    char *text = NULL;
+    if (values->output == NULL)
+        return cli_usage_error("golden", "'golden bundle' needs -o FILE.json");
+    if (cli_check_text_output(values->output, values->force, "--force overwrites it") != 0)
+        return ND_EXIT_TROUBLE;
+    enum nd_status status = nd_capture_open(path, &capture, &err);
+    if (status == ND_OK)
+        status = nd_bundle_make(capture, &text, &err);
+    nd_capture_close(&capture);
+    if (status != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = cli_write_text(values->output, text, values->force);
+    if (exit_code == 0 && values->answer.json) {
+        json_t *row = json_pack("{s:o, s:o, s:I}", "capture", cli_text(path), "bundle",
+                                cli_text(values->output), "bytes", (json_int_t)strlen(text));
+        cli_print_json(ND_DOCUMENT_BUNDLE, row);
+        json_decref(row);
+    } else if (exit_code == 0 && !values->answer.quiet) {
+        const char *next[] = {"npudiff", "triage", values->output, "--against", "STORE"};
+        struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+        nd_report_screen_put(screen, "%s: %zu bytes, digests only\n", values->output, strlen(text));
+        nd_report_screen_next(screen, "for whoever has the accepted captures", next,
+                              sizeof next / sizeof next[0]);
+        exit_code = cli_print_screen(screen, NULL);
+    }
+    free(text);
+    return exit_code;
+}
+
 /* ---- the command ---- */
 
-enum { ADD, LIST, CHECK, DIFF, HISTORY, PRUNE, N_ACTIONS };
+enum { ADD, LIST, CHECK, DIFF, HISTORY, PRUNE, BUNDLE, N_ACTIONS };
 
 static const struct {
     const char *name, *operands;
-    size_t min_operands, max_operands; /* after the store */
+    size_t min_operands, max_operands; /* after the store, or the capture of a bundle */
 } actions[N_ACTIONS] = {
     {"add", "STORE CAPTURE.h5 ...", 1, CLI_ANY_NUMBER},
     {"list", "STORE", 0, 0},
@@ -216,6 +250,7 @@ static const struct {
     {"diff", "STORE ENTRY ENTRY", 2, 2},
     {"history", "STORE", 0, 0},
     {"prune", "STORE", 0, 0},
+    {"bundle", "CAPTURE.h5", 0, 0},
 };
 
 /* 0, or the exit code after a message: an option of another action would be ignored. */
@@ -233,12 +268,12 @@ static int check_usage(const struct golden_values *values, int action, size_t n_
         {values->runtime != NULL, "--runtime", CHECK},
         {values->model != NULL, "--model", CHECK},
         {values->probes.n > 0, "--probe", CHECK},
-        {values->output != NULL, "--output", CHECK},
         {values->jobs > 0, "--jobs", CHECK},
-        {values->force, "--force", CHECK},
         {values->resume, "--resume", CHECK},
         {values->keep > 0, "--keep", PRUNE},
         {values->dry_run, "--dry-run", PRUNE},
+        {values->output != NULL && action != BUNDLE, "--output", CHECK},
+        {values->force && action != BUNDLE, "--force", CHECK},
     };
     for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
         if (owned[i].is_given && owned[i].action != action)
@@ -280,6 +315,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_error err = {0};
     struct nd_golden *store = NULL;
     const char *path = operands[1];
+    if (action == BUNDLE)
+        return run_bundle(values, path);
     if (action == ADD)
         return run_add(values, path, operands + 2, n_operands - 2);
     if (nd_golden_open(path, false, &store, &err) != ND_OK)
@@ -300,7 +337,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     return exit_code;
 }
 
-static const char *const action_names[] = {"add", "list", "check", "diff", "history", "prune", NULL};
+static const char *const action_names[] = {"add", "list", "check", "diff", "history", "prune", "bundle", NULL};
 
 static const struct cli_option options[] = {
     OPT_FLAG(0, "digest-only", struct golden_values, digest_only,
@@ -315,10 +352,10 @@ static const struct cli_option options[] = {
              "with --runtime: the model to capture"),
     OPT_LIST('p', "probe", struct golden_values, probes, CLI_A_PROBE,
              "with --runtime: inputs, as for 'npudiff capture'; may be repeated"),
-    OPT_TEXT('o', "output", struct golden_values, output, CLI_A_FOLDER("DIR"),
-             "with --runtime: the folder for the new captures"),
+    OPT_TEXT('o', "output", struct golden_values, output, CLI_A_FILE("PATH"),
+             "with --runtime: the folder for the new captures; bundle: the file to write"),
     OPT_JOBS(struct golden_values, "with --runtime: run N devices at the same time (1)"),
-    OPT_FORCE(struct golden_values, "with --runtime: overwrite existing captures"),
+    OPT_FORCE(struct golden_values, "with --runtime, bundle: overwrite what exists"),
     OPT_FLAG(0, "resume", struct golden_values, resume,
              "with --runtime: keep complete captures and make the missing ones"),
     OPT_NUMBER(0, "keep", struct golden_values, keep, "N", 1, 1e6,
@@ -332,9 +369,7 @@ static const struct cli_option options[] = {
         "step, and the tensors that changed"),
     OPT_TEXT(0, "report", struct golden_values, report, CLI_A_FILE("FILE.html"),
              "check, diff, history: also write the result as a page for a browser; overwrites an older report"),
-    OPT_JSON(struct golden_values),
-    OPT_QUIET_ANSWER(struct golden_values),
-    OPT_COLOR(struct golden_values),
+    OPT_ANSWER_COLOR(struct golden_values),
     {.name = NULL},
 };
 
@@ -343,15 +378,17 @@ static const struct cli_example examples[] = {
      "Accepts a capture: later ones are compared with it."},
     {"npudiff golden check store captures/gen3.h5",
      "Says whether a capture is what was accepted, and what changed."},
-    {"npudiff golden history store --report history.html",
-     "Shows which SDK changed which tensors on which chipset."},
+    {"npudiff golden bundle captures/gen3.h5 -o bundle.json",
+     "Writes a report from the field that is small enough for a mail."},
     {NULL, NULL},
 };
 
 const struct cli_command cmd_golden = {
     .name = "golden",
-    .summary = "keep accepted captures, and say what changed since: SDK, chipset, ...",
-    .synopsis = "add|list|check|diff|history|prune STORE [CAPTURE.h5 ... | ENTRY ENTRY]",
+    .role = CLI_JUDGE,
+    .summary = "keep accepted captures, say what changed since, and make bundles",
+    .synopsis = "add|list|check|diff|history|prune STORE [CAPTURE.h5 ... | ENTRY ENTRY] | bundle CAPTURE.h5 "
+                "-o FILE.json",
     .details =
         "A golden store is a folder of captures that somebody accepted.\n"
         "add STORE CAPTURE.h5 ...: verifies captures and stores them.\n"
@@ -367,6 +404,12 @@ const struct cli_command cmd_golden = {
         "history STORE: shows which tensors changed at which SDK, for each model and chipset of the store. It "
         "compares digests, and reads no capture. Its exit code is 0, or 2 for a damaged entry.\n"
         "prune STORE: removes files that interrupted commands left behind, and captures without an entry.\n"
+        "bundle CAPTURE.h5 -o FILE.json: writes a few kilobytes for 'npudiff triage': the device, its runtime, "
+        "options and host, and one digest per tensor and probe. Names of tensors and probes are replaced by "
+        "the "
+        "start of their SHA-256; only a golden store that has the names can find them again. The bundle holds "
+        "no "
+        "inputs, outputs, labels, shapes, operators, paths or logs.\n"
         "Exit code 0: same; 1: differs; 2: wrong usage, a file problem, or a damaged entry; 3: no entry of "
         "that model and probe, or only an entry that cannot be right; 4: two things changed; 5: a device "
         "failed.",

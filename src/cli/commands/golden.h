@@ -3,6 +3,7 @@
 #define ND_CLI_GOLDEN_H
 
 #include "cli/options/command_options.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/judge/judge.h"
 
 /* The options of `npudiff golden`; which command takes which: cmd_golden.c. */
@@ -21,10 +22,8 @@ struct golden_values {
     bool force;
     bool resume;
     bool verbose;
-    const char *color;
+    struct cli_answer answer;
     const char *report;
-    bool json;
-    bool quiet;
 };
 
 /* Tells damaged entries on stderr; ND_EXIT_TROUBLE when there are any, else 0. */

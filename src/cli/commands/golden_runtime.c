@@ -95,7 +95,7 @@ static int capture_alike(struct regression *regression, size_t first)
                               .n_probes = regression->probes.n,
                               .cells = calloc(plan->n, sizeof *fleet.cells),
                               .n_threads = values->jobs,
-                              .is_quiet = values->quiet || isatty(STDERR_FILENO) != 1,
+                              .is_quiet = values->answer.quiet || isatty(STDERR_FILENO) != 1,
                               .has_no_table = true, /* stdout is for the matrix */
                               .is_resumable = true};
     nd_capture_options_init(&fleet.options);
@@ -177,7 +177,7 @@ static int judge_cells(const struct regression *regression)
         exit_code = cli_worse(exit_code, judge_cell(regression, i, &upgrades[n]));
         n += upgrades[n].check.verdict != NULL;
     }
-    bool is_json = regression->values->json;
+    bool is_json = regression->values->answer.json;
     const struct golden_values *values = regression->values;
     if (values->report != NULL) {
         enum nd_status made = nd_report_golden_upgrades_json(upgrades, n, &text, &err);
@@ -191,8 +191,7 @@ static int judge_cells(const struct regression *regression)
     for (size_t i = 0; i < n; i++)
         nd_golden_check_deinit(&upgrades[i].check);
     free(upgrades);
-    return cli_worse(exit_code,
-                     cli_print_answer(status, text, &(struct cli_style){is_json, values->color, NULL}, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
 /* ---- all of it ---- */

@@ -6,6 +6,7 @@
 #include "cli/options/dim_options.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/record/import.h"
 #include "npudiff/core/parse.h"
@@ -39,8 +40,7 @@ struct values {
     bool strict;
     bool force;
     bool formats;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 static int print_formats(bool is_json)
@@ -196,9 +196,9 @@ static int import(const struct values *values, const struct nd_import_options *o
     free(stated);
     if (problem != 0)
         return problem;
-    if (values->json)
+    if (values->answer.json)
         print_json(options->output, &result);
-    else if (!values->quiet)
+    else if (!values->answer.quiet)
         print_result(options->output, &result);
     int code = result.cut_short != NULL ? ND_EXIT_DEVICE_FAILED : ND_EXIT_SAME;
     if (result.cut_short != NULL)
@@ -215,7 +215,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_model *model = NULL;
     int code = 0;
     if (values.formats)
-        return print_formats(values.json);
+        return print_formats(values.answer.json);
     bool may_lack_paths = values.failed != NULL || values.facts.n > 0 || values.facts_file != NULL;
     if (n_operands < 1 || (n_operands < 2 && !may_lack_paths))
         return cli_usage_error("import", "FORMAT and PATH are missing; --formats lists the formats");
@@ -260,7 +260,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("import", "--dim needs --model");
     if (sort_maps(&values.maps, &options) != 0)
         return ND_EXIT_TROUBLE;
-    if (cli_model_load("import", values.model, &values.dims, &model, &code, &err) != ND_OK)
+    if (cli_model_load(values.model, &values.dims, &model, &err) != ND_OK)
         code = code != 0 ? code : cli_report_error(&err);
     options.model = model;
     if (code == 0)
@@ -336,8 +336,7 @@ static const struct cli_option options[] = {
              "kept as it is"),
     OPT_FORCE(struct values, "overwrite OUT.h5"),
     OPT_FLAG(0, "formats", struct values, formats, "list the formats, and what npudiff reads of each"),
-    OPT_QUIET(struct values),
-    OPT_JSON(struct values),
+    OPT_ANSWER_PLAIN(struct values),
     {.name = NULL},
 };
 
@@ -352,6 +351,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_import = {
     .name = "import",
+    .role = CLI_FILES,
     .summary = "make a capture from the files of a different tool",
     .synopsis = "FORMAT PATH... -o OUT.h5 [--model M.onnx] [--map FILE.yaml]",
     .details =

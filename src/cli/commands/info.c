@@ -5,17 +5,20 @@
 #include <string.h>
 
 #include "cli/options/commands.h"
-#include "cli/commands/info_brief.h"
 #include "cli/terminal/left_out.h"
+#include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/safe_output.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/capture/capture.h"
+#include "npudiff/model/model.h"
 
 struct values {
-    bool json;
-    bool verbose;
+    bool list;
+    bool all;
     const char *log;
-    bool quiet;
+    struct cli_answer answer;
+    bool verbose;
 };
 
 static json_t *attr_value(const struct nd_attr *attr)
@@ -245,6 +248,162 @@ static void print_text(const json_t *info)
     print_findings(json_object_get(info, "findings"));
 }
 
+/* ---- one screen ---- */
+
+/* The attribute as text, "" when there is none. */
+static const char *attribute(const json_t *info, const char *group, const char *key)
+{
+    const json_t *members = json_object_get(json_object_get(info, "attributes"), group);
+    const char *text = json_string_value(json_object_get(members, key));
+    return text != NULL ? text : "";
+}
+
+/* "WORD, WORD (WORD)" of those that are known. */
+static const char *joined(char out[512], const char *const *parts, size_t n)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i + 1 < n; i += 2) {
+        int written = parts[i + 1][0] != '\0'
+                          ? snprintf(out + used, 512 - used, "%s%s", used > 0 ? parts[i] : "", parts[i + 1])
+                          : 0;
+        used += written > 0 && used + (size_t)written < 512 ? (size_t)written : 0;
+    }
+    return out;
+}
+
+static void say_device(struct nd_report_screen *screen, const json_t *info)
+{
+    char text[512];
+    const char *arch = attribute(info, "device", "arch");
+    const json_t *device = json_object_get(json_object_get(info, "attributes"), "device");
+    bool is_simulated = json_integer_value(json_object_get(device, "is_simulator")) == 1;
+    const char *parts[] = {
+        "",   attribute(info, "device", "uri"), ", ", attribute(info, "device", "marketing"), ", ", arch,
+        ", ", is_simulated ? "simulated" : ""};
+    nd_report_screen_put(screen, "device: %s\n", joined(text, parts, sizeof parts / sizeof parts[0]));
+}
+
+/* How many faults of an emulated device are written down, but not which: nobody shall see them by chance. */
+static void say_truth(struct nd_report_screen *screen, const json_t *info)
+{
+    const char *faulty = attribute(info, "truth", "faulty");
+    size_t n = faulty[0] != '\0';
+    if (json_object_get(json_object_get(info, "attributes"), "truth") == NULL)
+        return;
+    for (; *faulty != '\0'; faulty++)
+        n += *faulty == '\n';
+    nd_report_screen_put(screen, "truth: emulated faults: %zu (--json says which)\n", n);
+}
+
+static void say_nodes(struct nd_report_screen *screen, const json_t *info)
+{
+    char text[256] = "";
+    size_t used = 0;
+    const char *provider;
+    json_t *count;
+    json_object_foreach(json_object_get(info, "placement"), provider, count)
+    {
+        int n = snprintf(text + used, sizeof text - used, ", %" JSON_INTEGER_FORMAT " on %s",
+                         json_integer_value(count), provider);
+        used += n > 0 && used + (size_t)n < sizeof text ? (size_t)n : 0;
+    }
+    nd_report_screen_put(screen, "nodes: %" JSON_INTEGER_FORMAT "%s\n",
+                         json_integer_value(json_object_get(info, "nodes")), text);
+}
+
+/* What is recorded, and which tensors are not, with the reason. */
+static void say_tensors(struct nd_report_screen *screen, const json_t *info)
+{
+    enum { MOST = 3 };
+    const json_t *rows = json_object_get(info, "left_out"), *row;
+    size_t n = json_array_size(rows), i;
+    char more[64] = "";
+    if (n > 0)
+        snprintf(more, sizeof more, ", %zu left out", n);
+    nd_report_screen_put(screen, "model: %s, %" JSON_INTEGER_FORMAT " tensors recorded%s\n",
+                         attribute(info, "model", "file"), json_integer_value(json_object_get(info, "tensors")),
+                         more);
+    json_array_foreach(rows, i, row)
+    {
+        if (i < MOST)
+            nd_report_screen_put(screen, "  left out: '%s': %s\n", cli_text_of(row, "tensor"),
+                                 cli_text_of(row, "reason"));
+    }
+    if (n > MOST)
+        nd_report_screen_put(screen, "  and %zu more, which -v lists\n", n - MOST);
+}
+
+/* The first failures of the logs. */
+static void say_findings(struct nd_report_screen *screen, const json_t *findings)
+{
+    enum { MOST = 3 };
+    size_t n = 0, i;
+    const json_t *finding;
+    json_array_foreach(findings, i, finding)
+    {
+        if (strcmp(cli_text_of(finding, "severity"), "failure") != 0)
+            continue;
+        if (n++ == 0)
+            nd_report_screen_put(screen, "\nthe logs say\n");
+        if (n <= MOST)
+            nd_report_screen_put(screen, "  %s:%" JSON_INTEGER_FORMAT ": %s: %s\n", cli_text_of(finding, "log"),
+                                 json_integer_value(json_object_get(finding, "line")),
+                                 cli_text_of(finding, "kind"), cli_text_of(finding, "text"));
+    }
+    if (n > MOST)
+        nd_report_screen_put(screen, "  and %zu more failures\n", n - MOST);
+}
+
+static int print_brief(const json_t *info)
+{
+    static const struct nd_report_column columns[] = {
+        {"probe", "PROBE"},   {"samples", "SAMPLES"},     {"expected", "ASKED"}, {"repeats", "REPEATS"},
+        {"labels", "LABELS"}, {"median_us", "MEDIAN_US"}, {"source", "SOURCE"},  {NULL, NULL}};
+    const char *path = cli_text_of(info, "path"), *status = cli_text_of(info, "status");
+    const char *const run_parts[] = {"",
+                                     attribute(info, "runtime", "id"),
+                                     ", ONNX Runtime ",
+                                     attribute(info, "runtime", "ort_version"),
+                                     ", runner ",
+                                     attribute(info, "runtime", "runner"),
+                                     ", provider ",
+                                     attribute(info, "runtime", "provider_version")};
+    const char *const made_parts[] = {"",
+                                      attribute(info, "capture", "created"),
+                                      " by npudiff ",
+                                      attribute(info, "capture", "npudiff_version"),
+                                      " on ",
+                                      attribute(info, "host", "machine")};
+    char text[512];
+    bool has_failed = json_object_get(json_object_get(info, "attributes"), "failure") != NULL;
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    nd_report_screen_put(screen, "%s: %s\n", path, status);
+    if (has_failed)
+        nd_report_screen_put(screen, "failure: %s: %s\n", attribute(info, "failure", "stage"),
+                             attribute(info, "failure", "message"));
+    say_device(screen, info);
+    say_tensors(screen, info);
+    nd_report_screen_put(screen, "runtime: %s\n",
+                         joined(text, run_parts, sizeof run_parts / sizeof run_parts[0]));
+    nd_report_screen_put(screen, "captured: %s\n",
+                         joined(text, made_parts, sizeof made_parts / sizeof made_parts[0]));
+    say_nodes(screen, info);
+    say_truth(screen, info);
+    if (json_array_size(json_object_get(info, "probes")) > 0) {
+        nd_report_screen_put(screen, "\n");
+        cli_screen_rows(screen, json_incref(json_object_get(info, "probes")), columns, "-v lists all");
+    }
+    say_findings(screen, json_object_get(info, "findings"));
+    const char *next[] = {"npudiff", has_failed ? "logs" : "info", path, "-v"};
+    nd_report_screen_next(screen,
+                          has_failed ? "to see all that the logs say" : "to see all that the capture states",
+                          next, has_failed ? 3 : 4);
+    return cli_print_screen(screen, NULL);
+}
+
+/* ---- what is asked for ---- */
+
 static int print_log(const struct nd_capture *capture, const char *name, bool is_json)
 {
     for (size_t i = 0; i < nd_capture_n_logs(capture); i++) {
@@ -264,25 +423,197 @@ static int print_log(const struct nd_capture *capture, const char *name, bool is
                     name);
 }
 
+/* Without --all only what somebody recorded: inputs, outputs, labels, latencies. */
+static bool is_tensor(const char *path)
+{
+    static const char *const hidden[] = {"/digests/", "/input_digests/", "/repeat_index/"};
+    for (size_t i = 0; i < sizeof hidden / sizeof hidden[0]; i++)
+        if (strstr(path, hidden[i]) != NULL)
+            return false;
+    return strncmp(path, "/probes/", 8) == 0;
+}
+
+static json_t *object_row(const struct nd_capture_object *object)
+{
+    char shape[256];
+    json_t *dims = json_array();
+    for (int d = 0; d < object->shape.rank; d++)
+        json_array_append_new(dims, json_integer(object->shape.dims[d]));
+    json_t *type = object->dtype != ND_DTYPE_NONE ? json_string(nd_dtype_name(object->dtype))
+                                                  : json_sprintf("text[%zu]", object->text_bytes);
+    return json_pack("{s:o, s:o, s:o, s:s, s:I}", "path", cli_text(object->path), "type", type, "dims", dims,
+                     "shape", nd_shape_format(&object->shape, shape, sizeof shape), "stored_bytes",
+                     (json_int_t)object->stored_bytes);
+}
+
+/* ---- --list: a model ---- */
+
+static json_t *scales(const struct nd_quant *quant)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < quant->n; i++)
+        json_array_append_new(list, json_real(quant->scale[i]));
+    return list;
+}
+
+static json_t *zero_points(const struct nd_quant *quant)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < quant->n; i++)
+        json_array_append_new(list, json_integer(quant->zero_point[i]));
+    return list;
+}
+
+/* One scale and zero point in words; of several only how many, and along which axis. */
+static json_t *quantisation_text(const struct nd_quant *quant)
+{
+    if (quant->n == 0)
+        return json_string("-");
+    if (quant->n > 1)
+        return json_sprintf("%zu scales on axis %d", quant->n, quant->axis);
+    return json_sprintf("scale %.9g, zero point %lld", (double)quant->scale[0],
+                        (long long)quant->zero_point[0]);
+}
+
+static json_t *edge_row(const struct nd_edge *edge)
+{
+    char shape[256];
+    const char *role = edge->is_model_input ? "input" : edge->is_model_output ? "output" : "";
+    return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:s}", "tensor", cli_text(edge->name),
+                     "op_types", cli_text(edge->op_types), "type", nd_dtype_name(edge->dtype), "shape",
+                     nd_shape_format(&edge->shape, shape, sizeof shape), "onnx_name", cli_text(edge->onnx_name),
+                     "quantisation", quantisation_text(&edge->quant), "scale", scales(&edge->quant),
+                     "zero_point", zero_points(&edge->quant), "axis", edge->quant.axis, "role", role);
+}
+
+/* Of one scale the digits that a person reads. */
+static void add_texts(json_t *rows)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach(rows, i, row)
+    {
+        const json_t *list = json_object_get(row, "scale"), *zeros = json_object_get(row, "zero_point");
+        bool is_one = json_array_size(list) == 1;
+        json_object_set_new(row, "scale_text",
+                            is_one ? json_sprintf("%.7g", json_real_value(json_array_get(list, 0)))
+                                   : json_incref(json_object_get(row, "quantisation")));
+        json_object_set(row, "zero_text", is_one ? json_array_get(zeros, 0) : json_null());
+    }
+}
+
+static size_t count_quantised(const json_t *rows)
+{
+    size_t n = 0, i;
+    const json_t *row;
+    json_array_foreach(rows, i, row)
+    {
+        n += json_array_size(json_object_get(row, "scale")) > 0;
+    }
+    return n;
+}
+
+static int list_model(const struct values *values, const char *path)
+{
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    if (nd_model_load(path, &model, &err) != ND_OK)
+        return cli_report_error(&err);
+    json_t *rows = json_array();
+    for (size_t i = 0; i < nd_model_n_edges(model); i++)
+        json_array_append_new(rows, edge_row(nd_model_edge(model, i)));
+    nd_model_destroy(&model);
+    static const struct nd_report_column columns[] = {{"tensor", "TENSOR"},
+                                                      {"op_types", "OPERATORS"},
+                                                      {"type", "TYPE"},
+                                                      {"scale_text", "SCALE"},
+                                                      {"zero_text", "ZERO POINT"},
+                                                      {NULL, NULL}},
+                                         all_columns[] = {{"tensor", "TENSOR"},
+                                                          {"op_types", "OPERATORS"},
+                                                          {"type", "TYPE"},
+                                                          {"quantisation", "QUANTISATION"},
+                                                          {"onnx_name", "ONNX TENSOR"},
+                                                          {NULL, NULL}};
+    if (values->answer.json || values->verbose)
+        return cli_print_rows(ND_DOCUMENT_MODEL, "tensors", rows, all_columns, values->answer.json);
+    add_texts(rows);
+    const char *next[] = {"npudiff", "capture", path, "-d", "cpu", "-o", "captures"};
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    size_t n = json_array_size(rows), n_quantised = count_quantised(rows);
+    nd_report_screen_put(screen, "%s: a capture records %zu tensor%s, %zu of them quantised\n\n",
+                         cli_file_name(path), n, n == 1 ? "" : "s", n_quantised);
+    cli_screen_rows(screen, rows, columns, "-v lists all");
+    nd_report_screen_next(screen, "to record them on a device", next, sizeof next / sizeof next[0]);
+    return cli_print_screen(screen, NULL);
+}
+
+/* ---- --list: a capture ---- */
+
+static int print_objects(const struct nd_capture *capture, const char *path, json_t *rows,
+                         const struct nd_report_column *columns)
+{
+    const char *next[] = {"npudiff", "info", path};
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    size_t n_samples = 0, n_tensors = nd_capture_n_edges(capture), n_probes = nd_capture_n_probes(capture);
+    double n_bytes = 0;
+    for (size_t p = 0; p < n_probes; p++)
+        n_samples += nd_capture_probe(capture, p)->n_samples;
+    for (size_t i = 0; i < nd_capture_n_objects(capture); i++)
+        n_bytes += (double)nd_capture_object(capture, i)->stored_bytes;
+    nd_report_screen_put(screen, "%s: %zu tensor%s, %zu sample%s in %zu probe%s, %.3g MiB of data\n\n",
+                         cli_file_name(path), n_tensors, n_tensors == 1 ? "" : "s", n_samples,
+                         n_samples == 1 ? "" : "s", n_probes, n_probes == 1 ? "" : "s", n_bytes / (1 << 20));
+    cli_screen_rows(screen, rows, columns, "-v lists all");
+    nd_report_screen_next(screen, "to see the device and the runtime", next, sizeof next / sizeof next[0]);
+    return cli_print_screen(screen, NULL);
+}
+
+static int list_capture(const struct values *values, const struct nd_capture *capture)
+{
+    static const struct nd_report_column columns[] = {
+        {"path", "PATH"}, {"type", "TYPE"}, {"shape", "SHAPE"}, {"stored_bytes", "BYTES"}, {NULL, NULL}};
+    json_t *rows = json_array();
+    for (size_t i = 0; i < nd_capture_n_objects(capture); i++) {
+        const struct nd_capture_object *object = nd_capture_object(capture, i);
+        if (values->all || values->answer.json || is_tensor(object->path))
+            json_array_append_new(rows, object_row(object));
+    }
+    return values->answer.json || values->verbose || values->all
+               ? cli_print_rows(ND_DOCUMENT_CAPTURE_OBJECTS, "objects", rows, columns, values->answer.json)
+               : print_objects(capture, nd_capture_path(capture), rows, columns);
+}
+
+/* ---- the command ---- */
+
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     (void)n_operands;
     const struct values *values = context;
     struct nd_error err = {0};
     struct nd_capture *capture = NULL;
+    bool is_model = cli_ends_with(operands[0], ".onnx");
+    if (values->log != NULL && (values->list || is_model))
+        return cli_usage_error("info", "--log is for captures, and not with --list");
+    if (values->all && !values->list)
+        return cli_usage_error("info", "--all needs --list");
+    if (is_model)
+        return cli_is_silent(&values->answer) ? 0 : list_model(values, operands[0]);
     if (nd_capture_open(operands[0], &capture, &err) != ND_OK)
         return cli_report_error(&err);
     int exit_code = 0;
     if (values->log != NULL) {
-        exit_code = print_log(capture, values->log, values->json);
-    } else {
+        exit_code = print_log(capture, values->log, values->answer.json);
+    } else if (values->list && !cli_is_silent(&values->answer)) {
+        exit_code = list_capture(values, capture);
+    } else if (!values->list) {
         json_t *info = describe(capture);
-        if (values->json)
+        if (values->answer.json)
             cli_print_json(ND_DOCUMENT_CAPTURE, info);
         else if (values->verbose)
             print_text(info);
-        else if (!values->quiet)
-            exit_code = info_print_brief(info);
+        else if (!values->answer.quiet)
+            exit_code = print_brief(info);
         json_decref(info);
     }
     nd_capture_close(&capture);
@@ -290,29 +621,40 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    OPT_JSON(struct values),
+    OPT_FLAG(
+        'l', "list", struct values, list,
+        "list the tensors instead: the datasets of a capture, under the names that h5ls and h5py show; of a "
+        "model the tensors that a capture records"),
+    OPT_FLAG('a', "all", struct values, all, "with --list: also list tables, digests and logs"),
     OPT_TEXT(0, "log", struct values, log, CLI_A_TEXT("NAME"),
              "print one stored log instead: 'onnxruntime', 'stdout' or 'profile'"),
-    OPT_QUIET(struct values),
-    OPT_VERBOSE(struct values, "print all attributes that the capture states"),
+    OPT_VERBOSE(struct values, "print all attributes that the capture states; with --list everything in full, "
+                               "however long, and of a model also the ONNX tensors"),
+    OPT_ANSWER_PLAIN(struct values),
     {.name = NULL},
 };
 
 static const struct cli_example examples[] = {
     {"npudiff info captures/gen3.h5", "Says what was captured, where, and with which runtime."},
-    {"npudiff info captures/gen3.h5 --log onnxruntime", "Prints the log of the runtime."},
+    {"npudiff info captures/gen3.h5 --list", "Lists the tensors in a capture."},
+    {"npudiff info model.onnx", "Lists the tensors that a capture of the model records."},
     {NULL, NULL},
 };
 
 const struct cli_command cmd_info = {
     .name = "info",
-    .summary = "show what a capture holds: device, runtime, model, probes, failure",
-    .synopsis = "CAPTURE.h5 [--log NAME]",
-    .details = "Prints device, runtime, model, host, placement and probes. If the device failed, it prints "
-               "where and why.",
+    .role = CLI_FILES,
+    .summary = "show what a capture or a model holds: device, probes, tensors",
+    .synopsis = "CAPTURE.h5|MODEL.onnx [--list [--all]] [--log NAME]",
+    .details =
+        "Prints device, runtime, model, host, placement and probes. If the device failed, it prints "
+        "where and why.\n"
+        "With --list it lists the datasets with type, shape and size. For an ONNX model it lists the "
+        "tensors that a capture records, with operators, type, quantisation, and with -v the ONNX tensor "
+        "that is made visible.",
     .examples = examples,
     .options = options,
-    .operand = CLI_VALUE_CAPTURE,
+    .operand = CLI_VALUE_CAPTURES_OR_MODEL,
     .min_operands = 1,
     .max_operands = 1,
     .values_bytes = sizeof(struct values),

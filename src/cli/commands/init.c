@@ -9,6 +9,7 @@
 #include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
+#include "cli/terminal/terminal.h"
 #include "cli/options/workload.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/model/model.h"
@@ -21,8 +22,7 @@ struct values {
     const char *output;
     bool no_phones;
     bool force;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 /* ---- YAML ---- */
@@ -239,8 +239,7 @@ static enum nd_status check(const struct values *values, const char *path, char 
 {
     struct nd_model *model = NULL, *float_model = NULL;
     struct cli_probes probes = {0};
-    int usage = 0;
-    enum nd_status status = cli_model_load("init", path, &values->dims, &model, &usage, err);
+    enum nd_status status = cli_model_load(path, &values->dims, &model, err);
     if (status == ND_OK)
         status = nd_model_check_static(model, err);
     if (status == ND_OK && values->float_model != NULL)
@@ -281,11 +280,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     free(text);
     if (exit_code != 0)
         return exit_code;
-    if (values.json) {
+    if (values.answer.json) {
         json_t *root = json_pack("{s:o}", "campaign", cli_text(values.output));
         cli_print_json(ND_DOCUMENT_INIT, root);
         json_decref(root);
-    } else if (!values.quiet) {
+    } else if (!values.answer.quiet) {
         printf("%s is written. Edit it, then run: npudiff qualify %s -o results\n", values.output,
                values.output);
     }
@@ -303,8 +302,7 @@ static const struct cli_option options[] = {
     OPT_DIM(struct values),
     OPT_FLAG(0, "no-phones", struct values, no_phones, "do not ask adb for phones; asking starts adb's server"),
     OPT_FORCE(struct values, "overwrite an existing campaign"),
-    OPT_JSON(struct values),
-    OPT_QUIET(struct values),
+    OPT_ANSWER_PLAIN(struct values),
     {.name = NULL},
 };
 
@@ -317,6 +315,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_init = {
     .name = "init",
+    .role = CLI_JUDGE,
     .summary = "write a first campaign for 'npudiff qualify', with comments",
     .synopsis = "MODEL.onnx [-o CAMPAIGN.yaml] [--float MODEL] [-d DEVICE ...] [-p PROBE ...]",
     .details =

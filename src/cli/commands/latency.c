@@ -15,8 +15,8 @@ struct values {
     struct cli_integer warm_up;
     size_t min_runs;
     double healthy_cv, suspect_cv;
-    bool verbose, json, quiet;
-    const char *color;
+    bool verbose;
+    struct cli_answer answer;
     const char *report;
 };
 
@@ -171,13 +171,13 @@ static int print(const struct values *values, const struct entries *entries,
     struct nd_error err = {0};
     char *text = NULL;
     enum nd_status status;
-    if (values->json)
+    if (values->answer.json)
         status = nd_report_latency_json(entries->items, entries->n, options, &text, &err);
     else if (values->verbose)
         status = nd_report_latency_text(entries->items, entries->n, options, &text, &err);
     else
         status = nd_report_latency_brief(entries->items, entries->n, options, cli_text_width(0), &text, &err);
-    return cli_print_answer(status, text, &(struct cli_style){values->json, values->color, NULL}, &err);
+    return cli_print_answer(status, text, &values->answer, &err);
 }
 
 static int report(const struct values *values, const struct entries *entries,
@@ -205,7 +205,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                             : examine_list(values, operands[i], &options, &entries);
     if (exit_code == 0) {
         exit_code = conclude(&entries);
-        if (values->json || !values->quiet)
+        if (!cli_is_silent(&values->answer))
             exit_code = cli_worse(exit_code, print(values, &entries, &options));
         exit_code = cli_worse(exit_code, report(values, &entries, &options));
     }
@@ -240,9 +240,7 @@ static const struct cli_option options[] = {
                 "print everything: percentiles, intervals, the tests for two kinds of run, and how "
                 "often the rule is wrong"),
     OPT_REPORT(struct values),
-    OPT_JSON(struct values),
-    OPT_COLOR(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER_COLOR(struct values),
     {.name = NULL},
 };
 
@@ -255,7 +253,8 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_latency = {
     .name = "latency",
-    .summary = "say whether latencies are steady, and whether slow runs give different values",
+    .role = CLI_FIND,
+    .summary = "say whether latencies are steady, and whether slow runs differ",
     .synopsis = "CAPTURE.h5|LIST ... [--column NAME] [--unit us]",
     .details =
         "Examines the latencies of captures, or lists that other tools measured: text with one number per line "

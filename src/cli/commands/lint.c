@@ -15,17 +15,16 @@ struct values {
     bool rules;
     bool force;
     bool verbose;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 static int print_rules(const struct values *values)
 {
     struct nd_error err = {0};
     char *text = NULL;
-    enum nd_status status = values->json ? nd_report_lint_rules_json(&text, &err)
-                                         : nd_report_lint_rules_text(cli_text_width(0), &text, &err);
-    return cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err);
+    enum nd_status status = values->answer.json ? nd_report_lint_rules_json(&text, &err)
+                                                : nd_report_lint_rules_text(cli_text_width(0), &text, &err);
+    return cli_print_answer(status, text, &values->answer, &err);
 }
 
 static int write_sarif(const struct values *values, const struct nd_lint *lint)
@@ -47,17 +46,16 @@ static int report(const struct values *values, const struct nd_lint *lint)
     int exit_code = lint->n_left > 0 ? ND_EXIT_DIFFERS : ND_EXIT_SAME;
     if (values->sarif != NULL)
         exit_code = cli_worse(exit_code, write_sarif(values, lint));
-    if (values->quiet && !values->json)
+    if (cli_is_silent(&values->answer))
         return exit_code;
-    if (values->json)
+    if (values->answer.json)
         status = nd_report_lint_json(lint, &text, &err);
     else if (values->verbose)
         status = nd_report_lint_text(lint, cli_text_width(0), &text, &err);
     else
         status = nd_report_lint_brief(lint, cli_text_width(0), &text, &err);
-    exit_code = cli_worse(exit_code,
-                          cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err));
-    if (values->output != NULL && lint->output == NULL && !values->json)
+    exit_code = cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
+    if (values->output != NULL && lint->output == NULL && !values->answer.json)
         printf("Nothing can be mended, so '%s' was not written.\n", values->output);
     return exit_code;
 }
@@ -103,8 +101,7 @@ static const struct cli_option options[] = {
              "print the rules: what, why, where it was seen, cost, what mends it"),
     OPT_FORCE(struct values, "overwrite existing files"),
     OPT_VERBOSE(struct values, "print every finding, and of its rule why, where it was seen and what it costs"),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -117,7 +114,8 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_lint = {
     .name = "lint",
-    .summary = "find faults of a quantised model that an NPU punishes, without a run",
+    .role = CLI_MEND,
+    .summary = "find faults of a quantised model that an NPU punishes",
     .synopsis = "MODEL.onnx [--fix -o OUT.onnx] [--sarif FILE] | --rules",
     .details = "Reads a model in QDQ form and applies rules. Each rule was measured in Qualcomm's simulator, "
                "or is cited; --rules "

@@ -8,6 +8,7 @@
 #include "cli/commands/logs_brief.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/logs.h"
 #include "npudiff/model/model.h"
@@ -18,9 +19,8 @@ struct values {
     const char *kind;
     const char *model;
     bool unknown;
-    bool json;
+    struct cli_answer answer;
     bool verbose;
-    bool quiet;
 };
 
 struct reading {
@@ -41,7 +41,7 @@ static void take_unknown(void *context, size_t line, const char *text, size_t te
     char *copy = strndup(text, text_bytes);
     if (copy == NULL)
         cli_errors_lost_memory();
-    else if (!reading->values->json)
+    else if (!reading->values->answer.json)
         printf("%s:%zu: unknown: %s\n", reading->name, line, copy);
     else if (json_array_size(reading->unknown) < MAX_KEPT)
         json_array_append_new(reading->unknown,
@@ -61,7 +61,7 @@ static void add_log(struct reading *reading, const struct nd_log_summary *summar
                             (json_int_t)summary->n_unknown, "cut", (json_int_t)summary->n_cut, "findings",
                             (json_int_t)summary->n_findings, "worst", nd_log_severity_name(summary->worst),
                             "kinds", kinds);
-    if (reading->values->unknown && reading->values->json)
+    if (reading->values->unknown && reading->values->answer.json)
         json_object_set(log, "unknown_lines", reading->unknown);
     json_array_append_new(reading->logs, log);
     if (summary->n_findings > 0 && summary->worst > reading->worst)
@@ -174,7 +174,7 @@ static bool is_shown(const struct values *values, const struct nd_log_finding *f
 {
     if (values->kind != NULL)
         return strcmp(nd_log_kind_name(finding->kind), values->kind) == 0;
-    return values->json || values->verbose || finding->severity != ND_LOG_NOTE;
+    return values->answer.json || values->verbose || finding->severity != ND_LOG_NOTE;
 }
 
 static int print_finding(const struct nd_log_finding *finding)
@@ -278,19 +278,19 @@ static int print_all(struct reading *reading, const json_t *cascade)
 {
     const struct values *values = reading->values;
     int exit_code = 0;
-    if (!values->json && !values->verbose && !values->unknown) {
+    if (!values->answer.json && !values->verbose && !values->unknown) {
         const struct logs_shown shown = {&reading->findings, reading->logs, cascade, values->kind};
-        return values->quiet ? 0 : logs_print_brief(&shown);
+        return values->answer.quiet ? 0 : logs_print_brief(&shown);
     }
     json_t *rows = json_array();
     for (size_t i = 0; i < reading->findings.n; i++) {
         const struct nd_log_finding *finding = &reading->findings.items[i];
-        if (is_shown(reading->values, finding) && reading->values->json)
+        if (is_shown(reading->values, finding) && reading->values->answer.json)
             json_array_append_new(rows, finding_row(finding));
         else if (is_shown(reading->values, finding))
             exit_code = cli_worse(exit_code, print_finding(finding));
     }
-    if (reading->values->json) {
+    if (reading->values->answer.json) {
         json_t *all =
             json_pack("{s:O, s:O, s:I, s:O}", "logs", reading->logs, "findings", rows, "left_out",
                       (json_int_t)reading->findings.n_left_out, "cascade", (json_t *)(uintptr_t)cascade);
@@ -348,8 +348,7 @@ static const struct cli_option options[] = {
     OPT_FLAG(0, "unknown", struct values, unknown, "also print the lines that npudiff does not know"),
     OPT_VERBOSE(struct values,
                 "print every finding in full, and notes: lines that are harmless or only inform"),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -362,6 +361,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_logs = {
     .name = "logs",
+    .role = CLI_FIND,
     .summary = "explain the logs of a runtime or phone",
     .synopsis = "LOG|CAPTURE.h5 ...",
     .details = "Reads logs of ONNX Runtime and QNN, the output of qnn-net-run and Android's logcat, or the "

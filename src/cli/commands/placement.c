@@ -22,10 +22,8 @@ struct values {
     size_t jobs;
     double time_limit_s;
     const char *report;
-    bool json;
+    struct cli_answer answer;
     bool verbose;
-    const char *color;
-    bool quiet;
 };
 
 /* ---- devices that are asked now ---- */
@@ -127,17 +125,16 @@ static int tell(const struct values *values, const struct nd_model *model,
         exit_code = cli_worse(exit_code, cli_report_write_one(values->report, "placement", made, text, &err));
         text = NULL;
     }
-    if (values->quiet)
+    if (values->answer.quiet)
         return exit_code;
     enum nd_status status;
-    if (values->json)
+    if (values->answer.json)
         status = nd_report_placement_json(model, devices, n, &text, &err);
     else if (values->verbose)
         status = nd_report_placement_text(devices, n, true, &text, &err);
     else
         status = nd_report_placement_brief(devices, n, cli_text_width(0), &text, &err);
-    return cli_worse(exit_code, cli_print_answer(status, text,
-                                                 &(struct cli_style){values->json, values->color, NULL}, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
 static int examine_all(const struct values *values, const struct nd_model *model, const struct cli_fleet *fleet,
@@ -167,7 +164,7 @@ static int place_model(const struct values *values, struct nd_model *model, cons
     char folder[4096];
     const char *tmp = getenv("TMPDIR");
     struct cli_fleet fleet = {.n_threads = values->jobs,
-                              .is_quiet = values->quiet || isatty(STDERR_FILENO) != 1,
+                              .is_quiet = values->answer.quiet || isatty(STDERR_FILENO) != 1,
                               .has_no_table = true};
     int exit_code = 0;
     snprintf(folder, sizeof folder, "%s/npudiff-placement-XXXXXX",
@@ -192,18 +189,17 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     const struct values *values = context;
     struct nd_error err = {0};
     struct nd_model *model = NULL;
-    int usage = 0;
     if (values->devices.n == 0 && n_operands < 2)
         return cli_usage_error("placement", "-d DEVICE is missing, or captures of the model");
     int checked = cli_report_check(values->report);
     if (checked != 0)
         return checked;
-    enum nd_status status = cli_model_load("placement", operands[0], &values->dims, &model, &usage, &err);
+    enum nd_status status = cli_model_load(operands[0], &values->dims, &model, &err);
     int exit_code = ND_EXIT_TROUBLE;
     if (status == ND_OK)
         exit_code = place_model(values, model, operands + 1, n_operands - 1);
     else
-        exit_code = usage != 0 ? usage : cli_report_error(&err);
+        exit_code = cli_report_error(&err);
     nd_model_destroy(&model);
     cli_signals_end_if_came();
     return exit_code;
@@ -222,10 +218,8 @@ static const struct cli_option options[] = {
     OPT_VERBOSE(struct values,
                 "print everything: chipset by operator, the pieces and their inputs and outputs, "
                 "all nodes that left the NPU, and the nodes whose place is unknown"),
-    OPT_COLOR(struct values),
     OPT_REPORT(struct values),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER_COLOR(struct values),
     {.name = NULL},
 };
 
@@ -238,7 +232,8 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_placement = {
     .name = "placement",
-    .summary = "say which nodes of a model run on the NPU, per chipset, and what the cuts cost",
+    .role = CLI_FIND,
+    .summary = "say which nodes run on the NPU, and what the cuts cost",
     .synopsis = "MODEL.onnx -d DEVICE [-d ...] [CAPTURE.h5 ...]",
     .details = "Runs the unchanged model on each device, lets nodes fall back to the CPU, and prints which "
                "operators run where: a table of chipsets and operators, and for every device the share of "

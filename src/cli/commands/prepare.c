@@ -7,6 +7,7 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/signals.h"
+#include "cli/terminal/terminal.h"
 #include "cli/options/workload.h"
 #include "npudiff/record/prepare.h"
 
@@ -23,8 +24,7 @@ struct values {
     double time_limit_s;
     bool force;
     bool allow_nonfinite;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 /* "htp-sim:CHIPSET[@RUNTIME][?key=value&...]": the device that makes the context. */
@@ -46,7 +46,7 @@ static char *device_uri(const struct values *values)
 static void report(const struct values *values, const struct nd_device *device,
                    const struct nd_prepared_summary *summary)
 {
-    if (values->json) {
+    if (values->answer.json) {
         json_t *row = json_pack("{s:o, s:s, s:i, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "folder",
                                 cli_text(values->output), "chipset", device->chipset->sm, "soc_model",
                                 device->chipset->soc_model, "arch", device->chipset->arch, "runtime",
@@ -56,7 +56,7 @@ static void report(const struct values *values, const struct nd_device *device,
                                 (json_int_t)summary->n_outputs, "inferences", (json_int_t)summary->n_results);
         cli_print_json(ND_DOCUMENT_PREPARED, row);
         json_decref(row);
-    } else if (!values->quiet) {
+    } else if (!values->answer.quiet) {
         printf("%s: context of %llu bytes for %s (soc_model %d, %s) by SDK %s\n"
                "%zu input%s, %zu output%s, %zu inference%s; README.txt says how to run them\n",
                values->output, (unsigned long long)summary->context_bytes, device->chipset->sm,
@@ -107,20 +107,19 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     const struct values *values = context;
     struct nd_error err = {0};
     struct nd_model *model = NULL;
-    int usage = 0;
     if (values->chipset == NULL || values->output == NULL)
         return cli_usage_error("prepare", "%s is missing",
                                values->chipset == NULL ? "--chipset NAME" : "-o DIR");
     if (cli_check_output_folder(values->output, values->force, "--force overwrites a prepared folder") != 0)
         return ND_EXIT_TROUBLE;
-    enum nd_status status = cli_model_load("prepare", operands[0], &values->dims, &model, &usage, &err);
+    enum nd_status status = cli_model_load(operands[0], &values->dims, &model, &err);
     if (status == ND_OK)
         status = prepare(values, model, &err);
     nd_model_destroy(&model);
     cli_signals_end_if_came();
     if (status == ND_OK)
         return 0;
-    return usage != 0 ? usage : cli_report_error(&err);
+    return cli_report_error(&err);
 }
 
 static const char *const level_choices[] = {"basic", "detailed", "backend", "client", NULL};
@@ -145,8 +144,7 @@ static const struct cli_option options[] = {
     OPT_DIM(struct values),
     OPT_TIME_LIMIT(struct values, "give up after S seconds (3600)"),
     OPT_AGENT(struct values),
-    OPT_JSON(struct values),
-    OPT_QUIET(struct values),
+    OPT_ANSWER_PLAIN(struct values),
     {.name = NULL},
 };
 
@@ -160,7 +158,8 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_prepare = {
     .name = "prepare",
-    .summary = "make a folder that qnn-net-run runs on a device: context binary, inputs, script",
+    .role = CLI_FILES,
+    .summary = "make a folder that qnn-net-run runs on a device",
     .synopsis = "MODEL.onnx --chipset NAME -o DIR [-p PROBE ...]",
     .details = "Makes the context binary that a phone loads, with the SDK of an installed runtime, and writes "
                "everything that qnn-net-run needs beside it: every sample as a native file, the input list, "

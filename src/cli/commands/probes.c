@@ -46,6 +46,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_probes = {
     .name = "probes",
+    .role = CLI_HERE,
     .summary = "list the built-in probes, and how to name your own data",
     .synopsis = "[--json]",
     .details = "A probe is a named set of fixed inputs: -p of 'npudiff capture'.",

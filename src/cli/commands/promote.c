@@ -15,29 +15,20 @@
 #include "npudiff/report/report.h"
 
 struct values {
+    struct cli_load load;
     const char *output;
     const char *encodings;
     const char *overrides;
-    const char *float_model;
-    struct cli_list devices;
-    struct cli_list probes;
-    struct cli_list dims;
-    const char *agent;
     double budget_percent;
     size_t n_layers;
-    size_t n_threads;
-    bool allow_nonfinite;
     bool force;
     bool verbose;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 /* What the command makes and frees. */
 struct work {
-    struct nd_model *model, *float_model;
-    struct cli_probes probes;
-    struct cli_devices devices;
+    struct cli_work run;
     struct nd_promoted *promoted;
 };
 
@@ -58,40 +49,15 @@ static int report(const struct values *values, const struct nd_promoted *promote
     char *text = NULL;
     enum nd_status status = ND_OK;
     int exit_code = promoted->n_kept > 0 ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
-    if (values->quiet && !values->json)
+    if (cli_is_silent(&values->answer))
         return exit_code;
-    if (values->json)
+    if (values->answer.json)
         status = nd_report_promotion_json(promoted, &text, &err);
     else if (values->verbose)
         status = nd_report_promotion_text(promoted, cli_text_width(0), &text, &err);
     else
         status = nd_report_promotion_brief(promoted, cli_text_width(0), &text, &err);
-    return cli_worse(exit_code,
-                     cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err));
-}
-
-static enum nd_status open_all(const struct values *values, const char *path, struct work *work, int *usage,
-                               struct nd_error *err)
-{
-    enum nd_status status = cli_model_load("promote", path, &values->dims, &work->model, usage, err);
-    if (status == ND_OK)
-        status = nd_model_check_static(work->model, err);
-    if (status == ND_OK)
-        status = cli_model_load("promote", values->float_model, &values->dims, &work->float_model, usage, err);
-    if (status == ND_OK)
-        status = cli_devices_parse(&values->devices, &work->devices, err);
-    return status == ND_OK
-               ? cli_probes_make(work->model, &values->probes, values->allow_nonfinite, &work->probes, err)
-               : status;
-}
-
-static void close_all(struct work *work)
-{
-    nd_promoted_destroy(&work->promoted);
-    cli_probes_deinit(&work->probes);
-    cli_devices_deinit(&work->devices);
-    nd_model_destroy(&work->float_model);
-    nd_model_destroy(&work->model);
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
 /* ---- the command ---- */
@@ -100,26 +66,26 @@ static int promote(const struct values *values, struct work *work)
 {
     struct nd_error err = {0};
     struct nd_promote_options options;
-    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
     nd_promote_options_init(&options);
-    options.float_model = work->float_model;
-    options.probes = (const struct nd_probe *const *)work->probes.items;
-    options.n_probes = work->probes.n;
-    options.devices = work->devices.items;
-    options.n_devices = work->devices.n;
+    options.float_model = work->run.float_model;
+    options.probes = (const struct nd_probe *const *)work->run.probes.items;
+    options.n_probes = work->run.probes.n;
+    options.devices = work->run.devices.items;
+    options.n_devices = work->run.devices.n;
     options.output = values->output;
     options.replace = values->force;
     if (values->n_layers > 0)
         options.n_layers = values->n_layers;
     if (values->budget_percent > 0)
         options.budget_percent = values->budget_percent;
-    options.agent = values->agent;
-    options.n_threads = values->n_threads;
+    options.agent = values->load.agent;
+    options.n_threads = values->load.n_threads;
     options.progress = show_progress;
     options.progress_context = progress;
     options.is_cancelled = cli_signals_came;
     cli_signals_catch();
-    enum nd_status status = nd_promote(work->model, &options, &work->promoted, &err);
+    enum nd_status status = nd_promote(work->run.model, &options, &work->promoted, &err);
     cli_progress_destroy(progress);
     int failed = cli_stopped_or_failed(status, &err);
     if (failed != 0)
@@ -132,14 +98,14 @@ static int promote(const struct values *values, struct work *work)
 static int check_values(const struct values *values)
 {
     const struct cli_exports exports = {values->encodings, values->overrides, values->force};
-    if (values->float_model == NULL)
+    if (values->load.float_model == NULL)
         return cli_usage_error("promote",
                                "--float FLOAT.onnx is needed: the model before quantisation says what "
                                "is an error, and what its weights were");
-    if (values->devices.n == 0)
+    if (values->load.devices.n == 0)
         return cli_usage_error("promote", "-d DEVICE is needed: every proposal is measured on it; 'npudiff "
                                           "devices' lists devices");
-    if (values->probes.n == 0)
+    if (values->load.probes.n == 0)
         return cli_usage_error("promote", "-p PROBE is needed: the inputs that gains are measured with");
     if (values->output != NULL && cli_check_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
@@ -152,25 +118,25 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     const struct values *values = context;
     struct nd_error err = {0};
     struct work work = {0};
-    int usage = 0, wrong = check_values(values);
+    int wrong = check_values(values);
     if (wrong != 0)
         return wrong;
-    enum nd_status status = open_all(values, operands[0], &work, &usage, &err);
-    int exit_code = status == ND_OK ? promote(values, &work) : (usage != 0 ? usage : cli_report_error(&err));
-    close_all(&work);
+    enum nd_status status = cli_work_open(operands[0], &values->load, &work.run, &err);
+    int exit_code = status == ND_OK ? promote(values, &work) : cli_report_error(&err);
+    nd_promoted_destroy(&work.promoted);
+    cli_work_close(&work.run);
     cli_signals_end_if_came(); /* only now that everything is cleaned up */
     return exit_code;
 }
 
 static const struct cli_option options[] = {
-    OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
+    OPT_TEXT(0, "float", struct values, load.float_model, CLI_A_MODEL("FLOAT.onnx"),
              "the float model that MODEL.onnx was quantised from; needed"),
-    OPT_LIST('d', "device", struct values, devices, CLI_A_DEVICE,
+    OPT_LIST('d', "device", struct values, load.devices, CLI_A_DEVICE,
              "measure every proposal on this device; 'npudiff devices' lists them; may be repeated: then a "
              "proposal has to help on all of them"),
-    OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
+    OPT_LIST('p', "probe", struct values, load.probes, CLI_A_PROBE,
              "inputs that gains are measured with; see 'npudiff probes'; may be repeated"),
-    OPT_ALLOW_NONFINITE(struct values),
     OPT_NUMBER(0, "layers", struct values, n_layers, "N", 1, 1000, "promote at most N layers (4)"),
     OPT_REAL(0, "budget", struct values, budget_percent, "PERCENT", 1e-6, 100,
              "promote only what costs at most PERCENT together: extra bytes by all bytes of activations and "
@@ -184,12 +150,9 @@ static const struct cli_option options[] = {
         "also write them as TensorQuantOverrides of ONNX Runtime's quantiser, with the conversions between "
         "8 and 16 bits (without biases)"),
     OPT_FORCE(struct values, "overwrite existing files"),
-    OPT_DIM(struct values),
-    OPT_THREADS(struct values),
-    OPT_AGENT(struct values),
+    OPT_LOAD(struct values),
     OPT_VERBOSE(struct values, "print all proposals, too, and why they were not kept"),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -203,7 +166,8 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_promote = {
     .name = "promote",
-    .summary = "give more bits to the few layers where they help, measured on devices",
+    .role = CLI_MEND,
+    .summary = "give more bits to the few layers where they help, measured",
     .synopsis =
         "MODEL.onnx --float FLOAT.onnx -d DEVICE [-d DEVICE...] -p PROBE [-o PROMOTED.onnx] [--layers N] "
         "[--budget PERCENT]",

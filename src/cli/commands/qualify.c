@@ -16,8 +16,10 @@
 #include "npudiff/capture/capture.h"
 #include "npudiff/judge/judge.h"
 #include "npudiff/report/report.h"
+#include "npudiff/capture/captured_model.h"
 
 struct values {
+    bool plan;
     const char *output;
     const char *emit;
     const char *task;
@@ -29,12 +31,8 @@ struct values {
     bool force;
     bool suggest;
     bool verbose;
-    size_t width;
-    const char *color;
-    const char *format;
+    struct cli_answer answer;
     const char *report;
-    bool json;
-    bool quiet;
 };
 
 /* Lines for a log; on a terminal bars under them, made when the number of captures is known. */
@@ -87,7 +85,7 @@ static enum nd_status print_brief(const struct values *values, const struct nd_q
         place.model = nd_capture_model_path(capture);
     free(path);
     enum nd_status status =
-        nd_report_qualification_brief(&result->found, &place, cli_text_width(values->width), text, err);
+        nd_report_qualification_brief(&result->found, &place, cli_text_width(values->answer.width), text, err);
     nd_capture_close(&capture);
     return status;
 }
@@ -98,20 +96,17 @@ static int print(const struct values *values, const struct nd_qualify_result *re
     struct nd_error err = {0};
     char *text = NULL;
     enum nd_status status = ND_OK;
-    if (!values->json && values->suggest)
+    if (!values->answer.json && values->suggest)
         fputs(result->found.suggestion, stdout);
     else if (values->suggest)
         status = nd_report_suggestion_json(&result->found, &text, &err);
-    else if (values->json)
+    else if (values->answer.json)
         status = nd_report_qualification_json(&result->found, &text, &err);
     else if (values->verbose)
         status = nd_report_qualification_text(&result->found, &text, &err);
     else
         status = print_brief(values, result, &text, &err);
-    return status == ND_OK && text == NULL
-               ? 0
-               : cli_print_answer(status, text,
-                                  &(struct cli_style){values->json, values->color, values->format}, &err);
+    return status == ND_OK && text == NULL ? 0 : cli_print_answer(status, text, &values->answer, &err);
 }
 
 /* The campaign, and a comparison of each model's captures. */
@@ -123,7 +118,7 @@ static int report(const struct values *values, const struct nd_qualify_result *r
     struct report_documents *documents = calloc(1, sizeof *documents);
     if (documents == NULL)
         return cli_fail_memory();
-    const struct report_sources sources = {.n_threads = values->n_threads, .quiet = values->quiet};
+    const struct report_sources sources = {.n_threads = values->n_threads, .quiet = values->answer.quiet};
     int exit_code = report_documents_of_campaign(documents, result->folder, &sources, &err) == ND_OK
                         ? cli_report_write(values->report, documents->items, documents->n, NULL)
                         : cli_report_error(&err);
@@ -134,8 +129,8 @@ static int report(const struct values *values, const struct nd_qualify_result *r
 
 /* ---- the tasks of a campaign ---- */
 
-/* Prints the tasks as a script. */
-static int emit(const struct values *values, const char *campaign, const struct nd_qualify_options *options)
+/* Prints what the tasks take or, with --emit, the tasks as a script. */
+static int plan(const struct values *values, const char *campaign, const struct nd_qualify_options *options)
 {
     struct nd_error err = {0};
     struct nd_plan_of_campaign plan;
@@ -144,23 +139,36 @@ static int emit(const struct values *values, const char *campaign, const struct 
         nd_campaign_plan(campaign, values->from.items, values->from.n, options, &plan, &err);
     if (status != ND_OK)
         return cli_report_error(&err);
-    status = nd_report_plan_script(&plan, values->emit, &text, &err);
+    if (values->emit != NULL)
+        status = nd_report_plan_script(&plan, values->emit, &text, &err);
+    else if (values->answer.json)
+        status = nd_report_plan_json(&plan, &text, &err);
+    else if (values->verbose)
+        status = nd_report_plan_text(&plan, &text, &err);
+    else
+        status = nd_report_plan_brief(&plan, cli_text_width(values->answer.width), &text, &err);
     nd_plan_of_campaign_deinit(&plan);
-    return cli_print_made(status, text, false, &err);
+    return cli_print_made(status, text, values->answer.json, &err);
 }
 
 static int check(const struct values *values)
 {
     if (values->key != NULL && values->task == NULL)
         return cli_usage_error("qualify", "--key needs --task");
-    if (values->from.n > 0 && values->emit == NULL)
-        return cli_usage_error("qualify", "--from needs --emit");
-    if (values->explain_parts > 0 && values->emit == NULL && values->task == NULL)
-        return cli_usage_error("qualify", "--explain-parts needs --emit or --task");
-    if (values->emit != NULL &&
-        (values->task != NULL || values->suggest || values->json || values->report != NULL))
+    if (values->from.n > 0 && values->emit == NULL && !values->plan)
+        return cli_usage_error("qualify", "--from needs --plan or --emit");
+    if (values->explain_parts > 0 && values->emit == NULL && values->task == NULL && !values->plan)
+        return cli_usage_error("qualify", "--explain-parts needs --plan, --emit or --task");
+    if (values->emit != NULL && (values->plan || values->task != NULL || values->suggest ||
+                                 values->answer.json || values->report != NULL))
         return cli_usage_error("qualify",
                                "--emit goes with --output, --from, --explain-parts and --force only");
+    if (values->plan && (values->task != NULL || values->force || values->jobs > 0 || values->n_threads > 0 ||
+                         values->report != NULL || values->answer.color != NULL ||
+                         values->answer.format != NULL || values->answer.quiet))
+        return cli_usage_error(
+            "qualify",
+            "--plan goes with --output, --from, --explain-parts, --suggest, --json, -v and --width only");
     if (values->task != NULL && values->suggest)
         return cli_usage_error("qualify", "--task and --suggest cannot be given together");
     return cli_report_check(values->report);
@@ -185,7 +193,7 @@ static int tell(const struct values *values, const struct nd_qualify_result *res
         return cli_report_error(&err);
     /* It was not asked whether today's policy holds. */
     int exit_code = values->suggest ? ND_EXIT_SAME : (int)result->found.exit_code;
-    if (!values->quiet || values->suggest)
+    if (!values->answer.quiet || values->suggest)
         exit_code = cli_worse(exit_code, print(values, result));
     return cli_worse(exit_code, report(values, result));
 }
@@ -198,7 +206,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_qualify_result result = {0};
     /* Elsewhere the lines are enough: one for each capture that begins or ends. */
     struct shown shown = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                          .has_bars = !values->quiet && isatty(STDERR_FILENO) == 1};
+                          .has_bars = !values->answer.quiet && isatty(STDERR_FILENO) == 1};
     const struct nd_qualify_options options = {.struct_size = sizeof options,
                                                .folder = values->output,
                                                .force = values->force,
@@ -206,7 +214,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                                .n_jobs = values->jobs,
                                                .n_threads = values->n_threads,
                                                .n_explain_parts = values->explain_parts,
-                                               .say = values->quiet ? NULL : say,
+                                               .say = values->answer.quiet ? NULL : say,
                                                .say_context = &shown,
                                                .progress = show_progress,
                                                .progress_context = &shown,
@@ -214,8 +222,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int exit_code = check(values);
     if (exit_code != 0)
         return exit_code;
-    if (values->emit != NULL)
-        return emit(values, operands[0], &options);
+    if (values->plan || values->emit != NULL)
+        return plan(values, operands[0], &options);
     cli_signals_catch();
     enum nd_status status = qualify(values, operands[0], &options, &result, &err);
     cli_progress_destroy(shown.progress);
@@ -234,6 +242,10 @@ static const char *const engines[] = {"tasks", "slurm", "snakemake", "make", "gi
 static const struct cli_option options[] = {
     OPT_TEXT('o', "output", struct values, output, CLI_A_FOLDER("DIR"),
              "the folder for captures and results (the campaign's 'output')"),
+    OPT_FLAG(
+        0, "plan", struct values, plan,
+        "capture nothing; print what the campaign takes: tasks, time, disk, memory, and which tasks are done; "
+        "with -v every task with its estimate, and where that is from"),
     OPT_FLAG(0, "suggest", struct values, suggest,
              "print the strictest policy that the captures pass, as YAML for the campaign; the campaign needs "
              "no policy; the exit code is 0"),
@@ -243,9 +255,10 @@ static const struct cli_option options[] = {
         "print the tasks that are not done as a script for many machines, and run nothing: lines for a shell, "
         "jobs for Slurm, a Snakefile, a Makefile, a workflow of GitHub Actions"),
     OPT_LIST(0, "from", struct values, from, CLI_A_FOLDER("DIR"),
-             "with --emit: use also the times of an earlier campaign's folder; may be repeated"),
+             "with --plan or --emit: use also the times of an earlier campaign's folder; may be repeated"),
     OPT_NUMBER(0, "explain-parts", struct values, explain_parts, "N", 1, 1000,
-               "with --emit: make each explanation of N tasks, each with a part of the samples, and one that "
+               "with --plan or --emit: make each explanation of N tasks, each with a part of the samples, and "
+               "one that "
                "merges them; with --task: as the task was printed (1)"),
     OPT_TEXT(0, "task", struct values, task, CLI_A_TEXT("FILE"),
              "do one task: make this file of DIR; the lines that --emit prints have this"),
@@ -256,23 +269,18 @@ static const struct cli_option options[] = {
     OPT_JOBS(struct values, "run N devices of this computer at the same time; their latencies are then less "
                             "exact (1). Phones and boards always run at the same time"),
     OPT_THREADS(struct values),
-    OPT_FLAG(0, "json", struct values, json, "print result.json; with --suggest print the policy as JSON"),
     OPT_VERBOSE(struct values,
                 "print all tables: accuracy with intervals, every gate that does not hold; result.txt "
                 "has them, too"),
-    OPT_WIDTH(struct values),
-    OPT_COLOR(struct values),
-    OPT_FORMAT(struct values),
     OPT_REPORT(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER_SCREEN(struct values),
     {.name = NULL},
 };
 
 static const struct cli_example examples[] = {
-    {"npudiff init model.onnx -d cpu -d htp-sim:gen3 -o campaign.yaml",
-     "Writes a first campaign with comments, for you to edit."},
     {"npudiff qualify campaign.yaml -o results",
      "Runs the campaign. The same command continues after an interruption."},
+    {"npudiff qualify campaign.yaml -o results --plan", "Estimates time and disk of the campaign."},
     {"npudiff qualify campaign.yaml -o results --emit make > Makefile.npudiff",
      "Writes the campaign as a Makefile; then: make -f Makefile.npudiff -j 8."},
     {NULL, NULL},
@@ -280,8 +288,9 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_qualify = {
     .name = "qualify",
+    .role = CLI_JUDGE,
     .summary = "run a campaign: capture, compare, explain, and check its policy",
-    .synopsis = "CAMPAIGN.yaml [-o DIR] [--suggest] [--force] [-j N]",
+    .synopsis = "CAMPAIGN.yaml [-o DIR] [--plan] [--suggest] [--force] [-j N]",
     .details =
         "A campaign is a YAML file that names models, devices, inputs and a policy: the limits that every "
         "device must keep. docs/reference/campaign.md describes it; 'npudiff init' writes a first one.\n"
@@ -293,7 +302,12 @@ const struct cli_command cmd_qualify = {
         "comparison and "
         "explanation, and one that judges. The result is, byte for byte, that of one 'npudiff qualify' with "
         "these "
-        "captures. 'npudiff plan' says what the tasks take; docs/guides/cluster.md has examples.\n"
+        "captures. docs/guides/cluster.md has examples.\n"
+        "--plan says what the tasks take. An estimate is what the same task took before, in DIR or in a folder "
+        "of "
+        "--from: the same model on the same device, else on a device of the same kind, by the number of "
+        "samples. "
+        "For a model that was never captured it is a default, which may be far off.\n"
         "Exit code 0: every gate passed; 1: a gate failed; 2: wrong usage, a file problem, or a campaign with "
         "a mistake; 3: something cannot be compared; 4: too few samples for a question; 5: a device failed. Of "
         "several results the worst decides, in the order 2, 5, 3, 1, 4.",

@@ -32,8 +32,7 @@ struct values {
     bool allow_nonfinite;
     bool force;
     bool verbose;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 /* ---- options ---- */
@@ -82,18 +81,17 @@ static int report(const struct values *values, const struct nd_reduction *reduct
     char *text = NULL;
     bool has_difference = values->differs != NULL;
     int exit_code = exit_codes[reduction->end];
-    if (values->quiet && !values->json)
+    if (cli_is_silent(&values->answer))
         return exit_code;
     enum nd_status status = ND_OK;
-    if (values->json)
+    if (values->answer.json)
         status = nd_report_reduction_json(reduction, has_difference, values->output, &text, &err);
     else if (values->verbose)
         status = nd_report_reduction_text(reduction, has_difference, values->output, &text, &err);
     else
         status = nd_report_reduction_brief(reduction, has_difference, values->output, cli_text_width(0), &text,
                                            &err);
-    return cli_worse(exit_code,
-                     cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
 static int reduce(const struct values *values, const struct nd_model *model, struct nd_reduce_options *options)
@@ -101,7 +99,7 @@ static int reduce(const struct values *values, const struct nd_model *model, str
     struct nd_error err = {0};
     struct nd_device device = {0}, against = {0};
     struct nd_reduction *reduction = NULL;
-    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
     int exit_code = ND_EXIT_TROUBLE;
     struct cli_probes probes = {0};
     enum nd_status status = nd_device_parse(values->device, &device, &err);
@@ -138,7 +136,6 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_error err = {0};
     struct nd_model *model = NULL;
     struct nd_reduce_options options;
-    int usage = 0;
     nd_reduce_options_init(&options);
     if (values->device == NULL)
         return cli_usage_error("reduce", "-d DEVICE is missing");
@@ -160,9 +157,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         options.n_samples = values->n_samples;
     if (values->time_limit_s > 0)
         options.time_limit_s = values->time_limit_s;
-    enum nd_status status = cli_model_load("reduce", operands[0], &values->dims, &model, &usage, &err);
-    int exit_code =
-        status == ND_OK ? reduce(values, model, &options) : (usage != 0 ? usage : cli_report_error(&err));
+    enum nd_status status = cli_model_load(operands[0], &values->dims, &model, &err);
+    int exit_code = status == ND_OK ? reduce(values, model, &options) : cli_report_error(&err);
     nd_model_destroy(&model);
     cli_signals_end_if_came(); /* only now that everything is cleaned up */
     return exit_code;
@@ -196,8 +192,7 @@ static const struct cli_option options[] = {
     OPT_TIME_LIMIT(struct values, "a session that takes longer than S seconds has failed (300)"),
     OPT_AGENT(struct values),
     OPT_VERBOSE(struct values, "print the counts of the parts, too: the same failure, a different one, none"),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -211,6 +206,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_reduce = {
     .name = "reduce",
+    .role = CLI_MEND,
     .summary = "cut a model down to the smallest part that still fails or differs",
     .synopsis = "MODEL.onnx -d DEVICE [-o DIR] [--sessions N] [--differs Nlsb|N%]",
     .details =

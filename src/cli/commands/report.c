@@ -20,8 +20,6 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     const struct values *values = context;
     struct nd_error err = {0};
     const char *output = values->output != NULL ? values->output : "report.html";
-    if (values->float_model != NULL && values->quantised == NULL)
-        return cli_usage_error("report", "--float needs --quantised");
     int exit_code = cli_report_check(output);
     if (exit_code != 0)
         return exit_code;
@@ -30,6 +28,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_fail_memory();
     const struct report_sources sources = {.quantised = values->quantised,
                                            .float_model = values->float_model,
+                                           .finds_model = true,
+                                           .is_explained_if_possible =
+                                               values->quantised == NULL && values->float_model == NULL,
                                            .n_threads = values->n_threads,
                                            .quiet = values->quiet,
                                            .takes_campaigns = true};
@@ -47,9 +48,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 static const struct cli_option options[] = {
     OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.html"),
              "write the page to this file (report.html); overwrites an older report"),
-    OPT_TEXT(0, "quantised", struct values, quantised, CLI_A_MODEL("MODEL"),
-             "the ONNX model that was captured: shows also which layer introduces a difference, and where "
-             "nodes ran"),
+    OPT_TEXT(
+        0, "quantised", struct values, quantised, CLI_A_MODEL("MODEL"),
+        "the ONNX model that was captured (found by the path and the digest that the captures state): shows "
+        "also which layer introduces a difference, and where nodes ran"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("MODEL"),
              "the model before quantisation: also shows how much of the error is quantisation"),
     OPT_TEXT(0, "title", struct values, title, CLI_A_TEXT("TEXT"), "the title of the page (the model's name)"),
@@ -60,9 +62,9 @@ static const struct cli_option options[] = {
 
 static const struct cli_example examples[] = {
     {"npudiff report captures/cpu.h5 captures/gen3.h5 -o report.html",
-     "Compares the captures: heat map, samples, accuracy, latencies."},
-    {"npudiff report --quantised model.onnx --float float.onnx captures/*.h5",
-     "All views: also which layer introduces a difference, and how much of the error is quantisation."},
+     "Compares and explains the captures: heat map, error flow, samples, accuracy, latencies."},
+    {"npudiff report --float float.onnx captures/*.h5",
+     "All views: also how much of the error is quantisation."},
     {"npudiff report results -o results.html",
      "The result of 'npudiff qualify', with a comparison of each model."},
     {NULL, NULL},
@@ -70,7 +72,8 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_report = {
     .name = "report",
-    .summary = "make one HTML page of captures or results, to look at and to pass on",
+    .role = CLI_FIND,
+    .summary = "make one HTML page of captures or results, to pass on",
     .synopsis = "REF.h5 TEST.h5 ... | RESULT.json ... | FOLDER [-o report.html]",
     .details =
         "Writes one HTML file that needs no network: the verdict, a heat map of tensors and devices, "
@@ -78,7 +81,7 @@ const struct cli_command cmd_report = {
         "error through the model, the error budget, samples and accuracy, and where the model ran. A "
         "view whose data "
         "is not there says which command gives it.\n"
-        "REF.h5 TEST.h5: compares the captures; with --quantised and --float explains them, too.\n"
+        "REF.h5 TEST.h5: compares the captures and, where their model is found, explains them, too.\n"
         "RESULT.json: what compare, explain, placement, latency, golden check, golden diff, golden history, "
         "qualify, "
         "align or promote "

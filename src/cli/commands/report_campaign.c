@@ -11,6 +11,7 @@
 #include "cli/commands/report_documents.h"
 #include "cli/terminal/rows.h"
 #include "npudiff/capture/capture.h"
+#include "npudiff/capture/captured_model.h"
 
 enum { MAX_RESULT_BYTES = 1 << 30 };
 
@@ -142,6 +143,7 @@ static enum nd_status add_model(struct report_documents *documents, const char *
 {
     struct folder_captures captures = {.folder = folder};
     struct report_sources about = *sources;
+    about.finds_model = false;
     bool is_one = json_array_size(json_object_get(campaign, "models")) == 1;
     about.model = is_one ? NULL : report_documents_keep(documents, cli_text_of(model, "name"));
     enum nd_status status = gather(campaign, model, &captures, err);

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cli/options/dim_options.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
+#include "npudiff/capture/captured_model.h"
 
 enum { HARM_SAMPLES = 16 }; /* as `npudiff explain` takes by default */
 
@@ -140,19 +142,40 @@ static enum nd_status place(struct report_documents *documents, const struct nd_
     return report_documents_add(documents, "placement", sources->model, status, json, err);
 }
 
-static enum nd_status look_into_model(struct report_documents *documents, struct nd_capture *const *captures,
+static enum nd_status add_explanation(struct report_documents *documents, struct nd_capture *const *captures,
                                       size_t n, const struct report_sources *sources, struct nd_error *err)
 {
     struct models models = {0};
-    enum nd_status status = nd_model_load(sources->quantised, &models.quantised, err);
+    enum nd_status status = sources->quantised != NULL
+                                ? nd_model_load(sources->quantised, &models.quantised, err)
+                                : cli_captured_model(captures, n, NULL, &models.quantised, err);
     if (status == ND_OK && sources->float_model != NULL)
         status = nd_model_load(sources->float_model, &models.float_model, err);
+    if (status == ND_OK)
+        status = nd_capture_set_dims(captures[0], models.quantised, err);
+    if (status == ND_OK && models.float_model != NULL)
+        status = nd_capture_set_dims(captures[0], models.float_model, err);
     if (status == ND_OK)
         status = explain(documents, &models, captures, n, sources, err);
     if (status == ND_OK)
         status = place(documents, models.quantised, captures, n, sources, err);
     nd_model_destroy(&models.float_model);
     nd_model_destroy(&models.quantised);
+    return status;
+}
+
+/* What is only explained if possible leaves trouble with files and memory as it is. */
+static enum nd_status look_into_model(struct report_documents *documents, struct nd_capture *const *captures,
+                                      size_t n, const struct report_sources *sources, struct nd_error *err)
+{
+    struct nd_error problem = {0};
+    if (sources->quantised == NULL && !sources->finds_model)
+        return ND_OK;
+    enum nd_status status = add_explanation(documents, captures, n, sources, &problem);
+    if (status == ND_OK ||
+        (sources->is_explained_if_possible && status != ND_ERR_MEMORY && status != ND_ERR_IO))
+        return ND_OK;
+    *err = problem;
     return status;
 }
 
@@ -208,16 +231,8 @@ enum nd_status report_documents_of_captures(struct report_documents *documents, 
         status = nd_capture_open(paths[i], &captures[i], err);
     if (status == ND_OK && n > 1)
         status = compare(documents, captures, n, sources, err);
-    struct nd_error problem = {0};
-    if (status == ND_OK && sources->quantised != NULL && sources->is_explained_if_possible) {
-        status = look_into_model(documents, captures, n, sources, &problem);
-        if (status == ND_ERR_MEMORY || status == ND_ERR_IO)
-            *err = problem;
-        else
-            status = ND_OK;
-    } else if (status == ND_OK && sources->quantised != NULL) {
+    if (status == ND_OK)
         status = look_into_model(documents, captures, n, sources, err);
-    }
     if (status == ND_OK)
         status = time_runs(documents, captures, n, sources, err);
     for (size_t i = 0; captures != NULL && i < n; i++)

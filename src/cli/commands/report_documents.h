@@ -23,6 +23,7 @@ struct report_sources {
     const char *quantised, *float_model; /* paths */
     const char *model;                   /* the name of a campaign's model */
     size_t n_samples;                    /* that the explanation looks at; 0: all */
+    bool finds_model;                    /* without `quantised`, that of the captures is looked for */
     bool is_explained_if_possible;       /* an explanation that fails is left out, unless a file that is there
                                             cannot be read now, or memory is out */
     size_t n_threads;

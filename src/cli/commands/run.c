@@ -10,6 +10,7 @@
 #include "cli/commands/report_file.h"
 #include "cli/terminal/rows.h"
 #include "cli/commands/run_stages.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/model/model.h"
 
 struct values {
@@ -28,8 +29,7 @@ struct values {
     bool force;
     bool resume;
     bool verbose;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 /* The captures' paths, which follow from the devices. */
@@ -103,7 +103,7 @@ static int report(const struct values *values, const char *model, const struct c
     const struct report_sources sources = {.quantised = model,
                                            .float_model = model != NULL ? values->float_model : NULL,
                                            .n_threads = values->n_threads,
-                                           .quiet = values->quiet};
+                                           .quiet = values->answer.quiet};
     if (values->report == NULL)
         return 0;
     struct report_documents *documents = calloc(1, sizeof *documents);
@@ -129,7 +129,7 @@ static void judge(const struct values *values, const char *path, bool can_explai
         run_compare(values, paths, stages);
     if (is_explained)
         run_explain(values, path, paths, stages);
-    else if (!values->quiet)
+    else if (!values->answer.quiet)
         fprintf(stderr, "npudiff: nothing to explain: %s\n",
                 can_explain ? "only outputs were recorded" : "the model is not quantised");
     stages->exit_code = cli_worse(stages->exit_code, report(values, is_explained ? path : NULL, paths));
@@ -142,7 +142,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_error err = {0};
     struct nd_model *model = NULL;
     struct cli_words paths = {0};
-    struct cli_stages stages = {.is_json = values->json, .is_quiet = values->quiet};
+    struct cli_stages stages = {.is_json = values->answer.json, .is_quiet = values->answer.quiet};
     const char *folder = values->output != NULL ? values->output : "captures";
     if (values->devices.n == 0)
         return cli_usage_error("run", "-d DEVICE is missing; give two devices to compare them");
@@ -201,8 +201,7 @@ static const struct cli_option options[] = {
     OPT_THREADS(struct values),
     OPT_VERBOSE(struct values, "print the details of the comparison, and a table of all layers"),
     OPT_REPORT(struct values),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -218,6 +217,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_run = {
     .name = "run",
+    .role = CLI_FIND,
     .summary = "capture, compare and explain in one go",
     .synopsis = "MODEL.onnx -d DEVICE -d DEVICE [-d ...] [-p PROBE ...] [-o DIR]",
     .details =

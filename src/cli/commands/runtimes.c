@@ -381,7 +381,8 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_runtimes = {
     .name = "runtimes",
-    .summary = "list, add, check and remove runtimes, for this computer and for phones",
+    .role = CLI_HERE,
+    .summary = "list, add, check and remove runtimes",
     .synopsis = "[list | add WHEEL|FOLDER ... | remove ID | check [ID]]",
     .details = "A runtime is an ONNX Runtime with Qualcomm's provider and the QNN libraries of one QAIRT "
                "version; on x86-64 it holds the HTP simulator, too. Runtimes are in $NPUDIFF_RUNTIMES, by "

@@ -14,24 +14,17 @@
 #include "npudiff/improve/sweep.h"
 
 struct values {
+    struct cli_load load;
     const char *device;
-    const char *float_model;
     struct cli_list variations;
-    struct cli_list probes;
-    struct cli_list dims;
-    const char *agent;
     size_t n_repeats;
-    size_t n_threads;
-    bool allow_nonfinite;
     bool verbose;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 /* What the command makes and frees. */
 struct work {
-    struct nd_model *model, *float_model;
-    struct cli_probes probes;
+    struct cli_work run;
     struct nd_sweep *sweep;
 };
 
@@ -51,49 +44,37 @@ static int report(const struct values *values, const struct nd_sweep *sweep)
     int exit_code = sweep->n_failed > 0     ? ND_EXIT_DEVICE_FAILED
                     : sweep->n_changing > 0 ? ND_EXIT_DIFFERS
                                             : ND_EXIT_SAME;
-    if (values->quiet && !values->json)
+    if (cli_is_silent(&values->answer))
         return exit_code;
-    if (values->json)
+    if (values->answer.json)
         status = nd_report_sweep_json(sweep, &text, &err);
     else if (values->verbose)
         status = nd_report_sweep_text(sweep, cli_text_width(0), &text, &err);
     else
         status = nd_report_sweep_brief(sweep, cli_text_width(0), &text, &err);
-    return cli_worse(exit_code,
-                     cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err));
-}
-
-static enum nd_status open_all(const struct values *values, const char *path, struct work *work, int *usage,
-                               struct nd_error *err)
-{
-    const struct cli_list probes = cli_probes_or_default(&values->probes);
-    enum nd_status status = cli_model_load("sweep", path, &values->dims, &work->model, usage, err);
-    if (status == ND_OK)
-        status = cli_model_load("sweep", values->float_model, &values->dims, &work->float_model, usage, err);
-    return status == ND_OK ? cli_probes_make(work->model, &probes, values->allow_nonfinite, &work->probes, err)
-                           : status;
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
 static int sweep(const struct values *values, struct work *work)
 {
     struct nd_error err = {0};
     struct nd_sweep_options options;
-    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    struct cli_progress *progress = cli_progress_create(1, 1, values->answer.quiet);
     nd_sweep_options_init(&options);
     options.device = values->device;
     options.variations = values->variations.items;
     options.n_variations = values->variations.n;
-    options.probes = (const struct nd_probe *const *)work->probes.items;
-    options.n_probes = work->probes.n;
-    options.float_model = work->float_model;
+    options.probes = (const struct nd_probe *const *)work->run.probes.items;
+    options.n_probes = work->run.probes.n;
+    options.float_model = work->run.float_model;
     options.n_repeats = values->n_repeats;
-    options.agent = values->agent;
-    options.n_threads = values->n_threads;
+    options.agent = values->load.agent;
+    options.n_threads = values->load.n_threads;
     options.progress = show_progress;
     options.progress_context = progress;
     options.is_cancelled = cli_signals_came;
     cli_signals_catch();
-    enum nd_status status = nd_sweep(work->model, &options, &work->sweep, &err);
+    enum nd_status status = nd_sweep(work->run.model, &options, &work->sweep, &err);
     cli_progress_destroy(progress);
     int failed = cli_stopped_or_failed(status, &err);
     return failed != 0 ? failed : report(values, work->sweep);
@@ -105,16 +86,15 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     const struct values *values = context;
     struct nd_error err = {0};
     struct work work = {0};
-    int usage = 0;
     if (values->device == NULL)
         return cli_usage_error("sweep", "-d DEVICE is needed: its options are varied; 'npudiff devices' lists "
                                         "devices");
-    enum nd_status status = open_all(values, operands[0], &work, &usage, &err);
-    int exit_code = status == ND_OK ? sweep(values, &work) : (usage != 0 ? usage : cli_report_error(&err));
+    struct cli_load load = values->load;
+    load.probes = cli_probes_or_default(&values->load.probes);
+    enum nd_status status = cli_work_open(operands[0], &load, &work.run, &err);
+    int exit_code = status == ND_OK ? sweep(values, &work) : cli_report_error(&err);
     nd_sweep_destroy(&work.sweep);
-    cli_probes_deinit(&work.probes);
-    nd_model_destroy(&work.float_model);
-    nd_model_destroy(&work.model);
+    cli_work_close(&work.run);
     cli_signals_end_if_came(); /* only now that everything is cleaned up */
     return exit_code;
 }
@@ -126,20 +106,16 @@ static const struct cli_option options[] = {
         's', "set", struct values, variations, CLI_A_TEXT("OPTION=VALUE[,VALUE...]"),
         "an option and the values that it gets one after the other, while all others stay; may be repeated "
         "(those that are known to change bits or times)"),
-    OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
+    OPT_LIST('p', "probe", struct values, load.probes, CLI_A_PROBE,
              "inputs; see 'npudiff probes'; may be repeated (zeros, ones, ramp, uniform)"),
-    OPT_ALLOW_NONFINITE(struct values),
-    OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
+    OPT_TEXT(0, "float", struct values, load.float_model, CLI_A_MODEL("FLOAT.onnx"),
              "the float model: also print how near the outputs are to it"),
     OPT_NUMBER(0, "repeats", struct values, n_repeats, "N", 1, 10000,
                "run each sample N times, for steadier times"),
-    OPT_DIM(struct values),
-    OPT_THREADS(struct values),
-    OPT_AGENT(struct values),
+    OPT_LOAD(struct values),
     OPT_VERBOSE(struct values,
                 "print also what is known of each option, the largest differences, and failures"),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
+    OPT_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -154,6 +130,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_sweep = {
     .name = "sweep",
+    .role = CLI_MEND,
     .summary = "which options of a device change bits, accuracy and time",
     .synopsis = "MODEL.onnx -d DEVICE [--set OPTION=VALUE[,VALUE...]...] [-p PROBE...] [--float FLOAT.onnx]",
     .details =

@@ -6,9 +6,7 @@
 
 struct values {
     const char *against;
-    const char *color;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -28,26 +26,23 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_report_error(&err);
     }
     int exit_code = cli_worse((int)triage.exit_code, golden_tell_problems(values->against, store));
-    if (values->quiet && !values->json) {
+    if (cli_is_silent(&values->answer)) {
         nd_triage_deinit(&triage);
         nd_golden_close(&store);
         return exit_code;
     }
-    enum nd_status status = values->json
+    enum nd_status status = values->answer.json
                                 ? nd_report_triage_json(&triage, operands[0], store, &text, &err)
                                 : nd_report_triage_text(&triage, operands[0], cli_text_width(0), &text, &err);
     nd_triage_deinit(&triage);
     nd_golden_close(&store);
-    return cli_worse(exit_code, cli_print_answer(status, text,
-                                                 &(struct cli_style){values->json, values->color, NULL}, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
 
 static const struct cli_option options[] = {
     OPT_TEXT(0, "against", struct values, against, CLI_A_FOLDER("STORE"),
              "the golden store to search; see 'npudiff golden'"),
-    OPT_JSON(struct values),
-    OPT_QUIET_ANSWER(struct values),
-    OPT_COLOR(struct values),
+    OPT_ANSWER_COLOR(struct values),
     {.name = NULL},
 };
 
@@ -59,6 +54,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_triage = {
     .name = "triage",
+    .role = CLI_JUDGE,
     .summary = "say whether a capture or bundle from the field has known values",
     .synopsis = "FIELD.h5|BUNDLE.json --against STORE",
     .details =

@@ -21,8 +21,7 @@ struct values {
     size_t n_threads;
     bool allow_nonfinite;
     bool paranoid;
-    bool json;
-    bool quiet;
+    struct cli_answer answer;
 };
 
 static json_t *row_of_checks(const struct nd_audit *audit)
@@ -195,8 +194,7 @@ static int verify_certificate(const struct values *values, const char *const *op
                                                             .agent = values->agent,
                                                             .n_threads = values->n_threads,
                                                             .allow_nonfinite = values->allow_nonfinite,
-                                                            .json = values->json,
-                                                            .quiet = values->quiet});
+                                                            .answer = values->answer});
 }
 
 /* ---- captures ---- */
@@ -244,12 +242,12 @@ static int verify_captures(const struct values *values, const char *const *opera
     static const struct nd_report_column columns[] = {{"capture", "CAPTURE"}, {"verdict", "VERDICT"},
                                                       {"tensors", "TENSORS"}, {"wrong", "WRONG"},
                                                       {"problem", "PROBLEM"}, {NULL, NULL}};
-    if (values->quiet || (!values->json && json_array_size(rows) == 0)) {
+    if (values->answer.quiet || (!values->answer.json && json_array_size(rows) == 0)) {
         json_decref(rows);
         return exit_code;
     }
     int printed;
-    if (values->json) {
+    if (values->answer.json) {
         printed = cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", rows, columns, true);
     } else {
         struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
@@ -296,8 +294,7 @@ static const struct cli_option options[] = {
         "the values of 'exact' and 'float64' again"),
     OPT_THREADS(struct values),
     OPT_AGENT(struct values),
-    OPT_JSON(struct values),
-    OPT_QUIET(struct values),
+    OPT_ANSWER_PLAIN(struct values),
     {.name = NULL},
 };
 
@@ -312,6 +309,7 @@ static const struct cli_example examples[] = {
 
 const struct cli_command cmd_verify = {
     .name = "verify",
+    .role = CLI_FILES,
     .summary = "check captures for damage, and certificates from nothing",
     .synopsis = "CAPTURE.h5 ... [--paranoid [--model MODEL.onnx]] | CERT.json ALIGNED.onnx [-d DEVICE... -p "
                 "PROBE...] [--model MODEL.onnx]",

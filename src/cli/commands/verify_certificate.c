@@ -77,12 +77,12 @@ static int report(const struct cli_certificate *given, const struct nd_certifica
     struct nd_error err = {0};
     char *text = NULL;
     int exit_code = exit_codes[check->end];
-    if (given->quiet && !given->json)
+    if (cli_is_silent(&given->answer))
         return exit_code;
-    enum nd_status status = given->json ? nd_report_certificate_json(check, &text, &err)
-                                        : nd_report_certificate_brief(check, cli_text_width(0), &text, &err);
-    return cli_worse(exit_code,
-                     cli_print_answer(status, text, &(struct cli_style){.is_json = given->json}, &err));
+    enum nd_status status = given->answer.json
+                                ? nd_report_certificate_json(check, &text, &err)
+                                : nd_report_certificate_brief(check, cli_text_width(0), &text, &err);
+    return cli_worse(exit_code, cli_print_answer(status, text, &given->answer, &err));
 }
 
 static int check(const struct cli_certificate *given, struct work *work)
@@ -90,7 +90,7 @@ static int check(const struct cli_certificate *given, struct work *work)
     struct nd_error err = {0};
     struct nd_certificate_options options;
     nd_certificate_options_init(&options);
-    struct cli_progress *progress = cli_progress_create(1, 1, given->quiet);
+    struct cli_progress *progress = cli_progress_create(1, 1, given->answer.quiet);
     options.model = work->model;
     options.float_model = work->float_model;
     options.probes = (const struct nd_probe *const *)work->probes.items;

@@ -3,6 +3,7 @@
 #define ND_CLI_VERIFY_CERTIFICATE_H
 
 #include "cli/options/command_options.h"
+#include "cli/terminal/terminal.h"
 
 struct cli_certificate {
     const char *path, *aligned;
@@ -10,7 +11,8 @@ struct cli_certificate {
     struct cli_list devices, probes;
     const char *agent;
     size_t n_threads;
-    bool allow_nonfinite, json, quiet;
+    bool allow_nonfinite;
+    struct cli_answer answer;
 };
 
 /* Checks the certificate and prints what was found; the exit code. */

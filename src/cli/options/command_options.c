@@ -1,5 +1,6 @@
 #include "cli/options/command_options.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +15,35 @@ int cli_worse(int a, int b)
     return (int)nd_exit_worse((enum nd_exit)a, (enum nd_exit)b);
 }
 
-/* Words of version 0.1; to be removed in 0.3. */
-static const struct cli_renamed renamed[] = {
+static size_t put_rows(const struct cli_option *rows, size_t offset, struct cli_option *options, size_t n)
+{
+    for (; rows->name != NULL; rows++) {
+        if (rows->group != NULL) {
+            n = put_rows(rows->group, offset + rows->offset, options, n);
+            continue;
+        }
+        assert(n < CLI_MAX_OPTIONS - 1);
+        options[n] = *rows;
+        options[n++].offset += offset;
+    }
+    return n;
+}
+
+struct cli_command cli_with_groups(const struct cli_command *command,
+                                   struct cli_option options[CLI_MAX_OPTIONS])
+{
+    struct cli_command whole = *command;
+    options[put_rows(command->options, 0, options, 0)] = (struct cli_option){.name = NULL};
+    whole.options = options;
+    return whole;
+}
+
+/* Words of version 0.1, to be removed in 0.3, and another spelling. They are in no help and no completion. */
+static const struct {
+    const char *old, *now;
+} renamed[] = {
     {"edges", "tensors"}, {"edge", "tensor"},  {"units", "layers"}, {"harm-samples", "effect-samples"},
-    {"replace", "force"}, {"keep", "answers"}, {"runs", "repeats"},
+    {"replace", "force"}, {"keep", "answers"}, {"runs", "repeats"}, {"quantized", "quantised"},
 };
 static const char old_letter_of_tensors = 'e';
 
@@ -88,6 +114,51 @@ static bool store_number(const struct cli_command *command, const struct cli_opt
     return false;
 }
 
+enum { MAX_PARTS = 65536 };
+#define MAX_PARTS_TEXT "65536"
+
+static bool parse_part(const char *text, struct cli_part *out)
+{
+    char first[32];
+    uint64_t k, n;
+    size_t n_bytes = strcspn(text, "/");
+    if (text[n_bytes] != '/' || n_bytes >= sizeof first)
+        return false;
+    memcpy(first, text, n_bytes);
+    first[n_bytes] = '\0';
+    if (!nd_parse_u64(first, &k) || !nd_parse_u64(text + n_bytes + 1, &n) || k < 1 || k > n || n > MAX_PARTS)
+        return false;
+    *out = (struct cli_part){.part = (size_t)k - 1, .n_parts = (size_t)n};
+    return true;
+}
+
+static bool is_dim(const char *text)
+{
+    const char *equals = strchr(text, '=');
+    int64_t n;
+    return equals != NULL && equals != text && nd_parse_i64(equals + 1, &n) && n >= 1;
+}
+
+static bool refuse(const struct cli_command *command, const struct cli_option *option, const char *expected,
+                   const char *value)
+{
+    cli_usage_error_as(CLI_E_OPTION_VALUE, command->name, "--%s takes %s, not '%s'", option->name, expected,
+                       value);
+    return false;
+}
+
+static bool append(struct cli_list *list, const char *value)
+{
+    const char **items = realloc(list->items, (list->n + 1) * sizeof *items);
+    if (items == NULL) {
+        cli_fail_memory();
+        return false;
+    }
+    items[list->n++] = value;
+    list->items = items;
+    return true;
+}
+
 /* Stores one value; false after printing what is wrong with it. */
 static bool store(const struct cli_command *command, const struct cli_option *option, const char *value,
                   void *values)
@@ -106,18 +177,14 @@ static bool store(const struct cli_command *command, const struct cli_option *op
         }
         *(const char **)at = value;
         return true;
+    case CLI_DIMS:
+        return is_dim(value) ? append(at, value) : refuse(command, option, "NAME=N with N >= 1", value);
     case CLI_OPTIONAL:
-    case CLI_LIST: {
-        struct cli_list *list = at;
-        const char **items = realloc(list->items, (list->n + 1) * sizeof *items);
-        if (items == NULL) {
-            cli_fail_memory();
-            return false;
-        }
-        items[list->n++] = value;
-        list->items = items;
-        return true;
-    }
+    case CLI_LIST:
+        return append(at, value);
+    case CLI_PART:
+        return parse_part(value, at) ||
+               refuse(command, option, "K/N with K from 1 to N, N at most " MAX_PARTS_TEXT, value);
     case CLI_NUMBER:
     case CLI_INTEGER:
         return store_number(command, option, value, at);
@@ -172,11 +239,11 @@ static bool take_value(struct parse *parse, const struct cli_option *option, con
 
 static void refuse_name(const struct cli_command *command, const char *word, size_t length)
 {
-    enum { MAX_OPTIONS = 64, MAX_NAME = 40 };
-    char dashed[MAX_OPTIONS][MAX_NAME], typed[MAX_NAME], meant[ND_DID_YOU_MEAN_BYTES];
-    const char *names[MAX_OPTIONS];
+    enum { MAX_NAME = 40 };
+    char dashed[CLI_MAX_OPTIONS][MAX_NAME], typed[MAX_NAME], meant[ND_DID_YOU_MEAN_BYTES];
+    const char *names[CLI_MAX_OPTIONS];
     size_t n = 0;
-    for (; n < MAX_OPTIONS && command->options[n].name != NULL; n++) {
+    for (; n < CLI_MAX_OPTIONS && command->options[n].name != NULL; n++) {
         snprintf(dashed[n], MAX_NAME, "--%s", command->options[n].name);
         names[n] = dashed[n];
     }
@@ -264,12 +331,14 @@ static bool wants_help(int argc, char **argv)
 static void free_lists(const struct cli_command *command, void *values)
 {
     for (const struct cli_option *option = command->options; option->name != NULL; option++)
-        if (option->kind == CLI_LIST || option->kind == CLI_OPTIONAL)
+        if (option->kind == CLI_LIST || option->kind == CLI_OPTIONAL || option->kind == CLI_DIMS)
             free(((struct cli_list *)(void *)((char *)values + option->offset))->items);
 }
 
-int cli_run(const struct cli_command *command, int argc, char **argv)
+int cli_run(const struct cli_command *with_groups, int argc, char **argv)
 {
+    struct cli_option options[CLI_MAX_OPTIONS];
+    const struct cli_command whole = cli_with_groups(with_groups, options), *command = &whole;
     if (wants_help(argc, argv)) {
         cli_print_help(command);
         return 0;

@@ -14,6 +14,8 @@ enum cli_kind {
     CLI_FLAG,     /* bool */
     CLI_TEXT,     /* const char * */
     CLI_LIST,     /* struct cli_list: may be given several times */
+    CLI_DIMS,     /* struct cli_list of NAME=N, N >= 1 */
+    CLI_PART,     /* struct cli_part, K/N */
     CLI_OPTIONAL, /* struct cli_list; --name alone adds NULL, --name=value the value */
     CLI_NUMBER,   /* size_t, within [min, max] */
     CLI_INTEGER,  /* struct cli_integer, within [min, max] */
@@ -50,6 +52,11 @@ struct cli_integer {
     int64_t value;
 };
 
+/* "2/8" is the second of eight parts: part 1, n_parts 8. n_parts 0: not given. */
+struct cli_part {
+    size_t part, n_parts;
+};
+
 /* Written with the macros below. */
 struct cli_option {
     const char *name; /* long, without the dashes; NULL ends a table */
@@ -61,6 +68,8 @@ struct cli_option {
     const char *help;
     double min, max;
     const char *const *choices; /* NULL-terminated */
+    const struct cli_option
+        *group; /* not NULL: the rows of this table stand here, and fill the struct at offset */
 };
 
 /* ---- one option ----
@@ -112,6 +121,12 @@ struct cli_option {
         OPT_(letter, name, CLI_REAL, CLI_AT(s, member, double)), OPT_RANGE_(word, min, max, help)              \
     }
 
+/* A table that commands share; type: of the member that its rows fill. */
+#define OPT_GROUP(s, member, type, rows)                                                                       \
+    {                                                                                                          \
+        .name = "", .group = (rows), .offset = CLI_AT(s, member, type)                                         \
+    }
+
 /* What the value of a text names, and its name in the help. */
 #define CLI_A_(value_, word) .value = (value_), .argument = (word)
 #define CLI_A_TEXT(word) CLI_A_(CLI_VALUE_WORD, word)
@@ -133,7 +148,6 @@ struct cli_option {
 
 #define OPT_JSON(s) OPT_FLAG(0, "json", s, json, "print JSON, for programs")
 #define OPT_QUIET(s) OPT_FLAG('q', "quiet", s, quiet, "print errors only")
-#define OPT_QUIET_ANSWER(s) OPT_FLAG('q', "quiet", s, quiet, "print errors only; the exit code is the answer")
 #define OPT_VERBOSE(s, help) OPT_FLAG('v', "verbose", s, verbose, help)
 #define OPT_TENSORS(s, help) OPT_TEXT('t', "tensors", s, tensors, CLI_A_TENSORS("WHICH"), help)
 #define OPT_FORCE(s, help) OPT_FLAG('f', "force", s, force, help)
@@ -142,8 +156,14 @@ struct cli_option {
 #define OPT_ALLOW_NONFINITE(s)                                                                                 \
     OPT_FLAG(0, "allow-nonfinite", s, allow_nonfinite, "accept inputs that hold NaN or infinities")
 #define OPT_DIM(s)                                                                                             \
-    OPT_LIST(0, "dim", s, dims, CLI_A_TEXT("NAME=N"),                                                          \
-             "set a dynamic dimension of the model's inputs to N; may be repeated")
+    {                                                                                                          \
+        OPT_(0, "dim", CLI_DIMS, CLI_AT(s, dims, struct cli_list)), CLI_A_TEXT("NAME=N"),                      \
+            .help = "set a dynamic dimension of the model's inputs to N; may be repeated"                      \
+    }
+#define OPT_PART(s, help_)                                                                                     \
+    {                                                                                                          \
+        OPT_(0, "part", CLI_PART, CLI_AT(s, part, struct cli_part)), CLI_A_TEXT("K/N"), .help = (help_)        \
+    }
 #define OPT_AGENT(s)                                                                                           \
     OPT_TEXT(0, "agent", s, agent, CLI_A_FILE("PATH"),                                                         \
              "the npudiff-agent program to run ($NPUDIFF_AGENT, or the one installed with npudiff)")
@@ -157,8 +177,12 @@ struct cli_example {
     const char *what;
 };
 
+/* What a command is for: the headings of 'npudiff help'. */
+enum cli_role { CLI_FIND, CLI_JUDGE, CLI_MEND, CLI_FILES, CLI_HERE, CLI_N_ROLES };
+
 struct cli_command {
     const char *name;
+    enum cli_role role;
     const char *summary;  /* one line */
     const char *synopsis; /* operands and the options that matter */
     const char *details;  /* paragraphs for --help */
@@ -173,13 +197,11 @@ struct cli_command {
     int (*run)(const void *values, const char *const *operands, size_t n_operands);
 };
 
-/* The word of an option that had another name in version 0.1, and still works by that. */
-struct cli_renamed {
-    const char *old;
-    const char *now;
-};
+enum { CLI_ANY_NUMBER = 1 << 20, CLI_MAX_OPTIONS = 64 };
 
-enum { CLI_ANY_NUMBER = 1 << 20 };
+/* The command with the rows of all groups in one table, in `options`. */
+struct cli_command cli_with_groups(const struct cli_command *command,
+                                   struct cli_option options[CLI_MAX_OPTIONS]);
 
 /* Parses argv[0..argc-1] (without the program and command names) and runs the command. Prints help to stdout,
  * usage errors to stderr with exit code 2. */

@@ -5,10 +5,8 @@
 #include "cli/options/command_options.h"
 
 extern const struct cli_command cmd_align;
-extern const struct cli_command cmd_bundle;
 extern const struct cli_command cmd_capture;
 extern const struct cli_command cmd_compare;
-extern const struct cli_command cmd_config;
 extern const struct cli_command cmd_devices;
 extern const struct cli_command cmd_encodings;
 extern const struct cli_command cmd_explain;
@@ -20,9 +18,7 @@ extern const struct cli_command cmd_init;
 extern const struct cli_command cmd_latency;
 extern const struct cli_command cmd_lint;
 extern const struct cli_command cmd_logs;
-extern const struct cli_command cmd_ls;
 extern const struct cli_command cmd_placement;
-extern const struct cli_command cmd_plan;
 extern const struct cli_command cmd_prepare;
 extern const struct cli_command cmd_probes;
 extern const struct cli_command cmd_promote;

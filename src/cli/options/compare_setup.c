@@ -4,20 +4,16 @@
 #include <string.h>
 
 #include "cli/options/commands.h"
-#include "cli/options/part_option.h"
 
 int compare_check(const struct compare_values *values)
 {
-    size_t part, n_parts;
-    if (values->part != NULL && !cli_parse_part(values->part, &part, &n_parts))
-        return cli_part_error(cmd_compare.name, values->part);
-    if (values->cut != NULL && values->part == NULL)
+    if (values->cut != NULL && values->part.n_parts == 0)
         return cli_usage_error(cmd_compare.name, "--cut needs --part");
-    if (values->part != NULL && !values->json)
+    if (values->part.n_parts > 0 && !values->answer.json)
         return cli_usage_error(cmd_compare.name, "--part needs --json");
-    if (values->part != NULL && values->merge.n > 0)
+    if (values->part.n_parts > 0 && values->merge.n > 0)
         return cli_usage_error(cmd_compare.name, "--part and --merge cannot be given together");
-    if (values->part != NULL && values->quiet)
+    if (values->part.n_parts > 0 && values->answer.quiet)
         return cli_usage_error(cmd_compare.name, "--part and --quiet cannot be given together");
     if (values->verify_digests && values->trust_digests)
         return cli_usage_error(cmd_compare.name,
@@ -71,8 +67,9 @@ static void fill_options(const struct compare_values *values, struct nd_compare_
     options->n_threads = values->n_threads;
     options->memory_bytes = values->memory_mib << 20;
     options->cpu_cap = cpu_cap != NULL && cpu_cap[0] != '\0' ? cpu_cap : NULL;
-    if (values->part != NULL) {
-        cli_parse_part(values->part, &options->part, &options->n_parts);
+    if (values->part.n_parts > 0) {
+        options->part = values->part.part;
+        options->n_parts = values->part.n_parts;
         bool is_by_tensor = values->cut != NULL && strcmp(values->cut, "tensors") == 0;
         options->cut = is_by_tensor ? ND_CUT_TENSORS : ND_CUT_SAMPLES;
     }

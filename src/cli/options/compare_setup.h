@@ -3,6 +3,7 @@
 #define ND_CLI_COMPARE_SETUP_H
 
 #include "cli/options/command_options.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/report/report.h"
 
 /* The options as they were given. */
@@ -18,19 +19,16 @@ struct compare_values {
     struct cli_integer channel_axis;
     bool verify_digests;
     bool trust_digests;
+    bool config;
     size_t n_threads;
     size_t memory_mib;
-    const char *part;
+    struct cli_part part;
     const char *cut;
     struct cli_list merge;
     bool all_edges;
     bool verbose;
-    size_t width;
-    const char *color;
-    const char *format;
+    struct cli_answer answer;
     const char *report;
-    bool json;
-    bool quiet;
 };
 
 struct compare_setup {

@@ -1,18 +1,23 @@
-/* --dim NAME=N: sizes of a model's dynamic dimensions. */
+/* Models that options name or captures state, and --dim NAME=N: sizes of their dynamic dimensions. */
 #ifndef ND_CLI_DIM_OPTIONS_H
 #define ND_CLI_DIM_OPTIONS_H
 
 #include "cli/options/command_options.h"
+#include "npudiff/capture/capture.h"
 #include "npudiff/model/model.h"
+#include "npudiff/capture/captured_model.h"
 
-/* Sets all of them. What is not of the form NAME=N is reported, in the name of the command: then *usage is the
- * exit code, and ND_ERR_USAGE is returned. Other errors as nd_model_set_dim. */
-enum nd_status cli_set_dims(const char *command, struct nd_model *model, const struct cli_list *dims,
-                            int *usage, struct nd_error *err);
+/* Sets all of them. Errors: nd_model_set_dim. */
+enum nd_status cli_set_dims(struct nd_model *model, const struct cli_list *dims, struct nd_error *err);
 
 /* Loads the model, if a path is given, and sets them. *out: the model, which the caller destroys after a
  * failure, too; untouched without a path. Errors: nd_model_load, cli_set_dims. */
-enum nd_status cli_model_load(const char *command, const char *path, const struct cli_list *dims,
-                              struct nd_model **out, int *usage, struct nd_error *err);
+enum nd_status cli_model_load(const char *path, const struct cli_list *dims, struct nd_model **out,
+                              struct nd_error *err);
+
+/* The model of the first capture whose model is found (nd_capture_load_model), with the dimensions set; dims:
+ * nullable. The message of ND_ERR_NOT_FOUND names the option --quantised. */
+enum nd_status cli_captured_model(struct nd_capture *const *captures, size_t n, const struct cli_list *dims,
+                                  struct nd_model **out, struct nd_error *err);
 
 #endif

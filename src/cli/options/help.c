@@ -1,5 +1,6 @@
 #include "cli/options/help.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,30 +22,57 @@ static size_t text_width(void)
     return width < LEAST_WIDTH ? LEAST_WIDTH : width > MOST_WIDTH ? MOST_WIDTH : width;
 }
 
-void cli_print_wrapped(const char *text, size_t indent)
+/* The length of what stays on one line: a word; of a command line also what is quoted or in brackets, and an
+ * option with its value. */
+static size_t unit_length(const char *text, bool is_command)
 {
-    size_t column = indent, width = text_width();
+    size_t n = 0;
+    int n_open = 0;
+    bool is_quoted = false, takes_value = text[0] == '-';
+    for (; text[n] != '\0' && text[n] != '\n'; n++) {
+        is_quoted ^= text[n] == '\'';
+        n_open += (text[n] == '[') - (text[n] == ']');
+        if (text[n] != ' ' || (is_command && (is_quoted || n_open > 0)))
+            continue;
+        if (!is_command || !takes_value || strchr("-[|", text[n + 1]) != NULL)
+            break;
+        takes_value = false;
+    }
+    return n;
+}
+
+/* Begins in `column`; the next lines in `indent`. joint: what ends a line of a command that goes on; NULL: the
+ * text is none. */
+static void print_units(const char *text, size_t column, size_t indent, const char *joint)
+{
+    const char *end = joint != NULL ? joint : "";
+    size_t width = text_width() - strlen(end), first = column;
     while (*text != '\0') {
-        size_t word = strcspn(text, " \n");
-        if (column > indent && column + 1 + word > width) {
-            printf("\n%*s", (int)indent, "");
-            column = indent;
+        size_t n = unit_length(text, joint != NULL);
+        if (column > first && column + 1 + n > width) {
+            printf("%s\n%*s", end, (int)indent, "");
+            first = column = indent;
         }
-        if (column > indent) {
+        if (column > first) {
             putchar(' ');
             column++;
         }
-        printf("%.*s", (int)word, text);
-        column += word;
-        text += word;
+        printf("%.*s", (int)n, text);
+        column += n;
+        text += n;
         if (*text == '\n') {
             if (text[1] != '\0')
                 printf("\n%*s", (int)indent, "");
-            column = indent;
+            first = column = indent;
         }
         text += *text != '\0';
     }
     putchar('\n');
+}
+
+void cli_print_wrapped(const char *text, size_t indent)
+{
+    print_units(text, indent, indent, NULL);
 }
 
 static void print_option(const struct cli_option *option)
@@ -68,15 +96,21 @@ void cli_print_help(const struct cli_command *command)
 {
     static const struct cli_option help = {
         .name = "help", .letter = 'h', .kind = CLI_FLAG, .help = "print this help"};
-    printf("usage: npudiff %s %s\n\n", command->name, command->synopsis);
+    printf("usage: npudiff %s ", command->name);
+    print_units(command->synopsis, strlen("usage: npudiff  ") + strlen(command->name), 8, "");
+    putchar('\n');
     cli_print_wrapped(command->details, 0);
     printf("\nexamples:\n");
     for (const struct cli_example *example = command->examples; example->command != NULL; example++) {
-        printf("  %s\n      ", example->command);
+        fputs("  ", stdout);
+        print_units(example->command, 2, 6, " \\");
+        fputs("      ", stdout);
         cli_print_wrapped(example->what, 6);
     }
     printf("\noptions:\n");
-    for (const struct cli_option *option = command->options; option->name != NULL; option++)
+    struct cli_option options[CLI_MAX_OPTIONS];
+    cli_with_groups(command, options);
+    for (const struct cli_option *option = options; option->name != NULL; option++)
         print_option(option);
     print_option(&help);
 }

@@ -65,7 +65,9 @@ int cli_print_error_help(const char *word)
                         word);
     while (k < N_HELPS && helps[k].id != errors[i].id)
         k++;
-    printf("ND-%d: %s\n\n", errors[i].id, errors[i].summary);
+    int used = printf("ND-%d: ", errors[i].id);
+    cli_print_wrapped(errors[i].summary, used > 0 ? (size_t)used : 0);
+    putchar('\n');
     if (k < N_HELPS) {
         print_part("cause", helps[k].cause);
         print_part("what to do", helps[k].action);
@@ -82,7 +84,6 @@ int cli_print_errors(void)
         printf("%-8s ", id);
         cli_print_wrapped(errors[i].summary, 9);
     }
-    printf("\n'npudiff help ND-%d' says what one of them means, its usual cause, and what to do.\n",
-           errors[0].id);
+    printf("\n'npudiff help ND-%d' says what one of them means, its cause, and what to do.\n", errors[0].id);
     return 0;
 }

@@ -6,8 +6,8 @@
 
 static const char *kind_name(enum cli_kind kind)
 {
-    static const char *const names[] = {"flag",   "text",    "list", "optional",
-                                        "number", "integer", "real", "choice"};
+    static const char *const names[] = {"flag",     "text",   "list",    "list", "text",
+                                        "optional", "number", "integer", "real", "choice"};
     return names[kind];
 }
 
@@ -18,6 +18,12 @@ static json_t *value_name(enum cli_value value)
                                         "device", "chipset", "runtime",          "probe",  "probe-name",
                                         "tensor", "tensors", "capture-or-model", "command"};
     return value != CLI_VALUE_WORD ? json_string(names[value]) : json_null();
+}
+
+static const char *role_name(enum cli_role role)
+{
+    static const char *const names[CLI_N_ROLES] = {"find", "judge", "mend", "files", "here"};
+    return names[role];
 }
 
 static json_t *option_row(const struct cli_option *option)
@@ -62,14 +68,16 @@ int cli_print_option_table(const struct cli_command *const *commands, size_t n)
     json_t *rows = json_array();
     for (size_t i = 0; i < n; i++) {
         json_t *options = json_array();
-        for (const struct cli_option *option = commands[i]->options; option->name != NULL; option++)
+        struct cli_option rows_of[CLI_MAX_OPTIONS];
+        cli_with_groups(commands[i], rows_of);
+        for (const struct cli_option *option = rows_of; option->name != NULL; option++)
             json_array_append_new(options, option_row(option));
-        json_array_append_new(rows,
-                              json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "name", commands[i]->name,
-                                        "summary", commands[i]->summary, "synopsis", commands[i]->synopsis,
-                                        "details", commands[i]->details, "examples", example_rows(commands[i]),
-                                        "actions", action_rows(commands[i]), "operand",
-                                        value_name(commands[i]->operand), "options", options));
+        json_array_append_new(
+            rows, json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "name", commands[i]->name, "role",
+                            role_name(commands[i]->role), "summary", commands[i]->summary, "synopsis",
+                            commands[i]->synopsis, "details", commands[i]->details, "examples",
+                            example_rows(commands[i]), "actions", action_rows(commands[i]), "operand",
+                            value_name(commands[i]->operand), "options", options));
     }
     return cli_print_rows(ND_DOCUMENT_COMMANDS, "commands", rows, NULL, true);
 }

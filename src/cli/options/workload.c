@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "cli/options/dim_options.h"
 #include "cli/terminal/errors.h"
 
 struct cli_list cli_probes_or_default(const struct cli_list *specs)
@@ -51,4 +52,33 @@ void cli_devices_deinit(struct cli_devices *devices)
     free(devices->all);
     free(devices->items);
     *devices = (struct cli_devices){0};
+}
+
+const struct cli_option cli_load_rows[] = {
+    OPT_ALLOW_NONFINITE(struct cli_load), OPT_DIM(struct cli_load), OPT_THREADS(struct cli_load),
+    OPT_AGENT(struct cli_load),           {.name = NULL},
+};
+
+enum nd_status cli_work_open(const char *path, const struct cli_load *load, struct cli_work *out,
+                             struct nd_error *err)
+{
+    *out = (struct cli_work){0};
+    enum nd_status status = cli_model_load(path, &load->dims, &out->model, err);
+    if (status == ND_OK)
+        status = nd_model_check_static(out->model, err);
+    if (status == ND_OK)
+        status = cli_model_load(load->float_model, &load->dims, &out->float_model, err);
+    if (status == ND_OK)
+        status = cli_devices_parse(&load->devices, &out->devices, err);
+    return status == ND_OK
+               ? cli_probes_make(out->model, &load->probes, load->allow_nonfinite, &out->probes, err)
+               : status;
+}
+
+void cli_work_close(struct cli_work *work)
+{
+    cli_probes_deinit(&work->probes);
+    cli_devices_deinit(&work->devices);
+    nd_model_destroy(&work->float_model);
+    nd_model_destroy(&work->model);
 }

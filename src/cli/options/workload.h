@@ -29,4 +29,28 @@ struct cli_devices {
 enum nd_status cli_devices_parse(const struct cli_list *uris, struct cli_devices *out, struct nd_error *err);
 void cli_devices_deinit(struct cli_devices *devices);
 
+/* What a command runs. The options of cli_load_rows fill it, and rows of the command's own the texts. */
+struct cli_load {
+    const char *float_model, *agent;
+    struct cli_list devices, probes, dims;
+    size_t n_threads;
+    bool allow_nonfinite;
+};
+
+/* Options that fill the member `load` of a command's struct: --allow-nonfinite, --dim, --threads, --agent. */
+extern const struct cli_option cli_load_rows[];
+#define OPT_LOAD(s) OPT_GROUP(s, load, struct cli_load, cli_load_rows)
+
+struct cli_work {
+    struct nd_model *model, *float_model; /* float_model: NULL without one */
+    struct cli_probes probes;
+    struct cli_devices devices;
+};
+
+/* Opens the model at `path`, whose dimensions must be fixed then, and all that `load` names. After a failure,
+ * too, *out is good for cli_work_close. */
+enum nd_status cli_work_open(const char *path, const struct cli_load *load, struct cli_work *out,
+                             struct nd_error *err);
+void cli_work_close(struct cli_work *work);
+
 #endif

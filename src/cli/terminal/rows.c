@@ -135,7 +135,7 @@ int cli_print_screen(struct nd_report_screen *screen, const char *color)
     struct nd_error err = {0};
     char *text = NULL;
     enum nd_status status = nd_report_screen_end(&screen, &text, &err);
-    return cli_print_answer(status, text, &(struct cli_style){.color = color}, &err);
+    return cli_print_answer(status, text, &(struct cli_answer){.color = color}, &err);
 }
 
 const char *cli_text_of(const json_t *object, const char *key)

@@ -11,7 +11,7 @@
 #include "cli/terminal/safe_output.h"
 #include "npudiff/core/parse.h"
 
-const char *const cli_color_choices[] = {"auto", "always", "never", NULL};
+static const char *const colors[] = {"auto", "always", "never", NULL};
 
 size_t cli_text_width(size_t asked)
 {
@@ -107,7 +107,7 @@ void cli_print_text(const char *text, const char *color)
     }
 }
 
-const char *const cli_format_choices[] = {"text", "github", NULL};
+static const char *const formats[] = {"text", "github", NULL};
 
 bool cli_is_markdown(const char *format)
 {
@@ -120,15 +120,43 @@ void cli_print_markdown(const char *text)
     printf("### %.*s\n\n````text\n%s````\n", (int)n, text, text);
 }
 
-int cli_print_answer(enum nd_status status, char *text, const struct cli_style *style,
+int cli_print_answer(enum nd_status status, char *text, const struct cli_answer *how,
                      const struct nd_error *err)
 {
-    if (status != ND_OK || style->is_json)
-        return cli_print_made(status, text, style->is_json, err);
-    if (cli_is_markdown(style->format))
+    if (status != ND_OK || how->json)
+        return cli_print_made(status, text, how->json, err);
+    if (cli_is_markdown(how->format))
         cli_print_markdown(text);
     else
-        cli_print_text(text, style->color);
+        cli_print_text(text, how->color);
     free(text);
     return 0;
 }
+
+bool cli_is_silent(const struct cli_answer *how)
+{
+    return how->quiet && !how->json;
+}
+
+/* ---- the options ---- */
+
+#define ROW_JSON OPT_FLAG(0, "json", struct cli_answer, json, "print JSON, for programs")
+#define ROW_QUIET(help) OPT_FLAG('q', "quiet", struct cli_answer, quiet, help)
+#define ROW_QUIET_ANSWER ROW_QUIET("print errors only; the exit code is the answer")
+#define ROW_COLOR                                                                                              \
+    OPT_CHOICE(0, "color", struct cli_answer, color, "auto|always|never", colors,                              \
+               "colour the verdicts (auto: on a terminal, unless NO_COLOR is set)")
+
+const struct cli_option cli_answer_plain[] = {ROW_JSON, ROW_QUIET("print errors only"), {.name = NULL}};
+const struct cli_option cli_answer_code[] = {ROW_JSON, ROW_QUIET_ANSWER, {.name = NULL}};
+const struct cli_option cli_answer_color[] = {ROW_COLOR, ROW_JSON, ROW_QUIET_ANSWER, {.name = NULL}};
+const struct cli_option cli_answer_screen[] = {
+    OPT_NUMBER(0, "width", struct cli_answer, width, "N", 40, 1000,
+               "columns of the text (those of the terminal; else 80)"),
+    OPT_CHOICE(0, "format", struct cli_answer, format, "text|github", formats,
+               "github: the text as Markdown, for >> $GITHUB_STEP_SUMMARY (text)"),
+    ROW_COLOR,
+    ROW_JSON,
+    ROW_QUIET_ANSWER,
+    {.name = NULL},
+};

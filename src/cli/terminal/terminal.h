@@ -7,14 +7,24 @@
 
 #include "cli/options/command_options.h"
 
-extern const char *const cli_color_choices[];
+/* How a result is printed. */
+struct cli_answer {
+    bool json, quiet;
+    const char *color, *format; /* NULL: the defaults */
+    size_t width;               /* 0: that of the terminal */
+};
 
-/* The member is a text. */
-#define OPT_COLOR(s)                                                                                           \
-    OPT_CHOICE(0, "color", s, color, "auto|always|never", cli_color_choices,                                   \
-               "colour the verdicts (auto: on a terminal, unless NO_COLOR is set)")
-#define OPT_WIDTH(s)                                                                                           \
-    OPT_NUMBER(0, "width", s, width, "N", 40, 1000, "columns of the text (those of the terminal; else 80)")
+/* Options that fill the member `answer` of a command's struct: --json and -q, of a command whose exit code is
+ * no answer; of one whose exit code is; with --color; with --color, --width and --format. */
+extern const struct cli_option cli_answer_plain[], cli_answer_code[], cli_answer_color[], cli_answer_screen[];
+#define OPT_ANSWER_(s, rows) OPT_GROUP(s, answer, struct cli_answer, rows)
+#define OPT_ANSWER_PLAIN(s) OPT_ANSWER_(s, cli_answer_plain)
+#define OPT_ANSWER(s) OPT_ANSWER_(s, cli_answer_code)
+#define OPT_ANSWER_COLOR(s) OPT_ANSWER_(s, cli_answer_color)
+#define OPT_ANSWER_SCREEN(s) OPT_ANSWER_(s, cli_answer_screen)
+
+/* Nothing is printed but errors: --quiet without --json. */
+bool cli_is_silent(const struct cli_answer *how);
 
 /* Columns of a text on stdout: `asked` unless that is 0, else those of the terminal, else $COLUMNS, else 80. */
 size_t cli_text_width(size_t asked);
@@ -23,13 +33,6 @@ size_t cli_text_width(size_t asked);
  */
 void cli_print_text(const char *text, const char *color);
 
-extern const char *const cli_format_choices[];
-
-/* The member is a text. */
-#define OPT_FORMAT(s)                                                                                          \
-    OPT_CHOICE(0, "format", s, format, "text|github", cli_format_choices,                                      \
-               "github: the text as Markdown, for >> $GITHUB_STEP_SUMMARY (text)")
-
 /* Whether that is "github". */
 bool cli_is_markdown(const char *format);
 
@@ -37,11 +40,7 @@ bool cli_is_markdown(const char *format);
 void cli_print_markdown(const char *text);
 
 /* cli_print_made (rows.h) of a text that may have colours, or become Markdown. */
-struct cli_style {
-    bool is_json;
-    const char *color, *format; /* of OPT_COLOR, OPT_FORMAT; NULL: the defaults */
-};
-int cli_print_answer(enum nd_status status, char *text, const struct cli_style *style,
+int cli_print_answer(enum nd_status status, char *text, const struct cli_answer *how,
                      const struct nd_error *err);
 
 #endif

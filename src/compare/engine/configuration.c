@@ -41,7 +41,8 @@ enum nd_status nd_devices_describe_configuration(const struct nd_matching *align
             other++;
         if (other < i && devices[i].kind[0] != '\0') {
             struct nd_config_diff diff = {0};
-            /* A configuration that cannot be read is no reason not to compare codes: `npudiff config` tells. */
+            /* A configuration that cannot be read is no reason not to compare codes: `npudiff compare --config`
+             * tells. */
             if (nd_config_diff(alignment->captures[other], alignment->captures[i], &diff, NULL) == ND_OK) {
                 devices[i].configured_as = other;
                 list_changes(&diff, &text);

@@ -2,7 +2,7 @@
  * wrong with such a device is known, so that what finds faults can be measured.
  *
  * A device is a list of items, word[.OPTYPE][@EDGE][=VALUE], separated by commas. EDGE is the name of a unit's
- * edge (as `npudiff ls` lists them; it may hold '/', '.' and '@', never ',' or '='), OPTYPE one of the
+ * edge (as `npudiff info --list` lists them; it may hold '/', '.' and '@', never ',' or '='), OPTYPE one of the
  * operators of a unit, PROGRAM one of program.h, stochastic:SEED or another one of programs/programs.h (those
  * that work on an accumulator leave units without one to half-even) or a program of whole units of
  * programs/htp.h, as htp-v73: what it does not cover is half-even. Faults of values then move its code as

@@ -94,8 +94,8 @@ static enum nd_status find_task(struct nd_qualification *q, const struct nd_task
     nd_task_places_deinit(&places);
     return is_found ? ND_OK
                     : nd_fail(err, ND_E_QUALIFY_TASK, name->file,
-                              "'%s' is made by no task of '%s' ('npudiff plan' lists them)", name->file,
-                              q->campaign.path);
+                              "'%s' is made by no task of '%s' ('npudiff qualify --plan' lists them)",
+                              name->file, q->campaign.path);
 }
 
 /* Whether the plan was made by the same npudiff, of the same things. */

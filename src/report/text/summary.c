@@ -9,6 +9,7 @@
 #include "report/workflows/emit.h"
 #include "report/text/format.h"
 #include "report/text/table.h"
+#include "npudiff/capture/captured_model.h"
 
 size_t nd_summary_width(size_t width)
 {

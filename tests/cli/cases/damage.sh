@@ -37,7 +37,7 @@ for what in nodes/provider probes/ramp/latency_us probes/ramp/input_digests/imag
     python damage.py bad.h5 $what
     code_of placement "$GOLDEN/models/cnn.w8a8.onnx" bad.h5
     code_of latency bad.h5
-    code_of bundle bad.h5 -o bundle.json
+    code_of golden bundle bad.h5 -o bundle.json
     code_of info bad.h5
     code_of export aihub bad.h5 -p ramp --inputs -o inputs.h5
     rm -f bundle.json inputs.h5

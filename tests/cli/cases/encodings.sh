@@ -6,7 +6,7 @@ run encodings diff "$E/cnn.per-tensor.0.6.1.encodings" "$E/cnn.per-tensor.1.0.0.
 run encodings diff "$E/cnn.per-tensor.1.0.0.encodings" "$E/cnn.per-channel.1.0.0.encodings"
 run encodings apply "$GOLDEN/models/cnn.float.onnx" "$E/cnn.per-tensor.1.0.0.encodings" -o qdq.onnx
 run encodings diff "$E/cnn.per-tensor.1.0.0.encodings" qdq.onnx
-run ls qdq.onnx
+run info --list qdq.onnx
 
 # Of tensors that the model lacks.
 cat > some.encodings <<'END'

@@ -7,5 +7,5 @@ run capture "$GOLDEN/models/cnn.w8a8.onnx" -d cpu -p ones -o x/cpu.h5 -q
 cmp x/cpu.h5 kept.h5
 run capture "$GOLDEN/models/cnn.w8a8.onnx" -d cpu -p ones -o x -q --force
 run capture "$GOLDEN/models/cnn.w8a8.onnx" -d cpu -p ones -o x -q -f
-"$NPUDIFF" ls x/cpu.h5 --json | grep -c '/probes/ones/inputs/image'
+"$NPUDIFF" info --list x/cpu.h5 --json | grep -c '/probes/ones/inputs/image'
 ls x

@@ -8,7 +8,7 @@ run capture "$M/mul.u8.onnx" -d cpu -p missing=none.npz -o kept.h5
 ls out
 run import numpy none --model "$M/mul.u8.onnx" -o mine
 run export aihub missing.h5 -o mine
-run bundle missing.h5 -o mine
+run golden bundle missing.h5 -o mine
 run encodings apply missing.onnx missing.encodings -o mine
 run fingerprint -d cpu -o mine --agent /bin/false
 run fingerprint -d cpu -o none/mine --agent /bin/false
@@ -24,7 +24,7 @@ echo mine | cmp - mine
 E="$GOLDEN/encodings/cnn.per-tensor.2.0.0.encodings"
 run encodings apply "$M/cnn.float.onnx" "$E" -o mine --force
 run encodings apply "$M/cnn.float.onnx" "$E" -o mine
-run bundle kept.h5 -o bundle.json
-run bundle kept.h5 -o bundle.json
-run bundle kept.h5 -o bundle.json --force
+run golden bundle kept.h5 -o bundle.json
+run golden bundle kept.h5 -o bundle.json
+run golden bundle kept.h5 -o bundle.json --force
 ls

@@ -2,7 +2,7 @@
 capture cnn.w8a8 -d cpu -p "digits=$GOLDEN/models/digits-test.npz" -p ties:2 -o a.h5 --profile
 "$NPUDIFF" capture "$GOLDEN/models/cnn.w8a8.onnx" -d cpu -p zeros -o b --json >capture.json 2>/dev/null
 "$NPUDIFF" info a.h5 --json >info.json
-"$NPUDIFF" ls a.h5 --json >ls.json
+"$NPUDIFF" info --list a.h5 --json >ls.json
 "$NPUDIFF" verify a.h5 --json >verify.json
 "$NPUDIFF" compare a.h5 a.h5 --json >compare.json
 for command in devices runtimes probes; do

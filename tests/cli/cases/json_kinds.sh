@@ -7,8 +7,8 @@ kind_of() {
 model=$GOLDEN/models/mul.u8.onnx
 capture mul.u8 -d exact -d emu:floor -p ramp -o captures
 a=captures/exact.h5 b=captures/emu-floor.h5
-kind_of config $a
-kind_of config $a $b
+kind_of compare --config $a
+kind_of compare --config $a $b
 kind_of golden add store $a
 kind_of golden add store $b
 kind_of golden list store

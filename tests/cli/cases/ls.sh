@@ -1,5 +1,5 @@
 # Names as HDF5 tools show them; what was recorded, or everything.
 capture cnn.w8a8 -d cpu -p ones -o a.h5 -t 'logits,stem/*' --repeats 2
-"$NPUDIFF" ls -v a.h5 | awk '{print $1, $2, $3}'
+"$NPUDIFF" info --list -v a.h5 | awk '{print $1, $2, $3}'
 echo
-"$NPUDIFF" ls a.h5 --all | awk '{print $1, $3}'
+"$NPUDIFF" info --list a.h5 --all | awk '{print $1, $3}'

@@ -57,7 +57,7 @@ os.mkdir("sheets")
 for name in ("a.json", "b.json"):
     shutil.copy(name, "sheets")
 for columns in ("40", "80"):
-    for command in (["ls", "c.h5"], ["ls", "vit.w8a8.onnx"], ["config", "c.h5"], ["config", "c.h5", "cnn.w8a8/exact.h5"],
+    for command in (["info", "--list", "c.h5"], ["info", "--list", "vit.w8a8.onnx"], ["compare", "--config", "c.h5"], ["compare", "--config", "c.h5", "cnn.w8a8/exact.h5"],
                     ["logs", "c.h5"], ["info", "c.h5"], ["encodings", "list", "vit.w8a8.onnx"],
                     ["encodings", "diff", "a.encodings", "b.encodings"], ["encodings", "check", "a.encodings", "cnn.w8a8/cpu.h5"],
                     ["golden", "list", "store"], ["golden", "prune", "store"], ["probes"], ["runtimes"],

@@ -2,7 +2,7 @@
 lab=$BUILT/../../lab/npudiff-lab
 "$NPUDIFF" --option-table >table.json
 "$lab" --option-table >lab.json
-"$NPUDIFF" --help | sed -n '/^commands:/,/^$/s/^  \([a-z][a-z]*\)  *[a-z].*/\1/p' >names
+"$NPUDIFF" --help | sed -n '/^help:/q;s/^  \([a-z][a-z]*\)  *[a-z].*/\1/p' >names
 cat >check.py <<'END'
 import json, re, subprocess, sys
 

@@ -11,18 +11,18 @@ for place in link pipe folder; do
     run export aihub a.h5 -o $place -f
     run encodings apply "$model" "$GOLDEN/encodings/cnn.per-tensor.1.0.0.encodings" -o $place
 done
-run bundle a.h5 -o folder -f
+run golden bundle a.h5 -o folder -f
 kinds link pipe folder /dev/null
 # text: through the link into the device, into the pipe, onto the terminal
-run bundle a.h5 -o link -f -q
+run golden bundle a.h5 -o link -f -q
 cat pipe >through-pipe.json &
-run bundle a.h5 -o pipe -q
+run golden bundle a.h5 -o pipe -q
 wait
-run bundle a.h5 -o regular.json -q
+run golden bundle a.h5 -o regular.json -q
 cmp regular.json through-pipe.json
-"$NPUDIFF" bundle a.h5 -o /dev/stdout -q | cmp - regular.json
+"$NPUDIFF" golden bundle a.h5 -o /dev/stdout -q | cmp - regular.json
 kinds link pipe /dev/null
 # the name that an older version would have written first, as a link to somebody's file
 echo precious >victim
-(sh -c 'ln -s victim "regular.json.tmp-$$"; exec "$NPUDIFF" bundle a.h5 -o regular.json -f -q')
+(sh -c 'ln -s victim "regular.json.tmp-$$"; exec "$NPUDIFF" golden bundle a.h5 -o regular.json -f -q')
 cat victim

@@ -8,9 +8,9 @@ explain: yes
 policy: [{gate: lsb, max: 1}]
 END
 keyless() { sed -E 's|(--key [^/]*/)[0-9a-f]{16}|\1KEY|; s|end-[0-9a-f]{16}|end-KEY|'; }
-run plan one.yaml
-run plan one.yaml -v | sed -n '/TASK/,$p'
-"$NPUDIFF" plan one.yaml --json | python -c '
+run qualify --plan one.yaml
+run qualify --plan one.yaml -v | sed -n '/TASK/,$p'
+"$NPUDIFF" qualify --plan one.yaml --json | python -c '
 import json, sys
 for task in json.load(sys.stdin)["tasks"]:
     print(task["task"], task["file"], task["needs"], task["done"], task["runs"], task["source"])'
@@ -18,13 +18,13 @@ for engine in tasks make slurm snakemake; do
     echo "== $engine"
     "$NPUDIFF" qualify one.yaml --emit $engine | keyless
 done
-run plan one.yaml --explain-parts 2 -v | sed -n '/TASK/,$p'
+run qualify --plan one.yaml --explain-parts 2 -v | sed -n '/TASK/,$p'
 "$NPUDIFF" qualify one.yaml --emit snakemake --explain-parts 2 | keyless | grep explain
 run qualify one.yaml --explain-parts 2
 "$NPUDIFF" qualify one.yaml --emit tasks >tasks.sh
 PATH=$(dirname "$NPUDIFF"):$PATH sh tasks.sh 2>&1
-run plan one.yaml | sed -n 1p
-"$NPUDIFF" plan one.yaml --json | python -c '
+run qualify --plan one.yaml | sed -n 1p
+"$NPUDIFF" qualify --plan one.yaml --json | python -c '
 import json, sys
 told = json.load(sys.stdin)
 print([task["done"] for task in told["tasks"]], {task["source"] == task["file"] for task in told["tasks"]})'
@@ -34,4 +34,4 @@ run qualify one.yaml --task captures/mul/exact.h5 --key 0.1.0/0123456789abcdef
 run qualify one.yaml --key 0.1.0/0123456789abcdef
 run qualify one.yaml --emit make --json
 run qualify one.yaml --emit cron
-run plan
+run qualify --plan

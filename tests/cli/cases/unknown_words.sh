@@ -12,7 +12,7 @@ run capture
 run capture a.onnx b.onnx -d cpu -o x
 run info
 run info a.h5 b.h5
-run ls
+run info --list
 run verify
 run probes zeros
 run devices cpu

@@ -1,2 +1,0 @@
-# The option table of one command.
-"$NPUDIFF" bundle --help

@@ -9,7 +9,6 @@
 #include "explain/floats/judge_floats.h"
 #include "explain/stages.h"
 #include "explain/verdict/health.h"
-#include "quantisation/study.h"
 #include "explain/evaluate/evaluation_part.h"
 
 /* From the plan and the evaluation to what is said of the devices. */
@@ -57,7 +56,7 @@ static enum nd_status evaluate(struct nd_evaluation *evaluation, const struct nd
 
 /* What is said, of what was planned. */
 static enum nd_status explain(struct nd_plan *plan, const struct nd_explain_options *options,
-                              struct nd_explanation *out, struct nd_error *err)
+                              nd_explain_study study, struct nd_explanation *out, struct nd_error *err)
 {
     struct nd_evaluation evaluation = {0};
     enum nd_status status = nd_explanation_begin(plan, out, err);
@@ -73,7 +72,7 @@ static enum nd_status explain(struct nd_plan *plan, const struct nd_explain_opti
         status = conclude(&evaluation, options, out, err);
     nd_plan_release(plan); /* the study of quantisation reads no captures */
     if (status == ND_OK && !options->omits_quantisation)
-        status = nd_study_quantisation(plan, &out->quantisation, err);
+        status = study(plan, &out->quantisation, err);
     nd_evaluation_deinit(&evaluation);
     return status;
 }
@@ -88,20 +87,17 @@ static enum nd_status begin(const struct nd_question *question, const struct nd_
     return status == ND_OK ? nd_plan_make(plan, question, own, err) : status;
 }
 
-enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *float_model,
-                          const struct nd_capture *const *captures, size_t n_captures,
-                          const struct nd_explain_options *options, struct nd_explanation **out,
-                          struct nd_error *err)
+enum nd_status nd_explain_with(const struct nd_question *question, const struct nd_explain_options *options,
+                               nd_explain_study study, struct nd_explanation **out, struct nd_error *err)
 {
-    const struct nd_question question = {model, float_model, captures, n_captures};
     struct nd_explain_options own = {.struct_size = sizeof own};
     struct nd_plan plan = {0};
     struct nd_explanation *explanation = NULL;
-    enum nd_status status = begin(&question, options, &own, &plan, err);
+    enum nd_status status = begin(question, options, &own, &plan, err);
     if (status == ND_OK && (explanation = nd_calloc(1, sizeof *explanation)) == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
-        status = explain(&plan, &own, explanation, err);
+        status = explain(&plan, &own, study, explanation, err);
     nd_plan_deinit(&plan);
     if (status == ND_OK)
         *out = explanation;

@@ -8,7 +8,6 @@
 #include "core/text/strbuf.h"
 #include "capture/read/environment.h"
 #include "explain/stages.h"
-#include "quantisation/study.h"
 
 enum nd_status nd_explain_add_finding(struct nd_explained_device *device, size_t step, const char *kind,
                                       double amount, char *text, struct nd_error *err)
@@ -195,6 +194,25 @@ static void deinit_difference(struct nd_explained_difference *difference)
         free(difference->because[i].op_types);
     free(difference->because);
     free(difference->op_types);
+}
+
+void nd_quantisation_destroy(struct nd_quantisation **quantisation)
+{
+    struct nd_quantisation *q = *quantisation;
+    if (q == NULL)
+        return;
+    for (size_t s = 0; q->layers != NULL && s < q->n_layers; s++) {
+        free(q->layers[s].cause_text);
+        for (size_t i = 0; i < q->layers[s].n_remedies; i++)
+            free(q->layers[s].remedies[i].text);
+        free(q->layers[s].remedies);
+    }
+    free(q->layers);
+    free(q->equalised);
+    free(q->ranked);
+    free(q->whole);
+    free(q);
+    *quantisation = NULL;
 }
 
 void nd_explanation_destroy(struct nd_explanation **explanation)

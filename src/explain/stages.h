@@ -1,9 +1,9 @@
 /* The stages of an explanation, in the order in which explain.c calls them. Each reads what the stages before
  * it have made, and adds to the explanation:
  *
- *     replay/plan.h           plan: the captures, the steps of the model, what of them can be worked out
+ *     plan/plan.h             plan: the captures, the steps of the model, what of them can be worked out
  *     findings/findings.h     labels: what captures say wrongly of their tensors, whatever is evaluated
- *     replay/evaluation.h     evaluate: every layer from its own inputs; sums and tallies
+ *     evaluate/evaluation.h   evaluate: every layer from its own inputs; sums and tallies
  *     attribute.c             attribute: which part of the error is a layer's own, inherited, quantisation
  *     judge_layers.c          identify: which arithmetic each device has, and which layers do not follow it
  *     trace.c                 trace: where differences begin
@@ -93,5 +93,18 @@ enum nd_status nd_explain_find_differences(const struct nd_explain_job *job, str
 /* Where differences begin: is_source and sources, and verdict: how the devices differ from exact rounding.
  * ND_ERR_MEMORY. */
 enum nd_status nd_explain_trace(const struct nd_plan *plan, struct nd_explanation *out, struct nd_error *err);
+
+/* ---- explain.c ---- */
+
+/* The study of what the quantisation of the planned model costs: NULL in *out where there is no float model. */
+typedef enum nd_status (*nd_explain_study)(const struct nd_plan *plan, struct nd_quantisation **out,
+                                           struct nd_error *err);
+/* nd_explain with this study, which is a later wing's (src/quantisation/explain.c). */
+enum nd_status nd_explain_with(const struct nd_question *question, const struct nd_explain_options *options,
+                               nd_explain_study study, struct nd_explanation **out, struct nd_error *err);
+
+/* ---- explanation.c ---- */
+
+void nd_quantisation_destroy(struct nd_quantisation **quantisation);
 
 #endif

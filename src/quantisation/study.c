@@ -356,22 +356,3 @@ enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quant
     nd_study_deinit(&study);
     return status;
 }
-
-void nd_quantisation_destroy(struct nd_quantisation **quantisation)
-{
-    struct nd_quantisation *q = *quantisation;
-    if (q == NULL)
-        return;
-    for (size_t s = 0; q->layers != NULL && s < q->n_layers; s++) {
-        free(q->layers[s].cause_text);
-        for (size_t i = 0; i < q->layers[s].n_remedies; i++)
-            free(q->layers[s].remedies[i].text);
-        free(q->layers[s].remedies);
-    }
-    free(q->layers);
-    free(q->equalised);
-    free(q->ranked);
-    free(q->whole);
-    free(q);
-    *quantisation = NULL;
-}

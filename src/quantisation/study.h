@@ -24,6 +24,7 @@
 #include "explain/evaluate/channel_pairs.h"
 #include "explain/evaluate/packed.h"
 #include "explain/plan/plan.h"
+#include "explain/stages.h"
 
 enum {
     ND_LOSS_SAMPLES = 16,  /* measured at most, evenly spaced: chosen */
@@ -105,7 +106,6 @@ struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step);
  * float model has been matched with the steps by the plan. ND_ERR_MEMORY, or what reading inputs gives. */
 enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
                                      struct nd_error *err);
-void nd_quantisation_destroy(struct nd_quantisation **quantisation);
 
 /* The same in steps, for who asks for other remedies: plan with a float model and samples. deinit accepts a
  * zeroed one and one that was only begun. rank fills the layers, their effects and their order. */

@@ -14,7 +14,7 @@ from browser import Browser, axe_source, is_missing
 from support import MODELS, capture, main, npudiff, some_digits, unittest
 from write_capture import Edge, write_capture
 
-SOURCES = pathlib.Path(__file__).resolve().parents[2] / "src" / "html"
+SOURCES = pathlib.Path(__file__).resolve().parents[2] / "src" / "report" / "html"
 VIEWS = ["verdict", "tensors", "flow", "budget", "samples", "where"]
 HOSTILE = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "\"'>&lt;&amp;`${alert(3)}", "a/b\u202etxt.gpj",
            "\u05d0\u05d1\u05d2/\u0634\u0645\u0633", "--><!--]]>", "n" * 300, "javascript:alert(4)", "constructor", "__proto__"]

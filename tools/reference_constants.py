@@ -14,9 +14,9 @@ RULER = re.compile(r"-{3,}[^-]*-{3,}")
 SUBJECTS = [
     ("Latency and statistics", ["src/compare/latency/", "src/core/statistics/"]),
     ("Comparing", ["src/compare/", "src/report/"]),
-    ("Diagnoses from values", ["src/explain/diagnosis/", "src/explain/symptoms/", "src/explain/exam/pair_sums", "src/explain/layers/reused"]),
+    ("Diagnoses from values", ["src/explain/diagnosis/", "src/explain/symptoms/", "src/explain/exam/pair_sums", "src/explain/layers/attribute"]),
     ("Where a layer ran", ["src/explain/execution/"]),
-    ("Which program a device has", ["src/explain/identify/", "src/explain/layers/unit_programs", "src/explain/layers/habits",
+    ("Which program a device has", ["src/explain/identify/", "src/explain/layers/judge_layers", "src/explain/layers/judge_layers",
                                     "src/explain/trials/code_tally", "src/arithmetic/htp/", "src/arithmetic/known/",
                                     "src/arithmetic/programs/", "src/arithmetic/variants/"]),
     ("Verdicts of layers and devices", ["src/explain/"]),

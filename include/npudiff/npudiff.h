@@ -10,9 +10,9 @@
  *
  * To make captures: model.h (ONNX models), probe.h (inputs), device.h (devices, and nd_capture_run). To go
  * further: explain.h (where a difference is made, and whether it is a fault), placement.h, latency.h and
- * config.h (what a capture says beside its tensors), judge.h (accepted captures, campaigns), campaign.h (their tasks), reduce.h,
- * prepare.h, import.h, encodings.h, logs.h. All stand on status.h (errors), error_ids.h, tensor.h (types and
- * shapes) and parse.h.
+ * config.h (what a capture says beside its tensors), judge.h (accepted captures, campaigns), campaign.h (their
+ * tasks), reduce.h, prepare.h, import.h, encodings.h, logs.h. All stand on status.h (errors), error_ids.h,
+ * tensor.h (types and shapes) and parse.h.
  *
  * Errors. A function that can fail returns `enum nd_status` and takes a `struct nd_error *` as its last
  * argument (status.h). The library never prints and never ends the process.
@@ -72,32 +72,32 @@
 #ifndef NPUDIFF_NPUDIFF_H
 #define NPUDIFF_NPUDIFF_H
 
-#include "npudiff/improve/align.h"
-#include "npudiff/explain/audit.h"
-#include "npudiff/judge/campaign.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"
-#include "npudiff/improve/certificate.h"
+#include "npudiff/capture/logs.h"
 #include "npudiff/compare/compare.h"
-#include "npudiff/devices/device.h"
-#include "npudiff/model/encodings.h"
-#include "npudiff/core/error_ids.h"
 #include "npudiff/compare/config.h"
 #include "npudiff/compare/latency.h"
 #include "npudiff/compare/placement.h"
-#include "npudiff/explain/explain.h"
-#include "npudiff/record/import.h"
-#include "npudiff/judge/judge.h"
-#include "npudiff/capture/logs.h"
-#include "npudiff/model/model.h"
+#include "npudiff/core/error_ids.h"
 #include "npudiff/core/parse.h"
-#include "npudiff/record/prepare.h"
-#include "npudiff/record/probe.h"
+#include "npudiff/core/status.h"
+#include "npudiff/core/tensor.h"
+#include "npudiff/devices/device.h"
+#include "npudiff/explain/audit.h"
+#include "npudiff/explain/explain.h"
+#include "npudiff/improve/align.h"
+#include "npudiff/improve/certificate.h"
 #include "npudiff/improve/promote.h"
 #include "npudiff/improve/reduce.h"
-#include "npudiff/report/report.h"
-#include "npudiff/core/status.h"
 #include "npudiff/improve/sweep.h"
-#include "npudiff/core/tensor.h"
+#include "npudiff/judge/campaign.h"
+#include "npudiff/judge/judge.h"
+#include "npudiff/model/encodings.h"
+#include "npudiff/model/model.h"
+#include "npudiff/record/import.h"
+#include "npudiff/record/prepare.h"
+#include "npudiff/record/probe.h"
+#include "npudiff/report/report.h"
 
 #endif

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/accumulator/accumulator.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "lab/accumulator/accumulator.h"
 #include "lab/experiment/sieve.h"
 
 enum { N_TERMS = ND_BATTERY_TERMS, NEAREST_ROWS = 96 };

@@ -1,6 +1,6 @@
 /* Random vectors that tell accumulators apart. */
-#include "lab/accumulator/accumulator.h"
 #include "core/random.h"
+#include "lab/accumulator/accumulator.h"
 
 #include <math.h>
 

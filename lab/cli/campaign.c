@@ -7,13 +7,12 @@
 #include <unistd.h>
 
 #include "cli/options/capture_paths.h"
-#include "lab/cli/brief.h"
 #include "cli/options/fleet.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/signals.h"
 #include "cli/terminal/stopped.h"
+#include "lab/cli/brief.h"
 
 /* ---- devices ---- */
 

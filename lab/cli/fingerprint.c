@@ -3,15 +3,14 @@
 #include <string.h>
 
 #include "cli/options/commands.h"
-#include "lab/cli/brief.h"
-#include "lab/cli/campaign.h"
-#include "lab/cli/take.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/signals.h"
 #include "cli/terminal/stopped.h"
 #include "cli/terminal/terminal.h"
+#include "lab/cli/brief.h"
+#include "lab/cli/campaign.h"
+#include "lab/cli/take.h"
 #include "npudiff/lab/fingerprint.h"
 
 /* ---- one datasheet ---- */

@@ -1,9 +1,8 @@
-/* npudiff-lab: what finds arithmetic that nobody knows yet. Its commands are those of npudiff, too: 'npudiff fingerprint'
- * starts npudiff-fingerprint, a link to this program. */
+/* npudiff-lab: what finds arithmetic that nobody knows yet. Its commands are those of npudiff, too: 'npudiff
+ * fingerprint' starts npudiff-fingerprint, a link to this program. */
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options/command_options.h"
 #include "cli/options/help.h"
 #include "cli/options/option_table.h"
 #include "cli/terminal/output.h"

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/cli/brief.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
+#include "lab/cli/brief.h"
 
 /* The texts of a list with blanks between. */
 static json_t *joined(const json_t *list)

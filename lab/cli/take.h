@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/lab/fingerprint.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "arithmetic/operators/ops.h"
+#include "core/memory.h"
 
 enum { OPSET = 21 };
 

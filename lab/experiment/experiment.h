@@ -12,8 +12,8 @@
 #ifndef ND_EXPERIMENT_EXPERIMENT_H
 #define ND_EXPERIMENT_EXPERIMENT_H
 
-#include "core/text/strbuf.h"
 #include "arithmetic/exact/linear/rounding.h"
+#include "core/text/strbuf.h"
 #include "lab/experiment/ask.h"
 #include <jansson.h>
 

@@ -5,9 +5,9 @@
 #ifndef ND_EXPERIMENT_TRIAL_H
 #define ND_EXPERIMENT_TRIAL_H
 
-#include "npudiff/devices/device.h"
 #include "arithmetic/operators/array.h"
 #include "model/rewrite/compose.h"
+#include "npudiff/devices/device.h"
 
 struct nd_bench {
     const struct nd_device *device;    /* borrowed */

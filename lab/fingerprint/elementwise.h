@@ -22,8 +22,8 @@
 
 #include <stdint.h>
 
-#include "core/error.h"
 #include "arithmetic/exact/linear/rounding.h"
+#include "core/error.h"
 #include "lab/experiment/trial.h"
 
 enum nd_elementwise_op { ND_ELEMENTWISE_ADD, ND_ELEMENTWISE_SUB, ND_ELEMENTWISE_MUL };

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/documents/json_out.h"
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/documents/json_out.h"
 #include "core/memory.h"
 #include "core/text/options.h"
 #include "lab/fingerprint/section.h"

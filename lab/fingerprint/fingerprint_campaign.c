@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/documents/json_out.h"
+#include "core/error.h"
 #include "core/memory.h"
 #include "lab/fingerprint/campaign.h"
 #include "lab/fingerprint/sheet.h"

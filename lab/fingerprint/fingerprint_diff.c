@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/documents/json_out.h"
+#include "core/error.h"
 #include "core/text/strbuf.h"
 #include "lab/fingerprint/sheet.h"
 

@@ -13,8 +13,8 @@
 #ifndef ND_FINGERPRINT_SCALAR_H
 #define ND_FINGERPRINT_SCALAR_H
 
-#include "core/error.h"
 #include "arithmetic/exact/linear/rounding.h"
+#include "core/error.h"
 #include "lab/experiment/experiment.h"
 
 enum nd_scalar_value {

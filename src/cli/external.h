@@ -10,9 +10,9 @@ struct cli_external {
 extern const struct cli_external cli_externals[];
 extern const size_t cli_n_externals;
 
-/* Becomes npudiff-<name> with these arguments (argv[0] is the name), where the name is one of cli_externals: the one
- * beside this program, that of the build tree, or the first one in PATH. Returns when the name is another, or, with the
- * error on stderr that says which package has it, ends the process with exit code 2. */
+/* Becomes npudiff-<name> with these arguments (argv[0] is the name), where the name is one of cli_externals:
+ * the one beside this program, that of the build tree, or the first one in PATH. Returns when the name is
+ * another, or, with the error on stderr that says which package has it, ends the process with exit code 2. */
 void cli_run_external(const char *name, char *const argv[]);
 
 #endif

@@ -7,7 +7,6 @@
 #include "cli/options/commands.h"
 #include "cli/options/complete.h"
 #include "cli/options/help.h"
-#include "cli/options/help_errors.h"
 #include "cli/options/option_table.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/program.h"
@@ -16,9 +15,9 @@
 
 /* By role, and in the order in which they are used. */
 static const struct cli_command *const commands[] = {
-    &cmd_run, &cmd_capture, &cmd_compare, &cmd_explain, &cmd_report, &cmd_placement, &cmd_latency,
-    &cmd_logs, &cmd_init, &cmd_qualify, &cmd_golden, &cmd_triage, &cmd_lint, &cmd_align,
-    &cmd_promote, &cmd_reduce, &cmd_sweep, &cmd_import, &cmd_export, &cmd_info, &cmd_verify,
+    &cmd_run,     &cmd_capture,   &cmd_compare, &cmd_explain,  &cmd_report, &cmd_placement, &cmd_latency,
+    &cmd_logs,    &cmd_init,      &cmd_qualify, &cmd_golden,   &cmd_triage, &cmd_lint,      &cmd_align,
+    &cmd_promote, &cmd_reduce,    &cmd_sweep,   &cmd_import,   &cmd_export, &cmd_info,      &cmd_verify,
     &cmd_prepare, &cmd_encodings, &cmd_devices, &cmd_runtimes, &cmd_probes,
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

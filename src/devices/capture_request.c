@@ -1,18 +1,259 @@
+/* The sessions of a capture: which file each reads, and what it exposes. */
 #include "devices/capture_request.h"
 
+#include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/documents/json_out.h"
+#include "core/files/file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/tensors/scales.h"
+#include "core/text/options.h"
 #include "core/text/strbuf.h"
+#include "devices/agent/runtime/runtime.h"
 #include "devices/device_options.h"
-#include "devices/runner_job.h"
 #include "devices/emulator/emulate.h"
 #include "model/graph/parts.h"
-#include "devices/agent/runtime/runtime.h"
+#include "model/rewrite/native.h"
+#include "model/rewrite/whole.h"
+#include "npudiff/devices/device.h"
+
+static json_t *dims_of(const struct nd_shape *shape)
+{
+    if (shape->rank < 0)
+        return json_null();
+    json_t *dims = json_array();
+    for (int d = 0; d < shape->rank; d++)
+        nd_tree_append(dims, json_integer(shape->dims[d]));
+    return dims;
+}
+
+static json_t *describe(const char *name, enum nd_dtype dtype, const struct nd_shape *shape)
+{
+    return json_pack("{s:s, s:s, s:o}", "name", name, "type", nd_dtype_name(dtype), "shape", dims_of(shape));
+}
+
+static json_t *describe_inputs(const struct nd_model *model)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < nd_model_n_inputs(model); i++) {
+        const struct nd_model_io *input = nd_model_input(model, i);
+        nd_tree_append(list, describe(input->name, input->dtype, &input->shape));
+    }
+    return list;
+}
+
+/* `name` is that of the tensor in the file, `label` what npudiff calls it. */
+static json_t *describe_edge(const struct nd_edge *edge)
+{
+    json_t *tensor = describe(edge->onnx_name, edge->dtype, &edge->shape);
+    json_t *scales = json_array(), *zero_points = json_array();
+    for (size_t i = 0; i < edge->quant.n; i++) {
+        nd_tree_append(scales, json_real((double)edge->quant.scale[i]));
+        nd_tree_append(zero_points, json_integer(edge->quant.zero_point[i]));
+    }
+    nd_tree_set(tensor, "label", json_string(edge->name));
+    nd_tree_set(tensor, "is_output", json_boolean(edge->is_model_output));
+    nd_tree_set(tensor, "scale", scales);
+    nd_tree_set(tensor, "zero_point", zero_points);
+    nd_tree_set(tensor, "axis", edge->quant.n > 1 ? json_integer(edge->quant.axis) : json_null());
+    return tensor;
+}
+
+static json_t *describe_edges(const struct nd_capture_job *capture)
+{
+    json_t *list = json_array();
+    for (size_t e = 0; e < capture->n_edges; e++)
+        nd_tree_append(list, describe_edge(&capture->edges[e]));
+    return list;
+}
+
+static json_t *describe_probes(const struct nd_capture_job *capture)
+{
+    json_t *list = json_array();
+    for (size_t p = 0; p < capture->n_probes; p++)
+        nd_tree_append(list, json_pack("{s:s, s:I}", "name", capture->probes[p]->name, "samples",
+                                       (json_int_t)capture->probes[p]->n_samples));
+    return list;
+}
+
+/* {"inputs", "tensors", "probes", "repeats", "threads", "rounds_off_grid", "options"} of the capture, whose
+ * edges and number of repeats are known, in new memory; NULL when memory is out. The agent adds the model, and
+ * which of the tensors the session is asked for. */
+static char *nd_runner_job_text(const struct nd_capture_job *capture)
+{
+    const struct nd_device *device = capture->device;
+    bool rounds = false;
+    json_t *options = json_object();
+    for (size_t i = 0; i < device->n_options; i++)
+        if (strcmp(device->option_keys[i], ND_OFF_GRID_OPTION) == 0)
+            rounds = true;
+        else
+            nd_tree_set(options, device->option_keys[i], json_string(device->option_values[i]));
+    json_t *job = json_pack("{s:o, s:o, s:o, s:I, s:i, s:b, s:o}", "inputs", describe_inputs(capture->model),
+                            "tensors", describe_edges(capture), "probes", describe_probes(capture), "repeats",
+                            (json_int_t)capture->job.n_repeats, "threads", device->n_threads, "rounds_off_grid",
+                            rounds, "options", options);
+    char *text = nd_json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(job);
+    return text;
+}
+
+static void free_passes(struct nd_job *job)
+{
+    for (size_t p = 0; p < job->n_passes; p++) {
+        free(job->passes[p].model);
+        free(job->passes[p].checks);
+    }
+    free(job->passes);
+    for (size_t e = 0; e < job->n_edges; e++)
+        free(job->edges[e].output);
+    free(job->edges);
+    job->passes = NULL;
+    job->n_passes = 0;
+    job->edges = NULL;
+    job->n_edges = 0;
+}
+
+/* ---- edges that are recorded through floats ---- */
+
+bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t edge, bool as_floats)
+{
+    struct nd_dequantised floats;
+    if (!nd_model_find_dequantised(capture->model, edge, &floats) || capture->as_floats[edge] == as_floats)
+        return false;
+    if (!as_floats)
+        nd_job_remove_float_node(&capture->job, floats.node);
+    else if (!nd_job_add_float_node(&capture->job, floats.node))
+        return false;
+    capture->as_floats[edge] = as_floats;
+    return true;
+}
+
+enum nd_status nd_capture_job_edge(const struct nd_capture_job *capture, const struct nd_edge *edge,
+                                   size_t index, struct nd_job_edge *out, struct nd_error *err)
+{
+    struct nd_dequantised floats = {.tensor = edge->onnx_name};
+    struct nd_job_edge made = {.dtype = edge->dtype};
+    if (capture->as_floats[index] && nd_model_find_dequantised(capture->model, index, &floats)) {
+        made.scale = edge->quant.scale[0];
+        made.zero_point = edge->quant.zero_point[0];
+    }
+    made.output = nd_strdup(floats.tensor);
+    if (made.output == NULL)
+        return nd_fail_memory(err);
+    *out = made;
+    return ND_OK;
+}
+
+/* ---- models and passes ---- */
+
+/* The file that a session reads: the model itself, or a copy that exposes these edges. Providers take no model
+ * whose shapes are open: where dimensions were set, the untouched model is a copy, too. */
+static enum nd_status make_model(const struct nd_capture_job *capture, const char *name, const size_t *edges,
+                                 size_t n_edges, char **path, struct nd_error *err)
+{
+    const char *original = nd_model_path(capture->model);
+    bool is_untouched = nd_capture_job_is_untouched(capture);
+    if (is_untouched && !nd_model_has_set_dims(capture->model)) {
+        *path = realpath(original, NULL); /* the agent works in another folder */
+        return *path != NULL
+                   ? ND_OK
+                   : nd_fail(err, ND_E_FILE_OPEN, original, "cannot find '%s': %s", original, strerror(errno));
+    }
+    *path = nd_path_join(capture->folder, name);
+    if (*path == NULL)
+        return nd_fail_memory(err);
+    return is_untouched ? nd_model_write_whole(capture->model, *path, err)
+                        : nd_model_write_shown(capture->model, edges, n_edges, capture->as_floats, *path, err);
+}
+
+static bool records_any(const struct nd_capture_job *capture, size_t p)
+{
+    for (size_t e = 0; e < capture->n_edges; e++)
+        if (capture->pass_of_edge[e] == p)
+            return true;
+    return false;
+}
+
+static bool is_checked(const struct nd_job_pass *pass, size_t edge)
+{
+    for (size_t i = 0; i < pass->n_checks; i++)
+        if (pass->checks[i] == edge)
+            return true;
+    return false;
+}
+
+static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, const struct nd_planned_pass *planned,
+                                struct nd_error *err)
+{
+    struct nd_job_pass *pass = &capture->job.passes[p];
+    bool exposes_all = !records_any(capture, p);
+    size_t *exposed = nd_calloc(capture->n_edges, sizeof *exposed);
+    pass->checks = nd_calloc(planned != NULL ? planned->n_checks : 0, sizeof *pass->checks);
+    if (exposed == NULL || pass->checks == NULL) {
+        free(exposed);
+        return nd_fail_memory(err);
+    }
+    size_t n_exposed = 0;
+    for (size_t i = 0; planned != NULL && i < planned->n_checks; i++)
+        pass->checks[pass->n_checks++] = planned->checks[i];
+    for (size_t e = 0; e < capture->n_edges; e++)
+        if (is_checked(pass, e) || exposes_all || capture->pass_of_edge[e] == p)
+            exposed[n_exposed++] = capture->selected[e];
+    char name[32];
+    snprintf(name, sizeof name, "pass%zu.onnx", p);
+    enum nd_status status = make_model(capture, name, exposed, n_exposed, &pass->model, err);
+    free(exposed);
+    return status;
+}
+
+enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
+                                         const struct nd_planned_pass *planned, struct nd_error *err)
+{
+    struct nd_job *job = &capture->job;
+    free_passes(job);
+    job->passes = nd_calloc(n_passes, sizeof *job->passes);
+    job->edges = nd_calloc(capture->n_edges, sizeof *job->edges);
+    enum nd_status status = job->passes != NULL && job->edges != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t p = 0; status == ND_OK && p < n_passes; p++) {
+        job->n_passes = p + 1;
+        status = make_pass(capture, p, planned != NULL ? &planned[p] : NULL, err);
+    }
+    for (size_t e = 0; status == ND_OK && e < capture->n_edges; e++) {
+        job->n_edges = e + 1;
+        status = nd_capture_job_edge(capture, &capture->edges[e], capture->selected[e], &job->edges[e], err);
+        job->edges[e].pass = capture->pass_of_edge[e];
+    }
+    return status;
+}
+
+enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const size_t *edges, size_t n,
+                                    struct nd_job *trial, struct nd_error *err)
+{
+    struct nd_job job = capture->job; /* shares everything but its pass */
+    job.n_probes = 0;
+    job.edges = NULL;
+    job.n_edges = 0;
+    job.n_passes = 1;
+    job.passes = nd_calloc(1, sizeof *job.passes);
+    enum nd_status status = job.passes != NULL
+                                ? make_model(capture, "trial.onnx", edges, n, &job.passes[0].model, err)
+                                : nd_fail_memory(err);
+    if (status == ND_OK)
+        *trial = job;
+    else
+        free_passes(&job);
+    return status;
+}
+
+void nd_capture_job_free_trial(struct nd_job *trial)
+{
+    free_passes(trial);
+}
 
 void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size)
 {

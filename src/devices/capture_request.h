@@ -2,8 +2,8 @@
 #ifndef ND_DEVICE_CAPTURE_REQUEST_H
 #define ND_DEVICE_CAPTURE_REQUEST_H
 
-#include "npudiff/devices/device.h"
 #include "devices/agent/spool/job_file.h"
+#include "npudiff/devices/device.h"
 
 struct nd_remote; /* remote/remote.h */
 
@@ -66,5 +66,11 @@ void nd_capture_job_free_trial(struct nd_job *trial);
 
 /* Samples of all probes. */
 size_t nd_capture_job_n_samples(const struct nd_capture_job *capture);
+
+/* What a runner is told of a capture (docs/reference/runner.md#job), as JSON. */
+
+/* One option of the URI's query that is npudiff's own and not the runner's: what becomes of floats between the
+ * quantised values of a tensor. */
+#define ND_OFF_GRID_OPTION "off-grid"
 
 #endif

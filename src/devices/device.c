@@ -1,19 +1,196 @@
+/* The profile of an emulated device (emulator/emulate.h): from the URI or from a YAML file. */
+#include "devices/device.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <yaml.h>
 
+#include "core/documents/yaml_limits.h"
 #include "core/files/file.h"
+#include "core/files/suffix.h"
 #include "core/memory.h"
+#include "core/tensors/sha256.h"
 #include "core/text/names.h"
 #include "core/text/strbuf.h"
 #include "devices/device_options.h"
-#include "devices/emulated.h"
-#include "devices/exec_device.h"
-#include "devices/resolve.h"
-#include "npudiff/core/parse.h"
+#include "devices/emulator/emulate.h"
 #include "devices/phones/phones.h"
 #include "devices/phones/remote_uri.h"
 #include "devices/runtimes/sdk.h"
+#include "npudiff/core/parse.h"
+#include "npudiff/devices/device.h"
+
+/* What a profile file said, for the capture. */
+struct nd_profile_file {
+    char *text; /* NULL: the profile was in the URI */
+    char sha256[65];
+};
+enum { ND_PROFILE_MAX_BYTES = 32768 };
+
+static enum nd_status nd_device_find_own_npu(struct nd_device *device, const char *uri, struct nd_error *err);
+static enum nd_status nd_device_suits_elsewhere(const struct nd_device *device, const char *uri,
+                                                struct nd_error *err);
+static enum nd_status nd_runtime_name(const char *id, struct nd_runtime_info *out, struct nd_error *err);
+
+/* A file being read. */
+struct profile {
+    const char *path;
+    yaml_document_t *document;
+    struct nd_emulation *out;
+    struct nd_error *err;
+};
+
+static const char *scalar_text(const yaml_node_t *node)
+{
+    return (const char *)node->data.scalar.value;
+}
+
+static enum nd_status fail_at(const struct profile *profile, const yaml_mark_t *mark, const char *what,
+                              const char *text)
+{
+    return nd_fail(profile->err, ND_E_DEVICE_PROFILE, profile->path, "%s:%zu:%zu: %s%s%s%s", profile->path,
+                   mark->line + 1, mark->column + 1, what, text != NULL ? " '" : "", text != NULL ? text : "",
+                   text != NULL ? "'" : "");
+}
+
+static enum nd_status add_item(const struct profile *profile, const yaml_node_t *node, const char *prefix)
+{
+    if (node->type != YAML_SCALAR_NODE || strlen(scalar_text(node)) != node->data.scalar.length)
+        return fail_at(profile, &node->start_mark, *prefix != '\0' ? "a number is needed" : "an item is a text",
+                       NULL);
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s%s", prefix, scalar_text(node));
+    char *item = nd_strbuf_take(&text);
+    enum nd_status status =
+        item != NULL ? nd_emulation_add(profile->out, item, profile->err) : nd_fail_memory(profile->err);
+    if (status == ND_ERR_USAGE)
+        nd_error_context(profile->err, "%s:%zu:%zu", profile->path, node->start_mark.line + 1,
+                         node->start_mark.column + 1);
+    free(item);
+    return status;
+}
+
+static enum nd_status add_items(const struct profile *profile, const yaml_node_t *list)
+{
+    if (list->type != YAML_SEQUENCE_NODE || list->data.sequence.items.start == list->data.sequence.items.top)
+        return fail_at(profile, &list->start_mark, "'items' is a list of one text or more", NULL);
+    enum nd_status status = ND_OK;
+    for (const yaml_node_item_t *item = list->data.sequence.items.start;
+         item < list->data.sequence.items.top && status == ND_OK; item++)
+        status = add_item(profile, yaml_document_get_node(profile->document, *item), "");
+    return status;
+}
+
+static enum nd_status read_mapping(const struct profile *profile, const yaml_node_t *root)
+{
+    static const char *const keys[] = {"items", "seed"};
+    bool is_there[] = {false, false};
+    enum nd_status status = ND_OK;
+    for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start;
+         pair < root->data.mapping.pairs.top && status == ND_OK; pair++) {
+        const yaml_node_t *key = yaml_document_get_node(profile->document, pair->key);
+        const yaml_node_t *value = yaml_document_get_node(profile->document, pair->value);
+        size_t k = 0;
+        while (k < 2 && (key->type != YAML_SCALAR_NODE || strcmp(scalar_text(key), keys[k]) != 0))
+            k++;
+        if (k == 2)
+            return fail_at(profile, &key->start_mark, "keys are 'items' and 'seed', not",
+                           key->type == YAML_SCALAR_NODE ? scalar_text(key) : "");
+        if (is_there[k])
+            return fail_at(profile, &key->start_mark, "there is a second", keys[k]);
+        is_there[k] = true;
+        status = k == 0 ? add_items(profile, value) : add_item(profile, value, "seed=");
+    }
+    if (status == ND_OK && !is_there[0])
+        status = fail_at(profile, &root->start_mark, "there are no", keys[0]);
+    return status;
+}
+
+static enum nd_status fail_yaml(const struct profile *profile, const yaml_parser_t *parser)
+{
+    if (parser->error == YAML_MEMORY_ERROR)
+        return nd_fail_memory(profile->err);
+    return fail_at(profile, &parser->problem_mark,
+                   parser->problem != NULL ? parser->problem : "this is no YAML", NULL);
+}
+
+static enum nd_status read_yaml(struct profile *profile, const char *text, size_t n_bytes)
+{
+    yaml_parser_t parser;
+    yaml_document_t document;
+    struct nd_yaml_excess excess;
+    if (!nd_yaml_check_text(text, n_bytes, &excess))
+        return nd_fail_memory(profile->err);
+    if (excess.problem != NULL)
+        return fail_at(profile, &excess.mark, excess.problem, NULL);
+    if (yaml_parser_initialize(&parser) == 0)
+        return nd_fail_memory(profile->err);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, n_bytes);
+    if (yaml_parser_load(&parser, &document) == 0) {
+        enum nd_status status = fail_yaml(profile, &parser);
+        yaml_parser_delete(&parser);
+        return status;
+    }
+    profile->document = &document;
+    static const yaml_mark_t begin;
+    const yaml_node_t *root = yaml_document_get_root_node(&document);
+    enum nd_status status = root != NULL && root->type == YAML_MAPPING_NODE
+                                ? read_mapping(profile, root)
+                                : fail_at(profile, root != NULL ? &root->start_mark : &begin,
+                                          "a mapping with 'items' is needed", NULL);
+    yaml_document_delete(&document);
+    if (status == ND_OK) {
+        if (yaml_parser_load(&parser, &document) == 0) {
+            status = fail_yaml(profile, &parser);
+        } else {
+            root = yaml_document_get_root_node(&document);
+            if (root != NULL)
+                status = fail_at(profile, &root->start_mark, "there is a second document", NULL);
+            yaml_document_delete(&document);
+        }
+    }
+    yaml_parser_delete(&parser);
+    return status;
+}
+
+static bool is_file_name(const char *what)
+{
+    return nd_stem_bytes(what, ".yaml") > 0 || nd_stem_bytes(what, ".yml") > 0;
+}
+
+/* `what` follows "emu:" in the URI: items, or the path of a .yaml or .yml file, a mapping of `items` (a list of
+ * texts) and `seed`. ND_E_DEVICE_PROFILE: the message says what is wrong, of a file with line and column;
+ * ND_E_FILE_OPEN, ND_E_FILE_READ. Both are the caller's on success. */
+static enum nd_status nd_profile_read(const char *what, struct nd_emulation *out, struct nd_profile_file *file,
+                                      struct nd_error *err)
+{
+    struct nd_emulation emulation = {0};
+    struct nd_profile_file found = {0};
+    void *bytes = NULL;
+    size_t n_bytes = 0;
+    *file = found;
+    if (!is_file_name(what))
+        return nd_emulation_parse(what, out, err);
+    enum nd_status status = nd_file_read(what, ND_PROFILE_MAX_BYTES, &bytes, &n_bytes, err);
+    if (status == ND_OK)
+        nd_sha256_bytes(bytes, n_bytes, found.sha256);
+    if (status == ND_OK && (found.text = strndup(bytes, n_bytes)) == NULL)
+        status = nd_fail_memory(err);
+    if (status == ND_OK) {
+        struct profile profile = {.path = what, .out = &emulation, .err = err};
+        status = read_yaml(&profile, found.text, strlen(found.text));
+    }
+    free(bytes);
+    if (status == ND_OK) {
+        *out = emulation;
+        *file = found;
+    } else {
+        nd_emulation_deinit(&emulation);
+        free(found.text);
+    }
+    return status;
+}
 
 const struct nd_device_syntax *nd_device_syntaxes(void)
 {
@@ -167,7 +344,9 @@ static void put_kind(struct nd_strbuf *out, const struct nd_device *device)
         nd_strbuf_printf(out, "@%s", device->runtime.id);
 }
 
-enum nd_status nd_device_name(struct nd_device *device, const char *query, struct nd_error *err)
+/* Makes the canonical URI, of runtime and chipset as far as they are known. query: what follows '?', or NULL.
+ */
+static enum nd_status nd_device_name(struct nd_device *device, const char *query, struct nd_error *err)
 {
     struct nd_strbuf canonical = {0};
     if (device->transport != ND_TRANSPORT_NONE)
@@ -365,5 +544,162 @@ enum nd_status nd_device_parse_trusted(const char *uri, struct nd_device *out, s
         *out = device;
     else
         nd_device_deinit(&device);
+    return status;
+}
+
+/* ---- when the URI is read ---- */
+
+/* Whether a device of this kind and way can run elsewhere. ND_E_DEVICE_UNKNOWN. */
+static enum nd_status nd_device_suits_elsewhere(const struct nd_device *device, const char *uri,
+                                                struct nd_error *err)
+{
+    if (nd_device_is_evaluated(device->kind))
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': references are evaluated on this machine; '%s' alone is the device", uri,
+                       nd_device_kind_name(device->kind));
+    if (device->way == ND_REMOTE_QNN_NET_RUN && device->kind != ND_DEVICE_HTP)
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': qnn-net-run runs on 'htp', not on '%s', which the agent does", uri,
+                       nd_device_kind_name(device->kind));
+    return ND_OK;
+}
+
+static bool is_arm(const char *abi)
+{
+    return strncmp(abi, "aarch64-", 8) == 0;
+}
+
+/* The chipset of `htp` on this machine, unless the URI names one: from /sys/devices/soc0. ND_E_DEVICE_UNKNOWN
+ * on a machine that cannot have that NPU, or does not say which. */
+static enum nd_status nd_device_find_own_npu(struct nd_device *device, const char *uri, struct nd_error *err)
+{
+    static const char machine_path[] = "/sys/devices/soc0/machine";
+    void *bytes = NULL;
+    size_t n = 0;
+    char name[64] = "";
+    if (!is_arm(nd_abi_here()))
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "device '%s': this computer (%s) has no Hexagon NPU; 'htp-sim:CHIPSET' simulates one, "
+                       "'adb:SERIAL' is a phone, 'ssh:HOST' a board",
+                       uri, nd_abi_here());
+    if (device->chipset != NULL)
+        return ND_OK;
+    if (nd_file_read(machine_path, sizeof name - 1, &bytes, &n, NULL) == ND_OK) {
+        memcpy(name, bytes, n);
+        name[strcspn(name, " \r\n")] = '\0';
+    }
+    free(bytes);
+    device->chipset = nd_chipset_find(name);
+    if (device->chipset == NULL)
+        return nd_fail(
+            err, ND_E_DEVICE_UNKNOWN, uri,
+            "device '%s': %s says '%s', and npudiff does not know this chipset; name it: 'htp:CHIPSET'", uri,
+            machine_path, name);
+    return ND_OK;
+}
+
+/* Names the runtime of a device whose ABI is not known yet: its id ("" for the newest that the machine can
+ * run), and nothing else. ND_E_RUNTIME_MISSING: no ABI has one of that id. */
+static enum nd_status nd_runtime_name(const char *id, struct nd_runtime_info *out, struct nd_error *err)
+{
+    struct nd_runtime_list list;
+    bool is_there = id == NULL;
+    enum nd_status status = nd_runtimes_list(&list, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; !is_there && i < list.n; i++)
+        is_there = strcmp(list.items[i].id, id) == 0;
+    if (!is_there)
+        status = nd_runtime_fail_unknown(&list, id, err);
+    nd_runtimes_deinit(&list);
+    if (status != ND_OK)
+        return status;
+    out->id = nd_strdup(id != NULL ? id : "");
+    return out->id != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* ---- when the machine was asked ---- */
+
+/* What runs there must be something that can run there: else the libraries would fail later in words that
+ * nobody understands, or, worse, a simulator would pass for silicon. */
+static enum nd_status check_machine(const struct nd_device *device, const struct nd_identity *identity,
+                                    struct nd_error *err)
+{
+    if (identity->abi == NULL)
+        return nd_fail(
+            err, ND_E_DEVICE_CONNECT, device->label,
+            "device '%s' cannot be used: its ABI is '%s'%s, and npudiff runs on arm64-v8a, on aarch64 "
+            "and on x86_64 with Linux",
+            device->label, identity->said_abi != NULL ? identity->said_abi : "",
+            identity->is_android ? " with Android" : "");
+    if (device->kind == ND_DEVICE_HTP && !is_arm(identity->abi))
+        return nd_fail(err, ND_E_DEVICE_CONNECT, device->label,
+                       "device '%s' (%s) has no Hexagon NPU; '%s:%s/htp-sim:CHIPSET' simulates one there",
+                       device->label, identity->abi, nd_transport_name(device->transport), device->address);
+    if (device->kind == ND_DEVICE_HTP_SIM && strcmp(identity->abi, "x86_64-linux") != 0)
+        return nd_fail(err, ND_E_DEVICE_CONNECT, device->label,
+                       "device '%s' is %s, and the simulator of the NPU is for x86_64-linux", device->label,
+                       identity->abi);
+    if (nd_device_is_npu(device->kind) && device->chipset == NULL && identity->chipset == NULL)
+        return nd_fail(
+            err, ND_E_DEVICE_CONNECT, device->label,
+            "device '%s' %s%s%s; name its chipset, as in '%s:%s/%s:sm8650'", device->label,
+            identity->soc != NULL ? "calls its chipset '" : "does not say which chipset it has",
+            identity->soc != NULL ? identity->soc : "", identity->soc != NULL ? "', which is not known" : "",
+            nd_transport_name(device->transport), device->address, nd_device_kind_name(device->kind));
+    return ND_OK;
+}
+
+static enum nd_status find_runtime_of_resolve(const struct nd_device *device, const char *abi,
+                                              struct nd_runtime_info *out, struct nd_error *err)
+{
+    const char *id = device->runtime.id[0] != '\0' ? device->runtime.id : NULL;
+    if (device->way == ND_REMOTE_QNN_NET_RUN)
+        return nd_runtime_find(id, out, err);
+    enum nd_status status = nd_runtime_find_abi(id, abi, out, err);
+    if (status != ND_OK)
+        return status;
+    status =
+        nd_runtime_require(out, nd_device_is_npu(device->kind) ? ND_RUNTIME_FOR_NPU : ND_RUNTIME_FOR_CPU, err);
+    if (status != ND_OK)
+        nd_runtime_info_deinit(out);
+    return status;
+}
+
+static enum nd_status copy_texts(const struct nd_device *device, struct nd_device *out, struct nd_error *err)
+{
+    out->label = nd_strdup(device->label);
+    out->optimisation = nd_strdup(device->optimisation);
+    out->address = nd_strdup(device->address);
+    return out->label != NULL && out->optimisation != NULL && out->address != NULL ? ND_OK
+                                                                                   : nd_fail_memory(err);
+}
+
+enum nd_status nd_device_resolve(const struct nd_device *device, const struct nd_identity *identity,
+                                 struct nd_device *out, struct nd_error *err)
+{
+    struct nd_device resolved = {.kind = device->kind,
+                                 .chipset = device->chipset,
+                                 .n_threads = device->n_threads,
+                                 .transport = device->transport,
+                                 .way = device->way};
+    const char *query = strchr(device->uri, '?');
+    enum nd_status status = check_machine(device, identity, err);
+    if (resolved.chipset == NULL && nd_device_is_npu(device->kind))
+        resolved.chipset = identity->chipset;
+    if (status == ND_OK)
+        status = copy_texts(device, &resolved, err);
+    if (status == ND_OK)
+        status = find_runtime_of_resolve(device, identity->abi, &resolved.runtime, err);
+    if (status == ND_OK)
+        status = nd_device_name(&resolved, query != NULL ? query + 1 : NULL, err);
+    if (status == ND_OK)
+        status = nd_device_default_options(&resolved, err);
+    for (size_t i = 0; status == ND_OK && i < device->n_options; i++)
+        status = nd_device_set_option(&resolved, device->option_keys[i], device->option_values[i], err);
+    if (status == ND_OK)
+        *out = resolved;
+    else
+        nd_device_deinit(&resolved);
     return status;
 }

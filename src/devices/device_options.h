@@ -26,4 +26,16 @@ enum nd_status nd_device_check_options(const struct nd_device *device, const cha
  * nothing for other devices. */
 enum nd_status nd_device_default_options(struct nd_device *device, struct nd_error *err);
 
+/* exec:RUNNER[?key=value&...]: any program that speaks the runner's protocol as a device. */
+
+/* Reads such a URI. The name of a runner is looked for; what has a '/' is a path. ND_E_RUNNER_MISSING,
+ * ND_E_RUNNER_START, ND_E_DEVICE_UNKNOWN: no name, or an option that is not of the form key=value. */
+enum nd_status nd_exec_parse(const char *uri, struct nd_device *out, struct nd_error *err);
+
+/* ND_E_DEVICE_OPTION for a URI that names a file, as the runner or in an option. */
+enum nd_status nd_exec_check(const char *uri, struct nd_error *err);
+
+/* Whether the URI is of this form. */
+bool nd_exec_is_uri(const char *uri);
+
 #endif

@@ -14,8 +14,8 @@
 #ifndef ND_EXPLAIN_STAGES_H
 #define ND_EXPLAIN_STAGES_H
 
-#include "explain/layers/device_programs.h"
 #include "explain/evaluate/evaluation.h"
+#include "explain/layers/device_programs.h"
 
 /* What the stages up to `identify` have made, for those that follow: they read it, and write to `out` alone. */
 struct nd_explain_job {
@@ -30,12 +30,7 @@ static inline const struct nd_habit *nd_habit_of(const struct nd_explain_job *jo
     return &job->habits->units[device * job->plan->n_steps + step];
 }
 
-/* ---- explanation.c ---- */
-
-/* Names of the model, the devices and the steps, and which units are examined: what the plan says. out is
- * zeroed before. ND_ERR_MEMORY. */
-enum nd_status nd_explanation_begin(const struct nd_plan *plan, struct nd_explanation *out,
-                                    struct nd_error *err);
+/* ---- explain.c ---- */
 
 /* Adds a finding on a tensor of the device: kind is static; text is taken over, NULL means that there was no
  * memory for it. ND_ERR_MEMORY. */
@@ -54,18 +49,6 @@ enum nd_status nd_explain_settle(const struct nd_evaluation *evaluation, struct 
 enum nd_status nd_explain_attribute(const struct nd_evaluation *evaluation, struct nd_explanation *out,
                                     struct nd_error *err);
 
-/* The parts of nd_explain_attribute. vote.c: the conclusion for all devices. */
-enum nd_status nd_explain_conclude_vote(const struct nd_evaluation *evaluation, struct nd_explanation *out,
-                                        struct nd_error *err);
-/* reused.c: tensors that show what a later layer wrote into their buffer get that fault, and layers that read
- * them are not examined. From the sums. */
-enum nd_status nd_explain_find_reused(const struct nd_plan *plan, size_t device, struct nd_explanation *out,
-                                      struct nd_error *err);
-/* quality.c: the error against the float reference, of a step and of the model's outputs. */
-void nd_explain_quality_of_step(const struct nd_evaluation *evaluation, size_t device, size_t step,
-                                struct nd_explanation *out);
-enum nd_status nd_explain_quality_of_output(const struct nd_evaluation *evaluation, size_t device,
-                                            struct nd_explanation *out, struct nd_error *err);
 /* bootstrap.c: sums of one sample at the outputs, and the intervals that they give. The draws depend on n only.
  */
 struct nd_explain_energies {
@@ -103,7 +86,7 @@ typedef enum nd_status (*nd_explain_study)(const struct nd_plan *plan, struct nd
 enum nd_status nd_explain_with(const struct nd_question *question, const struct nd_explain_options *options,
                                nd_explain_study study, struct nd_explanation **out, struct nd_error *err);
 
-/* ---- explanation.c ---- */
+/* ---- explain.c ---- */
 
 void nd_quantisation_destroy(struct nd_quantisation **quantisation);
 

@@ -3,9 +3,9 @@
 #include <float.h>
 #include <math.h>
 
+#include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
 #include "core/text/strbuf.h"
-#include "arithmetic/exact/linear/rounding.h"
 #include "quantisation/study.h"
 
 /* All chosen. The part of what is introduced that names the cause. */

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "arithmetic/exact/linear/rounding.h"
 
 /* Rounds over all pairs, of which neighbours pull at each other, at most: chosen. */
 enum { MOST_ROUNDS = 32 };

@@ -1,4 +1,5 @@
-/* nd_explain, as programs call it: what each device does (src/explain/explain.c), and what the quantisation costs. */
+/* nd_explain, as programs call it: what each device does (src/explain/explain.c), and what the quantisation
+ * costs. */
 #include "npudiff/explain/explain.h"
 
 #include "explain/stages.h"

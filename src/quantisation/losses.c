@@ -4,11 +4,370 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/exact/linear/quick.h"
+#include "arithmetic/operators/ops_shared.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
+#include "core/tensors/scales.h"
+#include "explain/plan/replay.h"
 #include "quantisation/study.h"
-#include "explain/plan/reader.h"
+
+static void nd_loss_forget(struct nd_array *array);
+static enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err);
+
+/* The least and the greatest value of each channel between two layers. */
+
+enum nd_status nd_pairs_init(struct nd_study *study, struct nd_error *err)
+{
+    enum nd_status status = nd_find_pairs(study->plan, study->step_of_float, ND_PAIR_ONE_SCALE, &study->pairs,
+                                          &study->n_pairs, err);
+    for (size_t p = 0; p < study->n_pairs && status == ND_OK; p++)
+        for (size_t i = 0; i < study->pairs[p].n_between && status == ND_OK; i++) {
+            struct nd_between *between = &study->pairs[p].between[i];
+            between->low = nd_calloc(study->n_samples * study->pairs[p].n_channels, sizeof(double));
+            between->high = nd_calloc(study->n_samples * study->pairs[p].n_channels, sizeof(double));
+            if (between->low == NULL || between->high == NULL)
+                status = nd_fail_memory(err);
+        }
+    return status;
+}
+
+void nd_pairs_deinit(struct nd_study *study)
+{
+    for (size_t p = 0; study->pairs != NULL && p < study->n_pairs; p++)
+        for (size_t i = 0; i < study->pairs[p].n_between; i++) {
+            free(study->pairs[p].between[i].low);
+            free(study->pairs[p].between[i].high);
+        }
+    free(study->pairs);
+}
+
+static struct nd_between *find_between(const struct nd_study *study, size_t step, size_t *n_channels)
+{
+    for (size_t p = 0; p < study->n_pairs; p++)
+        for (size_t i = 0; i < study->pairs[p].n_between; i++)
+            if (study->pairs[p].between[i].step == step) {
+                *n_channels = study->pairs[p].n_channels;
+                return &study->pairs[p].between[i];
+            }
+    return NULL;
+}
+
+/* Takes the least and the greatest value of each channel, if the step lies between two layers. Several samples
+ * may be taken at once. values: of the float model. */
+static void nd_pairs_take(const struct nd_study *study, size_t step, size_t sample,
+                          const struct nd_array *values)
+{
+    size_t n = 0;
+    const struct nd_between *between = find_between(study, step, &n);
+    if (between == NULL || values->shape.rank < 2 || values->shape.dims[1] != (int64_t)n || values->n == 0)
+        return;
+    size_t inner = nd_dims_product(&values->shape, 2, values->shape.rank);
+    double *low = between->low + sample * n, *high = between->high + sample * n;
+    for (size_t c = 0; c < n; c++) {
+        low[c] = HUGE_VAL;
+        high[c] = -HUGE_VAL;
+    }
+    for (size_t start = 0, c = 0; start < values->n; start += inner, c = (c + 1) % n)
+        for (size_t i = start; i < start + inner; i++) {
+            low[c] = fmin(low[c], values->x[i]);
+            high[c] = fmax(high[c], values->x[i]);
+        }
+}
+
+/* What one layer introduces in one sample: sums over its elements. */
+
+void nd_reals_before(const struct nd_exact_values *values, double *out)
+{
+    for (size_t i = 0; i < values->n && values->quick == NULL; i++)
+        out[i] = nd_ratio_value(&values->v[i]);
+    for (size_t first = 0; first < values->n && values->quick != NULL; first += ND_QUICK_BLOCK) {
+        size_t left = values->n - first, n = left < ND_QUICK_BLOCK ? left : ND_QUICK_BLOCK;
+        nd_quick_near(values->quick, first, n, out + first);
+        for (size_t i = first; i < first + n; i++)
+            if (isnan(out[i])) {
+                const struct nd_ratio exact = nd_quick_exact(values->quick, i);
+                out[i] = nd_ratio_value(&exact);
+            }
+    }
+    size_t inner = nd_exact_inner(values->quant, values->shape, values->n), channel = 0;
+    for (size_t start = 0; start < values->n; start += inner, channel = (channel + 1) % values->quant->n)
+        for (size_t i = start; i < start + inner; i++)
+            out[i] *= (double)values->quant->scale[channel];
+}
+
+static void add_element(struct nd_loss_sums *sums, double value, double real, double layer)
+{
+    double introduced = real - layer, passed_on = layer - value;
+    sums->signal += value * value;
+    sums->total += (real - value) * (real - value);
+    sums->introduced += introduced * introduced;
+    sums->passed_on += passed_on * passed_on;
+    sums->low = value < sums->low ? value : sums->low;
+    sums->high = value > sums->high ? value : sums->high;
+}
+
+/* Real values of the first and the last code of a channel, moved outwards by a part of a step. */
+static struct nd_range reach_of(const struct nd_quant *quant, enum nd_dtype dtype, size_t channel, double part)
+{
+    double low, high, scale = (double)quant->scale[channel], zero = (double)quant->zero_point[channel];
+    nd_code_range(dtype, &low, &high);
+    return (struct nd_range){(low - zero - part) * scale, (high - zero + part) * scale};
+}
+
+/* Quantisers leave a Relu out where the range of the output begins at 0: then clipping is what the float layer
+ * does, and no loss. So what is clipped counts only as far as the float layer's value lies beyond the codes. */
+static void stop_at_codes(const struct nd_loss_run *run, size_t step, const double *layer, double *exact)
+{
+    const struct nd_quant *quant = nd_loss_quant(run, step);
+    enum nd_dtype dtype = nd_plan_edge(run->study->plan, step)->dtype;
+    size_t inner = nd_exact_inner(quant, &run->real.shape, run->real.n), channel = 0;
+    for (size_t start = 0; start < run->real.n; start += inner, channel++) {
+        const struct nd_range codes = reach_of(quant, dtype, channel % quant->n, 0);
+        for (size_t i = start; i < start + inner; i++) { /* as fmin and fmax: NaN of one counts as the other */
+            double low = layer[i] < codes.low ? layer[i] : codes.low;
+            double high = layer[i] > codes.high ? layer[i] : codes.high;
+            double below = exact[i] < high ? exact[i] : high;
+            exact[i] = below > low ? below : low;
+        }
+    }
+}
+
+/* By channel of a layer with weights: what its constants add. */
+static void add_shifts(const struct nd_loss_run *run, size_t step, const double *exact, const double *layer)
+{
+    const struct nd_loss_channels *channels = &run->study->channels[step];
+    size_t channel = 0;
+    for (size_t start = 0; channels->n > 0 && start < run->real.n; start += channels->n_inner) {
+        double *shift = &channels->shift[run->sample * channels->n + channel];
+        for (size_t i = start; i < start + channels->n_inner; i++)
+            *shift += exact[i] - layer[i];
+        channel = (channel + 1) % channels->n;
+    }
+}
+
+/* What became of a value between the layer and its codes. */
+static struct nd_loss_sums add_parts(const struct nd_loss_run *run, size_t step, const double *layer,
+                                     struct nd_loss_sums sums)
+{
+    const struct nd_array *real = &run->real;
+    struct nd_array *before = &run->before[step];
+    const struct nd_quant *quant = nd_loss_quant(run, step);
+    enum nd_dtype dtype = nd_plan_edge(run->study->plan, step)->dtype;
+    const double *exact = before->shape.rank >= 0 && before->n == real->n ? before->x : layer;
+    bool is_code = quant->n > 0 && nd_dtype_is_of_codes(dtype);
+    size_t inner = nd_exact_inner(quant, &real->shape, real->n), channel = 0;
+    if (is_code && exact != layer)
+        stop_at_codes(run, step, layer, before->x);
+    add_shifts(run, step, exact, layer);
+    for (size_t start = 0; start < real->n; start += inner, channel++) {
+        struct nd_range reach = {-HUGE_VAL, HUGE_VAL};
+        if (is_code)
+            reach = reach_of(quant, dtype, channel % quant->n, 0.5);
+        for (size_t i = start; i < start + inner; i++) {
+            double rounding = real->x[i] - exact[i], value = run->values[step].x[i];
+            bool is_clipped = exact[i] < reach.low || exact[i] > reach.high;
+            sums.n_clipped += value < reach.low || value > reach.high;
+            sums.constants += (exact[i] - layer[i]) * (exact[i] - layer[i]);
+            if (is_clipped)
+                sums.clipping += rounding * rounding;
+            else
+                sums.rounding += rounding * rounding;
+        }
+    }
+    return sums;
+}
+
+/* Some of the sample's values into their own place: spread over the tensor, but not in step with its channels.
+ */
+static void keep_values(const struct nd_loss_run *run, size_t step, const struct nd_array *layer)
+{
+    const double golden = 0.6180339887498949;
+    struct nd_loss_values *kept = &run->study->values[step];
+    size_t first = run->sample * kept->n_per_sample;
+    for (size_t i = 0; i < kept->n_per_sample && kept->values != NULL; i++) {
+        double jitter = (double)i * golden;
+        double at = ((double)i + jitter - floor(jitter)) * (double)layer->n / (double)kept->n_per_sample;
+        size_t k = layer->n == kept->n_per_sample ? i : (size_t)at;
+        k = k < layer->n ? k : layer->n - 1;
+        kept->values[first + i] = (float)run->values[step].x[k];
+        kept->errors[first + i] = (float)(run->real.x[k] - layer->x[k]);
+    }
+}
+
+/* Fills the sums of the step, and keeps some of its values. layer: what the float model's layer gives for the
+ * reference's inputs; run->real has the reference. */
+static void nd_add_losses(const struct nd_loss_run *run, size_t step, const struct nd_array *layer)
+{
+    struct nd_loss_sums sums = {.is_known = true, .n = layer->n, .low = HUGE_VAL, .high = -HUGE_VAL};
+    const double *values = run->values[step].x, *real = run->real.x;
+    for (size_t i = 0; i < layer->n; i++)
+        add_element(&sums, values[i], real[i], layer->x[i]);
+    run->sums[step] = add_parts(run, step, layer->x, sums);
+    keep_values(run, step, layer);
+    nd_pairs_take(run->study, step, run->sample, &run->values[step]);
+}
+
+/* The quantised reference of a sample, and the values of a step before they were rounded. */
+
+/* ---- the whole ---- */
+
+/* Rounds as the reference does, and keeps what was rounded. */
+static enum nd_status round_reference(void *context, const struct nd_exact_values *values,
+                                      struct nd_array *codes, struct nd_error *err)
+{
+    struct nd_loss_run *run = context;
+    size_t step = run->study->plan->step_of_edge[values->edge];
+    nd_round_half_even(values, codes);
+    if (step == SIZE_MAX || run->sums == NULL || !run->study->holds_before || !nd_is_matched(run->study, step))
+        return ND_OK;
+    enum nd_status status = nd_loss_keep(codes, &run->before[step], err);
+    if (status == ND_OK)
+        run->before[step].dtype = ND_DTYPE_F32;
+    if (status == ND_OK)
+        nd_reals_before(values, run->before[step].x);
+    return status;
+}
+
+static enum nd_status found_reference(void *context, size_t edge, const struct nd_array *values,
+                                      enum nd_exact_way way, struct nd_error *err)
+{
+    (void)way;
+    struct nd_loss_run *run = context;
+    size_t step = run->study->plan->step_of_edge[edge];
+    return nd_pack(values, &run->reference[step], err);
+}
+
+/* The sample through the quantised model, where the study does not have it. */
+static enum nd_status nd_loss_run_reference(struct nd_loss_run *run, struct nd_error *err)
+{
+    const struct nd_study *study = run->study;
+    const struct nd_plan *plan = study->plan;
+    const struct nd_exact_options options = {.struct_size = sizeof options,
+                                             .round = round_reference,
+                                             .takes_quick = true,
+                                             .missed = nd_exact_let_go};
+    bool is_kept = study->references != NULL;
+    run->reference = is_kept ? study->references + run->sample * plan->n_steps : run->own_reference;
+    if (is_kept && study->has_reference[run->sample])
+        return ND_OK;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        run->reference[s].husk.shape.rank = -1;
+        nd_loss_forget(&run->before[s]);
+    }
+    enum nd_status status = nd_exact_graph_run(plan->graph, nd_study_inputs(study, run->sample), &options,
+                                               found_reference, run, err);
+    if (is_kept && status == ND_OK)
+        study->has_reference[run->sample] = true;
+    return status;
+}
+
+/* ---- a step before it was rounded ---- */
+
+static enum nd_status round_alone(void *context, const struct nd_exact_values *values, struct nd_array *codes,
+                                  struct nd_error *err)
+{
+    (void)err;
+    struct nd_loss_run *run = context;
+    size_t step = run->study->plan->step_of_edge[values->edge];
+    nd_round_half_even(values, codes);
+    run->before[step] = *codes;
+    run->before[step].dtype = ND_DTYPE_F32;
+    run->before[step].x = run->before_room;
+    nd_reals_before(values, run->before_room);
+    return ND_OK;
+}
+
+static enum nd_status found_alone(void *context, size_t edge, const struct nd_array *values,
+                                  enum nd_exact_way way, struct nd_error *err)
+{
+    (void)context;
+    (void)edge;
+    (void)values;
+    (void)way;
+    (void)err;
+    return ND_OK;
+}
+
+static void give_reference(void *context, size_t edge, double *out)
+{
+    const struct nd_loss_run *run = context;
+    nd_unpack(&run->reference[run->study->plan->step_of_edge[edge]], out);
+}
+
+/* Fills run->before[step], which may stay empty, until it is forgotten. */
+static enum nd_status nd_loss_find_before(struct nd_loss_run *run, size_t step, struct nd_error *err)
+{
+    const struct nd_study *study = run->study;
+    const struct nd_plan *plan = study->plan;
+    if (study->holds_before)
+        return ND_OK;
+    for (size_t e = 0; e < nd_model_n_edges(plan->model); e++) {
+        run->alone_given[e] = nd_no_array();
+        run->is_alone_given[e] = false;
+        run->is_alone[e] = e == plan->steps[step].edge;
+    }
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        size_t edge = plan->steps[s].edge;
+        if (s == step || run->reference[s].husk.shape.rank < 0)
+            continue;
+        run->alone_given[edge] = run->reference[s].husk;
+        run->is_alone_given[edge] = true;
+    }
+    if (nd_rerun_alone(&run->alone, plan->model, run->is_alone, run->is_alone_given, err) != ND_OK)
+        return ND_ERR_MEMORY;
+    const struct nd_exact_options options = {.struct_size = sizeof options,
+                                             .round = round_alone,
+                                             .takes_quick = true,
+                                             .given = run->alone_given,
+                                             .give = give_reference,
+                                             .is_skipped = run->alone.is_skipped,
+                                             .is_ignored = run->alone.is_ignored,
+                                             .missed = nd_exact_let_go};
+    return nd_exact_graph_run(plan->graph, nd_study_inputs(study, run->sample), &options, found_alone, run,
+                              err);
+}
+
+/* Fills run->before[step], which may stay empty, until it is forgotten. */
+static void nd_loss_forget_before(struct nd_loss_run *run, size_t step)
+{
+    if (!run->study->holds_before)
+        run->before[step] = nd_no_array();
+}
+
+/* ---- dequantised ---- */
+
+/* out[n]: the reference of the step, dequantised; its type. */
+static void nd_loss_unpack(const struct nd_loss_run *run, size_t step, double *out)
+{
+    const struct nd_array *husk = &run->reference[step].husk;
+    const struct nd_quant *quant = nd_loss_quant(run, step);
+    nd_unpack(&run->reference[step], out);
+    size_t inner = nd_exact_inner(quant, &husk->shape, husk->n), channel = 0;
+    for (size_t start = 0; start < husk->n && quant->n > 0; start += inner) {
+        double zero = (double)quant->zero_point[channel], scale = (double)quant->scale[channel];
+        for (size_t i = start; i < start + inner; i++)
+            out[i] = (out[i] - zero) * scale;
+        channel = (channel + 1) % quant->n;
+    }
+}
+
+/* Operators make integers of integers: what is dequantised is none. */
+static enum nd_dtype nd_loss_real_dtype(const struct nd_loss_run *run, size_t step)
+{
+    return nd_loss_quant(run, step)->n > 0 ? ND_DTYPE_F32 : run->reference[step].husk.dtype;
+}
+
+const struct nd_array *nd_loss_real(struct nd_loss_run *run, size_t step)
+{
+    double *x = run->real.x;
+    run->real = run->reference[step].husk;
+    run->real.x = x;
+    run->real.dtype = nd_loss_real_dtype(run, step);
+    nd_loss_unpack(run, step, x);
+    return &run->real;
+}
 
 /* ---- room ---- */
 
@@ -101,7 +460,8 @@ void nd_loss_run_deinit(struct nd_loss_run *run)
     run->study = NULL;
 }
 
-enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err)
+/* Copies; forgets. Room of the same size is used again. ND_ERR_MEMORY: `to` is empty. */
+static enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err)
 {
     if (to->shape.rank < 0)
         *to = (struct nd_array){0};
@@ -118,7 +478,7 @@ enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, 
     return status;
 }
 
-void nd_loss_forget(struct nd_array *array)
+static void nd_loss_forget(struct nd_array *array)
 {
     if (array->shape.rank >= 0)
         nd_array_deinit(array);

@@ -2,15 +2,15 @@
  * what would help. Captures matter only for the inputs that they hold: everything is computed.
  *
  *     study.c     the samples, and the stages in order
- *     losses.c    a sample through three runs: what each layer introduces and what it passes on;  loss_sums.c
- *     reference.c the first of them;  study_memory.c  what of it is kept
+ *     losses.c    a sample through three runs: what each layer introduces and what it passes on;  losses.c
+ *     losses.c the first of them;  study_memory.c  what of it is kept
  *     values.c    what the float values of a tensor look like: ranges, outliers, mask constants
  *     cause.c     why a layer introduces its error, from the numbers
- *     effects.c   what each layer's error does to the outputs
- *     trials.c    what a changed model would give there;  trial_run.c  one run of it
+ *     trials.c   what each layer's error does to the outputs
+ *     trials.c    what a changed model would give there;  trials.c  one run of it
  *     remedies.c  what helps, and how much;  candidates.c  changes that could;  whole.c  in all layers
- *     promotions.c  which of all layers more bits help
- *     equalise.c  layers scaled against each other;  pair_reach.c  their values
+ *     study.c  which of all layers more bits help
+ *     equalise.c  layers scaled against each other;  losses.c  their values
  *     equalise_candidates.c  tries them
  *     ranges.c    quantisers of one scale;  weights.c  those of constants
  *     rerun.c     which part of a graph to run
@@ -18,13 +18,13 @@
 #ifndef ND_QUANTISATION_STUDY_H
 #define ND_QUANTISATION_STUDY_H
 
-#include "npudiff/quantisation/quantisation.h"
-#include "quantisation/ranges.h"
-#include "quantisation/weights.h"
 #include "explain/evaluate/channel_pairs.h"
 #include "explain/evaluate/packed.h"
 #include "explain/plan/plan.h"
 #include "explain/stages.h"
+#include "npudiff/quantisation/quantisation.h"
+#include "quantisation/ranges.h"
+#include "quantisation/weights.h"
 
 enum {
     ND_LOSS_SAMPLES = 16,  /* measured at most, evenly spaced: chosen */
@@ -107,21 +107,12 @@ struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step);
 enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
                                      struct nd_error *err);
 
-/* The same in steps, for who asks for other remedies: plan with a float model and samples. deinit accepts a
- * zeroed one and one that was only begun. rank fills the layers, their effects and their order. */
-enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan *plan, struct nd_error *err);
-void nd_study_deinit(struct nd_study *study);
-enum nd_status nd_study_rank(struct nd_study *study, struct nd_error *err);
-
-/* ---- pair_reach.c ---- */
+/* ---- losses.c ---- */
 
 /* Fills study->pairs, in graph order, with room for low and high: [n_samples][n_channels] of the float model.
  * ND_ERR_MEMORY. */
 enum nd_status nd_pairs_init(struct nd_study *study, struct nd_error *err);
 void nd_pairs_deinit(struct nd_study *study);
-/* Takes the least and the greatest value of each channel, if the step lies between two layers. Several samples
- * may be taken at once. values: of the float model. */
-void nd_pairs_take(const struct nd_study *study, size_t step, size_t sample, const struct nd_array *values);
 
 /* ---- study_memory.c ---- */
 
@@ -179,20 +170,9 @@ static inline const struct nd_quant *nd_loss_quant(const struct nd_loss_run *run
 {
     return &nd_plan_edge(run->study->plan, step)->quant;
 }
-/* Copies; forgets. Room of the same size is used again. ND_ERR_MEMORY: `to` is empty. */
-enum nd_status nd_loss_keep(const struct nd_array *values, struct nd_array *to, struct nd_error *err);
-void nd_loss_forget(struct nd_array *array);
 
-/* ---- reference.c ---- */
+/* ---- losses.c ---- */
 
-/* The sample through the quantised model, where the study does not have it. */
-enum nd_status nd_loss_run_reference(struct nd_loss_run *run, struct nd_error *err);
-/* Fills run->before[step], which may stay empty, until it is forgotten. */
-enum nd_status nd_loss_find_before(struct nd_loss_run *run, size_t step, struct nd_error *err);
-void nd_loss_forget_before(struct nd_loss_run *run, size_t step);
-/* out[n]: the reference of the step, dequantised; its type. */
-void nd_loss_unpack(const struct nd_loss_run *run, size_t step, double *out);
-enum nd_dtype nd_loss_real_dtype(const struct nd_loss_run *run, size_t step);
 /* The reference of a step, which is known, dequantised: until the next is asked for. */
 const struct nd_array *nd_loss_real(struct nd_loss_run *run, size_t step);
 /* The quantised reference and the float model; with_errors also the layers of the float model fed with the
@@ -202,13 +182,10 @@ enum nd_status nd_loss_run_sample(struct nd_loss_run *run, size_t sample, bool w
 /* Through all samples: sums and values. */
 enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err);
 
-/* ---- loss_sums.c ---- */
+/* ---- losses.c ---- */
 
 /* out[n]: all elements before they are rounded, in real units. */
 void nd_reals_before(const struct nd_exact_values *values, double *out);
-/* Fills the sums of the step, and keeps some of its values. layer: what the float model's layer gives for the
- * reference's inputs; run->real has the reference. */
-void nd_add_losses(const struct nd_loss_run *run, size_t step, const struct nd_array *layer);
 
 /* ---- values.c ---- */
 
@@ -223,13 +200,8 @@ void nd_value_facts_deinit(struct nd_value_facts *facts);
 enum nd_status nd_find_cause(const struct nd_study *study, size_t step, const struct nd_value_facts *facts,
                              struct nd_error *err);
 
-/* ---- effects.c ---- */
+/* ---- trials.c ---- */
 
-/* The steps that are outputs of the model and known: at most capacity. How many. */
-size_t nd_study_outputs(const struct nd_study *study, size_t *steps, size_t capacity);
-/* Error over signal of the outputs: for each output its own quotient, and the mean of these. Tables are
- * [n_samples][n_outputs]. */
-double nd_noise_to_signal(const double *noise, const double *signal, size_t n_samples, size_t n_outputs);
 /* Of the samples that were measured those in which effects and gains are. */
 size_t nd_effect_sample(const struct nd_study *study, size_t k);
 
@@ -269,5 +241,36 @@ enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err);
 
 /* Remedies of all layers that they concern together. */
 enum nd_status nd_find_whole_remedies(struct nd_study *study, struct nd_error *err);
+
+/* Which layers more bits help: 16 bits for what a layer makes, or a scale for each channel of its weights. Of
+ * all layers whose effect is measured; each change is made and measured at the outputs, as remedies are. */
+
+/* One layer's change. */
+struct nd_promotion {
+    size_t step;
+    enum nd_remedy_kind kind;        /* ND_REMEDY_16_BITS or ND_REMEDY_WEIGHT_CHANNELS */
+    double effect_share;             /* of the layer's error, of the effects of all layers */
+    const struct nd_change *changes; /* [n_changes], of the study */
+    size_t n_changes;
+};
+
+struct nd_promotions; /* a study with its changes */
+
+/* The plan has a float model and samples, and is borrowed. *out is destroyed by the caller. ND_ERR_MEMORY, or
+ * what reading inputs gives. */
+enum nd_status nd_promotions_find(const struct nd_plan *plan, struct nd_promotions **out, struct nd_error *err);
+void nd_promotions_destroy(struct nd_promotions **promotions);
+
+/* The changes, in graph order; and the outputs' SQNR without them, NaN where it cannot be measured.
+ */
+size_t nd_promotions_n(const struct nd_promotions *promotions);
+const struct nd_promotion *nd_promotions_at(const struct nd_promotions *promotions, size_t i);
+double nd_promotions_sqnr_db(const struct nd_promotions *promotions);
+size_t nd_promotions_n_samples(const struct nd_promotions *promotions);
+
+/* sqnr_db[n]: of the outputs with these n_kept changes and with each one. NaN: it cannot be evaluated, or it
+ * changes what one of the kept ones changes. */
+enum nd_status nd_promotions_try(struct nd_promotions *promotions, const size_t *kept, size_t n_kept,
+                                 double *sqnr_db, struct nd_error *err);
 
 #endif

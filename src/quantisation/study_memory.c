@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "core/memory.h"
+#include "explain/plan/replay.h"
 #include "quantisation/study.h"
-#include "explain/plan/reader.h"
 
 static double kept_bytes(const struct nd_exact_graph *graph)
 {

@@ -5,8 +5,8 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "quantisation/study.h"
 #include "core/statistics/series.h"
+#include "quantisation/study.h"
 
 /* A group of values at one end is far off when the gap before it is so many times as wide as the rest: chosen.
  * A Softmax does not care how far below the others a mask lies; a quantiser does. */

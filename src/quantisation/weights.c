@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "arithmetic/operators/ops_shared.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "arithmetic/operators/ops_shared.h"
 #include "core/statistics/series.h"
 
 /* Elements of a channel that follow each other, and how many channels there are. */

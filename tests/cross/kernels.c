@@ -1,5 +1,5 @@
-/* The core of tests/unit/compare/test_kernels.c as a program of its own, for processors that only an emulator has:
- * tools/check.sh neon. Exit status 0 when all kernels of the processor match their definition. */
+/* The core of tests/unit/compare/test_kernels.c as a program of its own, for processors that only an emulator
+ * has: tools/check.sh neon. Exit status 0 when all kernels of the processor match their definition. */
 #include <stdio.h>
 #include <stdlib.h>
 

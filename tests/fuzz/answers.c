@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "capture/read/schema.h"
 #include "core/files/file.h"
 #include "core/files/new_file.h"
 #include "core/random.h"
-#include "capture/read/schema.h"
 #include "fuzz/fuzz.h"
 #include "npudiff/capture/capture.h"
 

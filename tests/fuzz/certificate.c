@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "improve/align/certificate/certificate.h"
-#include "core/files/file.h"
 #include "core/documents/json_out.h"
+#include "core/files/file.h"
 #include "fuzz/fuzz.h"
+#include "improve/align/certificate/certificate.h"
 
 static struct nd_model *model;
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "capture/write/write.h"
+#include "core/memory.h"
 #include "devices/emulator/emulate.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/small_model.h"

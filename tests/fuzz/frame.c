@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "fuzz/fuzz.h"
 #include "devices/agent/runner/frame.h"
+#include "fuzz/fuzz.h"
 
 enum { MOST_BYTES = 60000, MOST_DATA_BYTES = 1 << 20 }; /* a pipe holds 64 KiB */
 

@@ -1,6 +1,6 @@
 /* Lists of latencies: text, CSV, JSON, NumPy. */
-#include "fuzz/fuzz.h"
 #include "npudiff/compare/latency.h"
+#include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,7 +1,7 @@
 /* The profiles of ONNX Runtime (JSON) and of Qualcomm's provider (CSV). */
-#include "fuzz/fuzz.h"
 #include "compare/placement/ort_profile.h"
 #include "compare/placement/qnn_csv.h"
+#include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -14,16 +14,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "improve/align/certificate/certificate.h"
 #include "core/files/file.h"
+#include "devices/agent/runner/frame.h"
 #include "fuzz/fuzz.h"
+#include "improve/align/certificate/certificate.h"
 #include "judge/campaign/campaign.h"
 #include "judge/tasks/task.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/explain/explain.h"
 #include "npudiff/lab/fingerprint.h"
 #include "npudiff/report/report.h"
-#include "devices/agent/runner/frame.h"
 
 enum { MOST_DATA_BYTES = 1 << 20, MOST_FILE_BYTES = 1 << 20, MOST_CAPTURES = 4 };
 

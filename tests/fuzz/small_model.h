@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "npudiff/model/model.h"
 #include "arithmetic/operators/array.h"
+#include "npudiff/model/model.h"
 
 struct small_model {
     struct nd_model *model;

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "core/files/new_file.h"
-#include "fuzz/fuzz.h"
-#include "record/sessions/spool_index.h"
 #include "devices/agent/spool/job_file.h"
 #include "devices/agent/spool/spool.h"
+#include "fuzz/fuzz.h"
+#include "record/sessions/assemble_outputs.h"
 
 #include <stdio.h>
 #include <unistd.h>

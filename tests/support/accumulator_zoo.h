@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lab/accumulator/accumulator.h"
 #include "core/random.h"
+#include "lab/accumulator/accumulator.h"
 
 enum { ZOO_TERMS = ND_BATTERY_TERMS, ZOO_BLOCK_ROWS = 512 };
 

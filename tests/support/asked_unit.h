@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "arithmetic/htp/htp.h"
 #include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/htp/htp.h"
 
 static char output_name[] = "y";
 static char *output_names[] = {output_name};

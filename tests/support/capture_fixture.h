@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/write/write.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "capture/write/write.h"
 
 enum { FIX_EDGES = 20, FIX_PROBES = 2, FIX_INPUTS = 2, FIX_BIG = 4 };
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "explain/diagnosis/diagnosis.h"
 #include "arithmetic/exact/linear/rounding.h"
+#include "explain/diagnosis/diagnosis.h"
 
 enum { TRIAL_SAMPLES = 8 };
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "capture/read/view.h"
+#include "core/error.h"
 
 enum { FAKE_EDGES = 8, FAKE_PROBES = 4, FAKE_SAMPLES = 16, FAKE_BYTES = 1 << 15, FAKE_ATTRS = 8 };
 

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "devices/agent/result_store.h"
 #include "core/memory.h"
+#include "devices/agent/result_store.h"
 #include "devices/agent/spool/job_file.h"
 #include "devices/agent/spool/record_fields.h"
 

@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/text/names.h"
 #include "model/graph/infer.h"
-#include "npudiff/model/model.h"
 #include "model/rewrite/compose.h"
+#include "npudiff/model/model.h"
 #include "support/scratch.h"
 
 #define INTS(...) ((const int64_t[]){__VA_ARGS__})

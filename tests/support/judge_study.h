@@ -7,11 +7,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "judge/accuracy/spread.h"
 #include "core/random.h"
 #include "core/statistics/paired.h"
 #include "core/statistics/resample.h"
 #include "core/statistics/sequential.h"
+#include "judge/accuracy/fleet_accuracy.h"
 
 /* What is true of every sample of a study of two devices. */
 struct study {

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "capture/write/write.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "capture/write/write.h"
 #include "devices/emulator/emulate.h"
 
 enum { MC_MAX_EDGES = 96, MC_SAMPLES = 10 };

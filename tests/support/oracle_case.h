@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "compare/metrics/gates.h"
+#include "core/memory.h"
 
 enum { MAX_SAMPLES = 8, MAX_CHANNELS = 300 };
 

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "compare/metrics/kernels/float_format.h"
 #include "compare/metrics/sample_at_once.h"
+#include "core/memory.h"
 
 static const enum nd_dtype all_dtypes[] = {
     ND_DTYPE_U8,  ND_DTYPE_I8,  ND_DTYPE_U16, ND_DTYPE_I16,  ND_DTYPE_U32,    ND_DTYPE_I32,

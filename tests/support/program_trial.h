@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "arithmetic/htp/htp.h"
 #include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/htp/htp.h"
 #include "support/program_codes.h"
 
 enum { MAX_INPUTS = 3, MAX_BYTES = 1 << 18 };

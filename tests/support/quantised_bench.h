@@ -8,8 +8,8 @@
 #include <math.h>
 
 #include "model/graph/parts.h"
-#include "quantisation/ranges.h"
 #include "model/rewrite/compose.h"
+#include "quantisation/ranges.h"
 
 enum { MAX_ITEMS = 8 };
 

@@ -13,9 +13,9 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "npudiff/devices/device.h"
-#include "npudiff/core/parse.h"
 #include "devices/agent/runtime/runtime.h"
+#include "npudiff/core/parse.h"
+#include "npudiff/devices/device.h"
 
 struct bare {
     struct nd_model *model;

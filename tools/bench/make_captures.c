@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "core/memory.h"
 #include "capture/write/write.h"
+#include "core/memory.h"
 #include "npudiff/core/parse.h"
 #include "tools/bench/data.h"
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "core/random.h"
+#include "core/statistics/mixture.h"
 #include "npudiff/compare/latency.h"
 #include "npudiff/core/parse.h"
-#include "core/statistics/mixture.h"
 #include "support/latency_series.h"
 
 enum { MOST_RUNS = 2000 };

@@ -1,9 +1,9 @@
 /* Reads logs of ONNX Runtime, QNN, qnn-net-run and Android's logcat, and finds the lines about fallback,
  * failures and versions.
  *
- * Each line is matched by its text, never by its tag, with the table in src/capture/logs/log_patterns.c. A line that
- * matches gives a finding. Other lines are counted, and passed to a callback on request. No content of a log
- * makes a function fail: any bytes, lines of any length and files of any size are read in bounded memory.
+ * Each line is matched by its text, never by its tag, with the table in src/capture/logs/log_read.c. A line
+ * that matches gives a finding. Other lines are counted, and passed to a callback on request. No content of a
+ * log makes a function fail: any bytes, lines of any length and files of any size are read in bounded memory.
  *
  * Example:
  *

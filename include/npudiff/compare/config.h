@@ -80,7 +80,6 @@ struct nd_htp_config {
 ND_PUBLIC enum nd_status nd_htp_config_read(const char *path, struct nd_htp_config *out, struct nd_error *err);
 ND_PUBLIC void nd_htp_config_deinit(struct nd_htp_config *config);
 
-
 /* How one encoding fits what a capture holds of its tensor, over all probes and samples. */
 struct nd_encoding_use {
     const struct nd_encoding *encoding; /* borrowed */

@@ -5,7 +5,6 @@
 #ifndef NPUDIFF_CORE_INTERVAL_H
 #define NPUDIFF_CORE_INTERVAL_H
 
-
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -40,8 +40,8 @@
 #define NPUDIFF_EXPLAIN_H
 
 #include "npudiff/capture/capture.h"
-#include "npudiff/core/interval.h"
 #include "npudiff/compare/compare.h"
+#include "npudiff/core/interval.h"
 #include "npudiff/model/model.h"
 #include "npudiff/quantisation/quantisation.h"
 

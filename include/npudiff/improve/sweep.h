@@ -20,8 +20,8 @@
 #ifndef NPUDIFF_SWEEP_H
 #define NPUDIFF_SWEEP_H
 
-#include "npudiff/devices/device.h"
 #include "npudiff/compare/config.h"
+#include "npudiff/devices/device.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -20,21 +20,21 @@
 #ifndef NPUDIFF_REPORT_H
 #define NPUDIFF_REPORT_H
 
-#include "npudiff/improve/align.h"
-#include "npudiff/judge/campaign.h"
-#include "npudiff/improve/certificate.h"
+#include "npudiff/capture/logs.h"
 #include "npudiff/compare/compare.h"
-#include "npudiff/core/document_kinds.h"
 #include "npudiff/compare/config.h"
 #include "npudiff/compare/latency.h"
 #include "npudiff/compare/placement.h"
+#include "npudiff/core/document_kinds.h"
 #include "npudiff/explain/explain.h"
-#include "npudiff/judge/judge.h"
+#include "npudiff/improve/align.h"
+#include "npudiff/improve/certificate.h"
 #include "npudiff/improve/lint.h"
-#include "npudiff/capture/logs.h"
 #include "npudiff/improve/promote.h"
 #include "npudiff/improve/reduce.h"
 #include "npudiff/improve/sweep.h"
+#include "npudiff/judge/campaign.h"
+#include "npudiff/judge/judge.h"
 
 #ifdef __cplusplus
 extern "C" {

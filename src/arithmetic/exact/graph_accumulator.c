@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
-#include "core/memory.h"
 #include "arithmetic/exact/graph_internal.h"
 #include "arithmetic/exact/linear/rounding.h"
+#include "core/error.h"
+#include "core/memory.h"
 
 /* The operator of the unit that makes the edge, past Relu and Clip, or ND_NO_INDEX. */
 static size_t find_operator(const struct nd_exact_graph *g, size_t edge)

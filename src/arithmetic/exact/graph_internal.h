@@ -1,5 +1,5 @@
 /* What the files of the evaluation share: eval_graph.c prepares a model, graph_store.c keeps its constants,
- * graph_run.c takes a sample through it, graph_unit.c works out one unit. */
+ * graph_table.c takes a sample through it, graph_table.c works out one unit. */
 #ifndef ND_EVAL_GRAPH_INTERNAL_H
 #define ND_EVAL_GRAPH_INTERNAL_H
 
@@ -7,9 +7,9 @@
 
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/operators/ops_shared.h"
 #include "model/graph/loaded.h"
 #include "model/graph/quant.h"
-#include "arithmetic/operators/ops_shared.h"
 
 /* What a constant is multiplied by. */
 struct nd_exact_scaling {
@@ -76,28 +76,16 @@ enum { ND_EXACT_MAX_OPERANDS = 256 };
 /* Stands for a tensor that has no values. */
 struct nd_array nd_exact_none(void);
 
-/* What options.replaced has for the tensor, or NULL. */
-const struct nd_array *nd_exact_replaced(const struct nd_exact_run *run, size_t tensor);
-
 /* Whether the node falls into no unit since it is the operator of several: all that it makes is read by their
  * QuantizeLinears alone, as of a Split. */
 bool nd_exact_feeds_units(const struct nd_exact_graph *g, size_t node);
 /* What nd_exact_graph_is_pure says, found out by looking at every node. */
 bool nd_exact_has_only_units(const struct nd_exact_graph *g);
 
-/* Whether the tensor, an edge or what stands for one, has real values in the place of codes. */
-bool nd_exact_is_real(const struct nd_exact_run *run, size_t tensor);
-
-/* The tensor's values, computed or constant; NULL while there are none, and where a constant cannot be read:
- * then run->held->status is not ND_OK. A constant is held until nd_exact_run_release. */
-const struct nd_array *nd_exact_value(const struct nd_exact_run *run, size_t tensor);
-
-/* graph_wholes.c: finds the constants that have `wholes`, and makes them; they share the constants' values
+/* graph_store.c: finds the constants that have `wholes`, and makes them; they share the constants' values
  * where zero points are 0. The same of one constant, nothing if it has none; the constant and its wholes from
  * their shorts; and letting go of wholes, but not of shorts. */
 enum nd_status nd_exact_prepare_wholes(struct nd_exact_graph *g, struct nd_error *err);
-enum nd_status nd_exact_make_wholes(const struct nd_exact_graph *g, size_t tensor, struct nd_error *err);
-enum nd_status nd_exact_widen_shorts(const struct nd_exact_graph *g, size_t tensor, struct nd_error *err);
 void nd_exact_forget_wholes(const struct nd_exact_graph *g, size_t tensor);
 
 /* ---- graph_store.c ---- */
@@ -109,12 +97,8 @@ enum nd_status nd_exact_read_constant(const struct nd_exact_graph *g, size_t ten
                                       struct nd_error *err);
 /* Takes a constant over. */
 void nd_exact_store_put(struct nd_exact_graph *g, size_t tensor, struct nd_array *values);
-/* Makes the wholes of a constant that is there and has some. */
-enum nd_status nd_exact_store_make_wholes(struct nd_exact_graph *g, size_t tensor, struct nd_error *err);
 
-/* graph_scale.c: room for factors; a constant that was read is given its own; and an operator is run. */
-enum nd_status nd_exact_scalings_init(struct nd_exact_graph *g, struct nd_error *err);
-void nd_exact_scalings_deinit(struct nd_exact_graph *g);
+/* eval_graph.c: room for factors; a constant that was read is given its own; and an operator is run. */
 void nd_exact_apply_scaling(const struct nd_exact_graph *g, size_t tensor);
 enum nd_status nd_exact_run_operator(const struct nd_exact_graph *g, size_t node, const struct nd_op_call *call,
                                      struct nd_error *err);
@@ -130,20 +114,10 @@ void nd_exact_run_release(struct nd_exact_run *run);
 /* Runs one node, and before it what its inputs need; a unit's inner operators are run only when the unit is not
  * linear. */
 enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct nd_error *err);
-enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct nd_error *err);
 
 /* graph_table.c: what an operator of one operand makes of codes, by its table. *is_made false: it has none, and
  * is to be run. Tables belong to the store. ND_ERR_MEMORY, and what nd_exact_ensure gives. */
-enum nd_status nd_exact_look_up(struct nd_exact_run *run, size_t node, bool *is_made, struct nd_error *err);
 void nd_exact_tables_deinit(struct nd_exact_graph *g);
-
-/* Whether the edge that the tensor is, or stands for, is given and need not be computed; and its codes. */
-bool nd_exact_is_skipped(const struct nd_exact_run *run, size_t tensor);
-enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t tensor, struct nd_error *err);
-
-/* Tells of the edge that the tensor is, if it is one, and puts the given values in its place. */
-enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_exact_way way,
-                             struct nd_error *err);
 
 /* A unit that reads codes only, as operators are called. */
 struct nd_exact_call {
@@ -154,7 +128,7 @@ struct nd_exact_call {
     size_t node;   /* ND_NO_INDEX: requantise */
     size_t tensor; /* what the QuantizeLinear reads, past Relu and Clip */
 };
-/* graph_unit.c: false: something that it reads is not there as codes. */
+/* graph_table.c: false: something that it reads is not there as codes. */
 bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *unit);
 
 /* Codes of a QuantizeLinear: of a unit by its exact values, of a graph input as ONNX has it. */

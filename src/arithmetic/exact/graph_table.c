@@ -1,11 +1,696 @@
 /* Functions of one quantised tensor, by code: a Sigmoid of 8-bit codes has 256 values, however large the tensor
  * and however often it is evaluated. Each is worked out once, by the operator itself, so that a value from the
  * table is the one that the operator gives. */
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "arithmetic/exact/graph_internal.h"
+#include "arithmetic/exact/linear/linear_families.h"
+#include "arithmetic/exact/linear/linear_unit.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "arithmetic/exact/graph_internal.h"
+
+static enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct nd_error *err);
+static enum nd_status nd_exact_look_up(struct nd_exact_run *run, size_t node, bool *is_made,
+                                       struct nd_error *err);
+
+struct nd_array nd_exact_none(void)
+{
+    return (struct nd_array){.shape.rank = -1};
+}
+
+/* What options.replaced has for the tensor, or NULL. */
+static const struct nd_array *nd_exact_replaced(const struct nd_exact_run *run, size_t tensor)
+{
+    bool has_any = run->options != NULL && run->options->replaced != NULL && tensor != ND_NO_INDEX;
+    return has_any ? run->options->replaced[tensor] : NULL;
+}
+
+/* The tensor's values, computed or constant; NULL while there are none, and where a constant cannot be read:
+ * then run->held->status is not ND_OK. A constant is held until nd_exact_run_release. */
+static const struct nd_array *nd_exact_value(const struct nd_exact_run *run, size_t tensor)
+{
+    if (tensor == ND_NO_INDEX)
+        return NULL;
+    if (nd_exact_replaced(run, tensor) != NULL)
+        return nd_exact_replaced(run, tensor);
+    if (run->g->constants[tensor].shape.rank >= 0)
+        return nd_exact_run_holds(run, tensor) ? &run->g->constants[tensor] : NULL;
+    return run->values[tensor].shape.rank >= 0 ? &run->values[tensor] : NULL;
+}
+
+/* Whether the tensor, an edge or what stands for one, has real values in the place of codes. */
+static bool nd_exact_is_real(const struct nd_exact_run *run, size_t tensor)
+{
+    size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
+    bool has_any = run->options != NULL && run->options->is_real != NULL && edge != ND_NO_INDEX;
+    return has_any && run->options->is_real[edge];
+}
+
+/* A DequantizeLinear of real values has nothing to do. */
+static enum nd_status pass_real(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    size_t from = nd_graph_used(run->graph, node, 0), to = nd_graph_made(run->graph, node, 0);
+    enum nd_status status = nd_exact_ensure(run, from, err);
+    struct nd_array copy = {0};
+    if (status == ND_OK)
+        status = nd_array_copy(nd_exact_value(run, from), &copy, err);
+    if (status == ND_OK && to != ND_NO_INDEX && run->values[to].shape.rank < 0)
+        run->values[to] = copy;
+    else
+        nd_array_deinit(&copy);
+    return status;
+}
+
+static enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct nd_error *err)
+{
+    if (tensor == ND_NO_INDEX || nd_exact_value(run, tensor) != NULL)
+        return ND_OK;
+    const struct nd_graph_tensor *t = &run->graph->tensors[tensor];
+    size_t producer = t->producer;
+    if (run->held->status != ND_OK) {
+        if (err != NULL)
+            *err = run->held->error;
+        return run->held->status;
+    }
+    if (run->is_missed != NULL && run->is_missed[tensor]) {
+        const char *name = run->g->model->edges[run->g->model->tensor_edge[tensor]].name;
+        return nd_fail(err, ND_E_EXACT_UNKNOWN, name, "what it reads, '%s', is not known", name);
+    }
+    if (producer == ND_NO_INDEX && t->initializer != NULL)
+        return nd_fail(err, ND_E_EXACT_OPERATOR, t->name, "constant '%s' is of a type that is not evaluated",
+                       t->name);
+    if (producer == ND_NO_INDEX)
+        return nd_fail(err, ND_E_MODEL_GRAPH, t->name, "tensor '%s' has no values", t->name);
+    return nd_exact_run_node(run, producer, err);
+}
+
+enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    const struct nd_graph_node *n = &run->graph->nodes[node];
+    const struct nd_array *inputs[ND_EXACT_MAX_OPERANDS];
+    struct nd_array *outputs[ND_EXACT_MAX_OPERANDS];
+    if (n->kind == ND_NODE_DEQUANTIZE && nd_exact_is_real(run, nd_graph_used(run->graph, node, 0)))
+        return pass_real(run, node, err);
+    if (n->n_inputs > ND_EXACT_MAX_OPERANDS || n->n_made > ND_EXACT_MAX_OPERANDS || n->n_uses > n->n_inputs)
+        return nd_fail(err, ND_E_EXACT_OPERATOR, n->proto->name,
+                       "node '%s' (%s) has a subgraph or too many inputs", nd_graph_node_name(n->proto),
+                       n->proto->op_type);
+    bool is_made;
+    enum nd_status found = nd_exact_look_up(run, node, &is_made, err);
+    if (found != ND_OK || is_made)
+        return found;
+    for (size_t i = 0; i < n->n_inputs; i++) {
+        enum nd_status status = nd_exact_ensure(run, nd_graph_used(run->graph, node, i), err);
+        if (status != ND_OK)
+            return status;
+        inputs[i] = nd_exact_value(run, nd_graph_used(run->graph, node, i));
+    }
+    struct nd_array unwanted[ND_EXACT_MAX_OPERANDS];
+    for (size_t i = 0; i < n->n_made; i++) {
+        size_t tensor = nd_graph_made(run->graph, node, i);
+        unwanted[i] = (struct nd_array){0};
+        outputs[i] = tensor != ND_NO_INDEX ? &unwanted[i] : NULL;
+    }
+    const struct nd_op_call call = {.node = n->proto,
+                                    .opset = run->g->model->opset,
+                                    .n_inputs = n->n_inputs,
+                                    .n_outputs = n->n_made,
+                                    .inputs = inputs,
+                                    .outputs = outputs,
+                                    .is_folded = n->is_constant};
+    enum nd_status status = nd_exact_run_operator(run->g, node, &call, err);
+    for (size_t i = 0; i < n->n_made; i++) {
+        size_t tensor = nd_graph_made(run->graph, node, i);
+        if (status == ND_OK && tensor != ND_NO_INDEX && run->values[tensor].shape.rank < 0)
+            run->values[tensor] = unwanted[i];
+        else
+            nd_array_deinit(&unwanted[i]);
+    }
+    return status;
+}
+
+/* ---- edges ---- */
+
+/* The edge that the tensor itself is, or ND_NO_INDEX. */
+static size_t edge_of(const struct nd_exact_run *run, size_t tensor)
+{
+    const struct nd_model *model = run->g->model;
+    size_t edge = tensor != ND_NO_INDEX ? model->tensor_edge[tensor] : ND_NO_INDEX;
+    bool is_it =
+        edge != ND_NO_INDEX && strcmp(model->edges[edge].onnx_name, run->graph->tensors[tensor].name) == 0;
+    return is_it ? edge : ND_NO_INDEX;
+}
+
+static const struct nd_array *given_for(const struct nd_exact_run *run, size_t edge)
+{
+    const struct nd_array *given = run->options->given != NULL ? &run->options->given[edge] : NULL;
+    return given != NULL && given->shape.rank >= 0 ? given : NULL;
+}
+
+/* Whether the edge that the tensor is, or stands for, is given and need not be computed; and its codes. */
+static bool nd_exact_is_skipped(const struct nd_exact_run *run, size_t tensor)
+{
+    size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
+    return run->options->is_skipped != NULL && edge != ND_NO_INDEX && run->options->is_skipped[edge] &&
+           given_for(run, edge) != NULL;
+}
+
+static void copy_given(const struct nd_exact_run *run, size_t edge, double *to)
+{
+    const struct nd_array *given = given_for(run, edge);
+    if (given->n > 0 && given->x == NULL)
+        run->options->give(run->context, edge, to);
+    else if (given->n > 0)
+        memcpy(to, given->x, given->n * sizeof *given->x);
+}
+
+/* Whether the edge that the tensor is, or stands for, is given and need not be computed; and its codes. */
+static enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t tensor, struct nd_error *err)
+{
+    struct nd_array codes = {0};
+    size_t edge = run->g->model->tensor_edge[tensor];
+    const struct nd_array *given = given_for(run, edge);
+    enum nd_status status = nd_array_make_room(&codes, given->dtype, &given->shape, err);
+    if (status != ND_OK)
+        return status;
+    copy_given(run, edge, codes.x);
+    run->values[tensor] = codes;
+    return ND_OK;
+}
+
+/* The edge, if the tensor is one, cannot be evaluated. */
+static enum nd_status miss(struct nd_exact_run *run, size_t tensor, const struct nd_error *why,
+                           struct nd_error *err)
+{
+    size_t edge = edge_of(run, tensor);
+    enum nd_status status = ND_OK;
+    if (edge == ND_NO_INDEX)
+        return ND_OK;
+    bool is_skipped = nd_exact_is_skipped(run, tensor);
+    if (run->values[tensor].shape.rank >= 0)
+        nd_array_deinit(&run->values[tensor]);
+    run->values[tensor] = nd_exact_none();
+    if (given_for(run, edge) != NULL)
+        status = nd_exact_take_given(run, tensor, err);
+    else
+        run->is_missed[tensor] = true;
+    if (status == ND_OK && !is_skipped)
+        status = run->options->missed(run->context, edge, why, err);
+    run->is_ended = status != ND_OK;
+    return status;
+}
+
+/* Tells of the edge that the tensor is, if it is one, and puts the given values in its place. */
+static enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_exact_way way,
+                                    struct nd_error *err)
+{
+    size_t edge = edge_of(run, tensor);
+    if (edge == ND_NO_INDEX || run->values[tensor].shape.rank < 0)
+        return ND_OK;
+    const struct nd_array *given = given_for(run, edge);
+    if (given != NULL && !nd_shape_equal(&given->shape, &run->values[tensor].shape)) {
+        struct nd_error why;
+        const char *name = run->g->model->edges[edge].name;
+        nd_fail(&why, ND_E_EXACT_SHAPE, name, "what is given for edge '%s' has another shape", name);
+        if (run->options->missed != NULL)
+            return miss(run, tensor, &why, err);
+        return nd_fail(err, ND_E_EXACT_SHAPE, name, "%s", why.message);
+    }
+    enum nd_status status =
+        run->found != NULL ? run->found(run->context, edge, &run->values[tensor], way, err) : ND_OK;
+    run->is_ended = status != ND_OK;
+    if (status == ND_OK && given != NULL)
+        copy_given(run, edge, run->values[tensor].x);
+    return status;
+}
+
+/* ---- a sample ---- */
+
+/* A node between units, or of a float model, of which nothing has to be computed: all that it makes is given
+ * and taken over, or nobody reads it. */
+static bool is_spared(const struct nd_exact_run *run, size_t node, bool *is_taken)
+{
+    const struct nd_graph_node *n = &run->graph->nodes[node];
+    bool is_ignored = run->options->is_ignored != NULL;
+    *is_taken = run->options->is_skipped != NULL;
+    for (size_t i = 0; i < n->n_made; i++) {
+        size_t tensor = nd_graph_made(run->graph, node, i), edge = edge_of(run, tensor);
+        if (tensor == ND_NO_INDEX)
+            continue;
+        is_ignored = is_ignored && edge != ND_NO_INDEX && run->options->is_ignored[edge];
+        *is_taken = *is_taken && edge != ND_NO_INDEX && nd_exact_is_skipped(run, tensor) &&
+                    run->values[tensor].shape.rank < 0;
+    }
+    *is_taken = *is_taken && !is_ignored;
+    return is_ignored || *is_taken;
+}
+
+static enum nd_status take_all(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < run->graph->nodes[node].n_made && status == ND_OK; i++)
+        if (nd_graph_made(run->graph, node, i) != ND_NO_INDEX)
+            status = nd_exact_take_given(run, nd_graph_made(run->graph, node, i), err);
+    return status;
+}
+
+static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    const struct nd_graph_node *n = &run->graph->nodes[node];
+    if (n->is_constant || !n->is_alive)
+        return ND_OK;
+    if (n->kind == ND_NODE_QUANTIZE)
+        return nd_exact_run_quantize(run, node, err);
+    if (run->g->unit_of_node[node] != ND_NO_INDEX || nd_exact_feeds_units(run->g, node))
+        return ND_OK; /* its unit decides, or its units do */
+    /* Units look at the codes before it; who wants its numbers asks for them. */
+    if (n->kind == ND_NODE_DEQUANTIZE && n->n_made == 1 &&
+        edge_of(run, nd_graph_made(run->graph, node, 0)) == ND_NO_INDEX)
+        return ND_OK;
+    bool is_taken;
+    if (n->n_made > 0 && is_spared(run, node, &is_taken))
+        return is_taken ? take_all(run, node, err) : ND_OK;
+    enum nd_status status = ND_OK;
+    bool is_made = n->n_made > 0;
+    for (size_t i = 0; i < n->n_made; i++)
+        is_made = is_made && (nd_graph_made(run->graph, node, i) == ND_NO_INDEX ||
+                              nd_exact_value(run, nd_graph_made(run->graph, node, i)) != NULL);
+    if (!is_made)
+        status = nd_exact_run_node(run, node, err);
+    for (size_t i = 0; i < n->n_made && status == ND_OK; i++)
+        status = nd_exact_tell(run, nd_graph_made(run->graph, node, i), ND_EXACT_AS_DOUBLE, err);
+    return status;
+}
+
+/* The same, where what cannot be evaluated is told of and costs nothing else. */
+static enum nd_status run_or_miss(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    if (run->options->missed == NULL)
+        return run_in_order(run, node, err);
+    struct nd_error why;
+    enum nd_status status = run_in_order(run, node, &why);
+    if (status == ND_OK)
+        return ND_OK;
+    bool is_broken = run->is_ended || run->held->status != ND_OK;
+    if (is_broken || (status != ND_ERR_UNSUPPORTED && status != ND_ERR_FORMAT)) {
+        if (err != NULL)
+            *err = why;
+        return status;
+    }
+    status = ND_OK;
+    for (size_t i = 0; i < run->graph->nodes[node].n_made && status == ND_OK; i++)
+        status = miss(run, nd_graph_made(run->graph, node, i), &why, err);
+    return status;
+}
+
+static enum nd_status feed(struct nd_exact_run *run, const struct nd_array *inputs, struct nd_error *err)
+{
+    const struct nd_model *model = run->g->model;
+    for (size_t i = 0; i < model->n_inputs; i++) {
+        size_t tensor = nd_names_find(&run->graph->names, model->inputs[i].name);
+        if (tensor == ND_NO_INDEX || run->values[tensor].shape.rank >= 0)
+            continue;
+        run->values[tensor] = (struct nd_array){0};
+        enum nd_status status = nd_array_copy(&inputs[i], &run->values[tensor], err);
+        if (status != ND_OK) {
+            run->values[tensor] = nd_exact_none();
+            return status;
+        }
+    }
+    return ND_OK;
+}
+
+static void drop_read(struct nd_exact_run *run, size_t node)
+{
+    for (size_t t = run->g->first_done[node]; t != ND_NO_INDEX; t = run->g->next_done[t])
+        if (run->values[t].shape.rank >= 0) {
+            nd_array_deinit(&run->values[t]);
+            run->values[t] = nd_exact_none();
+        }
+}
+
+enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const struct nd_array *inputs,
+                                  const struct nd_exact_options *options, nd_exact_found *found, void *context,
+                                  struct nd_error *err)
+{
+    struct nd_exact_run run;
+    enum nd_status status = nd_exact_run_init(&run, graph, err);
+    run.options = options != NULL ? options : run.options;
+    run.found = found;
+    run.context = context;
+    if (status == ND_OK)
+        status = feed(&run, inputs, err);
+    for (size_t n = 0; n < run.graph->n_nodes && status == ND_OK; n++) {
+        status = run_or_miss(&run, n, err);
+        nd_exact_run_release(&run);
+        drop_read(&run, n);
+    }
+    nd_exact_run_deinit(&run);
+    return status;
+}
+
+/* One unit: its exact values as quotients where its operator is linear in codes, its operators in double where
+ * it is not. */
+
+/* An input of a linear operator: the codes behind a DequantizeLinear, or numbers. False: neither is there. */
+static bool linear_input(const struct nd_exact_run *run, size_t tensor, struct nd_linear_input *out)
+{
+    *out = (struct nd_linear_input){0};
+    if (tensor == ND_NO_INDEX)
+        return true;
+    size_t producer = run->graph->tensors[tensor].producer;
+    if (producer != ND_NO_INDEX && run->graph->nodes[producer].kind == ND_NODE_DEQUANTIZE &&
+        nd_exact_replaced(run, tensor) == NULL && run->g->quants[producer].quant.n > 0) {
+        size_t codes = nd_graph_used(run->graph, producer, 0);
+        out->values = nd_exact_value(run, codes);
+        if (nd_exact_is_real(run, codes))
+            return out->values != NULL;
+        out->quant = &run->g->quants[producer].quant;
+        if (codes != ND_NO_INDEX && run->g->wholes[codes].x != NULL) {
+            out->wholes = &run->g->wholes[codes];
+            out->largest = run->g->largest[codes];
+            out->shorts = run->g->shorts[codes];
+        }
+        return out->values != NULL;
+    }
+    out->values = nd_exact_value(run, tensor);
+    return out->values != NULL;
+}
+
+/* The operator before the QuantizeLinear, past Relu and Clip, whose bounds are taken in. ND_NO_INDEX: none
+ * (requantise). */
+static size_t find_operator(const struct nd_exact_run *run, size_t quantize, size_t *tensor, double *low,
+                            double *high)
+{
+    *tensor = nd_graph_used(run->graph, quantize, 0);
+    size_t producer = run->graph->tensors[*tensor].producer;
+    double least[ND_EXACT_MAX_OPERANDS], greatest[ND_EXACT_MAX_OPERANDS];
+    size_t n_folds = 0;
+    while (producer != ND_NO_INDEX && run->graph->nodes[producer].kind == ND_NODE_OTHER &&
+           n_folds < ND_EXACT_MAX_OPERANDS) {
+        const struct nd_graph_node *n = &run->graph->nodes[producer];
+        struct nd_linear_input inputs[4];
+        bool is_known = n->n_inputs >= 1 && n->n_inputs <= 4;
+        for (size_t i = 1; i < n->n_inputs && is_known; i++)
+            is_known = linear_input(run, nd_graph_used(run->graph, producer, i), &inputs[i]);
+        size_t before = nd_graph_used(run->graph, producer, 0);
+        size_t maker = before != ND_NO_INDEX ? run->graph->tensors[before].producer : ND_NO_INDEX;
+        least[n_folds] = -HUGE_VAL;
+        greatest[n_folds] = HUGE_VAL;
+        inputs[0] = (struct nd_linear_input){0};
+        /* A Relu or Clip right behind a DequantizeLinear is an operator of its own. */
+        if (!is_known || maker == ND_NO_INDEX || run->graph->nodes[maker].kind != ND_NODE_OTHER ||
+            !nd_linear_fold(n->proto, n->n_inputs, inputs, &least[n_folds], &greatest[n_folds]))
+            break;
+        n_folds++;
+        *tensor = before;
+        producer = maker;
+    }
+    *low = -HUGE_VAL;
+    *high = HUGE_VAL;
+    while (n_folds-- > 0) { /* in graph order: what comes later has the last word */
+        *low = fmin(fmax(*low, least[n_folds]), greatest[n_folds]);
+        *high = fmin(fmax(*high, least[n_folds]), greatest[n_folds]);
+    }
+    return producer != ND_NO_INDEX && run->graph->nodes[producer].kind == ND_NODE_OTHER ? producer
+                                                                                        : ND_NO_INDEX;
+}
+
+static size_t output_number(const struct nd_graph *graph, size_t node, size_t tensor)
+{
+    size_t i = 0;
+    while (nd_graph_made(graph, node, i) != tensor)
+        i++;
+    return i;
+}
+
+bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *unit)
+{
+    struct nd_linear_call *call = &unit->call;
+    *call = (struct nd_linear_call){.opset = run->g->model->opset,
+                                    .out_quant = &run->g->quants[quantize].quant,
+                                    .inputs = unit->inputs,
+                                    .shared = &unit->shared,
+                                    .n_inputs = 1};
+    unit->shared = (struct nd_linear_shared){0};
+    unit->node = find_operator(run, quantize, &unit->tensor, &call->low, &call->high);
+    if (call->out_quant->n == 0)
+        return false;
+    if (unit->node == ND_NO_INDEX)
+        return linear_input(run, unit->tensor, &unit->inputs[0]);
+    const struct nd_graph_node *n = &run->graph->nodes[unit->node];
+    call->node = n->proto;
+    call->n_inputs = n->n_inputs;
+    call->output = output_number(run->graph, unit->node, unit->tensor);
+    bool is_known = n->n_inputs <= ND_EXACT_MAX_OPERANDS;
+    for (size_t i = 0; i < n->n_inputs && is_known; i++)
+        is_known = linear_input(run, nd_graph_used(run->graph, unit->node, i), &unit->inputs[i]);
+    return is_known;
+}
+
+/* Whether the values may be left quick: rounded half to even here, or by who takes them so. */
+static bool takes_quick(const struct nd_exact_run *run)
+{
+    return run->options->round == NULL ? run->options->rounding == ND_ROUND_HALF_EVEN
+                                       : run->options->takes_quick;
+}
+
+/* ND_ERR_UNSUPPORTED: the unit is not linear, or something that it reads is not there as codes. */
+static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct nd_exact_call *unit,
+                                    struct nd_linear_result *result, struct nd_error *err)
+{
+    if (!unit->is_known)
+        return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the unit does not read codes only");
+    if (takes_quick(run))
+        return nd_linear_unit_quick(&unit->call, result, err);
+    return nd_linear_unit(&unit->call, result, err);
+}
+
+static bool only_moves(const Onnx__NodeProto *node)
+{
+    static const char *const movers[] = {"DequantizeLinear", "Flatten", "Identity",  "QuantizeLinear",
+                                         "Reshape",          "Squeeze", "Transpose", "Unsqueeze"};
+    for (size_t i = 0; i < sizeof movers / sizeof movers[0]; i++)
+        if (strcmp(nd_onnx_text(node->op_type), movers[i]) == 0)
+            return true;
+    return false;
+}
+
+static enum nd_exact_origin origin_of(const struct nd_exact_run *run, size_t tensor)
+{
+    while (tensor != ND_NO_INDEX && run->g->constants[tensor].shape.rank < 0) {
+        size_t producer = run->graph->tensors[tensor].producer;
+        if (producer == ND_NO_INDEX)
+            return ND_EXACT_FROM_INPUT;
+        if (run->graph->nodes[producer].is_constant)
+            return ND_EXACT_FROM_CONSTANT;
+        if (!only_moves(run->graph->nodes[producer].proto))
+            return ND_EXACT_FROM_UNIT;
+        tensor = nd_graph_used(run->graph, producer, 0);
+    }
+    return ND_EXACT_FROM_CONSTANT;
+}
+
+/* The codes of the unit by options.make, which may leave *is_made false. */
+static enum nd_status make_codes(struct nd_exact_run *run, size_t quantize, const struct nd_exact_call *unit,
+                                 struct nd_array *codes, bool *is_made, struct nd_error *err)
+{
+    enum nd_exact_origin origins[ND_EXACT_MAX_OPERANDS];
+    size_t edges[ND_EXACT_MAX_OPERANDS];
+    *is_made = false;
+    if (run->options->make == NULL || !unit->is_known)
+        return ND_OK;
+    for (size_t i = 0; i < unit->call.n_inputs; i++) {
+        size_t tensor = unit->node != ND_NO_INDEX ? nd_graph_used(run->graph, unit->node, i) : unit->tensor;
+        origins[i] = origin_of(run, tensor);
+        edges[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
+    }
+    const struct nd_exact_unit asked = {.edge =
+                                            run->g->model->tensor_edge[nd_graph_made(run->graph, quantize, 0)],
+                                        .call = &unit->call,
+                                        .origins = origins,
+                                        .input_edges = edges,
+                                        .dtype = run->g->quants[quantize].dtype};
+    enum nd_status status = run->options->make(run->context, &asked, codes, is_made, err);
+    run->is_ended = status != ND_OK;
+    return status;
+}
+
+/* Its place along the axis of the scales. */
+size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *shape, size_t i)
+{
+    if (quant->n <= 1)
+        return 0;
+    int axis = quant->axis < 0 ? quant->axis + shape->rank : quant->axis;
+    for (int d = shape->rank - 1; d > axis; d--)
+        i /= (size_t)shape->dims[d];
+    return i % quant->n;
+}
+
+size_t nd_exact_inner(const struct nd_quant *quant, const struct nd_shape *shape, size_t n)
+{
+    size_t inner = quant->n > 1 ? 1 : n;
+    int axis = quant->axis < 0 ? quant->axis + shape->rank : quant->axis;
+    for (int d = shape->rank - 1; d > axis && quant->n > 1; d--)
+        inner *= (size_t)shape->dims[d];
+    return inner > 0 ? inner : 1;
+}
+
+static enum nd_status round_plainly(const struct nd_exact_run *run, const struct nd_exact_values *values,
+                                    struct nd_array *codes)
+{
+    double low, high;
+    if (values->quick != NULL) {
+        nd_code_range(values->dtype, &low, &high);
+        nd_quick_round(values->quick, (double)values->quant->zero_point[0], low, high, codes->x);
+        return ND_OK;
+    }
+    for (size_t i = 0; i < values->n; i++) {
+        size_t channel = nd_exact_channel(values->quant, values->shape, i);
+        codes->x[i] = nd_code_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
+                                       run->options->rounding);
+    }
+    return ND_OK;
+}
+
+static enum nd_status round_ratios(struct nd_exact_run *run, size_t quantize,
+                                   const struct nd_linear_result *result, enum nd_exact_way way,
+                                   struct nd_array *codes, struct nd_error *err)
+{
+    const struct nd_node_quant *quant = &run->g->quants[quantize];
+    size_t tensor = nd_graph_made(run->graph, quantize, 0);
+    const struct nd_exact_values values = {.edge = run->g->model->tensor_edge[tensor],
+                                           .shape = &result->shape,
+                                           .n = result->n,
+                                           .v = result->v,
+                                           .quick = result->quick,
+                                           .quant = &quant->quant,
+                                           .dtype = quant->dtype,
+                                           .way = way};
+    enum nd_status status = nd_array_make_room(codes, quant->dtype, &result->shape, err);
+    if (status != ND_OK)
+        return status;
+    if (run->options->round == NULL)
+        return round_plainly(run, &values, codes);
+    status = run->options->round(run->context, &values, codes, err);
+    run->is_ended = status != ND_OK;
+    return status;
+}
+
+/* Real values in steps of the output: quotients by the scale. */
+static enum nd_status in_steps(const struct nd_exact_run *run, const struct nd_array *real,
+                               const struct nd_quant *quant, struct nd_linear_result *result,
+                               struct nd_error *err)
+{
+    bool is_quick = takes_quick(run) && quant->n == 1 && quant->scale[0] > 0 && isfinite(quant->scale[0]);
+    enum nd_status status = is_quick ? nd_linear_make_quick(result, &real->shape, ND_QUICK_QUOTIENT, err)
+                                     : nd_linear_make(result, &real->shape, err);
+    if (status == ND_OK && is_quick) {
+        result->quick->x = real->x;
+        result->quick->low = -HUGE_VAL;
+        result->quick->high = HUGE_VAL;
+        result->quick->scale = (double)quant->scale[0];
+    }
+    for (size_t i = 0; i < result->n && status == ND_OK && !is_quick; i++) {
+        size_t channel = nd_exact_channel(quant, &real->shape, i);
+        result->v[i] = nd_ratio_of(real->x[i], (double)quant->scale[channel]);
+    }
+    return status;
+}
+
+/* Section "else": everything in double, and the quotient by the scale rounded by the program. */
+static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, struct nd_array *codes,
+                                   struct nd_error *err)
+{
+    const struct nd_node_quant *quant = &run->g->quants[quantize];
+    size_t input = nd_graph_used(run->graph, quantize, 0);
+    if (quant->quant.n == 0 || quant->dtype == ND_DTYPE_NONE)
+        return nd_exact_run_node(run, quantize, err); /* scales computed at run time, blocks */
+    enum nd_status status = nd_exact_ensure(run, input, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_linear_result result = {0};
+    status = in_steps(run, nd_exact_value(run, input), &quant->quant, &result, err);
+    if (status == ND_OK)
+        status = round_ratios(run, quantize, &result, ND_EXACT_AS_DOUBLE, codes, err);
+    nd_linear_deinit(&result);
+    return status;
+}
+
+/* The quantisation of a graph input is no unit of a device: it is ONNX's operator on float32, with its division
+ * in float32, rounded half to even whatever the program. */
+static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, struct nd_array *codes,
+                                     struct nd_error *err)
+{
+    const struct nd_node_quant *quant = &run->g->quants[node];
+    const struct nd_array *real = nd_exact_value(run, nd_graph_used(run->graph, node, 0));
+    if (real == NULL || real->dtype != ND_DTYPE_F32 || quant->quant.n == 0 || quant->dtype == ND_DTYPE_NONE)
+        return ND_ERR_UNSUPPORTED;
+    enum nd_status status = nd_array_make(codes, quant->dtype, &real->shape, err);
+    for (size_t i = 0; i < codes->n && status == ND_OK; i++) {
+        size_t channel = nd_exact_channel(&quant->quant, &real->shape, i);
+        float quotient = (float)real->x[i] / quant->quant.scale[channel];
+        const struct nd_ratio ratio = nd_ratio_of((double)quotient, 1);
+        codes->x[i] = nd_code_of_ratio(&ratio, (double)quant->quant.zero_point[channel], quant->dtype,
+                                       ND_ROUND_HALF_EVEN);
+    }
+    return status;
+}
+
+/* By exact values, or in doubles where there are none. */
+static enum nd_status evaluate(struct nd_exact_run *run, size_t node, const struct nd_exact_call *unit,
+                               struct nd_array *codes, enum nd_exact_way *way, struct nd_error *err)
+{
+    struct nd_linear_result result;
+    struct nd_error ignored = {0};
+    enum nd_status status = linear_ratios(run, unit, &result, &ignored);
+    *way = status == ND_ERR_UNSUPPORTED ? ND_EXACT_AS_DOUBLE : ND_EXACT_AS_RATIO;
+    if (status == ND_ERR_UNSUPPORTED)
+        return round_values(run, node, codes, err);
+    if (status == ND_OK) {
+        status = round_ratios(run, node, &result, *way, codes, err);
+        nd_linear_deinit(&result);
+    } else if (err != NULL) {
+        *err = ignored;
+    }
+    return status;
+}
+
+enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    size_t tensor = nd_graph_made(run->graph, node, 0);
+    struct nd_array codes = {0};
+    size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
+    if (run->options->is_ignored != NULL && edge != ND_NO_INDEX && run->options->is_ignored[edge])
+        return ND_OK;
+    if (nd_exact_is_skipped(run, tensor))
+        return nd_exact_take_given(run, tensor, err);
+    bool is_unit = run->g->unit_of_node[node] != ND_NO_INDEX, is_made = false;
+    enum nd_exact_way way = is_unit ? ND_EXACT_AS_MADE : ND_EXACT_AS_DOUBLE;
+    enum nd_status status;
+    struct nd_exact_call unit;
+    unit.shared = (struct nd_linear_shared){0};
+    unit.is_known = nd_exact_describe(run, node, &unit);
+    if (is_unit) {
+        status = make_codes(run, node, &unit, &codes, &is_made, err);
+    } else {
+        status = quantise_input(run, node, &codes, err);
+        is_made = status != ND_ERR_UNSUPPORTED;
+        status = is_made ? status : ND_OK;
+    }
+    if (status == ND_OK && !is_made)
+        status = evaluate(run, node, &unit, &codes, &way, err);
+    nd_linear_shared_deinit(&unit.shared);
+    if (status != ND_OK) {
+        nd_array_deinit(&codes);
+        return status;
+    }
+    if (run->values[tensor].shape.rank < 0)
+        run->values[tensor] = codes;
+    return nd_exact_tell(run, tensor, way, err);
+}
 
 enum {
     SHARE_OF_CODES = 16, /* a tensor with fewer elements than codes by this has no table: chosen, since a model
@@ -120,7 +805,10 @@ static bool gather(const struct nd_array *table, double least, const struct nd_a
     return true;
 }
 
-enum nd_status nd_exact_look_up(struct nd_exact_run *run, size_t node, bool *is_made, struct nd_error *err)
+/* graph_table.c: what an operator of one operand makes of codes, by its table. *is_made false: it has none, and
+ * is to be run. Tables belong to the store. ND_ERR_MEMORY, and what nd_exact_ensure gives. */
+static enum nd_status nd_exact_look_up(struct nd_exact_run *run, size_t node, bool *is_made,
+                                       struct nd_error *err)
 {
     size_t dequantiser = dequantiser_of(run, node), made = nd_graph_made(run->graph, node, 0);
     *is_made = false;

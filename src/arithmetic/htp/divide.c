@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "arithmetic/known/conditions.h"
 #include "arithmetic/htp/htp_internal.h"
+#include "arithmetic/known/conditions.h"
 
 enum {
     LEAST_NORMAL = 1 << (ND_HTP_FACTOR_BITS - 1), /* a magnitude is brought to 2^14 .. 2^15 - 1 */

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "arithmetic/htp/htp.h"
 #include "arithmetic/exact/linear/linear_families.h"
+#include "arithmetic/htp/htp.h"
 
 /* One unit at work. */
 struct nd_htp_job {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
-#include "arithmetic/programs/requantise.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
+#include "arithmetic/programs/requantise.h"
 
 enum {
     FIXED_BITS = 14,      /* behind the leading one of the multiplier */

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "arithmetic/operators/kernels/gemm_kernels.h"
 
 /* Whether strides can be worked out: the product fits even without the dimensions that are 0. */
 static bool has_strides(const struct nd_shape *shape)

@@ -3,9 +3,9 @@
 #ifndef ND_OPERATORS_OPS_H
 #define ND_OPERATORS_OPS_H
 
-#include "model/graph/onnx.h"
 #include "arithmetic/operators/array.h"
 #include "arithmetic/operators/kernels/short_products.h"
+#include "model/graph/onnx.h"
 
 /* One node at work. Inputs that were omitted are NULL; inputs and attributes are borrowed. Outputs are zeroed
  * arrays that the operator makes with nd_array_make (an omitted output is NULL and need not be made). */

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
-#include "core/memory.h"
 #include "arithmetic/operators/kernels/conv_blocks.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "arithmetic/operators/window.h"
+#include "core/error.h"
+#include "core/memory.h"
 
 /* out += weight * in along a row: the innermost loop of both. */
 static void add_row(double *restrict out, ptrdiff_t out_step, const double *restrict in, ptrdiff_t in_step,

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "arithmetic/operators/kernels/short_products.h"
+#include "core/memory.h"
 
 void nd_matrix_product(const double *a, const double *b, double *c, size_t n, size_t inner, size_t m)
 {

@@ -7,8 +7,8 @@
 #ifndef ND_ARITH_ACCUMULATE_H
 #define ND_ARITH_ACCUMULATE_H
 
-#include "arithmetic/programs/accumulate_order.h"
 #include "arithmetic/exact/linear/rounding.h"
+#include "arithmetic/programs/accumulate_order.h"
 
 /* What a number is rounded to. All but half precision have more exponents than can be needed here. */
 enum nd_sum_type {

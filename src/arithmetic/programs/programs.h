@@ -30,8 +30,8 @@
 #ifndef ND_ARITH_PROGRAMS_H
 #define ND_ARITH_PROGRAMS_H
 
-#include "arithmetic/programs/requantise.h"
 #include "arithmetic/exact/program.h"
+#include "arithmetic/programs/requantise.h"
 
 enum { ND_ARITHMETIC_NAME_BYTES = ND_REQUANTISE_NAME_BYTES, ND_ARITHMETIC_MAX = 96 };
 

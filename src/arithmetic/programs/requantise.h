@@ -14,8 +14,8 @@
 #ifndef ND_ARITH_REQUANTISE_H
 #define ND_ARITH_REQUANTISE_H
 
-#include "arithmetic/programs/fixed_point.h"
 #include "arithmetic/exact/linear/rounding.h"
+#include "arithmetic/programs/fixed_point.h"
 
 enum { ND_MULTIPLIER_EXACT = 0, ND_MULTIPLIER_MAX_BITS = 23, ND_REQUANTISE_NAME_BYTES = 96 };
 

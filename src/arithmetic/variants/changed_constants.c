@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
-#include "core/memory.h"
 #include "arithmetic/exact/linear/linear_unit.h"
 #include "arithmetic/operators/ops_shared.h"
+#include "core/error.h"
+#include "core/memory.h"
 
 enum { WEIGHTS = 1, BIAS = 2, MOST_INPUTS = 4 };
 

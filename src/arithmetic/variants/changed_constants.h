@@ -3,8 +3,8 @@
 #ifndef ND_ARITH_CHANGED_CONSTANTS_H
 #define ND_ARITH_CHANGED_CONSTANTS_H
 
-#include "arithmetic/htp/htp.h"
 #include "arithmetic/exact/program.h"
+#include "arithmetic/htp/htp.h"
 
 enum nd_constants_kind {
     ND_CONSTANTS_AS_THEY_ARE,

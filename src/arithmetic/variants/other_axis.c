@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "arithmetic/exact/linear/linear_families.h"
+#include "core/error.h"
 
 enum { WEIGHTS = 1, MOST_INPUTS = 4 };
 

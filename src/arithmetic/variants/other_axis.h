@@ -3,8 +3,8 @@
 #ifndef ND_ARITH_OTHER_AXIS_H
 #define ND_ARITH_OTHER_AXIS_H
 
-#include "arithmetic/htp/htp.h"
 #include "arithmetic/exact/program.h"
+#include "arithmetic/htp/htp.h"
 
 /* The codes of the unit so, worked out in doubles and rounded by `usual`; *own is the axis of the scales,
  * *other the one that was taken. codes->n is 0 where the unit is no Conv, ConvTranspose, Gemm or MatMul with

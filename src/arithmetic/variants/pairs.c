@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
-#include "core/memory.h"
 #include "arithmetic/exact/linear/linear_families.h"
 #include "arithmetic/operators/window.h"
+#include "core/error.h"
+#include "core/memory.h"
 
 /* ---- the operands, as matrices of raw codes ---- */
 

@@ -3,8 +3,8 @@
 #ifndef ND_ARITH_TRANSPOSED_H
 #define ND_ARITH_TRANSPOSED_H
 
-#include "arithmetic/htp/htp.h"
 #include "arithmetic/exact/program.h"
+#include "arithmetic/htp/htp.h"
 
 /* The codes of the unit so, by unit_program (NULL: the exact values, rounded by `usual`). codes->n is 0 where
  * the unit is no Gemm or MatMul with a constant matrix of weights, or where transposing it changes nothing. The

@@ -1,12 +1,497 @@
+/* Fetch: see the header. */
 #include "capture/fetch/fetch.h"
 
 #include <assert.h>
+#include <ctype.h>
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <time.h>
 
+#include "capture/fetch/libcurl.h"
 #include "core/memory.h"
-#include "capture/fetch/request.h"
+
+static void nd_fetch_link_close(struct nd_fetch_link **link_at);
+
+/* ---- as it comes in ---- */
+
+/* Digits, and what follows them; 18 digits fit. */
+static bool take_number(const char **text, uint64_t *out)
+{
+    const char *at = *text;
+    *out = 0;
+    while (isdigit((unsigned char)*at) && at - *text < 18)
+        *out = *out * 10 + (uint64_t)(*at++ - '0');
+    bool is_number = at > *text && !isdigit((unsigned char)*at);
+    *text = at;
+    return is_number;
+}
+
+static bool take_char(const char **text, char wanted)
+{
+    return *(*text)++ == wanted;
+}
+
+/* "bytes 0-99/12345". */
+static void read_content_range(struct nd_fetch_answer *answer, const char *text)
+{
+    answer->has_range = false;
+    if (strncasecmp(text, "bytes ", 6) != 0)
+        return;
+    text += 6;
+    answer->has_range = take_number(&text, &answer->first) && take_char(&text, '-') &&
+                        take_number(&text, &answer->last) && take_char(&text, '/') &&
+                        take_number(&text, &answer->version.n_bytes) && *text == '\0' &&
+                        answer->first <= answer->last && answer->last < answer->version.n_bytes;
+}
+
+/* The value of the header, if the line is that header; else NULL. */
+static const char *value_of(const char *line, const char *header)
+{
+    size_t n = strlen(header);
+    if (strncasecmp(line, header, n) != 0 || line[n] != ':')
+        return NULL;
+    return line + n + 1 + strspn(line + n + 1, " \t");
+}
+
+/* A value that does not fit is none: no part of it is compared with anything. */
+static void keep(char *to, size_t n_to, const char *value)
+{
+    if (strlen(value) < n_to)
+        snprintf(to, n_to, "%s", value);
+}
+
+void nd_fetch_answer_header(struct nd_fetch_answer *answer, const char *bytes, size_t n_bytes)
+{
+    char line[512];
+    while (n_bytes > 0 && isspace((unsigned char)bytes[n_bytes - 1]))
+        n_bytes--;
+    if (n_bytes >= sizeof line)
+        return;
+    memcpy(line, bytes, n_bytes);
+    line[n_bytes] = '\0';
+    const char *value;
+    if (strncmp(line, "HTTP/", 5) == 0) {
+        const char *at = line + strcspn(line, " ");
+        *answer = (struct nd_fetch_answer){.range = answer->range};
+        if (sscanf(at, " %3d", &answer->status) != 1)
+            answer->status = 0;
+    } else if ((value = value_of(line, "Content-Range")) != NULL) {
+        read_content_range(answer, value);
+    } else if ((value = value_of(line, "ETag")) != NULL) {
+        keep(answer->version.etag, sizeof answer->version.etag, value);
+    } else if ((value = value_of(line, "Last-Modified")) != NULL) {
+        keep(answer->version.modified, sizeof answer->version.modified, value);
+    } else if ((value = value_of(line, "Content-Encoding")) != NULL) {
+        answer->is_encoded = strcasecmp(value, "identity") != 0;
+    }
+}
+
+bool nd_fetch_answer_body(struct nd_fetch_answer *answer, const char *bytes, size_t n_bytes)
+{
+    if (answer->status == 206) {
+        size_t room = answer->range->n_bytes - answer->n_got;
+        answer->is_too_long = n_bytes > room;
+        n_bytes = answer->is_too_long ? room : n_bytes;
+        memcpy((char *)answer->range->buf + answer->n_got, bytes, n_bytes);
+        answer->n_got += n_bytes;
+        return !answer->is_too_long;
+    }
+    size_t room = ND_FETCH_BODY_BYTES - answer->n_body, n = n_bytes < room ? n_bytes : room;
+    memcpy(answer->body + answer->n_body, bytes, n);
+    answer->n_body += n;
+    return n == n_bytes;
+}
+
+/* ---- checked ---- */
+
+/* S3's reason, such as "NoSuchKey": letters only. */
+static bool find_code(const struct nd_fetch_answer *answer, char *code, size_t n_code)
+{
+    const char *at = strstr(answer->body, "<Code>");
+    size_t n = 0;
+    if (at == NULL)
+        return false;
+    for (at += 6; isalnum((unsigned char)at[n]) && n + 1 < n_code; n++)
+        code[n] = at[n];
+    code[n] = '\0';
+    return n > 0;
+}
+
+static const char *meaning_of(int status, const struct nd_fetch_place *place)
+{
+    switch (status) {
+    case 401:
+    case 403:
+        return place->is_s3 && place->key == NULL
+                   ? "the server refuses it; AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set"
+               : place->is_s3 ? "the server refuses it to these AWS_* credentials"
+                              : "the server refuses it";
+    case 404:
+    case 410:
+        return "the server does not have it";
+    case 301:
+    case 302:
+    case 303:
+    case 307:
+    case 308:
+        return place->is_s3 ? "the bucket is in a different region: set AWS_REGION"
+                            : "the server sends elsewhere";
+    default:
+        return status >= 500 || status == 429 ? "the server cannot answer now"
+                                              : "the server gives an answer that npudiff does not know";
+    }
+}
+
+static enum nd_status fail_status(const struct nd_fetch_answer *answer, const struct nd_fetch_place *place,
+                                  struct nd_error *err)
+{
+    char code[64] = "";
+    bool has_code = find_code(answer, code, sizeof code);
+    return nd_fail(err, ND_E_FETCH_FAILED, place->shown, "%s (HTTP status %d%s%s)",
+                   meaning_of(answer->status, place), answer->status, has_code ? ", " : "", code);
+}
+
+static enum nd_status fail_answer(const struct nd_fetch_place *place, const char *why, struct nd_error *err)
+{
+    return nd_fail(err, ND_E_FETCH_ANSWER, place->shown, "the file cannot be read in parts: %s", why);
+}
+
+static enum nd_status fail_changed(const struct nd_fetch_place *place, struct nd_error *err)
+{
+    return nd_fail(err, ND_E_CAPTURE_CHANGED, place->shown,
+                   "the file was changed on its server while it was being read");
+}
+
+static enum nd_status check_status(const struct nd_fetch_answer *answer, const struct nd_fetch_place *place,
+                                   bool is_first, struct nd_error *err)
+{
+    if (answer->status == 200)
+        return fail_answer(
+            place, "the server sends the whole file where a range was asked for; download the file", err);
+    if (answer->status == 416 && is_first)
+        return nd_fail(err, ND_E_CAPTURE_FORMAT, place->shown, "the file is empty");
+    if ((answer->status == 416 || answer->status == 412) && !is_first)
+        return fail_changed(place, err);
+    return answer->status == 206 ? ND_OK : fail_status(answer, place, err);
+}
+
+/* Last-Modified says nothing where there is an ETag: the servers of one name may differ in it. */
+static bool is_same_version(const struct nd_fetch_version *a, const struct nd_fetch_version *b)
+{
+    return a->n_bytes == b->n_bytes && strcmp(a->etag, b->etag) == 0 &&
+           (b->etag[0] != '\0' || strcmp(a->modified, b->modified) == 0);
+}
+
+enum nd_status nd_fetch_answer_check(const struct nd_fetch_answer *answer, const struct nd_fetch_place *place,
+                                     bool is_first, const struct nd_fetch_version *version,
+                                     struct nd_error *err)
+{
+    const struct nd_fetch_range *range = answer->range;
+    enum nd_status status = check_status(answer, place, is_first, err);
+    if (status != ND_OK)
+        return status;
+    if (!answer->has_range)
+        return fail_answer(place, "the answer does not say which range it is", err);
+    if (answer->is_encoded)
+        return fail_answer(place, "the server compresses what it sends", err);
+    if (answer->version.etag[0] == '\0' && answer->version.modified[0] == '\0')
+        return fail_answer(
+            place,
+            "the server sends neither ETag nor Last-Modified, so that a change of the file would "
+            "not be seen; download the file",
+            err);
+    if (!is_first && !is_same_version(&answer->version, version))
+        return fail_changed(place, err);
+    uint64_t rest = answer->version.n_bytes > range->offset ? answer->version.n_bytes - range->offset : 0;
+    uint64_t n_wanted = is_first && range->n_bytes > rest ? rest : range->n_bytes;
+    if (answer->first != range->offset || answer->last - answer->first + 1 != n_wanted)
+        return fail_answer(place, "the answer is a different range than was asked for", err);
+    if (answer->is_too_long)
+        return fail_answer(place, "the answer is longer than it says", err);
+    if (answer->n_got != n_wanted)
+        return fail_answer(place, "the answer is shorter than it says", err);
+    return ND_OK;
+}
+
+#if ND_HAVE_CURL_H
+
+/* All chosen. A server that sends less than SLOW_BYTES_PER_S for the limit of time is given up. Half a minute
+ * is what a loaded server may take to begin; $NPUDIFF_FETCH_LIMIT says otherwise. A request as a whole may take
+ * twice the limit, and as long as a line of 160 kbit/s needs. */
+enum { LIMIT_S = 30, MAX_LIMIT_S = 3600, CONNECT_S = 15, SLOW_BYTES_PER_S = 1000, LINE_BYTES_PER_S = 20000 };
+enum { MAX_REDIRECTS = 5, MAX_TRIES = 3 };
+static const long pause_ms[MAX_TRIES - 1] = {250, 1000};
+
+struct nd_fetch_link {
+    const struct nd_fetch_place *place;
+    const struct nd_libcurl *curl;
+    CURL *handle;
+    long limit_s;
+    char said[CURL_ERROR_SIZE];
+};
+
+static long limit_s(void)
+{
+    const char *text = getenv("NPUDIFF_FETCH_LIMIT");
+    long limit = text != NULL ? strtol(text, NULL, 10) : 0;
+    return limit >= 1 && limit <= MAX_LIMIT_S ? limit : LIMIT_S;
+}
+
+static size_t take_header(char *bytes, size_t one, size_t n, void *answer)
+{
+    nd_fetch_answer_header(answer, bytes, one * n);
+    return one * n;
+}
+
+static size_t take_body(char *bytes, size_t one, size_t n, void *answer)
+{
+    return nd_fetch_answer_body(answer, bytes, one * n) ? one * n : 0;
+}
+
+static bool set_long(struct nd_fetch_link *link, CURLoption option, long value)
+{
+    return link->curl->easy_setopt(link->handle, option, value) == CURLE_OK;
+}
+
+static bool set_text(struct nd_fetch_link *link, CURLoption option, const char *value)
+{
+    return link->curl->easy_setopt(link->handle, option, value) == CURLE_OK;
+}
+
+/* What is the same for all requests. */
+static bool set_up(struct nd_fetch_link *link)
+{
+    const struct nd_fetch_place *place = link->place;
+    bool is_https = strncmp(place->url, "https:", 6) == 0;
+    const char *authorities = getenv("CURL_CA_BUNDLE");
+    bool done = set_text(link, CURLOPT_URL, place->url) &&
+                set_text(link, CURLOPT_PROTOCOLS_STR, "http,https") &&
+                /* A secure name leads nowhere insecure; a signature holds for one host alone. */
+                set_text(link, CURLOPT_REDIR_PROTOCOLS_STR, is_https ? "https" : "http,https") &&
+                set_long(link, CURLOPT_FOLLOWLOCATION, place->is_s3 ? 0 : 1) &&
+                set_long(link, CURLOPT_MAXREDIRS, MAX_REDIRECTS) && set_long(link, CURLOPT_NOSIGNAL, 1) &&
+                set_long(link, CURLOPT_CONNECTTIMEOUT, link->limit_s < CONNECT_S ? link->limit_s : CONNECT_S) &&
+                set_long(link, CURLOPT_LOW_SPEED_LIMIT, SLOW_BYTES_PER_S) &&
+                set_long(link, CURLOPT_LOW_SPEED_TIME, link->limit_s) &&
+                set_text(link, CURLOPT_USERAGENT, "npudiff/" ND_VERSION) &&
+                link->curl->easy_setopt(link->handle, CURLOPT_ERRORBUFFER, link->said) == CURLE_OK &&
+                link->curl->easy_setopt(link->handle, CURLOPT_HEADERFUNCTION, take_header) == CURLE_OK &&
+                link->curl->easy_setopt(link->handle, CURLOPT_WRITEFUNCTION, take_body) == CURLE_OK;
+    if (done && authorities != NULL && authorities[0] != '\0')
+        done = set_text(link, CURLOPT_CAINFO, authorities);
+    if (done && !place->is_s3)
+        done = set_long(link, CURLOPT_NETRC, CURL_NETRC_OPTIONAL);
+    if (done && place->signer != NULL)
+        done = set_text(link, CURLOPT_AWS_SIGV4, place->signer) &&
+               set_text(link, CURLOPT_USERNAME, place->key) && set_text(link, CURLOPT_PASSWORD, place->secret);
+    return done;
+}
+
+/* ND_E_FETCH_LIBRARY, ND_E_MEMORY. place outlives it. The caller closes *out. */
+static enum nd_status nd_fetch_link_open(const struct nd_fetch_place *place, struct nd_fetch_link **out,
+                                         struct nd_error *err)
+{
+    struct nd_fetch_link *link = nd_calloc(1, sizeof *link);
+    if (link == NULL)
+        return nd_fail_memory(err);
+    link->place = place;
+    link->limit_s = limit_s();
+    enum nd_status status = nd_libcurl(&link->curl, place->shown, err);
+    if (status == ND_OK && (link->handle = link->curl->easy_init()) == NULL)
+        status = nd_fail_memory(err);
+    if (status == ND_OK && !set_up(link))
+        status = nd_fail(err, ND_E_FETCH_LIBRARY, place->shown, "this libcurl cannot do what is needed");
+    if (status != ND_OK) {
+        nd_fetch_link_close(&link);
+        return status;
+    }
+    *out = link;
+    return ND_OK;
+}
+
+static void nd_fetch_link_close(struct nd_fetch_link **link_at)
+{
+    struct nd_fetch_link *link = *link_at;
+    if (link != NULL && link->handle != NULL)
+        link->curl->easy_cleanup(link->handle);
+    free(link);
+    *link_at = NULL;
+}
+
+/* Appends a header; false: out of memory, the list is as it was. */
+static bool add_header(const struct nd_libcurl *curl, struct curl_slist **list, const char *header)
+{
+    struct curl_slist *grown = curl->slist_append(*list, header);
+    if (grown != NULL)
+        *list = grown;
+    return grown != NULL;
+}
+
+/* A weak ETag matches nothing (RFC 9110, 13.1.1); the answer's own is compared in any case. */
+static bool add_condition(const struct nd_fetch_link *link, const struct nd_fetch_version *version,
+                          struct curl_slist **list)
+{
+    char header[300];
+    if (version->etag[0] == '"')
+        snprintf(header, sizeof header, "If-Match: %s", version->etag);
+    else if (version->etag[0] == '\0')
+        snprintf(header, sizeof header, "If-Unmodified-Since: %s", version->modified);
+    else
+        return true;
+    return add_header(link->curl, list, header);
+}
+
+/* S3 wants the digest of a request's body; that of none. */
+static bool add_s3_headers(const struct nd_fetch_link *link, struct curl_slist **list)
+{
+    static const char digest[] =
+        "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    const struct nd_fetch_place *place = link->place;
+    return (place->signer == NULL || add_header(link->curl, list, digest)) &&
+           (place->token_header == NULL || add_header(link->curl, list, place->token_header));
+}
+
+/* A server that closes a TLS connection early must not end the program: OpenSSL writes without MSG_NOSIGNAL. */
+static CURLcode perform_without_sigpipe(const struct nd_fetch_link *link)
+{
+    sigset_t pipe, before, waiting;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&waiting);
+    bool was_waiting = sigismember(&waiting, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    CURLcode code = link->curl->easy_perform(link->handle);
+    while (!was_waiting && sigtimedwait(&pipe, NULL, &(struct timespec){0}) < 0 && errno == EINTR)
+        ;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
+}
+
+static enum nd_status ask_once(struct nd_fetch_link *link, struct nd_fetch_answer *answer,
+                               struct curl_slist *headers, CURLcode *code, struct nd_error *err)
+{
+    const struct nd_fetch_range *range = answer->range;
+    char text[64];
+    snprintf(text, sizeof text, "%llu-%llu", (unsigned long long)range->offset,
+             (unsigned long long)(range->offset + range->n_bytes - 1));
+    link->said[0] = '\0';
+    long all_s = 2 * link->limit_s + (long)(range->n_bytes / LINE_BYTES_PER_S);
+    if (!set_text(link, CURLOPT_RANGE, text) || !set_long(link, CURLOPT_TIMEOUT, all_s) ||
+        link->curl->easy_setopt(link->handle, CURLOPT_HTTPHEADER, headers) != CURLE_OK ||
+        link->curl->easy_setopt(link->handle, CURLOPT_HEADERDATA, answer) != CURLE_OK ||
+        link->curl->easy_setopt(link->handle, CURLOPT_WRITEDATA, answer) != CURLE_OK)
+        return nd_fail_memory(err);
+    *code = perform_without_sigpipe(link);
+    /* The list is the caller's and goes with it. */
+    link->curl->easy_setopt(link->handle, CURLOPT_HTTPHEADER, NULL);
+    return ND_OK;
+}
+
+/* Whether the next try may end differently. Not after a limit of time: three times as long helps nobody. */
+static bool may_pass(CURLcode code, int http_status)
+{
+    switch (code) {
+    case CURLE_OK:
+    case CURLE_WRITE_ERROR: /* npudiff has read enough of it */
+        return http_status == 429 || http_status == 500 || http_status == 502 || http_status == 503 ||
+               http_status == 504;
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_GOT_NOTHING:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_RECV_ERROR:
+    case CURLE_SEND_ERROR:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static enum nd_status fail_transfer(const struct nd_fetch_link *link, CURLcode code, struct nd_error *err)
+{
+    const char *shown = link->place->shown;
+    if (code == CURLE_OPERATION_TIMEDOUT)
+        return nd_fail(err, ND_E_FETCH_FAILED, shown,
+                       "the server is too slow or does not answer (limit: %ld s without at least %d bytes/s; "
+                       "NPUDIFF_FETCH_LIMIT changes it)",
+                       link->limit_s, SLOW_BYTES_PER_S);
+    if (code == CURLE_TOO_MANY_REDIRECTS)
+        return nd_fail(err, ND_E_FETCH_FAILED, shown, "more than %d redirections", MAX_REDIRECTS);
+    if (code == CURLE_PARTIAL_FILE || code == CURLE_GOT_NOTHING)
+        return nd_fail(err, ND_E_FETCH_FAILED, shown,
+                       "the server ended the connection in the middle of an answer, %d times", MAX_TRIES);
+    return nd_fail(err, ND_E_FETCH_FAILED, shown, "cannot fetch the file: %s",
+                   link->said[0] != '\0' ? link->said : link->curl->easy_strerror(code));
+}
+
+static void wait_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+/* Fetches the range into its buf. With is_first, *version is taken from the answer, and *n_got may be less than
+ * n_bytes where the file is; else the answer has to be of *version, and *n_got is n_bytes. The errors are those
+ * of nd_fetch_read. */
+static enum nd_status nd_fetch_request(struct nd_fetch_link *link, const struct nd_fetch_range *range,
+                                       bool is_first, struct nd_fetch_version *version, size_t *n_got,
+                                       struct nd_error *err)
+{
+    struct curl_slist *headers = NULL;
+    struct nd_fetch_answer answer;
+    CURLcode code = CURLE_OK;
+    enum nd_status status = ND_OK;
+    if ((!is_first && !add_condition(link, version, &headers)) || !add_s3_headers(link, &headers))
+        status = nd_fail_memory(err);
+    for (int i = 0; status == ND_OK && i < MAX_TRIES; i++) {
+        if (i > 0)
+            wait_ms(pause_ms[i - 1]);
+        answer = (struct nd_fetch_answer){.range = range};
+        status = ask_once(link, &answer, headers, &code, err);
+        if (!may_pass(code, answer.status))
+            break;
+    }
+    link->curl->slist_free_all(headers);
+    if (status == ND_OK)
+        status = code != CURLE_OK && code != CURLE_WRITE_ERROR
+                     ? fail_transfer(link, code, err)
+                     : nd_fetch_answer_check(&answer, link->place, is_first, version, err);
+    if (status != ND_OK)
+        return status;
+    if (is_first)
+        *version = answer.version;
+    *n_got = answer.n_got;
+    return ND_OK;
+}
+
+#else
+
+enum nd_status nd_fetch_link_open(const struct nd_fetch_place *place, struct nd_fetch_link **out,
+                                  struct nd_error *err)
+{
+    (void)out;
+    return nd_fail(err, ND_E_FETCH_LIBRARY, place->shown,
+                   "a file on a server needs libcurl, and this npudiff was built without it (Debian: "
+                   "libcurl4-openssl-dev)");
+}
+
+void nd_fetch_link_close(struct nd_fetch_link **link)
+{
+    *link = NULL;
+}
+
+enum nd_status nd_fetch_request(struct nd_fetch_link *link, const struct nd_fetch_range *range, bool is_first,
+                                struct nd_fetch_version *version, size_t *n_got, struct nd_error *err)
+{
+    (void)link, (void)range, (void)is_first, (void)version, (void)n_got;
+    return nd_fail(err, ND_E_FETCH_LIBRARY, NULL, "this npudiff was built without libcurl");
+}
+#endif
 
 /* Measured on a capture of 117 MB (docs/results/remote.md): older captures have metadata in pieces of some 2 KB
  * all over the file. Smaller blocks need more requests, larger ones read more of what nobody asked for. Who
@@ -54,8 +539,8 @@ static bool is_kept(struct nd_fetch *fetch, uint64_t block)
     return slot->bytes != NULL && slot->block == block;
 }
 
-static enum nd_status keep(struct nd_fetch *fetch, uint64_t block, const unsigned char *bytes,
-                           struct nd_error *err)
+static enum nd_status keep_of_fetch(struct nd_fetch *fetch, uint64_t block, const unsigned char *bytes,
+                                    struct nd_error *err)
 {
     struct slot *slot = slot_of(fetch, block);
     if (slot->bytes == NULL && (slot->bytes = nd_calloc(BLOCK_BYTES, 1)) == NULL)
@@ -87,7 +572,7 @@ static enum nd_status fetch_blocks(struct nd_fetch *fetch, uint64_t first, uint6
         range.n_bytes += block_bytes(fetch, first + i);
     enum nd_status status = nd_fetch_request(fetch->link, &range, false, &fetch->version, &n_got, err);
     for (uint64_t i = 0; status == ND_OK && i < n; i++)
-        status = keep(fetch, first + i, fetch->incoming + i * BLOCK_BYTES, err);
+        status = keep_of_fetch(fetch, first + i, fetch->incoming + i * BLOCK_BYTES, err);
     fetch->next_block = first + n;
     return status;
 }
@@ -121,7 +606,7 @@ static enum nd_status begin(struct nd_fetch *fetch, struct nd_error *err)
     size_t n_got = 0;
     enum nd_status status = nd_fetch_request(fetch->link, &range, true, &fetch->version, &n_got, err);
     if (status == ND_OK)
-        status = keep(fetch, 0, fetch->incoming, err);
+        status = keep_of_fetch(fetch, 0, fetch->incoming, err);
     fetch->next_block = fetch->n_ahead = 1;
     return status;
 }

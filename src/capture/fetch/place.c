@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/fetch/fetch.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "capture/fetch/fetch.h"
 
 static const char s3[] = "s3://";
 

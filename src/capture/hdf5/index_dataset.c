@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
-#include "core/memory.h"
 #include "capture/hdf5/index_internal.h"
+#include "core/memory.h"
 
 /* Deflate cannot do better than 1032:1; a little more is granted for its header. */
 enum { MAX_EXPANSION = 1032, EXPANSION_SLACK = 1024 };

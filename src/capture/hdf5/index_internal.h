@@ -1,4 +1,4 @@
-/* The parts of the index that ask libhdf5: index.c walks, index_dataset.c and index_attrs.c describe what was
+/* The parts of the index that ask libhdf5: index.c walks, index_dataset.c and index.c describe what was
  * found. Everything here is called in the confined child. */
 #ifndef ND_HDF5_INDEX_INTERNAL_H
 #define ND_HDF5_INDEX_INTERNAL_H
@@ -24,8 +24,5 @@ struct nd_index_names {
     size_t capacity;
     char **items;
 };
-enum nd_status nd_index_list_links(hid_t group, const char *path, struct nd_index_names *out,
-                                   struct nd_error *err);
-void nd_index_names_deinit(struct nd_index_names *names);
 
 #endif

@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/memory.h"
 #include "capture/fetch/fetch.h"
 #include "capture/hdf5/chunk_decode.h"
 #include "capture/hdf5/index.h"
+#include "core/memory.h"
 
 enum nd_status nd_index_read_at(const struct nd_index *index, const char *path, uint64_t offset, void *buf,
                                 size_t n_bytes, struct nd_error *err)

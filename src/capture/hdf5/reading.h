@@ -101,7 +101,6 @@ void nd_shape_from_sent(const struct nd_sent_shape *sent, struct nd_shape *out);
 enum nd_status nd_reading_send_record(struct nd_reading_child *child, struct nd_error *err);
 enum nd_status nd_reading_send(struct nd_reading_child *child, const void *bytes, size_t n_bytes,
                                struct nd_error *err);
-enum nd_status nd_reading_flush(struct nd_reading_child *child, struct nd_error *err);
 
 /* In the child, between records: bytes [offset, offset + n_bytes) of the file, which the parent fetches. When
  * that fails, the parent ends the child. */

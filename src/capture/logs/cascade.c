@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "core/files/suffix.h"
+#include "core/memory.h"
 #include "npudiff/capture/logs.h"
 
 /* Of a log with more, the rest is not looked at: what is told apart here takes time in the square of it. */

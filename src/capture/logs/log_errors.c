@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "capture/logs/log_patterns.h"
+#include "capture/logs/log_read.h"
 
 static bool is_letter(char c)
 {

@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/logs/log_patterns.h"
+#include "capture/logs/log_read.h"
 
 /* Of the first piece of a pattern; what is matched stays linear in the length of the line. */
 enum { MAX_STARTS = 8, MAX_NUMBER_BYTES = 40 };

@@ -1,14 +1,14 @@
-/* The reader's parts: capture.c (open, accessors); load_attrs.c, load_tables.c, load_probe.c, load_repeats.c
- * and load_reruns.c (what the index holds, checked and in memory); read_values.c (tensors); verify.c. */
+/* The reader's parts: capture.c (open, accessors); capture.c, load_tables.c, load_probe.c, load_probe.c
+ * and load_probe.c (what the index holds, checked and in memory); view.c (tensors); verify.c. */
 #ifndef ND_CAPTURE_CAPTURE_INTERNAL_H
 #define ND_CAPTURE_CAPTURE_INTERNAL_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "core/error.h"
-#include "capture/read/schema.h"
 #include "capture/hdf5/index.h"
+#include "capture/read/schema.h"
+#include "core/error.h"
 #include "npudiff/capture/capture.h"
 
 /* A stored repeat: row `row` of /probes/<probe>/repeats/<edge>, or of reruns/<edge>. */
@@ -82,10 +82,8 @@ struct nd_capture {
 };
 
 /* Each fills its part of the capture; what was filled before a failure is freed by nd_capture_close. */
-enum nd_status nd_capture_load_attrs(struct nd_capture *capture, struct nd_error *err);
 enum nd_status nd_capture_load_edges(struct nd_capture *capture, struct nd_error *err);
 enum nd_status nd_capture_load_nodes(struct nd_capture *capture, struct nd_error *err);
-enum nd_status nd_capture_load_logs(struct nd_capture *capture, struct nd_error *err);
 enum nd_status nd_capture_load_findings(struct nd_capture *capture, struct nd_error *err); /* after logs */
 enum nd_status nd_capture_load_probes(struct nd_capture *capture, struct nd_error *err);
 void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges);
@@ -107,17 +105,10 @@ enum nd_status nd_capture_find(const struct nd_capture *capture, const char *pat
                                const struct nd_wanted *wanted, const struct nd_index_object **out,
                                struct nd_error *err);
 
-/* nd_capture_load; path is freed (NULL: out of memory). */
-enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
-                                    const struct nd_wanted *wanted, void **out, size_t *n_rows,
-                                    struct nd_error *err);
-
 /* The digests of all digests of each edge (docs/reference/capture-format.md#edge-digests). Loading: absent ones
  * are not stated. _edge_digest: NULL where it is not stated. _make_edge_digest: what the writer states, zero
  * for what it does not state; needs the digests. */
 #define ND_EDGE_DIGESTS "edge_digests"
-enum nd_status nd_probe_load_edge_digests(const struct nd_capture *capture, struct nd_probe_data *data,
-                                          struct nd_error *err);
 struct nd_digest nd_capture_make_edge_digest(const struct nd_capture *capture, size_t probe, size_t edge);
 /* Whether those that are stated are what the digests say. */
 bool nd_capture_are_edge_digests_right(const struct nd_capture *capture);
@@ -125,23 +116,6 @@ bool nd_capture_are_edge_digests_right(const struct nd_capture *capture);
  * ND_ERR_MEMORY; after a failure every later call fails with the same error. */
 enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t edge,
                                      struct nd_error *err);
-
-/* The table of reruns into data; absent: none. */
-enum nd_status nd_probe_load_reruns(const struct nd_capture *capture, struct nd_probe_data *data,
-                                    struct nd_error *err);
-/* The group of a probe with its repeats ("" or "_index" at its end): that of reruns where it has some. */
-const char *nd_probe_repeats_part(const struct nd_probe_data *data, bool is_index);
-/* /repeat_index or /rerun_index of an edge into its part of data; absent: no rows. */
-enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture, const struct nd_probe_data *data,
-                                         size_t edge, struct nd_error *err);
-/* Where outputs are stored, so is every repeat and rerun whose digest is different. data is a probe of the
- * capture, or will be as its number `probe`. */
-enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, size_t probe, size_t edge,
-                                      struct nd_error *err);
-
-/* ND_ERR_NOT_FOUND: of this edge only digests are stored. */
-enum nd_status nd_capture_fail_no_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
-                                          struct nd_error *err);
 
 /* The element type of a tensor: as stored, unless its attribute `dtype` names one that HDF5 has not. */
 enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enum nd_dtype *out,

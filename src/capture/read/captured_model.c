@@ -8,8 +8,8 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "npudiff/model/model.h"
 #include "npudiff/capture/captured_model.h"
+#include "npudiff/model/model.h"
 
 /* "" where it is not stated. */
 static const char *stated(const struct nd_capture *capture, const char *key)

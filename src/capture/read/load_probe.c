@@ -1,9 +1,309 @@
+/* Samples that were run again although every sample was asked for once: which, and with what digests. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "capture/read/capture_internal.h"
 #include "capture/read/link_names.h"
+#include "core/memory.h"
+
+static enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
+                                           const struct nd_wanted *wanted, void **out, size_t *n_rows,
+                                           struct nd_error *err);
+
+static bool is_made(struct nd_digest digest)
+{
+    return digest.low != 0 || digest.high != 0;
+}
+
+/* The digests of all edges in that rerun, or NULL. */
+static const struct nd_digest *find_rerun(const struct nd_capture *capture, const struct nd_probe_data *data,
+                                          size_t sample, size_t repeat)
+{
+    for (size_t i = 0; i < data->n_reruns; i++)
+        if (data->reruns[i][0] == (int64_t)sample && data->reruns[i][1] == (int64_t)repeat)
+            return data->rerun_digests + i * capture->n_edges;
+    return NULL;
+}
+
+size_t nd_capture_n_runs(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample)
+{
+    assert(probe < capture->n_probes && edge < capture->n_edges);
+    const struct nd_probe_data *data = &capture->probes[probe];
+    assert(sample < data->probe.n_samples);
+    size_t n = data->probe.n_repeats;
+    const struct nd_digest *digests;
+    while (data->n_reruns > 0 && (digests = find_rerun(capture, data, sample, n)) != NULL &&
+           is_made(digests[edge]))
+        n++;
+    return n;
+}
+
+struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample,
+                                   size_t repeat)
+{
+    assert(probe < capture->n_probes && edge < capture->n_edges);
+    const struct nd_probe_data *data = &capture->probes[probe];
+    assert(sample < data->probe.n_samples);
+    if (repeat < data->probe.n_repeats) {
+        bool is_there = nd_probe_need_digests(capture, probe, edge, NULL) == ND_OK;
+        return is_there ? data->edges[edge].digests[sample * data->probe.n_repeats + repeat]
+                        : (struct nd_digest){0};
+    }
+    const struct nd_digest *digests = find_rerun(capture, data, sample, repeat);
+    assert(digests != NULL);
+    return digests[edge];
+}
+
+/* Each sample's reruns follow each other without a gap. */
+static bool is_in_order(const struct nd_probe_data *data, size_t i)
+{
+    const int64_t *now = data->reruns[i], *last = i > 0 ? data->reruns[i - 1] : NULL;
+    bool is_first = last == NULL || now[0] > last[0];
+    if (now[0] < 0 || (uint64_t)now[0] >= data->probe.n_samples)
+        return false;
+    return is_first ? now[1] == 1 : now[0] == last[0] && now[1] == last[1] + 1;
+}
+
+/* The table of reruns into data; absent: none. */
+static enum nd_status nd_probe_load_reruns(const struct nd_capture *capture, struct nd_probe_data *data,
+                                           struct nd_error *err)
+{
+    static const struct nd_wanted pairs = {ND_DTYPE_I64, {.rank = 2, .dims = {-1, 2}}, true};
+    const char *name = data->probe.name;
+    void *loaded[2] = {NULL, NULL};
+    size_t n = 0;
+    enum nd_status status = nd_capture_load_part(capture, nd_name_probe_path(name, "rerun_samples", NULL),
+                                                 &pairs, &loaded[0], &n, err);
+    const struct nd_wanted digests = {
+        ND_DTYPE_U64, {.rank = 3, .dims = {(int64_t)n, (int64_t)capture->n_edges, 2}}, loaded[0] == NULL};
+    if (status == ND_OK)
+        status = nd_capture_load_part(capture, nd_name_probe_path(name, "rerun_digests", NULL), &digests,
+                                      &loaded[1], NULL, err);
+    data->reruns = loaded[0];
+    data->rerun_digests = loaded[1];
+    data->n_reruns = n;
+    bool is_right = (loaded[0] != NULL) == (loaded[1] != NULL) && (n == 0 || data->probe.n_repeats == 1);
+    for (size_t i = 0; status == ND_OK && is_right && i < n; i++)
+        is_right = is_in_order(data, i);
+    if (status == ND_OK && !is_right)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, name,
+                       "probe '%s': the table of reruns names runs that cannot be, or lacks their digests",
+                       name);
+    return status;
+}
+
+/* One digest for all digests of a tensor, so that who compares equal captures need not read these
+ * (docs/reference/capture-format.md#edge-digests). */
+
+static const struct nd_digest not_stated = {0};
+
+static enum nd_status nd_probe_load_edge_digests(const struct nd_capture *capture, struct nd_probe_data *data,
+                                                 struct nd_error *err)
+{
+    const struct nd_wanted wanted = {
+        ND_DTYPE_U64, {.rank = 2, .dims = {(int64_t)capture->n_edges, 2}}, .is_optional = true};
+    void *loaded = NULL;
+    enum nd_status status = nd_capture_load_part(
+        capture, nd_name_probe_path(data->probe.name, ND_EDGE_DIGESTS, NULL), &wanted, &loaded, NULL, err);
+    data->edge_digests = loaded;
+    return status;
+}
+
+const struct nd_digest *nd_capture_edge_digest(const struct nd_capture *capture, size_t probe, size_t edge)
+{
+    assert(probe < capture->n_probes && edge < capture->n_edges);
+    const struct nd_digest *all = capture->probes[probe].edge_digests;
+    return all != NULL && !nd_digest_equal(all[edge], not_stated) ? &all[edge] : NULL;
+}
+
+static struct nd_digest digest_of(const struct nd_probe_data *data, const struct nd_digest *digests)
+{
+    return nd_digest_bytes(digests, data->probe.n_samples * data->probe.n_repeats * sizeof *digests);
+}
+
+struct nd_digest nd_capture_make_edge_digest(const struct nd_capture *capture, size_t p, size_t e)
+{
+    const struct nd_probe_data *data = &capture->probes[p];
+    bool are_all_equal = true;
+    for (size_t s = 0; s < data->probe.n_samples; s++) {
+        struct nd_digest first = nd_capture_digest(capture, p, e, s, 0);
+        are_all_equal = are_all_equal && nd_digest_equal(first, nd_capture_digest(capture, p, e, 0, 0));
+        for (size_t r = 1, n = nd_capture_n_runs(capture, p, e, s); r < n; r++)
+            if (!nd_digest_equal(first, nd_capture_digest(capture, p, e, s, r)))
+                return not_stated;
+    }
+    return are_all_equal ? not_stated : digest_of(data, data->edges[e].digests);
+}
+
+bool nd_capture_are_edge_digests_right(const struct nd_capture *capture)
+{
+    for (size_t p = 0; p < capture->n_probes; p++)
+        for (size_t e = 0; e < capture->n_edges; e++) {
+            const struct nd_digest *stated = nd_capture_edge_digest(capture, p, e);
+            if (stated != NULL && !nd_digest_equal(*stated, nd_capture_make_edge_digest(capture, p, e)))
+                return false;
+        }
+    return true;
+}
+
+/* ---- digests that are read when they are first asked for ---- */
+
+static enum nd_status load(const struct nd_capture *capture, const struct nd_probe_data *data, size_t edge,
+                           struct nd_digest **out, struct nd_error *err)
+{
+    const struct nd_index_object *object = data->edges[edge].digests_object;
+    struct nd_digest *loaded = nd_calloc(object->n_bytes, 1);
+    if (loaded == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status =
+        nd_index_read(capture->index, object, 0, (size_t)object->shape.dims[0], loaded, err);
+    if (status == ND_OK && !capture->is_trusted &&
+        !nd_digest_equal(digest_of(data, loaded), data->edge_digests[edge]))
+        status =
+            nd_fail(err, ND_E_CAPTURE_DIGEST, capture->path,
+                    "'%s' is damaged: '%s' is not what its digest was made of", capture->path, object->path);
+    if (status == ND_OK)
+        *out = loaded;
+    else
+        free(loaded);
+    return status;
+}
+
+enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t edge,
+                                     struct nd_error *err)
+{
+    const struct nd_probe_data *data = &capture->probes[probe];
+    struct nd_probe_edge *part = &data->edges[edge];
+    if (atomic_load_explicit(&part->digests, memory_order_acquire) != NULL || part->digests_object == NULL)
+        return ND_OK;
+    struct nd_deferred *deferred = capture->deferred;
+    struct nd_digest *loaded = NULL;
+    pthread_mutex_lock(&deferred->lock);
+    if (deferred->status == ND_OK && atomic_load_explicit(&part->digests, memory_order_relaxed) == NULL) {
+        deferred->status = load(capture, data, edge, &loaded, &deferred->err);
+        atomic_store_explicit(&part->digests, loaded, memory_order_release);
+    }
+    enum nd_status status = loaded != NULL || part->digests != NULL ? ND_OK : deferred->status;
+    if (status != ND_OK && err != NULL)
+        *err = deferred->err;
+    pthread_mutex_unlock(&deferred->lock);
+    return status;
+}
+
+enum nd_status nd_capture_check_deferred(const struct nd_capture *capture, struct nd_error *err)
+{
+    struct nd_deferred *deferred = capture->deferred;
+    if (deferred == NULL)
+        return ND_OK;
+    pthread_mutex_lock(&deferred->lock);
+    enum nd_status status = deferred->status;
+    if (status != ND_OK && err != NULL)
+        *err = deferred->err;
+    pthread_mutex_unlock(&deferred->lock);
+    return status;
+}
+
+/* Repeats that differ from the first run: which of them are stored, and where. */
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct nd_repeat_row *x = a, *y = b;
+    if (x->sample != y->sample)
+        return x->sample < y->sample ? -1 : 1;
+    return x->repeat == y->repeat ? 0 : x->repeat < y->repeat ? -1 : 1;
+}
+
+const struct nd_repeat_row *nd_capture_repeat_row(const struct nd_probe_edge *edge, size_t sample,
+                                                  size_t repeat)
+{
+    struct nd_repeat_row key = {.sample = (int64_t)sample, .repeat = (int64_t)repeat};
+    if (edge->n_repeat_rows == 0)
+        return NULL;
+    return bsearch(&key, edge->repeat_rows, edge->n_repeat_rows, sizeof key, compare_rows);
+}
+
+/* The group of a probe with its repeats ("" or "_index" at its end): that of reruns where it has some. */
+static const char *nd_probe_repeats_part(const struct nd_probe_data *data, bool is_index)
+{
+    if (data->n_reruns > 0)
+        return is_index ? "rerun_index" : "reruns";
+    return is_index ? "repeat_index" : "repeats";
+}
+
+/* /repeat_index or /rerun_index of an edge into its part of data; absent: no rows. */
+static enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture,
+                                                const struct nd_probe_data *data, size_t e,
+                                                struct nd_error *err)
+{
+    const struct nd_capture_probe *probe = &data->probe;
+    const struct nd_edge *edge = &capture->edges[e];
+    struct nd_probe_edge *part = &data->edges[e];
+    static const struct nd_wanted pairs = {ND_DTYPE_I64, {.rank = 2, .dims = {-1, 2}}, true};
+    void *loaded = NULL;
+    size_t n = 0;
+    enum nd_status status = nd_capture_load_part(
+        capture, nd_name_probe_path(probe->name, nd_probe_repeats_part(data, true), edge->name), &pairs,
+        &loaded, &n, err);
+    if (status != ND_OK)
+        return status;
+    const int64_t *index = loaded;
+    part->repeat_rows = nd_calloc(n, sizeof *part->repeat_rows);
+    if (part->repeat_rows == NULL) {
+        free(loaded);
+        return nd_fail_memory(err);
+    }
+    part->n_repeat_rows = n;
+    for (size_t i = 0; i < n; i++) {
+        part->repeat_rows[i] = (struct nd_repeat_row){index[2 * i], index[2 * i + 1], i};
+        if (index[2 * i] < 0 || (uint64_t)index[2 * i] >= probe->n_samples || index[2 * i + 1] < 1 ||
+            (data->n_reruns == 0 && (uint64_t)index[2 * i + 1] >= probe->n_repeats))
+            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
+                             "probe '%s', edge '%s': a stored repeat is of sample %lld, repeat %lld",
+                             probe->name, edge->name, (long long)index[2 * i], (long long)index[2 * i + 1]);
+    }
+    free(loaded);
+    qsort(part->repeat_rows, n, sizeof *part->repeat_rows, compare_rows);
+    for (size_t i = 1; i < n && status == ND_OK; i++)
+        if (compare_rows(&part->repeat_rows[i - 1], &part->repeat_rows[i]) == 0)
+            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
+                             "probe '%s', edge '%s': a repeat is stored twice", probe->name, edge->name);
+    return status;
+}
+
+/* Where outputs are stored, so is every repeat and rerun whose digest is different. data is a probe of the
+ * capture, or will be as its number `probe`. */
+static enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, size_t p, size_t e,
+                                             struct nd_error *err)
+{
+    const struct nd_capture_probe *probe = &capture->probes[p].probe;
+    const struct nd_probe_edge *part = &capture->probes[p].edges[e];
+    const char *name = capture->edges[e].name;
+    if ((part->n_repeat_rows > 0) != (part->repeats != NULL) ||
+        (part->repeats != NULL && part->outputs == NULL))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, name,
+                       "probe '%s', edge '%s': repeats are stored without their index or without outputs",
+                       probe->name, name);
+    for (size_t i = 0; i < part->n_repeat_rows; i++)
+        if ((size_t)part->repeat_rows[i].repeat >=
+            nd_capture_n_runs(capture, p, e, (size_t)part->repeat_rows[i].sample))
+            return nd_fail(err, ND_E_CAPTURE_SCHEMA, name,
+                           "probe '%s', edge '%s': repeat %lld of sample %lld is stored, but has no digest",
+                           probe->name, name, (long long)part->repeat_rows[i].repeat,
+                           (long long)part->repeat_rows[i].sample);
+    /* (A rerun whose digest was damaged is found by whoever reads it.) */
+    bool is_checked = part->outputs != NULL && capture->probes[p].n_reruns == 0 && probe->n_repeats > 1 &&
+                      nd_capture_edge_digest(capture, p, e) == NULL;
+    for (size_t s = 0; is_checked && s < probe->n_samples; s++)
+        for (size_t r = 1, n = nd_capture_n_runs(capture, p, e, s); r < n; r++)
+            if (!nd_digest_equal(nd_capture_digest(capture, p, e, s, 0),
+                                 nd_capture_digest(capture, p, e, s, r)) &&
+                nd_capture_repeat_row(part, s, r) == NULL)
+                return nd_fail(err, ND_E_CAPTURE_SCHEMA, name,
+                               "probe '%s', edge '%s': repeat %zu of sample %zu differs, but is not stored",
+                               probe->name, name, r, s);
+    return ND_OK;
+}
 
 void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges)
 {
@@ -88,9 +388,10 @@ static enum nd_status load_sizes(const struct nd_index_object *group, struct nd_
     return probe->source != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
-                                    const struct nd_wanted *wanted, void **out, size_t *n_rows,
-                                    struct nd_error *err)
+/* nd_capture_load; path is freed (NULL: out of memory). */
+static enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
+                                           const struct nd_wanted *wanted, void **out, size_t *n_rows,
+                                           struct nd_error *err)
 {
     if (path == NULL)
         return nd_fail_memory(err);

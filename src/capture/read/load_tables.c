@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "capture/read/capture_internal.h"
 #include "capture/read/link_names.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
 
 /* Of edges, nodes and findings, whose rows are larger in memory than in the file. Chosen. */
 enum { MAX_ROWS = 1000000 };

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/read/link_names.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "capture/read/link_names.h"
 #include "npudiff/capture/capture.h"
 
 #define TEXT(row, name)                                                                                        \

@@ -9,13 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/files/file.h"
-#include "core/memory.h"
-#include "core/text/strbuf.h"
 #include "capture/read/capture_internal.h"
 #include "capture/read/content.h"
 #include "capture/read/link_names.h"
 #include "capture/write/write_internal.h"
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/text/strbuf.h"
 
 /* Written first with zeros so that commit only overwrites bytes in place and the file's structure stays as it
  * is. */

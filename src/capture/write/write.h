@@ -5,8 +5,8 @@
 #ifndef ND_CAPTURE_WRITE_H
 #define ND_CAPTURE_WRITE_H
 
-#include "npudiff/capture/capture.h"
 #include "core/tensors/chunk.h"
+#include "npudiff/capture/capture.h"
 
 struct nd_capture_writer;
 

@@ -3,11 +3,11 @@
 #ifndef ND_CAPTURE_WRITE_INTERNAL_H
 #define ND_CAPTURE_WRITE_INTERNAL_H
 
-#include "core/files/new_file.h"
-#include "capture/read/schema.h"
-#include "capture/write/write.h"
 #include "capture/hdf5/libhdf5.h"
 #include "capture/hdf5/write_driver.h"
+#include "capture/read/schema.h"
+#include "capture/write/write.h"
+#include "core/files/new_file.h"
 
 struct nd_capture_writer {
     struct nd_new_file place;
@@ -49,8 +49,6 @@ struct nd_writer_extent {
     const struct nd_shape *shape;
     const struct nd_shape *chunk; /* NULL: contiguous, space reserved at once, never filled */
 };
-enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path, hid_t type,
-                              const struct nd_writer_extent *extent, hid_t *out, struct nd_error *err);
 
 /* A whole contiguous dataset; path is freed (NULL: out of memory). */
 enum nd_status nd_writer_put(struct nd_capture_writer *writer, char *path, enum nd_dtype dtype,

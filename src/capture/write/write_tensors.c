@@ -1,10 +1,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "capture/read/capture_internal.h"
 #include "capture/read/link_names.h"
 #include "capture/write/write_internal.h"
+#include "core/memory.h"
 
 /* Larger tables of quantisation parameters are in /edges only. */
 enum { MAX_QUANT_ATTR = 4096 };

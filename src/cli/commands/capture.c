@@ -3,17 +3,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands/resume_folders.h"
 #include "cli/options/capture_paths.h"
 #include "cli/options/commands.h"
 #include "cli/options/dim_options.h"
 #include "cli/options/fleet.h"
-#include "cli/terminal/output.h"
-#include "cli/commands/resume_folders.h"
-#include "cli/terminal/signals.h"
-#include "cli/terminal/terminal.h"
 #include "cli/options/workload.h"
-#include "npudiff/devices/device.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/compare/config.h"
+#include "npudiff/devices/device.h"
 
 struct values {
     struct cli_list devices;

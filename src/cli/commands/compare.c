@@ -2,19 +2,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands/report_documents.h"
+#include "cli/commands/report_file.h"
 #include "cli/options/commands.h"
 #include "cli/options/compare_setup.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
-#include "cli/commands/report_documents.h"
-#include "cli/commands/report_file.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/signals.h"
 #include "cli/terminal/stopped.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/capture/capture.h"
-#include "npudiff/explain/explain.h"
 #include "npudiff/capture/captured_model.h"
+#include "npudiff/explain/explain.h"
 
 static enum nd_status open_all(const char *const *paths, size_t n, bool are_trusted,
                                struct nd_capture **captures, struct nd_error *err)

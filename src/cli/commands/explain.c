@@ -2,12 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands/report_file.h"
 #include "cli/options/commands.h"
 #include "cli/options/dim_options.h"
+#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
-#include "cli/commands/report_file.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/signals.h"
 #include "cli/terminal/stopped.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/capture/captured_model.h"

@@ -1,8 +1,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options/commands.h"
 #include "cli/commands/export.h"
+#include "cli/options/commands.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"

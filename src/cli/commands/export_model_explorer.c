@@ -1,11 +1,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "cli/commands/export.h"
+#include "cli/commands/report_documents.h"
 #include "cli/options/capture_paths.h"
 #include "cli/terminal/errors.h"
-#include "cli/commands/export.h"
 #include "cli/terminal/output.h"
-#include "cli/commands/report_documents.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
 

@@ -2,7 +2,7 @@
 #ifndef ND_CLI_GOLDEN_H
 #define ND_CLI_GOLDEN_H
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/judge/judge.h"
 

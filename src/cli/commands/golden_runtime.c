@@ -5,14 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/options/fleet.h"
 #include "cli/commands/golden.h"
 #include "cli/commands/report_file.h"
 #include "cli/commands/resume_folders.h"
-#include "cli/terminal/rows.h"
-#include "cli/terminal/signals.h"
-#include "cli/terminal/terminal.h"
+#include "cli/options/fleet.h"
 #include "cli/options/workload.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/rows.h"
+#include "cli/terminal/terminal.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/report/report.h"

@@ -7,9 +7,9 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
+#include "npudiff/core/parse.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/record/import.h"
-#include "npudiff/core/parse.h"
 
 struct values {
     const char *output;

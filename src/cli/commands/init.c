@@ -6,11 +6,11 @@
 
 #include "cli/options/commands.h"
 #include "cli/options/dim_options.h"
+#include "cli/options/workload.h"
 #include "cli/terminal/errors.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
-#include "cli/options/workload.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/model/model.h"
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands/logs_brief.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/errors.h"
-#include "cli/commands/logs_brief.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"

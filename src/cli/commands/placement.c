@@ -4,12 +4,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/commands/report_file.h"
 #include "cli/options/commands.h"
 #include "cli/options/dim_options.h"
 #include "cli/options/fleet.h"
-#include "cli/commands/report_file.h"
+#include "cli/terminal/output.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/report/report.h"
 

@@ -3,20 +3,20 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/options/capture_paths.h"
-#include "cli/options/commands.h"
-#include "cli/terminal/progress.h"
 #include "cli/commands/report_documents.h"
 #include "cli/commands/report_file.h"
+#include "cli/options/capture_paths.h"
+#include "cli/options/commands.h"
+#include "cli/terminal/output.h"
+#include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/signals.h"
 #include "cli/terminal/stopped.h"
 #include "cli/terminal/terminal.h"
-#include "npudiff/judge/campaign.h"
 #include "npudiff/capture/capture.h"
+#include "npudiff/capture/captured_model.h"
+#include "npudiff/judge/campaign.h"
 #include "npudiff/judge/judge.h"
 #include "npudiff/report/report.h"
-#include "npudiff/capture/captured_model.h"
 
 struct values {
     bool plan;

@@ -1,10 +1,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/options/commands.h"
-#include "cli/terminal/output.h"
 #include "cli/commands/report_documents.h"
 #include "cli/commands/report_file.h"
+#include "cli/options/commands.h"
+#include "cli/terminal/output.h"
 
 struct values {
     const char *output;

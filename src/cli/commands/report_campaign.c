@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/commands/report_documents.h"
 #include "cli/options/capture_paths.h"
 #include "cli/terminal/errors.h"
-#include "cli/commands/report_documents.h"
 #include "cli/terminal/rows.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/capture/captured_model.h"

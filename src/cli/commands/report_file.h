@@ -2,7 +2,7 @@
 #ifndef ND_CLI_REPORT_FILE_H
 #define ND_CLI_REPORT_FILE_H
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 #include "npudiff/report/report.h"
 
 #define OPT_REPORT(s)                                                                                          \

@@ -3,13 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands/report_documents.h"
+#include "cli/commands/report_file.h"
+#include "cli/commands/run_stages.h"
 #include "cli/options/capture_paths.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/output.h"
-#include "cli/commands/report_documents.h"
-#include "cli/commands/report_file.h"
 #include "cli/terminal/rows.h"
-#include "cli/commands/run_stages.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/model/model.h"
 

@@ -3,7 +3,7 @@
 #ifndef ND_CLI_RUN_STAGES_H
 #define ND_CLI_RUN_STAGES_H
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 #include "npudiff/core/document_kinds.h"
 
 /* The words of a call. Out of memory is remembered. */

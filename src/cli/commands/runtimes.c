@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "cli/options/commands.h"
+#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/signals.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/devices/device.h"
 

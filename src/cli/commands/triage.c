@@ -1,5 +1,5 @@
-#include "cli/options/commands.h"
 #include "cli/commands/golden.h"
+#include "cli/options/commands.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
 #include "npudiff/report/report.h"

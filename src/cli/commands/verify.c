@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands/verify_certificate.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/rows.h"
 #include "cli/terminal/terminal.h"
-#include "cli/commands/verify_certificate.h"
 #include "npudiff/explain/audit.h"
 #include "npudiff/model/model.h"
 

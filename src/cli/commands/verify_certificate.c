@@ -4,13 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/options/workload.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/signals.h"
 #include "cli/terminal/stopped.h"
 #include "cli/terminal/terminal.h"
-#include "cli/options/workload.h"
 #include "npudiff/report/report.h"
 
 struct work {

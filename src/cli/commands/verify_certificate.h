@@ -2,7 +2,7 @@
 #ifndef ND_CLI_VERIFY_CERTIFICATE_H
 #define ND_CLI_VERIFY_CERTIFICATE_H
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 #include "cli/terminal/terminal.h"
 
 struct cli_certificate {

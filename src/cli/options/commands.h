@@ -2,7 +2,7 @@
 #ifndef ND_CLI_COMMANDS_H
 #define ND_CLI_COMMANDS_H
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 
 extern const struct cli_command cmd_align;
 extern const struct cli_command cmd_capture;

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "npudiff/core/parse.h"
 #include "npudiff/capture/captured_model.h"
+#include "npudiff/core/parse.h"
 
 enum nd_status cli_set_dims(struct nd_model *model, const struct cli_list *dims, struct nd_error *err)
 {

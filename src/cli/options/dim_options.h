@@ -2,10 +2,10 @@
 #ifndef ND_CLI_DIM_OPTIONS_H
 #define ND_CLI_DIM_OPTIONS_H
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 #include "npudiff/capture/capture.h"
-#include "npudiff/model/model.h"
 #include "npudiff/capture/captured_model.h"
+#include "npudiff/model/model.h"
 
 /* Sets all of them. Errors: nd_model_set_dim. */
 enum nd_status cli_set_dims(struct nd_model *model, const struct cli_list *dims, struct nd_error *err);

@@ -5,11 +5,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 #include "cli/terminal/left_out.h"
+#include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "cli/terminal/rows.h"
-#include "cli/terminal/signals.h"
 #include "cli/terminal/stopped.h"
 #include "npudiff/capture/capture.h"
 

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 #include "npudiff/devices/device.h"
 
 /* One device and what came of it. */

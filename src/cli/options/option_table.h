@@ -2,7 +2,7 @@
 #ifndef ND_CLI_OPTION_TABLE_H
 #define ND_CLI_OPTION_TABLE_H
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 
 /* Prints {"commands": [{"name", "role", "summary", "synopsis", "details", "options": [{"name", "letter",
  * "kind", "value", "argument", "help"}]}]}. letter, value and argument are null where there is none. A number

@@ -2,7 +2,7 @@
 #ifndef ND_CLI_WORKLOAD_H
 #define ND_CLI_WORKLOAD_H
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 #include "npudiff/devices/device.h"
 
 struct cli_probes {

@@ -15,7 +15,6 @@
 #include "cli/terminal/output.h"
 #include "cli/terminal/safe_output.h"
 #include "cli/terminal/sigbus.h"
-#include "cli/terminal/signals.h"
 #include "cli/terminal/stopped.h"
 #include "npudiff/core/status.h"
 

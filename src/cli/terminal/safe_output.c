@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/terminal/signals.h"
+#include "cli/terminal/output.h"
 
 struct guard {
     int fd;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/terminal/errors.h"
-#include "cli/terminal/signals.h"
+#include "cli/terminal/output.h"
 
 static struct {
     int argc;

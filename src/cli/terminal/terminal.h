@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "cli/options/command_options.h"
+#include "cli/options/help.h"
 
 /* How a result is printed. */
 struct cli_answer {

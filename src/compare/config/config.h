@@ -14,12 +14,6 @@ struct nd_config_list {
     size_t n, capacity;
 };
 
-/* Takes over key and value (NULL: out of memory). */
-enum nd_status nd_config_add(struct nd_config_list *list, char *key, char *value, struct nd_error *err);
-
-/* group, between and key as one text in new memory, or NULL. */
-char *nd_config_join(const char *group, const char *between, const char *key);
-
 /* Adds every leaf of a JSON object as "<prefix>.graphs[0].O"; `graphs` as an object (very old SDKs) counts as a
  * list of one. path is for messages. */
 enum nd_status nd_config_flatten(struct nd_config_list *list, const char *prefix, const char *text,

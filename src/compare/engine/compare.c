@@ -1,17 +1,24 @@
+/* From differences to verdicts. */
+#include <math.h>
 #include <stdlib.h>
 
+#include "compare/engine/engine.h"
+#include "compare/engine/format_text.h"
+#include "compare/engine/part.h"
+#include "compare/engine/result.h"
+#include "compare/findings/channels.h"
+#include "compare/findings/classes.h"
+#include "compare/findings/labels.h"
+#include "compare/findings/predicates.h"
+#include "compare/findings/repeats.h"
+#include "compare/findings/top1_classes.h"
+#include "compare/metrics/gates.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/options.h"
-#include "compare/findings/channels.h"
-#include "compare/findings/classes.h"
-#include "compare/engine/engine.h"
-#include "compare/findings/labels.h"
-#include "compare/engine/part.h"
-#include "compare/findings/predicates.h"
-#include "compare/findings/repeats.h"
-#include "compare/engine/result.h"
-#include "compare/metrics/gates.h"
+
+static enum nd_status nd_result_conclude(struct nd_comparison *comparison, const struct nd_gates *gates,
+                                         struct nd_error *err);
 
 const char *nd_verdict_name(enum nd_verdict verdict)
 {
@@ -190,4 +197,220 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     nd_matching_deinit(&alignment);
     nd_comparison_destroy(&comparison);
     return status;
+}
+
+/* The pair as a whole: worst coverage of its probes, but some samples are never NONE. */
+static enum nd_status sum_up_coverage(struct nd_compared_pair *pair, size_t n_probes, struct nd_error *err)
+{
+    bool has_some = false;
+    struct nd_compared_part *total = &pair->total;
+    for (size_t p = 0; p < n_probes; p++) {
+        const struct nd_compared_part *part = &pair->probes[p];
+        has_some = has_some || part->coverage != ND_COVERAGE_NONE;
+        if (part->reason != NULL && total->reason == NULL) {
+            enum nd_status status = nd_text_set(&total->reason, err, "%s", part->reason);
+            if (status != ND_OK)
+                return status;
+        }
+    }
+    total->coverage = !has_some               ? ND_COVERAGE_NONE
+                      : total->reason != NULL ? ND_COVERAGE_PART
+                                              : ND_COVERAGE_FULL;
+    if (total->coverage == ND_COVERAGE_NONE && total->reason == NULL)
+        return nd_text_set(&total->reason, err, "there are no probes");
+    return ND_OK;
+}
+
+/* Values that are equal although their types are not are within, never the same. */
+static enum nd_verdict judge_values(const struct nd_compared_pair *pair, bool is_bitwise)
+{
+    const struct nd_difference *d = &pair->total.difference;
+    if (pair->label != NULL)
+        return ND_VERDICT_DIFFERS;
+    if (pair->total.coverage != ND_COVERAGE_FULL)
+        return ND_VERDICT_NOT_COMPARABLE;
+    if (d->n_samples_differing == 0)
+        return d->is_mixed ? ND_VERDICT_WITHIN : ND_VERDICT_SAME;
+    if (!d->has_values)
+        return is_bitwise && !d->is_mixed ? ND_VERDICT_DIFFERS : ND_VERDICT_NOT_COMPARABLE;
+    return d->n_failing > 0 ? ND_VERDICT_DIFFERS : ND_VERDICT_WITHIN;
+}
+
+/* Section 19. A sample that is NaN on both sides was not compared: it may hide any difference. */
+static enum nd_verdict judge_pair(const struct nd_compared_pair *pair, bool is_bitwise)
+{
+    enum nd_verdict verdict = judge_values(pair, is_bitwise);
+    if (pair->within_noise && pair->label == NULL && verdict == ND_VERDICT_DIFFERS)
+        verdict = ND_VERDICT_INCONCLUSIVE;
+    bool is_uncompared = pair->total.difference.numbers.n_samples_both_nan > 0;
+    return is_uncompared ? nd_verdict_worse(verdict, ND_VERDICT_INCONCLUSIVE) : verdict;
+}
+
+/* Section 16. */
+static size_t find_odd(const struct nd_comparison *comparison, const struct nd_compared_edge *edge)
+{
+    size_t n = 0, n_classes = 0, odd = SIZE_MAX, counts[3] = {0};
+    for (size_t c = 0; c < comparison->n_devices; c++) {
+        int k = edge != NULL ? edge->devices[c].class_id : comparison->devices[c].class_id;
+        if (k > 1)
+            return SIZE_MAX;
+        n += k >= 0;
+        n_classes = k >= 0 && (size_t)k + 1 > n_classes ? (size_t)k + 1 : n_classes;
+        counts[k >= 0 ? k : 2]++;
+    }
+    if (n < 3 || n_classes != 2 || (counts[0] != 1 && counts[1] != 1))
+        return SIZE_MAX;
+    int alone = counts[0] == 1 ? 0 : 1;
+    for (size_t c = 0; c < comparison->n_devices && odd == SIZE_MAX; c++)
+        if ((edge != NULL ? edge->devices[c].class_id : comparison->devices[c].class_id) == alone)
+            odd = c;
+    return odd;
+}
+
+static bool has_own_signal(const struct nd_compared_part *part)
+{
+    return part->coverage != ND_COVERAGE_NONE && part->difference.has_values && part->difference.has_signal &&
+           part->difference.n_samples_differing > 0;
+}
+
+/* Section 7: what is said of all probes is said of the one with the lowest SQNR. A NaN (an energy that
+ * overflowed) counts as lower than every number. */
+static void choose_signal(struct nd_compared_pair *pair, size_t n_probes)
+{
+    struct nd_difference *total = &pair->total.difference;
+    pair->signal_probe = SIZE_MAX;
+    for (size_t p = 0; p < n_probes; p++) {
+        const struct nd_difference *d = &pair->probes[p].difference;
+        if (!has_own_signal(&pair->probes[p]))
+            continue;
+        bool is_first = pair->signal_probe == SIZE_MAX;
+        double lowest = is_first ? INFINITY : pair->probes[pair->signal_probe].difference.sqnr_db;
+        if (is_first || d->sqnr_db < lowest || (isnan(d->sqnr_db) && !isnan(lowest)))
+            pair->signal_probe = p;
+    }
+    if (pair->signal_probe == SIZE_MAX)
+        return;
+    const struct nd_difference *d = &pair->probes[pair->signal_probe].difference;
+    total->sqnr_db = d->sqnr_db;
+    total->cosine = d->cosine;
+    total->norm_ratio = d->norm_ratio;
+    total->pearson = d->pearson;
+    total->has_gain = d->has_gain;
+    total->gain = d->gain;
+    total->offset = d->offset;
+}
+
+/* Coverage and verdicts of all pairs; those of two tests have a verdict that counts for nothing else. */
+static enum nd_status judge_edge(struct nd_comparison *comparison, size_t e, const struct nd_gates *gates,
+                                 struct nd_error *err)
+{
+    struct nd_compared_edge *edge = &comparison->edges[e];
+    struct nd_gate_values gate = nd_gates_resolve(gates, edge->name, nd_dtype_is_float(edge->dtype));
+    enum nd_status status = ND_OK;
+    for (size_t p = 0; p < comparison->n_pairs && status == ND_OK; p++) {
+        struct nd_compared_pair *pair = &edge->pairs[p];
+        status = sum_up_coverage(pair, comparison->n_probes, err);
+        choose_signal(pair, comparison->n_probes);
+        pair->is_unrecorded_input =
+            edge->is_model_input && (!edge->devices[pair->ref].exists || !edge->devices[pair->test].exists);
+        pair->verdict = judge_pair(pair, gate.bitwise);
+    }
+    return status;
+}
+
+/* A model input that one side did not record is no loss: what was fed is compared by the probes. has_counted:
+ * of every device. */
+static void conclude_edge(struct nd_comparison *comparison, size_t e, bool *has_counted)
+{
+    struct nd_compared_edge *edge = &comparison->edges[e];
+    edge->comparable = true;
+    edge->verdict = ND_VERDICT_SAME;
+    edge->odd_one_out = find_odd(comparison, edge);
+    for (size_t t = 1; t < comparison->n_devices; t++) {
+        const struct nd_compared_pair *pair = &edge->pairs[t - 1];
+        struct nd_compared_device *device = &comparison->devices[t];
+        edge->comparable = edge->comparable && pair->total.coverage == ND_COVERAGE_FULL;
+        edge->verdict = nd_verdict_worse(edge->verdict, pair->verdict);
+        if (!pair->is_unrecorded_input) {
+            comparison->verdict = nd_verdict_worse(comparison->verdict, pair->verdict);
+            has_counted[t] = true;
+        }
+        if (pair->total.difference.n_samples_differing == 0 || pair->within_noise)
+            continue;
+        if (device->first_edge == SIZE_MAX)
+            device->first_edge = e;
+        if (comparison->first_edge == SIZE_MAX) {
+            comparison->first_edge = e;
+            comparison->first_test = t;
+        }
+    }
+    for (size_t c = 1; c < comparison->n_devices && comparison->first_edge == SIZE_MAX; c++)
+        if (edge->devices[0].class_id < 0 && edge->devices[c].class_id > 0)
+            comparison->first_edge = e; /* tests differ among themselves where the reference has no data */
+}
+
+static size_t first_member(const struct nd_comparison *comparison, int class_id)
+{
+    size_t c = 0;
+    while (c < comparison->n_devices && comparison->devices[c].class_id != class_id)
+        c++;
+    return c;
+}
+
+static size_t part_at(const struct nd_comparison *comparison, size_t a, size_t b)
+{
+    for (size_t e = 0; e < comparison->n_edges; e++) {
+        const struct nd_compared_edge *edge = &comparison->edges[e];
+        int x = edge->devices[a].class_id, y = edge->devices[b].class_id;
+        if (x >= 0 && y >= 0 && x != y && !nd_edge_is_noisy(edge, a, b))
+            return e;
+    }
+    return SIZE_MAX;
+}
+
+static enum nd_status find_partings(struct nd_comparison *comparison, struct nd_error *err)
+{
+    int n_classes = 0;
+    for (size_t c = 0; c < comparison->n_devices; c++)
+        n_classes =
+            comparison->devices[c].class_id >= n_classes ? comparison->devices[c].class_id + 1 : n_classes;
+    size_t n = (size_t)n_classes;
+    comparison->partings = nd_calloc(n * (n > 0 ? n - 1 : 0) / 2, sizeof *comparison->partings);
+    if (comparison->partings == NULL)
+        return nd_fail_memory(err);
+    for (int a = 0; a < n_classes; a++)
+        for (int b = a + 1; b < n_classes; b++) {
+            struct nd_parting *parting = &comparison->partings[comparison->n_partings++];
+            *parting = (struct nd_parting){a, b, first_member(comparison, a), first_member(comparison, b), 0};
+            parting->edge = part_at(comparison, parting->device_a, parting->device_b);
+        }
+    return ND_OK;
+}
+
+/* After every edge was compared, and the overall classes are there: coverage, verdicts, first differences, who
+ * is alone and where classes part. docs/reference/metrics.md#classes and #verdicts. */
+static enum nd_status nd_result_conclude(struct nd_comparison *comparison, const struct nd_gates *gates,
+                                         struct nd_error *err)
+{
+    bool *has_counted = nd_calloc(comparison->n_devices, sizeof *has_counted);
+    enum nd_status status = has_counted != NULL ? ND_OK : nd_fail_memory(err);
+    comparison->verdict = ND_VERDICT_SAME;
+    comparison->first_edge = comparison->first_test = SIZE_MAX;
+    for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
+        status = judge_edge(comparison, e, gates, err);
+        conclude_edge(comparison, e, has_counted);
+    }
+    for (size_t t = 1; t < comparison->n_devices && status == ND_OK; t++)
+        if (!has_counted[t]) /* nothing of it was compared */
+            comparison->verdict = nd_verdict_worse(comparison->verdict, ND_VERDICT_NOT_COMPARABLE);
+    free(has_counted);
+    for (size_t c = 0; c < comparison->n_devices; c++)
+        if (comparison->devices[c].status == ND_CAPTURE_FAILED)
+            comparison->verdict = ND_VERDICT_FAILED;
+    comparison->odd_one_out = find_odd(comparison, NULL);
+    nd_accuracy_conclude(comparison);
+    nd_chance_conclude(comparison);
+    if (comparison->broken_top1 != SIZE_MAX) /* that they agree on nonsense is no result */
+        comparison->verdict = nd_verdict_worse(comparison->verdict, ND_VERDICT_INCONCLUSIVE);
+    return status == ND_OK ? find_partings(comparison, err) : status;
 }

@@ -1,11 +1,330 @@
 /* From pairs of captures to jobs. */
+#include "compare/engine/job_plan.h"
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/read/view.h"
+#include "compare/engine/format_text.h"
+#include "compare/metrics/joint.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "compare/engine/format_text.h"
-#include "compare/engine/job.h"
+
+/* Work is handed out in pieces of about this size. A sample up to it is never split, so that what needs a whole
+ * sample does not depend on how the file is laid out. */
+enum { UNIT_BYTES = 2 << 20 };
+
+/* Of a sample that is split and lies in the file as it is, each piece is read twice, for its digest and for the
+ * comparison: both tensors stay in a second cache of 1 MiB (chosen; measured on one processor,
+ * docs/results/speed.md). */
+enum { CACHED_BYTES = 256 << 10 };
+
+/* Counting pairs of codes costs as much as some hundred thousand elements, and a MiB for each pair and thread
+ * (chosen). */
+enum { JOINT_ELEMS = 1 << 20, JOINT_PAIRS = 4 };
+
+static size_t n_job_samples(const struct nd_job *job)
+{
+    return job->end_sample - job->first_sample;
+}
+
+bool nd_job_is_equal(const struct nd_job *job, size_t a, size_t b, size_t sample)
+{
+    if (a == b)
+        return true;
+    const struct nd_matching *al = job->alignment;
+    return job->alike[a * job->n_streams + b] &&
+           nd_aligned_is_equal(al, job->edge, job->probe, job->streams[a].capture, job->streams[b].capture,
+                               sample);
+}
+
+/* Whether the stream's samples are those of the capture too, so that one of them stands for both. */
+static enum nd_status is_same_stream(const struct nd_job *job, const struct nd_stream *stream,
+                                     const struct nd_stream *wanted, bool *is_same, struct nd_error *err)
+{
+    const struct nd_matching *al = job->alignment;
+    *is_same = stream->capture == wanted->capture && stream->is_real == wanted->is_real;
+    if (stream->capture == wanted->capture || job->verify_digests || stream->is_real || wanted->is_real ||
+        stream->n_samples != wanted->n_samples || stream->has_values != wanted->has_values)
+        return ND_OK;
+    enum nd_status status = nd_align_is_alike(nd_aligned_edge(al, job->edge, stream->capture),
+                                              nd_aligned_edge(al, job->edge, wanted->capture), is_same, err);
+    for (size_t s = 0; s < wanted->n_samples && *is_same; s++)
+        *is_same = nd_aligned_is_equal(al, job->edge, job->probe, stream->capture, wanted->capture, s);
+    return status;
+}
+
+/* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
+ * of captures, each made when there is none yet; and, when all are there, sample counts, units and memory for
+ * results. */
+static enum nd_status nd_job_find_stream(struct nd_job *job, size_t capture, bool is_real, size_t *out,
+                                         struct nd_error *err)
+{
+    const struct nd_matching *al = job->alignment;
+    const struct nd_edge *edge = nd_aligned_edge(al, job->edge, capture);
+    struct nd_stream wanted = {.capture = capture,
+                               .tensor = nd_aligned_tensor(al, job->edge, job->probe, capture),
+                               .n_samples = nd_aligned_probe(al, job->probe, capture)->n_samples};
+    enum nd_status status = nd_layout_make(edge, &wanted.layout, err);
+    if (status != ND_OK)
+        return status;
+    wanted.is_real = is_real && !wanted.layout.is_float && !wanted.layout.is_real;
+    if (wanted.is_real)
+        nd_layout_make_real(&wanted.layout);
+    wanted.has_values = nd_aligned_has_values(al, job->edge, job->probe, capture);
+    wanted.chunk_bytes = nd_capture_outputs_chunk_bytes(&wanted.tensor);
+    bool is_found = false;
+    for (size_t i = 0; i < job->n_streams && status == ND_OK && !is_found; i++) {
+        status = is_same_stream(job, &job->streams[i], &wanted, &is_found, err);
+        *out = i;
+    }
+    if (status != ND_OK || is_found)
+        return status;
+    *out = job->n_streams;
+    job->streams[job->n_streams++] = wanted; /* there is room for two of each capture */
+    return ND_OK;
+}
+
+static enum nd_status nd_job_add_pair(struct nd_job *job, const struct nd_job_options *options, size_t p,
+                                      size_t n_common, bool is_mixed, struct nd_error *err)
+{
+    const struct nd_compared_pair *captures = &options->pairs[p];
+    size_t ref, test;
+    enum nd_status status = nd_job_find_stream(job, captures->ref, is_mixed, &ref, err);
+    if (status == ND_OK)
+        status = nd_job_find_stream(job, captures->test, is_mixed, &test, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; i < job->n_pairs; i++)
+        if (job->pairs[i].ref == ref && job->pairs[i].test == test) {
+            job->pair_of[p] = i;
+            return ND_OK;
+        }
+    struct nd_job_pair *pair = &job->pairs[job->n_pairs];
+    *pair = (struct nd_job_pair){
+        .ref = ref,
+        .test = test,
+        .n_common = n_common,
+        .has_values = job->streams[ref].has_values && job->streams[test].has_values,
+        .first_differing = SIZE_MAX,
+    };
+    status = nd_pair_context_make(nd_aligned_edge(job->alignment, job->edge, captures->ref),
+                                  nd_aligned_edge(job->alignment, job->edge, captures->test), options->compare,
+                                  options->kernels, &pair->context, err);
+    job->pair_of[p] = job->n_pairs++;
+    return status;
+}
+
+/* What digests say about the pair's samples. Those of mixed pairs say nothing: they are counted when read. */
+static enum nd_status count_samples(struct nd_job *job, struct nd_job_pair *pair, struct nd_error *err)
+{
+    pair->seen = nd_calloc(n_job_samples(job), sizeof *pair->seen);
+    if (pair->seen == NULL)
+        return nd_fail_memory(err);
+    size_t end = pair->n_common < job->end_sample ? pair->n_common : job->end_sample;
+    for (size_t s = job->first_sample; s < end; s++) {
+        bool differs =
+            pair->context.is_mixed ? !pair->has_values : !nd_job_is_equal(job, pair->ref, pair->test, s);
+        nd_bits_add_sample(&pair->state->bits, job->n_elems, differs, pair->has_values, job->probe, s);
+        if (differs && pair->first_differing == SIZE_MAX)
+            pair->first_differing = s;
+    }
+    return ND_OK;
+}
+
+static size_t round_up(size_t n, size_t step)
+{
+    return (n + step - 1) / step * step;
+}
+
+void nd_cut_samples(const struct nd_matching *alignment, size_t probe, const struct nd_compare_options *options,
+                    size_t *first, size_t *end)
+{
+    size_t n = 0;
+    for (size_t c = 0; c < alignment->n_captures; c++) {
+        const struct nd_capture_probe *described = nd_aligned_probe(alignment, probe, c);
+        n = described != NULL && described->n_samples > n ? described->n_samples : n;
+    }
+    *first = 0;
+    *end = n;
+    if (options->cut != ND_CUT_SAMPLES)
+        return;
+    *first = (size_t)((unsigned __int128)n * options->part / options->n_parts);
+    *end = (size_t)((unsigned __int128)n * (options->part + 1) / options->n_parts);
+}
+
+/* Units begin at chunks where that is possible, so that few chunks are decoded twice. */
+static void cut_units(struct nd_job *job)
+{
+    size_t sample_bytes = 0, chunk_elems = 0;
+    for (size_t i = 0; i < job->n_streams; i++) {
+        const struct nd_stream *s = &job->streams[i];
+        size_t elems = s->chunk_bytes / s->layout.elem_bytes;
+        sample_bytes = s->layout.sample_bytes > sample_bytes ? s->layout.sample_bytes : sample_bytes;
+        chunk_elems = elems > chunk_elems ? elems : chunk_elems;
+    }
+    job->units_per_sample = job->samples_per_unit = 1;
+    job->unit_elems = job->n_elems;
+    if (sample_bytes == 0 || n_job_samples(job) == 0)
+        return;
+    if (sample_bytes <= UNIT_BYTES || (job->is_output && job->n_elems <= ND_OUTPUT_WHOLE)) {
+        size_t per_chunk = chunk_elems > job->n_elems ? chunk_elems / job->n_elems : 1;
+        job->samples_per_unit =
+            round_up(UNIT_BYTES / sample_bytes > 0 ? UNIT_BYTES / sample_bytes : 1, per_chunk);
+    } else {
+        size_t elem_bytes = sample_bytes / job->n_elems, wanted = UNIT_BYTES / elem_bytes;
+        size_t step = chunk_elems % ND_BLOCK == 0 && chunk_elems > 0 ? chunk_elems : ND_BLOCK;
+        if (chunk_elems == 0) /* contiguous */
+            wanted = CACHED_BYTES / elem_bytes;
+        else if (step == chunk_elems) /* the fewer chunks, the likelier are all of them stored alike */
+            wanted /= 2;
+        else if (step == ND_BLOCK && wanted < 4 * chunk_elems)
+            wanted = 4 * chunk_elems;
+        job->unit_elems = round_up(wanted, step);
+        job->units_per_sample = (job->n_elems + job->unit_elems - 1) / job->unit_elems;
+    }
+    /* The first unit begins at a multiple of samples_per_unit, wherever the part begins. */
+    size_t first = job->first_sample / job->samples_per_unit, end = job->end_sample;
+    job->n_units =
+        (round_up(end, job->samples_per_unit) / job->samples_per_unit - first) * job->units_per_sample;
+}
+
+static bool must_read(const struct nd_job *job)
+{
+    for (size_t i = 0; i < job->n_pairs; i++) {
+        const struct nd_job_pair *pair = &job->pairs[i];
+        if (pair->has_values &&
+            (pair->first_differing != SIZE_MAX || pair->context.is_mixed || job->verify_digests))
+            return true;
+    }
+    return job->is_scanned;
+}
+
+/* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
+ * of captures, each made when there is none yet; and, when all are there, sample counts, units and memory for
+ * results. */
+static enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare_options *options,
+                                     struct nd_error *err)
+{
+    nd_cut_samples(job->alignment, job->probe, options, &job->first_sample, &job->end_sample);
+    size_t n_samples = n_job_samples(job), n_cells;
+    job->alike = nd_calloc(job->n_streams * job->n_streams, sizeof *job->alike);
+    if (job->alike == NULL || !nd_size_mul(job->n_streams, n_samples, &n_cells))
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    for (size_t a = 0; a < job->n_streams && status == ND_OK; a++)
+        for (size_t b = 0; b < job->n_streams && status == ND_OK; b++) {
+            bool is_alike = false;
+            if (job->streams[a].is_real == job->streams[b].is_real)
+                status = nd_align_is_alike(nd_aligned_edge(job->alignment, job->edge, job->streams[a].capture),
+                                           nd_aligned_edge(job->alignment, job->edge, job->streams[b].capture),
+                                           &is_alike, err);
+            job->alike[a * job->n_streams + b] = is_alike;
+        }
+    for (size_t i = 0; i < job->n_pairs && status == ND_OK; i++) {
+        job->pairs[i].state = nd_pair_state_create(&job->pairs[i].context, err);
+        status = job->pairs[i].state == NULL ? ND_ERR_MEMORY
+                 : options->merge != NULL    ? ND_OK
+                                             : count_samples(job, &job->pairs[i], err);
+    }
+    if (status != ND_OK || options->merge != NULL || !must_read(job))
+        return status;
+    cut_units(job);
+    for (size_t i = 0; i < job->n_pairs; i++)
+        job->pairs[i].context.may_join = job->n_pairs <= JOINT_PAIRS && job->n_elems > 0 &&
+                                         n_samples >= JOINT_ELEMS / job->n_elems &&
+                                         nd_joint_fits(&job->pairs[i].context);
+    if (job->is_scanned)
+        job->best = nd_calloc(n_cells, sizeof *job->best);
+    if (job->units_per_sample > 1)
+        job->spans = nd_calloc(n_cells, sizeof *job->spans);
+    if (job->units_per_sample > 1 && !job->trust_digests)
+        job->digests = nd_job_digests_create(job);
+    if ((job->is_scanned && job->best == NULL) || (job->units_per_sample > 1 && job->spans == NULL) ||
+        (job->units_per_sample > 1 && !job->trust_digests && job->digests == NULL))
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n_cells && job->best != NULL; i++)
+        job->best[i].index = -1;
+    for (size_t i = 0; i < n_cells && job->spans != NULL; i++)
+        job->spans[i] = (struct nd_span){.min = INFINITY, .max = -INFINITY};
+    atomic_store(&job->n_units_left, job->n_units);
+    return ND_OK;
+}
+
+/* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
+ * of captures, each made when there is none yet; and, when all are there, sample counts, units and memory for
+ * results. */
+static struct nd_job *nd_job_create(const struct nd_matching *alignment, size_t edge, size_t probe,
+                                    const struct nd_job_options *options, const struct nd_shape *shape)
+{
+    struct nd_job *job = nd_calloc(1, sizeof *job);
+    if (job == NULL)
+        return NULL;
+    job->alignment = alignment;
+    job->kernels = options->kernels;
+    job->edge = edge;
+    job->probe = probe;
+    job->shape = *shape;
+    job->verify_digests = options->compare->verify_digests;
+    job->trust_digests = options->compare->trust_digests;
+    job->n_workers = options->n_workers;
+    pthread_mutex_init(&job->lock, NULL);
+    job->streams = nd_calloc(2 * alignment->n_captures, sizeof *job->streams);
+    job->pairs = nd_calloc(options->n_pairs, sizeof *job->pairs);
+    job->pair_of = nd_calloc(options->n_pairs, sizeof *job->pair_of);
+    job->stream_of = nd_calloc(alignment->n_captures, sizeof *job->stream_of);
+    job->states = nd_calloc(options->n_workers, sizeof *job->states);
+    if (job->streams == NULL || job->pairs == NULL || job->pair_of == NULL || job->stream_of == NULL ||
+        job->states == NULL)
+        nd_job_destroy(&job);
+    for (size_t p = 0; job != NULL && p < options->n_pairs; p++)
+        job->pair_of[p] = SIZE_MAX;
+    for (size_t c = 0; job != NULL && c < alignment->n_captures; c++)
+        job->stream_of[c] = SIZE_MAX;
+    return job;
+}
+
+void nd_job_destroy(struct nd_job **job)
+{
+    struct nd_job *j = *job;
+    if (j == NULL)
+        return;
+    for (size_t w = 0; j->states != NULL && w < j->n_workers; w++) {
+        for (size_t i = 0; j->states[w] != NULL && i < j->n_pairs; i++)
+            nd_pair_state_destroy(&j->states[w][i]);
+        free(j->states[w]);
+    }
+    for (size_t i = 0; j->pairs != NULL && i < j->n_pairs; i++) {
+        free(j->pairs[i].seen);
+        nd_pair_state_destroy(&j->pairs[i].state);
+    }
+    free(j->states);
+    free(j->streams);
+    free(j->pairs);
+    free(j->pair_of);
+    free(j->stream_of);
+    free(j->alike);
+    free(j->best);
+    free(j->spans);
+    nd_job_digests_destroy(&j->digests);
+    pthread_mutex_destroy(&j->lock);
+    free(j);
+    *job = NULL;
+}
+
+size_t nd_job_memory(const struct nd_job *job)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < job->n_streams && job->n_units > 0; i++) {
+        const struct nd_stream *s = &job->streams[i];
+        if (s->chunk_bytes > 0)
+            total += job->samples_per_unit * job->unit_elems * s->layout.elem_bytes + 2 * s->chunk_bytes;
+        if (job->is_output && job->n_elems <= ND_OUTPUT_WHOLE)
+            total += job->n_elems * sizeof(double);
+    }
+    return total;
+}
 
 /* What planning one edge and probe works with. */
 struct plan {

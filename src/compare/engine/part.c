@@ -2,9 +2,9 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-#include "core/error.h"
-#include "core/documents/json_out.h"
 #include "compare/engine/part.h"
+#include "core/documents/json_out.h"
+#include "core/error.h"
 
 /* jansson refuses NULL values with -1, and so a failed allocation anywhere ends as a failed set: it is
  * remembered. */

@@ -2,20 +2,12 @@
 #ifndef ND_COMPARE_PART_H
 #define ND_COMPARE_PART_H
 
-#include "compare/engine/job.h"
+#include "compare/engine/job_plan.h"
 
 /* ND_E_COMPARE_PART unless the parts are of these captures, tensors, probes, pairs, gates and options;
  * `described` has all of them, but no results yet. */
 enum nd_status nd_parts_check(const struct nd_parts *parts, const struct nd_comparison *described,
                               struct nd_error *err);
-
-/* Adds what the parts hold to the states of the job's pairs. */
-enum nd_status nd_parts_load(const struct nd_parts *parts, struct nd_job *job, size_t n_pairs,
-                             struct nd_error *err);
-
-/* Adds up the counts of top1, whose entries are there. */
-enum nd_status nd_parts_load_top1(const struct nd_parts *parts, struct nd_comparison *comparison,
-                                  struct nd_error *err);
 
 enum { ND_PART_FORMAT = 4, ND_PART_DEVICE_COUNTS = 4, ND_PART_PAIR_COUNTS = 6 };
 

@@ -9,9 +9,4 @@
 enum nd_status nd_result_describe(const struct nd_matching *alignment, bool all_pairs,
                                   struct nd_comparison *comparison, struct nd_error *err);
 
-/* After every edge was compared, and the overall classes are there: coverage, verdicts, first differences, who
- * is alone and where classes part. docs/reference/metrics.md#classes and #verdicts. */
-enum nd_status nd_result_conclude(struct nd_comparison *comparison, const struct nd_gates *gates,
-                                  struct nd_error *err);
-
 #endif

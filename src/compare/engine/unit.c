@@ -1,13 +1,279 @@
-#include "compare/engine/unit_internal.h"
+/* What is looked for in model outputs: the largest value, and what they say as probabilities.
+ * docs/reference/metrics.md#distributions and #top-1. */
+#include "compare/engine/unit.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
-#include "core/memory.h"
+#include "compare/engine/unit_internal.h"
 #include "compare/metrics/account.h"
 #include "compare/metrics/joint.h"
 #include "compare/metrics/permutation.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/tensors/digest_stream.h"
+
+static enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
+                                     struct nd_view_scratch *scratch, const unsigned char **out,
+                                     struct nd_error *err);
+static const unsigned char *nd_unit_bytes(const struct nd_worker *w, const struct nd_job *job,
+                                          const struct nd_unit_range *range, size_t stream, size_t sample,
+                                          size_t first);
+
+/* What is no number in a sample, or in the part of it that is here; of a model output also its largest value.
+ */
+static void find_best(struct nd_worker *w, struct nd_job *job, const struct nd_unit_range *range, size_t sample)
+{
+    size_t n_samples = job->end_sample - job->first_sample;
+    for (size_t i = 0; i < job->n_streams; i++) {
+        const struct nd_stream *s = &job->streams[i];
+        if (!s->is_scanned || !w->is_needed[i])
+            continue;
+        struct nd_best best = {.index = -1, .specials = {w->sides[i].n_nan, w->sides[i].n_inf}};
+        if (job->is_output) {
+            best.specials = (struct nd_specials){0};
+            nd_best_offer(&best, &s->layout, job->kernels,
+                          nd_unit_bytes(w, job, range, i, sample, range->first), range->first,
+                          range->end - range->first);
+        }
+        pthread_mutex_lock(&job->lock);
+        nd_best_merge(&job->best[i * n_samples + sample - job->first_sample], &best);
+        pthread_mutex_unlock(&job->lock);
+    }
+}
+
+static enum nd_status load_reals(struct nd_worker *w, const struct nd_job *job,
+                                 const struct nd_unit_range *range, size_t stream, size_t sample,
+                                 struct nd_error *err)
+{
+    const struct nd_layout *layout = &job->streams[stream].layout;
+    const unsigned char *bytes = nd_unit_bytes(w, job, range, stream, sample, 0);
+    if (w->reals[stream] == NULL && (w->reals[stream] = nd_calloc(w->reals_capacity, sizeof(double))) == NULL)
+        return nd_fail_memory(err);
+    double *reals = w->reals[stream];
+    for (size_t first = 0; first < job->n_elems; first += ND_BLOCK) {
+        size_t left = job->n_elems - first, n = left < ND_BLOCK ? left : ND_BLOCK;
+        nd_layout_load(layout, job->kernels, bytes + first * layout->elem_bytes, first, n, reals + first);
+        for (size_t i = first; i < first + n; i++)
+            reals[i] *= layout->unit;
+    }
+    w->probabilities[stream] = (struct nd_probabilities){.n = job->n_elems, .values = reals};
+    nd_probabilities_describe(&w->probabilities[stream]);
+    return ND_OK;
+}
+
+static enum nd_status compare_distributions(struct nd_worker *w, struct nd_job *job,
+                                            const struct nd_unit_range *range, size_t sample,
+                                            struct nd_error *err)
+{
+    if (w->reals_capacity < job->n_elems) {
+        for (size_t i = 0; i < w->n_streams; i++) {
+            free(w->reals[i]);
+            w->reals[i] = NULL;
+        }
+        w->reals_capacity = job->n_elems;
+    }
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < job->n_streams && status == ND_OK; i++)
+        if (w->is_needed[i] && w->same[i] == i)
+            status = load_reals(w, job, range, i, sample, err);
+    for (size_t p = 0; p < job->n_pairs && status == ND_OK; p++) {
+        const struct nd_job_pair *pair = &job->pairs[p];
+        if (pair->has_values && sample < pair->n_common && w->is_needed[pair->ref] && w->is_needed[pair->test])
+            nd_distribution_add(&job->states[w->index][p]->distribution, &w->probabilities[w->same[pair->ref]],
+                                &w->probabilities[w->same[pair->test]]);
+    }
+    return status;
+}
+
+/* One sample of a model output, whose streams are marked as needed. */
+static enum nd_status nd_unit_outputs(struct nd_worker *w, struct nd_job *job,
+                                      const struct nd_unit_range *range, size_t sample, struct nd_error *err)
+{
+    find_best(w, job, range, sample);
+    bool is_whole = job->is_output && job->units_per_sample == 1 && job->n_elems <= ND_OUTPUT_WHOLE;
+    return is_whole ? compare_distributions(w, job, range, sample, err) : ND_OK;
+}
+
+/* What is read, held against the digests that the captures state. docs/reference/metrics.md#elements. */
+
+/* Of one stream and sample. */
+struct part_digest {
+    struct nd_digest_stream *stream; /* from the first part to the last */
+    size_t n_added;                  /* parts */
+};
+
+struct nd_job_digests {
+    pthread_mutex_t lock;
+    pthread_cond_t turn; /* a part was added, or a unit has failed */
+    bool has_failed;
+    size_t n; /* streams times samples */
+    struct part_digest *of;
+};
+
+struct nd_job_digests *nd_job_digests_create(const struct nd_job *job)
+{
+    struct nd_job_digests *digests = nd_calloc(1, sizeof *digests);
+    size_t n;
+    if (digests == NULL || !nd_size_mul(job->n_streams, job->end_sample - job->first_sample, &n) ||
+        (digests->of = nd_calloc(n, sizeof *digests->of)) == NULL) {
+        free(digests);
+        return NULL;
+    }
+    digests->n = n;
+    pthread_mutex_init(&digests->lock, NULL);
+    pthread_cond_init(&digests->turn, NULL);
+    return digests;
+}
+
+void nd_job_digests_destroy(struct nd_job_digests **digests)
+{
+    struct nd_job_digests *d = *digests;
+    if (d == NULL)
+        return;
+    for (size_t i = 0; i < d->n; i++)
+        nd_digest_stream_destroy(&d->of[i].stream);
+    pthread_mutex_destroy(&d->lock);
+    pthread_cond_destroy(&d->turn);
+    free(d->of);
+    free(d);
+    *digests = NULL;
+}
+
+/* A unit has failed: none waits for it any more. NULL is ignored. */
+static void nd_job_digests_fail(struct nd_job_digests *digests)
+{
+    if (digests == NULL)
+        return;
+    pthread_mutex_lock(&digests->lock);
+    digests->has_failed = true;
+    pthread_cond_broadcast(&digests->turn);
+    pthread_mutex_unlock(&digests->lock);
+}
+
+/* Waits for the parts before this one; false when they will not come, as their unit has failed and says why. */
+static bool wait_for_turn(struct nd_job_digests *digests, const struct part_digest *of, size_t part)
+{
+    pthread_mutex_lock(&digests->lock);
+    while (of->n_added != part && !digests->has_failed)
+        pthread_cond_wait(&digests->turn, &digests->lock);
+    bool has_turn = of->n_added == part;
+    pthread_mutex_unlock(&digests->lock);
+    return has_turn;
+}
+
+/* Adds this unit's part of a sample. *is_whole: it was the last, and *digest is that of the sample. */
+static enum nd_status add_part(struct nd_job *job, struct part_digest *of, size_t part,
+                               const unsigned char *bytes, size_t n_bytes, struct nd_digest *digest,
+                               bool *is_whole, struct nd_error *err)
+{
+    struct nd_job_digests *digests = job->digests;
+    *is_whole = false;
+    if (!wait_for_turn(digests, of, part))
+        return ND_OK;
+    if (of->stream == NULL && (of->stream = nd_digest_stream_create()) == NULL)
+        return nd_fail_memory(err);
+    nd_digest_stream_add(of->stream, bytes, n_bytes);
+    if (part + 1 == job->units_per_sample) {
+        *digest = nd_digest_stream_value(of->stream);
+        *is_whole = true;
+        nd_digest_stream_destroy(&of->stream);
+    }
+    pthread_mutex_lock(&digests->lock);
+    of->n_added++;
+    pthread_cond_broadcast(&digests->turn);
+    pthread_mutex_unlock(&digests->lock);
+    return ND_OK;
+}
+
+/* Holds what is read of the sample that is marked against the digests that the captures state:
+ * ND_E_CAPTURE_DIGEST when a capture is damaged. */
+static enum nd_status nd_unit_check_digests(const struct nd_worker *w, struct nd_job *job,
+                                            const struct nd_unit_range *range, size_t sample,
+                                            struct nd_error *err)
+{
+    size_t n_samples = job->end_sample - job->first_sample;
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < job->n_streams && status == ND_OK; i++) {
+        if (!w->is_needed[i] || w->same[i] != i)
+            continue;
+        const struct nd_stream *s = &job->streams[i];
+        const unsigned char *bytes = nd_unit_bytes(w, job, range, i, sample, range->first);
+        size_t n_bytes = (range->end - range->first) * s->layout.elem_bytes;
+        struct nd_digest digest;
+        bool is_whole = job->units_per_sample == 1;
+        if (is_whole)
+            digest = nd_digest_bytes(bytes, n_bytes);
+        else
+            status = add_part(job, &job->digests->of[i * n_samples + sample - job->first_sample],
+                              range->first / job->unit_elems, bytes, n_bytes, &digest, &is_whole, err);
+        if (status == ND_OK && is_whole &&
+            !nd_digest_equal(digest,
+                             nd_aligned_digest(job->alignment, job->edge, job->probe, s->capture, sample)))
+            status = nd_capture_fail_damaged(s->tensor.capture, s->tensor.probe, s->tensor.edge, sample, err);
+    }
+    return status;
+}
+
+/* Reading what digests say is equal. docs/reference/metrics.md#elements. */
+
+static enum nd_status fail_verification(const struct nd_job *job, size_t a, size_t b, size_t sample,
+                                        struct nd_error *err)
+{
+    const struct nd_matching *al = job->alignment;
+    return nd_fail(
+        err, ND_E_CAPTURE_DIGEST, al->edge_names[job->edge],
+        "edge '%s', probe '%s', sample %zu: the digests in '%s' and '%s' are equal, but the data is not",
+        al->edge_names[job->edge], al->probe_names[job->probe], sample,
+        nd_capture_path(job->streams[a].tensor.capture), nd_capture_path(job->streams[b].tensor.capture));
+}
+
+/* The stream before i that sample `sample` of it should be equal to, or i. */
+static size_t first_equal(const struct nd_job *job, size_t i, size_t sample)
+{
+    for (size_t k = 0; k < i; k++)
+        if (job->streams[k].has_values && sample < job->streams[k].n_samples &&
+            nd_job_is_equal(job, k, i, sample))
+            return k;
+    return i;
+}
+
+/* Where the stored bytes are equal nothing needs to be inflated. */
+static enum nd_status verify_sample(struct nd_worker *w, const struct nd_job *job,
+                                    const struct nd_unit_range *range, size_t a, size_t b, size_t sample,
+                                    struct nd_error *err)
+{
+    const struct nd_stream *x = &job->streams[a], *y = &job->streams[b];
+    const struct nd_layout *layout = &x->layout;
+    size_t first_byte = sample * layout->sample_bytes + range->first * layout->elem_bytes;
+    size_t n_bytes = (range->end - range->first) * layout->elem_bytes;
+    const unsigned char *ref, *test;
+    if (nd_capture_is_stored_alike(&x->tensor, &y->tensor, first_byte, n_bytes))
+        return ND_OK;
+    enum nd_status status = nd_stream_view(x, first_byte, n_bytes, &w->verify[0], &ref, err);
+    if (status == ND_OK)
+        status = nd_stream_view(y, first_byte, n_bytes, &w->verify[1], &test, err);
+    if (status == ND_OK && memcmp(ref, test, n_bytes) != 0)
+        status = fail_verification(job, a, b, sample, err);
+    return status;
+}
+
+/* Reads what digests say is equal: ND_E_CAPTURE_DIGEST when it is not. */
+static enum nd_status nd_unit_verify(struct nd_worker *w, const struct nd_job *job,
+                                     const struct nd_unit_range *range, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 1; i < job->n_streams; i++)
+        for (size_t s = range->first_sample; s < range->end_sample && status == ND_OK; s++) {
+            if (!job->streams[i].has_values || s >= job->streams[i].n_samples)
+                continue;
+            size_t equal = first_equal(job, i, s);
+            if (equal != i)
+                status = verify_sample(w, job, range, equal, i, s, err);
+        }
+    return status;
+}
 
 struct nd_worker *nd_worker_create(size_t index, size_t n_streams, size_t n_pairs, struct nd_error *err)
 {
@@ -130,8 +396,10 @@ static void mark_sample(struct nd_worker *w, const struct nd_job *job, size_t sa
             need(w, job, i, sample);
 }
 
-enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
-                              struct nd_view_scratch *scratch, const unsigned char **out, struct nd_error *err)
+/* Bytes of a stream's tensor, as nd_capture_view_outputs. */
+static enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
+                                     struct nd_view_scratch *scratch, const unsigned char **out,
+                                     struct nd_error *err)
 {
     enum nd_status status = nd_capture_view_outputs(&stream->tensor, first_byte, n_bytes, scratch, out, err);
     if (status != ND_OK)
@@ -180,9 +448,10 @@ static enum nd_status view_all(struct nd_worker *w, const struct nd_job *job, co
     return status;
 }
 
-const unsigned char *nd_unit_bytes(const struct nd_worker *w, const struct nd_job *job,
-                                   const struct nd_unit_range *range, size_t stream, size_t sample,
-                                   size_t first)
+/* Elements from `first` of the sample, of a stream that is read for it. */
+static const unsigned char *nd_unit_bytes(const struct nd_worker *w, const struct nd_job *job,
+                                          const struct nd_unit_range *range, size_t stream, size_t sample,
+                                          size_t first)
 {
     size_t same = w->same[stream];
     const struct nd_layout *layout = &job->streams[same].layout;

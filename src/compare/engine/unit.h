@@ -3,7 +3,7 @@
 #ifndef ND_COMPARE_UNIT_H
 #define ND_COMPARE_UNIT_H
 
-#include "compare/engine/job.h"
+#include "compare/engine/job_plan.h"
 
 /* What a thread works with, kept from unit to unit. */
 struct nd_worker;

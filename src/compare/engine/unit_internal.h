@@ -1,4 +1,4 @@
-/* What unit.c and unit_outputs.c share. */
+/* What unit.c and unit.c share. */
 #ifndef ND_COMPARE_UNIT_INTERNAL_H
 #define ND_COMPARE_UNIT_INTERNAL_H
 
@@ -34,27 +34,5 @@ struct nd_worker {
 struct nd_unit_range {
     size_t first_sample, end_sample, first, end;
 };
-
-/* Bytes of a stream's tensor, as nd_capture_view_outputs. */
-enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
-                              struct nd_view_scratch *scratch, const unsigned char **out, struct nd_error *err);
-
-/* Elements from `first` of the sample, of a stream that is read for it. */
-const unsigned char *nd_unit_bytes(const struct nd_worker *w, const struct nd_job *job,
-                                   const struct nd_unit_range *range, size_t stream, size_t sample,
-                                   size_t first);
-
-/* Holds what is read of the sample that is marked against the digests that the captures state:
- * ND_E_CAPTURE_DIGEST when a capture is damaged. */
-enum nd_status nd_unit_check_digests(const struct nd_worker *w, struct nd_job *job,
-                                     const struct nd_unit_range *range, size_t sample, struct nd_error *err);
-
-/* Reads what digests say is equal: ND_E_CAPTURE_DIGEST when it is not. */
-enum nd_status nd_unit_verify(struct nd_worker *w, const struct nd_job *job, const struct nd_unit_range *range,
-                              struct nd_error *err);
-
-/* One sample of a model output, whose streams are marked as needed. */
-enum nd_status nd_unit_outputs(struct nd_worker *w, struct nd_job *job, const struct nd_unit_range *range,
-                               size_t sample, struct nd_error *err);
 
 #endif

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compare/findings/top1_classes.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "compare/findings/top1_classes.h"
 
 /* Of one read of a capture: enough that whole chunks are decoded, and little beside what a comparison needs. */
 enum { READ_BYTES = 32 << 20 };

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compare/metrics/sample_at_once.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
-#include "compare/metrics/sample_at_once.h"
 
 enum { MAX_CHANNELS = 65536, DEFAULT_MEMORY = 512 << 20 };
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/operators/array.h"
+#include "compare/engine/format_text.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "compare/engine/format_text.h"
-#include "arithmetic/operators/array.h"
 
 /* What makes "the same bytes" a statement about labels and not chance. All chosen: a device that computes one
  * step differently here and there still stores the same bytes; two quantisations of one tensor do not, since

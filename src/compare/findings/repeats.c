@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "compare/metrics/sample_at_once.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "compare/metrics/sample_at_once.h"
 #include "core/statistics/binomial.h"
 
 double nd_repeats_bound(uint64_t k, uint64_t n)

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "compare/engine/format_text.h"
+#include "core/memory.h"
 #include "core/statistics/mcnemar.h"
 
 void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *labels, size_t n,

@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compare/matching/matching.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "compare/matching/matching.h"
 #include "npudiff/core/parse.h"
 
 /* Whether any capture says that it is an output of the model: an import may not know. */

@@ -3,26 +3,26 @@
 
 #include "compare/metrics/account.h"
 
-static const struct nd_field fields[] = {
-    {ND_FIELD_COUNT, offsetof(struct nd_account_state, n_nan_mismatch), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_account_state, n_nan_payload), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_account_state, n_inf_mismatch), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_account_state, n_zero_sign), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_account_state, n_saturation_mismatch), 0},
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_nan_mismatch), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_nan_payload), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_inf_mismatch), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_zero_sign), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_account_state, n_saturation_mismatch), 0},
 };
 
-static const struct nd_field side_fields[] = {
-    {ND_FIELD_COUNT, offsetof(struct nd_side_state, n_elems), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_side_state, n_nan), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_side_state, n_inf), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_side_state, n_zero), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_side_state, n_subnormal), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_side_state, n_saturated), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_side_state, n_stuck_samples), 0},
-    {ND_FIELD_REAL_MIN, offsetof(struct nd_side_state, min), 0},
-    {ND_FIELD_REAL_MAX, offsetof(struct nd_side_state, max), 0},
-    {ND_FIELD_SUM, offsetof(struct nd_side_state, sum), 0},
-    {ND_FIELD_SUM, offsetof(struct nd_side_state, sum_squares), 0},
+static const struct nd_metric_field side_fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_elems), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_nan), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_inf), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_zero), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_subnormal), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_saturated), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_side_state, n_stuck_samples), 0},
+    {ND_METRIC_FIELD_REAL_MIN, offsetof(struct nd_side_state, min), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_side_state, max), 0},
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_side_state, sum), 0},
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_side_state, sum_squares), 0},
 };
 enum { N_SIDE_FIELDS = sizeof side_fields / sizeof side_fields[0] };
 

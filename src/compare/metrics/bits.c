@@ -1,13 +1,13 @@
 /* Which elements differ at all. docs/reference/metrics.md#elements and #bits. */
 #include "compare/metrics/states.h"
 
-static const struct nd_field fields[] = {
-    {ND_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples_differing), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples_unread), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_bits_state, n_elems), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_bits_state, n_differing), 0},
-    {ND_FIELD_FIRST, offsetof(struct nd_bits_state, first), 0},
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples_differing), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_samples_unread), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_elems), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_bits_state, n_differing), 0},
+    {ND_METRIC_FIELD_FIRST, offsetof(struct nd_bits_state, first), 0},
 };
 
 void nd_bits_add_sample(struct nd_bits_state *state, size_t n_elems, bool differs, bool is_read, size_t probe,

@@ -15,9 +15,9 @@ static const double ROUNDINGS = 2;
  */
 static const double TINY_ROUNDINGS = 1.5;
 
-static const struct nd_field fields[] = {
-    {ND_FIELD_COUNT, offsetof(struct nd_dequantised, n), 0},
-    {ND_FIELD_REAL_MAX, offsetof(struct nd_dequantised, max_steps), 0},
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_dequantised, n), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_dequantised, max_steps), 0},
 };
 
 /* Whether value is one of the format: a whole number of its steps at that size. */

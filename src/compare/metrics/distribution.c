@@ -1,20 +1,20 @@
 /* Model outputs as probabilities. docs/reference/metrics.md#distributions. Samples are added whole, by
- * unit_outputs.c. */
+ * unit.c. */
 #include "compare/metrics/distribution.h"
 
 #include <math.h>
 
 #include "core/statistics/softmath.h"
 
-static const struct nd_field fields[] = {
-    {ND_FIELD_COUNT, offsetof(struct nd_distribution_state, n_samples), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_distribution_state, n_unlike), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_distribution_state, n_infinite_values), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_distribution_state, n_invalid), 0},
-    {ND_FIELD_SUM, offsetof(struct nd_distribution_state, sum_values), 0},
-    {ND_FIELD_SUM, offsetof(struct nd_distribution_state, sum_softmax), 0},
-    {ND_FIELD_MAX, offsetof(struct nd_distribution_state, top_k), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_distribution_state, n_common), 0},
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_samples), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_unlike), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_infinite_values), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_invalid), 0},
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_distribution_state, sum_values), 0},
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_distribution_state, sum_softmax), 0},
+    {ND_METRIC_FIELD_MAX, offsetof(struct nd_distribution_state, top_k), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_distribution_state, n_common), 0},
 };
 
 static void find_top(struct nd_probabilities *p)

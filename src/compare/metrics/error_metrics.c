@@ -1,22 +1,22 @@
 /* Absolute and relative errors. docs/reference/metrics.md#errors. */
 #include <math.h>
 
-#include "core/error.h"
 #include "compare/metrics/states.h"
+#include "core/error.h"
 
-static const struct nd_field fields[] = {
-    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_absolute), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_relative), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_undefined), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_above), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_below), 0},
-    {ND_FIELD_REAL_MAX, offsetof(struct nd_error_state, max_absolute), 0},
-    {ND_FIELD_REAL_MAX, offsetof(struct nd_error_state, max_relative), 0},
-    {ND_FIELD_SUM, offsetof(struct nd_error_state, sum_absolute), 0},
-    {ND_FIELD_SUM, offsetof(struct nd_error_state, sum_relative), 0},
-    {ND_FIELD_SUM, offsetof(struct nd_error_state, sum_signed), 0},
-    {ND_FIELD_HISTOGRAM, offsetof(struct nd_error_state, absolute), 0},
-    {ND_FIELD_HISTOGRAM, offsetof(struct nd_error_state, relative), 0},
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_error_state, n_absolute), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_error_state, n_relative), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_error_state, n_undefined), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_error_state, n_above), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_error_state, n_below), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_error_state, max_absolute), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_error_state, max_relative), 0},
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_error_state, sum_absolute), 0},
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_error_state, sum_relative), 0},
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_error_state, sum_signed), 0},
+    {ND_METRIC_FIELD_HISTOGRAM, offsetof(struct nd_error_state, absolute), 0},
+    {ND_METRIC_FIELD_HISTOGRAM, offsetof(struct nd_error_state, relative), 0},
 };
 
 /* |d|, or |d| / |ref|; negative where that is not defined. */

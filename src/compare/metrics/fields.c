@@ -8,44 +8,49 @@
 #include "core/memory.h"
 
 static const size_t sizes[] = {
-    [ND_FIELD_COUNT] = sizeof(uint64_t),          [ND_FIELD_MAX] = sizeof(uint64_t),
-    [ND_FIELD_REAL_MAX] = sizeof(double),         [ND_FIELD_REAL_MIN] = sizeof(double),
-    [ND_FIELD_SUM] = sizeof(struct nd_exact_sum), [ND_FIELD_HISTOGRAM] = sizeof(struct nd_log_histogram),
-    [ND_FIELD_FIRST] = sizeof(struct nd_first),   [ND_FIELD_STRIDE] = sizeof(struct nd_stride),
-    [ND_FIELD_BITSET] = sizeof(struct nd_bitset), [ND_FIELD_WORST] = sizeof(struct nd_worst_list),
+    [ND_METRIC_FIELD_COUNT] = sizeof(uint64_t),
+    [ND_METRIC_FIELD_MAX] = sizeof(uint64_t),
+    [ND_METRIC_FIELD_REAL_MAX] = sizeof(double),
+    [ND_METRIC_FIELD_REAL_MIN] = sizeof(double),
+    [ND_METRIC_FIELD_SUM] = sizeof(struct nd_exact_sum),
+    [ND_METRIC_FIELD_HISTOGRAM] = sizeof(struct nd_log_histogram),
+    [ND_METRIC_FIELD_FIRST] = sizeof(struct nd_first),
+    [ND_METRIC_FIELD_STRIDE] = sizeof(struct nd_stride),
+    [ND_METRIC_FIELD_BITSET] = sizeof(struct nd_bitset),
+    [ND_METRIC_FIELD_WORST] = sizeof(struct nd_worst_list),
 };
 
-size_t nd_field_count(const struct nd_field *field)
+size_t nd_field_count(const struct nd_metric_field *field)
 {
     return field->n > 0 ? field->n : 1;
 }
 
-size_t nd_field_offset(const struct nd_field *field, size_t i)
+size_t nd_field_offset(const struct nd_metric_field *field, size_t i)
 {
     return field->offset + i * sizes[field->kind];
 }
 
-void nd_fields_init(const struct nd_field *fields, size_t n, void *state)
+void nd_fields_init(const struct nd_metric_field *fields, size_t n, void *state)
 {
     for (size_t f = 0; f < n; f++)
         for (size_t i = 0; i < nd_field_count(&fields[f]); i++) {
             char *at = (char *)state + nd_field_offset(&fields[f], i);
-            double real = fields[f].kind == ND_FIELD_REAL_MIN ? INFINITY : -INFINITY;
-            if (fields[f].kind == ND_FIELD_REAL_MIN || fields[f].kind == ND_FIELD_REAL_MAX)
+            double real = fields[f].kind == ND_METRIC_FIELD_REAL_MIN ? INFINITY : -INFINITY;
+            if (fields[f].kind == ND_METRIC_FIELD_REAL_MIN || fields[f].kind == ND_METRIC_FIELD_REAL_MAX)
                 memcpy(at, &real, sizeof real);
         }
 }
 
-void nd_fields_deinit(const struct nd_field *fields, size_t n, void *state)
+void nd_fields_deinit(const struct nd_metric_field *fields, size_t n, void *state)
 {
     for (size_t f = 0; f < n; f++)
         for (size_t i = 0; i < nd_field_count(&fields[f]); i++) {
             void *at = (char *)state + nd_field_offset(&fields[f], i);
-            if (fields[f].kind == ND_FIELD_HISTOGRAM)
+            if (fields[f].kind == ND_METRIC_FIELD_HISTOGRAM)
                 nd_log_histogram_deinit(at);
-            else if (fields[f].kind == ND_FIELD_BITSET)
+            else if (fields[f].kind == ND_METRIC_FIELD_BITSET)
                 free(((struct nd_bitset *)at)->words);
-            else if (fields[f].kind == ND_FIELD_WORST)
+            else if (fields[f].kind == ND_METRIC_FIELD_WORST)
                 free(((struct nd_worst_list *)at)->items);
         }
 }
@@ -155,39 +160,39 @@ void nd_worst_offer(struct nd_worst_list *list, const struct nd_worst *item)
 }
 
 /* False when out of memory. */
-static bool merge_field(enum nd_field_kind kind, void *at, const void *other)
+static bool merge_field(enum nd_metric_field_kind kind, void *at, const void *other)
 {
     uint64_t *whole = at;
     double *real = at;
     const struct nd_worst_list *worst = other;
     switch (kind) {
-    case ND_FIELD_COUNT:
+    case ND_METRIC_FIELD_COUNT:
         *whole += *(const uint64_t *)other;
         break;
-    case ND_FIELD_MAX:
+    case ND_METRIC_FIELD_MAX:
         *whole = *whole > *(const uint64_t *)other ? *whole : *(const uint64_t *)other;
         break;
-    case ND_FIELD_REAL_MAX:
+    case ND_METRIC_FIELD_REAL_MAX:
         *real = *real > *(const double *)other ? *real : *(const double *)other;
         break;
-    case ND_FIELD_REAL_MIN:
+    case ND_METRIC_FIELD_REAL_MIN:
         *real = *real < *(const double *)other ? *real : *(const double *)other;
         break;
-    case ND_FIELD_SUM:
+    case ND_METRIC_FIELD_SUM:
         nd_exact_merge(at, other);
         break;
-    case ND_FIELD_HISTOGRAM:
+    case ND_METRIC_FIELD_HISTOGRAM:
         nd_log_histogram_merge(at, other);
         return !((struct nd_log_histogram *)at)->failed;
-    case ND_FIELD_FIRST:
+    case ND_METRIC_FIELD_FIRST:
         nd_first_note(at, *(const struct nd_first *)other);
         break;
-    case ND_FIELD_STRIDE:
+    case ND_METRIC_FIELD_STRIDE:
         merge_stride(at, other);
         break;
-    case ND_FIELD_BITSET:
+    case ND_METRIC_FIELD_BITSET:
         return merge_bitset(at, other);
-    case ND_FIELD_WORST:
+    case ND_METRIC_FIELD_WORST:
         for (size_t i = 0; i < worst->n; i++)
             nd_worst_offer(at, &worst->items[i]);
         break;
@@ -195,7 +200,7 @@ static bool merge_field(enum nd_field_kind kind, void *at, const void *other)
     return true;
 }
 
-enum nd_status nd_fields_merge(const struct nd_field *fields, size_t n, void *state, const void *other,
+enum nd_status nd_fields_merge(const struct nd_metric_field *fields, size_t n, void *state, const void *other,
                                struct nd_error *err)
 {
     for (size_t f = 0; f < n; f++)

@@ -4,26 +4,26 @@
 #ifndef ND_METRICS_FIELDS_H
 #define ND_METRICS_FIELDS_H
 
-#include "core/text/strbuf.h"
 #include "compare/metrics/kernels/exact_sum.h"
 #include "compare/metrics/kernels/log_histogram.h"
+#include "core/text/strbuf.h"
 #include "npudiff/compare/compare.h"
 
-enum nd_field_kind {
-    ND_FIELD_COUNT,     /* uint64_t: added */
-    ND_FIELD_MAX,       /* uint64_t: the larger */
-    ND_FIELD_REAL_MAX,  /* double: the larger; starts at -inf */
-    ND_FIELD_REAL_MIN,  /* double: the smaller; starts at +inf */
-    ND_FIELD_SUM,       /* struct nd_exact_sum */
-    ND_FIELD_HISTOGRAM, /* struct nd_log_histogram */
-    ND_FIELD_FIRST,     /* struct nd_first: the earlier */
-    ND_FIELD_STRIDE,    /* struct nd_stride */
-    ND_FIELD_BITSET,    /* struct nd_bitset: the union */
-    ND_FIELD_WORST,     /* struct nd_worst_list: the worst of both */
+enum nd_metric_field_kind {
+    ND_METRIC_FIELD_COUNT,     /* uint64_t: added */
+    ND_METRIC_FIELD_MAX,       /* uint64_t: the larger */
+    ND_METRIC_FIELD_REAL_MAX,  /* double: the larger; starts at -inf */
+    ND_METRIC_FIELD_REAL_MIN,  /* double: the smaller; starts at +inf */
+    ND_METRIC_FIELD_SUM,       /* struct nd_exact_sum */
+    ND_METRIC_FIELD_HISTOGRAM, /* struct nd_log_histogram */
+    ND_METRIC_FIELD_FIRST,     /* struct nd_first: the earlier */
+    ND_METRIC_FIELD_STRIDE,    /* struct nd_stride */
+    ND_METRIC_FIELD_BITSET,    /* struct nd_bitset: the union */
+    ND_METRIC_FIELD_WORST,     /* struct nd_worst_list: the worst of both */
 };
 
-struct nd_field {
-    enum nd_field_kind kind;
+struct nd_metric_field {
+    enum nd_metric_field_kind kind;
     size_t offset; /* in the state */
     size_t n;      /* an array of so many; 0 means 1 */
 };
@@ -54,19 +54,19 @@ struct nd_worst_list {
 };
 
 /* Entries of the field, and where entry i lies in the state. */
-size_t nd_field_count(const struct nd_field *field);
-size_t nd_field_offset(const struct nd_field *field, size_t i);
+size_t nd_field_count(const struct nd_metric_field *field);
+size_t nd_field_offset(const struct nd_metric_field *field, size_t i);
 
 /* state must be all zeros; identities are put where zero is none. */
-void nd_fields_init(const struct nd_field *fields, size_t n, void *state);
-void nd_fields_deinit(const struct nd_field *fields, size_t n, void *state);
-enum nd_status nd_fields_merge(const struct nd_field *fields, size_t n, void *state, const void *other,
+void nd_fields_init(const struct nd_metric_field *fields, size_t n, void *state);
+void nd_fields_deinit(const struct nd_metric_field *fields, size_t n, void *state);
+enum nd_status nd_fields_merge(const struct nd_metric_field *fields, size_t n, void *state, const void *other,
                                struct nd_error *err);
 /* As words, each with a space before it. */
-void nd_fields_format(const struct nd_field *fields, size_t n, const void *state, struct nd_strbuf *out);
+void nd_fields_format(const struct nd_metric_field *fields, size_t n, const void *state, struct nd_strbuf *out);
 /* Reads what nd_fields_format wrote from *text, which moves on; state is initialised. False when malformed or
  * out of memory. */
-bool nd_fields_parse(const struct nd_field *fields, size_t n, void *state, const char **text);
+bool nd_fields_parse(const struct nd_metric_field *fields, size_t n, void *state, const char **text);
 
 /* Whether a comes before b. */
 bool nd_place_is_before(const struct nd_difference_place *a, const struct nd_difference_place *b);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "compare/metrics/fields.h"
+#include "core/memory.h"
 #include "npudiff/core/parse.h"
 
 static void put_count(struct nd_strbuf *out, uint64_t value)
@@ -62,48 +62,48 @@ static void put_worst(struct nd_strbuf *out, const struct nd_worst_list *list)
     }
 }
 
-static void put_field(struct nd_strbuf *out, enum nd_field_kind kind, const void *at)
+static void put_field(struct nd_strbuf *out, enum nd_metric_field_kind kind, const void *at)
 {
     const struct nd_first *first = at;
     const struct nd_stride *stride = at;
     switch (kind) {
-    case ND_FIELD_COUNT:
-    case ND_FIELD_MAX:
+    case ND_METRIC_FIELD_COUNT:
+    case ND_METRIC_FIELD_MAX:
         put_count(out, *(const uint64_t *)at);
         break;
-    case ND_FIELD_REAL_MAX:
-    case ND_FIELD_REAL_MIN:
+    case ND_METRIC_FIELD_REAL_MAX:
+    case ND_METRIC_FIELD_REAL_MIN:
         put_real(out, *(const double *)at);
         break;
-    case ND_FIELD_SUM:
+    case ND_METRIC_FIELD_SUM:
         put_text(out, nd_exact_format(at));
         break;
-    case ND_FIELD_HISTOGRAM:
+    case ND_METRIC_FIELD_HISTOGRAM:
         put_text(out, nd_log_histogram_format(at));
         break;
-    case ND_FIELD_FIRST:
+    case ND_METRIC_FIELD_FIRST:
         nd_strbuf_printf(out, " %d %d", first->is_set, first->has_index);
         put_count(out, first->probe);
         put_count(out, first->sample);
         put_count(out, first->index);
         put_count(out, first->note);
         break;
-    case ND_FIELD_STRIDE:
+    case ND_METRIC_FIELD_STRIDE:
         nd_strbuf_printf(out, " %d", stride->is_set);
         put_count(out, stride->first);
         put_count(out, stride->last);
         put_count(out, stride->divisor);
         break;
-    case ND_FIELD_BITSET:
+    case ND_METRIC_FIELD_BITSET:
         put_bitset(out, at);
         break;
-    case ND_FIELD_WORST:
+    case ND_METRIC_FIELD_WORST:
         put_worst(out, at);
         break;
     }
 }
 
-void nd_fields_format(const struct nd_field *fields, size_t n, const void *state, struct nd_strbuf *out)
+void nd_fields_format(const struct nd_metric_field *fields, size_t n, const void *state, struct nd_strbuf *out)
 {
     for (size_t f = 0; f < n; f++)
         for (size_t i = 0; i < nd_field_count(&fields[f]); i++)
@@ -219,45 +219,45 @@ static bool get_worst(const char **text, struct nd_worst_list *list)
     return true;
 }
 
-static bool get_field(enum nd_field_kind kind, void *at, const char **text)
+static bool get_field(enum nd_metric_field_kind kind, void *at, const char **text)
 {
     struct nd_first *first = at;
     struct nd_stride *stride = at;
     char *word;
     bool is_read;
     switch (kind) {
-    case ND_FIELD_COUNT:
-    case ND_FIELD_MAX:
+    case ND_METRIC_FIELD_COUNT:
+    case ND_METRIC_FIELD_MAX:
         return get_count(text, at);
-    case ND_FIELD_REAL_MAX:
-    case ND_FIELD_REAL_MIN:
+    case ND_METRIC_FIELD_REAL_MAX:
+    case ND_METRIC_FIELD_REAL_MIN:
         return get_real(text, at);
-    case ND_FIELD_SUM:
+    case ND_METRIC_FIELD_SUM:
         word = next_word(text);
         is_read = word != NULL && nd_exact_parse(word, at);
         free(word);
         return is_read;
-    case ND_FIELD_HISTOGRAM:
+    case ND_METRIC_FIELD_HISTOGRAM:
         word = next_word(text);
         is_read = word != NULL && nd_log_histogram_parse(word, at);
         free(word);
         return is_read;
-    case ND_FIELD_FIRST:
+    case ND_METRIC_FIELD_FIRST:
         return get_flag(text, &first->is_set) && get_flag(text, &first->has_index) &&
                get_count(text, &first->probe) && get_count(text, &first->sample) &&
                get_count(text, &first->index) && get_count(text, &first->note);
-    case ND_FIELD_STRIDE:
+    case ND_METRIC_FIELD_STRIDE:
         return get_flag(text, &stride->is_set) && get_count(text, &stride->first) &&
                get_count(text, &stride->last) && get_count(text, &stride->divisor);
-    case ND_FIELD_BITSET:
+    case ND_METRIC_FIELD_BITSET:
         return get_bitset(text, at);
-    case ND_FIELD_WORST:
+    case ND_METRIC_FIELD_WORST:
         return get_worst(text, at);
     }
     return false;
 }
 
-bool nd_fields_parse(const struct nd_field *fields, size_t n, void *state, const char **text)
+bool nd_fields_parse(const struct nd_metric_field *fields, size_t n, void *state, const char **text)
 {
     for (size_t f = 0; f < n; f++)
         for (size_t i = 0; i < nd_field_count(&fields[f]); i++)

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "compare/metrics/kernels/float_format.h"
+#include "core/error.h"
 
 static enum nd_status set_channels(const struct nd_edge *edge, struct nd_layout *layout, struct nd_error *err)
 {

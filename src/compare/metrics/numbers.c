@@ -1,17 +1,17 @@
 /* Values that are no numbers, over all samples of what was read whole. docs/reference/metrics.md#accounting.
- * Samples are added by deliver.c. */
+ * Samples are added by engine.c. */
 #include "compare/metrics/states.h"
 
-static const struct nd_field fields[] = {
-    {ND_FIELD_COUNT, offsetof(struct nd_numbers_state, n_elems), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_numbers_state, n_ref_nan), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_numbers_state, n_test_nan), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_numbers_state, n_ref_inf), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_numbers_state, n_test_inf), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_ref_nan), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_test_nan), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_both_nan), 0},
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_elems), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_ref_nan), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_test_nan), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_ref_inf), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_test_inf), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_ref_nan), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_test_nan), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_numbers_state, n_samples_both_nan), 0},
 };
 
 void nd_numbers_add_sample(struct nd_numbers_state *state, size_t n_elems, const struct nd_specials *ref,

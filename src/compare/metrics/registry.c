@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compare/metrics/account.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "compare/metrics/account.h"
 
 static const struct nd_metric *const metrics[] = {
     &nd_metric_bits,         &nd_metric_steps,       &nd_metric_ulp,    &nd_metric_side_ref,

@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
-#include "core/error.h"
-#include "core/memory.h"
 #include "compare/metrics/account.h"
 #include "compare/metrics/joint.h"
+#include "core/error.h"
+#include "core/memory.h"
 
 struct buffers {
     double ref[ND_BLOCK], test[ND_BLOCK];

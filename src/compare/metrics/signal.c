@@ -3,10 +3,10 @@
 
 #include "compare/metrics/states.h"
 
-static const struct nd_field fields[] = {
-    {ND_FIELD_SUM, offsetof(struct nd_signal_state, sum_squares), 0},
-    {ND_FIELD_SUM, offsetof(struct nd_signal_state, sum_ref_signed), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_signal_state, n_test_only), 0},
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_signal_state, sum_squares), 0},
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_signal_state, sum_ref_signed), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_signal_state, n_test_only), 0},
 };
 
 /* What was added, or will be before the sum is looked at, is taken out: -value, but infinities do not cancel.

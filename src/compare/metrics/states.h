@@ -104,7 +104,7 @@ struct nd_cell {
 struct nd_metric {
     const char *name;
     size_t offset; /* of its state in struct nd_pair_state */
-    const struct nd_field *fields;
+    const struct nd_metric_field *fields;
     size_t n_fields;
     /* Any of them may be NULL. init: memory that depends on the pair. update: one block of which at least one
      * element differs. finish: the results, when all values were read. */

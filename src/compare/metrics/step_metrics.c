@@ -4,12 +4,12 @@
 
 #include "compare/metrics/states.h"
 
-static const struct nd_field fields[] = {
-    {ND_FIELD_COUNT, offsetof(struct nd_steps_state, histogram), ND_LSB_BUCKETS},
-    {ND_FIELD_COUNT, offsetof(struct nd_steps_state, tail), 2 * ND_LSB_TAIL},
-    {ND_FIELD_MAX, offsetof(struct nd_steps_state, max), 0},
-    {ND_FIELD_SUM, offsetof(struct nd_steps_state, sum), 0},
-    {ND_FIELD_SUM, offsetof(struct nd_steps_state, sum_signed), 0},
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_steps_state, histogram), ND_LSB_BUCKETS},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_steps_state, tail), 2 * ND_LSB_TAIL},
+    {ND_METRIC_FIELD_MAX, offsetof(struct nd_steps_state, max), 0},
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_steps_state, sum), 0},
+    {ND_METRIC_FIELD_SUM, offsetof(struct nd_steps_state, sum_signed), 0},
 };
 
 static bool applies(const struct nd_pair_context *context)

@@ -1,16 +1,16 @@
 /* Where the differing elements are. docs/reference/metrics.md#structure. */
 #include <string.h>
 
-#include "core/error.h"
 #include "compare/metrics/permutation.h"
 #include "compare/metrics/states.h"
+#include "core/error.h"
 
-static const struct nd_field fields[] = {
-    {ND_FIELD_STRIDE, offsetof(struct nd_structure_state, stride), 0},
-    {ND_FIELD_COUNT, offsetof(struct nd_structure_state, n_runs), 0},
-    {ND_FIELD_MAX, offsetof(struct nd_structure_state, longest_run), 0},
-    {ND_FIELD_BITSET, offsetof(struct nd_structure_state, axes), ND_MAX_RANK},
-    {ND_FIELD_FIRST, offsetof(struct nd_structure_state, permutation), 0},
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_STRIDE, offsetof(struct nd_structure_state, stride), 0},
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_structure_state, n_runs), 0},
+    {ND_METRIC_FIELD_MAX, offsetof(struct nd_structure_state, longest_run), 0},
+    {ND_METRIC_FIELD_BITSET, offsetof(struct nd_structure_state, axes), ND_MAX_RANK},
+    {ND_METRIC_FIELD_FIRST, offsetof(struct nd_structure_state, permutation), 0},
 };
 
 enum { MAX_AXIS = 65536 };

@@ -5,10 +5,10 @@
 
 #include "compare/metrics/states.h"
 
-static const struct nd_field fields[] = {
-    {ND_FIELD_COUNT, offsetof(struct nd_tolerance_state, n_failing), 0},
-    {ND_FIELD_REAL_MAX, offsetof(struct nd_tolerance_state, atol), 0},
-    {ND_FIELD_REAL_MAX, offsetof(struct nd_tolerance_state, rtol), 0},
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_COUNT, offsetof(struct nd_tolerance_state, n_failing), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_tolerance_state, atol), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_tolerance_state, rtol), 0},
 };
 
 /* The least double q with error <= q * size in double arithmetic. The product grows with q, and doubles of one

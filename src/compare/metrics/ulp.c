@@ -5,10 +5,10 @@
 #include "compare/metrics/kernels/float_format.h"
 #include "compare/metrics/states.h"
 
-static const struct nd_field fields[] = {
-    {ND_FIELD_MAX, offsetof(struct nd_ulp_state, max), 0},
-    {ND_FIELD_MAX, offsetof(struct nd_ulp_state, max_in), 0},
-    {ND_FIELD_REAL_MAX, offsetof(struct nd_ulp_state, max_steps), 0},
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_MAX, offsetof(struct nd_ulp_state, max), 0},
+    {ND_METRIC_FIELD_MAX, offsetof(struct nd_ulp_state, max_in), 0},
+    {ND_METRIC_FIELD_REAL_MAX, offsetof(struct nd_ulp_state, max_steps), 0},
 };
 
 /* The side that has codes where the other has floats; NULL: both have the same, or floats. */

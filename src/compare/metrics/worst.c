@@ -2,11 +2,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "compare/metrics/states.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "compare/metrics/states.h"
 
-static const struct nd_field fields[] = {{ND_FIELD_WORST, offsetof(struct nd_worst_state, list), 0}};
+static const struct nd_metric_field fields[] = {
+    {ND_METRIC_FIELD_WORST, offsetof(struct nd_worst_state, list), 0}};
 
 static enum nd_status init(struct nd_pair_state *state, const struct nd_pair_context *context,
                            struct nd_error *err)

@@ -2,10 +2,10 @@
 #ifndef ND_PLACEMENT_PLACEMENT_H
 #define ND_PLACEMENT_PLACEMENT_H
 
-#include "model/graph/infer.h"
-#include "npudiff/compare/placement.h"
 #include "compare/placement/ort_profile.h"
 #include "compare/placement/qnn_csv.h"
+#include "model/graph/infer.h"
+#include "npudiff/compare/placement.h"
 
 /* The report and what it points to. */
 struct nd_placing {
@@ -36,9 +36,6 @@ bool nd_placing_problem(struct nd_placing *placing, const char *fmt, ...) ND_PRI
 
 /* Where a provider is, for this device. */
 enum nd_where nd_placing_where(const struct nd_placing *placing, const char *provider);
-
-/* placement_match.c: fills nodes from the assignment, then from what lies between and from the profiles. */
-enum nd_status nd_placing_match(struct nd_placing *placing, struct nd_error *err);
 
 /* placement_pieces.c: pieces and cuts, and what they cost. Needs the model. */
 enum nd_status nd_placing_cut(struct nd_placing *placing, struct nd_error *err);

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "compare/placement/placement.h"
+#include "core/memory.h"
 
 /* Pieces while they are found. A fused piece is known by its subgraph. Other nodes are of one piece when they
  * are connected, of one provider and equally many changes of place away from the inputs: so no way can lead out

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/documents/yaml_limits.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/nearest.h"
-#include "core/documents/yaml_limits.h"
 #include "npudiff/core/parse.h"
 
 enum { MAX_FILE_BYTES = 64 << 20 };

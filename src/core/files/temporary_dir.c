@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
 #include "core/files/new_file.h"
+#include "core/memory.h"
 
 static const char template[] = "npudiff-XXXXXX";
 static const char lock_name[] = ".npudiff-lock";

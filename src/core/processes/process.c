@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/processes/child.h"
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "core/processes/child.h"
 
 enum { READ_BYTES = 65536, WATCH_INTERVAL_MS = 50, MAX_LAST_READS = 256 };
 static const size_t default_stdout_limit = 16u << 20;

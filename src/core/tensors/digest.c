@@ -1,8 +1,8 @@
 #include <stdlib.h>
 
+#include "core/memory.h"
 #include "core/tensors/digest_internal.h"
 #include "core/tensors/digest_stream.h"
-#include "core/memory.h"
 
 static const struct nd_digest_functions *functions(void)
 {

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/c_locale.h"
 #include "core/memory.h"
+#include "core/text/c_locale.h"
 #include "core/text/strbuf.h"
 
 /* ---- numbers ---- */

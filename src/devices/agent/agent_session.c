@@ -3,10 +3,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "devices/agent/agent.h"
-#include "devices/agent/confine.h"
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "devices/agent/agent.h"
+#include "devices/agent/confine.h"
 #include "devices/agent/spool/record_fields.h"
 
 static const size_t max_log_bytes = 8u << 20; /* a provider at its most talkative must not fill the disk */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "devices/agent/agent.h"
 #include "core/memory.h"
+#include "devices/agent/agent.h"
 
 /* The codes of a type: from low to high. False for types that an edge is not recorded in through floats. */
 static bool read_range(enum nd_dtype dtype, double *low, double *high)

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "devices/agent/stop.h"
 #include "core/files/file.h"
+#include "devices/agent/stop.h"
 
 #if defined __linux__ && (defined __x86_64__ || defined __aarch64__) && __has_include(<linux/landlock.h>) && \
     __has_include(<linux/seccomp.h>) && __has_include(<linux/filter.h>)

@@ -1,9 +1,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "devices/agent/agent.h"
 #include "core/memory.h"
 #include "core/text/names.h"
+#include "devices/agent/agent.h"
 
 /* Whether data of shape `data` can feed an input of shape `input`, whose open dimensions are -1. */
 static bool is_fitting(const struct nd_shape *input, const struct nd_shape *data)

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "devices/agent/stop.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "devices/agent/spool/record_fields.h"
+#include "devices/agent/stop.h"
 
 enum { ACK_INTERVAL_MS = 400 }; /* so that never more than half a second of work is lost */
 

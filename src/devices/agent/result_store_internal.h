@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-#include "devices/agent/result_store.h"
 #include "core/tensors/chunk.h"
+#include "devices/agent/result_store.h"
 
 enum { N_SLOTS = 4 }; /* runs that may wait for the thread */
 

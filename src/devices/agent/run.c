@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "devices/agent/agent.h"
-#include "devices/agent/stop.h"
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "devices/agent/agent.h"
 #include "devices/agent/spool/record_fields.h"
+#include "devices/agent/stop.h"
 
 static enum nd_status enter_stage(struct nd_agent *agent, const char *stage, struct nd_error *err)
 {

@@ -41,10 +41,10 @@
 #ifndef ND_EMULATOR_EMULATE_H
 #define ND_EMULATOR_EMULATE_H
 
+#include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/htp/htp.h"
 #include "arithmetic/programs/programs.h"
 #include "core/text/strbuf.h"
-#include "arithmetic/exact/eval_graph.h"
 
 enum nd_emu_word {
     ND_EMU_ROUND,

@@ -1,11 +1,9 @@
-/* What the files of emulated devices share: emulate_parse.c reads items, emulate_bind.c finds what they mean in
- * a model, emulate_codes.c has the faults that work on codes, emulate.c runs the device. */
+/* What the files of emulated devices share: emulate_make.c reads items, emulate_make.c finds what they mean in
+ * a model, emulate.c has the faults that work on codes, emulate.c runs the device. */
 #ifndef ND_EMULATOR_EMULATE_INTERNAL_H
 #define ND_EMULATOR_EMULATE_INTERNAL_H
 
 #include "devices/emulator/emulate.h"
-
-const char *nd_emu_word_name(enum nd_emu_word word);
 
 /* What is wrong with one edge. */
 struct nd_emu_unit {
@@ -23,12 +21,6 @@ struct nd_emu_binding {
     struct nd_emu_unit *units; /* [n_edges] */
     size_t n_edges;
 };
-
-/* names NULL: as the model calls its edges. Items are borrowed. *out needs nd_emu_unbind on success only. */
-enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const struct nd_model *model,
-                           const char *const *names, bool is_partial, struct nd_emu_binding *out,
-                           struct nd_error *err);
-void nd_emu_unbind(struct nd_emu_binding *binding);
 
 /* Whether the two round alike. NULL is half-even. */
 bool nd_emu_is_same_program(const struct nd_emu_program *a, const struct nd_emu_program *b);
@@ -83,10 +75,6 @@ struct nd_emulator {
 
 /* ---- randomness ---- */
 
-/* What makes the numbers of one tensor in one run; uniform is in [0, 1). */
-uint64_t nd_emu_key(uint64_t seed, const char *name, uint64_t run);
-double nd_emu_uniform(uint64_t key, uint64_t i);
-
 /* ---- faults of codes ---- */
 
 /* One run of one edge. */
@@ -99,7 +87,5 @@ struct nd_emu_scene {
     uint64_t run;
     const struct nd_array *before; /* the codes of the sample before; n 0: there is none */
 };
-/* Applies a fault of codes. */
-enum nd_status nd_emu_spoil(const struct nd_emu_scene *scene, struct nd_array *codes, struct nd_error *err);
 
 #endif

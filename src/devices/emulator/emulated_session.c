@@ -14,9 +14,9 @@
 #include "core/memory.h"
 #include "core/text/names.h"
 #include "core/text/strbuf.h"
+#include "devices/agent/runtime/runtime.h"
 #include "devices/emulator/emulate.h"
 #include "npudiff/core/parse.h"
-#include "devices/agent/runtime/runtime.h"
 
 struct nd_runtime {
     int unused;

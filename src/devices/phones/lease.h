@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include "devices/phones/fleet_file.h"
+#include "devices/phones/phones.h"
 
 /* Zeroed is none. */
 struct nd_lease {

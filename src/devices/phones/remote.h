@@ -3,7 +3,7 @@
  * Everything lies in one folder there, $NPUDIFF_DEVICE_FOLDER of that machine, else
  * /data/local/tmp/npudiff, else npudiff-<uid> in its temporary folder:
  *
- *   store/<digest>/  agent; libraries; models: each set under a digest of what is in it (remote_bundle.h)
+ *   store/<digest>/  agent; libraries; models: each set under a digest of what is in it (remote_job.h)
  *   runs/<id>/       job.nds, run.sh, spool.nds, stdout.txt, pid, agent.pid, exit; the id is a digest
  *                    of the job and of what it needs
  *
@@ -15,11 +15,11 @@
 #ifndef ND_REMOTE_REMOTE_H
 #define ND_REMOTE_REMOTE_H
 
-#include "devices/phones/identity.h"
-#include "devices/phones/remote_bundle.h"
-#include "devices/runtimes/sdk.h"
 #include "devices/agent/spool/job_file.h"
-#include "devices/watch.h"
+#include "devices/launch.h"
+#include "devices/phones/identity.h"
+#include "devices/phones/remote_job.h"
+#include "devices/runtimes/sdk.h"
 
 /* A library as the machine that loaded it has it. */
 struct nd_remote_library {

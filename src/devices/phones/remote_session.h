@@ -1,10 +1,10 @@
-/* Shared by remote_run.c and remote_look.c: one run elsewhere while it is followed. */
+/* Shared by remote_look.c and remote_look.c: one run elsewhere while it is followed. */
 #ifndef ND_REMOTE_REMOTE_SESSION_H
 #define ND_REMOTE_REMOTE_SESSION_H
 
+#include "devices/launch.h"
 #include "devices/phones/remote.h"
-#include "devices/phones/remote_script.h"
-#include "devices/watch.h"
+#include "devices/phones/remote_look.h"
 
 /* A run there, and its copy here. */
 struct nd_remote_session {

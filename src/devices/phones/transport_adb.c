@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "npudiff/core/parse.h"
 #include "devices/phones/remote_uri.h"
 #include "devices/phones/transport.h"
+#include "npudiff/core/parse.h"
 
 static const double tool_limit_s = 15;
 static const double probe_limit_s = 8;

@@ -12,8 +12,8 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "npudiff/core/parse.h"
 #include "devices/phones/transport.h"
+#include "npudiff/core/parse.h"
 
 static const double probe_limit_s = 20;
 static const double control_limit_s = 5; /* of what ssh does on this machine alone */

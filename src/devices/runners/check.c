@@ -5,13 +5,13 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "core/files/file.h"
 #include "core/documents/json_out.h"
+#include "core/files/file.h"
 #include "core/memory.h"
-#include "npudiff/devices/device.h"
-#include "model/rewrite/compose.h"
 #include "devices/agent/runner/asked.h"
 #include "devices/agent/runner/talk.h"
+#include "model/rewrite/compose.h"
+#include "npudiff/devices/device.h"
 
 /* Models of the trials: every input x<i> is a float, which is quantised to q<i> and back to y<i>. Scales are
  * powers of two and inputs lie on the steps, so that every device has to give the same values. */

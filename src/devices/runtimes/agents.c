@@ -44,8 +44,7 @@ enum nd_status nd_agent_find(const char *wanted, const char *suffix, char **path
     char *in_build = folder != NULL ? nd_path_join(folder, "../devices/agent/npudiff-agent") : NULL;
     char *of_lab = folder != NULL ? nd_path_join(folder, "../src/devices/agent/npudiff-agent") : NULL;
     const char *candidates[] = {wanted, wanted == NULL ? beside : NULL, wanted == NULL ? in_build : NULL,
-                                wanted == NULL ? of_lab : NULL,
-                                wanted == NULL ? ND_INSTALLED_AGENT : NULL};
+                                wanted == NULL ? of_lab : NULL, wanted == NULL ? ND_INSTALLED_AGENT : NULL};
     char *found = NULL;
     for (size_t i = 0; found == NULL && i < sizeof candidates / sizeof candidates[0]; i++)
         if (candidates[i] != NULL && access(candidates[i], X_OK) == 0)

@@ -1,22 +1,448 @@
+/* Runtime add: see the header. */
+#include "devices/runtimes/runtime_add.h"
+
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "core/files/file.h"
 #include "core/documents/json_out.h"
+#include "core/files/file.h"
+#include "core/files/new_file.h"
 #include "core/memory.h"
-#include "core/text/options.h"
 #include "core/tensors/sha256.h"
+#include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "devices/runtimes/runtime_adding.h"
-#include "devices/runtimes/runtime_manifest.h"
+#include "devices/runtimes/runtimes.h"
 #include "devices/runtimes/sdk.h"
+#include "npudiff/devices/device.h"
+
+/* ND_E_CANCELLED once the caller wants to stop. */
+static enum nd_status nd_adding_check(const struct nd_adding *adding, struct nd_error *err)
+{
+    if (adding->how->is_cancelled != NULL && adding->how->is_cancelled(adding->how->cancel_context))
+        return nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request");
+    return ND_OK;
+}
+
+/* The place of a part in the runtime's folder: as in its source, so that what libraries find beside them stays
+ * there. New memory. */
+static char *place_of(const struct nd_part *part)
+{
+    json_t *is_text = json_string(part->name);
+    const char *name = is_text != NULL ? part->name : part->base;
+    char *place = nd_strdup(name);
+    json_decref(is_text);
+    return place;
+}
+
+/* Makes the folders that lead to the file. */
+static enum nd_status make_parents(const char *path, struct nd_error *err)
+{
+    char *folder = nd_path_dir(path);
+    enum nd_status status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
+    free(folder);
+    return status;
+}
+
+/* Records a file that lies in the folder: in the manifest's lists. */
+static enum nd_status record(json_t *manifest, const char *folder, const char *place, struct nd_error *err)
+{
+    char hex[ND_SHA256_HEX_BYTES];
+    char *path = nd_path_join(folder, place);
+    enum nd_status status = path != NULL ? nd_sha256_file(path, hex, err) : nd_fail_memory(err);
+    free(path);
+    if (status != ND_OK)
+        return status;
+    nd_tree_append(json_object_get(manifest, "files"), json_string(place));
+    nd_tree_set(json_object_get(manifest, "sha256"), place, json_string(hex));
+    return ND_OK;
+}
+
+static enum nd_status put_part(struct nd_adding *adding, const struct nd_part *part, const char *folder,
+                               json_t *manifest, const char *key, struct nd_error *err)
+{
+    char *place = place_of(part), *path = place != NULL ? nd_path_join(folder, place) : NULL;
+    enum nd_status status = path != NULL ? make_parents(path, err) : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(path))
+        status = nd_fail(err, ND_E_RUNTIME_SOURCE, place, "two sources have a file '%s'", place);
+    if (status == ND_OK && part->is_extracted && link(part->path, path) != 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
+    else if (status == ND_OK && !part->is_extracted)
+        status = nd_runtime_source_extract(&adding->sources[part->source], part->file, path,
+                                           adding->how->is_cancelled, adding->how->cancel_context, err);
+    if (status == ND_OK && key != NULL && strcmp(key, "net_run") == 0 && chmod(path, 0755) != 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot make '%s' executable: %s", path, strerror(errno));
+    if (status == ND_OK)
+        status = record(manifest, folder, place, err);
+    if (status == ND_OK && key != NULL)
+        nd_tree_set(manifest, key, json_string(place));
+    free(path);
+    free(place);
+    return status;
+}
+
+/* A library of the runtime that --with names, into "with/". */
+static enum nd_status put_with(struct nd_adding *adding, const char *library, const char *folder,
+                               json_t *manifest, const char *key, struct nd_error *err)
+{
+    struct nd_runtime_source source = {0};
+    char *dir = nd_path_dir(library), *place = nd_path_join("with", nd_path_base(library));
+    char *path = place != NULL ? nd_path_join(folder, place) : NULL;
+    struct nd_source_file file = {.name = (char *)nd_path_base(library)};
+    struct stat info;
+    enum nd_status status = dir != NULL && path != NULL ? make_parents(path, err) : nd_fail_memory(err);
+    if (status == ND_OK && stat(library, &info) != 0)
+        status = nd_fail(err, ND_E_FILE_OPEN, library, "cannot open '%s': %s", library, strerror(errno));
+    if (status == ND_OK) {
+        file.size_bytes = (uint64_t)info.st_size;
+        source = (struct nd_runtime_source){.path = dir, .n = 1, .files = &file};
+        status = nd_runtime_source_extract(&source, 0, path, adding->how->is_cancelled,
+                                           adding->how->cancel_context, err);
+    }
+    if (status == ND_OK)
+        status = record(manifest, folder, place, err);
+    if (status == ND_OK && key != NULL)
+        nd_tree_set(manifest, key, json_string(place));
+    free(dir);
+    free(place);
+    free(path);
+    return status;
+}
+
+static enum nd_status put_borrowed(struct nd_adding *adding, size_t a, const char *folder, json_t *manifest,
+                                   struct nd_error *err)
+{
+    const struct nd_pick *pick = &adding->picks[a];
+    const struct nd_runtime_info *with = &adding->with[a];
+    enum nd_status status = ND_OK;
+    if (pick->ort == NULL && with->ort_library != NULL)
+        status = put_with(adding, with->ort_library, folder, manifest, "ort_library", err);
+    for (size_t i = 0; status == ND_OK && pick->ort == NULL && i < with->n_files; i++)
+        if (strcmp(nd_path_base(with->files[i]), "libonnxruntime_providers_shared.so") == 0)
+            status = put_with(adding, with->files[i], folder, manifest, NULL, err);
+    if (status == ND_OK && pick->provider == NULL && pick->backend != NULL && with->provider_library != NULL)
+        status = put_with(adding, with->provider_library, folder, manifest, "provider_library", err);
+    if (status == ND_OK && with->id != NULL)
+        nd_tree_set(manifest, "with", json_string(with->id));
+    return status;
+}
+
+static void set_versions(const struct nd_adding *adding, size_t a, json_t *manifest)
+{
+    const struct nd_pick *pick = &adding->picks[a];
+    const struct nd_runtime_info *with = &adding->with[a];
+    const char *ort = pick->ort != NULL ? pick->ort->facts.version : with->ort_version;
+    const char *provider = pick->provider != NULL ? adding->provider_version : with->provider_version;
+    if (pick->ort != NULL || with->ort_library != NULL)
+        nd_tree_set(manifest, "onnxruntime", json_string(ort != NULL ? ort : "unknown"));
+    else
+        nd_tree_set(manifest, "onnxruntime", json_string("none"));
+    if (json_object_get(manifest, "provider_library") != NULL)
+        nd_tree_set(manifest, "onnxruntime_qnn", json_string(provider != NULL ? provider : "unknown"));
+    if (pick->backend != NULL && adding->build_id != NULL)
+        nd_tree_set(manifest, "build_id", json_string(adding->build_id));
+}
+
+/* Fills the folder of one ABI, manifest last. */
+static enum nd_status nd_adding_stage(struct nd_adding *adding, size_t a, const char *folder,
+                                      struct nd_error *err)
+{
+    const struct nd_pick *pick = &adding->picks[a];
+    json_t *manifest =
+        json_pack("{s:s, s:s, s:s, s:O, s:[], s:{}}", "id", adding->id, "abi", adding->picks[a].abi, "made_by",
+                  ND_RUNTIME_MADE_BY, "origin", adding->origin, "files", "sha256");
+    enum nd_status status = manifest != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < pick->n; i++) {
+        const struct nd_part *part = pick->files[i];
+        const char *key = part == pick->ort        ? "ort_library"
+                          : part == pick->provider ? "provider_library"
+                          : part == pick->backend  ? "backend_library"
+                          : part == pick->net_run  ? "net_run"
+                                                   : NULL;
+        status = put_part(adding, part, folder, manifest, key, err);
+        if (status == ND_OK)
+            status = nd_adding_check(adding, err);
+    }
+    if (status == ND_OK)
+        status = put_borrowed(adding, a, folder, manifest, err);
+    if (status == ND_OK) {
+        set_versions(adding, a, manifest);
+        char *path = nd_path_join(folder, ND_RUNTIME_MANIFEST), *text = nd_json_dumps(manifest, JSON_INDENT(2));
+        status =
+            path != NULL && text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err);
+        free(text);
+        free(path);
+    }
+    json_decref(manifest);
+    return status;
+}
+
+static const char work_start[] = ".add.";
+
+/* ---- opening ---- */
+
+static enum nd_status take_lock(struct nd_runtime_store *store, struct nd_error *err)
+{
+    char *path = nd_path_join(store->root, ".lock");
+    enum nd_status status = ND_OK;
+    if (path == NULL)
+        return nd_fail_memory(err);
+    store->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (store->lock < 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write in '%s': %s", store->root, strerror(errno));
+    else if (flock(store->lock, LOCK_EX) != 0)
+        status = errno == EINTR
+                     ? nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request")
+                     : nd_fail(err, ND_E_FILE_WRITE, path, "cannot lock '%s': %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
+static void remove_leftovers(const struct nd_runtime_store *store)
+{
+    DIR *dir = opendir(store->root);
+    const struct dirent *entry;
+    while (dir != NULL && (entry = readdir(dir)) != NULL)
+        if (strncmp(entry->d_name, work_start, strlen(work_start)) == 0) {
+            char *path = nd_path_join(store->root, entry->d_name);
+            if (path != NULL)
+                nd_dir_remove(path);
+            free(path);
+        }
+    if (dir != NULL)
+        closedir(dir);
+}
+
+enum nd_status nd_runtime_store_open(struct nd_runtime_store *out, struct nd_error *err)
+{
+    struct nd_runtime_store store = {.root = nd_runtimes_folder(), .lock = -1};
+    struct nd_strbuf work = {0};
+    enum nd_status status = store.root != NULL ? nd_dir_make(store.root, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = take_lock(&store, err);
+    if (status == ND_OK) {
+        remove_leftovers(&store);
+        nd_strbuf_printf(&work, "%s/%sXXXXXX", store.root, work_start);
+        store.work = nd_strbuf_take(&work);
+        if (store.work == NULL) {
+            status = nd_fail_memory(err);
+        } else if (mkdtemp(store.work) == NULL) {
+            status = nd_fail(err, ND_E_FILE_WRITE, store.root, "cannot write in '%s': %s", store.root,
+                             strerror(errno));
+            free(store.work);
+            store.work = NULL;
+        }
+    }
+    if (status == ND_OK)
+        *out = store;
+    else
+        nd_runtime_store_close(&store);
+    return status;
+}
+
+void nd_runtime_store_close(struct nd_runtime_store *store)
+{
+    if (store->root == NULL)
+        return;
+    for (size_t i = 0; i < store->n_puts; i++) {
+        free(store->puts[i].place);
+        free(store->puts[i].old);
+    }
+    if (store->work != NULL)
+        nd_dir_remove(store->work);
+    if (store->lock >= 0)
+        close(store->lock);
+    free(store->work);
+    free(store->root);
+    *store = (struct nd_runtime_store){0};
+}
+
+/* ---- names and places ---- */
+
+/* ND_E_RUNTIME_SOURCE for an id that cannot stand in a device's URI or in a file's name. */
+static enum nd_status nd_runtime_store_check_id(const char *id, struct nd_error *err)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-";
+    const char *dot = strrchr(id, '.');
+    size_t n = strlen(id);
+    if (n == 0 || n > 64 || strspn(id, allowed) != n || id[0] == '.' || id[0] == '-')
+        return nd_fail(err, ND_E_RUNTIME_SOURCE, id,
+                       "'%.100s' cannot be a runtime's id: up to 64 letters, digits and '.', '_', '+', '-', "
+                       "and none of '.' and '-' at the start",
+                       id);
+    if (dot != NULL && nd_abi_is_known(dot + 1))
+        return nd_fail(err, ND_E_RUNTIME_SOURCE, id, "'%s' cannot be a runtime's id: '%s' is added by itself",
+                       id, dot);
+    return ND_OK;
+}
+
+/* "<root>/<id>", or "<root>/<id>.<abi>" for other ABIs than the first. */
+static char *place_of_of_runtime_store(const struct nd_runtime_store *store, const char *id, const char *abi)
+{
+    bool is_plain = strcmp(abi, ND_ABI_DEFAULT) == 0;
+    struct nd_strbuf path = {0};
+    nd_strbuf_printf(&path, "%s/%s%s%s", store->root, id, is_plain ? "" : ".", is_plain ? "" : abi);
+    return nd_strbuf_take(&path);
+}
+
+static enum nd_status check_one(const struct nd_runtime_info *info, const char *abi, bool replace,
+                                struct nd_error *err)
+{
+    if (!nd_path_exists(info->folder) || strcmp(info->abi, abi) != 0)
+        return ND_OK;
+    if (!info->is_added)
+        return nd_fail(err, ND_E_RUNTIME_EXISTS, info->id,
+                       "runtime '%s' is there for %s, and 'npudiff runtimes add' did not make it; choose "
+                       "another name with --id",
+                       info->id, abi);
+    if (!replace)
+        return nd_fail(err, ND_E_RUNTIME_EXISTS, info->id,
+                       "runtime '%s' is there for %s; --force overwrites it, --id gives it a different name",
+                       info->id, abi);
+    return ND_OK;
+}
+
+/* ND_E_RUNTIME_EXISTS when one of that id and ABI is there, or, with replace, one that 'runtimes add' did not
+ * make. */
+static enum nd_status nd_runtime_store_may_put(const struct nd_runtime_store *store, const char *id,
+                                               const char *abi, bool replace, struct nd_error *err)
+{
+    struct nd_runtime_list list;
+    enum nd_status status = nd_runtimes_list(&list, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; status == ND_OK && i < list.n; i++)
+        if (strcmp(list.items[i].id, id) == 0)
+            status = check_one(&list.items[i], abi, replace, err);
+    nd_runtimes_deinit(&list);
+    /* A folder without a manifest is not in the list; it is not ours either. */
+    char *place = place_of_of_runtime_store(store, id, abi), *manifest = NULL;
+    if (place != NULL)
+        manifest = nd_path_join(place, ND_RUNTIME_MANIFEST);
+    if (status == ND_OK && manifest == NULL)
+        status = nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(place) && !nd_path_exists(manifest))
+        status = nd_fail(err, ND_E_RUNTIME_EXISTS, id,
+                         "'%s' is there and is no runtime; choose a different --id", place);
+    free(manifest);
+    free(place);
+    return status;
+}
+
+/* ---- putting ---- */
+
+static void take_back(struct nd_runtime_store *store)
+{
+    while (store->n_puts > 0) {
+        struct nd_runtime_put *put = &store->puts[--store->n_puts];
+        nd_dir_remove(put->place);
+        if (put->old != NULL)
+            (void)rename(put->old, put->place); /* best effort: there is nothing else to be done */
+        free(put->place);
+        free(put->old);
+    }
+}
+
+enum nd_status nd_runtime_store_put(struct nd_runtime_store *store, const char *id, const char *abi,
+                                    struct nd_error *err)
+{
+    struct nd_strbuf old_name = {0};
+    nd_strbuf_printf(&old_name, "%s/old-%s", store->work, abi);
+    struct nd_runtime_put put = {.place = place_of_of_runtime_store(store, id, abi),
+                                 .old = nd_strbuf_take(&old_name)};
+    char *made = nd_path_join(store->work, abi);
+    enum nd_status status = ND_OK;
+    if (put.place == NULL || put.old == NULL || made == NULL || store->n_puts == ND_RUNTIME_STORE_MAX_PUTS) {
+        status = nd_fail_memory(err);
+    } else {
+        if (rename(put.place, put.old) != 0) {
+            free(put.old);
+            put.old = NULL;
+        }
+        if (rename(made, put.place) != 0) {
+            status =
+                nd_fail(err, ND_E_FILE_WRITE, put.place, "cannot create '%s': %s", put.place, strerror(errno));
+            if (put.old != NULL)
+                (void)rename(put.old, put.place);
+        }
+    }
+    free(made);
+    if (status == ND_OK) {
+        store->puts[store->n_puts++] = put;
+        return ND_OK;
+    }
+    free(put.place);
+    free(put.old);
+    take_back(store);
+    return status;
+}
+
+/* ---- removing ---- */
+
+static enum nd_status remove_one(const struct nd_runtime_store *store, const struct nd_runtime_info *info,
+                                 json_t *removed, struct nd_error *err)
+{
+    char *away = nd_path_join(store->work, info->abi);
+    enum nd_status status = away != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && rename(info->folder, away) != 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, info->folder, "cannot remove '%s': %s", info->folder,
+                         strerror(errno));
+    free(away);
+    nd_tree_append(removed, nd_json_string(info->folder));
+    return status;
+}
+
+static enum nd_status remove_from(const struct nd_runtime_store *store, const char *id, const char *abi,
+                                  json_t *removed, struct nd_error *err)
+{
+    struct nd_runtime_list list;
+    bool is_foreign = false;
+    enum nd_status status = nd_runtimes_list(&list, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; status == ND_OK && i < list.n; i++) {
+        const struct nd_runtime_info *info = &list.items[i];
+        if (strcmp(info->id, id) != 0 || (abi != NULL && strcmp(info->abi, abi) != 0))
+            continue;
+        is_foreign |= !info->is_added && nd_path_exists(info->folder);
+        if (info->is_added)
+            status = remove_one(store, info, removed, err);
+    }
+    nd_runtimes_deinit(&list);
+    if (status != ND_OK || json_array_size(removed) > 0)
+        return status;
+    if (is_foreign)
+        return nd_fail(err, ND_E_RUNTIME_EXISTS, id,
+                       "runtime '%s' was not made by 'npudiff runtimes add', which is what can be removed", id);
+    return nd_fail(err, ND_E_RUNTIME_MISSING, id, "there is no runtime '%s'%s%s", id,
+                   abi != NULL ? " for " : "", abi != NULL ? abi : "");
+}
+
+enum nd_status nd_runtimes_remove(const char *id, const char *abi, char **removed, struct nd_error *err)
+{
+    struct nd_runtime_store store = {0};
+    json_t *names = json_array();
+    enum nd_status status = nd_runtime_store_open(&store, err);
+    if (status == ND_OK)
+        status = remove_from(&store, id, abi, names, err);
+    nd_runtime_store_close(&store);
+    if (status == ND_OK) {
+        *removed = nd_json_dumps(names, 0);
+        status = *removed != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    json_decref(names);
+    return status;
+}
 
 static const char *const abis[ND_N_ABIS] = {"x86_64-linux", "aarch64-linux", "aarch64-android"};
 

@@ -4,9 +4,9 @@
 
 #include <jansson.h>
 
-#include "npudiff/devices/device.h"
+#include "devices/runtimes/runtime_add.h"
 #include "devices/runtimes/runtime_pick.h"
-#include "devices/runtimes/runtime_store.h"
+#include "npudiff/devices/device.h"
 
 enum { ND_N_ABIS = 3 };
 
@@ -24,12 +24,5 @@ struct nd_adding {
     char *id;
     json_t *origin, *notes, *added;
 };
-
-/* ND_E_CANCELLED once the caller wants to stop. */
-enum nd_status nd_adding_check(const struct nd_adding *adding, struct nd_error *err);
-
-/* Fills `folder`, which does not exist yet, with the files of the ABI's pick and what it borrows; the manifest
- * comes last. */
-enum nd_status nd_adding_stage(struct nd_adding *adding, size_t abi, const char *folder, struct nd_error *err);
 
 #endif

@@ -6,11 +6,11 @@
 #include <sys/stat.h>
 
 #include "core/files/file.h"
+#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/text/print.h"
 #include "core/text/strbuf.h"
-#include "core/files/suffix.h"
-#include "devices/runtimes/runtime_manifest.h"
+#include "devices/runtimes/runtimes.h"
 
 /* ---- looking into files ---- */
 

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "arithmetic/exact/linear/rounding.h"
 #include "core/tensors/scales.h"
 #include "explain/diagnosis/look.h"
-#include "arithmetic/exact/linear/rounding.h"
 
 /* ---- clamps and a gain ---- */
 

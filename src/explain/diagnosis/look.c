@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "arithmetic/exact/linear/rounding.h"
 #include "core/statistics/series.h"
 
 /* Chosen: far off is an eighth of the reference's spread and four steps. Healthy devices, with 8 bits through

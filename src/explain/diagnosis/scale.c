@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "explain/diagnosis/look.h"
 #include "core/statistics/series.h"
+#include "explain/diagnosis/look.h"
 
 enum { MAX_FIT = 1 << 16 };
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/operators/ops_shared.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "model/graph/loaded.h"
-#include "arithmetic/operators/ops_shared.h"
 
 /* ---- graphs ---- */
 

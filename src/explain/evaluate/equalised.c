@@ -7,9 +7,9 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "model/graph/graph.h"
 #include "explain/evaluate/channel_pairs.h"
 #include "explain/plan/plan.h"
+#include "model/graph/graph.h"
 
 /* With the factors, the squared distance of both layers' weights to the float model's falls to this share or
  * less. The factor of a channel is fitted to its K weights in the first layer, which takes 1 / K of their

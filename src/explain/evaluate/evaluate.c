@@ -3,10 +3,514 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/exact/linear/rounding.h"
+#include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "arithmetic/exact/linear/rounding.h"
 #include "explain/evaluate/evaluator.h"
+
+/* A lineage: devices whose codes are all the same have one vote. */
+static bool votes_in(const struct nd_plan *plan, size_t device, size_t step)
+{
+    return nd_plan_is_worked_out(plan, device) && plan->sources[device].units[step].has_total;
+}
+
+struct poll {
+    double code; /* that most have; of equals the smallest */
+    uint64_t most, second;
+    uint64_t n;
+};
+
+static struct poll poll_element(const double *ballots, size_t n_ballots, size_t stride, size_t i)
+{
+    struct poll poll = {.n = n_ballots};
+    for (size_t a = 0; a < n_ballots; a++) {
+        double code = ballots[a * stride + i];
+        uint64_t n = 0;
+        bool is_first = true;
+        for (size_t b = 0; b < n_ballots; b++) {
+            bool is_equal = ballots[b * stride + i] == code;
+            n += is_equal;
+            is_first = is_first && !(is_equal && b < a);
+        }
+        if (!is_first)
+            continue;
+        if (n > poll.most || (n == poll.most && code < poll.code)) {
+            poll.second = poll.most;
+            poll.most = n;
+            poll.code = code;
+        } else if (n > poll.second) {
+            poll.second = n;
+        }
+    }
+    return poll;
+}
+
+/* w->step has the reference. */
+static void count_element(struct nd_evaluator *w, size_t step, size_t i, const size_t *voters, size_t n_voters)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    struct nd_reference_sums *sums = nd_reference_sums_of(w->evaluation, w->reader.sample, step);
+    const struct poll poll = poll_element(w->ballots, n_voters, w->ballot_n, i);
+    double shared = poll.code - w->step.x[i];
+    bool has_error = plan->steps[step].has_float && !sums->is_float_missed;
+    double error = shared + (has_error ? w->error[step].x[i] : 0);
+    sums->n_voted++;
+    sums->common_divergence += shared * shared;
+    sums->common_error += error * error;
+    if (poll.most < poll.n) {
+        sums->n_split++;
+        sums->margin += (double)(poll.most - poll.second);
+    }
+    for (size_t k = 0; k < n_voters; k++) {
+        struct nd_sums *own = nd_sums_of(w->evaluation, w->reader.sample, voters[k], step);
+        double d = w->ballots[k * w->ballot_n + i] - poll.code;
+        own->own_energy += d * d;
+    }
+}
+
+/* evaluate.c: what chipsets have in common, the plurality of their codes, element by element. Lineages vote,
+ * not devices. docs/science/theory.md#vote. Of the sample at hand: fills the vote's part of the sums of
+ * outputs. */
+static void nd_count_ballots(struct nd_evaluator *w)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        size_t n = 0;
+        if (!plan->steps[s].is_model_output ||
+            nd_reference_sums_of(w->evaluation, w->reader.sample, s)->is_missed)
+            continue;
+        for (size_t d = 0; d < plan->n_devices; d++) {
+            const struct nd_plan_source *source = &plan->sources[d];
+            if (!votes_in(plan, d, s))
+                continue;
+            nd_array_load(nd_capture_edge(source->capture, source->edges[s])->dtype,
+                          nd_reader_raw(&w->reader, d, s), w->reference[s].husk.n,
+                          w->ballots + n * w->ballot_n);
+            w->voters[n++] = d;
+        }
+        nd_reference_array(w, s);
+        for (size_t i = 0; n > 0 && i < w->step.n; i++)
+            count_element(w, s, i, w->voters, n);
+    }
+}
+
+/* Samples 0, n/k, 2n/k, ...: of a probe in order of classes some of each. */
+bool nd_is_harm_sample(const struct nd_plan *plan, size_t sample)
+{
+    size_t k = plan->n_harm_samples, n = plan->n_samples;
+    return sample * k / n != (sample + 1) * k / n;
+}
+
+static bool depends_on(const struct nd_plan *plan, const bool *is_below, size_t step)
+{
+    const struct nd_model_unit *unit = nd_model_unit_of_edge(plan->model, plan->steps[step].edge);
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
+        size_t input = plan->step_of_edge[unit->inputs[i]];
+        if (input != SIZE_MAX && is_below[unit->inputs[i]])
+            return true;
+    }
+    return unit == NULL && !nd_model_edge(plan->model, plan->steps[step].edge)->is_model_input;
+}
+
+static bool has_reference(const struct nd_evaluator *w, size_t step)
+{
+    return !nd_reference_sums_of(w->evaluation, w->reader.sample, step)->is_missed;
+}
+
+/* Of what is given, only what something below reads is needed. */
+static void ignore_unread(struct nd_evaluator *w)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    bool *is_ignored = w->reader.is_ignored;
+    for (size_t s = 0; s < plan->n_steps; s++)
+        is_ignored[plan->steps[s].edge] = w->reader.is_skipped[plan->steps[s].edge];
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        const struct nd_model_unit *unit = nd_model_unit_of_edge(plan->model, plan->steps[s].edge);
+        for (size_t i = 0; unit != NULL && w->is_below[plan->steps[s].edge] && i < unit->n_inputs; i++)
+            is_ignored[unit->inputs[i]] = false;
+    }
+}
+
+/* Gives the reference's codes of all that does not depend on the step, and the rest is computed. Whether an
+ * output is among the rest; *is_known: whether every such output has a reference. */
+static bool give_reference(struct nd_evaluator *w, size_t step, bool *is_known)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    bool reaches_output = false, *is_below = w->is_below;
+    *is_known = true;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        size_t edge = plan->steps[s].edge;
+        is_below[edge] = s == step || (s > step && depends_on(plan, is_below, s));
+        bool is_given = s == step || (!is_below[edge] && has_reference(w, s));
+        w->reader.chain[edge] = is_given ? w->reference[s].husk : nd_no_array();
+        w->reader.is_skipped[edge] = is_given;
+        if (!plan->steps[s].is_model_output || !is_below[edge])
+            continue;
+        reaches_output = true;
+        *is_known = *is_known && has_reference(w, s);
+    }
+    ignore_unread(w);
+    return reaches_output;
+}
+
+static enum nd_status found_harmed(void *context, size_t edge, const struct nd_array *values,
+                                   enum nd_exact_way way, struct nd_error *err)
+{
+    (void)way;
+    (void)err;
+    struct nd_evaluator *w = context;
+    const struct nd_plan *plan = w->reader.plan;
+    size_t step = plan->step_of_edge[edge];
+    if (step == w->harmful || !plan->steps[step].is_model_output || !has_reference(w, step))
+        return ND_OK;
+    struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, w->harmful);
+    if (values->n != w->reference[step].husk.n) {
+        sums->is_harm_missed = true;
+        return ND_OK;
+    }
+    const struct nd_array *reference = nd_reference_array(w, step);
+    for (size_t i = 0; i < values->n; i++) {
+        double d = values->x[i] - reference->x[i];
+        sums->n_harmed += d != 0;
+        sums->harm_energy += d * d;
+    }
+    return ND_OK;
+}
+
+static enum nd_status missed_harmed(void *context, size_t edge, const struct nd_error *why,
+                                    struct nd_error *err)
+{
+    (void)why;
+    (void)err;
+    struct nd_evaluator *w = context;
+    size_t step = w->reader.plan->step_of_edge[edge];
+    if (w->reader.plan->steps[step].is_model_output && has_reference(w, step))
+        nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, w->harmful)->is_harm_missed = true;
+    return ND_OK;
+}
+
+/* reference + local error, within the type. */
+static enum nd_status nd_inject_error(struct nd_evaluator *w, size_t step, const struct nd_array *own,
+                                      struct nd_error *err)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
+    const struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
+    double low, high;
+    if (!plan->steps[step].is_unit || !unit->is_examined || sums->local.n_differing == 0 ||
+        !has_reference(w, step))
+        return ND_OK;
+    const struct nd_array *codes = nd_reference_array(w, step),
+                          *given = nd_reader_given(&w->reader, plan->steps[step].edge);
+    nd_code_range(codes->dtype, &low, &high);
+    for (size_t i = 0; i < codes->n; i++)
+        codes->x[i] = nd_within(codes->x[i] + given->x[i] - own->x[i], low, high);
+    return nd_pack(codes, &w->injected[step], err);
+}
+
+static void give_chain(void *context, size_t edge, double *out)
+{
+    const struct nd_evaluator *w = context;
+    size_t step = w->reader.plan->step_of_edge[edge];
+    nd_unpack(step == w->harmful ? &w->injected[step] : &w->reference[step], out);
+}
+
+/* What the local error of an output is to the outputs. */
+static enum nd_status add_own_harm(struct nd_evaluator *w, size_t step, struct nd_sums *sums,
+                                   struct nd_error *err)
+{
+    const struct nd_array *reference = nd_reference_array(w, step);
+    double *codes = nd_calloc(reference->n, sizeof *codes);
+    if (codes == NULL)
+        return nd_fail_memory(err);
+    nd_unpack(&w->injected[step], codes);
+    for (size_t i = 0; i < reference->n; i++) {
+        double d = codes[i] - reference->x[i];
+        sums->n_harmed += d != 0;
+        sums->harm_energy += d * d;
+    }
+    free(codes);
+    return ND_OK;
+}
+
+/* Whether every step has a reference that was evaluated: then a run has all that it reads. */
+static bool has_all_references(const struct nd_evaluator *w)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    bool has_all = w->ripple.plan != NULL;
+    for (size_t s = 0; s < plan->n_steps && has_all; s++)
+        has_all = has_reference(w, s) && plan->steps[s].taken_from == SIZE_MAX;
+    return has_all;
+}
+
+static enum nd_status follow_ripple(struct nd_evaluator *w, size_t step, struct nd_sums *sums, bool *is_done,
+                                    struct nd_error *err)
+{
+    struct nd_ripple_sums found;
+    enum nd_status status =
+        nd_ripple_run(&w->ripple, w->reference, step, &w->injected[step], &found, is_done, err);
+    if (status == ND_OK && *is_done) {
+        sums->n_harmed += found.n_changed;
+        sums->harm_energy += found.energy;
+    }
+    return status;
+}
+
+/* What the changed values are a share of. */
+static uint64_t count_output_codes(const struct nd_evaluator *w)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    uint64_t n = 0;
+    for (size_t s = 0; s < plan->n_steps; s++)
+        if (plan->steps[s].is_model_output && has_reference(w, s))
+            n += w->reference[s].husk.n;
+    return n;
+}
+
+static enum nd_status measure_step(struct nd_evaluator *w, size_t step, bool has_all, struct nd_error *err)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options,
+        .given = w->reader.chain,
+        .give = give_chain,
+        .is_skipped = w->reader.is_skipped,
+        .is_ignored = nd_exact_graph_is_pure(plan->graph) ? w->reader.is_ignored : NULL,
+        .missed = missed_harmed};
+    struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
+    sums->is_harm_missed = sums->is_missed || !has_reference(w, step);
+    if (sums->is_harm_missed || sums->local.n_differing == 0)
+        return ND_OK;
+    w->harmful = step;
+    enum nd_status status = plan->steps[step].is_model_output ? add_own_harm(w, step, sums, err) : ND_OK;
+    bool is_done = false;
+    if (status == ND_OK && has_all)
+        status = follow_ripple(w, step, sums, &is_done, err);
+    if (status != ND_OK || is_done)
+        return status;
+    bool is_known, reaches_output = give_reference(w, step, &is_known);
+    sums->is_harm_missed = !is_known;
+    return reaches_output && is_known
+               ? nd_exact_graph_run(plan->graph, w->reader.inputs, &options, found_harmed, w, err)
+               : ND_OK;
+}
+
+/* For the sample and device at hand, after `reference` and `injected` of all steps are known. */
+static enum nd_status nd_measure_harm(struct nd_evaluator *w, struct nd_error *err)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    enum nd_status status = ND_OK;
+    bool has_all = has_all_references(w);
+    uint64_t n_codes = count_output_codes(w);
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+        if (plan->sources[w->reader.device].units[s].is_examined && plan->steps[s].is_unit) {
+            nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, s)->n_harm_codes += n_codes;
+            status = measure_step(w, s, has_all, err);
+        }
+    return status;
+}
+
+/* Sums over the elements of one unit: what quantisation makes of the float model, and what a device has beside
+ * the references. */
+
+/* ---- the references ---- */
+
+/* Values, in codes, that lie more than half a step beyond those of the type are clipped. */
+static void clip_limits(enum nd_dtype dtype, double *low, double *high)
+{
+    *low = -HUGE_VAL;
+    *high = HUGE_VAL;
+    if (!nd_dtype_is_integer(dtype))
+        return;
+    nd_code_range(dtype, low, high);
+    *low -= 0.5;
+    *high += 0.5;
+}
+
+/* Turns the float reference, w->error, into the quantisation error, both in steps of the channel. */
+static void nd_take_error(struct nd_evaluator *w, size_t step)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    const struct nd_quant *quant = &nd_model_edge(plan->model, plan->steps[step].edge)->quant;
+    const struct nd_array *codes = nd_reference_array(w, step);
+    struct nd_reference_sums sums = *nd_reference_of(w, step); /* x could be what it has in memory */
+    double *x = w->error[step].x;
+    size_t inner = nd_exact_inner(quant, &plan->shapes[step], codes->n), channel = 0;
+    double low, high;
+    clip_limits(codes->dtype, &low, &high);
+    for (size_t start = 0; start < codes->n; start += inner, channel = (channel + 1) % quant->n) {
+        double scale = (double)quant->scale[channel], zero = (double)quant->zero_point[channel];
+        for (size_t i = start; i < start + inner; i++) {
+            double steps = x[i] / scale, q = codes->x[i] - zero - steps, value = codes->x[i] - q;
+            sums.signal += steps * steps;
+            sums.quantisation += q * q;
+            if (value < low || value > high) {
+                sums.n_clipped++;
+                sums.clipped_quantisation += q * q;
+            }
+            x[i] = q;
+        }
+    }
+    *nd_reference_of(w, step) = sums;
+}
+
+/* ---- a device ---- */
+
+/* Codes, of which there are so few that sums of squares of differences stay exact, whatever the order. */
+static bool are_exact(const struct nd_array *values)
+{
+    double low, high;
+    if (!nd_dtype_is_integer(values->dtype) || nd_dtype_size_bytes(values->dtype) > 2)
+        return false;
+    nd_code_range(values->dtype, &low, &high);
+    return (double)values->n * (high - low) * (high - low) < 0x1p53;
+}
+
+static void add_difference(struct nd_part_sums *part, double d)
+{
+    part->n_differing += d != 0;
+    part->max = fabs(d) > part->max ? fabs(d) : part->max;
+    part->sum += d;
+    part->energy += d * d;
+}
+
+/* What the differences of a device are to the errors of quantisation, in the order of the elements. */
+static void add_errors(struct nd_sums *sums, enum nd_dtype dtype, const double *given, const double *ref,
+                       const double *error, size_t n)
+{
+    double low, high, q_times_d = sums->q_times_d, clipped = sums->clipped_divergence;
+    clip_limits(dtype, &low, &high);
+    for (size_t i = 0; i < n; i++) {
+        double total = given[i] - ref[i], value = ref[i] - error[i];
+        q_times_d += error[i] * total;
+        clipped += value < low || value > high ? total * total : 0;
+    }
+    sums->q_times_d = q_times_d;
+    sums->clipped_divergence = clipped;
+}
+
+/* One unit of a device: what it has, what the unit makes of the device's own inputs, and the reference. */
+struct held {
+    const struct nd_array *captured, *own;
+    const struct nd_packed *reference; /* NULL: there is none */
+    const double *error;               /* of quantisation, in steps; NULL: there is none */
+    const void *raw;                   /* what was captured, as it is stored */
+    bool is_examined;
+};
+
+/* ---- in whole numbers ---- */
+
+enum { BLOCK = 2048 }; /* elements that stay in the first cache: chosen */
+
+static void add_part(const struct nd_code_differences *found, struct nd_part_sums *part)
+{
+    part->n_differing += found->n_differing;
+    part->max = fmax(part->max, (double)found->max);
+    part->sum += (double)found->sum;
+    part->energy += (double)found->energy;
+}
+
+/* What of a block of codes of one width is held against what. */
+struct code_block {
+    const void *given, *own, *reference; /* the last one may be NULL */
+    size_t width, n;
+};
+
+static void compare_codes(const struct code_block *block, const void *a, const void *b,
+                          struct nd_part_sums *part)
+{
+    struct nd_code_differences found;
+    if (block->width == 1)
+        nd_gemm_kernels()->compare_bytes(a, b, block->n, &found);
+    else
+        nd_gemm_kernels()->compare_words(a, b, block->n, &found);
+    add_part(&found, part);
+}
+
+static void add_block(struct nd_sums *sums, const struct code_block *block, bool is_examined)
+{
+    if (is_examined)
+        compare_codes(block, block->given, block->own, &sums->local);
+    if (block->reference != NULL)
+        compare_codes(block, block->given, block->reference, &sums->total);
+    if (block->reference != NULL && is_examined)
+        compare_codes(block, block->own, block->reference, &sums->inherited);
+}
+
+/* False: nothing was added, since there are other values than codes of an unsigned type of 8 or 16 bits. */
+static bool add_codes(struct nd_sums *sums, const struct held *held)
+{
+    const struct nd_array *own = held->own;
+    const struct nd_sums before = *sums;
+    const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
+    size_t width = own->dtype == ND_DTYPE_U8 ? 1 : 2;
+    uint16_t made[BLOCK];
+    if ((own->dtype != ND_DTYPE_U8 && own->dtype != ND_DTYPE_U16) || held->captured->dtype != own->dtype ||
+        !are_exact(own) ||
+        (held->reference != NULL &&
+         (held->reference->husk.dtype != own->dtype || held->reference->width != width)))
+        return false;
+    for (size_t first = 0; first < own->n; first += BLOCK) {
+        size_t n = own->n - first < BLOCK ? own->n - first : BLOCK;
+        bool are_codes = width == 1 ? kernels->narrow(own->x + first, 0, n, (uint8_t *)made)
+                                    : kernels->narrow_words(own->x + first, 0, n, made);
+        if (!are_codes) {
+            *sums = before;
+            return false;
+        }
+        const struct code_block block = {
+            (const uint8_t *)held->raw + first * width, made,
+            held->reference != NULL ? (const uint8_t *)held->reference->bytes + first * width : NULL, width, n};
+        add_block(sums, &block, held->is_examined);
+    }
+    return true;
+}
+
+/* ---- in any ---- */
+
+static void add_values(struct nd_sums *sums, const struct held *held, const double *ref)
+{
+    const double *given = held->captured->x, *own = held->own->x;
+    for (size_t i = 0; i < held->own->n; i++) {
+        double local = given[i] - own[i];
+        if (held->is_examined)
+            add_difference(&sums->local, local);
+        if (ref == NULL)
+            continue;
+        double total = given[i] - ref[i], inherited = own[i] - ref[i];
+        add_difference(&sums->total, total);
+        if (!held->is_examined)
+            continue;
+        add_difference(&sums->inherited, inherited);
+        sums->n_violations += total != local + inherited; /* of whole numbers none can be */
+    }
+}
+
+/* What the unit makes of the device's own inputs, held against what the device has and, where there is one,
+ * against the reference. */
+static void nd_add_unit(struct nd_evaluator *w, size_t step, const struct nd_array *values)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
+    struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
+    bool has_reference = unit->has_total && !nd_reference_of(w, step)->is_missed;
+    bool has_error = has_reference && plan->steps[step].has_float && !nd_reference_of(w, step)->is_float_missed;
+    const struct held held = {.captured = nd_reader_given(&w->reader, plan->steps[step].edge),
+                              .own = values,
+                              .reference = has_reference ? &w->reference[step] : NULL,
+                              .error = has_error ? w->error[step].x : NULL,
+                              .raw = nd_reader_raw(&w->reader, w->reader.device, step),
+                              .is_examined = unit->is_examined};
+    sums->n_codes = values->n;
+    bool is_added = add_codes(sums, &held);
+    const double *ref =
+        has_reference && (!is_added || held.error != NULL) ? nd_reference_array(w, step)->x : NULL;
+    if (held.error != NULL)
+        add_errors(sums, held.reference->husk.dtype, held.captured->x, ref, held.error, values->n);
+    if (!is_added)
+        add_values(sums, &held, ref);
+}
 
 /* ---- the references ---- */
 

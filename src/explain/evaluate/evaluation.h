@@ -5,8 +5,8 @@
 #ifndef ND_REPLAY_EVALUATION_H
 #define ND_REPLAY_EVALUATION_H
 
-#include "explain/trials/code_tally.h"
 #include "explain/plan/plan.h"
+#include "explain/trials/code_tally.h"
 #include "explain/trials/unit_trial.h"
 
 /* Sums over the codes of one step of one sample. */
@@ -35,7 +35,7 @@ struct nd_reference_sums {
     double clipped_quantisation;
     bool is_double;
     bool is_missed, is_float_missed; /* there is no reference, or no float reference */
-    /* Of outputs, from ballots.c: codes on which lineages differ, by how many tally the plurality won there,
+    /* Of outputs, from evaluate.c: codes on which lineages differ, by how many tally the plurality won there,
      * and the energy of the error of the vote against the float reference, and against the quantised one. */
     uint64_t n_voted, n_split;
     double margin, common_error, common_divergence;

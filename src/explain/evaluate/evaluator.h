@@ -1,11 +1,11 @@
-/* What one thread of the evaluation keeps of the sample at hand: evaluate.c, harm.c and ballots.c. */
+/* What one thread of the evaluation keeps of the sample at hand: evaluate.c, evaluate.c and evaluate.c. */
 #ifndef ND_REPLAY_EVALUATOR_H
 #define ND_REPLAY_EVALUATOR_H
 
 #include "explain/evaluate/evaluation.h"
 #include "explain/evaluate/packed.h"
-#include "explain/plan/reader.h"
 #include "explain/evaluate/ripple.h"
+#include "explain/plan/replay.h"
 
 struct nd_evaluator {
     struct nd_reader reader;
@@ -16,10 +16,10 @@ struct nd_evaluator {
     struct nd_array *error;           /* [n_steps] first the float reference, then q in steps; empty without */
     struct nd_packed *injected;       /* [n_steps] the reference with the device's local error; for harm only */
     struct nd_array step;             /* the reference of one step, unpacked: of nd_reference_array */
-    struct nd_ripple ripple;          /* of harm.c; plan is NULL where it cannot be used */
-    bool *is_below;                   /* [n_edges], of harm.c */
-    size_t harmful;                   /* the step at hand in harm.c */
-    double *ballots;                  /* [n_devices][ballot_n], of ballots.c: codes of one output */
+    struct nd_ripple ripple;          /* of evaluate.c; plan is NULL where it cannot be used */
+    bool *is_below;                   /* [n_edges], of evaluate.c */
+    size_t harmful;                   /* the step at hand in evaluate.c */
+    double *ballots;                  /* [n_devices][ballot_n], of evaluate.c: codes of one output */
     size_t *voters;                   /* [n_devices]: whose they are */
     size_t ballot_n;                  /* elements of the largest output */
     struct nd_code_tally *tally;      /* [n_devices][n_steps] of this thread's samples */
@@ -41,27 +41,11 @@ static inline const struct nd_array *nd_reference_array(struct nd_evaluator *w, 
     return &w->step;
 }
 
-/* ---- unit_sums.c ---- */
+/* ---- evaluate.c ---- */
 
-/* Turns the float reference, w->error, into the quantisation error, both in steps of the channel. */
-void nd_take_error(struct nd_evaluator *w, size_t step);
-/* What the unit makes of the device's own inputs, held against what the device has and, where there is one,
- * against the reference. */
-void nd_add_unit(struct nd_evaluator *w, size_t step, const struct nd_array *values);
-
-/* harm.c: what a unit's own mistakes do to the outputs. The quantised reference is run again with nothing but
- * that unit's local error put in. Units are ranked by effect, and not by size. docs/science/theory.md#harm.
+/* evaluate.c: what a unit's own mistakes do to the outputs. The quantised reference is run again with nothing
+ * but that unit's local error put in. Units are ranked by effect, and not by size. docs/science/theory.md#harm.
  * Some samples are enough, and a run for every unit is dear: `n_harm_samples` of the options, evenly spaced. */
 bool nd_is_harm_sample(const struct nd_plan *plan, size_t sample);
-/* Keeps the reference with what the unit has got wrong, less what it makes of the device's own inputs, in
- * w->injected: where that is wanted, after its local error has been added up. ND_ERR_MEMORY. */
-enum nd_status nd_inject_error(struct nd_evaluator *w, size_t step, const struct nd_array *own,
-                               struct nd_error *err);
-/* For the sample and device at hand, after `reference` and `injected` of all steps are known. */
-enum nd_status nd_measure_harm(struct nd_evaluator *w, struct nd_error *err);
-
-/* ballots.c: what chipsets have in common, the plurality of their codes, element by element. Lineages vote, not
- * devices. docs/science/theory.md#vote. Of the sample at hand: fills the vote's part of the sums of outputs. */
-void nd_count_ballots(struct nd_evaluator *w);
 
 #endif

@@ -5,8 +5,8 @@
 
 #include "explain/exam/constants.h"
 #include "explain/exam/pair_sums.h"
+#include "explain/plan/replay.h"
 #include "explain/stages.h"
-#include "explain/plan/reader.h"
 
 enum {
     ND_EXAM_FUSIONS = 6,  /* inputs of a unit that it may be fused with */
@@ -77,9 +77,6 @@ enum nd_status nd_exam_load_sample(struct nd_exam *exam, size_t i, struct nd_err
 enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err);
 void nd_exam_deinit(struct nd_exam *exam);
 
-/* Whether the maker of the edge makes a part of the unit, too, and is worked out for that. */
-bool nd_exam_is_helper(const struct nd_exam *exam, size_t edge);
-
 /* The encoding in which the unit's codes are. */
 const struct nd_quant *nd_exam_quant(const struct nd_exam *exam);
 
@@ -90,16 +87,6 @@ enum nd_status nd_exam_run(struct nd_exam *exam, size_t fusing, double *to, stru
 
 /* Fills codes, values, expected, others, fusions, stale, transposed and other_scales. */
 enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err);
-
-/* exam_remade.c: fills remade from is_open. */
-void nd_exam_choose_remade(struct nd_exam *exam);
-/* The input with that edge which the run at hand makes anew, or NULL. */
-struct nd_exam_remade *nd_exam_remade_of(struct nd_exam *exam, size_t edge);
-/* What the maker of such an input should have made: *is_made false where no program of units says it. */
-enum nd_status nd_exam_make_input(struct nd_exam *exam, const struct nd_exact_unit *unit,
-                                  struct nd_array *codes, bool *is_made, struct nd_error *err);
-/* The program of values that rounds what the maker of the edge makes. */
-const struct nd_program *nd_exam_program_of(const struct nd_exam *exam, size_t edge);
 
 /* What the unit gives where it did not read what was recorded of an input. */
 struct nd_exam_innocence {
@@ -113,9 +100,5 @@ enum nd_status nd_exam_try_remade(struct nd_exam *exam, double allowance, struct
 /* An input whose maker is off by more than its allowance, and of which nobody can say what it should be: the
  * edge, or SIZE_MAX. *max: by how many LSB. */
 size_t nd_exam_find_doubtful(const struct nd_exam *exam, double *max);
-
-/* How far each value of the unit moves when what it reads is moved within what rounding, and clipping, may have
- * taken from it: reach[n_samples * n], in LSB. */
-enum nd_status nd_exam_find_reach(struct nd_exam *exam, double *reach, struct nd_error *err);
 
 #endif

@@ -5,7 +5,7 @@
 #define ND_EXECUTION_FALLBACK_H
 
 #include "explain/evaluate/evaluation.h"
-#include "explain/plan/reader.h"
+#include "explain/plan/replay.h"
 
 /* Fills `execution` of all devices that did not fail and of their units, after they have been judged: what
  * their states and faults are is read, too. unit_program[n_devices] of nd_unit_programs, SIZE_MAX: none. The
@@ -16,7 +16,7 @@ enum nd_status nd_find_execution(const struct nd_evaluation *evaluation, const s
 #define ND_FALLBACK_DECISION 6.65 /* a hundred to one */
 #define ND_FALLBACK_MOST 20.0     /* that one piece of evidence can weigh */
 
-/* ---- fallback_rates.c: codes and likelihoods ---- */
+/* ---- fallback.c: codes and likelihoods ---- */
 
 struct nd_fallback_counts {
     double n;      /* deciding codes */
@@ -38,12 +38,6 @@ struct nd_fallback_rates {
 /* From runs on a simulator: prior knowledge about operators, of which op_types names the first. */
 struct nd_fallback_rates nd_fallback_rates_of(const char *op_types, const struct nd_fallback_counts *counts);
 
-/* Whether the first operator combines two tensors element by element, such as Add. */
-bool nd_fallback_is_pairwise(const char *op_types);
-
-/* Whether it is an operator that moves codes, and may bring them to another encoding on the way. */
-bool nd_fallback_is_move(const char *op_types);
-
 /* What is expected when n_siblings units of the kind on the same run, or where is_same_unit the same unit on
  * other runs, are off in `off` of their codes. */
 void nd_fallback_learn(struct nd_fallback_rates *rates, double off, size_t n_siblings, bool is_same_unit);
@@ -55,7 +49,7 @@ double nd_fallback_weigh(const struct nd_fallback_counts *counts, const struct n
  * are not nearly all the one's or the other's. */
 double nd_fallback_weigh_program(uint64_t n_apart, uint64_t n_as_made, uint64_t n_as_exact, double spread);
 
-/* ---- fallback_floats.c ---- */
+/* ---- fallback.c ---- */
 
 /* Floats of one step that are normal half precision numbers by size. */
 struct nd_fallback_floats {
@@ -64,8 +58,6 @@ struct nd_fallback_floats {
     size_t n_off;        /* of those, 3/4 step of half precision or more away from it */
 };
 /* floats[n_devices][n_steps], zeroed before: counts those of the first few samples. */
-enum nd_status nd_fallback_look_at_floats(const struct nd_plan *plan, struct nd_fallback_floats *floats,
-                                          struct nd_error *err);
 void nd_fallback_count_floats(struct nd_fallback_floats *floats, const double *given, const double *own,
                               size_t n);
 

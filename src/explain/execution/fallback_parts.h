@@ -1,4 +1,4 @@
-/* What fallback.c and fallback_codes.c share: the evidence of all devices, while it is collected. */
+/* What fallback.c and fallback.c share: the evidence of all devices, while it is collected. */
 #ifndef ND_EXECUTION_FALLBACK_PARTS_H
 #define ND_EXECUTION_FALLBACK_PARTS_H
 
@@ -43,14 +43,6 @@ static inline bool nd_fallback_is_judged(const struct nd_fallback *f, size_t dev
     return !f->plan->sources[device].is_failed && !nd_plan_edge(f->plan, step)->is_model_input;
 }
 
-/* ---- fallback_codes.c ---- */
-
-/* Fills counts, alone and kin of the device. ND_ERR_MEMORY. */
-enum nd_status nd_fallback_count_codes(struct nd_fallback *f, size_t device, struct nd_error *err);
-/* A fault says nothing of where a layer ran: a wrong scale or a permutation is off everywhere. Nor does an
- * error that no rounding makes, whether it has a name or not. */
-bool nd_fallback_is_spoilt(const struct nd_fallback *f, size_t device, size_t step);
-/* After the codes of all devices are counted: fills values, and adds the evidence. ND_ERR_MEMORY. */
-enum nd_status nd_fallback_judge_codes(struct nd_fallback *f, size_t device, size_t step, struct nd_error *err);
+/* ---- fallback.c ---- */
 
 #endif

@@ -6,9 +6,9 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/statistics/series.h"
 #include "explain/execution/fallback.h"
 #include "npudiff/compare/latency.h"
-#include "core/statistics/series.h"
 
 const char *nd_fallback_stated_other(const struct nd_capture *capture)
 {

@@ -1,13 +1,445 @@
+/* Floats of an edge without codes beside the reference's, as whole tensors: diagnosis/diagnosis.h. */
 #include "explain/findings/findings.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "arithmetic/exact/linear/rounding.h"
+#include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "explain/findings/findings_internal.h"
-#include "explain/plan/reader.h"
+#include "explain/plan/replay.h"
+
+/* Doubles of floats that were kept, appended to x. */
+static double *widen(const struct nd_float_look *look, double *x)
+{
+    for (size_t i = 0; i < look->n; i++)
+        x[i] = (double)look->x[i];
+    return x;
+}
+
+static size_t elements_of(const struct nd_shape *shape)
+{
+    size_t n = 1;
+    for (int k = 0; k < shape->rank; k++)
+        n *= (size_t)shape->dims[k];
+    return n;
+}
+
+/* Everything of the diagnosis of a whole tensor (diagnosis/diagnosis.h). Nothing is found where the two sides
+ * were not kept alike. ND_ERR_MEMORY. */
+static enum nd_status nd_look_at_values(const struct nd_value_look *look, struct nd_findings *out,
+                                        struct nd_error *err)
+{
+    size_t n = look->ref->n, n_used = 2;
+    struct nd_other others[ND_LOOK_OTHERS];
+    *out = (struct nd_findings){0};
+    if (n == 0 || n != look->test->n || look->n_samples == 0 || n % look->n_samples != 0)
+        return ND_OK;
+    double *x = nd_calloc((2 + 2 * look->n_others) * n, sizeof *x);
+    if (x == NULL)
+        return nd_fail_memory(err);
+    struct nd_evidence values = {.n_samples = look->n_samples,
+                                 .n = n / look->n_samples,
+                                 .shape = look->shape,
+                                 .dtype = look->dtype,
+                                 .expected = widen(look->ref, x),
+                                 .captured = widen(look->test, x + n),
+                                 .others = others};
+    /* Some elements were left out: what is left has no lines. */
+    if (elements_of(&look->shape) != values.n)
+        values.shape.rank = -1;
+    for (size_t k = 0; k < look->n_others; k++) {
+        if (look->others[k][0]->n != n || look->others[k][1]->n != n)
+            continue;
+        others[values.n_others++] = (struct nd_other){look->names[k], widen(look->others[k][0], x + n_used * n),
+                                                      widen(look->others[k][1], x + (n_used + 1) * n)};
+        n_used += 2;
+    }
+    enum nd_status status = nd_diagnose_tensor(&values, out, err);
+    free(x);
+    return status;
+}
+
+/* Floats as a capture holds them: science 2.3. */
+
+enum nd_status nd_look_keep_floats(struct nd_float_look *look, const double *x, size_t n, size_t n_samples,
+                                   struct nd_error *err)
+{
+    size_t room = ND_LOOK_FLOATS / n_samples > 0 ? ND_LOOK_FLOATS / n_samples : 1;
+    size_t stride = n > room ? (n + room - 1) / room : 1;
+    if (look->x == NULL)
+        look->x = nd_calloc(ND_LOOK_FLOATS, sizeof *look->x);
+    if (look->x == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n && look->n < ND_LOOK_FLOATS; i += stride)
+        look->x[look->n++] = (float)x[i];
+    return ND_OK;
+}
+
+static bool says(const struct nd_diagnosis *diagnosis, enum nd_fault_kind kind)
+{
+    bool is_said = diagnosis->is_found && diagnosis->best.kind == kind;
+    for (size_t k = 0; k < diagnosis->n_rivals; k++)
+        is_said = is_said || diagnosis->rivals[k].kind == kind;
+    return is_said;
+}
+
+/* What only moves the probe's inputs, or counts, is on every grid by itself. */
+void nd_look_at_grid(const struct nd_float_look *ref, const struct nd_float_look *test,
+                     struct nd_diagnosis *out)
+{
+    struct nd_diagnosis expected;
+    nd_diagnose_floats(ref->x, ref->n, NULL, &expected);
+    nd_diagnose_floats(test->x, test->n, NULL, out);
+    if (out->is_found && says(&expected, out->best.kind))
+        out->is_found = false;
+}
+
+/* What was computed in floats is anywhere between codes; what was scaled a little otherwise stays near them. */
+static bool is_near_codes(const struct nd_float_look *look, const struct nd_quant *quant)
+{
+    for (size_t i = 0; i < look->n; i++) {
+        double q = (double)look->x[i] / (double)quant->scale[0];
+        if (isfinite(q) && fabs(q - rint(q)) > 1.0 / 8)
+            return false;
+    }
+    return true;
+}
+
+void nd_look_at_pair(const struct nd_float_look *ref, const struct nd_float_look *test,
+                     const struct nd_quant *quant, bool *is_pair, struct nd_diagnosis *out)
+{
+    size_t n = ref->n < test->n ? ref->n : test->n;
+    *out = (struct nd_diagnosis){0};
+    *is_pair = is_near_codes(ref, quant) && is_near_codes(test, quant);
+    if (!*is_pair)
+        return;
+    nd_diagnose_same_codes(ref->x, test->x, n, quant, out);
+    for (size_t i = 0; i < n && !out->is_found; i++)
+        *is_pair = *is_pair && (ref->x[i] == test->x[i] || (isnan(ref->x[i]) && isnan(test->x[i])));
+}
+
+/* Codes as a capture labels them. Healthy devices differ from the reference by some steps, so whatever could be
+ * that says nothing: only what is far from the reference counts. */
+
+/* Values. Chosen: fewer are no evidence. */
+enum { MIN_CODES = 8 };
+
+/* Saturation: the share of a tensor's values that lie at an end of the type while the reference is well inside,
+ * and how many times as many as the reference has there. Chosen. With these and the next two, none of 18
+ * captures without a fault has a finding: nine models of golden/models and golden/fallback on gen1 and gen3 of
+ * the simulator (QAIRT 2.51.0, probe uniform:32:7, of ViT uniform:12:7). */
+static const double least_share = 0.01, least_ratio = 5;
+/* Wrong type: the share of a tensor's values that must be about the reference's when they are read as the
+ * model's type. Chosen. */
+static const double most_agree = 0.9;
+/* LSB by which a healthy device may be off: at least the first, and a share of the type's range. Chosen. */
+static const double least_slack = 3, slack_of_range = 1.0 / 64;
+
+static double slack(double low, double high)
+{
+    return fmax(least_slack, floor((high - low) * slack_of_range));
+}
+
+static double least_of(double a, double b)
+{
+    return b < a ? b : a;
+}
+
+static double greatest_of(double a, double b)
+{
+    return b > a ? b : a;
+}
+
+static void widen_of_findings_codes(struct nd_code_look *look, const double *ref, const double *codes, size_t n)
+{
+    double low, high, ref_low, ref_high;
+    nd_gemm_kernels()->range(codes, n, &low, &high);
+    nd_gemm_kernels()->range(ref, n, &ref_low, &ref_high);
+    bool is_first = look->n == 0;
+    look->low = is_first ? low : least_of(look->low, low);
+    look->high = is_first ? high : greatest_of(look->high, high);
+    look->ref_low = is_first ? ref_low : least_of(look->ref_low, ref_low);
+    look->ref_high = is_first ? ref_high : greatest_of(look->ref_high, ref_high);
+}
+
+void nd_look_at_codes(struct nd_code_look *look, enum nd_dtype dtype, const double *ref, const double *codes,
+                      size_t n)
+{
+    const struct nd_pairs pairs = {codes, ref, n};
+    struct nd_code_ends ends;
+    struct nd_ends_counted found;
+    nd_code_range(dtype, &ends.low, &ends.high);
+    ends.near = slack(ends.low, ends.high);
+    /* Of an unsigned type the upper half is negative when read as signed, and the reverse. */
+    bool is_type_signed = ends.low < 0;
+    ends.least_signed = is_type_signed ? -HUGE_VAL : (ends.high - ends.low + 1) / 2;
+    ends.most_signed = is_type_signed ? 0 : HUGE_VAL;
+    nd_gemm_kernels()->count_ends(&ends, &pairs, &found);
+    look->n_near += found.n_near;
+    look->n_signed += found.n_signed;
+    look->n_signed_near += found.n_signed_near;
+    for (int end = 0; end < ND_N_ENDS; end++) {
+        look->at_end[end] += found.at_end[end];
+        look->ref_at_end[end] += found.ref_at_end[end];
+        look->far[end] += found.far[end];
+    }
+    if (n > 0)
+        widen_of_findings_codes(look, ref, codes, n);
+    look->n += n;
+}
+
+/* Where the reference is one code all over, agreement means little. */
+bool nd_look_finds_wrong_type(const struct nd_code_look *look)
+{
+    return look->n >= MIN_CODES && look->ref_high > look->ref_low &&
+           (double)look->n_near >= most_agree * (double)look->n &&
+           (double)look->n_signed_near >= most_agree * (double)look->n_signed;
+}
+
+bool nd_look_finds_saturation(const struct nd_code_look *look, int end)
+{
+    return look->far[end] >= MIN_CODES && (double)look->far[end] >= least_share * (double)look->n &&
+           (double)look->at_end[end] >= least_ratio * (double)look->ref_at_end[end];
+}
+
+/* A reference that itself stays within a few steps of one code may be that code on a healthy device. */
+bool nd_look_finds_constant(const struct nd_code_look *look, enum nd_dtype dtype)
+{
+    double low, high;
+    nd_code_range(dtype, &low, &high);
+    return look->n >= MIN_CODES && look->low == look->high && look->ref_high - look->ref_low > slack(low, high);
+}
+
+/* What is said of the tensors of a capture, after all of them have been looked at. */
+
+static enum nd_status add(const struct nd_examination *x, size_t device, size_t step,
+                          const struct nd_finding *finding, const char *rival, struct nd_error *err)
+{
+    struct nd_explained_device *out = &x->devices[device];
+    struct nd_explained_finding *grown = realloc(out->findings, (out->n_findings + 1) * sizeof *grown);
+    if (grown == NULL)
+        return nd_fail_memory(err);
+    out->findings = grown;
+    grown[out->n_findings] = (struct nd_explained_finding){.step = step,
+                                                           .fault = {.kind = nd_fault_name(finding->kind),
+                                                                     .text = nd_strdup(finding->text),
+                                                                     .channel = finding->channel,
+                                                                     .amount = finding->amount,
+                                                                     .explained = finding->explained,
+                                                                     .rival = rival}};
+    if (grown[out->n_findings].fault.text == NULL)
+        return nd_fail_memory(err);
+    out->n_findings++;
+    return ND_OK;
+}
+
+static enum nd_status add_diagnosis(const struct nd_examination *x, size_t device, size_t step,
+                                    const struct nd_diagnosis *diagnosis, struct nd_error *err)
+{
+    if (!diagnosis->is_found)
+        return ND_OK;
+    const char *rival = diagnosis->n_rivals > 0 ? nd_fault_name(diagnosis->rivals[0].kind) : NULL;
+    return add(x, device, step, &diagnosis->best, rival, err);
+}
+
+static struct nd_finding finding_of(enum nd_fault_kind kind, double amount, double explained)
+{
+    return (struct nd_finding){
+        .kind = kind, .channel = SIZE_MAX, .axis = -1, .amount = amount, .explained = explained};
+}
+
+/* Codes of another type may well have a zero point of their own. */
+static enum nd_status say_encoding(const struct nd_examination *x, size_t device, size_t step,
+                                   struct nd_error *err)
+{
+    size_t e = nd_look_of(x, device, step)->place.edge;
+    const struct nd_edge *model = nd_plan_edge(x->plan, step);
+    if (e == SIZE_MAX)
+        return ND_OK;
+    const struct nd_edge *captured = nd_capture_edge(x->plan->sources[device].capture, e);
+    struct nd_diagnosis diagnosis = {0};
+    if (captured->dtype == model->dtype || nd_dtype_is_float(captured->dtype))
+        nd_diagnose_encoding(&model->quant, &captured->quant, &diagnosis);
+    return add_diagnosis(x, device, step, &diagnosis, err);
+}
+
+static enum nd_status say_type(const struct nd_examination *x, size_t device, size_t step, struct nd_error *err)
+{
+    const struct nd_look *look = nd_look_of(x, device, step);
+    const struct nd_code_look *codes = &look->codes;
+    struct nd_finding f =
+        finding_of(ND_FAULT_WRONG_TYPE, 0,
+                   codes->n_signed > 0 ? (double)codes->n_signed_near / (double)codes->n_signed : 1);
+    if (!nd_look_finds_wrong_type(codes))
+        return ND_OK;
+    snprintf(f.text, sizeof f.text,
+             "the capture calls it %s, but the bits are the model's %s; explain examines it after the type is "
+             "corrected",
+             nd_dtype_name(nd_capture_edge(x->plan->sources[device].capture, look->place.edge)->dtype),
+             nd_dtype_name(nd_plan_edge(x->plan, step)->dtype));
+    return add(x, device, step, &f, NULL, err);
+}
+
+static enum nd_status say_saturation(const struct nd_examination *x, size_t device, size_t step, int end,
+                                     struct nd_error *err)
+{
+    const struct nd_code_look *codes = &nd_look_of(x, device, step)->codes;
+    struct nd_finding f = finding_of(ND_FAULT_SATURATION, end == ND_LOW_END ? codes->low : codes->high, NAN);
+    if (!nd_look_finds_saturation(codes, end))
+        return ND_OK;
+    snprintf(f.text, sizeof f.text, "%.3g%% of the values are %g, the end of the type; in the reference %.3g%%",
+             100 * (double)codes->at_end[end] / (double)codes->n, f.amount,
+             100 * (double)codes->ref_at_end[end] / (double)codes->n);
+    return add(x, device, step, &f, NULL, err);
+}
+
+/* The samples behind those that were looked at. */
+static enum nd_status check_constant(const struct nd_examination *x, size_t device, size_t step,
+                                     bool *is_constant, struct nd_error *err)
+{
+    const struct nd_look *look = nd_look_of(x, device, step);
+    struct nd_array values = {0};
+    enum nd_status status = ND_OK;
+    *is_constant = nd_look_finds_constant(&look->codes, nd_plan_edge(x->plan, step)->dtype);
+    for (size_t i = x->n_samples; i < x->plan->n_samples && *is_constant && status == ND_OK; i++) {
+        status = nd_read_tensor(&look->place, i, nd_plan_edge(x->plan, step)->dtype, &values, err);
+        for (size_t k = 0; status == ND_OK && k < values.n; k++)
+            *is_constant = *is_constant && values.x[k] == look->codes.low;
+        nd_array_deinit(&values);
+    }
+    return status;
+}
+
+static enum nd_status say_codes(const struct nd_examination *x, size_t device, size_t step,
+                                struct nd_error *err)
+{
+    const struct nd_quant *quant = &nd_plan_edge(x->plan, step)->quant;
+    const struct nd_code_look *codes = &nd_look_of(x, device, step)->codes;
+    bool is_constant;
+    enum nd_status status = check_constant(x, device, step, &is_constant, err);
+    if (status == ND_OK && is_constant) {
+        bool is_zero = codes->low == 0 || (quant->n == 1 && codes->low == (double)quant->zero_point[0]);
+        struct nd_finding f = finding_of(is_zero ? ND_FAULT_ALL_ZERO : ND_FAULT_CONSTANT, codes->low, NAN);
+        snprintf(f.text, sizeof f.text, "every value of every sample is %g; those of the reference differ",
+                 codes->low);
+        return add(x, device, step, &f, NULL, err);
+    }
+    for (int end = 0; end < ND_N_ENDS && status == ND_OK; end++)
+        status = say_saturation(x, device, step, end, err);
+    return status;
+}
+
+/* The first device before it whose floats stand for the same codes is the one to ask. */
+static struct nd_diagnosis ask_others(const struct nd_examination *x, size_t device, size_t step)
+{
+    struct nd_diagnosis diagnosis = {0};
+    bool is_pair = false;
+    for (size_t d = 0; d < device && !is_pair; d++) {
+        if (nd_look_of(x, d, step)->kind != ND_LOOK_AS_CODE_FLOATS)
+            continue;
+        nd_look_at_pair(&nd_look_of(x, d, step)->floats, &nd_look_of(x, device, step)->floats,
+                        &nd_plan_edge(x->plan, step)->quant, &is_pair, &diagnosis);
+        struct nd_finding *best = &diagnosis.best;
+        if (diagnosis.is_found)
+            snprintf(best->text, sizeof best->text,
+                     "%zu floats differ from those of %.60s for the same quantised value, by up to %.3g LSB",
+                     best->n_wrong, x->devices[d].label, best->amount);
+    }
+    return diagnosis;
+}
+
+/* Edges of the same shape, the nearest first. */
+static void add_others(const struct nd_examination *x, size_t device, size_t step, struct nd_value_look *look)
+{
+    for (size_t s = step; s-- > 0 && look->n_others < ND_LOOK_OTHERS;) {
+        const struct nd_look *other = nd_look_of(x, device, s);
+        if (other->kind != ND_LOOK_AS_FLOATS || !nd_shape_equal(&x->plan->shapes[s], &x->plan->shapes[step]))
+            continue;
+        look->names[look->n_others] = x->plan->steps[s].name;
+        look->others[look->n_others][0] = &x->floats[s];
+        look->others[look->n_others++][1] = &other->floats;
+    }
+}
+
+static bool is_grid(enum nd_fault_kind kind)
+{
+    return kind == ND_FAULT_FP16_GRID || kind == ND_FAULT_BF16_GRID;
+}
+
+static enum nd_status say_values(const struct nd_examination *x, size_t device, size_t step, bool has_grid,
+                                 struct nd_error *err)
+{
+    const struct nd_look *look = nd_look_of(x, device, step);
+    struct nd_value_look values = {
+        .n_samples = x->n_samples,
+        .shape = x->plan->shapes[step],
+        .dtype = nd_capture_edge(x->plan->sources[device].capture, look->place.edge)->dtype,
+        .ref = &x->floats[step],
+        .test = &look->floats,
+    };
+    struct nd_findings found;
+    add_others(x, device, step, &values);
+    enum nd_status status = nd_look_at_values(&values, &found, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t k = nd_values_skip_inherited(&x->histories[device], &found); k < found.n && status == ND_OK;
+         k++)
+        if (!has_grid || !is_grid(found.items[k].kind))
+            status = add(x, device, step, &found.items[k], NULL, err);
+    return status;
+}
+
+/* Types that are narrow by themselves show their grid in their name. */
+static bool is_wide_float(enum nd_dtype dtype)
+{
+    return dtype == ND_DTYPE_F32 || dtype == ND_DTYPE_F64;
+}
+
+static enum nd_status say_floats(const struct nd_examination *x, size_t device, size_t step,
+                                 struct nd_error *err)
+{
+    const struct nd_look *look = nd_look_of(x, device, step);
+    struct nd_diagnosis diagnosis = {0};
+    if (look->kind == ND_LOOK_AS_FLOATS) {
+        bool is_wide =
+            is_wide_float(nd_capture_edge(x->plan->sources[device].capture, look->place.edge)->dtype);
+        if (is_wide)
+            nd_look_at_grid(&x->floats[step], &look->floats, &diagnosis);
+        enum nd_status status = add_diagnosis(x, device, step, &diagnosis, err);
+        return status == ND_OK ? say_values(x, device, step, diagnosis.is_found, err) : status;
+    }
+    diagnosis = ask_others(x, device, step);
+    if (!diagnosis.is_found)
+        nd_diagnose_floats(look->floats.x, look->floats.n, &nd_plan_edge(x->plan, step)->quant, &diagnosis);
+    return add_diagnosis(x, device, step, &diagnosis, err);
+}
+
+/* findings.c: adds to `findings` of the device what is said of the step, which all have looked at.
+ * ND_ERR_MEMORY, and the errors of reading. */
+static enum nd_status nd_look_say(const struct nd_examination *x, size_t device, size_t step,
+                                  struct nd_error *err)
+{
+    enum nd_status status = say_encoding(x, device, step, err);
+    if (status != ND_OK)
+        return status;
+    switch (nd_look_of(x, device, step)->kind) {
+    case ND_LOOK_AS_CODES:
+        return say_codes(x, device, step, err);
+    case ND_LOOK_AS_OTHER_SIGN:
+        return say_type(x, device, step, err);
+    case ND_LOOK_AS_CODE_FLOATS:
+    case ND_LOOK_AS_FLOATS:
+        return say_floats(x, device, step, err);
+    case ND_LOOK_AS_NOT:
+        break;
+    }
+    return ND_OK;
+}
 
 /* Samples of floats that stand for codes: no reference is needed for those. */
 enum { MOST_FLOAT_SAMPLES = 64 };

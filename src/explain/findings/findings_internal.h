@@ -1,5 +1,5 @@
-/* What findings.c (who is looked at), findings_said.c (what is said) and the files that judge share:
- * findings_codes.c judges codes, findings_floats.c floats, findings_values.c whole tensors of floats. Those
+/* What findings.c (who is looked at), findings.c (what is said) and the files that judge share:
+ * findings.c judges codes, findings.c floats, findings.c whole tensors of floats. Those
  * read no capture. */
 #ifndef ND_EXPLAIN_FINDINGS_INTERNAL_H
 #define ND_EXPLAIN_FINDINGS_INTERNAL_H
@@ -65,11 +65,6 @@ struct nd_value_look {
     const struct nd_float_look *others[ND_LOOK_OTHERS][2]; /* ref and test */
 };
 
-/* Everything of the diagnosis of a whole tensor (diagnosis/diagnosis.h). Nothing is found where the two sides
- * were not kept alike. ND_ERR_MEMORY. */
-enum nd_status nd_look_at_values(const struct nd_value_look *look, struct nd_findings *out,
-                                 struct nd_error *err);
-
 /* How an edge of a capture is looked at. */
 enum nd_look_kind {
     ND_LOOK_AS_NOT,
@@ -99,10 +94,6 @@ static inline struct nd_look *nd_look_of(const struct nd_examination *x, size_t 
 {
     return &x->looks[device * x->plan->n_steps + step];
 }
-
-/* findings_said.c: adds to `findings` of the device what is said of the step, which all have looked at.
- * ND_ERR_MEMORY, and the errors of reading. */
-enum nd_status nd_look_say(const struct nd_examination *x, size_t device, size_t step, struct nd_error *err);
 
 /* Floats of a quantised edge on two devices; *is_pair: they stand for the same codes, so that no other device
  * need be asked. */

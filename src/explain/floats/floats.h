@@ -5,7 +5,7 @@
 #define ND_REPLAY_FLOATS_H
 
 #include "arithmetic/exact/float_node.h"
-#include "explain/plan/reader.h"
+#include "explain/plan/replay.h"
 
 /* Binary digits of the arithmetic. */
 enum { ND_HALF_DIGITS = 11, ND_SINGLE_DIGITS = 24 };
@@ -50,10 +50,6 @@ int nd_float_digits_of(const struct nd_float_evaluation *evaluation, size_t devi
 enum nd_status nd_float_expect(const struct nd_float_evaluation *evaluation, const struct nd_reader *reader,
                                size_t step, struct nd_array *out, struct nd_error *err);
 
-/* float_bounds.c: rounding. */
-double nd_float_round(double x, int digits);
-double nd_float_ulp(double x, int digits);
-
 /* What is asked of one step: its inputs, in four readings. */
 enum nd_float_reading {
     ND_FLOAT_AS_THEY_ARE,
@@ -68,11 +64,5 @@ struct nd_float_case {
     size_t step;
     int digits;
 };
-/* The step's values from a reading of its inputs. out is zeroed before and freed by the caller. */
-enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_reading reading, unsigned seed,
-                            struct nd_array *out, struct nd_error *err);
-/* How far each value may be off: bound[exact->n]. */
-enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
-                              struct nd_error *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* From counts to the set. */
 #include <math.h>
 
-#include "explain/identify/identify_parts.h"
 #include "core/statistics/binomial.h"
+#include "explain/identify/identify_parts.h"
 
 /* How often what a program leaves is taken for more than contamination when it is not. */
 static const double unlikely = 1e-6;

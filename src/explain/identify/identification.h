@@ -1,11 +1,11 @@
 /* What nd_identify_captures makes: which programs the captures leave possible. identify_captures.c counts,
- * answers.c decides, report/ writes it. */
+ * identify_captures.c decides, report/ writes it. */
 #ifndef ND_IDENTIFY_IDENTIFICATION_H
 #define ND_IDENTIFY_IDENTIFICATION_H
 
 #include "explain/identify/identify.h"
-#include "npudiff/explain/explain.h"
 #include "explain/trials/unit_trial.h"
+#include "npudiff/explain/explain.h"
 
 /* What is said of a unit, of the units of one operator type, or of a device. */
 struct nd_answer {
@@ -62,9 +62,6 @@ struct nd_identification {
     size_t n_devices;
     struct nd_identified_device *devices;
 };
-
-/* Fills answer of all units that were counted, types and answer. ND_ERR_MEMORY. */
-enum nd_status nd_identify_answer(struct nd_identified_device *device, struct nd_error *err);
 
 /* Whether the program is one that is not excluded. */
 bool nd_identified_is_left(const struct nd_identify_result *result, size_t program);

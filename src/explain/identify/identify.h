@@ -21,9 +21,9 @@
 #ifndef ND_IDENTIFY_H
 #define ND_IDENTIFY_H
 
-#include "arithmetic/programs/programs.h"
 #include "arithmetic/exact/eval_graph.h"
-#include "explain/identify/specified.h"
+#include "arithmetic/programs/programs.h"
+#include "explain/identify/identify_captures.h"
 
 enum {
     ND_IDENTIFY_BINS = 32,     /* of the fraction */

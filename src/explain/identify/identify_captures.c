@@ -1,14 +1,274 @@
 /* Captures held against the table of programs: every probe is planned and read as nd_explain does it, and every
  * unit is worked out from the codes that the device itself had. */
-#include "explain/identify/identification.h"
+#include "explain/identify/identify_captures.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/variants/unit_other.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/options.h"
-#include "explain/plan/reader.h"
+#include "explain/identify/identification.h"
+#include "explain/identify/identify_parts.h"
+#include "explain/plan/replay.h"
+#include "npudiff/core/tensor.h"
+
+/* Units of one kind, in which little may be seen of each. */
+
+enum nd_status nd_identify_group(const struct nd_identify_tally *const *units, size_t n,
+                                 struct nd_identify_result *out, struct nd_error *err)
+{
+    struct nd_identify_result *parts = nd_calloc(n + 1, sizeof *parts);
+    struct nd_identify_tally *all = nd_calloc(1, sizeof *all);
+    if (parts == NULL || all == NULL) {
+        free(parts);
+        free(all);
+        return nd_fail_memory(err);
+    }
+    for (size_t u = 0; u < n; u++) {
+        nd_identify_decide(units[u], &parts[u]);
+        nd_identify_merge(units[u], all);
+    }
+    struct nd_identify_result both[2];
+    nd_identify_combine(parts, n, &both[0]);
+    nd_identify_decide(all, &both[1]);
+    nd_identify_combine(both, 2, out);
+    /* What was excluded is that of both; what was seen, that of one. */
+    const struct nd_identify_result *once = &both[0];
+    out->n = once->n;
+    out->n_open = once->n_open;
+    out->n_deciding = once->n_deciding;
+    for (size_t p = 0; p < out->n_programs; p++) {
+        out->n_wrong[p] = once->n_wrong[p];
+        out->n_seen[p] = once->n_seen[p];
+        out->cost[p] = once->cost[p];
+        out->class_of[p] = once->class_of[p];
+    }
+    out->is_split = out->verdict == ND_IDENTIFY_NONE && once->is_split; /* together they have none, then */
+    if (out->n_open < ND_IDENTIFY_LEAST)
+        out->verdict = ND_IDENTIFY_TOO_FEW;
+    free(parts);
+    free(all);
+    return ND_OK;
+}
+
+/* What the tallies of a device leave possible: of each unit, of each operator type, and of the device. */
+
+/* Of the codes that half-even does not give: what one class that is left must explain, or it is no claim.
+ * Chosen: one code in a thousand may be contamination. */
+static const double least_explained = 0.999;
+
+/* Where none is left, a program of chance is no answer: it gives any code that is beside the value. */
+static void choose_nearest(struct nd_identify_result *r)
+{
+    const struct nd_arithmetic *programs = nd_arithmetics(&(size_t){0});
+    size_t best = SIZE_MAX;
+    if (r->verdict != ND_IDENTIFY_NONE || r->best == SIZE_MAX ||
+        !nd_arithmetic_is_stochastic(&programs[r->best]))
+        return;
+    for (size_t p = 0; p < r->n_programs; p++) {
+        if (!r->is_applicable[p] || r->n_seen[p] == 0 || nd_arithmetic_is_stochastic(&programs[p]))
+            continue;
+        if (best == SIZE_MAX ||
+            (double)r->n_wrong[p] * (double)r->n_seen[best] < (double)r->n_wrong[best] * (double)r->n_seen[p])
+            best = p;
+    }
+    r->best = best != SIZE_MAX ? best : r->best;
+}
+
+static bool is_seen(const struct nd_identified_unit *unit)
+{
+    return unit->is_unit && unit->tally.n > 0;
+}
+
+/* NULL: all of them. */
+static bool is_of(const struct nd_identified_unit *unit, const char *op_types)
+{
+    return is_seen(unit) && (op_types == NULL || strcmp(unit->op_types, op_types) == 0);
+}
+
+static void add_whole(const struct nd_identified_unit *unit, struct nd_answer *a)
+{
+    for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
+        a->whole.n[p] += unit->as_whole.n[p];
+        a->whole.wrong[p] += unit->as_whole.wrong[p];
+    }
+}
+
+/* exceptions and reference are counted. */
+static void say(struct nd_answer *a)
+{
+    static const char *const names[] = {"too-few", "none", "several", "single"};
+    a->explained = a->reference > 0 ? 1 - (double)a->exceptions / (double)a->reference : NAN;
+    bool is_claim = a->exceptions == 0 || a->explained >= least_explained;
+    a->verdict =
+        names[a->result.verdict == ND_IDENTIFY_SINGLE && !is_claim ? ND_IDENTIFY_NONE : a->result.verdict];
+}
+
+/* What the best program leaves in the units. Where it is not applicable it explains nothing. */
+static void answer_units(const struct nd_identified_device *device, const char *op_types, struct nd_answer *a)
+{
+    choose_nearest(&a->result);
+    for (size_t s = 0; s < device->n_units; s++) {
+        const struct nd_identify_tally *tally = &device->units[s].tally;
+        if (!is_of(&device->units[s], op_types))
+            continue;
+        size_t best = a->result.best != SIZE_MAX && tally->n_seen[a->result.best] > 0 ? a->result.best : 0;
+        a->exceptions += tally->n_wrong[best];
+        a->reference += tally->n_wrong[0];
+        add_whole(&device->units[s], a);
+    }
+    say(a);
+}
+
+static enum nd_status answer_unit(struct nd_identified_unit *unit, struct nd_error *err)
+{
+    struct nd_answer *a = unit->answer = nd_calloc(1, sizeof *a);
+    if (a == NULL)
+        return nd_fail_memory(err);
+    nd_identify_decide(&unit->tally, &a->result);
+    choose_nearest(&a->result);
+    a->exceptions = a->result.best != SIZE_MAX ? a->result.n_wrong[a->result.best] : 0;
+    a->reference = a->result.n_wrong[0];
+    add_whole(unit, a);
+    say(a);
+    return ND_OK;
+}
+
+static enum nd_status answer_type(const struct nd_identified_device *device, struct nd_identified_type *type,
+                                  struct nd_error *err)
+{
+    const struct nd_identify_tally **tallies = nd_calloc(device->n_units, sizeof *tallies);
+    if (tallies == NULL)
+        return nd_fail_memory(err);
+    for (size_t s = 0; s < device->n_units; s++)
+        if (is_of(&device->units[s], type->op_types))
+            tallies[type->n_units++] = &device->units[s].tally;
+    enum nd_status status = nd_identify_group(tallies, type->n_units, &type->answer.result, err);
+    free(tallies);
+    if (status == ND_OK)
+        answer_units(device, type->op_types, &type->answer);
+    return status;
+}
+
+static bool is_first(const struct nd_identified_device *device, size_t s)
+{
+    for (size_t before = 0; before < s; before++)
+        if (is_of(&device->units[before], device->units[s].op_types))
+            return false;
+    return true;
+}
+
+/* What is left in all types. A type that is not explained is none of the device's program. */
+static enum nd_status answer_device(struct nd_identified_device *device, struct nd_error *err)
+{
+    struct nd_identify_result *results = nd_calloc(device->n_types + 1, sizeof *results);
+    struct nd_answer *a = device->answer = nd_calloc(1, sizeof *a);
+    bool has_none = false, has_split = false;
+    if (results == NULL || a == NULL) {
+        free(results);
+        return nd_fail_memory(err);
+    }
+    for (size_t t = 0; t < device->n_types; t++) {
+        const struct nd_answer *of_type = &device->types[t].answer;
+        results[t] = of_type->result;
+        has_none = has_none || strcmp(of_type->verdict, "none") == 0;
+        has_split = has_split || of_type->result.is_split;
+    }
+    nd_identify_combine(results, device->n_types, &a->result);
+    free(results);
+    a->result.is_split = a->result.is_split || has_split;
+    answer_units(device, NULL, a);
+    a->verdict = has_none ? "none" : a->verdict;
+    return ND_OK;
+}
+
+/* Fills answer of all units that were counted, types and answer. ND_ERR_MEMORY. */
+static enum nd_status nd_identify_answer(struct nd_identified_device *device, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    device->types = nd_calloc(device->n_units, sizeof *device->types);
+    if (device->types == NULL)
+        return nd_fail_memory(err);
+    for (size_t s = 0; s < device->n_units && status == ND_OK; s++) {
+        if (!is_seen(&device->units[s]))
+            continue;
+        status = answer_unit(&device->units[s], err);
+        if (status != ND_OK || !is_first(device, s))
+            continue;
+        struct nd_identified_type *type = &device->types[device->n_types++];
+        type->op_types = device->units[s].op_types;
+        status = answer_type(device, type, err);
+    }
+    return status == ND_OK ? answer_device(device, err) : status;
+}
+
+/* ---- what is asked of an answer ---- */
+
+bool nd_identified_is_left(const struct nd_identify_result *r, size_t program)
+{
+    return r->is_applicable[program] && r->is_possible[program];
+}
+
+size_t nd_identified_next_class(const struct nd_identify_result *r, size_t after)
+{
+    for (size_t p = after == SIZE_MAX ? 0 : after + 1; p < r->n_programs && r->verdict != ND_IDENTIFY_TOO_FEW;
+         p++) {
+        size_t before = 0;
+        while (before < p && (!nd_identified_is_left(r, before) || r->class_of[before] != r->class_of[p]))
+            before++;
+        if (nd_identified_is_left(r, p) && before == p)
+            return p;
+    }
+    return SIZE_MAX;
+}
+
+bool nd_identified_is_crossed(const struct nd_identify_bracket *b)
+{
+    return b->n_down > 0 && b->n_up > 0 && b->max_down >= b->min_up;
+}
+
+const char *nd_identified_why_not(const struct nd_identified_unit *unit)
+{
+    if (unit->is_changing)
+        return unit->has_fed ? "changes from run to run, as its inputs do" : "changes from run to run";
+    return unit->why_not != NULL ? unit->why_not : "it has no exact values on what the device had";
+}
+
+/* Of the layer that makes the edge: a GlobalAveragePool, a ReduceMean or a LeakyRelu of one quantised tensor,
+ * or a Mul of two, with one scale each, whose shapes are known. */
+static struct nd_specified_sum nd_specified_sum_of(const struct nd_model *model, size_t edge)
+{
+    const struct nd_specified_sum none = {0};
+    const struct nd_model_unit *unit = nd_model_unit_of_edge(model, edge);
+    if (unit == NULL || unit->n_inputs != (strcmp(unit->op_types, "Mul") == 0 ? 2 : 1))
+        return none;
+    const struct nd_edge *from = nd_model_edge(model, unit->inputs[0]), *to = nd_model_edge(model, edge);
+    size_t n_from, n_to;
+    if (from->quant.n != 1)
+        return none;
+    struct nd_specified_sum sum = {.step = (double)from->quant.scale[0]};
+    if (unit->n_inputs == 2) {
+        const struct nd_quant *other = &nd_model_edge(model, unit->inputs[1])->quant;
+        sum.step *= other->n == 1 ? (double)other->scale[0] : 0;
+        sum.n_averaged = 1;
+        return sum;
+    }
+    if (strcmp(unit->op_types, "LeakyRelu") == 0) {
+        sum.slope = nd_edge_slope(model, edge);
+        return sum.slope > 0 ? sum : none;
+    }
+    if (strcmp(unit->op_types, "GlobalAveragePool") != 0 && strcmp(unit->op_types, "ReduceMean") != 0)
+        return none;
+    if (nd_shape_n_elems(&from->shape, &n_from, NULL) != ND_OK ||
+        nd_shape_n_elems(&to->shape, &n_to, NULL) != ND_OK || n_to == 0 || n_from % n_to != 0)
+        return none;
+    sum.n_averaged = (double)(n_from / n_to);
+    sum.step /= sum.n_averaged;
+    return sum;
+}
 
 enum { DEFAULT_SAMPLES = 32 };
 

@@ -5,7 +5,333 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/text/strbuf.h"
+#include "explain/diagnosis/diagnosis.h"
 #include "explain/stages.h"
+
+/* Captured tensors that show what a later layer wrote into their buffer. Runtimes use buffers of intermediate
+ * tensors again; where such a tensor is declared an output, its capture holds another tensor, and neither the
+ * layer that made it nor those that read it did anything wrong. */
+
+/* Different samples that the tensor must have, as constant tensors are equal by chance; chosen. */
+enum { FEWEST_SAMPLES = 2 };
+/* Values that must be equal in all samples together; chosen: that many bytes are equal by chance in one of
+ * 2^512 cases. */
+enum { FEWEST_VALUES = 64 };
+/* Of the values of a layer, from which share on they are plainly not what its inputs give; chosen: the values
+ * of two tensors that have nothing to do with one another differ nearly everywhere. */
+static const double plainly_off = 0.5;
+/* LSB of 8 and of 16 bits that arithmetic nobody knows may be off by (accuse.c). */
+static const double of_rounding = 2, of_rounding_wide = 512;
+
+/* The device that is looked at. */
+struct device {
+    const struct nd_plan *plan;
+    const struct nd_plan_source *source;
+    struct nd_explained_unit *units; /* [n_steps] */
+};
+
+/* Whether the layer's values are none that its inputs give, in the captured form of both. */
+static bool is_off(const struct device *device, size_t step)
+{
+    const struct nd_explained_unit *unit = &device->units[step];
+    bool is_wide = nd_plan_is_wide(device->plan, step);
+    return unit->is_examined && unit->local.max > (is_wide ? of_rounding_wide : of_rounding) &&
+           (double)unit->local.n_differing > plainly_off * (double)unit->n_codes;
+}
+
+static struct nd_digest digest_of(const struct nd_plan_source *source, size_t step, size_t sample)
+{
+    return nd_capture_digest(source->capture, source->probe, source->edges[step], sample, 0);
+}
+
+/* Whether both hold the same bytes in every sample, and not one sample throughout. */
+static bool is_same(const struct device *device, size_t a, size_t b)
+{
+    const struct nd_plan_source *source = device->source;
+    size_t n_different = device->plan->n_samples > 0;
+    if (source->edges[a] == SIZE_MAX || source->edges[b] == SIZE_MAX ||
+        source->sample_bytes[a] != source->sample_bytes[b] ||
+        nd_plan_edge(device->plan, a)->dtype != nd_plan_edge(device->plan, b)->dtype)
+        return false;
+    for (size_t i = 0; i < device->plan->n_samples; i++) {
+        if (!nd_digest_equal(digest_of(source, a, i), digest_of(source, b, i)))
+            return false;
+        n_different += i > 0 && !nd_digest_equal(digest_of(source, a, i), digest_of(source, a, i - 1));
+    }
+    return n_different >= FEWEST_SAMPLES && device->units[a].n_codes >= FEWEST_VALUES;
+}
+
+static bool reads(const struct nd_plan *plan, size_t step, size_t edge)
+{
+    const struct nd_model_unit *unit = nd_plan_unit(plan, step);
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
+        if (unit->inputs[i] == edge)
+            return true;
+    return false;
+}
+
+/* A layer that makes of the captured values what it should has read them: then they are the tensor's own, and a
+ * later tensor that equals it is a copy. */
+static bool was_read_as_shown(const struct device *device, size_t step)
+{
+    for (size_t s = step + 1; s < device->plan->n_steps; s++)
+        if (device->units[s].is_examined && reads(device->plan, s, device->plan->steps[step].edge) &&
+            !is_off(device, s))
+            return true;
+    return false;
+}
+
+/* The first later layer whose values the tensor holds, and which is in order itself, as far as the capture
+ * shows what it read: one that works in place writes over its own input. SIZE_MAX: none. */
+static size_t find_writer(const struct device *device, size_t step)
+{
+    const struct nd_explained_unit *units = device->units;
+    if (!device->plan->steps[step].is_unit || !is_off(device, step))
+        return SIZE_MAX;
+    for (size_t s = step + 1; s < device->plan->n_steps; s++)
+        if (units[s].is_examined &&
+            (!is_off(device, s) || reads(device->plan, s, device->plan->steps[step].edge)) &&
+            is_same(device, step, s))
+            return was_read_as_shown(device, step) ? SIZE_MAX : s;
+    return SIZE_MAX;
+}
+
+static enum nd_status name_writer(const struct device *device, size_t step, size_t writer, struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &device->units[step];
+    struct nd_strbuf text = {0}, evidence = {0};
+    nd_strbuf_printf(
+        &text, "holds the values of '%s': a later layer wrote into its buffer, and the capture shows that",
+        device->plan->steps[writer].name);
+    nd_strbuf_printf(&evidence,
+                     "in all %zu samples its values are those of '%s', bit for bit, and %.3g%% of them are not "
+                     "what its own inputs give; the network itself may be right",
+                     device->plan->n_samples, device->plan->steps[writer].name,
+                     100 * (double)unit->local.n_differing / (double)unit->n_codes);
+    unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_REUSED_BUFFER),
+                                              .text = nd_strbuf_take(&text),
+                                              .channel = SIZE_MAX,
+                                              .explained = 1};
+    unit->evidence = nd_strbuf_take(&evidence);
+    unit->certainty = ND_CERTAINTY_PROVEN;
+    unit->harm = unit->harmed_share = NAN; /* nothing read it */
+    return unit->fault.text != NULL && unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* What it made cannot be worked out from another tensor's values. */
+static enum nd_status leave_reader(const struct device *device, size_t step, const char *input,
+                                   struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &device->units[step];
+    struct nd_strbuf why = {0};
+    if (!unit->is_examined || unit->fault.kind != NULL)
+        return ND_OK;
+    nd_strbuf_printf(&why, "the capture of '%s', which it reads, shows what a later layer wrote", input);
+    unit->is_examined = false;
+    unit->harm = unit->harmed_share = NAN;
+    unit->why_not = nd_strbuf_take(&why);
+    return unit->why_not != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* attribute.c: tensors that show what a later layer wrote into their buffer get that fault, and layers that
+ * read them are not examined. From the sums. */
+static enum nd_status nd_explain_find_reused(const struct nd_plan *plan, size_t device,
+                                             struct nd_explanation *out, struct nd_error *err)
+{
+    const struct device looked_at = {plan, &plan->sources[device], out->devices[device].units};
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+        size_t writer = find_writer(&looked_at, s);
+        if (writer != SIZE_MAX)
+            status = name_writer(&looked_at, s, writer, err);
+    }
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+        for (size_t r = s + 1; r < plan->n_steps && status == ND_OK && looked_at.units[s].fault.kind != NULL;
+             r++)
+            if (reads(plan, r, plan->steps[s].edge))
+                status = leave_reader(&looked_at, r, plan->steps[s].name, err);
+    return status;
+}
+
+/* What chipsets have in common: the plurality of their codes. Lineages vote, not devices, and where they do not
+ * agree the vote abstains. docs/science/theory.md#vote. */
+
+/* A lineage: devices whose codes are all the same have one vote. */
+static bool votes_in(const struct nd_plan *plan, const struct nd_explanation *out, size_t device, size_t step)
+{
+    return !plan->sources[device].is_failed && plan->sources[device].same_as == device &&
+           out->devices[device].units[step].has_total;
+}
+
+/* Groups of identical devices, and votes by which the commonest code must be ahead on average; chosen: with two
+ * groups there is no majority, and a margin of one is a single device (docs/science/theory.md#vote). */
+enum { LEAST_LINEAGES = 3, LEAST_MARGIN = 2 };
+
+static size_t count_lineages(const struct nd_plan *plan, const struct nd_explanation *out)
+{
+    size_t n = 0;
+    for (size_t d = 0; d < plan->n_devices; d++) {
+        bool has_output = false;
+        for (size_t s = 0; s < plan->n_steps; s++)
+            has_output = has_output || (out->steps[s].is_model_output && votes_in(plan, out, d, s));
+        n += has_output;
+    }
+    return n;
+}
+
+/* An output that no reference reaches, or NULL. */
+static const struct nd_explained_step *find_unreached(const struct nd_explanation *out)
+{
+    for (size_t s = 0; s < out->n_steps; s++)
+        if (out->steps[s].is_model_output && out->steps[s].unreached_from != SIZE_MAX)
+            return &out->steps[s];
+    return NULL;
+}
+
+static enum nd_status say_why(const struct nd_explanation *out, struct nd_explained_vote *vote,
+                              struct nd_error *err)
+{
+    struct nd_strbuf why = {0};
+    const struct nd_explained_step *unreached = find_unreached(out);
+    if (vote->n_lineages == 0 && unreached != NULL)
+        nd_strbuf_printf(&why, "output '%s' has no reference", unreached->name);
+    else if (vote->n_lineages < LEAST_LINEAGES)
+        nd_strbuf_printf(
+            &why,
+            "the devices form %zu group%s; with fewer than %d nobody can say which one is the odd one out",
+            vote->n_lineages, vote->n_lineages == 1 ? "" : "s", LEAST_LINEAGES);
+    else
+        nd_strbuf_printf(&why,
+                         "the devices form %zu groups, and no value is common enough to say which one is the "
+                         "odd one out: the most "
+                         "common value leads by %.2f votes, %d are needed",
+                         vote->n_lineages, vote->margin, LEAST_MARGIN);
+    vote->why_not = nd_strbuf_take(&why);
+    return vote->why_not != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* The parts of nd_explain_attribute. attribute.c: the conclusion for all devices. */
+static enum nd_status nd_explain_conclude_vote(const struct nd_evaluation *evaluation,
+                                               struct nd_explanation *out, struct nd_error *err)
+{
+    const struct nd_plan *plan = evaluation->plan;
+    struct nd_explained_vote *vote = &out->vote;
+    double n_voted = 0, n_split = 0, margin = 0, divergence = 0;
+    for (size_t i = 0; i < plan->n_samples * plan->n_steps; i++) {
+        const struct nd_reference_sums *r = &evaluation->reference[i];
+        if (out->steps[i % plan->n_steps].unreached_from != SIZE_MAX)
+            continue;
+        n_voted += (double)r->n_voted;
+        n_split += (double)r->n_split;
+        margin += r->margin;
+        divergence += r->common_divergence;
+    }
+    vote->n_lineages = count_lineages(plan, out);
+    vote->split_share = n_voted > 0 ? n_split / n_voted : NAN;
+    vote->margin = n_split > 0 ? margin / n_split : NAN;
+    /* Without a difference there is nothing to be decided. */
+    vote->is_known = vote->n_lineages >= LEAST_LINEAGES && (n_split == 0 || vote->margin >= LEAST_MARGIN);
+    vote->common_divergence = vote->is_known ? divergence / n_voted : NAN;
+    return vote->is_known ? ND_OK : say_why(out, vote, err);
+}
+
+/* The error against the float reference, of a step and of the model's outputs: three energies, and never a
+ * difference of two SQNRs. */
+
+/* Sums over samples; the means are taken by finish. */
+static void add(const struct nd_evaluation *evaluation, size_t sample, size_t device, size_t step,
+                struct nd_decomposition *sum)
+{
+    const struct nd_sums *s = nd_sums_of(evaluation, sample, device, step);
+    const struct nd_reference_sums *r = nd_reference_sums_of(evaluation, sample, step);
+    sum->n_codes += s->n_codes;
+    sum->signal += r->signal;
+    sum->quantisation += r->quantisation;
+    sum->divergence += s->total.energy;
+    sum->interaction += 2 * s->q_times_d;
+    sum->bias += s->total.sum;
+    sum->n_clipped += r->n_clipped;
+    sum->clipped_quantisation += r->clipped_quantisation;
+    sum->clipped_divergence += s->clipped_divergence;
+}
+
+static void finish(struct nd_decomposition *sum)
+{
+    if (sum->n_codes == 0)
+        return;
+    double n = (double)sum->n_codes;
+    /* Cauchy and Schwarz hold but for rounding. */
+    double product = sqrt(sum->quantisation) * sqrt(sum->divergence);
+    sum->correlation = product > 0 ? fmax(-1, fmin(1, sum->interaction / 2 / product)) : NAN;
+    sum->sqnr_db = 10 * log10(sum->signal / sum->quantisation);
+    double error = sum->quantisation + sum->divergence + sum->interaction;
+    sum->noise_figure_db = 10 * log10(fmax(error, 0) / sum->quantisation);
+    sum->signal /= n;
+    sum->quantisation /= n;
+    sum->divergence /= n;
+    sum->interaction /= n;
+    sum->bias /= n;
+    sum->clipped_quantisation /= n;
+    sum->clipped_divergence /= n;
+}
+
+static bool is_known(const struct nd_explanation *out, size_t device, size_t step)
+{
+    return out->steps[step].has_float && out->devices[device].units[step].has_total;
+}
+
+/* attribute.c: the error against the float reference, of a step and of the model's outputs. */
+static void nd_explain_quality_of_step(const struct nd_evaluation *evaluation, size_t device, size_t step,
+                                       struct nd_explanation *out)
+{
+    struct nd_decomposition *quality = &out->devices[device].units[step].quality;
+    *quality = (struct nd_decomposition){0};
+    for (size_t i = 0; i < evaluation->plan->n_samples && is_known(out, device, step); i++)
+        add(evaluation, i, device, step, quality);
+    finish(quality);
+}
+
+static enum nd_status nd_explain_quality_of_output(const struct nd_evaluation *evaluation, size_t device,
+                                                   struct nd_explanation *out, struct nd_error *err)
+{
+    const struct nd_plan *plan = evaluation->plan;
+    struct nd_explained_device *to = &out->devices[device];
+    struct nd_explain_energies *samples = nd_calloc(plan->n_samples, sizeof *samples);
+    double common = 0, own = 0;
+    if (samples == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < plan->n_samples; i++) {
+        struct nd_decomposition one = {0};
+        struct nd_explain_energies *sums = &samples[i];
+        for (size_t s = 0; s < plan->n_steps; s++) {
+            if (!plan->steps[s].is_model_output || !is_known(out, device, s))
+                continue;
+            add(evaluation, i, device, s, &one);
+            add(evaluation, i, device, s, &to->output);
+            sums->common += nd_reference_sums_of(evaluation, i, s)->common_error;
+            sums->own += nd_sums_of(evaluation, i, device, s)->own_energy;
+        }
+        sums->n_codes = one.n_codes;
+        sums->quantisation = one.quantisation;
+        sums->divergence = one.divergence;
+        sums->interaction = one.interaction;
+        if (!out->vote.is_known) {
+            sums->common = one.quantisation;
+            sums->own = one.divergence;
+        }
+        common += sums->common;
+        own += sums->own;
+    }
+    finish(&to->output);
+    to->own_share = NAN;
+    size_t n = to->output.n_codes > 0 ? plan->n_samples : 0;
+    if (n > 0)
+        to->own_share = own / (common + own);
+    enum nd_status status = nd_explain_bootstrap(samples, n, to, err);
+    free(samples);
+    return status;
+}
 
 static void add_part(const struct nd_part_sums *from, struct nd_explained_part *to)
 {

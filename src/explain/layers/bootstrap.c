@@ -4,8 +4,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
-#include "explain/stages.h"
 #include "core/statistics/resample.h"
+#include "explain/stages.h"
 
 enum { N_STATISTICS = 4 };
 

@@ -6,7 +6,7 @@
 
 #include "explain/evaluate/evaluation.h"
 
-/* How a unit stands to the program of units of its device (unit_programs.h). */
+/* How a unit stands to the program of units of its device (judge_layers.h). */
 enum nd_standing {
     ND_STANDING_NONE,    /* the device has no such program */
     ND_STANDING_FOLLOWS, /* it is explained, whatever its size */
@@ -28,7 +28,7 @@ struct nd_habit {
     size_t program; /* out: of nd_programs, what the device does in such units; SIZE_MAX: not known */
     bool is_exact;  /* out: in every code, else but for what float32 arithmetic can move */
     bool follows;   /* out: the unit does that; true where nothing is known */
-    enum nd_standing standing; /* out, of unit_programs.h */
+    enum nd_standing standing; /* out, of judge_layers.h */
     bool is_of_values;         /* out: and that is by `program`, which all units of its kind follow */
     bool is_apart;   /* out: it is a table of plain rounding, and has no say in what the other units do */
     bool is_suspect; /* out, of judge_layers.c: known arithmetic does not give all of its codes */
@@ -44,13 +44,6 @@ struct nd_habits {
  * of an operator type, but float arithmetic: fallback; but for tables, which show how their entries were worked
  * out, and not how the device multiplies. *device_program is SIZE_MAX when there is none. */
 void nd_find_habits(struct nd_habit *habits, size_t n, size_t *device_program);
-
-/* A unit that does not follow the device's program, and in all codes its own `places`, follows that: integer
- * engines shift each unit as its scales say. */
-void nd_settle_places(struct nd_habit *habits, size_t n);
-
-/* The same for a device that is known to compute in floats: no other program is thought of. */
-void nd_hold_to_float(struct nd_habit *habits, size_t n, size_t *device_program);
 
 /* Whether it is what arithmetic in floats looks like: rounding once, to the nearest. */
 bool nd_is_plain(size_t program);

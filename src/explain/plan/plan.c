@@ -1,10 +1,347 @@
+/* Layers that cannot be evaluated: the reference goes on with the values that a capture has of them. */
+#include "explain/plan/plan.h"
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/processes/parallel.h"
 #include "core/text/strbuf.h"
-#include "explain/plan/plan.h"
+#include "explain/evaluate/packed.h"
+#include "explain/plan/read_tensor.h"
+#include "explain/plan/replay.h"
+#include "explain/plan/survey.h"
+
+/* A CPU's values are the nearest to the reference's own; else those of the first device that has them. */
+static size_t find_donor(const struct nd_plan *plan, size_t step)
+{
+    size_t donor = SIZE_MAX;
+    for (size_t d = 0; d < plan->n_devices; d++) {
+        const struct nd_plan_source *source = &plan->sources[d];
+        if (source->is_failed || source->edges[step] == SIZE_MAX)
+            continue;
+        if (source->expectation == ND_EXPECT_FLOAT)
+            return d;
+        donor = donor == SIZE_MAX ? d : donor;
+    }
+    return donor;
+}
+
+/* What has a reference once those values are given. */
+static enum nd_status survey_again(struct nd_plan *plan, const struct nd_array *zeros, struct nd_error *err)
+{
+    struct nd_survey survey = {0};
+    enum nd_status status = nd_survey_run(&survey, plan->model, plan->graph, zeros, err);
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+        size_t e = plan->steps[s].edge;
+        size_t root = survey.edges[e].why != NULL ? plan->step_of_edge[nd_survey_root(&survey, e)] : SIZE_MAX;
+        plan->steps[s].unreached_from =
+            root != SIZE_MAX && plan->steps[root].taken_from != SIZE_MAX ? SIZE_MAX : root;
+    }
+    nd_survey_deinit(&survey);
+    return status;
+}
+
+void nd_taken_free(const struct nd_plan *plan, struct nd_array **taken)
+{
+    for (size_t e = 0; *taken != NULL && e < nd_model_n_edges(plan->model); e++)
+        if ((*taken)[e].shape.rank >= 0)
+            nd_array_deinit(&(*taken)[e]);
+    free(*taken);
+    *taken = NULL;
+}
+
+enum nd_status nd_taken_make(const struct nd_plan *plan, struct nd_array **taken, struct nd_error *err)
+{
+    size_t n_edges = nd_model_n_edges(plan->model);
+    enum nd_status status = ND_OK;
+    *taken = nd_calloc(n_edges, sizeof **taken);
+    if (*taken == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n_edges; e++)
+        (*taken)[e] = nd_no_array();
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+        size_t donor = plan->steps[s].taken_from;
+        if (donor == SIZE_MAX)
+            continue;
+        const struct nd_plan_source *source = &plan->sources[donor];
+        struct nd_array *array = &(*taken)[plan->steps[s].edge];
+        *array = (struct nd_array){0};
+        status = nd_array_make(array, nd_capture_edge(source->capture, source->edges[s])->dtype,
+                               &plan->shapes[s], err);
+    }
+    return status;
+}
+
+void nd_taken_load(const struct nd_reader *reader, struct nd_array *taken)
+{
+    const struct nd_plan *plan = reader->plan;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        size_t donor = plan->steps[s].taken_from;
+        struct nd_array *array = &taken[plan->steps[s].edge];
+        if (donor != SIZE_MAX)
+            nd_array_load(array->dtype, nd_reader_raw(reader, donor, s), array->n, array->x);
+    }
+}
+
+/* Fills taken_from of the steps, once every device is matched, and what is unreached all the same. */
+static enum nd_status nd_plan_take_over(struct nd_plan *plan, struct nd_error *err)
+{
+    struct nd_array *zeros = NULL;
+    bool is_any = false;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        plan->steps[s].taken_from = plan->not_covered[s] != NULL ? find_donor(plan, s) : SIZE_MAX;
+        is_any = is_any || plan->steps[s].taken_from != SIZE_MAX;
+    }
+    if (!is_any)
+        return ND_OK;
+    enum nd_status status = nd_taken_make(plan, &zeros, err);
+    if (status == ND_OK)
+        status = survey_again(plan, zeros, err);
+    nd_taken_free(plan, &zeros);
+    return status;
+}
+
+/* Whether making intermediates visible changed what the device computes: its outputs are held against those of
+ * a run of the model as it is. docs/science/theory.md#observer. */
+
+/* Which device a witness speaks for: the one of the same URI. */
+static bool is_of_device(const struct nd_capture *witness, const struct nd_capture *capture)
+{
+    const char *a = nd_capture_string(witness, "device", "uri"),
+               *b = nd_capture_string(capture, "device", "uri");
+    return a != NULL && b != NULL && strcmp(a, b) == 0;
+}
+
+static bool has_same_inputs(const struct nd_plan_source *source, const struct nd_capture *witness, size_t probe,
+                            size_t sample)
+{
+    const struct nd_capture_probe *a = nd_capture_probe(source->capture, source->probe);
+    const struct nd_capture_probe *b = nd_capture_probe(witness, probe);
+    bool is_same = a->n_inputs == b->n_inputs;
+    for (size_t k = 0; k < a->n_inputs && is_same; k++)
+        is_same = nd_digest_equal(nd_capture_input_digest(source->capture, source->probe, k, sample),
+                                  nd_capture_input_digest(witness, probe, k, sample));
+    return is_same;
+}
+
+/* One output of one sample, as the device with intermediates and the witness have it. */
+struct pair {
+    struct nd_capture_tensor places[2];
+    const struct nd_quant *quant;
+};
+
+static const struct nd_edge *edge_of(const struct nd_capture_tensor *place)
+{
+    return nd_capture_edge(place->capture, place->edge);
+}
+
+static bool has_values(const struct nd_capture_tensor *place)
+{
+    return nd_capture_has_outputs(place->capture, place->probe, place->edge);
+}
+
+static struct nd_digest digest_of(const struct nd_capture_tensor *place, size_t sample)
+{
+    return nd_capture_digest(place->capture, place->probe, place->edge, sample, 0);
+}
+
+/* Outputs of the untouched model are mostly floats where the capture has codes: each float has a code. */
+static enum nd_status compare_codes(const struct pair *pair, size_t sample, bool *is_equal,
+                                    struct nd_error *err)
+{
+    struct nd_array codes = {0}, floats = {0};
+    enum nd_status status =
+        nd_read_tensor(&pair->places[0], sample, edge_of(&pair->places[0])->dtype, &codes, err);
+    if (status == ND_OK)
+        status = nd_read_tensor(&pair->places[1], sample, edge_of(&pair->places[1])->dtype, &floats, err);
+    *is_equal = true;
+    for (size_t i = 0; status == ND_OK && i < codes.n; i++) {
+        size_t c = nd_exact_channel(pair->quant, &codes.shape, i);
+        double code = rint(floats.x[i] / (double)pair->quant->scale[c]) + (double)pair->quant->zero_point[c];
+        *is_equal = *is_equal && code == codes.x[i];
+    }
+    nd_array_deinit(&codes);
+    nd_array_deinit(&floats);
+    return status;
+}
+
+/* *is_compared stays false where the two are of another kind. */
+static enum nd_status compare_output(const struct pair *pair, size_t sample, bool *is_compared,
+                                     bool *is_changed, struct nd_error *err)
+{
+    const struct nd_capture_tensor *places = pair->places;
+    const struct nd_edge *a = edge_of(&places[0]), *b = edge_of(&places[1]);
+    bool is_equal = true, is_read = has_values(&places[0]) && has_values(&places[1]);
+    enum nd_status status = ND_OK;
+    if (!nd_shape_equal(&a->shape, &b->shape))
+        return ND_OK;
+    if (a->dtype == b->dtype)
+        is_equal = nd_digest_equal(digest_of(&places[0], sample), digest_of(&places[1], sample));
+    else if (is_read && nd_dtype_is_integer(a->dtype) && nd_dtype_is_float(b->dtype) && pair->quant->n > 0)
+        status = compare_codes(pair, sample, &is_equal, err);
+    else
+        return ND_OK;
+    *is_compared = true;
+    *is_changed = *is_changed || !is_equal;
+    return status;
+}
+
+static enum nd_status compare_outputs(struct nd_plan *plan, size_t device, const struct nd_capture *witness,
+                                      struct nd_error *err)
+{
+    const struct nd_plan_source *source = &plan->sources[device];
+    struct nd_explained_observer *out = &plan->sources[device].observer;
+    size_t probe = nd_capture_find_probe(witness, plan->probe);
+    size_t n = probe != SIZE_MAX ? nd_capture_probe(witness, probe)->n_samples : 0;
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < n && i < plan->n_samples && status == ND_OK; i++) {
+        bool is_compared = false, is_changed = false;
+        for (size_t s = 0; s < plan->n_steps && status == ND_OK && has_same_inputs(source, witness, probe, i);
+             s++) {
+            const struct pair pair = {{{source->capture, source->probe, source->edges[s]},
+                                       {witness, probe, nd_capture_find_edge(witness, plan->steps[s].name)}},
+                                      &nd_plan_edge(plan, s)->quant};
+            if (plan->steps[s].is_model_output && pair.places[0].edge != SIZE_MAX &&
+                pair.places[1].edge != SIZE_MAX)
+                status = compare_output(&pair, i, &is_compared, &is_changed, err);
+        }
+        out->n_samples += is_compared;
+        out->n_changed += is_changed;
+    }
+    return status;
+}
+
+/* Fills `observer` of the devices. */
+static enum nd_status nd_plan_observe(struct nd_plan *plan, const struct nd_capture *const *witnesses,
+                                      size_t n_witnesses, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t k = 0; k < n_witnesses && status == ND_OK; k++) {
+        bool is_used = false;
+        for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
+            if (plan->sources[d].is_failed || !is_of_device(witnesses[k], plan->sources[d].capture))
+                continue;
+            is_used = true;
+            status = compare_outputs(plan, d, witnesses[k], err);
+        }
+        const char *path = nd_capture_path(witnesses[k]);
+        if (status == ND_OK && !is_used)
+            return nd_fail(err, ND_E_COMPARE_NOTHING, path,
+                           "'%s' is of none of the devices that are explained: it says nothing of them", path);
+    }
+    return status;
+}
+
+/* How many samples are read at once, and by how many threads, so that the evaluation stays within its memory.
+ */
+
+/* What one thread keeps of the sample at hand, and of each sample of a block that it reads. */
+struct need {
+    double thread_bytes, sample_bytes;
+    double single_bytes; /* of a sample, where devices are read one after another */
+};
+
+bool nd_plan_reads_together(const struct nd_plan *plan, size_t step)
+{
+    return plan->steps[step].is_model_output || plan->steps[step].taken_from != SIZE_MAX;
+}
+
+static void add_codes(const struct nd_plan *plan, size_t step, struct need *need)
+{
+    double most = 0, sum = 0;
+    for (size_t d = 0; d < plan->n_devices; d++) {
+        const struct nd_plan_source *source = &plan->sources[d];
+        if (source->same_as != d || source->edges == NULL || source->edges[step] == SIZE_MAX)
+            continue;
+        double bytes = (double)source->sample_bytes[step];
+        sum += bytes;
+        most = bytes > most ? bytes : most;
+    }
+    need->sample_bytes += sum;
+    need->single_bytes += nd_plan_reads_together(plan, step) ? sum : most;
+}
+
+static struct need need_of(const struct nd_plan *plan)
+{
+    /* The reference, and the reference with a device's error, both packed; of floats arrays of doubles, which
+     * the examination of floats has besides. The error of quantisation is doubles. Those of the step at hand
+     * (the values of the graph, of programs) are as large as some steps together: the largest 16 times,
+     * measured with three convolutions of one size (tests/e2e/test_explain_memory.py: 20 MiB more for each
+     * thread). */
+    enum { PACKED = 2, OF_FLOATS = 3, OF_LARGEST = 16 };
+    struct need need = {.thread_bytes = 0};
+    double largest = 0;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        size_t n = 0;
+        if (nd_shape_n_elems(&plan->shapes[s], &n, NULL) != ND_OK)
+            continue;
+        double bytes = (double)n * sizeof(double);
+        size_t width = nd_packed_width(nd_plan_edge(plan, s)->dtype);
+        need.thread_bytes += plan->steps[s].has_float ? bytes : 0;
+        need.thread_bytes += width < sizeof(double) ? (double)(n * width * PACKED) : bytes * OF_FLOATS;
+        largest = bytes > largest ? bytes : largest;
+        add_codes(plan, s, &need);
+    }
+    need.thread_bytes += OF_LARGEST * largest;
+    return need;
+}
+
+static size_t most_of(const struct need *need)
+{
+    double most = ND_READER_BLOCK_BYTES / (need->sample_bytes > 1 ? need->sample_bytes : 1);
+    return most < ND_READER_BLOCK ? ND_READER_BLOCK : most > ND_READER_MOST ? ND_READER_MOST : (size_t)most;
+}
+
+/* Fills block and n_threads: as many threads as are asked for, as far as they fit. */
+static void nd_plan_take_memory(struct nd_plan *plan, const struct nd_explain_options *options)
+{
+    const size_t default_bytes = (size_t)1 << 30;
+    plan->memory_bytes = (double)(options->memory_bytes > 0 ? options->memory_bytes : default_bytes);
+}
+
+size_t nd_plan_share(const struct nd_plan *plan, size_t n)
+{
+    return (size_t)(plan->memory_bytes / (double)n);
+}
+
+static double kept_bytes(const struct nd_exact_graph *graph)
+{
+    return graph != NULL ? (double)nd_exact_graph_kept_bytes(graph) : 0;
+}
+
+/* The part of the memory for what need_of does not count: weights as programs of units take them, libraries,
+ * gaps between arrays. Of 1024 MiB it was 48 (PP-OCR recognition W8A8), 80 (YOLOv8n W8A8) and 174 MiB (YOLOv8n
+ * W8A16), 2026-11-23. */
+static const double not_counted = 3.0 / 16;
+
+/* Tensors of captures that are decoded once: of what is left at most this part of the memory. Chosen. */
+enum { OF_HELD = 16 };
+
+static void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options)
+{
+    double limit =
+        plan->memory_bytes * (1 - not_counted) - kept_bytes(plan->graph) - kept_bytes(plan->float_graph);
+    size_t n = options->n_threads > 0 ? options->n_threads : nd_parallel_n_threads();
+    const struct need need = need_of(plan);
+    n = n > plan->n_samples ? plan->n_samples : n;
+    n = n > 0 ? n : 1;
+    size_t block = (plan->n_samples + n - 1) / n; /* every thread gets some */
+    size_t most = most_of(&need);
+    block = block < 1 ? 1 : block > most ? most : block;
+    while (n > 1 && (double)n * (need.thread_bytes + need.single_bytes) > limit)
+        n--;
+    while (block > 1 && (double)n * (need.thread_bytes + (double)block * need.sample_bytes) > limit)
+        block--;
+    plan->block = block;
+    plan->n_threads = n;
+    plan->reads_singly = block == 1;
+    double codes = block == 1 ? need.single_bytes : (double)block * need.sample_bytes;
+    double left = limit - (double)n * (need.thread_bytes + codes);
+    plan->held_bytes = left < plan->memory_bytes / OF_HELD ? left : plan->memory_bytes / OF_HELD;
+}
 
 /* ---- who is asked ---- */
 

@@ -5,18 +5,18 @@
  *     plan.c         which captures and samples, whether they can be explained together, the graphs
  *     plan_steps.c   the steps, and what each device has of them
  *     equalised.c    pairs of layers that were scaled against each other, and the float model like them
- *     taken.c        layers that cannot be evaluated, and whose values stand for theirs
- *     plan_memory.c  how much of it is held at once
+ *     plan.c        layers that cannot be evaluated, and whose values stand for theirs
+ *     plan.c  how much of it is held at once
  *     held.c         tensors of captures that are decoded once for all stages
- *     observer.c     whether making intermediates visible changed the outputs */
+ *     plan.c     whether making intermediates visible changed the outputs */
 #ifndef ND_REPLAY_PLAN_H
 #define ND_REPLAY_PLAN_H
 
-#include "core/text/names.h"
 #include "arithmetic/exact/eval_graph.h"
-#include "npudiff/explain/explain.h"
-#include "explain/trials/alternatives.h"
+#include "core/text/names.h"
 #include "explain/known/expectation.h"
+#include "explain/trials/alternatives.h"
+#include "npudiff/explain/explain.h"
 
 /* One step on one device, before anything is evaluated. */
 struct nd_planned_unit {
@@ -68,7 +68,7 @@ struct nd_plan {
     size_t n_steps, n_devices, n_samples, n_harm_samples;
     size_t leader;           /* the device whose inputs are read: that of the first capture that did not fail */
     double memory_bytes;     /* that are asked for */
-    size_t block, n_threads; /* samples that are read at once, and by how many threads: plan_memory.c */
+    size_t block, n_threads; /* samples that are read at once, and by how many threads: plan.c */
     struct nd_plan_source *sources; /* [n_devices] */
     bool reads_singly; /* one sample of one device at a time, but for what several devices are asked together */
     double held_bytes; /* that held.c may take */
@@ -76,7 +76,7 @@ struct nd_plan {
     unsigned char **held; /* [n_devices * n_steps] of nd_plan_hold; NULL where nothing is held */
 };
 
-/* Reads what captures say of themselves, and digests; no values but those that observer.c compares. n_samples
+/* Reads what captures say of themselves, and digests; no values but those that plan.c compares. n_samples
  * is 0 when all captures failed: then there is nothing to evaluate. Errors are those of nd_explain. deinit
  * accepts a zeroed plan and one that was only begun. */
 enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *question,
@@ -110,15 +110,10 @@ enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err);
 enum nd_status nd_plan_follow_equalised(struct nd_plan *plan, struct nd_error *err);
 /* Which step can be examined on that device, and why others cannot. */
 enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct nd_error *err);
-/* Fills taken_from of the steps, once every device is matched, and what is unreached all the same. */
-enum nd_status nd_plan_take_over(struct nd_plan *plan, struct nd_error *err);
 /* Fills has_total of every device's steps: after nd_plan_take_over. */
 void nd_plan_find_totals(struct nd_plan *plan);
-/* Fills block and n_threads: as many threads as are asked for, as far as they fit. */
-void nd_plan_take_memory(struct nd_plan *plan, const struct nd_explain_options *options);
 /* One part of n of the memory. */
 size_t nd_plan_share(const struct nd_plan *plan, size_t n);
-void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options);
 
 /* ---- held.c ---- */
 
@@ -136,9 +131,5 @@ struct nd_plan_tensor {
 };
 enum nd_status nd_plan_read(const struct nd_plan *plan, const struct nd_plan_tensor *tensor, size_t first,
                             size_t n, void *out, struct nd_error *err);
-
-/* Fills `observer` of the devices. */
-enum nd_status nd_plan_observe(struct nd_plan *plan, const struct nd_capture *const *witnesses,
-                               size_t n_witnesses, struct nd_error *err);
 
 #endif

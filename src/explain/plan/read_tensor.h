@@ -2,8 +2,8 @@
 #ifndef ND_REPLAY_READ_TENSOR_H
 #define ND_REPLAY_READ_TENSOR_H
 
-#include "npudiff/capture/capture.h"
 #include "arithmetic/operators/array.h"
+#include "npudiff/capture/capture.h"
 
 /* Of a capture that stores its values: *out is made (deinit in any case), with that type, which is as wide as
  * the captured one, and the captured shape. Errors are those of nd_capture_read_verified, and ND_ERR_MEMORY. */

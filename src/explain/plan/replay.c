@@ -1,11 +1,327 @@
 /* Samples of a plan, in blocks, by several threads. */
+#include "explain/plan/replay.h"
+
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "arithmetic/exact/linear/quick.h"
+#include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
-#include "explain/plan/reader.h"
+
+struct nd_array nd_no_array(void)
+{
+    return (struct nd_array){.shape.rank = -1};
+}
+
+enum nd_status nd_inputs_create(const struct nd_model *model, struct nd_array **inputs, struct nd_error *err)
+{
+    size_t n = nd_model_n_inputs(model);
+    *inputs = nd_calloc(n, sizeof **inputs);
+    enum nd_status status = *inputs != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; i < n && status == ND_OK; i++) {
+        const struct nd_model_io *io = nd_model_input(model, i);
+        status = nd_array_make(&(*inputs)[i], io->dtype, &io->shape, err);
+    }
+    if (status != ND_OK)
+        nd_inputs_destroy(model, inputs);
+    return status;
+}
+
+void nd_inputs_destroy(const struct nd_model *model, struct nd_array **inputs)
+{
+    for (size_t i = 0; *inputs != NULL && i < nd_model_n_inputs(model); i++)
+        nd_array_deinit(&(*inputs)[i]);
+    free(*inputs);
+    *inputs = NULL;
+}
+
+enum nd_status nd_exact_let_go(void *context, size_t edge, const struct nd_error *why, struct nd_error *err)
+{
+    (void)context;
+    (void)edge;
+    (void)why;
+    (void)err;
+    return ND_OK;
+}
+
+/* ---- room ---- */
+
+static enum nd_status make_block(size_t n, size_t sample_bytes, unsigned char **out, struct nd_error *err)
+{
+    size_t bytes;
+    if (!nd_size_mul(sample_bytes, n, &bytes))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "a tensor is too large");
+    *out = nd_tensor_room(bytes); /* written before it is read */
+    return *out != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Whether one device after another has its codes of the step in the same room. */
+static bool takes_turns(const struct nd_plan *plan, size_t step)
+{
+    return plan->reads_singly && !nd_plan_reads_together(plan, step);
+}
+
+/* Where a block of a step of the device is. Devices with the same codes share it. */
+static unsigned char **raw_of(const struct nd_reader *r, size_t device, size_t step)
+{
+    size_t owner = takes_turns(r->plan, step) ? 0 : r->plan->sources[device].same_as;
+    return &r->raw[owner * r->plan->n_steps + step];
+}
+
+/* Of a sample, in the room of the device. */
+static size_t room_bytes(const struct nd_plan *plan, size_t device, size_t step)
+{
+    size_t most = plan->sources[device].sample_bytes[step];
+    for (size_t d = 0; d < plan->n_devices && takes_turns(plan, step); d++)
+        if (!plan->sources[d].is_failed && plan->sources[d].edges[step] != SIZE_MAX &&
+            plan->sources[d].sample_bytes[step] > most)
+            most = plan->sources[d].sample_bytes[step];
+    return most;
+}
+
+static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
+{
+    const struct nd_plan *plan = r->plan;
+    enum nd_status status = nd_inputs_create(plan->model, &r->inputs, err);
+    for (size_t i = 0; i < nd_model_n_inputs(plan->model) && status == ND_OK; i++) {
+        const struct nd_model_io *io = nd_model_input(plan->model, i);
+        status = nd_shape_size_bytes(&io->shape, io->dtype, &r->input_bytes[i], err);
+        if (status == ND_OK)
+            status = make_block(plan->block, r->input_bytes[i], &r->raw_inputs[i], err);
+    }
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+            if (plan->sources[d].edges[s] != SIZE_MAX && *raw_of(r, d, s) == NULL)
+                status = make_block(plan->block, room_bytes(plan, d, s), raw_of(r, d, s), err);
+    return status;
+}
+
+/* Weights as programs of units take them: this part of the memory, of all threads together; chosen. */
+enum { OF_WEIGHTS = 8 };
+
+enum nd_status nd_reader_init(struct nd_reader *r, const struct nd_plan *plan, struct nd_error *err)
+{
+    size_t n_inputs = nd_model_n_inputs(plan->model), n_edges = nd_model_n_edges(plan->model);
+    *r = (struct nd_reader){.plan = plan,
+                            .raw_inputs = nd_calloc(n_inputs, sizeof *r->raw_inputs),
+                            .input_bytes = nd_calloc(n_inputs, sizeof *r->input_bytes),
+                            .given = nd_calloc(n_edges, sizeof *r->given),
+                            .chain = nd_calloc(n_edges, sizeof *r->chain),
+                            .is_skipped = nd_calloc(n_edges, sizeof *r->is_skipped),
+                            .is_ignored = nd_calloc(n_edges, sizeof *r->is_ignored),
+                            .raw = nd_calloc(plan->n_devices * plan->n_steps, sizeof *r->raw)};
+    if (r->raw_inputs == NULL || r->input_bytes == NULL || r->given == NULL || r->chain == NULL ||
+        r->is_skipped == NULL || r->is_ignored == NULL || r->raw == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n_edges; e++)
+        r->given[e] = nd_no_array();
+    enum nd_status status = nd_unit_trial_init(&r->trial, plan->model, &plan->alternatives, err);
+    if (status == ND_OK)
+        nd_unit_memory_limit(r->trial.memory, nd_plan_share(plan, OF_WEIGHTS * plan->n_threads));
+    return status == ND_OK ? make_blocks(r, err) : status;
+}
+
+void nd_reader_deinit(struct nd_reader *r)
+{
+    const struct nd_plan *plan = r->plan;
+    if (plan == NULL)
+        return;
+    for (size_t i = 0; r->raw_inputs != NULL && i < nd_model_n_inputs(plan->model); i++)
+        free(r->raw_inputs[i]);
+    for (size_t e = 0; r->given != NULL && e < nd_model_n_edges(plan->model); e++)
+        if (r->given[e].shape.rank >= 0)
+            nd_array_deinit(&r->given[e]);
+    for (size_t i = 0; r->raw != NULL && i < plan->n_devices * plan->n_steps; i++)
+        free(r->raw[i]);
+    nd_inputs_destroy(plan->model, &r->inputs);
+    free(r->raw_inputs);
+    free(r->input_bytes);
+    nd_array_deinit(&r->held);
+    free(r->given);
+    free(r->chain);
+    free(r->is_skipped);
+    free(r->is_ignored);
+    free(r->raw);
+    nd_unit_trial_deinit(&r->trial);
+    r->plan = NULL;
+}
+
+/* ---- what captures hold ---- */
+
+/* Before one device is at hand. */
+static bool is_read_first(const struct nd_reader *r, size_t device, size_t step)
+{
+    if (r->is_wanted != NULL)
+        return r->is_wanted[step] && device == r->device;
+    return !takes_turns(r->plan, step);
+}
+
+/* What was not read first, of the device and of those with the same codes, so that what is damaged is found. */
+static enum nd_status read_turn(struct nd_reader *r, size_t device, struct nd_error *err)
+{
+    const struct nd_plan *plan = r->plan;
+    enum nd_status status = ND_OK;
+    if (!plan->reads_singly || r->is_wanted != NULL || r->loaded == device)
+        return ND_OK;
+    r->loaded = SIZE_MAX;
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+            if (plan->sources[d].same_as == plan->sources[device].same_as && !plan->sources[d].is_failed &&
+                plan->sources[d].edges[s] != SIZE_MAX && takes_turns(plan, s))
+                status =
+                    nd_plan_read(plan, &(struct nd_plan_tensor){d, s}, r->sample, 1, *raw_of(r, d, s), err);
+    r->loaded = status == ND_OK ? device : SIZE_MAX;
+    return status;
+}
+
+/* Reads a block of n <= nd_plan.block samples of the inputs and of all devices' codes. */
+static enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t n, struct nd_error *err)
+{
+    const struct nd_plan *plan = r->plan;
+    const struct nd_plan_source *leader = &plan->sources[plan->leader];
+    enum nd_status status = ND_OK;
+    r->first = first;
+    r->loaded = SIZE_MAX;
+    for (size_t i = 0; i < nd_model_n_inputs(plan->model) && status == ND_OK; i++)
+        status =
+            nd_capture_read_inputs(&(struct nd_capture_tensor){leader->capture, leader->probe, plan->inputs[i]},
+                                   first, n, r->raw_inputs[i], err);
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+            if (plan->sources[d].edges[s] != SIZE_MAX && is_read_first(r, d, s))
+                status = nd_plan_read(plan, &(struct nd_plan_tensor){d, s}, first, n, *raw_of(r, d, s), err);
+    return status;
+}
+
+/* Fills inputs with those of the sample, which is in the block. */
+static void nd_reader_inputs(struct nd_reader *r, size_t sample)
+{
+    const struct nd_model *model = r->plan->model;
+    r->sample = sample;
+    r->in_block = sample - r->first;
+    for (size_t i = 0; i < nd_model_n_inputs(model); i++)
+        nd_array_load(nd_model_input(model, i)->dtype, r->raw_inputs[i] + r->in_block * r->input_bytes[i],
+                      r->inputs[i].n, r->inputs[i].x);
+}
+
+const void *nd_reader_raw(const struct nd_reader *r, size_t device, size_t step)
+{
+    return *raw_of(r, device, step) + r->in_block * r->plan->sources[device].sample_bytes[step];
+}
+
+enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_error *err)
+{
+    const struct nd_plan *plan = r->plan;
+    const struct nd_plan_source *source = &plan->sources[device];
+    enum nd_status status = read_turn(r, device, err);
+    r->device = device;
+    r->held_edge = SIZE_MAX;
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+        struct nd_array *given = &r->given[plan->steps[s].edge];
+        if (given->shape.rank >= 0)
+            nd_array_deinit(given);
+        *given = nd_no_array();
+        if (source->edges[s] == SIZE_MAX || (r->is_wanted != NULL && !r->is_wanted[s]))
+            continue;
+        enum nd_dtype dtype = nd_capture_edge(source->capture, source->edges[s])->dtype;
+        *given = (struct nd_array){0};
+        if (r->is_lazy) {
+            *given = (struct nd_array){.shape = plan->shapes[s], .dtype = dtype};
+            status = nd_shape_n_elems(&given->shape, &given->n, err);
+            continue;
+        }
+        status = nd_array_make(given, dtype, &plan->shapes[s], err);
+        if (status == ND_OK)
+            nd_array_load(dtype, nd_reader_raw(r, device, s), given->n, given->x);
+    }
+    return status;
+}
+
+void nd_reader_give(const struct nd_reader *r, size_t edge, double *out)
+{
+    const struct nd_array *given = &r->given[edge];
+    nd_array_load(given->dtype, nd_reader_raw(r, r->device, r->plan->step_of_edge[edge]), given->n, out);
+}
+
+const struct nd_array *nd_reader_given(struct nd_reader *r, size_t edge)
+{
+    const struct nd_array *given = &r->given[edge];
+    if (given->shape.rank < 0 || given->n == 0 || given->x != NULL)
+        return given;
+    if (r->held_edge != edge) {
+        r->held_edge = edge;
+        r->held.shape = given->shape;
+        r->held.n = given->n;
+        r->held.dtype = given->dtype;
+        nd_reader_give(r, edge, r->held.x);
+    }
+    return &r->held;
+}
+
+/* Room for the largest of them. */
+static enum nd_status make_held(struct nd_reader *r, struct nd_error *err)
+{
+    size_t most = 0;
+    for (size_t s = 0; s < r->plan->n_steps; s++) {
+        size_t n = 0;
+        if (nd_shape_n_elems(&r->plan->shapes[s], &n, NULL) == ND_OK && n > most)
+            most = n;
+    }
+    r->held.x = nd_tensor_room(most * sizeof *r->held.x);
+    return r->held.x != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_reader_be_lazy(struct nd_reader *r, struct nd_error *err)
+{
+    r->is_lazy = true;
+    r->held_edge = SIZE_MAX;
+    return make_held(r, err);
+}
+
+enum nd_status nd_reader_load(struct nd_reader *r, size_t sample, size_t n, struct nd_error *err)
+{
+    size_t left = n - sample;
+    enum nd_status status = ND_OK;
+    if (sample % r->plan->block == 0)
+        status = nd_reader_block(r, sample, left < r->plan->block ? left : r->plan->block, err);
+    if (status == ND_OK)
+        nd_reader_inputs(r, sample);
+    return status;
+}
+
+enum nd_status nd_reader_sample(struct nd_reader *r, size_t device, size_t sample, size_t n,
+                                struct nd_error *err)
+{
+    r->device = device;
+    enum nd_status status = nd_reader_load(r, sample, n, err);
+    return status == ND_OK ? nd_reader_device(r, device, err) : status;
+}
+
+enum nd_status nd_reader_try_unit(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                                  bool *is_made, struct nd_error *err)
+{
+    (void)codes;
+    struct nd_reader *r = context;
+    *is_made = false;
+    return nd_unit_trial_run(&r->trial, unit, nd_reader_given(r, unit->edge), err);
+}
+
+void nd_round_half_even(const struct nd_exact_values *values, struct nd_array *codes)
+{
+    double low, high;
+    if (values->quick != NULL) {
+        nd_code_range(values->dtype, &low, &high);
+        nd_quick_round(values->quick, (double)values->quant->zero_point[0], low, high, codes->x);
+        return;
+    }
+    for (size_t i = 0; i < values->n; i++) {
+        size_t channel = nd_exact_channel(values->quant, values->shape, i);
+        codes->x[i] = nd_code_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
+                                       ND_ROUND_HALF_EVEN);
+    }
+}
 
 struct team {
     const struct nd_replay *replay;

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "explain/plan/reader.h"
+#include "explain/plan/replay.h"
 
 /* A survey under way. */
 struct walk {

@@ -1,22 +1,326 @@
 /* What the values of a comparison show (npudiff/explain.h): reads a window of samples of every tensor that
  * differs, as real numbers, and has them diagnosed. The runs of each device are looked at in
- * symptoms_runs.c. */
-#include "explain/symptoms/symptoms.h"
-
+ * symptoms.c. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "arithmetic/operators/array.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "arithmetic/operators/array.h"
+#include "explain/diagnosis/values.h"
+#include "npudiff/explain/explain.h"
+
+/* What the values of a comparison show, without the model: symptoms.c looks at pairs of tensors,
+ * symptoms.c for wrong types, symptoms.c at repeats of one device and at depth; symptoms.c
+ * keeps what they find. What goes in is a finished comparison and its captures; what comes out is its
+ * `diagnoses` and `depths`. */
+
+/* Samples [first, first + n) of the first run; with repeat > 0 that run of one sample. */
+struct nd_diagnose_range {
+    size_t first, n, repeat;
+};
+
+/* A tensor of one of the two captures. */
+struct nd_diagnose_side {
+    const struct nd_capture *capture;
+    size_t probe, edge; /* of the capture */
+    struct nd_diagnose_range range;
+};
+
+static enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t edge,
+                                       const struct nd_diagnose_range *range, double *x, struct nd_error *err);
+static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_dtype dtype, double *x,
+                                          struct nd_error *err);
+
+/* The diagnoses of a comparison, as they are kept. */
+
+/* Appends it with a copy of its text. */
+static enum nd_status append(struct nd_comparison *c, struct nd_compared_diagnosis diagnosis,
+                             struct nd_error *err)
+{
+    char *text = nd_strdup(diagnosis.text);
+    struct nd_compared_diagnosis *grown =
+        text != NULL ? realloc(c->diagnoses, (c->n_diagnoses + 1) * sizeof *grown) : NULL;
+    if (grown == NULL) {
+        free(text);
+        return nd_fail_memory(err);
+    }
+    diagnosis.text = text;
+    c->diagnoses = grown;
+    grown[c->n_diagnoses++] = diagnosis;
+    return ND_OK;
+}
+
+/* Appends to comparison->diagnoses. ND_ERR_MEMORY. */
+static enum nd_status nd_diagnose_add(struct nd_comparison *c, size_t device, size_t edge,
+                                      const struct nd_finding *finding, bool is_of_runs, struct nd_error *err)
+{
+    return append(c,
+                  (struct nd_compared_diagnosis){.device = device,
+                                                 .edge = edge,
+                                                 .kind = nd_fault_name(finding->kind),
+                                                 .text = (char *)finding->text,
+                                                 .is_note = nd_fault_is_note(finding->kind),
+                                                 .is_of_runs = is_of_runs,
+                                                 .amount = finding->amount,
+                                                 .explained = finding->explained,
+                                                 .chance = finding->chance < 0 ? finding->chance : NAN},
+                  err);
+}
+
+/* Fills n_later of all. */
+static void nd_diagnose_count_later(struct nd_comparison *c)
+{
+    for (size_t i = 0; i < c->n_diagnoses; i++)
+        for (size_t k = i + 1; k < c->n_diagnoses; k++)
+            c->diagnoses[i].n_later += c->diagnoses[k].device == c->diagnoses[i].device &&
+                                       strcmp(c->diagnoses[k].kind, c->diagnoses[i].kind) == 0;
+}
+
+/* Those of device `from`, but for the ones of its runs, hold of `to` as well: the two are bit-equal.
+ * ND_ERR_MEMORY. */
+static enum nd_status nd_diagnose_copy(struct nd_comparison *c, size_t from, size_t to, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0, n = c->n_diagnoses; i < n && status == ND_OK; i++) {
+        struct nd_compared_diagnosis copy = c->diagnoses[i];
+        copy.device = to;
+        if (c->diagnoses[i].device == from && !copy.is_of_runs)
+            status = append(c, copy, err);
+    }
+    return status;
+}
+
+/* Wrong types of floats: the bytes of one side, read as another type of the same size, are what the other side
+ * has. */
+
+static const enum nd_dtype types[] = {ND_DTYPE_F32,    ND_DTYPE_F16, ND_DTYPE_BF16, ND_DTYPE_F8E4M3FN,
+                                      ND_DTYPE_F8E5M2, ND_DTYPE_U8,  ND_DTYPE_I8,   ND_DTYPE_U16,
+                                      ND_DTYPE_I16,    ND_DTYPE_U32, ND_DTYPE_I32};
+
+static void say(const struct nd_diagnose_side *wrong, bool is_test, enum nd_dtype dtype,
+                struct nd_findings *found)
+{
+    const char *called = nd_dtype_name(nd_capture_edge(wrong->capture, wrong->edge)->dtype);
+    struct nd_finding f = {.kind = ND_FAULT_WRONG_TYPE, .channel = SIZE_MAX, .axis = -1, .explained = 1};
+    snprintf(f.text, sizeof f.text, "%scalled %s, but the bytes are %s: read so the values are the %s",
+             is_test ? "" : "the reference's are ", called, nd_dtype_name(dtype),
+             is_test ? "reference's" : "test's");
+    *found = (struct nd_findings){.n = 1, .n_gross = 1, .far_share = found->far_share, .items = {f}};
+}
+
+/* The side's values as they are called, and those of the other side. */
+struct values {
+    const double *own, *right;
+    size_t n;
+    bool is_test;
+};
+
+static enum nd_status try_side(const struct nd_diagnose_side *side, const struct values *v,
+                               struct nd_findings *found, struct nd_error *err)
+{
+    enum nd_dtype called = nd_capture_edge(side->capture, side->edge)->dtype;
+    if (!nd_values_may_be_mislabelled(v->right, v->own, v->n))
+        return ND_OK;
+    double *x = nd_calloc(v->n, sizeof *x);
+    enum nd_status status = x != NULL ? ND_OK : nd_fail_memory(err);
+    bool is_found = false;
+    for (size_t t = 0; t < sizeof types / sizeof types[0] && status == ND_OK && !is_found; t++) {
+        bool is_other = types[t] != called && nd_dtype_size_bytes(types[t]) == nd_dtype_size_bytes(called);
+        /* Integers beside integers: compare's own labels say it. */
+        if (!is_other || (!nd_dtype_is_float(types[t]) && !nd_dtype_is_float(called)))
+            continue;
+        status = nd_diagnose_read_as(side, types[t], x, err);
+        is_found = status == ND_OK && nd_values_is_reading(v->right, x, v->n);
+        if (is_found)
+            say(side, v->is_test, types[t], found);
+    }
+    free(x);
+    return status;
+}
+
+/* Replaces what was found by ND_FAULT_WRONG_TYPE where the bytes of the test, else of the reference, are floats
+ * (or are called so) and read as another type are what the other side has: n values each. ND_ERR_MEMORY, or
+ * what reading returns. */
+static enum nd_status nd_diagnose_readings(const struct nd_diagnose_side sides[2], const double *ref,
+                                           const double *test, size_t n, struct nd_findings *found,
+                                           struct nd_error *err)
+{
+    enum nd_status status = try_side(&sides[1], &(struct values){test, ref, n, true}, found, err);
+    bool is_found = found->n > 0 && found->items[0].kind == ND_FAULT_WRONG_TYPE;
+    return status == ND_OK && !is_found ? try_side(&sides[0], &(struct values){ref, test, n, false}, found, err)
+                                        : status;
+}
+
+/* Repeats of one device that differ, and how its error grows over the tensors. */
+
+enum { MOST_RUNS = 8, MOST_ELEMENTS = 1 << 20 };
+
+static bool is_equal(struct nd_digest a, struct nd_digest b)
+{
+    return a.low == b.low && a.high == b.high;
+}
+
+/* The first sample of which runs differ, and its runs that can be read: their numbers. */
+static size_t find_runs(const struct nd_capture *capture, size_t probe, size_t edge, size_t *sample,
+                        size_t runs[MOST_RUNS])
+{
+    const struct nd_capture_probe *p = nd_capture_probe(capture, probe);
+    for (size_t s = 0; s < p->n_samples; s++) {
+        size_t n = 0;
+        bool differs = false;
+        for (size_t r = 0, n_runs = nd_capture_n_runs(capture, probe, edge, s); r < n_runs; r++) {
+            struct nd_digest digest = nd_capture_digest(capture, probe, edge, s, r);
+            differs = differs || !is_equal(digest, nd_capture_digest(capture, probe, edge, s, 0));
+            if (n < MOST_RUNS)
+                runs[n++] = r;
+        }
+        *sample = s;
+        if (differs)
+            return n;
+    }
+    return 0;
+}
+
+static enum nd_status compare_runs(const struct nd_capture *capture, size_t probe, size_t edge, size_t n,
+                                   struct nd_findings *found, struct nd_error *err)
+{
+    const struct nd_edge *e = nd_capture_edge(capture, edge);
+    size_t runs[MOST_RUNS], sample, n_runs = find_runs(capture, probe, edge, &sample, runs);
+    double *x = n_runs > 1 ? nd_calloc(n_runs * n, sizeof *x) : NULL;
+    const double *launches[MOST_RUNS];
+    enum nd_status status = ND_OK;
+    if (n_runs < 2)
+        return ND_OK;
+    if (x == NULL)
+        return nd_fail_memory(err);
+    for (size_t k = 0; k < n_runs && status == ND_OK; k++) {
+        bool is_first = is_equal(nd_capture_digest(capture, probe, edge, sample, runs[k]),
+                                 nd_capture_digest(capture, probe, edge, sample, 0));
+        const struct nd_diagnose_range range = {sample, 1, is_first ? 0 : runs[k]};
+        launches[k] = x + k * n;
+        status = nd_diagnose_read(capture, probe, edge, &range, x + k * n, err);
+    }
+    double step = nd_dtype_is_integer(e->dtype) ? 1 : 0;
+    for (size_t c = 0; c < e->quant.n && step > 0; c++)
+        step = fmax(c == 0 ? 0 : step, fabs((double)e->quant.scale[c]));
+    if (status == ND_OK)
+        nd_values_compare_launches(launches, n_runs, n, step, found);
+    free(x);
+    return status;
+}
+
+/* Later tensors inherit what the first unstable one has: it alone is looked at, with those of the graph's
+ * outputs. */
+static enum nd_status nd_diagnose_runs(struct nd_comparison *comparison,
+                                       const struct nd_capture *const *captures, size_t device,
+                                       struct nd_error *err)
+{
+    const struct nd_capture *capture = captures[device];
+    enum nd_status status = ND_OK;
+    for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
+        size_t edge = nd_capture_find_edge(capture, comparison->edges[e].name), size_bytes;
+        if (edge == SIZE_MAX || comparison->edges[e].devices[device].n_unstable == 0)
+            continue;
+        const struct nd_edge *captured = nd_capture_edge(capture, edge);
+        if (nd_shape_size_bytes(&captured->shape, captured->dtype, &size_bytes, NULL) != ND_OK)
+            continue;
+        size_t n = size_bytes / nd_dtype_size_bytes(captured->dtype);
+        for (size_t p = 0; p < nd_capture_n_probes(capture) && n > 0 && n <= MOST_ELEMENTS && status == ND_OK;
+             p++) {
+            struct nd_findings found = {0};
+            if (!nd_capture_has_outputs(capture, p, edge))
+                continue;
+            status = compare_runs(capture, p, edge, n, &found, err);
+            if (found.n == 0 || status != ND_OK)
+                continue;
+            status = nd_diagnose_add(comparison, device, e, &found.items[0], true, err);
+            break;
+        }
+    }
+    return status;
+}
+
+/* ---- depth ---- */
+
+/* The share of codes that differ, of floats the relative error over the samples that differ; NaN: none. */
+static double error_of(const struct nd_compared_pair *pair, bool is_share)
+{
+    const struct nd_difference *d = &pair->total.difference;
+    if (pair->total.coverage == ND_COVERAGE_NONE || !d->has_values || d->n_differing == 0 ||
+        d->is_integer != is_share)
+        return NAN;
+    return is_share ? d->share : pow(10, -d->sqnr_db / 20);
+}
+
+static bool has_half(const struct nd_comparison *c, const struct nd_capture *capture, size_t device)
+{
+    for (size_t i = 0; i < c->n_diagnoses; i++)
+        if (c->diagnoses[i].device == device &&
+            strcmp(c->diagnoses[i].kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
+            return true;
+    for (size_t e = 0; e < nd_capture_n_edges(capture); e++)
+        if (nd_capture_edge(capture, e)->dtype == ND_DTYPE_F16)
+            return true;
+    return false;
+}
+
+static void find_depth(const struct nd_comparison *c, size_t device, double *errors,
+                       struct nd_compared_depth *depth)
+{
+    size_t n_codes = 0, n_floats = 0, n = 0;
+    *depth = (struct nd_compared_depth){.device = device, .largest = NAN};
+    for (size_t e = 0; e < c->n_edges; e++) {
+        const struct nd_compared_pair *pair = &c->edges[e].pairs[device - 1];
+        const struct nd_side *side = &pair->total.difference.ref_side;
+        n_codes += isfinite(error_of(pair, true)) != 0;
+        n_floats += isfinite(error_of(pair, false)) != 0;
+        double largest = fmax(fabs(side->min), fabs(side->max));
+        if (side->n_elems == 0 || !isfinite(largest) || largest <= depth->largest) /* NaN at first */
+            continue;
+        depth->largest = largest;
+        depth->largest_edge = e;
+    }
+    depth->is_share = n_codes > n_floats;
+    for (size_t e = 0; e < c->n_edges; e++)
+        if (!c->edges[e].is_model_input)
+            errors[n++] = error_of(&c->edges[e].pairs[device - 1], depth->is_share);
+    struct nd_growth_law law;
+    nd_values_find_growth(errors, n, &law);
+    depth->growth = nd_growth_name(law.growth);
+    depth->n_tensors = law.n;
+    depth->factor = law.factor;
+    depth->first = law.first;
+    depth->last = law.last;
+}
+
+/* Fills comparison->depths from the differences and the diagnoses that are there. ND_ERR_MEMORY. */
+static enum nd_status nd_diagnose_depths(struct nd_comparison *comparison,
+                                         const struct nd_capture *const *captures, struct nd_error *err)
+{
+    if (comparison->n_devices < 2 || comparison->n_edges == 0)
+        return ND_OK;
+    double *errors = nd_calloc(comparison->n_edges, sizeof *errors);
+    comparison->depths = nd_calloc(comparison->n_devices - 1, sizeof *comparison->depths);
+    enum nd_status status = errors != NULL && comparison->depths != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t d = 1; d < comparison->n_devices && status == ND_OK; d++) {
+        struct nd_compared_depth *depth = &comparison->depths[comparison->n_depths++];
+        find_depth(comparison, d, errors, depth);
+        depth->is_half = has_half(comparison, captures[d], d);
+    }
+    free(errors);
+    return status;
+}
 
 /* Chosen: what is read of a tensor and of those beside it, so that large captures cost seconds. */
 enum {
     MOST_SAMPLES = 16,
-    MOST_VALUES = 1 << 18,   /* of a tensor, all samples together; one sample is always read */
-    MOST_ELEMENTS = 1 << 22, /* of a sample: larger tensors are left out */
-    MOST_EDGES = 128,        /* of a device, the first that differ */
-    MOST_OTHERS = 6,         /* tensors of the same shape, the nearest ones */
+    MOST_VALUES = 1 << 18,               /* of a tensor, all samples together; one sample is always read */
+    MOST_ELEMENTS_of_symptoms = 1 << 22, /* of a sample: larger tensors are left out */
+    MOST_EDGES = 128,                    /* of a device, the first that differ */
+    MOST_OTHERS = 6,                     /* tensors of the same shape, the nearest ones */
     MOST_INPUTS = 2,
 };
 
@@ -38,8 +342,9 @@ static void load(const struct nd_edge *edge, enum nd_dtype dtype, size_t n, cons
         dequantise(edge, n, x);
 }
 
-enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_dtype dtype, double *x,
-                                   struct nd_error *err)
+/* The same, of bytes that are read as another type of the same size. */
+static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_dtype dtype, double *x,
+                                          struct nd_error *err)
 {
     const struct nd_diagnose_range *range = &side->range;
     const struct nd_edge *e = nd_capture_edge(side->capture, side->edge);
@@ -64,8 +369,10 @@ enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_
     return status;
 }
 
-enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t edge,
-                                const struct nd_diagnose_range *range, double *x, struct nd_error *err)
+/* The values of an edge of a capture as real numbers (codes are dequantised), into x with room for them. What
+ * reading a capture returns. */
+static enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t edge,
+                                       const struct nd_diagnose_range *range, double *x, struct nd_error *err)
 {
     const struct nd_diagnose_side side = {capture, probe, edge, *range};
     return nd_diagnose_read_as(&side, nd_capture_edge(capture, edge)->dtype, x, err);
@@ -208,7 +515,7 @@ static bool open_exam(const struct nd_comparison *c, const struct nd_capture *co
         nd_shape_size_bytes(&e->shape, e->dtype, &size_bytes, NULL) != ND_OK)
         return false;
     exam->n = size_bytes / nd_dtype_size_bytes(e->dtype);
-    if (exam->n == 0 || exam->n > MOST_ELEMENTS)
+    if (exam->n == 0 || exam->n > MOST_ELEMENTS_of_symptoms)
         return false;
     size_t most = MOST_VALUES / exam->n < 1 ? 1 : MOST_VALUES / exam->n,
            first = d->has_first ? d->first.sample : 0;
@@ -301,7 +608,7 @@ static enum nd_status try_argmax(struct exam *exam, size_t ref, size_t test, int
     }
     values.n_values = 0;
     values.n = exam->n * argmax.n;
-    if (values.n > MOST_ELEMENTS)
+    if (values.n > MOST_ELEMENTS_of_symptoms)
         return ND_OK;
     enum nd_status status = read_pair(&values, ref, test, err);
     size_t n = values.n * values.range.n;

@@ -1,8 +1,29 @@
 /* Counting which programs give a code. Most codes are the nearest, of a value that is far from a tie: then
  * nothing is to be counted for the programs that round to the nearest. */
-#include <math.h>
+#include "explain/trials/code_tally.h"
 
-#include "explain/trials/code_cells.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arithmetic/exact/linear/quick.h"
+#include "arithmetic/operators/kernels/gemm_kernels.h"
+#include "core/memory.h"
+
+/* Counting which programs give the codes of one unit, many at once. code_tally.c counts one by one, and its way
+ * decides: both give the same numbers. */
+
+struct nd_code_bounds {
+    double zero, low, high;
+};
+
+/* ---- code_tally.c ---- */
+
+/* ---- code_tally.c ---- */
+
+static void nd_code_cells_add(struct nd_code_tally *tally, const struct nd_quick *quick,
+                              const struct nd_code_bounds *bounds, const double *given);
 
 size_t nd_half_even_program(void)
 {
@@ -19,7 +40,7 @@ static const double nearest_low = 0.24, nearest_high = 0.76, largest_safe = 0x1p
 
 /* What arithmetic in float32 may move v by, in steps: it cannot be told from exact arithmetic there. Sums pass
  * through values of the order of the type's range. */
-double nd_code_float_doubt(const struct nd_code_bounds *bounds)
+static double nd_code_float_doubt(const struct nd_code_bounds *bounds)
 {
     return 0x1p-16 + (bounds->high - bounds->low) * 0x1p-18;
 }
@@ -31,7 +52,7 @@ static bool is_nearest(const struct nd_program *program)
 
 /* The fraction from which on the program rounds up; 0 for those whose thresholds are whole numbers. Rounding
  * twice goes away from zero. */
-double nd_code_threshold(const struct nd_program *program, const struct nd_place *place)
+static double nd_code_threshold(const struct nd_program *program, const struct nd_place *place)
 {
     double step = ldexp(1, -program->n_bits - 1);
     if (program->kind == ND_PROGRAM_DOUBLE)
@@ -39,8 +60,9 @@ double nd_code_threshold(const struct nd_program *program, const struct nd_place
     return is_nearest(program) ? 0.5 : 0;
 }
 
-bool nd_code_is_close(const struct nd_program *program, const struct nd_place *place,
-                      const struct nd_code_bounds *bounds, double given)
+/* Whether v moved a little gives the whole number. */
+static bool nd_code_is_close(const struct nd_program *program, const struct nd_place *place,
+                             const struct nd_code_bounds *bounds, double given)
 {
     double doubt = nd_code_float_doubt(bounds), whole = given - bounds->zero;
     double threshold = nd_code_threshold(program, place);
@@ -56,8 +78,9 @@ static double clip(const struct nd_code_bounds *bounds, double whole)
     return fmin(fmax(whole + bounds->zero, bounds->low), bounds->high);
 }
 
-void nd_code_tally_many(struct nd_code_tally *tally, const struct nd_ratio *v, const struct nd_place *at,
-                        const struct nd_code_bounds *bounds, double given, uint64_t count)
+/* Codes of one exact value: so many of them are `given`. */
+static void nd_code_tally_many(struct nd_code_tally *tally, const struct nd_ratio *v, const struct nd_place *at,
+                               const struct nd_code_bounds *bounds, double given, uint64_t count)
 {
     size_t n;
     const struct nd_program *programs = nd_programs(&n);
@@ -123,4 +146,391 @@ void nd_code_tally_finish(struct nd_code_tally *tally)
         tally->far[p] += tally->all_wrong;
     }
     tally->all_wrong = 0;
+}
+
+/* Most values lie between two thresholds of programs, and not beside one: all values between the same two are
+ * one case, and are counted together. A cell is a range of fractions, small enough that few hold a threshold.
+ */
+enum {
+    N_CELLS = 1 << 14, /* chosen: about 60 of them hold a threshold */
+    IN_DOUBT = 255,
+    MOST_CLASSES = 128,
+    N_OUTCOMES = ND_CASE_OUTCOMES, /* floor - 1, floor, floor + 1, floor + 2 */
+    N_BANKS = 2
+};
+
+/* Keys are cells of both signs, and behind them what is no cell; CUT_OFF is a class of no cell. */
+enum { N_KEYS = 2 * N_CELLS, KEY_CUT_OFF = N_KEYS, KEY_IN_DOUBT, CUT_OFF = MOST_CLASSES, N_CLASSES };
+
+struct cells {
+    unsigned char class_of[N_KEYS + 2]; /* those of negative values in the second half */
+    double middle[2][MOST_CLASSES];     /* a fraction of the class */
+};
+
+struct thresholds {
+    size_t n;
+    double x[MOST_CLASSES];
+};
+
+/* In order, each once. */
+static void add_threshold(struct thresholds *t, double x)
+{
+    size_t at = 0;
+    while (at < t->n && t->x[at] < x)
+        at++;
+    if (x < 0 || x > 1 || t->n == MOST_CLASSES || (at < t->n && t->x[at] == x))
+        return;
+    memmove(t->x + at + 1, t->x + at, (t->n - at) * sizeof *t->x);
+    t->x[at] = x;
+    t->n++;
+}
+
+static void add_around(struct thresholds *t, double x, double doubt)
+{
+    add_threshold(t, x - doubt);
+    add_threshold(t, x);
+    add_threshold(t, x + doubt);
+}
+
+static void make_side(struct cells *cells, int is_negative, const struct nd_code_bounds *bounds)
+{
+    size_t n, k = 0;
+    const struct nd_program *programs = nd_programs(&n);
+    const struct nd_place place = {.floor = is_negative ? -1 : 0};
+    struct thresholds t = {.n = 0};
+    double doubt = nd_code_float_doubt(bounds);
+    add_around(&t, 0, doubt);
+    add_around(&t, 0.5, doubt);
+    add_around(&t, 1, doubt);
+    for (size_t p = 0; p < n; p++)
+        add_around(&t, nd_code_threshold(&programs[p], &place), doubt);
+    for (size_t c = 0; c + 1 < t.n; c++)
+        cells->middle[is_negative][c] = (t.x[c] + t.x[c + 1]) / 2;
+    for (size_t cell = 0; cell < N_CELLS; cell++) {
+        double low = (double)cell / N_CELLS - ND_QUICK_DOUBT,
+               high = (double)(cell + 1) / N_CELLS + ND_QUICK_DOUBT;
+        while (k + 1 < t.n && t.x[k + 1] < low)
+            k++;
+        bool is_clear = low > t.x[k] && k + 1 < t.n && high < t.x[k + 1];
+        cells->class_of[is_negative * N_CELLS + (int)cell] = (unsigned char)(is_clear ? k : IN_DOUBT);
+    }
+    cells->class_of[KEY_CUT_OFF] = CUT_OFF;
+    cells->class_of[KEY_IN_DOUBT] = IN_DOUBT;
+}
+
+/* By the width of codes: 8 and 16 bits. */
+static struct {
+    pthread_once_t once;
+    struct cells cells[2];
+} all = {.once = PTHREAD_ONCE_INIT};
+
+static void make_all(void)
+{
+    const struct nd_code_bounds bounds[] = {{0, 0, UINT8_MAX}, {0, 0, UINT16_MAX}};
+    for (size_t i = 0; i < 2; i++)
+        for (int is_negative = 0; is_negative < 2; is_negative++)
+            make_side(&all.cells[i], is_negative, &bounds[i]);
+}
+
+/* NULL: codes of another width. */
+static const struct cells *cells_of(const struct nd_code_bounds *bounds)
+{
+    double range = bounds->high - bounds->low;
+    if (range != UINT8_MAX && range != UINT16_MAX)
+        return NULL;
+    pthread_once(&all.once, make_all);
+    return &all.cells[range != UINT8_MAX];
+}
+
+/* ---- those in doubt ---- */
+
+/* Equal ones, of which there are often many (whole numbers, ties), are worked out once. */
+enum { REMEMBERED_BITS = 10, N_REMEMBERED = 1 << REMEMBERED_BITS };
+
+/* What an exact value is made of, and what the device has there. */
+struct operands {
+    double x, y, given;
+};
+
+struct remembered {
+    uint64_t count; /* not yet in the tally; 0: the place is free */
+    struct operands operands;
+    struct nd_ratio v;
+};
+
+/* The codes of one unit at work. */
+struct work {
+    struct nd_code_tally *tally;
+    const struct nd_quick *quick;
+    const struct nd_code_bounds *bounds;
+    const struct cells *cells;
+    double low, high;        /* bounds of the unit, in steps of the output */
+    struct nd_ratio ends[2]; /* the same, exactly */
+    struct nd_place places[2];
+    double end_codes[2]; /* where places are whole */
+    uint32_t counts[N_BANKS][2][N_CLASSES]
+                   [N_OUTCOMES]; /* to be added up: neighbours wait less for each other */
+    uint64_t n_wild;             /* open, and not even near */
+    struct remembered remembered[N_REMEMBERED], *last;
+    size_t line_begin, line_end; /* elements that follow each other in one line: */
+    double line;
+};
+
+static void settle(struct work *w, struct remembered *r)
+{
+    const struct nd_place place = nd_place_of(&r->v);
+    nd_code_tally_many(w->tally, &r->v, &place, w->bounds, r->operands.given, r->count);
+    r->count = 0;
+}
+
+/* The line of an element; neighbours mostly have the same one, so that nothing is divided for them. */
+static double line_of(struct work *w, size_t i)
+{
+    const struct nd_quick *quick = w->quick;
+    if (i < w->line_begin || i >= w->line_end) {
+        w->line_begin = i - i % quick->n_inner;
+        w->line_end = w->line_begin + quick->n_inner;
+        w->line = (double)(i / quick->n_inner % quick->n_lines);
+    }
+    return w->line;
+}
+
+static struct remembered *place_of(struct work *w, const struct operands *operands)
+{
+    uint64_t bits[3];
+    memcpy(bits, operands, sizeof bits);
+    uint64_t hash = bits[0] * 0x9e3779b97f4a7c15 + bits[1] * 0xc2b2ae3d27d4eb4f + bits[2] * 0x165667b19e3779f9;
+    return &w->remembered[(hash ^ (hash >> 32)) * 0x9e3779b97f4a7c15 >> (64 - REMEMBERED_BITS)];
+}
+
+static bool are_same(const struct operands *a, const struct operands *b)
+{
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+static void count_exactly(struct work *w, size_t i, double given)
+{
+    const struct nd_quick *quick = w->quick;
+    double y = quick->kind == ND_QUICK_LINE ? line_of(w, i) : quick->y != NULL ? quick->y[i] : 0;
+    const struct operands operands = {quick->x[i], y, given};
+    struct remembered *r = w->last;
+    if (r == NULL || !are_same(&r->operands, &operands))
+        r = w->last = place_of(w, &operands);
+    if (r->count == 0 || !are_same(&r->operands, &operands)) {
+        if (r->count > 0)
+            settle(w, r);
+        r->operands = operands;
+        r->v = nd_quick_exact(quick, i);
+    }
+    r->count++;
+}
+
+/* ---- many at once ---- */
+
+enum { N_WHOLE = 1 << 16 }; /* values are told apart up to that magnitude */
+
+static struct nd_case_limits limits_of(const struct work *w)
+{
+    /* float32 moves large values of 16 bits across a half from further off than a cell */
+    bool is_float32_in_doubt = w->bounds->high - w->bounds->low > UINT8_MAX;
+    return (struct nd_case_limits){
+        .n_cells = N_CELLS,
+        .n_whole = N_WHOLE,
+        .cut_low = w->places[0].is_whole ? w->low - ND_QUICK_DOUBT : -ND_QUICK_LARGEST,
+        .cut_high = w->places[1].is_whole ? w->high + ND_QUICK_DOUBT : ND_QUICK_LARGEST,
+        .largest = ND_QUICK_LARGEST,
+        .low = fmax(w->low + ND_QUICK_DOUBT, -N_WHOLE),
+        .high = fmin(w->high - ND_QUICK_DOUBT, N_WHOLE),
+        .code_low = w->bounds->low,
+        .code_high = w->bounds->high,
+        .zero = w->bounds->zero,
+        .end_codes = {w->end_codes[0], w->end_codes[1]},
+        .large = is_float32_in_doubt ? 256 : HUGE_VAL,
+        .half_low = N_CELLS / 2 - N_CELLS / 64,
+        .half_high = N_CELLS / 2 + N_CELLS / 64};
+}
+
+/* open[]: those that have no case yet. How many these are. */
+static size_t count_block(struct work *w, const struct nd_case_limits *limits, const struct nd_pairs *block,
+                          uint16_t *open)
+{
+    int32_t keys[ND_QUICK_BLOCK];
+    size_t n_open = 0, n = block->n;
+    w->tally->all_wrong += nd_gemm_kernels()->find_cases(limits, block, keys);
+    for (size_t i = 0; i < n; i++) {
+        size_t key = (size_t)keys[i] / N_OUTCOMES, outcome = (size_t)keys[i] % N_OUTCOMES,
+               class = w->cells->class_of[key];
+        bool is_open = class == IN_DOUBT;
+        open[n_open] = (uint16_t)i;
+        n_open += is_open;
+        class = is_open ? CUT_OFF : class;
+        w->counts[i % N_BANKS][key >= N_CELLS][class][outcome]++;
+    }
+    return n_open;
+}
+
+/* One that has no case. False: only the exact value decides. */
+static bool count_near(struct work *w, double v, double given)
+{
+    if (!(fabs(v) < ND_QUICK_LARGEST) || fabs(v - w->low) < ND_QUICK_DOUBT ||
+        fabs(v - w->high) < ND_QUICK_DOUBT)
+        return false;
+    if (v < w->low || v > w->high) {
+        size_t end = v > w->high;
+        if (w->places[end].is_whole) {
+            w->tally->all_wrong += given != w->end_codes[end];
+            return true;
+        }
+        v = end == 1 ? w->high : w->low;
+    }
+    double whole = floor(v), fraction = v - whole, code = whole + w->bounds->zero;
+    int is_negative = whole < 0;
+    size_t cell = (size_t)(fraction * N_CELLS); /* all of them of what is nearly 0 from below */
+    size_t class = cell < N_CELLS ? w->cells->class_of[(size_t)is_negative * N_CELLS + cell] : IN_DOUBT;
+    bool is_float32_in_doubt = fabs(whole) >= 256 && fabs(fraction - 0.5) < 0x1p-6;
+    if (class == IN_DOUBT || is_float32_in_doubt)
+        return false;
+    if (code < w->bounds->low || code + 1 > w->bounds->high) {
+        if (code + 1 > w->bounds->low && code < w->bounds->high)
+            return false; /* at the end of the range */
+        double end = code < w->bounds->low ? w->bounds->low : w->bounds->high;
+        w->tally->all_wrong += given != end;
+        return true;
+    }
+    double outcome = given - code + 1;
+    if (outcome >= 0 && outcome < N_OUTCOMES)
+        w->counts[0][is_negative][class][(size_t)outcome]++;
+    else
+        w->n_wild++;
+    return true;
+}
+
+/* Codes of one case, as nd_code_tally_one counts each. */
+static void add_case(struct nd_code_tally *tally, const struct nd_code_bounds *bounds,
+                     const struct nd_place *place, size_t outcome, uint64_t count)
+{
+    size_t n;
+    const struct nd_program *programs = nd_programs(&n);
+    double whole = place->floor + (double)outcome - 1;
+    tally->n_open += count;
+    for (size_t p = 0; p < n; p++) {
+        bool is_up = place->fraction > nd_code_threshold(&programs[p], place);
+        double by_program = programs[p].kind == ND_PROGRAM_SINGLE ? nd_round_place(place, programs[p].rounding)
+                                                                  : place->floor + (is_up ? 1 : 0);
+        if (by_program == whole)
+            continue;
+        tally->wrong[p] += count;
+        tally->far[p] += nd_code_is_close(&programs[p], place, bounds, whole) ? 0 : count;
+    }
+}
+
+static void add_cases(struct work *w)
+{
+    struct nd_code_bounds bounds = *w->bounds;
+    bounds.zero = 0;
+    for (int is_negative = 0; is_negative < 2; is_negative++)
+        for (size_t class = 0; class < MOST_CLASSES; class ++)
+            for (size_t outcome = 0; outcome < N_OUTCOMES; outcome++) {
+                double fraction = w->cells->middle[is_negative][class];
+                const struct nd_place place = {
+                    .floor = is_negative ? -1 : 0, .fraction = fraction, .half = fraction > 0.5 ? 1 : -1};
+                uint64_t count = 0;
+                for (size_t bank = 0; bank < N_BANKS; bank++)
+                    count += w->counts[bank][is_negative][class][outcome];
+                if (count > 0)
+                    add_case(w->tally, &bounds, &place, outcome, count);
+            }
+    w->tally->n_open += w->n_wild;
+    w->tally->all_wrong += w->n_wild;
+}
+
+/* ---- of few values ---- */
+
+/* What hands on codes has so few values that each is worked out once for each code that the device has there.
+ * Units of fewer elements are not worth the table; chosen. */
+enum { LEAST_OF_PAIRS = 1 << 14, N_CODES = UINT8_MAX + 1, N_VALUES = 2 * ND_KEY_LARGEST + 1 };
+
+/* counts[N_VALUES * N_CODES], zeros before. False: there are other values. */
+static bool count_pairs(const struct nd_quick *quick, double low, const double *given, uint32_t *counts)
+{
+    uint32_t keys[ND_QUICK_BLOCK];
+    for (size_t first = 0; first < quick->n; first += ND_QUICK_BLOCK) {
+        size_t n = quick->n - first < ND_QUICK_BLOCK ? quick->n - first : ND_QUICK_BLOCK;
+        const struct nd_pairs pairs = {quick->x + first, given + first, n};
+        if (!nd_gemm_kernels()->pair_keys(&pairs, low, keys))
+            return false;
+        for (size_t i = 0; i < n; i++)
+            counts[keys[i]]++;
+    }
+    return true;
+}
+
+static void settle_pairs(struct nd_code_tally *tally, const struct nd_quick *quick,
+                         const struct nd_code_bounds *bounds, const uint32_t *counts)
+{
+    for (size_t row = 0; row < N_VALUES; row++) {
+        const double x = (double)row - ND_KEY_LARGEST;
+        struct nd_quick one = *quick;
+        one.x = &x;
+        const struct nd_ratio v = nd_quick_exact(&one, 0);
+        const struct nd_place place = nd_place_of(&v);
+        for (size_t column = 0; column < N_CODES; column++)
+            if (counts[row * N_CODES + column] > 0)
+                nd_code_tally_many(tally, &v, &place, bounds, (double)column + bounds->low,
+                                   counts[row * N_CODES + column]);
+    }
+}
+
+/* False: nothing was added. */
+static bool add_pairs(struct nd_code_tally *tally, const struct nd_quick *quick,
+                      const struct nd_code_bounds *bounds, const double *given)
+{
+    if (quick->kind != ND_QUICK_LINE || quick->n_lines != 1 || quick->n < LEAST_OF_PAIRS ||
+        quick->n > UINT32_MAX || bounds->high - bounds->low != UINT8_MAX)
+        return false;
+    const struct nd_pairs few = {quick->x, given, ND_QUICK_BLOCK};
+    uint32_t keys[ND_QUICK_BLOCK];
+    if (!nd_gemm_kernels()->pair_keys(&few, bounds->low, keys))
+        return false; /* sums of products, mostly */
+    uint32_t *counts = nd_calloc((size_t)N_VALUES * N_CODES, sizeof *counts);
+    bool is_counted = counts != NULL && count_pairs(quick, bounds->low, given, counts);
+    if (is_counted)
+        settle_pairs(tally, quick, bounds, counts);
+    free(counts);
+    return is_counted;
+}
+
+/* Adds all codes: given[quick->n] are the device's. */
+static void nd_code_cells_add(struct nd_code_tally *tally, const struct nd_quick *quick,
+                              const struct nd_code_bounds *bounds, const double *given)
+{
+    double near[ND_QUICK_BLOCK];
+    uint16_t open[ND_QUICK_BLOCK];
+    if (add_pairs(tally, quick, bounds, given))
+        return;
+    struct work w = {.tally = tally, .quick = quick, .bounds = bounds, .cells = cells_of(bounds)};
+    w.low = quick->kind == ND_QUICK_TABLE ? -HUGE_VAL : quick->low / quick->scale;
+    w.high = quick->kind == ND_QUICK_TABLE ? HUGE_VAL : quick->high / quick->scale;
+    for (size_t k = 0; k < 2; k++) {
+        w.ends[k] = nd_ratio_of(k == 0 ? quick->low : quick->high, quick->scale);
+        w.places[k] = nd_place_of(&w.ends[k]);
+        w.end_codes[k] = fmin(fmax(w.places[k].floor + bounds->zero, bounds->low), bounds->high);
+    }
+    const struct nd_case_limits limits = limits_of(&w);
+    for (size_t first = 0; first < quick->n; first += ND_QUICK_BLOCK) {
+        size_t n = quick->n - first < ND_QUICK_BLOCK ? quick->n - first : ND_QUICK_BLOCK;
+        nd_quick_near_unbounded(quick, first, n, near);
+        const struct nd_pairs block = {near, given + first, n};
+        size_t n_open = w.cells != NULL ? count_block(&w, &limits, &block, open) : 0;
+        for (size_t k = 0; k < n_open; k++)
+            if (!count_near(&w, near[open[k]], given[first + open[k]]))
+                count_exactly(&w, first + open[k], given[first + open[k]]);
+        for (size_t i = 0; i < n && w.cells == NULL; i++)
+            count_exactly(&w, first + i, given[first + i]);
+    }
+    for (size_t k = 0; k < N_REMEMBERED; k++)
+        if (w.remembered[k].count > 0)
+            settle(&w, &w.remembered[k]);
+    if (w.cells != NULL)
+        add_cases(&w);
 }

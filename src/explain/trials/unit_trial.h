@@ -4,8 +4,8 @@
 #define ND_REPLAY_UNIT_TRIAL_H
 
 #include "arithmetic/htp/htp.h"
-#include "explain/trials/alternatives.h"
 #include "explain/known/defects.h"
+#include "explain/trials/alternatives.h"
 
 enum { ND_MAX_UNIT_PROGRAMS = 4 };
 
@@ -66,9 +66,6 @@ enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_ex
 /* What the program makes of the unit that was taken last, in another way; NULL: nothing is known. */
 const struct nd_array *nd_unit_trial_other(const struct nd_unit_trial *trial, enum nd_alternative alternative,
                                            size_t program);
-/* What the maker of the edge `from` made of the edge `to` by that program; NULL: nothing is known. */
-const struct nd_array *nd_unit_trial_kept(const struct nd_unit_trial *trial, size_t from, size_t to,
-                                          size_t program);
 /* Counts the unit that was taken last. exact[n]: rounded half to even. */
 void nd_unit_trial_count(const struct nd_unit_trial *trial, const double *given, const double *exact, size_t n,
                          struct nd_unit_tally *tally);

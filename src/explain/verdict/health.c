@@ -1,3 +1,5 @@
+/* What a capture says wrongly of its tensors is a fault by itself: whoever reads the codes by these words gets
+ * other numbers. */
 #include "explain/verdict/health.h"
 
 #include <float.h>
@@ -5,12 +7,246 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "arithmetic/exact/linear/rounding.h"
-#include "explain/exam/input_quantiser.h"
-#include "explain/verdict/noise.h"
+#include "explain/exam/diagnose_layers.h"
+#include "explain/plan/plan.h"
+
+/* How much a layer's values change from run to run, while what it reads does not. */
+
+struct nd_explain_noise {
+    bool is_any;      /* its values differ from run to run; else the rest is 0 */
+    bool is_own;      /* and what it reads does not */
+    size_t n_repeats; /* runs that were held against the first one and differ from it */
+    double max;       /* LSB */
+    double share;     /* of the values of these runs, those that differ from the first run's */
+};
+
+static bool is_kind(const struct nd_explained_finding *finding, enum nd_fault_kind kind)
+{
+    return strcmp(finding->fault.kind, nd_fault_name(kind)) == 0;
+}
+
+static bool is_of_encoding(const struct nd_explained_finding *finding)
+{
+    static const enum nd_fault_kind kinds[] = {
+        ND_FAULT_SCALE,      ND_FAULT_CHANNEL_SCALE, ND_FAULT_ZERO_POINT,        ND_FAULT_ENCODING,
+        ND_FAULT_OFFSET_256, ND_FAULT_OFFSET_SIGN,   ND_FAULT_CHANNEL_ZERO_POINT};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (is_kind(finding, kinds[i]))
+            return true;
+    return false;
+}
+
+/* A scale that was written with few digits: a value at the end of the codes is off by less than that many
+ * steps. Chosen. */
+static bool is_rounded_scale(const struct nd_plan *plan, const struct nd_explained_finding *finding)
+{
+    static const double steps = 0.25; /* chosen */
+    const struct nd_edge *edge = nd_plan_edge(plan, finding->step);
+    double low, high;
+    if (!is_kind(finding, ND_FAULT_SCALE) && !is_kind(finding, ND_FAULT_CHANNEL_SCALE))
+        return false;
+    nd_code_range(edge->dtype, &low, &high);
+    return fabs(finding->fault.amount - 1) * (high - low) < steps;
+}
+
+/* Why the finding is a fault of its tensor, or NULL: it proves nothing. */
+static const char *prove(const struct nd_plan *plan, const struct nd_explained_unit *unit,
+                         const struct nd_explained_finding *finding)
+{
+    size_t edge = plan->steps[finding->step].edge;
+    bool is_forced = plan->alternatives.forced[edge] != NULL || plan->alternatives.is_forced_here[edge];
+    if (is_kind(finding, ND_FAULT_WRONG_TYPE))
+        return "read as the model's type, the values are about what the model asks for";
+    if (is_of_encoding(finding)) /* the provider has an encoding of its own for some, whatever the model says */
+        return is_forced || is_rounded_scale(plan, finding) ? NULL : "the capture itself says so";
+    bool is_one_code = is_kind(finding, ND_FAULT_ALL_ZERO) || is_kind(finding, ND_FAULT_CONSTANT);
+    return is_one_code && !unit->is_examined && !unit->is_left ? "no arithmetic makes one value of these inputs"
+                                                               : NULL;
+}
+
+static enum nd_status accuse(struct nd_explained_unit *unit, const struct nd_explained_fault *fault,
+                             const char *proof, struct nd_error *err)
+{
+    char *text = nd_strdup(fault->text), *evidence = nd_strdup(proof);
+    if (text == NULL || evidence == NULL) {
+        free(text);
+        free(evidence);
+        return nd_fail_memory(err);
+    }
+    free(unit->fault.text);
+    free(unit->evidence);
+    unit->state = ND_LAYER_FAULTY;
+    unit->certainty = strcmp(fault->kind, nd_fault_name(ND_FAULT_WRONG_TYPE)) == 0 ? ND_CERTAINTY_LIKELY
+                                                                                   : ND_CERTAINTY_PROVEN;
+    unit->fault = *fault;
+    unit->fault.text = text;
+    unit->evidence = evidence;
+    return ND_OK;
+}
+
+/* Codes that pile up are held against the whole model's reference. Where the layer follows its arithmetic, they
+ * are what its own inputs give: the cause lies before it. */
+static bool is_inherited(const struct nd_explained_unit *unit, const struct nd_explained_finding *finding)
+{
+    return unit->state == ND_LAYER_FOLLOWS &&
+           (is_kind(finding, ND_FAULT_SATURATION) || is_kind(finding, ND_FAULT_ALL_ZERO) ||
+            is_kind(finding, ND_FAULT_CONSTANT));
+}
+
+static void drop_inherited(struct nd_explained_device *device)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < device->n_findings; i++) {
+        struct nd_explained_finding *finding = &device->findings[i];
+        if (is_inherited(&device->units[finding->step], finding))
+            free(finding->fault.text);
+        else
+            device->findings[n++] = *finding;
+    }
+    device->n_findings = n;
+}
+
+/* health.c: accuses the tensors of which the capture says something that is wrong: type, scale, zero
+ * point; and those that cannot be examined and are one code throughout. Drops what is said of codes that pile
+ * up in a layer that follows. ND_ERR_MEMORY. */
+static enum nd_status nd_explain_accuse_labels(const struct nd_explain_job *job, size_t device,
+                                               struct nd_error *err)
+{
+    struct nd_explained_device *out = &job->out->devices[device];
+    enum nd_status status = ND_OK;
+    drop_inherited(out);
+    for (size_t i = 0; i < out->n_findings && status == ND_OK; i++) {
+        struct nd_explained_unit *unit = &out->units[out->findings[i].step];
+        const char *proof = prove(job->plan, unit, &out->findings[i]);
+        if (proof != NULL && unit->state != ND_LAYER_FAULTY)
+            status = accuse(unit, &out->findings[i].fault, proof, err);
+    }
+    return status;
+}
+
+enum { MOST_RUNS = 64 }; /* that are read */
+
+struct reader {
+    const struct nd_plan_source *source;
+    size_t edge, n; /* n: values of a sample */
+    enum nd_dtype dtype;
+    unsigned char *bytes;
+    double *first, *other;
+};
+
+static enum nd_status read_run(const struct reader *r, size_t sample, size_t repeat, double *to,
+                               struct nd_error *err)
+{
+    const struct nd_capture_tensor tensor = {r->source->capture, r->source->probe, r->edge};
+    enum nd_status status = repeat == 0
+                                ? nd_capture_read_verified(&tensor, sample, 1, r->bytes, err)
+                                : nd_capture_read_repeat_verified(&tensor, sample, repeat, r->bytes, err);
+    if (status == ND_OK)
+        nd_array_load(r->dtype, r->bytes, r->n, to);
+    return status;
+}
+
+static bool is_run_other(const struct reader *r, size_t sample, size_t repeat)
+{
+    return !nd_digest_equal(nd_capture_digest(r->source->capture, r->source->probe, r->edge, sample, 0),
+                            nd_capture_digest(r->source->capture, r->source->probe, r->edge, sample, repeat));
+}
+
+static enum nd_status compare_runs(const struct reader *r, size_t n_samples, struct nd_explain_noise *out,
+                                   struct nd_error *err)
+{
+    size_t n_differing = 0;
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < n_samples && status == ND_OK; i++) {
+        size_t n_runs = nd_capture_n_runs(r->source->capture, r->source->probe, r->edge, i);
+        for (size_t k = 1; k < n_runs && out->n_repeats < MOST_RUNS && status == ND_OK; k++) {
+            if (!is_run_other(r, i, k))
+                continue;
+            status = read_run(r, i, 0, r->first, err);
+            if (status == ND_OK)
+                status = read_run(r, i, k, r->other, err);
+            out->n_repeats += status == ND_OK;
+            for (size_t j = 0; status == ND_OK && j < r->n; j++) {
+                double off = fabs(r->other[j] - r->first[j]);
+                n_differing += off != 0;
+                out->max = fmax(out->max, off);
+            }
+        }
+    }
+    double n = (double)out->n_repeats * (double)r->n;
+    out->share = n > 0 ? (double)n_differing / n : 0;
+    return status;
+}
+
+/* From the runs that the capture stores of the step; where it stores none that differ, from digests alone,
+ * is_any is true and n_repeats is 0. ND_ERR_MEMORY, and the errors of reading a capture. */
+static enum nd_status nd_explain_measure_noise(const struct nd_plan *plan, size_t device, size_t step,
+                                               struct nd_explain_noise *out, struct nd_error *err)
+{
+    const struct nd_plan_source *source = &plan->sources[device];
+    *out = (struct nd_explain_noise){.is_any = nd_plan_differs_by_run(plan, device, step),
+                                     .is_own = nd_plan_inputs_repeat(plan, device, step)};
+    if (!out->is_any)
+        return ND_OK;
+    struct reader r = {.source = source, .edge = source->edges[step]};
+    r.dtype = nd_capture_edge(source->capture, r.edge)->dtype;
+    enum nd_status status = nd_shape_n_elems(&plan->shapes[step], &r.n, err);
+    if (status != ND_OK)
+        return status;
+    r.bytes = nd_tensor_alloc(source->sample_bytes[step]);
+    r.first = nd_calloc(r.n, sizeof *r.first);
+    r.other = nd_calloc(r.n, sizeof *r.other);
+    status = r.bytes != NULL && r.first != NULL && r.other != NULL ? compare_runs(&r, plan->n_samples, out, err)
+                                                                   : nd_fail_memory(err);
+    free(r.bytes);
+    free(r.first);
+    free(r.other);
+    return status;
+}
+
+/* Which rule a layer follows where the exact value lies half way between two codes. The rules for ties differ
+ * on ties alone: where one of them gives every value of the layer and half to even does not, all that differs
+ * lies on ties. */
+
+/* Values that differ from half to even. Formula: next to a tie arithmetic in floats falls either way, so that n
+ * ties follow one of three rules by chance with probability 3 / 2^n; below 10^-3 from here on. */
+enum { FEWEST_TIES = 12 };
+
+/* Where no value of one sign lies on a tie two rules are the same. */
+static const char *name_rule(bool is_up, bool is_away, bool is_down)
+{
+    if (is_up && is_away)
+        return "half up or half away from zero";
+    if (is_down && is_away)
+        return "half down or half away from zero";
+    return is_up ? "half up" : is_away ? "half away from zero" : is_down ? "half down" : NULL;
+}
+
+static bool gives_all(const struct nd_code_tally *tally, enum nd_rounding rounding)
+{
+    size_t n;
+    const struct nd_program *programs = nd_programs(&n);
+    for (size_t p = 0; p < n; p++)
+        if (programs[p].kind == ND_PROGRAM_SINGLE && programs[p].rounding == rounding)
+            return tally->wrong[p] == 0;
+    return false;
+}
+
+void nd_explain_find_tie_rule(const struct nd_code_tally *tally, struct nd_explained_unit *unit)
+{
+    bool is_even = gives_all(tally, ND_ROUND_HALF_EVEN);
+    unit->n_ties = 0;
+    unit->tie_rule = NULL;
+    if (is_even || unit->local.n_differing < FEWEST_TIES)
+        return;
+    unit->tie_rule = name_rule(gives_all(tally, ND_ROUND_HALF_UP), gives_all(tally, ND_ROUND_HALF_AWAY),
+                               gives_all(tally, ND_ROUND_HALF_DOWN));
+    unit->n_ties = unit->tie_rule != NULL ? unit->local.n_differing : 0;
+}
 
 /* ---- words ---- */
 
@@ -311,7 +547,7 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
         status = leave_unjudged(&job->out->devices[device], unit,
                                 "none of its exact values is a number, so that none can be wrong", err);
     unit->state = unit->is_examined ? ND_LAYER_UNEXPLAINED : ND_LAYER_NOT_EXAMINED;
-    if (unit->fault.kind != NULL) { /* it shows what another layer wrote (reused.c) */
+    if (unit->fault.kind != NULL) { /* it shows what another layer wrote (attribute.c) */
         unit->state = ND_LAYER_FAULTY;
         return ND_OK;
     }

@@ -9,8 +9,8 @@
 #define ND_EXPLAIN_HEALTH_H
 
 #include "explain/diagnosis/diagnosis.h"
+#include "explain/layers/judge_layers.h"
 #include "explain/stages.h"
-#include "explain/layers/unit_programs.h"
 
 /* Fills state and why_follows of all units of the devices, after they have been judged. ND_ERR_MEMORY, and the
  * errors of nd_capture_read_repeat. */
@@ -51,20 +51,12 @@ double nd_explain_known_allowance(bool is_wide);
 /* Whether the device's arithmetic says what every value of the layer is. */
 bool nd_explain_is_known(const struct nd_explain_job *job, size_t device, size_t step);
 
-/* Whether the layer reads an operand in an encoding that the provider of an HTP forces, and that moves codes by
- * more than one: what it does there is known in part only. */
-bool nd_explain_reads_forced(const struct nd_explain_job *job, size_t device, size_t step);
-
 /* Whether the provider of an HTP forces the encoding of what the layer makes, of something that it reads, or
  * both: as nd_exam.forced. */
 unsigned nd_explain_forced(const struct nd_explain_job *job, size_t step);
 
 /* Whether the layer is a product of one tensor by constants. */
 bool nd_explain_multiplies_constants(const struct nd_explain_job *job, size_t step);
-
-/* The same on an HTP, such as a Conv: it is computed from the
- * codes that are recorded, and nothing before it can make them finer. */
-bool nd_explain_is_product_by_constants(const struct nd_explain_job *job, size_t device, size_t step);
 
 /* In allowances. Chosen: of healthy products by constants none was off by more than 1 allowance of 8 bits and
  * 1/8 of 16 bits, in 1 160 Conv and Gemm of 300 random networks (tools/studies/strangers, seeds 20001 to
@@ -92,7 +84,7 @@ enum nd_status nd_explain_name_defect(const struct nd_explain_job *job, size_t d
                                       const struct nd_known_defect *defect, struct nd_explained_unit *unit,
                                       struct nd_error *err);
 
-/* layer_ties.c: which rule gives every value of a layer that follows known arithmetic but for ties: tie_rule
+/* health.c: which rule gives every value of a layer that follows known arithmetic but for ties: tie_rule
  * and n_ties. */
 void nd_explain_find_tie_rule(const struct nd_code_tally *tally, struct nd_explained_unit *unit);
 
@@ -121,11 +113,6 @@ enum nd_status nd_explain_acquit_reader(const struct nd_explain_job *job,
  * ND_ERR_MEMORY. */
 enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const struct nd_explain_record *record,
                                        struct nd_error *err);
-
-/* label_errors.c: accuses the tensors of which the capture says something that is wrong: type, scale, zero
- * point; and those that cannot be examined and are one code throughout. Drops what is said of codes that pile
- * up in a layer that follows. ND_ERR_MEMORY. */
-enum nd_status nd_explain_accuse_labels(const struct nd_explain_job *job, size_t device, struct nd_error *err);
 
 /* Fills health, faulty, unexplained and n_follow of the devices, and what is still missing of their units'
  * evidence. ND_ERR_MEMORY. */

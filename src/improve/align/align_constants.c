@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/exact/eval_graph.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "arithmetic/exact/eval_graph.h"
 #include "model/graph/constants.h"
 
 /* ---- where the layer's constants are ---- */

@@ -2,8 +2,8 @@
 #ifndef ND_ALIGN_ALIGN_CONSTANTS_H
 #define ND_ALIGN_ALIGN_CONSTANTS_H
 
-#include "improve/align/align_plan.h"
 #include "arithmetic/exact/linear/linear_unit.h"
+#include "improve/align/align_plan.h"
 
 size_t nd_align_node_of(const struct nd_graph *graph, const Onnx__NodeProto *proto);
 

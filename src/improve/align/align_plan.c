@@ -1,20 +1,433 @@
+/* Weights rounded up or down so that the layer's output has the least error. Rounded each to the nearest one,
+ * errors of weights that multiply similar values add up; rounded one against the other, they cancel.
+ * docs/science/align.md#rounding. */
 #include "improve/align/align_plan.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "improve/align/align_constants.h"
-#include "improve/align/align_stages.h"
-#include "improve/align/layer.h"
-#include "improve/align/observed.h"
+#include "arithmetic/exact/eval_graph.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "arithmetic/exact/eval_graph.h"
-#include "explain/plan/reader.h"
+#include "explain/plan/replay.h"
+#include "improve/align/align_constants.h"
+#include "improve/align/align_stages.h"
+#include "improve/align/observed.h"
 
-enum { W = 1, B = 2 };
+enum {
+    W = 1,
+    MOST_TERMS =
+        2304, /* chosen: moments of more terms would take over 42 MB. The bias is corrected all the same */
+    MOST_SWEEPS = 4, /* chosen: the last ones change little */
+};
+
+/* Chosen: what is left of the moments of two different terms. They are measured on few rows, and weights must
+ * not be fitted to chance. */
+static const double share_of_others = 0.9;
+
+/* Of the rows of one group. */
+struct moments {
+    size_t n;
+    double *mean;   /* [n] */
+    double *second; /* [n][n]; with a bias around the mean, which the bias takes back. NULL: not wanted */
+    double *row, *error, *slope;
+};
+
+static void moments_deinit(struct moments *m)
+{
+    free(m->mean);
+    free(m->second);
+    free(m->row);
+    free(m->error);
+    free(m->slope);
+}
+
+static enum nd_status moments_init(struct moments *m, size_t n, struct nd_error *err)
+{
+    *m = (struct moments){.n = n,
+                          .mean = nd_calloc(n, sizeof *m->mean),
+                          .row = nd_calloc(n, sizeof *m->row),
+                          .error = nd_calloc(n, sizeof *m->error),
+                          .slope = nd_calloc(n, sizeof *m->slope)};
+    if (n <= MOST_TERMS)
+        m->second = nd_calloc(n * n, sizeof *m->second);
+    bool is_made = m->mean != NULL && m->row != NULL && m->error != NULL && m->slope != NULL &&
+                   (m->second != NULL || n > MOST_TERMS);
+    return is_made ? ND_OK : nd_fail_memory(err);
+}
+
+static void take_rows(struct moments *m, const struct nd_observed_layer *seen, size_t group, bool has_bias)
+{
+    const float *rows = seen->rows + group * seen->n_room * seen->n_terms;
+    double share = 1 / (double)seen->n_rows;
+    memset(m->mean, 0, m->n * sizeof *m->mean);
+    for (size_t r = 0; r < seen->n_rows; r++)
+        for (size_t t = 0; t < m->n; t++)
+            m->mean[t] += share * (double)rows[r * m->n + t];
+    if (m->second == NULL)
+        return;
+    memset(m->second, 0, m->n * m->n * sizeof *m->second);
+    for (size_t r = 0; r < seen->n_rows; r++) {
+        for (size_t t = 0; t < m->n; t++)
+            m->row[t] = (double)rows[r * m->n + t] - (has_bias ? m->mean[t] : 0);
+        for (size_t t = 0; t < m->n; t++) {
+            double *second = m->second + t * m->n, factor = share * m->row[t];
+            for (size_t u = 0; u <= t && factor != 0; u++)
+                second[u] += factor * m->row[u];
+        }
+    }
+    for (size_t t = 0; t < m->n; t++)
+        for (size_t u = 0; u < t; u++)
+            m->second[u * m->n + t] = m->second[t * m->n + u] *= share_of_others;
+}
+
+/* Moves one weight after the other to its other neighbour, as long as the output's error falls. */
+static void descend(struct moments *m, double scale, const double *reals, const struct nd_observed_layer *seen)
+{
+    const double low = -128 * scale, high = 127 * scale; /* what 8 signed bits hold */
+    size_t n_moved = 1;
+    memset(m->slope, 0, m->n * sizeof *m->slope);
+    for (size_t t = 0; t < m->n; t++)
+        for (size_t u = 0; u < m->n; u++)
+            m->slope[u] += m->error[t] * m->second[t * m->n + u];
+    for (int sweep = 0; sweep < MOST_SWEEPS && n_moved > 0; sweep++) {
+        n_moved = 0;
+        for (size_t t = 0; t < m->n; t++) {
+            const double *second = m->second + t * m->n;
+            double step = m->slope[t] > 0 ? -scale : scale, error = m->error[t] + step;
+            double value = reals[t * seen->term_step] + error, slack = scale / 2;
+            if (scale * second[t] >= 2 * fabs(m->slope[t]) || fabs(error) > scale || value < low - slack ||
+                value > high + slack)
+                continue;
+            m->error[t] = error;
+            for (size_t u = 0; u < m->n; u++)
+                m->slope[u] += step * second[u];
+            n_moved++;
+        }
+    }
+}
+
+/* One column: its weights, and what they add to the output on average goes off the bias. */
+static void round_column(struct nd_align_layer *layer, struct moments *m, size_t column, const double *reals,
+                         const struct nd_observed_layer *seen)
+{
+    struct nd_array *codes = &layer->codes[W];
+    const struct nd_quant *quant = &layer->quants[W];
+    size_t first = column * seen->column_step, channel = nd_exact_channel(quant, &codes->shape, first);
+    double scale = (double)quant->scale[channel], zero = (double)quant->zero_point[channel], mean = 0;
+    for (size_t t = 0; t < m->n; t++) {
+        size_t i = first + t * seen->term_step;
+        m->error[t] = (codes->x[i] - zero) * scale - reals[i];
+    }
+    if (m->second != NULL)
+        descend(m, scale, reals + first, seen);
+    for (size_t t = 0; t < m->n; t++) {
+        size_t i = first + t * seen->term_step;
+        codes->x[i] = nearbyint((reals[i] + m->error[t]) / scale) + zero;
+        mean += m->error[t] * m->mean[t];
+    }
+    if (layer->bias != NULL && column < layer->codes[2].n)
+        layer->bias[column] -= mean;
+}
+
+/* align_plan.c: rounds the layer's weights anew so that its output has the least error on what was seen, and
+ * corrects the bias by what they add on average. reals are the weights before they were quantised.
+ * ND_ERR_MEMORY. */
+static enum nd_status nd_align_round(struct nd_align_layer *layer, const double *reals,
+                                     const struct nd_observed_layer *seen, struct nd_error *err)
+{
+    struct moments m;
+    size_t n_columns = seen->n_groups * seen->n_columns;
+    bool has_bias = layer->bias != NULL && layer->codes[2].n == n_columns;
+    enum nd_status status = moments_init(&m, seen->n_terms, err);
+    for (size_t g = 0; g < seen->n_groups && status == ND_OK; g++) {
+        take_rows(&m, seen, g, has_bias);
+        for (size_t c = 0; c < seen->n_columns; c++)
+            round_column(layer, &m, g * seen->n_columns + c, reals, seen);
+    }
+    moments_deinit(&m);
+    return status;
+}
+
+/* The root of the mean square of what was seen; with a bias around the mean of each term. */
+static double nd_align_rms(const struct nd_observed_layer *seen, bool has_bias)
+{
+    double sum = 0, share = 1 / (double)seen->n_rows;
+    for (size_t g = 0; g < seen->n_groups; g++)
+        for (size_t t = 0; t < seen->n_terms; t++) {
+            const float *x = seen->rows + g * seen->n_room * seen->n_terms + t;
+            double mean = 0, square = 0;
+            for (size_t r = 0; r < seen->n_rows; r++) {
+                double value = (double)x[r * seen->n_terms];
+                mean += share * value;
+                square += share * value * value;
+            }
+            sum += has_bias ? fmax(square - mean * mean, 0) : square;
+        }
+    return sqrt(sum / (double)(seen->n_groups * seen->n_terms));
+}
+
+enum { X, W_of_layer, B };
+
+/* What the device holds a weight in. */
+static const double least_weight = -128, greatest_weight = 127;
+
+static size_t channel_of(const struct nd_quant *quant, const struct nd_array *values, size_t i)
+{
+    return nd_exact_channel(quant, &values->shape, i);
+}
+
+/* Codes of real numbers, half to even and clipped; by channel where quant has several scales. */
+static void nd_align_quantise(const double *reals, const struct nd_quant *quant, struct nd_array *codes)
+{
+    double low, high;
+    nd_code_range(codes->dtype, &low, &high);
+    for (size_t i = 0; i < codes->n; i++) {
+        size_t c = channel_of(quant, codes, i);
+        double code = nearbyint(reals[i] / (double)quant->scale[c]) + (double)quant->zero_point[c];
+        codes->x[i] = fmin(fmax(code, low), high);
+    }
+}
+
+static enum nd_status find_reals(const struct nd_linear_input *input, double **out, struct nd_error *err)
+{
+    double *reals = nd_calloc(input->values->n, sizeof *reals);
+    if (reals == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < input->values->n; i++) {
+        size_t c = channel_of(input->quant, input->values, i);
+        reals[i] = (input->values->x[i] - (double)input->quant->zero_point[c]) * (double)input->quant->scale[c];
+    }
+    *out = reals;
+    return ND_OK;
+}
+
+/* ---- what can be aligned at all ---- */
+
+static bool is_constant_of(const struct nd_exact_unit *unit, size_t i, enum nd_dtype a, enum nd_dtype b)
+{
+    const struct nd_linear_input *input = &unit->call->inputs[i];
+    return unit->origins[i] == ND_EXACT_FROM_CONSTANT && input->quant != NULL && input->quant->n > 0 &&
+           (input->values->dtype == a || input->values->dtype == b);
+}
+
+static const char *find_obstacle(const struct nd_exact_unit *unit)
+{
+    const struct nd_linear_call *call = unit->call;
+    bool has_bias = call->n_inputs > B && call->inputs[B].values != NULL;
+    if (unit->dtype != ND_DTYPE_U8 && unit->dtype != ND_DTYPE_U16)
+        return "its output is neither uint8 nor uint16";
+    if (call->out_quant->n != 1)
+        return "its output has a scale per channel";
+    if (call->n_inputs < 2 || call->n_inputs > ND_ALIGN_OPERANDS || call->inputs[X].quant == NULL ||
+        call->inputs[X].quant->n != 1 || call->inputs[W_of_layer].values == NULL ||
+        call->inputs[W_of_layer].quant == NULL)
+        return "an input is not quantised with one scale";
+    if (call->inputs[X].values->dtype != unit->dtype)
+        return "its input and its output have different types";
+    if (unit->origins[W_of_layer] == ND_EXACT_FROM_CONSTANT &&
+        !is_constant_of(unit, W_of_layer, ND_DTYPE_U8, ND_DTYPE_I8))
+        return "its weights are not 8-bit numbers";
+    if (unit->origins[W_of_layer] != ND_EXACT_FROM_CONSTANT && call->inputs[W_of_layer].quant->n != 1)
+        return "its second operand has a scale per channel";
+    if (!nd_quant_is_sound(call->inputs[W_of_layer].quant))
+        return "a scale of its weights is no positive number";
+    if (has_bias && !is_constant_of(unit, B, ND_DTYPE_I32, ND_DTYPE_I32))
+        return "its bias is not a quantised constant";
+    if (call->inputs[W_of_layer].quant->n > 1 &&
+        strcmp(nd_onnx_text(call->node->op_type), "ConvTranspose") == 0)
+        return "its weights have a scale per channel, which is not known of a ConvTranspose";
+    if (has_bias && call->inputs[B].quant->n == 1 && call->inputs[W_of_layer].quant->n > 1)
+        return "its weights have a scale per channel, and its bias has one scale";
+    return NULL;
+}
+
+/* ---- the copy ---- */
+
+static enum nd_status copy_operands(struct nd_align_layer *layer, struct nd_error *err)
+{
+    const struct nd_linear_call *call = layer->unit->call;
+    enum nd_status status = nd_quant_copy(call->out_quant, &layer->output, err);
+    for (size_t i = 0; i < call->n_inputs && status == ND_OK; i++) {
+        layer->inputs[i] = (struct nd_linear_input){.values = call->inputs[i].values};
+        if (call->inputs[i].values == NULL)
+            continue;
+        status = nd_quant_copy(call->inputs[i].quant, &layer->quants[i], err);
+        layer->inputs[i].quant = &layer->quants[i];
+        if (status == ND_OK && i > X && layer->unit->origins[i] == ND_EXACT_FROM_CONSTANT) {
+            status = nd_array_copy(call->inputs[i].values, &layer->codes[i], err);
+            layer->inputs[i].values = &layer->codes[i];
+        }
+    }
+    layer->call = *call;
+    layer->call.inputs = layer->inputs;
+    layer->call.out_quant = &layer->output;
+    layer->call.shared = NULL;
+    layer->made = *layer->unit;
+    layer->made.call = &layer->call;
+    return status;
+}
+
+/* The scales with which each channel's weights just fit. A channel of zeros takes any. */
+static void find_least(const struct nd_align_layer *layer, const double *reals, double *least)
+{
+    const struct nd_quant *quant = &layer->quants[W_of_layer];
+    const struct nd_array *codes = &layer->codes[W_of_layer];
+    for (size_t i = 0; i < codes->n; i++) {
+        size_t c = channel_of(quant, codes, i);
+        least[c] = fmax(least[c], fmax(reals[i] / greatest_weight, reals[i] / least_weight));
+    }
+    for (size_t c = 0; c < quant->n; c++)
+        if (!(least[c] > 0))
+            least[c] = (double)quant->scale[c];
+}
+
+static double n_rows_of(const struct nd_align_layer *layer)
+{
+    const struct nd_array *w = layer->inputs[W_of_layer].values;
+    const char *op_type = nd_onnx_text(layer->call.node->op_type);
+    bool is_first = strcmp(op_type, "Conv") == 0 ||
+                    (strcmp(op_type, "Gemm") == 0 && nd_onnx_attribute_i(layer->call.node, "transB", 0) != 0);
+    int rank = w->shape.rank;
+    if (rank < 2)
+        return (double)w->n;
+    return is_first ? (double)w->n / (double)w->shape.dims[0] : (double)w->shape.dims[rank - 2];
+}
+
+/* uint16 second operands become codes of 257 times the scale. */
+static double settled_scale(const struct nd_align_layer *layer, const struct nd_align_now *now)
+{
+    bool is_word = layer->inputs[W_of_layer].values->dtype == ND_DTYPE_U16;
+    return is_word ? (double)(257.0F * now->scale_w) : (double)now->scale_w;
+}
+
+/* In steps of the input. Weights that are rounded one against the other leave little of the error that they
+ * have each for itself. */
+static double rms_of(const struct nd_align_layer *layer, const struct nd_align_now *now, double otherwise)
+{
+    /* Chosen among 1, 0.3, 0.1 and 0.03, of the square, by what five models of tools/zoo lost. */
+    static const double share_left = 0.1;
+    if (now->seen == NULL)
+        return otherwise;
+    return sqrt(share_left) * nd_align_rms(now->seen, layer->call.n_inputs > B) / (double)now->scale_x;
+}
+
+static bool choose(struct nd_align_layer *layer, const struct nd_align_now *now, const double *reals,
+                   double *least)
+{
+    /* Chosen: the root of the mean square of codes is an eighth of their range, where nothing was seen. It
+     * weighs the weights' rounding against the output's. */
+    static const double share_of_range = 0.125;
+    double low, high;
+    nd_code_range(layer->unit->dtype, &low, &high);
+    if (layer->has_weights)
+        find_least(layer, reals, least);
+    else
+        least[0] = settled_scale(layer, now);
+    const struct nd_align_task task = {.scale_x = (double)now->scale_x,
+                                       .scale_y = (double)now->scale_y,
+                                       .least = least,
+                                       .n = layer->quants[W_of_layer].n,
+                                       .is_w_settled = !layer->has_weights,
+                                       .is_y_settled = now->is_y_settled,
+                                       .n_rows = n_rows_of(layer),
+                                       .rms_x = rms_of(layer, now, share_of_range * (high - low))};
+    layer->is_y_settled = now->is_y_settled;
+    layer->scales =
+        (struct nd_align_scales){.scale_w = layer->quants[W_of_layer].scale, .exponent = layer->exponent};
+    return nd_align_choose_scales(&task, &layer->scales);
+}
+
+/* uint16: the zero point is added to sums that lost 8 bits, and must be a whole number there. */
+static void set_zero_point(struct nd_align_layer *layer)
+{
+    enum { LOST_BITS = 8 };
+    int least = layer->exponent[0];
+    for (size_t c = 1; c < layer->quants[W_of_layer].n; c++)
+        least = layer->exponent[c] < least ? layer->exponent[c] : least;
+    if (layer->unit->dtype != ND_DTYPE_U16 || least >= LOST_BITS || least < 0 || layer->is_y_settled)
+        return;
+    int64_t step = (int64_t)1 << (LOST_BITS - least), zero = layer->output.zero_point[0];
+    layer->output.zero_point[0] = (zero + step / 2) / step * step;
+}
+
+static void set_weights(struct nd_align_layer *layer, const double *reals)
+{
+    struct nd_quant *quant = &layer->quants[W_of_layer];
+    struct nd_array *codes = &layer->codes[W_of_layer];
+    int64_t zero = codes->dtype == ND_DTYPE_U8 ? 128 : 0;
+    for (size_t c = 0; c < quant->n; c++)
+        quant->zero_point[c] = zero;
+    nd_align_quantise(reals, quant, codes);
+}
+
+static enum nd_status take_bias(struct nd_align_layer *layer, const struct nd_align_now *now,
+                                struct nd_error *err)
+{
+    const struct nd_linear_call *call = layer->unit->call;
+    if (call->n_inputs <= B || call->inputs[B].values == NULL)
+        return ND_OK;
+    enum nd_status status = find_reals(&call->inputs[B], &layer->bias, err);
+    for (size_t i = 0; status == ND_OK && now->float_bias != NULL && i < layer->codes[B].n; i++)
+        layer->bias[i] = now->float_bias[i];
+    return status;
+}
+
+static enum nd_status nd_align_layer_init(struct nd_align_layer *layer, const struct nd_exact_unit *unit,
+                                          const struct nd_align_now *now, const char **obstacle,
+                                          struct nd_error *err)
+{
+    *layer = (struct nd_align_layer){.unit = unit};
+    *obstacle = find_obstacle(unit);
+    if (*obstacle != NULL)
+        return ND_OK;
+    double *reals = NULL, *least = nd_calloc(unit->call->inputs[W_of_layer].quant->n, sizeof *least);
+    layer->has_weights = unit->origins[W_of_layer] == ND_EXACT_FROM_CONSTANT;
+    layer->exponent = nd_calloc(unit->call->inputs[W_of_layer].quant->n, sizeof *layer->exponent);
+    enum nd_status status =
+        least != NULL && layer->exponent != NULL ? copy_operands(layer, err) : nd_fail_memory(err);
+    if (status == ND_OK && layer->has_weights)
+        status = find_reals(&unit->call->inputs[W_of_layer], &reals, err);
+    for (size_t i = 0; status == ND_OK && now->float_weights != NULL && i < layer->codes[W_of_layer].n; i++)
+        reals[i] = now->float_weights[i];
+    if (status == ND_OK && !choose(layer, now, reals, least))
+        *obstacle = "its output must keep its scale, and its operands are both calculated";
+    if (status == ND_OK && *obstacle == NULL) {
+        layer->quants[X].scale[0] = now->scale_x;
+        layer->quants[X].zero_point[0] = now->zero_x;
+        layer->output.scale[0] = layer->scales.scale_y;
+        layer->output.zero_point[0] = now->zero_y;
+        set_zero_point(layer);
+        if (layer->has_weights) {
+            set_weights(layer, reals);
+        } else {
+            layer->quants[W_of_layer].scale[0] = now->scale_w;
+            layer->quants[W_of_layer].zero_point[0] = now->zero_w;
+        }
+        status = take_bias(layer, now, err);
+        if (status == ND_OK && layer->has_weights && now->seen != NULL)
+            status = nd_align_round(layer, reals, now->seen, err);
+    }
+    free(reals);
+    free(least);
+    return status;
+}
+
+static void nd_align_layer_deinit(struct nd_align_layer *layer)
+{
+    for (size_t i = 0; i < ND_ALIGN_OPERANDS; i++) {
+        nd_quant_deinit(&layer->quants[i]);
+        nd_array_deinit(&layer->codes[i]);
+    }
+    nd_quant_deinit(&layer->output);
+    free(layer->bias);
+    free(layer->exponent);
+    *layer = (struct nd_align_layer){0};
+}
+
+enum { W_of_align_plan = 1, B_of_align_plan = 2 };
 
 /* ---- what is kept ---- */
 
@@ -72,7 +485,7 @@ static void note(struct nd_align_step *step, const struct nd_align_layer *layer,
     step->weight_factor = layer->scales.weight_factor;
     step->has_weights = layer->has_weights;
     step->is_from_float = is_from_float;
-    for (size_t c = 0; c < layer->quants[W].n; c++) {
+    for (size_t c = 0; c < layer->quants[W_of_align_plan].n; c++) {
         step->has_exponents = step->has_exponents || layer->exponent[c] != layer->exponent[0];
         step->exponent = layer->exponent[c] > step->exponent ? layer->exponent[c] : step->exponent;
     }
@@ -95,9 +508,9 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
         if (layer->unit->input_edges[i] != SIZE_MAX)
             nd_quantiser_of(&plan->quantisers, layer->unit->input_edges[i])->is_settled = true;
     if (layer->has_weights)
-        status = add_constant(plan, place->weights, layer, W, err);
+        status = add_constant(plan, place->weights, layer, W_of_align_plan, err);
     if (status == ND_OK && layer->bias != NULL)
-        status = add_constant(plan, place->bias, layer, B, err);
+        status = add_constant(plan, place->bias, layer, B_of_align_plan, err);
     return status;
 }
 
@@ -106,9 +519,9 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
 static void centre_second_operand(const struct nd_exact_unit *unit, struct nd_quantiser *w,
                                   const struct nd_quantiser *y)
 {
-    bool is_calculated = unit->origins[W] == ND_EXACT_FROM_UNIT;
+    bool is_calculated = unit->origins[W_of_align_plan] == ND_EXACT_FROM_UNIT;
     if (is_calculated && w != NULL && w->quant.zero_point[0] > 0 && !w->is_settled && !y->is_settled &&
-        unit->dtype == ND_DTYPE_U16 && unit->call->inputs[W].values->dtype == ND_DTYPE_U16)
+        unit->dtype == ND_DTYPE_U16 && unit->call->inputs[W_of_align_plan].values->dtype == ND_DTYPE_U16)
         nd_quantiser_centre(w);
 }
 
@@ -126,22 +539,24 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
     const struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, unit->edge);
     struct nd_align_layer layer = {0};
     double *weights = NULL, *bias = NULL;
-    if (unit->input_edges[0] == SIZE_MAX ||
-        (unit->origins[W] != ND_EXACT_FROM_CONSTANT && unit->input_edges[W] == SIZE_MAX)) {
+    if (unit->input_edges[0] == SIZE_MAX || (unit->origins[W_of_align_plan] != ND_EXACT_FROM_CONSTANT &&
+                                             unit->input_edges[W_of_align_plan] == SIZE_MAX)) {
         step->obstacle = "an input is not quantised with one scale";
         return ND_OK;
     }
     const struct nd_quantiser *x = nd_quantiser_of(&plan->quantisers, unit->input_edges[0]);
-    struct nd_quantiser *w =
-        unit->input_edges[W] != SIZE_MAX ? nd_quantiser_of(&plan->quantisers, unit->input_edges[W]) : NULL;
+    struct nd_quantiser *w = unit->input_edges[W_of_align_plan] != SIZE_MAX
+                                 ? nd_quantiser_of(&plan->quantisers, unit->input_edges[W_of_align_plan])
+                                 : NULL;
     if (x->quant.n != 1 || y->quant.n != 1 || (w != NULL && w->quant.n != 1)) {
         step->obstacle = "an input or the output has a scale per channel, or one that is no positive number";
         return ND_OK;
     }
     centre_second_operand(unit, w, y);
-    enum nd_status status = nd_align_find_floats(plan, place->weights, &call->inputs[W], &weights, err);
+    enum nd_status status =
+        nd_align_find_floats(plan, place->weights, &call->inputs[W_of_align_plan], &weights, err);
     if (status == ND_OK && place->bias != ND_NO_INDEX && weights != NULL)
-        status = nd_align_find_floats(plan, place->bias, &call->inputs[B], &bias, err);
+        status = nd_align_find_floats(plan, place->bias, &call->inputs[B_of_align_plan], &bias, err);
     const struct nd_align_now now = {.scale_x = x->quant.scale[0],
                                      .scale_w = w != NULL ? w->quant.scale[0] : 0,
                                      .scale_y = y->quant.scale[0],
@@ -179,10 +594,10 @@ static enum nd_status visit(void *context, const struct nd_exact_unit *unit, str
     const struct nd_graph *graph = &plan->model->graph;
     size_t node = nd_align_node_of(graph, unit->call->node);
     struct place place = {ND_NO_INDEX, ND_NO_INDEX, false};
-    if (unit->call->n_inputs > W && unit->origins[W] == ND_EXACT_FROM_CONSTANT)
-        place.weights = nd_align_dequantizer_of(graph, node, W, &place.is_shared);
-    if (unit->call->n_inputs > B)
-        place.bias = nd_align_dequantizer_of(graph, node, B, &place.is_shared);
+    if (unit->call->n_inputs > W_of_align_plan && unit->origins[W_of_align_plan] == ND_EXACT_FROM_CONSTANT)
+        place.weights = nd_align_dequantizer_of(graph, node, W_of_align_plan, &place.is_shared);
+    if (unit->call->n_inputs > B_of_align_plan)
+        place.bias = nd_align_dequantizer_of(graph, node, B_of_align_plan, &place.is_shared);
     if (place.is_shared) {
         plan->steps[unit->edge].obstacle = "its weights or its bias are shared with another layer";
         return ND_OK;

@@ -2,9 +2,9 @@
 #ifndef ND_ALIGN_ALIGN_STAGES_H
 #define ND_ALIGN_ALIGN_STAGES_H
 
+#include "arithmetic/operators/array.h"
 #include "improve/align/align_plan.h"
 #include "npudiff/improve/align.h"
-#include "arithmetic/operators/array.h"
 
 enum { ND_ALIGN_MOST_PROGRAMS = 8 };
 
@@ -35,8 +35,6 @@ enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_mo
 /* Of an open dimension of an input. */
 enum nd_status nd_align_set_dim(struct nd_model *model, size_t input, int axis, int64_t n,
                                 struct nd_error *err);
-/* Counts the states of the layers, and sets the end by them. */
-void nd_align_count_states(struct nd_alignment *result);
 
 /* The model with BatchNormalization folded becomes what is planned, if there is something to fold. */
 enum nd_status nd_align_fold(struct nd_align_job *job, struct nd_error *err);
@@ -52,16 +50,13 @@ size_t nd_align_n_samples(const struct nd_align_options *options);
 const struct nd_probe *nd_align_load_sample(const struct nd_align_job *job, size_t *sample,
                                             struct nd_array *inputs);
 
-/* contrast.c: values that differ between the first arithmetic and the others, on the first samples. */
+/* align_curve.c: values that differ between the first arithmetic and the others, on the first samples. */
 struct nd_align_contrast {
     size_t n_values, n_different; /* of the model's outputs */
     size_t n_tensors, n_tensors_different;
 };
 enum nd_status nd_align_contrast(const struct nd_align_job *job, const struct nd_model *model, size_t n_samples,
                                  struct nd_align_contrast *out, struct nd_error *err);
-/* effects[n_edges]: noise by signal at the outputs if the layer alone has another arithmetic. */
-enum nd_status nd_align_effects(const struct nd_align_job *job, const bool *is_product, size_t n_samples,
-                                double *effects, struct nd_error *err);
 
 /* align_curve.c: layers by their effect, and what the first of them cost. *is_chosen [n_edges], owned by the
  * caller: those that the budget allows; NULL: not even one. */

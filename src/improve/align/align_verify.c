@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "improve/align/align_stages.h"
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "improve/align/align_stages.h"
 #include "npudiff/compare/compare.h"
 #include "record/sessions/capture_open.h"
 

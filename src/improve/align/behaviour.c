@@ -2,15 +2,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "improve/align/certificate/certificate.h"
-#include "core/tensors/digest_stream.h"
+#include "arithmetic/exact/eval_graph.h"
+#include "arithmetic/exact/linear/rounding.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "core/tensors/digest_stream.h"
 #include "core/tensors/scales.h"
-#include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/exact/linear/rounding.h"
-#include "explain/plan/reader.h"
+#include "explain/plan/replay.h"
+#include "improve/align/certificate/certificate.h"
 
 struct witness {
     const struct nd_model *model;

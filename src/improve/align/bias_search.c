@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "improve/align/layer.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "improve/align/align_plan.h"
 
 enum { W = 1, B = 2 };
 

@@ -3,8 +3,8 @@
 #ifndef ND_ALIGN_EQUALISE_H
 #define ND_ALIGN_EQUALISE_H
 
-#include "improve/align/align_stages.h"
 #include "explain/evaluate/channel_pairs.h"
+#include "improve/align/align_stages.h"
 
 /* A Conv or Gemm with one scale for its weights, which the float model has. */
 struct nd_align_product {
@@ -33,7 +33,7 @@ struct nd_align_pairs {
     size_t n;
 };
 
-/* equalise_pairs.c: pairs between whose layers nothing but Relu and LeakyRelu lies, and whose tensors nobody
+/* equalise_model.c: pairs between whose layers nothing but Relu and LeakyRelu lies, and whose tensors nobody
  * else reads and no bound holds. Values are those of the model as it came on the samples that weights are
  * rounded for. Call deinit in any case. Errors as nd_exact_graph_create. */
 enum nd_status nd_align_pairs_find(const struct nd_align_job *job, struct nd_align_pairs *pairs,
@@ -54,12 +54,8 @@ void nd_align_equalised_destroy(struct nd_align_equalised **equalised); /* alloc
 enum nd_status nd_align_equalise(const struct nd_model *model, const struct nd_align_pairs *pairs,
                                  const bool *is_on, double strength, const char *path,
                                  struct nd_align_equalised *out, struct nd_error *err);
-/* The factors of one pair alone: sqrt((w1 / R1) / (w2 / R2)). sizes: [2 * n_channels]. */
-void nd_align_pair_factors(const struct nd_align_pair *pair, const double *sizes, double *factors);
-/* The largest weight of each channel. */
-void nd_align_channel_sizes(const struct nd_align_product *product, bool is_output, double *sizes);
 
-/* equalise_trial.c: half of the samples for weights to be rounded for, the other half for the error; and the
+/* equalise.c: half of the samples for weights to be rounded for, the other half for the error; and the
  * other way round. */
 enum { ND_ALIGN_FOLDS = 2 };
 struct nd_align_fold {
@@ -72,14 +68,6 @@ struct nd_align_folds {
     struct nd_align_fold items[ND_ALIGN_FOLDS];
     size_t n_samples; /* that the error is measured on, of all folds; 0: there are not enough of them */
 };
-/* ND_ERR_MEMORY. Call deinit in any case. */
-enum nd_status nd_align_folds_init(const struct nd_align_options *options, struct nd_align_folds *folds,
-                                   struct nd_error *err);
-void nd_align_folds_deinit(struct nd_align_folds *folds);
-/* noises [folds->n_samples]: at the outputs of the aligned model by the float model's signal, if that is what
- * is aligned (NULL: the job's). */
-enum nd_status nd_align_try(const struct nd_align_job *job, const struct nd_align_folds *folds,
-                            const struct nd_align_equalised *made, double *noises, struct nd_error *err);
 
 /* equalise.c: equalises what lowers the error at the outputs, as it is measured; job->model is the model that
  * it led to, or stays. */

@@ -3,13 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/random.h"
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/exact/linear/linear_unit.h"
 #include "arithmetic/operators/window.h"
-#include "explain/plan/reader.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/random.h"
+#include "explain/plan/replay.h"
 
 /* All chosen. A layer's rows take 4 MiB at most. */
 enum { MOST_SAMPLES = 8, MOST_ROWS = 2048, MOST_VALUES = 1 << 20 };

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "improve/align/align_stages.h"
+#include "arithmetic/exact/eval_graph.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
-#include "arithmetic/exact/eval_graph.h"
-#include "explain/plan/reader.h"
+#include "explain/plan/replay.h"
+#include "improve/align/align_stages.h"
 
 enum { BEFORE, AFTER, FLOATS, N_MODELS };
 

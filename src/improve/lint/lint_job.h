@@ -25,13 +25,11 @@ struct nd_lint_job {
 /* A rule looks at one live node and adds what it finds. */
 typedef enum nd_status nd_lint_look(struct nd_lint_job *job, size_t node, struct nd_error *err);
 
-nd_lint_look nd_lint_bias_scale, nd_lint_bias_overflow, nd_lint_batch_norm; /* rules_bias.c */
-nd_lint_look nd_lint_forced, nd_lint_forced_inside, nd_lint_leaky, nd_lint_abs,
-    nd_lint_operand; /* rules_words.c */
-nd_lint_look nd_lint_cast, nd_lint_blocks, nd_lint_moved, nd_lint_concat,
-    nd_lint_reciprocal; /* rules_defects.c */
+nd_lint_look nd_lint_bias_scale, nd_lint_bias_overflow, nd_lint_batch_norm; /* lint_job.c */
+nd_lint_look nd_lint_forced, nd_lint_forced_inside, nd_lint_leaky, nd_lint_abs, nd_lint_operand; /* lint.c */
+nd_lint_look nd_lint_cast, nd_lint_blocks, nd_lint_moved, nd_lint_concat, nd_lint_reciprocal;    /* lint.c */
 nd_lint_look nd_lint_scale, nd_lint_range, nd_lint_weight_axis, nd_lint_channels, nd_lint_missing,
-    nd_lint_double, nd_lint_apart; /* rules_quantisers.c */
+    nd_lint_double, nd_lint_apart; /* lint.c */
 
 /* ---- looking ---- */
 
@@ -80,11 +78,6 @@ enum nd_status nd_lint_say_obstacle(struct nd_lint_finding *finding, struct nd_e
                                     ...);
 
 /* ---- mending ---- */
-
-/* Notes new parameters of the DequantizeLinear of a constant, and n codes of the constant, which it takes over.
- */
-enum nd_status nd_lint_change_constant(struct nd_lint_job *job, size_t dequantise, const struct nd_quant *quant,
-                                       double *codes, size_t n, struct nd_error *err);
 
 /* Notes a new encoding for the codes that the QuantizeLinear makes, for all that read them, and for what
  * operators that only move values make of them. *obstacle, static, says why nothing is noted; NULL: it is

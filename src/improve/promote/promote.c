@@ -1,14 +1,202 @@
-#include "npudiff/improve/promote.h"
+/* Models on devices, and how near their outputs are to the float model's. */
+#include "improve/promote/promote.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "compare/findings/output_noise.h"
 #include "core/error.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/options.h"
-#include "improve/promote/promote_job.h"
+#include "npudiff/improve/promote.h"
+#include "record/sessions/capture_open.h"
+
+static enum nd_status nd_promote_tell(const struct nd_promote_job *job, const char *stage, size_t n_done,
+                                      size_t n_total, struct nd_error *err);
+static enum nd_status nd_try_proposals(struct nd_promote_job *job, struct nd_error *err);
+
+/* One model on several devices. */
+struct run {
+    const struct nd_promote_job *job;
+    const struct nd_model *model;
+    const struct nd_device *const *devices;
+    size_t n_devices;
+    const char *stage;
+    char **paths;                 /* [n_devices] */
+    struct nd_capture **captures; /* [n_devices] */
+    struct nd_error *failures;    /* [n_devices] of devices that failed: status ND_OK otherwise */
+    size_t n_done;
+};
+
+/* A nd_device_task. */
+static enum nd_status capture_one(void *context, size_t task, struct nd_error *err)
+{
+    struct run *run = context;
+    const struct nd_promote_options *options = run->job->options;
+    struct nd_capture_options how;
+    nd_capture_options_init(&how);
+    how.edges = "outputs";
+    how.agent = options->agent;
+    how.is_cancelled = options->is_cancelled;
+    how.cancel_context = options->cancel_context;
+    const struct nd_workload work = {run->model, run->devices[task], options->probes, options->n_probes};
+    enum nd_status status =
+        nd_capture_run_and_open(&work, run->paths[task], &how, &run->captures[task], &run->failures[task], err);
+    return status == ND_OK ? nd_promote_tell(run->job, run->stage, ++run->n_done, run->n_devices, err) : status;
+}
+
+static void run_deinit(struct run *run)
+{
+    for (size_t d = 0; d < run->n_devices; d++) {
+        if (run->captures != NULL)
+            nd_capture_close(&run->captures[d]);
+        if (run->paths != NULL && run->paths[d] != NULL)
+            unlink(run->paths[d]);
+        if (run->paths != NULL)
+            free(run->paths[d]);
+    }
+    free(run->captures);
+    free(run->failures);
+    free(run->paths);
+}
+
+/* The captures, or what failed. */
+static enum nd_status run_all(struct run *run, struct nd_error *err)
+{
+    size_t n = run->n_devices;
+    run->paths = nd_calloc(n, sizeof *run->paths);
+    run->captures = nd_calloc(n, sizeof(void *));
+    run->failures = nd_calloc(n, sizeof *run->failures);
+    if (run->paths == NULL || run->captures == NULL || run->failures == NULL)
+        return nd_fail_memory(err);
+    for (size_t d = 0; d < n; d++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s%zu.h5", run->stage, d);
+        run->paths[d] = nd_path_join(run->job->folder, name);
+        if (run->paths[d] == NULL)
+            return nd_fail_memory(err);
+    }
+    return nd_devices_run(run->devices, n, 1, capture_one, run, err);
+}
+
+/* Takes the captures over; a device that failed is an error here. */
+static enum nd_status take_captures(struct run *run, struct nd_capture **out, struct nd_error *err)
+{
+    enum nd_status status = run_all(run, err);
+    for (size_t d = 0; d < run->n_devices && status == ND_OK; d++) {
+        if (run->failures[d].status != ND_OK) {
+            status = nd_capture_pass_on(&run->failures[d], run->model, run->devices[d], err);
+        } else {
+            out[d] = run->captures[d];
+            run->captures[d] = NULL;
+        }
+    }
+    run_deinit(run);
+    return status;
+}
+
+/* The float model, and the model as it came on all devices. */
+static enum nd_status nd_promote_capture(struct nd_promote_job *job, struct nd_error *err)
+{
+    const struct nd_promote_options *options = job->options;
+    struct nd_device reference;
+    struct nd_error local = {0};
+    err = err != NULL ? err : &local;
+    enum nd_status status = nd_device_parse("float64", &reference, err);
+    if (status != ND_OK)
+        return status;
+    const struct nd_device *const references[] = {&reference};
+    struct run floats = {
+        .job = job, .model = options->float_model, .devices = references, .n_devices = 1, .stage = "float"};
+    status = take_captures(&floats, &job->floats, err);
+    nd_device_deinit(&reference);
+    job->captures = nd_calloc(options->n_devices, sizeof(void *));
+    if (status == ND_OK && job->captures == NULL)
+        return nd_fail_memory(err);
+    struct run run = {.job = job,
+                      .model = job->model,
+                      .devices = options->devices,
+                      .n_devices = options->n_devices,
+                      .stage = "capture"};
+    return status == ND_OK ? take_captures(&run, job->captures, err) : status;
+}
+
+/* ---- against the float model ---- */
+
+static void count_right(const struct nd_comparison *comparison, size_t device, struct nd_measured *out)
+{
+    size_t edge = SIZE_MAX;
+    for (size_t t = 0; t < comparison->n_top1; t++) {
+        const struct nd_top1 *top1 = &comparison->top1[t];
+        if (!top1->has_labels || !top1->devices[device].exists || (edge != SIZE_MAX && top1->edge != edge))
+            continue;
+        edge = top1->edge;
+        out->n_labelled += top1->devices[device].n_samples;
+        out->n_right += top1->devices[device].n_correct;
+    }
+}
+
+/* The captures held against the float model: out[n_devices]. */
+static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struct nd_capture *const *captures,
+                                         struct nd_measured *out, struct nd_error *err)
+{
+    size_t n = job->options->n_devices;
+    const struct nd_capture **all = nd_calloc(n + 1, sizeof(void *));
+    struct nd_comparison *comparison = NULL;
+    struct nd_compare_options how = nd_compare_options_default();
+    how.allow_different_models = true;
+    how.edges = "outputs";
+    how.n_worst = 0;
+    how.n_threads = job->options->n_threads;
+    how.is_cancelled = job->options->is_cancelled;
+    how.cancel_context = job->options->cancel_context;
+    if (all == NULL)
+        return nd_fail_memory(err);
+    all[0] = job->floats;
+    for (size_t d = 0; d < n; d++)
+        all[d + 1] = captures[d];
+    enum nd_status status = nd_compare_captures(all, n + 1, &how, &comparison, err);
+    for (size_t d = 0; d < n && status == ND_OK; d++) {
+        out[d] = (struct nd_measured){.sqnr_db = nd_comparison_sqnr_db(comparison, d)};
+        count_right(comparison, d + 1, &out[d]);
+        if (isnan(out[d].sqnr_db))
+            status = nd_fail(err, ND_E_PROMOTE_REFERENCE, nd_model_path(job->options->float_model),
+                             "no output of '%s' can be compared with '%s'", nd_model_path(job->model),
+                             nd_model_path(job->options->float_model));
+    }
+    nd_comparison_destroy(&comparison);
+    free(all);
+    return status;
+}
+
+/* A model on all devices. *reason: why a device refuses it (owned by the caller), else NULL; then out is not
+ * filled. */
+static enum nd_status nd_promote_run(const struct nd_promote_job *job, const struct nd_model *model,
+                                     struct nd_measured *out, char **reason, struct nd_error *err)
+{
+    const struct nd_promote_options *options = job->options;
+    struct run run = {.job = job,
+                      .model = model,
+                      .devices = options->devices,
+                      .n_devices = options->n_devices,
+                      .stage = "verify"};
+    enum nd_status status = run_all(&run, err);
+    *reason = NULL;
+    for (size_t d = 0; d < options->n_devices && status == ND_OK && *reason == NULL; d++)
+        if (run.failures[d].status != ND_OK) {
+            nd_error_context(&run.failures[d], "%s", options->devices[d]->label);
+            *reason = nd_strdup(run.failures[d].message);
+            status = *reason != NULL ? ND_OK : nd_fail_memory(err);
+        }
+    if (status == ND_OK && *reason == NULL)
+        status = nd_promote_measure(job, run.captures, out, err);
+    run_deinit(&run);
+    return status;
+}
 
 /* Promoted at most, unless the caller says: "a few". Chosen. */
 enum { FEW_LAYERS = 4 };
@@ -47,8 +235,8 @@ void nd_promoted_destroy(struct nd_promoted **promoted)
     *promoted = NULL;
 }
 
-enum nd_status nd_promote_tell(const struct nd_promote_job *job, const char *stage, size_t n_done,
-                               size_t n_total, struct nd_error *err)
+static enum nd_status nd_promote_tell(const struct nd_promote_job *job, const char *stage, size_t n_done,
+                                      size_t n_total, struct nd_error *err)
 {
     const struct nd_promote_options *options = job->options;
     if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
@@ -240,5 +428,171 @@ enum nd_status nd_promote(const struct nd_model *model, const struct nd_promote_
         job.result = NULL;
     }
     job_deinit(&job);
+    return status;
+}
+
+/* Proposals put into the model one after the other, the largest gain for its cost first: those that help on all
+ * devices stay. After each that stays the gains of the others are computed anew, as layers hide each other. */
+
+/* A proposal that gains less on a device, in dB, does not help; the same as computed: chosen. */
+static const double least_gain_db = 0.05;
+/* Below a thousandth of the model nothing is cheaper than the rest: chosen. */
+static const double least_percent = 0.1;
+/* So many may fail on the devices before the search ends: chosen, each is a run on every device. */
+enum { MOST_FAILURES = 8 };
+
+/* The model with the promotions that were kept and those of the proposal at hand. */
+static enum nd_status write_and_run(const struct nd_promote_job *job, size_t n, struct nd_measured *out,
+                                    char **reason, struct nd_error *err)
+{
+    struct nd_widening what = {0};
+    struct nd_model *model = NULL;
+    struct nd_error local = {0};
+    char *path = nd_path_join(job->folder, "promoted.onnx");
+    enum nd_status status =
+        path != NULL ? nd_promotions_as_widening(job, job->kept, n, &what, &local) : nd_fail_memory(&local);
+    *reason = NULL;
+    if (status == ND_OK)
+        status = nd_model_write_widened(job->model, &what, path, &local);
+    if (status == ND_ERR_UNSUPPORTED)
+        *reason = nd_strdup(local.message);
+    if (status == ND_OK)
+        status = nd_model_load(path, &model, &local);
+    if (status == ND_OK)
+        status = nd_promote_run(job, model, out, reason, &local);
+    nd_model_destroy(&model);
+    nd_widening_deinit(&what);
+    if (path != NULL)
+        unlink(path);
+    free(path);
+    if (*reason != NULL)
+        return ND_OK;
+    if (status != ND_OK && err != NULL)
+        *err = local;
+    return status;
+}
+
+/* The gains beside what was kept before; whether all devices gain. */
+static bool helps(const struct nd_promote_job *job, const struct nd_measured *measured,
+                  struct nd_promoted_layer *layer)
+{
+    layer->measured_db = HUGE_VAL;
+    for (size_t d = 0; d < job->options->n_devices; d++) {
+        layer->device_db[d] = measured[d].sqnr_db - job->now[d].sqnr_db;
+        layer->measured_db = fmin(layer->measured_db, layer->device_db[d]);
+    }
+    return layer->measured_db >= least_gain_db;
+}
+
+/* The search. Layers before n_tried were tried, in their order; sqnr_db is beside the promotions. */
+struct search {
+    struct nd_promote_job *job;
+    double *sqnr_db;
+    struct nd_measured *measured;
+    size_t n_tried, n_failed;
+};
+
+/* Of the layers that were not tried the one that is worth most; SIZE_MAX: none helps within the budget. */
+static enum nd_status find_best(const struct search *s, size_t *out, struct nd_error *err)
+{
+    const struct nd_promote_job *job = s->job;
+    struct nd_promoted *result = job->result;
+    double best = 0;
+    enum nd_status status = ND_OK;
+    *out = SIZE_MAX;
+    for (size_t i = s->n_tried; i < result->n_layers && status == ND_OK; i++) {
+        struct nd_promotion_cost cost;
+        double gain = s->sqnr_db[job->order[i]] - result->computed_after_db;
+        job->kept[result->n_kept] = job->order[i];
+        if (!(gain >= least_gain_db))
+            continue;
+        status = nd_promotion_cost_of(job, job->kept, result->n_kept + 1, &cost, err);
+        double worth = gain / fmax(cost.percent - result->cost.percent, least_percent);
+        bool is_dear = cost.percent > result->budget_percent;
+        result->layers[i].fate = is_dear ? ND_PROMOTE_OVER_BUDGET : ND_PROMOTE_NOT_TRIED;
+        if (!is_dear && worth > best) {
+            best = worth;
+            *out = i;
+        }
+    }
+    return status;
+}
+
+/* The layer becomes the next of those that were tried. */
+static struct nd_promoted_layer *take(struct search *s, size_t i)
+{
+    struct nd_promote_job *job = s->job;
+    struct nd_promoted_layer layer = job->result->layers[i];
+    size_t promotion = job->order[i], n = i - s->n_tried;
+    memmove(&job->result->layers[s->n_tried + 1], &job->result->layers[s->n_tried], n * sizeof layer);
+    memmove(&job->order[s->n_tried + 1], &job->order[s->n_tried], n * sizeof promotion);
+    job->result->layers[s->n_tried] = layer;
+    job->order[s->n_tried] = promotion;
+    return &job->result->layers[s->n_tried++];
+}
+
+/* Puts the layer into the model, and keeps it there if it helps. */
+static enum nd_status try_layer(struct search *s, size_t i, struct nd_error *err)
+{
+    struct nd_promote_job *job = s->job;
+    struct nd_promoted *result = job->result;
+    struct nd_promoted_layer *layer = take(s, i);
+    double sqnr_db = s->sqnr_db[job->order[s->n_tried - 1]];
+    job->kept[result->n_kept] = job->order[s->n_tried - 1];
+    layer->predicted_db = sqnr_db - result->computed_after_db;
+    enum nd_status status = write_and_run(job, result->n_kept + 1, s->measured, &layer->reason, err);
+    if (status != ND_OK)
+        return status;
+    layer->fate = layer->reason != NULL            ? ND_PROMOTE_REFUSED
+                  : helps(job, s->measured, layer) ? ND_PROMOTE_KEPT
+                                                   : ND_PROMOTE_NO_GAIN;
+    if (layer->fate != ND_PROMOTE_KEPT) {
+        s->n_failed++;
+        return ND_OK;
+    }
+    memcpy(job->now, s->measured, job->options->n_devices * sizeof *s->measured);
+    result->computed_after_db = sqnr_db;
+    result->n_kept++;
+    return nd_promotion_cost_of(job, job->kept, result->n_kept, &result->cost, err);
+}
+
+/* The gains with those that were kept; without any, those alone. */
+static enum nd_status compute_gains(struct search *s, struct nd_error *err)
+{
+    const struct nd_promote_job *job = s->job;
+    struct nd_promoted *result = job->result;
+    enum nd_status status = nd_promotions_try(job->promotions, job->kept, result->n_kept, s->sqnr_db, err);
+    for (size_t i = 0; i < result->n_layers && status == ND_OK && result->n_kept == 0; i++)
+        result->layers[i].alone_db = s->sqnr_db[job->order[i]] - result->computed_before_db;
+    return status;
+}
+
+static enum nd_status search(struct search *s, struct nd_error *err)
+{
+    const struct nd_promoted *result = s->job->result;
+    enum nd_status status = compute_gains(s, err);
+    while (status == ND_OK && result->n_kept < s->job->options->n_layers && s->n_failed < MOST_FAILURES) {
+        size_t n_kept = result->n_kept, next = SIZE_MAX;
+        status = nd_promote_tell(s->job, "proposals", s->n_tried, result->n_layers, err);
+        if (status == ND_OK)
+            status = find_best(s, &next, err);
+        if (status != ND_OK || next == SIZE_MAX)
+            return status;
+        status = try_layer(s, next, err);
+        if (status == ND_OK && result->n_kept > n_kept)
+            status = compute_gains(s, err);
+    }
+    return status;
+}
+
+/* Tries the proposals in their order, and keeps those that help. */
+static enum nd_status nd_try_proposals(struct nd_promote_job *job, struct nd_error *err)
+{
+    struct search s = {.job = job,
+                       .sqnr_db = nd_calloc(nd_promotions_n(job->promotions) + 1, sizeof *s.sqnr_db),
+                       .measured = nd_calloc(job->options->n_devices, sizeof *s.measured)};
+    enum nd_status status = s.sqnr_db != NULL && s.measured != NULL ? search(&s, err) : nd_fail_memory(err);
+    free(s.sqnr_db);
+    free(s.measured);
     return status;
 }

@@ -4,8 +4,8 @@
 
 #include "npudiff/capture/capture.h"
 #include "npudiff/devices/device.h"
-#include "npudiff/model/model.h"
 #include "npudiff/improve/reduce.h"
+#include "npudiff/model/model.h"
 
 /* From how a capture ended, and what is in it (nullable): its /failure, and what its logs were found to say. */
 void nd_failure_read(const struct nd_capture_outcome *outcome, const struct nd_capture *capture,

@@ -2,8 +2,8 @@
 #ifndef ND_REDUCE_DIFFERENCE_H
 #define ND_REDUCE_DIFFERENCE_H
 
-#include "npudiff/improve/reduce.h"
 #include "improve/reduce/recorded.h"
+#include "npudiff/improve/reduce.h"
 
 /* Holds two tensors of n elements against each other. Codes (is_codes): max_lsb is the largest difference of
  * two codes, else NaN. fraction: of elements whose bits differ, NaN and NaN being equal; 0 for none. edge

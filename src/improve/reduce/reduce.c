@@ -1,5 +1,5 @@
-#include "npudiff/improve/reduce.h"
-
+/* README.txt of a reproducer: all that somebody needs who gets the folder and nothing else. */
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,11 +9,414 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
+#include "core/files/new_file.h"
 #include "core/memory.h"
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
-#include "model/graph/loaded.h"
+#include "improve/reduce/candidate_failure.h"
+#include "improve/reduce/difference.h"
 #include "improve/reduce/reducer.h"
+#include "model/graph/loaded.h"
+#include "npudiff/improve/reduce.h"
+
+static void put_difference(struct nd_strbuf *out, const char *what,
+                           const struct nd_reduction_difference *difference)
+{
+    nd_strbuf_printf(out, "%s: ", what);
+    if (difference->edge[0] == '\0') {
+        nd_strbuf_puts(out, "nothing differs\n");
+        return;
+    }
+    nd_strbuf_printf(out, "'%s' differs in %.4g %% of its elements", difference->edge,
+                     100 * difference->fraction);
+    if (!isnan(difference->max_lsb))
+        nd_strbuf_printf(out, ", by up to %.0f LSB", difference->max_lsb);
+    nd_strbuf_puts(out, "\n");
+}
+
+static void put_failure(struct nd_strbuf *out, const struct nd_reduction_failure *failure)
+{
+    nd_strbuf_printf(out, "stage: %s\nerror: %s [ND-%d]\n", failure->stage, failure->message, failure->id);
+    if (failure->cause[0] != '\0')
+        nd_strbuf_printf(out, "reason in the log: %s\n", failure->cause);
+    if (failure->qnn_stage[0] != '\0')
+        nd_strbuf_printf(out, "stage of the runtime: %s\n", failure->qnn_stage);
+    if (failure->has_raw_code)
+        nd_strbuf_printf(out, "code of the runtime: %lld %s\n", (long long)failure->raw_code, failure->symbol);
+    if (failure->op[0] != '\0')
+        nd_strbuf_printf(out, "the device's operator: %s\n", failure->op);
+}
+
+static void put_ends(struct nd_strbuf *out, const struct nd_model *model)
+{
+    char shape[128];
+    for (size_t i = 0; i < nd_model_n_inputs(model); i++) {
+        const struct nd_model_io *io = nd_model_input(model, i);
+        nd_strbuf_printf(out, "  input  %s %s %s\n", io->name, nd_dtype_name(io->dtype),
+                         nd_shape_format(&io->shape, shape, sizeof shape));
+    }
+    for (size_t i = 0; i < nd_model_n_outputs(model); i++) {
+        const struct nd_model_io *io = nd_model_output(model, i);
+        nd_strbuf_printf(out, "  output %s %s %s\n", io->name, nd_dtype_name(io->dtype),
+                         io->shape.rank >= 0 ? nd_shape_format(&io->shape, shape, sizeof shape) : "");
+    }
+}
+
+static void put_confirmation(struct nd_strbuf *out, const struct nd_reduction *reduction)
+{
+    if (!reduction->is_confirm_known)
+        nd_strbuf_puts(out, "It was not run a second time: there was no session left.\n");
+    else if (reduction->is_confirmed)
+        nd_strbuf_puts(out, "A second run of it did the same.\n");
+    else
+        nd_strbuf_puts(out, "A second run of it did NOT do the same: it does not happen every time.\n");
+}
+
+static void put_inputs(struct nd_strbuf *out, const struct nd_reduction *reduction,
+                       const struct nd_candidate *candidate)
+{
+    if (strcmp(reduction->inputs, "zeros") == 0)
+        nd_strbuf_puts(out, "No reference could run the whole model; what is not an input of it is zero.\n");
+    else
+        nd_strbuf_printf(out,
+                         "The inputs are what '%s' had there when it ran the whole model (%zu samples)%s.\n",
+                         reduction->inputs, reduction->n_samples,
+                         candidate->is_all_recorded ? "" : "; what it did not hand out is zero");
+}
+
+/* README.txt in the folder of the reproducer. */
+static enum nd_status nd_reducer_write_readme(const struct nd_reducer *reducer,
+                                              const struct nd_candidate *candidate, const char *path,
+                                              struct nd_error *err)
+{
+    const struct nd_reduction *out = reducer->out;
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "A part of '%s' that still %s.\n\nTo see it, in this folder:\n  %s\n\n",
+                     nd_path_base(nd_model_path(reducer->model)),
+                     reducer->options->has_difference ? "differs" : "fails in the same way", out->command);
+    nd_strbuf_printf(&text, "device: %s\nchipset: %s\nruntime: %s\n", out->device, out->chipset, out->runtime);
+    if (reducer->options->has_difference) {
+        put_difference(&text, "the whole model", &out->difference);
+        put_difference(&text, "this part", &out->left_difference);
+    } else {
+        put_failure(&text, &out->failure);
+    }
+    nd_strbuf_printf(&text, "\n%zu of %zu operators are left (without quantisation):\n", out->n_operators_left,
+                     out->n_operators);
+    for (size_t i = 0; i < out->n_operators_left; i++)
+        nd_strbuf_printf(&text, "  %s\n", out->operators[i]);
+    nd_strbuf_puts(&text, "It was cut at:\n");
+    put_ends(&text, candidate->model);
+    put_inputs(&text, out, candidate);
+    put_confirmation(&text, out);
+    nd_strbuf_printf(&text, "%s%zu of at most %zu sessions were used.\n",
+                     out->is_minimal ? "No part of it could be left out. "
+                                     : "The search ended early: a smaller part may do. ",
+                     out->n_sessions, out->session_limit);
+    nd_strbuf_printf(&text, "model: SHA-256 %s\nnpudiff %s\n", nd_model_sha256(reducer->model), nd_version());
+    size_t n = text.len;
+    char *whole = nd_strbuf_take(&text);
+    if (whole == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = nd_file_put(path, whole, n, err);
+    free(whole);
+    return status;
+}
+
+/* What was found: run once more, and put into a folder with all that reproduces it. */
+
+/* ---- what is in it ---- */
+
+static enum nd_status list_operators(struct nd_reduction *out, const struct nd_model *model,
+                                     struct nd_error *err)
+{
+    size_t n = nd_model_n_nodes(model);
+    out->operators = nd_calloc(n, sizeof *out->operators);
+    if (out->operators == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        struct nd_strbuf text = {0};
+        if (!nd_node_is_operator(model, i))
+            continue;
+        nd_strbuf_printf(&text, "%s '%s'", nd_model_node(model, i)->op_type, nd_model_node(model, i)->name);
+        if ((out->operators[out->n_operators_left] = nd_strbuf_take(&text)) == NULL)
+            return nd_fail_memory(err);
+        out->n_operators_left++;
+    }
+    return ND_OK;
+}
+
+static const char *fallback_flag(const struct nd_reducer *reducer)
+{
+    return reducer->options->allow_fallback ? " --allow-fallback" : "";
+}
+
+/* In the folder of the reproducer. URIs may hold what a shell would take, but no quotes. */
+static enum nd_status make_command(struct nd_reducer *reducer, const struct nd_candidate *candidate,
+                                   struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    const char *probe = nd_model_n_inputs(candidate->model) > 0 ? "inputs=inputs.npz" : "zeros";
+    bool has_difference = reducer->options->has_difference;
+    nd_strbuf_printf(&text, "npudiff capture reproducer.onnx -d '%s' -p %s --tensors %s%s -o again.h5",
+                     reducer->device->uri, probe,
+                     has_difference ? "outputs" : nd_reducer_plain_tensors(reducer), fallback_flag(reducer));
+    if (has_difference)
+        nd_strbuf_puts(&text, " && npudiff compare reference.h5 again.h5");
+    reducer->out->command = nd_strbuf_take(&text);
+    return reducer->out->command != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* ---- once more ---- */
+
+/* The reproducer on a reference: what it should give. It may well be that nobody can run it. */
+static enum nd_status expect(struct nd_reducer *reducer, const struct nd_candidate *candidate,
+                             struct nd_error *err)
+{
+    const struct nd_device *device = reducer->reference != NULL ? reducer->reference : &reducer->cpu;
+    struct nd_run run = {0};
+    struct nd_error problem = {0};
+    const struct nd_session session = nd_candidate_session(candidate, device, "outputs", "reference.h5");
+    char *path = nd_path_join(candidate->folder, "reference.h5");
+    if (path == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    if (!nd_path_exists(path) && reducer->out->n_sessions < reducer->options->session_limit)
+        status = nd_reducer_run(reducer, &session, &run, &problem);
+    if (status != ND_OK && problem.id != ND_E_CANCELLED)
+        status = ND_OK;
+    else if (status != ND_OK && err != NULL)
+        *err = problem;
+    nd_run_deinit(&run);
+    free(path);
+    return status;
+}
+
+/* "SM8350.h5": the label as far as a file name should hold it. */
+static enum nd_status name_capture(const struct nd_reducer *reducer, const struct nd_candidate *candidate,
+                                   struct nd_error *err)
+{
+    char name[64];
+    size_t n = 0;
+    for (const char *at = reducer->device->label; *at != '\0' && n < sizeof name - 4; at++)
+        name[n++] = isalnum((unsigned char)*at) || strchr("._@-", *at) != NULL ? *at : '-';
+    memcpy(name + n, ".h5", 4);
+    char *from = nd_path_join(candidate->folder, "device.h5"), *to = nd_path_join(candidate->folder, name);
+    enum nd_status status = from != NULL && to != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && strcmp(name, "reference.h5") != 0 && nd_path_exists(from) && rename(from, to) != 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
+    free(from);
+    free(to);
+    return status;
+}
+
+/* ---- its place ---- */
+
+static enum nd_status publish(const struct nd_reducer *reducer, struct nd_error *err)
+{
+    const char *folder = reducer->options->folder;
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s.old", reducer->staging);
+    char *old = nd_strbuf_take(&text);
+    if (old == NULL)
+        return nd_fail_memory(err);
+    bool is_moved = reducer->options->replace && rename(folder, old) == 0;
+    enum nd_status status = nd_dir_publish(reducer->staging, folder, err);
+    if (is_moved && status == ND_OK)
+        nd_dir_remove(old);
+    else if (is_moved && rename(old, folder) != 0)
+        nd_error_context(err, "what was in '%s' is now in '%s'", folder, old);
+    free(old);
+    return status;
+}
+
+/* Runs what was found once more, and puts the reproducer into its folder. */
+static enum nd_status nd_reducer_finish(struct nd_reducer *reducer, struct nd_error *err)
+{
+    struct nd_candidate candidate = {0};
+    enum nd_trial trial = ND_TRIAL_STOP;
+    size_t *nodes = NULL, n_nodes = 0;
+    char *readme = NULL, *folder = reducer->staging != NULL ? nd_strdup(reducer->staging)
+                                                            : nd_path_join(reducer->folder, "found");
+    reducer->step = "confirm";
+    enum nd_status status = folder != NULL ? nd_pieces_nodes(&reducer->pieces, reducer->left, reducer->n_left,
+                                                             &nodes, &n_nodes, err)
+                                           : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_candidate_init(&candidate, reducer,
+                                   &(struct nd_model_cut){.nodes = nodes, .n_nodes = n_nodes}, folder, err);
+    if (status == ND_OK)
+        status = list_operators(reducer->out, candidate.model, err);
+    if (status == ND_OK)
+        status = make_command(reducer, &candidate, err);
+    if (status == ND_OK)
+        status = nd_candidate_try(reducer, &candidate, 0, &trial, &reducer->out->left_difference, err);
+    reducer->out->is_confirm_known = trial != ND_TRIAL_STOP;
+    reducer->out->is_confirmed = trial == ND_TRIAL_SAME;
+    if (status == ND_OK && reducer->staging != NULL)
+        status = expect(reducer, &candidate, err);
+    if (status == ND_OK)
+        status = name_capture(reducer, &candidate, err);
+    readme = status == ND_OK ? nd_path_join(folder, "README.txt") : NULL;
+    if (status == ND_OK)
+        status =
+            readme != NULL ? nd_reducer_write_readme(reducer, &candidate, readme, err) : nd_fail_memory(err);
+    if (status == ND_OK && reducer->staging != NULL)
+        status = publish(reducer, err);
+    nd_candidate_deinit(&candidate);
+    free(readme);
+    free(nodes);
+    free(folder);
+    return status;
+}
+
+/* The whole model: what is wrong with it, and what a reference makes of it. */
+
+static enum nd_status run_whole(struct nd_reducer *reducer, const struct nd_device *device, const char *edges,
+                                struct nd_run *run, struct nd_error *err)
+{
+    const struct nd_session session = {.model = reducer->model,
+                                       .device = device,
+                                       .probes = reducer->recorded.probes,
+                                       .n_probes = reducer->recorded.n_probes,
+                                       .edges = edges,
+                                       .folder = reducer->folder,
+                                       .name = "whole.h5"};
+    return nd_reducer_run(reducer, &session, run, err);
+}
+
+/* ---- recording ---- */
+
+static enum nd_status record_with(struct nd_reducer *reducer, const struct nd_device *device,
+                                  struct nd_error *err)
+{
+    struct nd_run run = {0};
+    struct nd_error problem = {0};
+    enum nd_status status = run_whole(reducer, device, "all", &run, &problem);
+    if (status == ND_OK && !run.outcome.has_failed && run.capture != NULL) {
+        reducer->reference = device;
+        snprintf(reducer->out->inputs, sizeof reducer->out->inputs, "%s", nd_device_kind_name(device->kind));
+        status = nd_recorded_add(&reducer->recorded, &run.capture, false, err);
+    } else if (status == ND_ERR_USAGE || status == ND_ERR_UNSUPPORTED || status == ND_ERR_FORMAT ||
+               status == ND_ERR_NOT_FOUND) {
+        /* A device that is not for such models is no trouble: there is another one. */
+        status = ND_OK;
+        reducer->out->n_sessions--; /* no agent was started */
+    } else if (status != ND_OK && err != NULL) {
+        *err = problem;
+    }
+    nd_run_deinit(&run);
+    return status;
+}
+
+/* Runs a reference over the whole model and keeps what it recorded. */
+static enum nd_status nd_reducer_record(struct nd_reducer *reducer, struct nd_error *err)
+{
+    const struct nd_reduce_options *options = reducer->options;
+    /* A difference from the quantised reference is held against its codes, so its codes are what is fed. */
+    const struct nd_device *first = &reducer->cpu, *second = &reducer->exact;
+    if (options->has_difference && options->against == NULL) {
+        first = &reducer->exact;
+        second = NULL;
+    } else if (options->has_difference) {
+        first = options->against;
+        second = NULL;
+    }
+    reducer->step = "reference";
+    enum nd_status status = record_with(reducer, first, err);
+    if (status == ND_OK && reducer->reference == NULL && second != NULL)
+        status = record_with(reducer, second, err);
+    if (status == ND_OK && reducer->reference == NULL && options->has_difference)
+        status = nd_fail(err, ND_E_REDUCE_REFERENCE, nd_model_path(reducer->model),
+                         "'%s' cannot run '%s', so nothing can differ from it", first->label,
+                         nd_model_path(reducer->model));
+    if (status == ND_OK && reducer->reference == NULL)
+        snprintf(reducer->out->inputs, sizeof reducer->out->inputs, "zeros");
+    return status;
+}
+
+/* ---- what is wrong ---- */
+
+static bool is_looked_at(const struct nd_reducer *reducer, const struct nd_edge *edge)
+{
+    return reducer->wanted_tensor != NULL ? strcmp(edge->onnx_name, reducer->wanted_tensor) == 0
+                                          : edge->is_model_output;
+}
+
+/* The first edge that is off by more than asked for is where to look first; the worst that is looked at is what
+ * has to be seen again. */
+static enum nd_status examine_edges(struct nd_reducer *reducer, const struct nd_capture *capture,
+                                    unsigned *score, struct nd_reduction_difference *inner,
+                                    struct nd_error *err)
+{
+    const struct nd_graph *graph = &reducer->model->graph;
+    struct nd_reduction_difference *worst = &reducer->out->difference;
+    enum nd_status status = ND_OK;
+    bool has_first = false, has_worst = false;
+    *worst = *inner = (struct nd_reduction_difference){.max_lsb = NAN};
+    for (size_t e = 0; status == ND_OK && e < nd_capture_n_edges(capture); e++) {
+        struct nd_reduction_difference one;
+        const struct nd_edge *edge = nd_capture_edge(capture, e);
+        status = nd_difference_of_edge(&reducer->recorded, capture, e, false, &one, err);
+        if (status != ND_OK || isnan(one.fraction))
+            continue;
+        if (is_looked_at(reducer, edge) && (!has_worst || nd_difference_is_worse(&one, worst))) {
+            *worst = one;
+            has_worst = true;
+        }
+        if (nd_difference_is_worse(&one, inner))
+            *inner = one;
+        size_t tensor = nd_names_find(&graph->names, edge->onnx_name);
+        if (!has_first && nd_difference_exceeds(&one, reducer->options) && tensor != ND_NO_INDEX &&
+            graph->tensors[tensor].producer != ND_NO_INDEX) {
+            score[graph->tensors[tensor].producer] = ND_FAILURE_BEST_SCORE;
+            has_first = true;
+        }
+    }
+    return status;
+}
+
+static enum nd_status find_difference(struct nd_reducer *reducer, const struct nd_run *run, unsigned *score,
+                                      struct nd_error *err)
+{
+    struct nd_reduction_difference inner = {.max_lsb = NAN};
+    enum nd_status status = examine_edges(reducer, run->capture, score, &inner, err);
+    if (status != ND_OK || nd_difference_exceeds(&reducer->out->difference, reducer->options))
+        return status;
+    reducer->out->end = ND_REDUCTION_NOTHING;
+    reducer->out->left_difference = inner;
+    return ND_OK;
+}
+
+/* The whole model: sets what is to be seen again, out->end where there is nothing to do, and score[node]. */
+static enum nd_status nd_reducer_try_whole(struct nd_reducer *reducer, unsigned *score, struct nd_error *err)
+{
+    bool has_difference = reducer->options->has_difference;
+    struct nd_run run = {0};
+    reducer->step = "whole model";
+    enum nd_status status = run_whole(reducer, reducer->device,
+                                      has_difference ? "all" : nd_reducer_plain_tensors(reducer), &run, err);
+    if (status != ND_OK)
+        goto out;
+    if (run.outcome.has_failed) {
+        nd_failure_read(&run.outcome, run.capture, &reducer->out->failure);
+        if (strcmp(run.outcome.stage, "load") == 0)
+            reducer->out->end = ND_REDUCTION_NO_MODEL;
+        else if (has_difference)
+            status = nd_fail(err, ND_E_REDUCE_REFERENCE, reducer->device->label,
+                             "device '%s' fails on the whole model, which is no difference: %s",
+                             reducer->device->label, reducer->out->failure.message);
+        else
+            status = nd_failure_score_nodes(reducer->model, &reducer->out->failure, run.capture, score, err);
+    } else if (has_difference) {
+        status = find_difference(reducer, &run, score, err);
+    } else {
+        reducer->out->end = ND_REDUCTION_NOTHING;
+    }
+out:
+    nd_run_deinit(&run);
+    return status;
+}
 
 void nd_reduce_options_init_sized(struct nd_reduce_options *options, size_t struct_size)
 {

@@ -2,11 +2,11 @@
 #ifndef ND_REDUCE_REDUCER_H
 #define ND_REDUCE_REDUCER_H
 
+#include "improve/reduce/candidate.h"
+#include "improve/reduce/recorded.h"
+#include "improve/reduce/search.h"
 #include "model/graph/parts.h"
 #include "npudiff/improve/reduce.h"
-#include "improve/reduce/ddmin.h"
-#include "improve/reduce/pieces.h"
-#include "improve/reduce/recorded.h"
 
 struct nd_reducer {
     const struct nd_model *model;
@@ -85,20 +85,7 @@ enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_cand
 enum nd_status nd_reducer_try(void *context, const size_t *parts, size_t n, enum nd_trial *out,
                               struct nd_error *err);
 
-/* The whole model: sets what is to be seen again, out->end where there is nothing to do, and score[node]. */
-enum nd_status nd_reducer_try_whole(struct nd_reducer *reducer, unsigned *score, struct nd_error *err);
-
-/* Runs a reference over the whole model and keeps what it recorded. */
-enum nd_status nd_reducer_record(struct nd_reducer *reducer, struct nd_error *err);
-
 /* Cuts down to the smallest part: reducer->left of reducer->pieces. */
 enum nd_status nd_reducer_search(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err);
-
-/* Runs what was found once more, and puts the reproducer into its folder. */
-enum nd_status nd_reducer_finish(struct nd_reducer *reducer, struct nd_error *err);
-
-/* README.txt in the folder of the reproducer. */
-enum nd_status nd_reducer_write_readme(const struct nd_reducer *reducer, const struct nd_candidate *candidate,
-                                       const char *path, struct nd_error *err);
 
 #endif

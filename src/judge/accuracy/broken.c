@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
-#include "judge/accuracy/fleet_accuracy.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "judge/accuracy/fleet_accuracy.h"
 
 /* What the outputs of one probe come to. */
 struct found {

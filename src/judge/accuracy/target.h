@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "judge/accuracy/spread.h"
+#include "judge/accuracy/fleet_accuracy.h"
 
 /* Of one sample on one device. */
 struct nd_target_sums {

@@ -1,4 +1,4 @@
-/* A campaign while it is read. Its files only: campaign.c and campaign_devices.c. */
+/* A campaign while it is read. Its files only: campaign.c and campaign.c. */
 #ifndef ND_JUDGE_CAMPAIGN_READING_H
 #define ND_JUDGE_CAMPAIGN_READING_H
 
@@ -10,11 +10,5 @@ struct nd_campaign_reading {
     struct nd_campaign *campaign;
     struct nd_error *err;
 };
-
-/* *path is replaced by itself from the folder of the campaign. False: out of memory. */
-bool nd_campaign_relocate(const char *folder, char **path);
-
-/* Reads the list of devices into the campaign, whose models have been read. */
-enum nd_status nd_campaign_read_devices(struct nd_campaign_reading *reading, const yaml_node_t *list);
 
 #endif

@@ -4,7 +4,179 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/text/strbuf.h"
 #include "judge/gates/judging.h"
+#include "judge/release/qualify.h"
+
+static void nd_judge_accuracy(struct nd_judging *j);
+static void nd_judge_target(struct nd_judging *j);
+
+/* Nodes of an NPU device that run on the CPU. Every capture of a campaign is made with leave to fall back, so
+ * that it is the same whatever the policy asks: here is decided what a fallback means. */
+
+static bool is_io_quantisation(const struct nd_model *model, const char *name)
+{
+    for (size_t i = 0; i < nd_model_n_nodes(model); i++)
+        if (strcmp(nd_model_node(model, i)->name, name) == 0)
+            return nd_model_node(model, i)->is_io_quantisation;
+    return false;
+}
+
+/* Whether the node fell only because tensors were recorded: not the device's doing. */
+static bool is_moved(const char *moved, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *line = moved; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, n) == 0 && (line[n] == '\0' || line[n] == '\n'))
+            return true;
+    }
+    return false;
+}
+
+static bool is_quantiser(const struct nd_capture_node *node)
+{
+    return strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0;
+}
+
+static void nd_qualify_find_fallback(const struct nd_qualify_cell *cell, const struct nd_texts *allow,
+                                     struct nd_fallback *out)
+{
+    const struct nd_capture_node *quantiser = NULL, *other = NULL;
+    size_t n_allowed = 0, n_quantisers = 0, n_others = 0;
+    const char *moved = nd_capture_string(cell->capture, "runtime", "moved_by_recording");
+    *out = (struct nd_fallback){.n_nodes = nd_capture_n_nodes(cell->capture)};
+    for (size_t i = 0; i < out->n_nodes && nd_device_is_npu(cell->device.kind); i++) {
+        const struct nd_capture_node *node = nd_capture_node(cell->capture, i);
+        if (strcmp(node->provider, "CPUExecutionProvider") != 0 || is_io_quantisation(cell->model, node->name))
+            continue;
+        if (is_moved(moved, node->name))
+            out->moved = out->n_moved++ == 0 ? node : out->moved;
+        else if (allow->n > 0 && (nd_texts_match(allow, node->name) || nd_texts_match(allow, node->op_type)))
+            n_allowed++;
+        else if (is_quantiser(node))
+            quantiser = n_quantisers++ == 0 ? node : quantiser;
+        else
+            other = n_others++ == 0 ? node : other;
+    }
+    if (n_allowed > 0) /* an operator that may fall back takes the quantisers around it along */
+        n_quantisers = 0;
+    out->n_fallen = n_others + n_quantisers;
+    out->first = n_others > 0 ? other : n_quantisers > 0 ? quantiser : NULL;
+}
+
+static bool has_gate(const struct nd_qualification *q, const char *model, const char *device)
+{
+    for (size_t r = 0; r < q->campaign.policy.n; r++) {
+        const struct nd_policy_rule *rule = &q->campaign.policy.rules[r];
+        if (rule->gate == ND_POLICY_FALLBACK && nd_texts_match(&rule->models, model) &&
+            nd_texts_match(&rule->devices, device))
+            return true;
+    }
+    return false;
+}
+
+enum nd_status nd_qualify_note_fallback(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                        struct nd_qualify_cell *cell, struct nd_error *err)
+{
+    static const struct nd_texts none = {0};
+    struct nd_fallback found;
+    struct nd_strbuf text = {0};
+    if (cell->failure != NULL || has_gate(q, model->campaign->name, cell->label))
+        return ND_OK;
+    nd_qualify_find_fallback(cell, &none, &found);
+    if (found.n_fallen == 0)
+        return ND_OK;
+    nd_strbuf_printf(&text,
+                     "placement: node '%s' (%s) runs on the CPU, and no gate 'fallback' is about it; "
+                     "%zu of %zu nodes do",
+                     found.first->name, found.first->op_type, found.n_fallen, found.n_nodes);
+    cell->failure = nd_strbuf_take(&text);
+    return cell->failure != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct nd_qualify_cell *cell,
+                                  struct nd_qualified_texts *findings)
+{
+    static const struct nd_texts none = {0};
+    struct nd_fallback found;
+    nd_qualify_find_fallback(cell, &none, &found);
+    if (found.n_moved > 0)
+        findings->items[findings->n++] =
+            nd_arena_printf(q->arena,
+                            "recording tensors moves %zu of %zu nodes to the CPU, first '%s' (%s): their "
+                            "values are not the NPU's",
+                            found.n_moved, found.n_nodes, found.moved->name, found.moved->op_type);
+}
+
+/* What one edge, on one probe, says to a gate. */
+
+/* The step of an edge of codes; NaN where it has several, or none. */
+static double nd_edge_step(const struct nd_model *model, const char *name)
+{
+    for (size_t i = 0; i < nd_model_n_edges(model); i++)
+        if (strcmp(nd_model_edge(model, i)->name, name) == 0 && nd_model_edge(model, i)->quant.n == 1)
+            return (double)nd_model_edge(model, i)->quant.scale[0];
+    return NAN;
+}
+
+/* The metric leaves out what is NaN or infinite on one side only; a gate must not: that is no small error. */
+static struct nd_edge_value sqnr_of(const struct nd_difference *d, bool is_same)
+{
+    if (d->n_nan_mismatch + d->n_inf_mismatch > 0)
+        return (struct nd_edge_value){true, -INFINITY, NULL};
+    if (!is_same && !d->has_signal)
+        return (struct nd_edge_value){false, NAN, "no value of the samples that differ is a number"};
+    return (struct nd_edge_value){true, is_same ? INFINITY : d->sqnr_db, NULL};
+}
+
+/* Codes against the floats that stand for them, as a prepared model gives them out: what is only the rounding
+ * of code to float does not differ. A whole number of steps is one to a hundredth of a step. */
+static struct nd_edge_value mixed_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step)
+{
+    double steps = d->abs.max / step, whole = round(steps);
+    bool is_on_grid =
+        d->has_values && d->n_nan_mismatch == 0 && d->n_inf_mismatch == 0 && fabs(steps - whole) < 0.01;
+    bool is_same = d->has_values && d->n_samples_differing == 0;
+    if (gate == ND_POLICY_BIT_EQUAL)
+        return (struct nd_edge_value){true, is_same ? 0 : (double)d->n_samples_differing, NULL};
+    if (gate == ND_POLICY_SQNR && d->has_values)
+        return sqnr_of(d, is_same);
+    if (gate == ND_POLICY_LSB && (is_same || is_on_grid))
+        return (struct nd_edge_value){true, is_same ? 0 : whole, NULL};
+    /* Between two steps, or with scales for each channel: compare has counted in steps. */
+    if (gate == ND_POLICY_LSB && d->has_steps)
+        return (struct nd_edge_value){
+            true, d->n_nan_mismatch > 0 || d->n_inf_mismatch > 0 ? INFINITY : d->max_steps, NULL};
+    if ((gate == ND_POLICY_SHARE || gate == ND_POLICY_ULP) && is_same)
+        return (struct nd_edge_value){true, 0, NULL};
+    return (struct nd_edge_value){false, NAN, "codes stand against floats"};
+}
+
+struct nd_edge_value nd_edge_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step)
+{
+    bool is_same = d->n_samples_differing == 0;
+    if (d->numbers.n_samples_both_nan > 0)
+        return (struct nd_edge_value){false, NAN, "samples are NaN on both sides"};
+    if (d->is_mixed)
+        return mixed_value_of(gate, d, step);
+    if (gate == ND_POLICY_BIT_EQUAL)
+        return (struct nd_edge_value){true, (double)d->n_samples_differing, NULL};
+    if (!is_same && !d->has_values)
+        return (struct nd_edge_value){false, NAN, "it differs, and only digests are stored"};
+    switch (gate) {
+    case ND_POLICY_LSB:
+        return (struct nd_edge_value){true, (double)d->max_lsb, NULL};
+    case ND_POLICY_ULP:
+        /* A NaN or an infinity on one side only is no number of ULPs away. */
+        return (struct nd_edge_value){
+            true, d->n_nan_mismatch > 0 || d->n_inf_mismatch > 0 ? INFINITY : (double)d->max_ulp, NULL};
+    case ND_POLICY_SHARE:
+        return (struct nd_edge_value){true, d->share, NULL};
+    default:
+        return sqnr_of(d, is_same);
+    }
+}
 
 const char *nd_case_verdict_name(enum nd_case_verdict verdict)
 {
@@ -36,13 +208,15 @@ enum nd_case_verdict nd_case_verdict_of_answer(enum nd_answer_kind kind)
     return verdicts[kind];
 }
 
-void nd_judging_conclude(struct nd_case *out, enum nd_case_verdict verdict)
+/* The verdict becomes the worse of what it was and this one. */
+static void nd_judging_conclude(struct nd_case *out, enum nd_case_verdict verdict)
 {
     out->verdict = nd_case_verdict_worse(out->verdict, verdict);
 }
 
-bool nd_judging_governs(const struct nd_judging *j, const struct nd_scope_edge *edge,
-                        const struct nd_scope_probe *probe)
+/* Whether the rule is about that edge and probe. */
+static bool nd_judging_governs(const struct nd_judging *j, const struct nd_scope_edge *edge,
+                               const struct nd_scope_probe *probe)
 {
     const struct nd_policy_cell cell = {
         .model = j->model->campaign->name, .device = j->cell->label, .edge = edge, .probe = probe};
@@ -52,12 +226,14 @@ bool nd_judging_governs(const struct nd_judging *j, const struct nd_scope_edge *
     return nd_policy_governs(&j->q->campaign.policy, j->rule, &cell);
 }
 
-bool nd_judging_outranks(enum nd_case_verdict verdict, const struct nd_case *out)
+/* Whether that would make it worse. */
+static bool nd_judging_outranks(enum nd_case_verdict verdict, const struct nd_case *out)
 {
     return nd_case_verdict_worse(out->verdict, verdict) != out->verdict;
 }
 
-void nd_judging_note_not_comparable(struct nd_case *out, const char *edge, const char *why)
+/* edge: where, or NULL. */
+static void nd_judging_note_not_comparable(struct nd_case *out, const char *edge, const char *why)
 {
     if (nd_judging_outranks(ND_CASE_NOT_COMPARABLE, out))
         snprintf(out->message, sizeof out->message, "%s%s%s%s", edge != NULL ? "'" : "",
@@ -249,7 +425,8 @@ static void judge_edges(struct nd_judging *j)
 
 /* ---- what is no edge ---- */
 
-double nd_latency_cv(const struct nd_capture_probe *probe)
+/* The coefficient of variation of the latencies of a probe; NaN with less than two. */
+static double nd_latency_cv(const struct nd_capture_probe *probe)
 {
     size_t n = 0;
     double mean = 0, sum = 0;
@@ -381,4 +558,164 @@ void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_
         snprintf(out->message, sizeof out->message, "the loosening ended on %s (owner %s: %s)", j.gate->until,
                  j.gate->owner, j.gate->reason);
     }
+}
+
+/* Gates on accuracy and on distances from target tensors. */
+
+/* ---- accuracy ---- */
+
+static const int64_t *reference_classes(const struct nd_judging *j, const struct nd_accuracy_study *study)
+{
+    if (strcmp(j->gate->to, ND_REFERENCE_FLOAT) == 0)
+        return study->reference;
+    if (strcmp(j->gate->to, ND_REFERENCE_QUANTISED) == 0)
+        return study->quantised;
+    return nd_accuracy_study_classes(study, nd_qualify_find_cell(j->model, j->q->n_devices, j->gate->to));
+}
+
+/* "4 282". */
+static char *grouped(uint64_t n, char out[static 32])
+{
+    char digits[24];
+    int n_digits = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n), at = 0;
+    for (int i = 0; i < n_digits; i++) {
+        if (i > 0 && (n_digits - i) % 3 == 0)
+            out[at++] = ' ';
+        out[at++] = digits[i];
+    }
+    out[at] = '\0';
+    return out;
+}
+
+static void tell_answer(const struct nd_judging *j, const struct nd_paired *table,
+                        const struct nd_answer *answer)
+{
+    struct nd_case *out = j->out;
+    char needed[32], given[32], end[120];
+    double total = (double)answer->n_samples;
+    snprintf(end, sizeof end, "%s", nd_answer_name(ND_QUESTION_NONINFERIOR, answer->kind));
+    if (answer->kind == ND_ANSWER_INCONCLUSIVE)
+        snprintf(end, sizeof end, "inconclusive: %s samples needed, %s given",
+                 grouped(answer->n_needed, needed), grouped(answer->n_samples, given));
+    snprintf(
+        out->message, sizeof out->message,
+        "%.2f%% -> %.2f%%, right to wrong %llu, wrong to right %llu, %.6g %% interval %+.2f .. %+.2f points; "
+        "%s",
+        100 * (double)(table->both_right + table->ref_only) / total,
+        100 * (double)(table->both_right + table->test_only) / total, (unsigned long long)table->ref_only,
+        (unsigned long long)table->test_only, 100 * answer->confidence, 100 * answer->interval.low,
+        100 * answer->interval.high, end);
+}
+
+static void judge_study(struct nd_judging *j, const struct nd_accuracy_study *study)
+{
+    const int64_t *ref = reference_classes(j, study), *test = nd_accuracy_study_classes(study, j->device);
+    struct nd_case *out = j->out;
+    if (ref == NULL || test == NULL) {
+        nd_judging_note_not_comparable(out, study->edge, "the reference or the device has no classes there");
+        return;
+    }
+    const struct nd_question question =
+        nd_qualify_question(j->gate->margin, j->gate->confidence, j->gate->power);
+    struct nd_paired table;
+    struct nd_answer answer;
+    uint64_t n_changed_wrong;
+    nd_paired_count(ref, test, study->labels, study->n_samples, &table, &n_changed_wrong);
+    nd_paired_ask(&table, &question, &answer);
+    enum nd_case_verdict verdict = nd_case_verdict_of_answer(answer.kind);
+    bool is_worst = out->n_cells == 0 || nd_judging_outranks(verdict, out) ||
+                    (verdict == out->verdict && 0 - answer.difference > out->value);
+    out->n_cells++;
+    out->n_failing += answer.kind == ND_ANSWER_NO;
+    if (is_worst && nd_judging_outranks(ND_CASE_NOT_COMPARABLE, out)) {
+        out->value = 0 - answer.difference;
+        out->edge = study->edge;
+        out->probe = study->probe;
+        out->n_samples = answer.n_samples;
+        out->n_needed = answer.n_needed;
+        tell_answer(j, &table, &answer);
+    }
+    nd_judging_conclude(out, verdict);
+}
+
+static void nd_judge_accuracy(struct nd_judging *j)
+{
+    const struct nd_qualify_model *model = j->model;
+    j->out->bound = j->gate->margin;
+    for (size_t e = 0; e < model->n_edges; e++)
+        for (size_t p = 0; p < model->n_probes; p++) {
+            if (!nd_judging_governs(j, &model->edges[e], &model->scope_probes[p]))
+                continue;
+            size_t s = 0;
+            j->out->applies = true;
+            while (s < model->n_studies && (strcmp(model->studies[s].edge, model->edges[e].name) != 0 ||
+                                            strcmp(model->studies[s].probe, model->scope_probes[p].name) != 0))
+                s++;
+            if (s < model->n_studies)
+                judge_study(j, &model->studies[s]);
+            else
+                nd_judging_note_not_comparable(j->out, model->edges[e].name, "it has no classes");
+        }
+}
+
+/* ---- target tensors ---- */
+
+static void tell_target(const struct nd_judging *j, const struct nd_estimate *before,
+                        const struct nd_estimate *after, const struct nd_interval *worse, uint64_t n_samples)
+{
+    const char *unit = strcmp(j->gate->metric, ND_METRIC_SQNR) == 0 ? " dB" : "";
+    snprintf(j->out->message, sizeof j->out->message,
+             "%s %.6g%s -> %.6g%s at '%s' with '%s', worse by %.6g%s, %.6g %% interval %+.6g .. %+.6g%s%s",
+             j->gate->metric, before->value, unit, after->value, unit, j->out->edge, j->out->probe,
+             j->out->value, unit, 100 * (2 * j->gate->confidence - 1), worse->low, worse->high, unit,
+             n_samples < 2 ? "; one sample says nothing" : "");
+}
+
+/* One-sided, as accuracy-drop: proven not to be worse by more than max, proven to be, or neither. */
+static void judge_one_target(struct nd_judging *j, const struct nd_qualify_target *target)
+{
+    struct nd_case *out = j->out;
+    struct nd_target_comparison c;
+    size_t ref = nd_qualify_find_cell(j->model, j->q->n_devices, j->gate->to);
+    if (!nd_qualify_compare_target(target, ref, j->device, 2 * j->gate->confidence - 1, &c)) {
+        nd_judging_note_not_comparable(out, target->edge, "the reference or the device has no values there");
+        return;
+    }
+    bool is_sqnr = strcmp(j->gate->metric, ND_METRIC_SQNR) == 0;
+    const struct nd_estimate *change = is_sqnr ? &c.difference.sqnr_db : &c.difference.mean_error;
+    double worse = is_sqnr ? 0 - change->value : change->value;
+    const struct nd_interval interval =
+        is_sqnr ? (struct nd_interval){0 - change->interval.high, 0 - change->interval.low} : change->interval;
+    enum nd_case_verdict verdict = interval.high <= j->gate->max ? ND_CASE_PASSED
+                                   : interval.low > j->gate->max ? ND_CASE_FAILED
+                                                                 : ND_CASE_INCONCLUSIVE;
+    bool is_worst = out->n_cells == 0 || nd_judging_outranks(verdict, out) ||
+                    (verdict == out->verdict && (isnan(worse) || worse > out->value));
+    out->n_cells++;
+    out->n_failing += verdict == ND_CASE_FAILED;
+    if (is_worst && nd_judging_outranks(ND_CASE_NOT_COMPARABLE, out)) {
+        out->value = worse;
+        out->edge = target->edge;
+        out->probe = target->probe;
+        out->n_samples = target->n_samples;
+        tell_target(j, is_sqnr ? &c.ref.sqnr_db : &c.ref.mean_error,
+                    is_sqnr ? &c.test.sqnr_db : &c.test.mean_error, &interval, target->n_samples);
+    }
+    nd_judging_conclude(out, verdict);
+}
+
+static void nd_judge_target(struct nd_judging *j)
+{
+    const struct nd_qualify_model *model = j->model;
+    j->out->bound = j->gate->max;
+    for (size_t e = 0; e < model->n_edges; e++)
+        for (size_t p = 0; p < model->n_probes; p++) {
+            if (!nd_judging_governs(j, &model->edges[e], &model->scope_probes[p]))
+                continue;
+            j->out->applies = true;
+            for (size_t i = 0; i < model->n_targets; i++)
+                if (strcmp(model->targets[i].edge, model->edges[e].name) == 0 &&
+                    strcmp(model->targets[i].probe, model->scope_probes[p].name) == 0)
+                    judge_one_target(j, &model->targets[i]);
+        }
 }

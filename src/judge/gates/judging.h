@@ -14,22 +14,6 @@ struct nd_judging {
     struct nd_case *out;
 };
 
-/* The verdict becomes the worse of what it was and this one. */
-void nd_judging_conclude(struct nd_case *out, enum nd_case_verdict verdict);
-
-/* Whether that would make it worse. */
-bool nd_judging_outranks(enum nd_case_verdict verdict, const struct nd_case *out);
-
-/* edge: where, or NULL. */
-void nd_judging_note_not_comparable(struct nd_case *out, const char *edge, const char *why);
-
-/* Whether the rule is about that edge and probe. */
-bool nd_judging_governs(const struct nd_judging *j, const struct nd_scope_edge *edge,
-                        const struct nd_scope_probe *probe);
-
 /* ---- qualify_judge_accuracy.c ---- */
-
-void nd_judge_accuracy(struct nd_judging *j);
-void nd_judge_target(struct nd_judging *j);
 
 #endif

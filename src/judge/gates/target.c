@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "compare/metrics/layout.h"
 #include "core/memory.h"
 #include "judge/release/qualify.h"
-#include "compare/metrics/layout.h"
 
 enum { SEED = 20240229 };
 

@@ -26,29 +26,16 @@ struct nd_golden {
     } * problems;
 };
 
-/* Looks what entries there are now, and reads those that are new: the name of an entry is the digest of its
- * content, so that one which was read before is the same. Damage is a problem of the store, not an error. */
-enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *err);
-
 /* "<store>/<folder>/<name><suffix>" in new memory, or NULL when out of memory. */
 char *nd_store_path(const struct nd_golden *store, const char *folder, const char *name, const char *suffix);
 
 /* The digest that `name` starts with when it is "<64 digits><suffix>", else false. */
 bool nd_store_digest_of(const char *name, const char *suffix, char hex[static ND_SHA256_HEX_BYTES]);
 
-/* Waits until no other writer is at work; *fd is to be given to nd_store_unlock. */
-enum nd_status nd_store_lock(const char *path, int *fd, struct nd_error *err);
-void nd_store_unlock(int *fd);
-
 /* Opens the object of an entry, after checking its bytes against its name. ND_ERR_NOT_FOUND: the entry has
  * digests only, or the object is gone; ND_ERR_FORMAT: it is damaged. */
 enum nd_status nd_store_open_object(const struct nd_golden *store, const struct nd_store_entry *entry,
                                     struct nd_capture **out, struct nd_error *err);
-
-/* Fills how much each of the edges differs that differ (of plain records). It is not known without ref
- * (nullable), or where a side keeps digests only. ND_ERR_MEMORY. */
-enum nd_status nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test,
-                                struct nd_golden_difference *difference, struct nd_error *err);
 
 /* The entry in a few words. ND_ERR_MEMORY. */
 enum nd_status nd_store_describe(const struct nd_golden *store, const struct nd_store_entry *entry,

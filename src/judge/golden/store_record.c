@@ -1,3 +1,4 @@
+/* Store record: see the header. */
 #include "judge/golden/store_record.h"
 
 #include <inttypes.h>
@@ -6,13 +7,396 @@
 #include <string.h>
 
 #include "core/documents/json_out.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
+#include "core/text/strbuf.h"
+
+static const char library_prefix[] = "library ";
+
+const char *nd_axis_name(enum nd_axis axis)
+{
+    static const char *const names[ND_N_AXES] = {"sdk", "chipset", "model", "probes", "options", "host"};
+    return names[axis];
+}
+
+static void nd_axes_hide(const char *text, char out[static ND_HIDDEN_BYTES])
+{
+    char hex[ND_SHA256_HEX_BYTES];
+    nd_sha256_bytes(text, strlen(text), hex);
+    snprintf(out, ND_HIDDEN_BYTES, "#%.16s", hex);
+}
+
+/* ---- collecting ---- */
+
+struct collected {
+    json_t *axes[ND_N_AXES];
+    bool is_whole;
+};
+
+static void put(struct collected *out, enum nd_axis axis, const char *key, const char *value)
+{
+    json_t *name = nd_json_string(key);
+    if (name == NULL ||
+        json_object_set_new(out->axes[axis], json_string_value(name), nd_json_string(value)) != 0)
+        out->is_whole = false;
+    json_decref(name);
+}
+
+static bool is_one_of(const char *key, const char *const *names)
+{
+    for (; *names != NULL; names++)
+        if (strcmp(key, *names) == 0)
+            return true;
+    return false;
+}
+
+/* The runtime's own: below a folder that is called like it, or named like one wherever it lies (a phone). */
+static bool is_of_runtime(const char *path, const char *id)
+{
+    size_t n = strlen(id);
+    for (const char *at = path; n > 0 && (at = strstr(at, id)) != NULL; at++)
+        if (at > path && at[-1] == '/' && at[n] == '/')
+            return true;
+    const char *base = nd_path_base(path);
+    return strncmp(base, "libonnxruntime", 14) == 0 || strncmp(base, "libQnn", 6) == 0;
+}
+
+/* "library libQnnHtp.so" = "build-id <digits>" or, without one, "sha256 <digits>". key: "library_<nnn>_path".
+ */
+static void put_library(struct collected *out, const struct nd_capture *capture, const char *key,
+                        const char *path)
+{
+    const char *id = nd_capture_string(capture, "runtime", "id");
+    if (!is_of_runtime(path, id != NULL ? id : ""))
+        return;
+    int n_stem = (int)(strlen(key) - strlen("_path"));
+    char build_key[64], sha_key[64], value[160];
+    snprintf(build_key, sizeof build_key, "%.*s_build_id", n_stem, key);
+    snprintf(sha_key, sizeof sha_key, "%.*s_sha256", n_stem, key);
+    const char *build = nd_capture_string(capture, "runtime", build_key);
+    const char *sha = nd_capture_string(capture, "runtime", sha_key);
+    bool has_build = build != NULL && build[0] != '\0';
+    snprintf(value, sizeof value, "%s %.128s", has_build ? "build-id" : "sha256",
+             has_build     ? build
+             : sha != NULL ? sha
+                           : "unknown");
+    struct nd_strbuf name = {0};
+    nd_strbuf_printf(&name, "%s%s", library_prefix, nd_path_base(path));
+    if (name.text != NULL && !name.failed)
+        put(out, ND_AXIS_SDK, name.text, value);
+    else
+        out->is_whole = false;
+    nd_strbuf_deinit(&name);
+}
+
+static void put_option(struct collected *out, const char *key, const char *value)
+{
+    /* They follow from the chipset, or say where a profile lay and what stands in it besides its items. */
+    static const char *const of_chipset[] = {"option_soc_model",    "option_htp_arch",
+                                             "option_profile_file", "option_profile_sha256",
+                                             "option_profile_text", NULL};
+    if (is_one_of(key, of_chipset))
+        return;
+    if (strcmp(key, "option_profile") == 0)
+        put(out, ND_AXIS_CHIPSET, "profile", value); /* what an emulated device is */
+    else if (strcmp(key, "option_backend_path") == 0)
+        put(out, ND_AXIS_OPTIONS, key, nd_path_base(value)); /* the folder is that of the runtime */
+    else
+        put(out, ND_AXIS_OPTIONS, key, value);
+}
+
+static void put_runtime(struct collected *out, const struct nd_capture *capture, const char *key,
+                        const char *value)
+{
+    static const char *const of_sdk[] = {"id", "ort_version", "ort_build_info", "provider_version", NULL};
+    static const char *const of_options[] = {"provider", "optimisation", "threads", "fallback_allowed",
+                                             "passes",   "edges_in",     NULL};
+    size_t n = strlen(key);
+    if (strncmp(key, "library_", 8) == 0) {
+        if (n > 13 && n < 48 && strcmp(key + n - 5, "_path") == 0)
+            put_library(out, capture, key, value);
+    } else if (is_one_of(key, of_sdk)) {
+        put(out, ND_AXIS_SDK, key, value);
+    } else if (is_one_of(key, of_options)) {
+        put(out, ND_AXIS_OPTIONS, key, value);
+    } else if (strncmp(key, "option_", 7) == 0) {
+        put_option(out, key, value);
+    } else if (strstr(key, "version") != NULL || strstr(key, "build") != NULL) {
+        put(out, ND_AXIS_SDK, key, value); /* what later versions may write down of a runtime */
+    }
+}
+
+static void put_attribute(struct collected *out, const struct nd_capture *capture, const struct nd_attr *attr)
+{
+    /* How it was called, which one of many it was, and what was sent there: no property of its kind. */
+    static const char *const of_one[] = {"uri", "label", "marketing", "serial", "measured", NULL};
+    char number[64] = "";
+    if (attr->type == ND_ATTR_I64)
+        snprintf(number, sizeof number, "%" PRId64, attr->i64);
+    else if (attr->type == ND_ATTR_F64)
+        snprintf(number, sizeof number, "%a", attr->f64);
+    const char *value = attr->type == ND_ATTR_STRING ? attr->string : number;
+    if (strcmp(attr->group, "runtime") == 0)
+        put_runtime(out, capture, attr->key, value);
+    else if (strcmp(attr->group, "device") == 0 && !is_one_of(attr->key, of_one))
+        put(out, ND_AXIS_CHIPSET, attr->key, value);
+    else if (strcmp(attr->group, "model") == 0 && strcmp(attr->key, "sha256") == 0)
+        put(out, ND_AXIS_MODEL, attr->key, value);
+    else if (strcmp(attr->group, "model") == 0 && strcmp(attr->key, "edges") == 0)
+        put(out, ND_AXIS_OPTIONS, attr->key, value);
+    else if (strcmp(attr->group, "host") == 0)
+        put(out, ND_AXIS_HOST, attr->key, value);
+}
+
+/* "<digest of all samples of all inputs and of the inputs' names> x<samples>". */
+static bool put_probe(struct collected *out, const struct nd_capture *capture, size_t p)
+{
+    const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
+    size_t n_samples = probe->n_samples_expected, n = 0, at = 0;
+    struct nd_digest *all = NULL;
+    if (nd_size_add(n_samples, 1, &n) && nd_size_mul(n, probe->n_inputs, &n))
+        all = nd_calloc(n, sizeof *all);
+    if (all == NULL)
+        return false;
+    for (size_t i = 0; i < probe->n_inputs; i++) {
+        all[at++] = nd_digest_bytes(probe->inputs[i].name, strlen(probe->inputs[i].name));
+        for (size_t s = 0; s < n_samples; s++)
+            all[at++] = nd_capture_input_digest(capture, p, i, s);
+    }
+    struct nd_digest digest = nd_digest_bytes(all, n * sizeof *all);
+    free(all);
+    char value[64];
+    snprintf(value, sizeof value, "%016" PRIx64 "%016" PRIx64 " x%zu", digest.high, digest.low, n_samples);
+    put(out, ND_AXIS_PROBES, probe->name, value);
+    return true;
+}
+
+/* Captures from before `edges_in` say by their passes what it was. */
+static void put_edges_in(struct collected *out)
+{
+    const json_t *options = out->axes[ND_AXIS_OPTIONS];
+    const char *passes = json_string_value(json_object_get(options, "passes"));
+    if (passes != NULL && json_object_get(options, "edges_in") == NULL)
+        put(out, ND_AXIS_OPTIONS, "edges_in", strcmp(passes, "1") == 0 ? "one session" : "passes");
+}
+
+/* New reference, or NULL when memory is out. */
+static json_t *nd_axes_of_capture(const struct nd_capture *capture)
+{
+    struct collected out = {.is_whole = true};
+    json_t *axes = json_object();
+    for (enum nd_axis a = 0; a < ND_N_AXES; a++) {
+        out.axes[a] = json_object(); /* borrowed from axes */
+        if (json_object_set_new(axes, nd_axis_name(a), out.axes[a]) != 0)
+            out.is_whole = false;
+    }
+    for (size_t i = 0; out.is_whole && i < nd_capture_n_attrs(capture); i++)
+        put_attribute(&out, capture, nd_capture_attr(capture, i));
+    for (size_t p = 0; out.is_whole && p < nd_capture_n_probes(capture); p++)
+        out.is_whole = put_probe(&out, capture, p);
+    if (out.is_whole)
+        put_edges_in(&out);
+    if (!out.is_whole) {
+        json_decref(axes);
+        axes = NULL;
+    }
+    return axes;
+}
+
+/* Six objects of texts? */
+static bool nd_axes_are_sound(const json_t *axes)
+{
+    const char *key;
+    json_t *value;
+    for (enum nd_axis a = 0; a < ND_N_AXES; a++) {
+        json_t *axis = json_object_get(axes, nd_axis_name(a));
+        if (!json_is_object(axis))
+            return false;
+        json_object_foreach(axis, key, value)
+        {
+            if (!json_is_string(value))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* ---- comparing ---- */
+
+struct comparing {
+    const json_t *ref, *test; /* all axes of each */
+    unsigned int differing;   /* bits of the axes that were compared before this one */
+    struct nd_golden_difference *out;
+    size_t capacity; /* of the changes */
+    bool is_whole;
+    const char *axis;
+    bool skips_libraries; /* those that one side alone has */
+    bool differs;
+};
+
+static const char *value_of(const json_t *axes, enum nd_axis axis, const char *key)
+{
+    const char *value = json_string_value(json_object_get(json_object_get(axes, nd_axis_name(axis)), key));
+    return value != NULL ? value : "";
+}
+
+/* Whether an NPU ran it, through a provider that has options; the rest runs on a CPU. */
+static bool is_npu(const json_t *axes)
+{
+    return strncmp(value_of(axes, ND_AXIS_CHIPSET, "kind"), "htp", 3) == 0;
+}
+
+/* Options that npudiff sets itself where the device has them (nd_device_default_options): on one side alone
+ * they are a property of that side's device. */
+static bool is_own_default(const char *key, const char *value)
+{
+    static const char *const named[] = {"provider", "option_backend_path", NULL};
+    static const char *const switches[] = {"option_offload_graph_io_quantization",
+                                           "option_enable_htp_fp16_precision", NULL};
+    return is_one_of(key, named) || (is_one_of(key, switches) && strcmp(value, "1") == 0);
+}
+
+static bool is_usual_optimisation(const json_t *axes, const char *value)
+{
+    return value != NULL && strcmp(value, is_npu(axes) ? "all" : "disable") == 0;
+}
+
+/* The axis that an option follows from, so that it is no second change beside that axis; ND_N_AXES: from none.
+ * How many sessions recorded the edges is decided by what runs where: by the chipset and its libraries. */
+static enum nd_axis cause_of(const struct comparing *to, const char *key, const char *ref, const char *test)
+{
+    static const char *const of_placement[] = {"passes", "edges_in", NULL};
+    bool other_chipset = (to->differing & 1u << ND_AXIS_CHIPSET) != 0;
+    bool other_sdk = (to->differing & 1u << ND_AXIS_SDK) != 0;
+    if (strcmp(to->axis, nd_axis_name(ND_AXIS_OPTIONS)) != 0 || (!other_chipset && !other_sdk))
+        return ND_N_AXES;
+    bool has_prefixes = strcmp(value_of(to->ref, ND_AXIS_OPTIONS, "edges_in"), "prefixes") == 0 ||
+                        strcmp(value_of(to->test, ND_AXIS_OPTIONS, "edges_in"), "prefixes") == 0;
+    if (is_one_of(key, of_placement) && !has_prefixes)
+        return other_chipset ? ND_AXIS_CHIPSET : ND_AXIS_SDK;
+    bool is_one_sided = (ref == NULL) != (test == NULL);
+    bool follows = (is_one_sided && is_own_default(key, ref != NULL ? ref : test)) ||
+                   (strcmp(key, "optimisation") == 0 && is_npu(to->ref) != is_npu(to->test) &&
+                    is_usual_optimisation(to->ref, ref) && is_usual_optimisation(to->test, test));
+    return other_chipset && follows ? ND_AXIS_CHIPSET : ND_N_AXES;
+}
+
+static void compare_key(struct comparing *to, const char *key, const char *ref, const char *test)
+{
+    if (ref != NULL && test != NULL && strcmp(ref, test) == 0)
+        return;
+    /* Leave to fall back changes no value; what fell back is a failure on the side without leave. */
+    if (strcmp(to->axis, nd_axis_name(ND_AXIS_OPTIONS)) == 0 && strcmp(key, "fallback_allowed") == 0)
+        return;
+    if ((ref == NULL || test == NULL) && to->skips_libraries &&
+        strncmp(key, library_prefix, strlen(library_prefix)) == 0)
+        return;
+    enum nd_axis cause = cause_of(to, key, ref, test);
+    to->differs = to->differs || cause == ND_N_AXES;
+    struct nd_golden_difference *out = to->out;
+    to->is_whole = to->is_whole &&
+                   nd_grow((void **)&out->changes, &to->capacity, out->n_changes + 1, sizeof *out->changes);
+    if (to->is_whole)
+        out->changes[out->n_changes++] =
+            (struct nd_golden_change){.axis = to->axis,
+                                      .key = key,
+                                      .ref = ref,
+                                      .test = test,
+                                      .follows_from = cause != ND_N_AXES ? nd_axis_name(cause) : NULL};
+}
+
+static bool compare_axis(struct comparing *to, json_t *ref, json_t *test)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(ref, key, value)
+    {
+        compare_key(to, key, json_string_value(value), json_string_value(json_object_get(test, key)));
+    }
+    json_object_foreach(test, key, value)
+    {
+        if (json_object_get(ref, key) == NULL)
+            compare_key(to, key, NULL, json_string_value(value));
+    }
+    return to->differs;
+}
+
+/* The SM number; of a device that has none what it is. */
+const char *nd_axes_chipset(const json_t *axes)
+{
+    static const char *const keys[] = {"chipset", "profile", "kind"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (value_of(axes, ND_AXIS_CHIPSET, keys[i])[0] != '\0')
+            return value_of(axes, ND_AXIS_CHIPSET, keys[i]);
+    return "unknown";
+}
+
+bool nd_axes_compare(const json_t *ref, const json_t *test, struct nd_golden_difference *out)
+{
+    struct comparing to = {.ref = ref, .test = test, .out = out, .is_whole = true};
+    const char *chipset = nd_axis_name(ND_AXIS_CHIPSET);
+    bool is_same_chipset = json_equal(json_object_get(ref, chipset), json_object_get(test, chipset));
+    for (enum nd_axis a = 0; a < ND_N_AXES; a++) {
+        to.axis = nd_axis_name(a);
+        to.skips_libraries = a == ND_AXIS_SDK && !is_same_chipset;
+        to.differs = false;
+        if (!compare_axis(&to, json_object_get(ref, to.axis), json_object_get(test, to.axis)))
+            continue;
+        to.differing |= 1u << a;
+        out->axes[out->n_axes++] = to.axis;
+    }
+    out->is_same_model = (to.differing & 1u << ND_AXIS_MODEL) == 0;
+    return to.is_whole;
+}
+
+/* ---- hiding ---- */
+
+static bool is_telling(enum nd_axis axis, const char *key, const char *value)
+{
+    if (axis == ND_AXIS_CHIPSET)
+        return strcmp(key, "profile") == 0; /* may name edges */
+    if (axis != ND_AXIS_OPTIONS)
+        return false;
+    if (strcmp(key, "edges") == 0) /* patterns, if it is no word of ours */
+        return strcmp(value, "all") != 0 && strcmp(value, "outputs") != 0 && strcmp(value, "none") != 0;
+    /* Of the options of a provider all but numbers and single words may be a path or a name. */
+    return strncmp(key, "option_", 7) == 0 && strcmp(key, "option_backend_path") != 0 &&
+           (strlen(value) > 16 || strpbrk(value, "/\\@:. ") != NULL);
+}
+
+/* A copy of the axes without what a user may have chosen: names of probes, profiles, patterns and paths are
+ * replaced by what stands for them. NULL when memory is out. */
+static json_t *nd_axes_hidden(const json_t *axes)
+{
+    json_t *hidden = json_object();
+    bool is_whole = hidden != NULL;
+    const char *key;
+    json_t *value;
+    for (enum nd_axis a = 0; is_whole && a < ND_N_AXES; a++) {
+        json_t *axis = json_object();
+        is_whole = json_object_set_new(hidden, nd_axis_name(a), axis) == 0;
+        json_object_foreach(json_object_get(axes, nd_axis_name(a)), key, value)
+        {
+            char name[ND_HIDDEN_BYTES], text[ND_HIDDEN_BYTES];
+            nd_axes_hide(key, name);
+            nd_axes_hide(json_string_value(value), text);
+            json_t *shown =
+                is_telling(a, key, json_string_value(value)) ? json_string(text) : json_incref(value);
+            is_whole = is_whole && json_object_set_new(axis, a == ND_AXIS_PROBES ? name : key, shown) == 0;
+        }
+    }
+    if (!is_whole) {
+        json_decref(hidden);
+        hidden = NULL;
+    }
+    return hidden;
+}
 
 enum { TYPE_BYTES = 320, DIGEST_BYTES = 33 };
 
 /* jansson refuses NULL values, so that a failed allocation anywhere ends as a failed append. */
-static void put(json_t *object, const char *key, json_t *value, bool *is_whole)
+static void put_of_store_record(json_t *object, const char *key, json_t *value, bool *is_whole)
 {
     if (json_object_set_new(object, key, value) != 0)
         *is_whole = false;
@@ -78,14 +462,14 @@ static json_t *edge_record(const struct nd_capture *capture, size_t e, bool *is_
     char type[TYPE_BYTES], digest[DIGEST_BYTES] = "";
     describe_type(edge, type);
     json_t *record = json_object(), *digests = json_array();
-    put(record, "name", nd_json_string(edge->name), is_whole);
-    put(record, "op_types", nd_json_string(edge->op_types), is_whole);
-    put(record, "type", json_string(type), is_whole);
+    put_of_store_record(record, "name", nd_json_string(edge->name), is_whole);
+    put_of_store_record(record, "op_types", nd_json_string(edge->op_types), is_whole);
+    put_of_store_record(record, "type", json_string(type), is_whole);
     for (size_t p = 0; *is_whole && p < nd_capture_n_probes(capture); p++) {
         *is_whole = combine(capture, p, e, digest);
         append(digests, json_string(digest), is_whole);
     }
-    put(record, "digests", digests, is_whole);
+    put_of_store_record(record, "digests", digests, is_whole);
     return record;
 }
 
@@ -109,9 +493,9 @@ static json_t *probe_record(const struct nd_capture *capture, size_t p, bool *is
 {
     const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
     json_t *record = json_object();
-    put(record, "name", nd_json_string(probe->name), is_whole);
-    put(record, "samples", json_integer((json_int_t)probe->n_samples), is_whole);
-    put(record, "unstable", json_integer((json_int_t)count_unstable(capture, p)), is_whole);
+    put_of_store_record(record, "name", nd_json_string(probe->name), is_whole);
+    put_of_store_record(record, "samples", json_integer((json_int_t)probe->n_samples), is_whole);
+    put_of_store_record(record, "unstable", json_integer((json_int_t)count_unstable(capture, p)), is_whole);
     return record;
 }
 
@@ -126,9 +510,9 @@ static json_t *failure_record(const struct nd_capture *capture, bool *is_whole)
         if (strcmp(attr->group, "failure") == 0 && strcmp(attr->key, "code") == 0 && attr->type == ND_ATTR_I64)
             code = (json_int_t)attr->i64;
     }
-    put(record, "stage", nd_json_string(stage != NULL ? stage : ""), is_whole);
-    put(record, "code", json_integer(code), is_whole);
-    put(record, "message", nd_json_string(message != NULL ? message : ""), is_whole);
+    put_of_store_record(record, "stage", nd_json_string(stage != NULL ? stage : ""), is_whole);
+    put_of_store_record(record, "code", json_integer(code), is_whole);
+    put_of_store_record(record, "message", nd_json_string(message != NULL ? message : ""), is_whole);
     return record;
 }
 
@@ -137,16 +521,17 @@ json_t *nd_record_of_capture(const struct nd_capture *capture)
     bool is_whole = true;
     enum nd_capture_status state = nd_capture_state(capture);
     json_t *record = json_object(), *probes = json_array(), *edges = json_array();
-    put(record, "axes", nd_axes_of_capture(capture), &is_whole);
-    put(record, "status", json_string(nd_capture_state_name(state)), &is_whole);
-    put(record, "failure", state == ND_CAPTURE_FAILED ? failure_record(capture, &is_whole) : json_null(),
-        &is_whole);
+    put_of_store_record(record, "axes", nd_axes_of_capture(capture), &is_whole);
+    put_of_store_record(record, "status", json_string(nd_capture_state_name(state)), &is_whole);
+    put_of_store_record(record, "failure",
+                        state == ND_CAPTURE_FAILED ? failure_record(capture, &is_whole) : json_null(),
+                        &is_whole);
     for (size_t p = 0; is_whole && p < nd_capture_n_probes(capture); p++)
         append(probes, probe_record(capture, p, &is_whole), &is_whole);
     for (size_t e = 0; is_whole && e < nd_capture_n_edges(capture); e++)
         append(edges, edge_record(capture, e, &is_whole), &is_whole);
-    put(record, "probes", probes, &is_whole);
-    put(record, "edges", edges, &is_whole);
+    put_of_store_record(record, "probes", probes, &is_whole);
+    put_of_store_record(record, "edges", edges, &is_whole);
     if (!is_whole) {
         json_decref(record);
         record = NULL;
@@ -229,13 +614,14 @@ json_t *nd_record_hidden(const json_t *record)
     const json_t *item, *failure = json_object_get(record, "failure");
     size_t i;
     json_t *hidden = json_object(), *probes = json_array(), *edges = json_array();
-    put(hidden, "axes", nd_axes_hidden(json_object_get(record, "axes")), &is_whole);
-    put(hidden, "status", json_incref(json_object_get(record, "status")), &is_whole);
-    put(hidden, "failure",
-        json_is_null(failure) ? json_null()
-                              : json_pack("{s:s, s:I}", "stage", nd_record_text(failure, "stage"), "code",
-                                          json_integer_value(json_object_get(failure, "code"))),
-        &is_whole);
+    put_of_store_record(hidden, "axes", nd_axes_hidden(json_object_get(record, "axes")), &is_whole);
+    put_of_store_record(hidden, "status", json_incref(json_object_get(record, "status")), &is_whole);
+    put_of_store_record(hidden, "failure",
+                        json_is_null(failure)
+                            ? json_null()
+                            : json_pack("{s:s, s:I}", "stage", nd_record_text(failure, "stage"), "code",
+                                        json_integer_value(json_object_get(failure, "code"))),
+                        &is_whole);
     json_array_foreach(json_object_get(record, "probes"), i, item)
     {
         append(probes,
@@ -251,8 +637,8 @@ json_t *nd_record_hidden(const json_t *record)
                          hidden_text(item, "type"), "digests", json_object_get(item, "digests")),
                &is_whole);
     }
-    put(hidden, "probes", probes, &is_whole);
-    put(hidden, "edges", edges, &is_whole);
+    put_of_store_record(hidden, "probes", probes, &is_whole);
+    put_of_store_record(hidden, "edges", edges, &is_whole);
     if (!is_whole) {
         json_decref(hidden);
         hidden = NULL;

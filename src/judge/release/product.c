@@ -1,18 +1,303 @@
 /* What one process makes for another that judges: a comparison, or the explanations of a model. A product lies
  * in the folder "parts" beside that of the captures, with a key (keyed.h) of what it was made of, the captures'
  * bytes among it. Whoever finds no product of these captures does the work. */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
 #include "core/files/new_file.h"
+#include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "core/text/strbuf.h"
 #include "judge/campaign/keyed.h"
 #include "judge/release/qualify.h"
 #include "npudiff/core/parse.h"
+#include "npudiff/explain/explain.h"
+
+static enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q,
+                                                struct nd_qualify_model *model, size_t i, struct nd_error *err);
+
+/* One sentence for each device that differs from the reference: where it begins, what does it, whose it is. */
+
+static bool differs(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device)
+{
+    size_t test;
+    const struct nd_comparison *c = nd_qualify_compared(q, model, device, &test);
+    return c != NULL && c->devices[test].first_edge != SIZE_MAX;
+}
+
+/* A fault first, with its evidence; else where the difference begins, which is no accusation. */
+static void put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
+                       const struct nd_explained_device *device)
+{
+    nd_strbuf_printf(out, "%s", nd_health_name(device->health));
+    if (device->n_faulty > 0) {
+        const struct nd_explained_step *step = &e->steps[device->faulty[0]];
+        const struct nd_explained_unit *unit = &device->units[device->faulty[0]];
+        nd_strbuf_printf(out, ": '%s' (%s): %s%s%s", step->name, step->op_types,
+                         unit->fault.kind != NULL ? unit->fault.kind : "", unit->fault.kind != NULL ? ": " : "",
+                         unit->evidence);
+    } else if (device->n_unexplained > 0) {
+        const struct nd_explained_step *step = &e->steps[device->unexplained[0]];
+        nd_strbuf_printf(out, ": %zu of %zu layers do not follow known arithmetic, first of all '%s' (%s): %s",
+                         device->n_unexplained, e->n_steps, step->name, step->op_types,
+                         device->units[device->unexplained[0]].evidence);
+    } else if (device->health == ND_HEALTH_HEALTHY) {
+        const char *arithmetic = device->expected != NULL && !device->is_refuted ? device->expected
+                                 : device->program != NULL                       ? device->program
+                                                                                 : "known";
+        nd_strbuf_printf(out, ": all %zu layers follow %s arithmetic", e->n_steps, arithmetic);
+    }
+    if (device->n_sources > 0)
+        nd_strbuf_printf(out, "; it differs from exact rounding from '%s' (%s) on",
+                         e->steps[device->sources[0]].name, e->steps[device->sources[0]].op_types);
+}
+
+static char *sentence_of(const struct nd_explanation *e, const struct nd_explained_device *device)
+{
+    struct nd_strbuf out = {0};
+    if (device->failure != NULL)
+        nd_strbuf_printf(&out, "failed: %s", device->failure);
+    else
+        put_layers(&out, e, device);
+    if (device->output.n_codes > 0 && !isnan(device->own_share))
+        nd_strbuf_printf(&out, "; %.2f%% of its error at the outputs is its own, the rest quantisation",
+                         100 * device->own_share);
+    return nd_strbuf_take(&out);
+}
+
+static bool put_all(struct nd_qualify_model *model, const size_t *devices, size_t n,
+                    const struct nd_explanation *e, const char *why_not)
+{
+    bool is_whole = true;
+    for (size_t i = 0; i < n; i++) {
+        char **out = &model->explanations[devices[i]];
+        if (e != NULL) {
+            *out = sentence_of(e, &e->devices[i]);
+        } else {
+            struct nd_strbuf text = {0};
+            nd_strbuf_printf(&text, "not explained: %s", why_not);
+            *out = nd_strbuf_take(&text);
+        }
+        is_whole = is_whole && *out != NULL;
+    }
+    return is_whole;
+}
+
+static void show_samples(void *context, size_t n_done, size_t n_samples)
+{
+    const struct nd_qualify_options *options = context;
+    options->progress(options->progress_context, &(struct nd_qualify_progress){.n = 1,
+                                                                               .label = "explain",
+                                                                               .stage = "run",
+                                                                               .done = n_done,
+                                                                               .total = n_samples,
+                                                                               .is_done = n_done == n_samples});
+}
+
+size_t nd_qualify_explain_parts(const struct nd_qualification *q)
+{
+    return q->options->n_explain_parts > 1 ? q->options->n_explain_parts : 1;
+}
+
+/* The captures of the devices that differ, and which devices these are. */
+struct subjects {
+    const struct nd_capture **captures;
+    size_t *devices;
+    size_t n;
+};
+
+static enum nd_status collect(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                              struct subjects *out, struct nd_error *err)
+{
+    out->captures = nd_calloc(q->n_devices, sizeof(const struct nd_capture *));
+    out->devices = nd_calloc(q->n_devices, sizeof *out->devices);
+    if (out->captures == NULL || out->devices == NULL)
+        return nd_fail_memory(err);
+    for (size_t d = 0; d < q->n_devices; d++)
+        if (model->cells[d].prepared == NULL && differs(q, model, d)) {
+            out->devices[out->n] = d;
+            out->captures[out->n++] = model->cells[d].capture;
+        }
+    return ND_OK;
+}
+
+static void subjects_deinit(struct subjects *subjects)
+{
+    free(subjects->captures);
+    free(subjects->devices);
+}
+
+static struct nd_explain_options options_of(const struct nd_qualification *q)
+{
+    return (struct nd_explain_options){.struct_size = sizeof(struct nd_explain_options),
+                                       .n_threads = q->options->n_threads,
+                                       .omits_quantisation = true, /* a campaign does not tell of it */
+                                       .progress = q->options->progress != NULL ? show_samples : NULL,
+                                       .progress_context = (void *)(uintptr_t)q->options};
+}
+
+/* That something cannot be explained is no reason to withhold the verdict. */
+static bool is_told(enum nd_status status)
+{
+    return status == ND_OK || status == ND_ERR_UNSUPPORTED || status == ND_ERR_NOT_COMPARABLE ||
+           status == ND_ERR_NOT_FOUND;
+}
+
+/* A sentence for every device that differs. What cannot be explained says why. parts[n_parts]: files of all
+ * parts that take the place of the evaluation; n_parts 0: none. */
+static enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                             const char *const *parts, size_t n_parts, struct nd_error *err)
+{
+    struct subjects subjects = {0};
+    struct nd_explanation *explanation = NULL;
+    enum nd_status status = collect(q, model, &subjects, err);
+    struct nd_explain_options options = options_of(q);
+    options.merge = parts;
+    options.n_merge = n_parts;
+    if (status == ND_OK && subjects.n > 0 && q->options->say != NULL)
+        q->options->say(q->options->say_context, "explaining");
+    if (status == ND_OK && subjects.n > 0)
+        status = nd_explain(model->model, model->float_model, subjects.captures, subjects.n, &options,
+                            &explanation, err);
+    if (is_told(status) && subjects.n > 0)
+        status = put_all(model, subjects.devices, subjects.n, explanation, status != ND_OK ? err->message : "")
+                     ? ND_OK
+                     : nd_fail_memory(err);
+    nd_explanation_destroy(&explanation);
+    subjects_deinit(&subjects);
+    return status;
+}
+
+/* The text of one part, in new memory; NULL: no device differs, or it cannot be explained. */
+static enum nd_status nd_qualify_explain_part(const struct nd_qualification *q,
+                                              const struct nd_qualify_model *model, size_t part, char **text,
+                                              struct nd_error *err)
+{
+    struct subjects subjects = {0};
+    enum nd_status status = collect(q, model, &subjects, err);
+    struct nd_explain_options options = options_of(q);
+    options.part = part;
+    options.n_parts = nd_qualify_explain_parts(q);
+    if (status == ND_OK && subjects.n > 0)
+        status = nd_explain_part(model->model, model->float_model, subjects.captures, subjects.n, &options,
+                                 text, err);
+    subjects_deinit(&subjects);
+    return is_told(status) ? ND_OK : status;
+}
+
+/* Devices against the references that gates name. */
+
+const struct nd_qualify_comparison *nd_qualify_find_comparison(const struct nd_qualify_model *model, size_t ref)
+{
+    for (size_t i = 0; i < model->n_comparisons; i++)
+        if (model->comparisons[i].ref == ref)
+            return &model->comparisons[i];
+    return NULL;
+}
+
+const struct nd_comparison *nd_qualify_compared(const struct nd_qualification *q,
+                                                const struct nd_qualify_model *model, size_t device,
+                                                size_t *test)
+{
+    size_t ref = nd_qualify_find_cell(model, q->n_devices, q->campaign.reference);
+    const struct nd_qualify_comparison *found = nd_qualify_find_comparison(model, ref);
+    if (found == NULL || found->comparison == NULL || found->devices[device] == SIZE_MAX)
+        return NULL;
+    *test = found->devices[device];
+    return found->comparison;
+}
+
+/* The captures that are compared, the reference first, and which device is which of them. */
+static enum nd_status collect_of_compare(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                         struct nd_qualify_comparison *out, const struct nd_capture **captures,
+                                         size_t *n, struct nd_error *err)
+{
+    out->devices = nd_calloc(model->n_cells, sizeof *out->devices);
+    if (out->devices == NULL)
+        return nd_fail_memory(err);
+    captures[(*n)++] = model->cells[out->ref].capture;
+    for (size_t d = 0; d < q->n_devices; d++) {
+        out->devices[d] = SIZE_MAX;
+        if (d == out->ref || model->cells[d].failure != NULL)
+            continue;
+        out->devices[d] = *n;
+        captures[(*n)++] = model->cells[d].capture;
+    }
+    return ND_OK;
+}
+
+static enum nd_status nd_qualify_compare_one(const struct nd_qualification *q,
+                                             const struct nd_qualify_model *model,
+                                             const struct nd_qualify_share *share,
+                                             struct nd_qualify_comparison *out, struct nd_error *err)
+{
+    const struct nd_capture **captures = nd_calloc(model->n_cells, sizeof(const struct nd_capture *));
+    size_t n = 0;
+    enum nd_status status =
+        captures != NULL ? collect_of_compare(q, model, out, captures, &n, err) : nd_fail_memory(err);
+    struct nd_compare_options options = nd_compare_options_default();
+    options.n_threads = q->options->n_threads;
+    options.allow_different_models = model->has_prepared;
+    options.n_worst = 0;
+    options.merge = share->parts;
+    options.cut = share->is_part ? ND_CUT_SAMPLES : ND_CUT_NONE;
+    options.n_parts = share->is_part;
+    if (status == ND_OK && model->cells[out->ref].failure != NULL)
+        out->why_not = nd_strdup(model->cells[out->ref].failure);
+    else if (status == ND_OK && n > 1)
+        status = nd_compare_captures(captures, n, &options, &out->comparison, err);
+    else if (status == ND_OK)
+        out->why_not = nd_strdup("no device is left to compare");
+    free(captures);
+    if (status == ND_ERR_NOT_COMPARABLE) {
+        out->why_not = nd_strdup(err->message);
+        status = ND_OK;
+    }
+    if (status == ND_OK && out->comparison == NULL && out->why_not == NULL)
+        status = nd_fail_memory(err);
+    return status;
+}
+
+static void need(const struct nd_qualification *q, struct nd_qualify_model *model, const char *to)
+{
+    size_t ref = nd_qualify_find_cell(model, q->n_devices, to);
+    if (ref != SIZE_MAX && ref != model->float64 && nd_qualify_find_comparison(model, ref) == NULL)
+        model->comparisons[model->n_comparisons++].ref = ref;
+}
+
+enum nd_status nd_qualify_list_comparisons(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                           struct nd_error *err)
+{
+    const struct nd_policy *policy = &q->campaign.policy;
+    if (model->comparisons != NULL)
+        return ND_OK;
+    model->comparisons = nd_calloc(policy->n + 1, sizeof *model->comparisons);
+    if (model->comparisons == NULL)
+        return nd_fail_memory(err);
+    need(q, model, q->campaign.reference);
+    for (size_t r = 0; r < policy->n; r++)
+        if (nd_policy_has_edges(policy->rules[r].gate) && !nd_policy_is_statistical(policy->rules[r].gate) &&
+            nd_texts_match(&policy->rules[r].models, model->campaign->name))
+            need(q, model, policy->rules[r].to);
+    return ND_OK;
+}
+
+enum nd_status nd_qualify_compare(struct nd_qualification *q, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
+        struct nd_qualify_model *model = &q->models[m];
+        status = nd_qualify_list_comparisons(q, model, err);
+        for (size_t i = 0; status == ND_OK && i < model->n_comparisons; i++)
+            status = nd_qualify_compare_shared(q, model, i, err);
+    }
+    return status;
+}
 
 /* Changes when a product made before can no longer be used, whatever the version says. */
 #define PRODUCT_FORMAT "1"
@@ -179,8 +464,10 @@ enum nd_status nd_qualify_write_comparison(const struct nd_qualification *q,
     return status;
 }
 
-enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q, struct nd_qualify_model *model,
-                                         size_t i, struct nd_error *err)
+/* The same as nd_qualify_compare_one and nd_qualify_explain_one, from such a file where it is there and made of
+ * the same captures. */
+static enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q,
+                                                struct nd_qualify_model *model, size_t i, struct nd_error *err)
 {
     struct nd_qualify_comparison *out = &model->comparisons[i];
     struct nd_parts *parts = NULL;

@@ -3,19 +3,28 @@
  * qualify_capture.c what of it is there, qualify_run.c captures the rest, qualify_fallback.c says what fell
  * back, qualify_judge*.c and qualify_value.c hold every gate against every device, qualify_accuracy.c tells
  * accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy, qualify_product.c what other
- * processes made of it, qualify_result.c makes the result of all, whose form qualified.c knows. */
+ * processes made of it, qualify_result.c makes the result of all, whose form qualify.c knows. */
 #ifndef ND_JUDGE_QUALIFY_H
 #define ND_JUDGE_QUALIFY_H
 
+#include "core/arena.h"
+#include "core/documents/json_fields.h"
 #include "judge/accuracy/fleet_accuracy.h"
 #include "judge/accuracy/target.h"
-#include "core/arena.h"
 #include "judge/campaign/campaign.h"
 #include "model/graph/prepared.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/compare/compare.h"
 #include "npudiff/devices/device.h"
 #include "npudiff/judge/judge.h"
+
+/* The members of a campaign's result in JSON. */
+
+/* struct nd_qualified, without "kind" and "format", which come first in the file. */
+extern const struct nd_members nd_qualified_members;
+
+/* Of struct nd_qualified: the gates that are proposed, and for what nothing is. */
+extern const struct nd_members nd_suggestion_members;
 
 /* One device and one model: a capture. */
 struct nd_qualify_cell {
@@ -110,32 +119,12 @@ enum nd_status nd_qualify_end_result(struct nd_qualification *q, struct nd_quali
 enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err);
 void nd_qualify_plan_deinit(struct nd_qualification *q);
 
-/* Gives the dynamic dimensions of a model their sizes. */
-enum nd_status nd_qualify_set_dims(struct nd_model *model, const struct nd_texts *dims, struct nd_error *err);
-
-/* Whether two models take the same: names, types and shapes, in order. */
-bool nd_qualify_has_same_inputs(const struct nd_model *a, const struct nd_model *b);
-
 /* The cell that `to` of a rule means for a model; SIZE_MAX: none. */
 size_t nd_qualify_find_cell(const struct nd_qualify_model *model, size_t n_devices, const char *to);
 
 /* ---- qualify_cells.c ---- */
 
-/* Fills the cells of a model. */
-enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct nd_qualify_model *model,
-                                     struct nd_error *err);
-
 /* ---- qualify_prepared.c ---- */
-
-/* Loads what goes to the cell's device in place of the model. It must take the model's inputs and have its
- * outputs: ND_E_CAMPAIGN_FORMAT. */
-enum nd_status nd_qualify_plan_prepared(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                                        const char *path, struct nd_qualify_cell *cell, struct nd_error *err);
-
-/* Appends what the binary of a prepared model was made for, where that is another SDK or another chipset than
- * those of the device: at most one text each. */
-void nd_qualify_add_prepared_findings(const struct nd_qualification *q, const struct nd_qualify_cell *cell,
-                                      struct nd_qualified_texts *findings);
 
 /* ---- qualify_capture.c ---- */
 
@@ -157,7 +146,6 @@ enum nd_status nd_qualify_find_usable(struct nd_qualify_cell *cell, struct nd_er
 
 /* Writes beside a capture what it is, and fills cell->sha256. Not is_final: it is captured again the next time.
  */
-enum nd_status nd_qualify_write_key(struct nd_qualify_cell *cell, bool is_final, struct nd_error *err);
 void nd_qualify_make_key(struct nd_qualification *q);
 
 /* Opens all captures. */
@@ -173,8 +161,6 @@ struct nd_fallback {
     size_t n_moved;                      /* that fell only because tensors were recorded: not counted above */
     const struct nd_capture_node *moved; /* the first of these, or NULL */
 };
-void nd_qualify_find_fallback(const struct nd_qualify_cell *cell, const struct nd_texts *allow,
-                              struct nd_fallback *out);
 
 /* Where no gate says what of the cell may fall back, a fallback is the device's failure: fills cell->failure.
  */
@@ -201,9 +187,6 @@ struct nd_qualify_share {
     bool is_part;
     const struct nd_parts *parts; /* or NULL */
 };
-enum nd_status nd_qualify_compare_one(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                                      const struct nd_qualify_share *share, struct nd_qualify_comparison *out,
-                                      struct nd_error *err);
 
 /* All of them, by the products that are there. */
 enum nd_status nd_qualify_compare(struct nd_qualification *q, struct nd_error *err);
@@ -236,20 +219,6 @@ void nd_qualify_fill_accuracy(const struct nd_qualification *q, const struct nd_
 enum nd_status nd_qualify_find_broken(struct nd_qualification *q, struct nd_qualify_model *model,
                                       struct nd_error *err);
 
-/* How many labelled samples the cell called `label` had right in the last result, of the same model, probe,
- * output and number of samples; false: not known. */
-bool nd_qualify_find_baseline(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                              const struct nd_accuracy_study *study, const char *label, size_t *right);
-
-/* The classes of a device or of one of the two references; NULL: none. */
-const int64_t *nd_qualify_classes_of(const struct nd_qualify_model *model,
-                                     const struct nd_accuracy_study *study, size_t cell);
-size_t nd_qualify_count_right(const struct nd_accuracy_study *study, const int64_t *classes);
-
-/* The samples that each cell has right, for the next time. */
-void nd_qualify_fill_baseline(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                              const struct nd_accuracy_study *study, struct nd_qualified_study *out);
-
 /* ---- qualify_target.c ---- */
 
 /* Measures all cells against every target tensor of an output. ND_E_PROBE_SHAPE: a target of another size than
@@ -268,15 +237,6 @@ void nd_qualify_fill_targets(const struct nd_qualification *q, const struct nd_q
 
 /* Of how many parts explanations are made: 1 and more. */
 size_t nd_qualify_explain_parts(const struct nd_qualification *q);
-
-/* A sentence for every device that differs. What cannot be explained says why. parts[n_parts]: files of all
- * parts that take the place of the evaluation; n_parts 0: none. */
-enum nd_status nd_qualify_explain_one(const struct nd_qualification *q, struct nd_qualify_model *model,
-                                      const char *const *parts, size_t n_parts, struct nd_error *err);
-
-/* The text of one part, in new memory; NULL: no device differs, or it cannot be explained. */
-enum nd_status nd_qualify_explain_part(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                                       size_t part, char **text, struct nd_error *err);
 
 /* ---- qualify_product.c ---- */
 
@@ -310,8 +270,6 @@ enum nd_status nd_qualify_write_explanation_part(struct nd_qualification *q, str
 
 /* The same as nd_qualify_compare_one and nd_qualify_explain_one, from such a file where it is there and made of
  * the same captures. */
-enum nd_status nd_qualify_compare_shared(const struct nd_qualification *q, struct nd_qualify_model *model,
-                                         size_t i, struct nd_error *err);
 enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_model *model,
                                   struct nd_error *err);
 
@@ -349,9 +307,6 @@ struct nd_case {
 void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device,
                       size_t rule, struct nd_case *out);
 
-/* The coefficient of variation of the latencies of a probe; NaN with less than two. */
-double nd_latency_cv(const struct nd_capture_probe *probe);
-
 /* ---- qualify_value.c ---- */
 
 /* Steps, a share, ULPs, dB, or for bit-equality samples that differ. */
@@ -363,9 +318,6 @@ struct nd_edge_value {
 
 /* step: of the edge's codes (nd_edge_step), for codes against floats. */
 struct nd_edge_value nd_edge_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step);
-
-/* The step of an edge of codes; NaN where it has several, or none. */
-double nd_edge_step(const struct nd_model *model, const char *name);
 
 /* ---- qualify_suggest.c ---- */
 

@@ -1,5 +1,5 @@
-/* The tasks of a campaign while they are listed or one is done. task_list.c knows which there are, task_run.c
- * does one, task_took.c keeps what each took, task_estimate.c says from that what others will take. */
+/* The tasks of a campaign while they are listed or one is done. task_list.c knows which there are, task_plan.c
+ * does one, task_plan.c keeps what each took, task_plan.c says from that what others will take. */
 #ifndef ND_JUDGE_TASK_H
 #define ND_JUDGE_TASK_H
 
@@ -36,12 +36,9 @@ void nd_task_places_deinit(struct nd_task_places *places);
 enum nd_status nd_task_key(const struct nd_qualification *q, const struct nd_task_place *place,
                            char key[static 65], struct nd_error *err);
 
-/* ---- task_run.c ---- */
+/* ---- task_plan.c ---- */
 
-/* Appends the key as a plan shows it: "<version>/<digits>". */
-void nd_task_format_key(const char digest[static 65], struct nd_strbuf *out);
-
-/* ---- task_took.c ---- */
+/* ---- task_plan.c ---- */
 
 /* What it took to make a file: written beside it as "<file>.took". */
 struct nd_took {
@@ -60,10 +57,6 @@ struct nd_took_list {
     struct nd_took *items;
 };
 
-/* Fills the fields about the machine (memory_bytes, bytes) and writes the file beside `path`. That it cannot be
- * written is no error: only an estimate is missing then. */
-void nd_took_write(const char *path, struct nd_took *took);
-
 /* For a capture of a cell that began at nd_clock_ns() == since. */
 void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qualify_model *model,
                            const struct nd_qualify_cell *cell, uint64_t since);
@@ -73,7 +66,7 @@ void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qua
 enum nd_status nd_took_read_folder(const char *folder, struct nd_took_list *list, struct nd_error *err);
 void nd_took_list_deinit(struct nd_took_list *list);
 
-/* ---- task_estimate.c ---- */
+/* ---- task_plan.c ---- */
 
 /* What is known of a task before it is done. */
 struct nd_task_size {
@@ -84,10 +77,5 @@ struct nd_task_size {
     uint64_t raw_bytes; /* of the values that are recorded, or read */
     uint64_t work;      /* values of all tensors of the model, times the runs */
 };
-void nd_task_measure(const struct nd_qualification *q, const struct nd_task_place *place,
-                     struct nd_task_size *out);
-
-/* Fills seconds, bytes, memory_bytes and source. */
-void nd_task_estimate(const struct nd_task_size *size, const struct nd_took_list *known, struct nd_task *task);
 
 #endif

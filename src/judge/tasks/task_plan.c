@@ -1,11 +1,605 @@
 /* What a campaign comes to, before anything of it is done. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "core/files/file.h"
+#include "core/files/new_file.h"
+#include "core/files/suffix.h"
 #include "core/memory.h"
+#include "core/tensors/sha256.h"
 #include "core/text/options.h"
+#include "core/text/strbuf.h"
+#include "judge/campaign/keyed.h"
 #include "judge/tasks/task.h"
+#include "npudiff/core/parse.h"
+
+static void nd_took_write(const char *path, struct nd_took *took);
+
+/* What a task will take: from what the same took before, or one that is alike, or from measured defaults. */
+
+/* ---- how large a task is ---- */
+
+/* Bytes that one sample of the tensor takes, and how many values it has; 0 where its shape is not known. */
+static void measure_edge(const struct nd_edge *edge, uint64_t *bytes, uint64_t *n_elems)
+{
+    size_t n = 0;
+    if (edge->shape.rank < 0 || nd_shape_n_elems(&edge->shape, &n, NULL) != ND_OK)
+        n = 0;
+    *n_elems = n;
+    *bytes = n * (edge->dtype != ND_DTYPE_NONE ? nd_dtype_size_bytes(edge->dtype) : sizeof(float));
+}
+
+static void measure_cell(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                         const struct nd_qualify_cell *cell, struct nd_task_size *size)
+{
+    size_t *selected = NULL, n = 0;
+    uint64_t n_runs = 0, bytes = 0, n_elems = 0, edge_bytes, edge_elems;
+    for (size_t p = 0; p < model->n_probes; p++)
+        n_runs += cell->probes[p]->n_samples;
+    if (nd_model_select_edges(cell->model, cell->edges, &selected, &n, NULL) != ND_OK)
+        n = 0;
+    for (size_t i = 0; i < n; i++) {
+        measure_edge(nd_model_edge(cell->model, selected[i]), &edge_bytes, &edge_elems);
+        bytes += edge_bytes;
+    }
+    for (size_t i = 0; i < nd_model_n_edges(cell->model); i++) {
+        measure_edge(nd_model_edge(cell->model, i), &edge_bytes, &edge_elems);
+        n_elems += edge_elems;
+    }
+    free(selected);
+    size->raw_bytes += bytes * n_runs;
+    n_runs *= q->campaign.n_repeats > 0 ? q->campaign.n_repeats : 1;
+    size->n_runs += n_runs;
+    size->work += n_elems * n_runs;
+}
+
+static void nd_task_measure(const struct nd_qualification *q, const struct nd_task_place *place,
+                            struct nd_task_size *out)
+{
+    *out = (struct nd_task_size){.model = "", .device = "", .uri = ""};
+    for (size_t m = 0; m < q->campaign.n_models; m++) {
+        const struct nd_qualify_model *model = &q->models[m];
+        if (place->model != SIZE_MAX && place->model != m)
+            continue;
+        for (size_t c = 0; c < model->n_cells; c++)
+            if (place->kind != ND_TASK_CAPTURE || c == place->cell)
+                measure_cell(q, model, &model->cells[c], out);
+    }
+    if (place->kind == ND_TASK_EXPLAIN_PART) {
+        out->n_runs /= nd_qualify_explain_parts(q);
+        out->raw_bytes /= nd_qualify_explain_parts(q);
+        out->work /= nd_qualify_explain_parts(q);
+    }
+    if (place->model == SIZE_MAX)
+        return;
+    const struct nd_qualify_model *model = &q->models[place->model];
+    out->model = nd_model_sha256(model->model);
+    if (place->kind == ND_TASK_CAPTURE) {
+        const struct nd_qualify_cell *cell = &model->cells[place->cell];
+        out->model = nd_model_sha256(cell->model);
+        out->device = nd_device_kind_name(cell->device.kind);
+        out->uri = cell->device.uri;
+    }
+}
+
+/* ---- what is known ---- */
+
+/* How far two numbers of runs are apart, as a factor: 1 and more. */
+static double distance(uint64_t a, uint64_t b)
+{
+    double ratio = ((double)a + 1) / ((double)b + 1);
+    return ratio > 1 ? ratio : 1 / ratio;
+}
+
+/* Whether a says more of the task than b: the very same device, else one of its kind; then the nearest number
+ * of runs, then the slower. */
+static bool is_better(const struct nd_took *a, const struct nd_took *b, const struct nd_task_size *size)
+{
+    bool is_same[2] = {strcmp(a->uri, size->uri) == 0, strcmp(b->uri, size->uri) == 0};
+    double apart[2] = {distance(a->n_runs, size->n_runs), distance(b->n_runs, size->n_runs)};
+    if (is_same[0] != is_same[1])
+        return is_same[0];
+    return apart[0] != apart[1] ? apart[0] < apart[1] : a->seconds > b->seconds;
+}
+
+static const struct nd_took *find(const struct nd_task_size *size, enum nd_task_kind kind,
+                                  const struct nd_took_list *known)
+{
+    const struct nd_took *best = NULL;
+    for (size_t i = 0; i < known->n; i++) {
+        const struct nd_took *took = &known->items[i];
+        if (took->kind == kind && strcmp(took->model, size->model) == 0 &&
+            strcmp(took->device, size->device) == 0 && (best == NULL || is_better(took, best, size)))
+            best = took;
+    }
+    return best;
+}
+
+/* ---- defaults ----
+ *
+ * seconds = start_s + per_value_s * (values of all tensors of the model over all runs); bytes = start_bytes +
+ * those of the recorded values. Processor seconds of `tools/studies/cluster --costs` on four small models,
+ * 2026-11-23: docs/results/cluster.md#defaults. Memory is several times what these models took: chosen. */
+
+enum { START_BYTES = 45000 }; /* of a capture without values: the same study */
+
+static const struct costs {
+    enum nd_task_kind kind;
+    const char *device; /* "" stands for every one that has no line of its own */
+    double start_s, per_value_s;
+    uint64_t memory_bytes;
+} defaults[] = {
+    {ND_TASK_CAPTURE, "cpu", 0.09, 3e-8, 256 << 20},     {ND_TASK_CAPTURE, "htp-sim", 0.35, 1e-6, 512 << 20},
+    {ND_TASK_CAPTURE, "exact", 0.03, 4.5e-8, 256 << 20}, {ND_TASK_CAPTURE, "emu", 0.03, 1.1e-7, 256 << 20},
+    {ND_TASK_CAPTURE, "", 0.03, 1.1e-7, 256 << 20}, /* not measured: as emulated */
+    {ND_TASK_COMPARE, "", 0.04, 1e-8, 512 << 20},        {ND_TASK_EXPLAIN, "", 0.03, 1e-7, 512 << 20},
+    {ND_TASK_EXPLAIN_PART, "", 0.03, 1e-7, 512 << 20},   {ND_TASK_JUDGE, "", 0.03, 3e-8, 256 << 20},
+};
+
+static const struct costs *costs_of(const struct nd_task_size *size, enum nd_task_kind kind)
+{
+    size_t i = 0;
+    while (defaults[i].kind != kind ||
+           (defaults[i].device[0] != '\0' && strcmp(defaults[i].device, size->device) != 0))
+        i++; /* each kind ends with a line for every device */
+    return &defaults[i];
+}
+
+/* Fills seconds, bytes, memory_bytes and source. */
+static void nd_task_estimate(const struct nd_task_size *size, const struct nd_took_list *known,
+                             struct nd_task *task)
+{
+    const struct nd_took *took = find(size, task->kind, known);
+    const struct costs *costs = costs_of(size, task->kind);
+    task->n_runs = (size_t)size->n_runs;
+    if (took != NULL) {
+        double scale = (double)size->n_runs / (double)took->n_runs;
+        double start = took->seconds < costs->start_s ? took->seconds : costs->start_s;
+        task->seconds = start + (took->seconds - start) * scale;
+        uint64_t start_bytes = took->bytes < START_BYTES ? took->bytes : START_BYTES;
+        task->bytes = start_bytes + (uint64_t)((double)(took->bytes - start_bytes) * scale);
+        task->memory_bytes = took->memory_bytes;
+        task->source = took->file;
+        return;
+    }
+    task->seconds = costs->start_s + costs->per_value_s * (double)size->work;
+    task->bytes = task->kind == ND_TASK_CAPTURE ? START_BYTES + size->raw_bytes : 0;
+    task->memory_bytes = costs->memory_bytes;
+    task->source = "default";
+}
+
+/* Doing one task of a campaign. Of the campaign only the model is loaded that the task is about. */
+
+enum {
+    KEY_DIGITS = 16,        /* of a digest: chosen; 64 bits tell the tasks of any campaign apart */
+    POLL_NS = 50 * 1000000, /* while a different process does the task */
+};
+
+/* Appends the key as a plan shows it: "<version>/<digits>". */
+static void nd_task_format_key(const char digest[static 65], struct nd_strbuf *out)
+{
+    nd_strbuf_printf(out, "%s/%.*s", nd_version(), KEY_DIGITS, digest);
+}
+
+/* ---- one at a time ---- */
+
+/* Waits for whoever does the same task. The lock goes with the process that holds it. */
+static enum nd_status lock_task(const struct nd_qualification *q, const char *file, int *out,
+                                struct nd_error *err)
+{
+    char digest[ND_SHA256_HEX_BYTES];
+    struct nd_strbuf path = {0};
+    nd_sha256_bytes(file, strlen(file), digest);
+    nd_strbuf_printf(&path, "%s/.locks", q->folder);
+    enum nd_status status = path.failed ? nd_fail_memory(err) : nd_dir_make(path.text, err);
+    nd_strbuf_printf(&path, "/%.*s", KEY_DIGITS, digest);
+    if (status == ND_OK && path.failed)
+        status = nd_fail_memory(err);
+    int fd = status == ND_OK ? open(path.text, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
+    if (status == ND_OK && fd < 0)
+        status = nd_fail(err, ND_E_FILE_OPEN, path.text, "cannot open '%s': %s", path.text, strerror(errno));
+    while (status == ND_OK && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            break; /* a file system without locks: both do the task, and the last one's file stays */
+        if (q->options->is_cancelled != NULL && q->options->is_cancelled(q->options->cancel_context))
+            status = nd_fail(err, ND_E_CANCELLED, file, "stopped on request");
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+    }
+    nd_strbuf_deinit(&path);
+    if (status == ND_OK)
+        *out = fd;
+    else if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+/* ---- which task ---- */
+
+/* The model of the campaign whose files are in "<folder>/<name>/"; SIZE_MAX: none. */
+static size_t find_model(const struct nd_campaign *campaign, const char *file)
+{
+    const char *name = strchr(file, '/');
+    size_t n = name != NULL ? strcspn(name + 1, "/") : 0;
+    for (size_t m = 0; name != NULL && m < campaign->n_models; m++)
+        if (strlen(campaign->models[m].name) == n && strncmp(campaign->models[m].name, name + 1, n) == 0)
+            return m;
+    return SIZE_MAX;
+}
+
+/* Leaves only that model in the campaign: it changes places with the first. */
+static void keep_model(struct nd_campaign *campaign, size_t m)
+{
+    struct nd_campaign_model kept = campaign->models[m];
+    campaign->models[m] = campaign->models[0];
+    campaign->models[0] = kept;
+    campaign->n_models = 1;
+}
+
+static enum nd_status find_task(struct nd_qualification *q, const struct nd_task_name *name,
+                                struct nd_task_place *out, struct nd_error *err)
+{
+    struct nd_task_places places;
+    enum nd_status status = nd_task_places_list(q, &places, err);
+    if (status != ND_OK)
+        return status;
+    bool is_found = false;
+    for (size_t i = 0; !is_found && i < places.n; i++)
+        if (strcmp(places.files[i], name->file) == 0) {
+            *out = places.items[i];
+            is_found = true;
+        }
+    nd_task_places_deinit(&places);
+    return is_found ? ND_OK
+                    : nd_fail(err, ND_E_QUALIFY_TASK, name->file,
+                              "'%s' is made by no task of '%s' ('npudiff qualify --plan' lists them)",
+                              name->file, q->campaign.path);
+}
+
+/* Whether the plan was made by the same npudiff, of the same things. */
+static enum nd_status check_key(const struct nd_qualification *q, const struct nd_task_place *place,
+                                const struct nd_task_name *name, struct nd_error *err)
+{
+    char digest[65];
+    struct nd_strbuf here = {0};
+    if (name->key == NULL)
+        return ND_OK;
+    enum nd_status status = nd_task_key(q, place, digest, err);
+    size_t n = strcspn(name->key, "/");
+    if (status != ND_OK)
+        return status;
+    nd_task_format_key(digest, &here);
+    if (here.failed)
+        status = nd_fail_memory(err);
+    else if (strlen(nd_version()) != n || strncmp(name->key, nd_version(), n) != 0)
+        status = nd_fail(err, ND_E_QUALIFY_WORKER, name->file,
+                         "the task '%s' is for npudiff %.*s; this is npudiff %s", name->file, (int)n, name->key,
+                         nd_version());
+    else if (strcmp(name->key, here.text) != 0)
+        status = nd_fail(err, ND_E_QUALIFY_WORKER, name->file,
+                         "the task '%s' has the key %s, and here it is %s: a model, a probe, a runtime or the "
+                         "campaign is a different one than when the task was listed",
+                         name->file, name->key, here.text);
+    nd_strbuf_deinit(&here);
+    return status;
+}
+
+/* ---- doing it ---- */
+
+static enum nd_status capture_one(struct nd_qualification *q, struct nd_qualify_cell *wanted,
+                                  struct nd_error *err)
+{
+    enum nd_status status = nd_qualify_look(q, wanted, err);
+    for (size_t c = 0; c < q->models[0].n_cells; c++)
+        if (&q->models[0].cells[c] != wanted)
+            q->models[0].cells[c].is_fresh = true; /* not asked for */
+    return status == ND_OK ? nd_qualify_capture(q, err) : status;
+}
+
+/* Opens the captures that other tasks made. */
+static enum nd_status take_captures(struct nd_qualification *q, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        for (size_t c = 0; status == ND_OK && c < q->models[m].n_cells; c++)
+            status = nd_qualify_find_usable(&q->models[m].cells[c], err);
+    return status;
+}
+
+static enum nd_status work(struct nd_qualification *q, const struct nd_task_place *place, bool *is_made,
+                           struct nd_qualify_result *out, struct nd_error *err)
+{
+    enum nd_status status = take_captures(q, err);
+    if (status != ND_OK)
+        return status;
+    if (place->kind == ND_TASK_JUDGE) {
+        status = nd_qualify_end_result(q, out, err);
+        *is_made = status == ND_OK && !out->is_cached;
+        return status;
+    }
+    struct nd_qualify_model *model = &q->models[0];
+    status = nd_qualify_open(q, err);
+    if (status == ND_OK && place->kind == ND_TASK_COMPARE)
+        return nd_qualify_write_comparison(q, model, place->cell, is_made, err);
+    if (status == ND_OK && place->kind == ND_TASK_EXPLAIN_PART)
+        return nd_qualify_write_explanation_part(q, model, place->part, is_made, err);
+    return status == ND_OK ? nd_qualify_write_explanation(q, model, is_made, err) : status;
+}
+
+/* For the next estimate. */
+static void note(const struct nd_qualification *q, const struct nd_task_place *place, const char *file,
+                 uint64_t since)
+{
+    struct nd_task_size size;
+    nd_task_measure(q, place, &size);
+    struct nd_took took = {
+        .kind = place->kind, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
+    char *path = nd_path_join(q->folder, file);
+    memcpy(took.model, size.model, strlen(size.model) + 1);
+    if (path != NULL)
+        nd_took_write(path, &took);
+    free(path);
+}
+
+static enum nd_status do_task(struct nd_qualification *q, const struct nd_task_name *name,
+                              struct nd_qualify_result *out, struct nd_error *err)
+{
+    int folder_lock = -1, task_lock = -1;
+    bool is_made = false;
+    uint64_t since = nd_clock_ns();
+    struct nd_task_place place;
+    enum nd_status status = nd_qualify_plan(q, err);
+    if (status == ND_OK)
+        status = find_task(q, name, &place, err);
+    if (status == ND_OK)
+        status = nd_dir_make(q->folder, err);
+    if (status == ND_OK)
+        status = nd_qualify_lock(q->folder, true, &folder_lock, err);
+    if (status == ND_OK)
+        status = nd_qualify_make_keys(q, err);
+    if (status == ND_OK)
+        status = check_key(q, &place, name, err);
+    if (status == ND_OK)
+        status = lock_task(q, name->file, &task_lock, err);
+    if (status == ND_OK && place.kind == ND_TASK_CAPTURE)
+        status = capture_one(q, &q->models[0].cells[place.cell], err);
+    else if (status == ND_OK)
+        status = work(q, &place, &is_made, out, err);
+    if (status == ND_OK && is_made)
+        note(q, &place, name->file, since);
+    out->n_captured = q->n_captured;
+    if (task_lock >= 0)
+        close(task_lock);
+    if (folder_lock >= 0)
+        close(folder_lock);
+    return status;
+}
+
+enum nd_status nd_campaign_task(const char *campaign, const struct nd_task_name *name,
+                                const struct nd_qualify_options *options, struct nd_qualify_result *out,
+                                struct nd_error *err)
+{
+    struct nd_qualify_options own = {.struct_size = sizeof own};
+    struct nd_qualification q;
+    struct nd_qualify_result result = {0};
+    struct nd_error why = {0};
+    err = err != NULL ? err : &why;
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status == ND_OK)
+        status = nd_qualify_begin(campaign, &own, &q, err);
+    if (status != ND_OK)
+        return status;
+    size_t n_models = q.campaign.n_models, m = find_model(&q.campaign, name->file);
+    if (m != SIZE_MAX) {
+        keep_model(&q.campaign, m);
+        q.is_one_model = true;
+    }
+    status = do_task(&q, name, &result, err);
+    nd_qualify_plan_deinit(&q);
+    q.campaign.n_models = n_models;
+    nd_campaign_deinit(&q.campaign);
+    result.folder = q.folder;
+    if (status == ND_OK)
+        *out = result;
+    else
+        nd_qualify_result_deinit(&result);
+    return status;
+}
+
+/* What it took to make a file, kept beside it for estimates: a line for each field, "<name> <value>". */
+
+#define SUFFIX ".took"
+
+enum { MAX_TOOK_BYTES = 4096 };
+
+/* ---- writing ---- */
+
+/* The most that this process has had, and the largest of those that it has waited for. */
+static uint64_t memory_used(void)
+{
+    struct rusage self, children;
+    if (getrusage(RUSAGE_SELF, &self) != 0 || getrusage(RUSAGE_CHILDREN, &children) != 0)
+        return 0;
+    return ((uint64_t)self.ru_maxrss + (uint64_t)children.ru_maxrss) * 1024;
+}
+
+/* Fills the fields about the machine (memory_bytes, bytes) and writes the file beside `path`. That it cannot be
+ * written is no error: only an estimate is missing then. */
+static void nd_took_write(const char *path, struct nd_took *took)
+{
+    struct nd_strbuf name = {0}, text = {0};
+    struct stat info;
+    took->bytes = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    took->memory_bytes = memory_used();
+    nd_strbuf_printf(&name, "%s" SUFFIX, path);
+    nd_strbuf_printf(&text,
+                     "task %s\nmodel %s\ndevice %s\nuri %s\nruns %llu\nseconds %.3f\nmemory_bytes %llu\n"
+                     "bytes %llu\n",
+                     nd_task_kind_name(took->kind), took->model, took->device, took->uri,
+                     (unsigned long long)took->n_runs, took->seconds, (unsigned long long)took->memory_bytes,
+                     (unsigned long long)took->bytes);
+    if (!name.failed && !text.failed)
+        nd_file_put(name.text, text.text, text.len, NULL);
+    nd_strbuf_deinit(&name);
+    nd_strbuf_deinit(&text);
+}
+
+void nd_took_write_capture(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                           const struct nd_qualify_cell *cell, uint64_t since)
+{
+    const struct nd_task_place place = {ND_TASK_CAPTURE, (size_t)(model - q->models),
+                                        (size_t)(cell - model->cells), 0};
+    struct nd_task_size size;
+    nd_task_measure(q, &place, &size);
+    struct nd_took took = {
+        .kind = ND_TASK_CAPTURE, .n_runs = size.n_runs, .seconds = (double)(nd_clock_ns() - since) / 1e9};
+    snprintf(took.model, sizeof took.model, "%s", size.model);
+    snprintf(took.device, sizeof took.device, "%s", size.device);
+    snprintf(took.uri, sizeof took.uri, "%s", size.uri);
+    nd_took_write(cell->path, &took);
+}
+
+/* ---- reading ---- */
+
+static bool parse_kind(const char *word, enum nd_task_kind *out)
+{
+    for (int kind = 0; kind < ND_TASK_N_KINDS; kind++)
+        if (strcmp(word, nd_task_kind_name((enum nd_task_kind)kind)) == 0) {
+            *out = (enum nd_task_kind)kind;
+            return true;
+        }
+    return false;
+}
+
+static bool put_text(const char *value, char *out, size_t size)
+{
+    return (size_t)snprintf(out, size, "%s", value) < size;
+}
+
+/* The field of that place in a file. */
+static bool parse_field(size_t i, const char *value, struct nd_took *took)
+{
+    switch (i) {
+    case 0:
+        return parse_kind(value, &took->kind);
+    case 1:
+        return put_text(value, took->model, sizeof took->model);
+    case 2:
+        return put_text(value, took->device, sizeof took->device);
+    case 3:
+        return put_text(value, took->uri, sizeof took->uri);
+    case 4:
+        return nd_parse_u64(value, &took->n_runs) && took->n_runs > 0;
+    case 5:
+        return nd_parse_double(value, &took->seconds) && isfinite(took->seconds) && took->seconds >= 0;
+    case 6:
+        return nd_parse_u64(value, &took->memory_bytes);
+    default:
+        return nd_parse_u64(value, &took->bytes);
+    }
+}
+
+/* The eight lines as they were written, each with its end; false for any other file. */
+static bool parse(char *text, size_t n_bytes, struct nd_took *took)
+{
+    static const char *const names[] = {"task", "model",   "device",       "uri",
+                                        "runs", "seconds", "memory_bytes", "bytes"};
+    if (strlen(text) != n_bytes)
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *end = strchr(text, '\n');
+        size_t n = strlen(names[i]);
+        if (end == NULL || strncmp(text, names[i], n) != 0 || text[n] != ' ')
+            return false;
+        *end = '\0';
+        if (!parse_field(i, text + n + 1, took))
+            return false;
+        text = end + 1;
+    }
+    return *text == '\0';
+}
+
+/* A file that is there and cannot be read is an error: a default in its place would be an estimate for no
+ * reason. */
+static enum nd_status read_one(const char *folder, const char *relative, struct nd_took_list *list,
+                               struct nd_error *err)
+{
+    struct nd_took took = {0};
+    void *bytes = NULL;
+    size_t n_bytes;
+    bool is_took = false;
+    char *path = nd_path_join(folder, relative);
+    enum nd_status status = path != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && !nd_keyed_is_missing(path))
+        status = nd_file_read(path, MAX_TOOK_BYTES, &bytes, &n_bytes, err);
+    if (status == ND_OK && bytes != NULL)
+        is_took = parse(bytes, n_bytes, &took);
+    free(bytes);
+    free(path);
+    if (status != ND_OK || !is_took)
+        return status;
+    took.file = strndup(relative, strlen(relative) - strlen(SUFFIX));
+    if (took.file == NULL ||
+        !nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)) {
+        free(took.file);
+        return nd_fail_memory(err);
+    }
+    list->items[list->n++] = took;
+    return ND_OK;
+}
+
+/* Goes down `depth` folders. */
+static enum nd_status read_below(const char *root, const char *relative, int depth, struct nd_took_list *list,
+                                 struct nd_error *err)
+{
+    struct dirent **entries = NULL;
+    char *folder = nd_path_join(root, relative);
+    enum nd_status status = folder != NULL ? ND_OK : nd_fail_memory(err);
+    int n = folder != NULL ? scandir(folder, &entries, NULL, alphasort) : 0;
+    if (n < 0 && errno != ENOENT && errno != ENOTDIR)
+        status = nd_fail(err, ND_E_FILE_READ, folder, "cannot list '%s': %s", folder, strerror(errno));
+    for (int i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name;
+        bool is_hidden = name[0] == '.';
+        char *below = is_hidden ? NULL : nd_path_join(relative, name);
+        if (!is_hidden && below == NULL && status == ND_OK)
+            status = nd_fail_memory(err);
+        if (below != NULL && status == ND_OK && nd_ends_with(name, SUFFIX))
+            status = read_one(root, below, list, err);
+        else if (below != NULL && status == ND_OK && depth > 0)
+            status = read_below(root, below, depth - 1, list, err);
+        free(below);
+        free(entries[i]);
+    }
+    free(entries);
+    free(folder);
+    return status;
+}
+
+enum nd_status nd_took_read_folder(const char *folder, struct nd_took_list *list, struct nd_error *err)
+{
+    enum nd_status status = read_below(folder, "captures", 1, list, err);
+    if (status == ND_OK)
+        status = read_below(folder, "parts", 1, list, err);
+    return status == ND_OK ? read_one(folder, ND_TASK_RESULT SUFFIX, list, err) : status;
+}
+
+void nd_took_list_deinit(struct nd_took_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        free(list->items[i].file);
+    free(list->items);
+    *list = (struct nd_took_list){0};
+}
 
 void nd_plan_of_campaign_deinit(struct nd_plan_of_campaign *plan)
 {

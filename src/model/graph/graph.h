@@ -65,9 +65,6 @@ void nd_graph_deinit(struct nd_graph *graph);
 size_t nd_graph_used(const struct nd_graph *graph, size_t node, size_t i);
 size_t nd_graph_made(const struct nd_graph *graph, size_t node, size_t i);
 
-/* Whether tensor is a tensor read by a live node, or an output of the graph. */
-bool nd_graph_is_wanted(const struct nd_graph *graph, size_t tensor);
-
 /* Marks needed_nodes[] and needed_tensors[] (both zeroed by the caller) that the given tensors depend on. */
 void nd_graph_walk_back(const struct nd_graph *graph, const size_t *tensors, size_t n_tensors,
                         bool *needed_nodes, bool *needed_tensors);

@@ -16,8 +16,8 @@ void nd_infer_declared(const struct nd_model *model, struct nd_tensor_info *info
 /* Fills what is unknown, node by node, where it follows plainly from what is known. */
 void nd_infer_propagate(const struct nd_model *model, struct nd_tensor_info *infos);
 
-/* Of one inference, as npudiff/compare/placement.h lists them (nd_placement_examine). NaN: a shape is not known, or
- * nothing is known of the operator. */
+/* Of one inference, as npudiff/compare/placement.h lists them (nd_placement_examine). NaN: a shape is not
+ * known, or nothing is known of the operator. */
 double nd_node_flops(const struct nd_graph *graph, size_t node, const struct nd_tensor_info *infos);
 
 /* Elements; NaN when the shape is not known. A double, since products of hostile shapes overflow. */

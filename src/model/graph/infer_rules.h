@@ -19,26 +19,17 @@ struct nd_infer_rule {
     struct nd_shape (*shape)(const struct nd_infer_view *view);
 };
 
-extern const struct nd_infer_rule nd_infer_compute_rules[]; /* infer_compute.c: sums over windows, products */
-extern const struct nd_infer_rule nd_infer_axes_rules[];    /* infer_axes.c: axes joined, dropped, reordered */
-extern const struct nd_infer_rule nd_infer_size_rules[];    /* infer_size.c: sizes that constants give */
+extern const struct nd_infer_rule nd_infer_compute_rules[]; /* infer.c: sums over windows, products */
+extern const struct nd_infer_rule nd_infer_axes_rules[];    /* infer.c: axes joined, dropped, reordered */
+extern const struct nd_infer_rule nd_infer_size_rules[];    /* infer.c: sizes that constants give */
 
 /* No dimension that follows from arguments is greater; sums and products of a few such do not overflow. */
 #define ND_INFER_MAX_DIM (INT64_C(1) << 40)
 
 extern const struct nd_tensor_info nd_infer_unknown;
 
-/* nd_infer_input of the node. */
-const struct nd_tensor_info *nd_infer_arg(const struct nd_infer_view *view, size_t i);
-
 /* Whether the node has an input i that is not left out. */
 bool nd_infer_has_arg(const struct nd_infer_view *view, size_t i);
-
-/* Numpy's rule; an operand that is not known makes the result so. */
-struct nd_shape nd_infer_broadcast(struct nd_shape a, const struct nd_shape *b);
-
-/* Integer i of the attribute, or otherwise where there is none. */
-int64_t nd_infer_list_at(const Onnx__NodeProto *node, const char *name, size_t i, int64_t otherwise);
 
 /* The axis counted from the front; -1: there is none such, or the rank is not known. */
 static inline int nd_infer_axis(int64_t axis, int rank)

@@ -2,8 +2,8 @@
 #ifndef ND_MODEL_LOADED_H
 #define ND_MODEL_LOADED_H
 
-#include "model/graph/external.h"
 #include "model/graph/graph.h"
+#include "model/graph/load.h"
 #include "model/graph/parts.h"
 
 struct nd_model {
@@ -43,12 +43,5 @@ enum nd_status nd_edges_find(struct nd_model *model, const size_t *unit_of_node,
 
 /* Fills model->units, and op_types of the edges they make. */
 enum nd_status nd_units_find(struct nd_model *model, const size_t *unit_of_node, struct nd_error *err);
-
-/* Fills inputs and outputs from the protobuf and the edges. */
-enum nd_status nd_model_find_io(struct nd_model *model, struct nd_error *err);
-
-/* Reads all shapes anew from the protobuf, after loading and after a dimension was set. ND_E_MODEL_GRAPH where
- * the quantisation of an edge contradicts its shape. */
-enum nd_status nd_model_refresh_shapes(struct nd_model *model, struct nd_error *err);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "model/graph/external.h"
+#include "model/graph/load.h"
 
 /* What was made for one file. */
 struct nd_external_placed {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "model/graph/external.h"
+#include "model/graph/load.h"
 
 /* A constant of the graph as numbers; every value of the types read here is exact in double. */
 struct numbers {

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "core/files/new_file.h"
+#include "core/memory.h"
 #include "onnx.pb-c.h"
 
 /* Protobuf messages point at one another, so every piece is an allocation of its own; all are freed together.

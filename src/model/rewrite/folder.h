@@ -1,4 +1,4 @@
-/* A folded copy while it is made: for fold.c and fold_layer.c. */
+/* A folded copy while it is made: for fold.c and fold.c. */
 #ifndef ND_REWRITE_FOLDER_H
 #define ND_REWRITE_FOLDER_H
 
@@ -26,10 +26,5 @@ struct nd_folder {
     struct nd_requantiser r;
     size_t n_folded;
 };
-
-/* Puts the new layer in the place of the chain; nothing, where a bias does not fit 32 bits. input_scale: of the
- * quantised values that the ConvTranspose reads. */
-enum nd_status nd_fold_layer(struct nd_folder *f, const struct nd_fold_chain *chain, float input_scale,
-                             struct nd_error *err);
 
 #endif

@@ -3,8 +3,8 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "core/memory.h"
 #include "core/files/new_file.h"
+#include "core/memory.h"
 #include "model/graph/loaded.h"
 #include "model/rewrite/whole.h"
 

@@ -1,4 +1,4 @@
-/* A widened copy while it is made: for widen.c and widen_biases.c. */
+/* A widened copy while it is made: for widen.c and widen.c. */
 #ifndef ND_REWRITE_WIDENER_H
 #define ND_REWRITE_WIDENER_H
 
@@ -21,19 +21,5 @@ struct nd_widener_part {
     const struct nd_quant *quant;
     size_t behind; /* a node */
 };
-
-/* A name that lives as long as the copy. */
-enum nd_status nd_widener_name(struct nd_widener *w, const char *tensor, const char *suffix, const char **out,
-                               struct nd_error *err);
-
-/* A quantiser that lives as long as the copy; NULL: out of memory. */
-struct nd_quant *nd_widener_quant(struct nd_widener *w, size_t n, int axis);
-
-/* Its scale, its zero point and its own name begin with the name of what it makes. */
-enum nd_status nd_widener_add(struct nd_widener *w, const struct nd_widener_part *part, struct nd_error *err);
-
-/* The biases of products whose scales are others in the copy, after all else was changed. channels: the
- * quantisers of what->weights. */
-enum nd_status nd_widener_biases(struct nd_widener *w, struct nd_quant *const *channels, struct nd_error *err);
 
 #endif

@@ -17,8 +17,8 @@
 
 #include "core/error.h"
 #include "core/text/names.h"
-#include "record/import/statements.h"
 #include "npudiff/record/import.h"
+#include "record/import/statements.h"
 
 enum nd_imported_side { ND_IMPORTED_OUTPUT, ND_IMPORTED_INPUT };
 

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/documents/yaml_map.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
-#include "core/documents/yaml_map.h"
 #include "npudiff/core/parse.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])

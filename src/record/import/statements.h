@@ -80,12 +80,6 @@ void nd_statements_keys(struct nd_yaml_key *keys, size_t offset);
 /* The first value, or NULL. */
 const char *nd_stated(const struct nd_statements *statements, enum nd_stated_key key);
 
-/* Numbers that a fact states: a list of them, or the one file (.npy, or text) that holds them. null and nan are
- * NaN. *out is NULL, *n 0 when the fact is not stated. The caller frees *out. ND_E_IMPORT_FACT, or what reading
- * says. */
-enum nd_status nd_stated_numbers(const struct nd_statements *statements, enum nd_stated_key key, double **out,
-                                 size_t *n, struct nd_error *err);
-
 /* Path i of a fact that lists files. The caller frees it; NULL: out of memory. */
 char *nd_stated_path(const struct nd_statements *statements, enum nd_stated_key key, size_t i);
 

@@ -4,7 +4,7 @@
 #define ND_FOREIGN_WRITE_FACTS_H
 
 #include "capture/write/write.h"
-#include "record/import/edge_match.h"
+#include "record/import/write_capture.h"
 
 struct nd_import_writing {
     struct nd_capture_writer *writer;

@@ -1,8 +1,109 @@
+/* Target tensors: what an output of the model should be, for every sample. */
 #include "record/probes/build.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/memory.h"
+#include "record/probes/loader.h"
+
+static size_t nd_probe_most_bytes(void);
+
+static const char prefix[] = "target:";
+
+bool nd_loader_is_goal_name(const struct nd_loader *loader, const char *name)
+{
+    return strncmp(name, prefix, sizeof prefix - 1) == 0 && nd_loader_find_input(loader, name) == SIZE_MAX;
+}
+
+static enum nd_status check_header(const struct nd_source *source, const struct nd_npy *npy,
+                                   struct nd_error *err)
+{
+    char found[256];
+    if (npy->dtype != ND_DTYPE_F32 && npy->dtype != ND_DTYPE_F64)
+        return nd_fail(err, ND_E_PROBE_TYPE, source->path, "%s is %s, expected float32 or float64",
+                       source->what, nd_npy_format_dtype(npy, found, sizeof found));
+    if (npy->rank < 1 || npy->n_elems == 0)
+        return nd_fail(err, ND_E_PROBE_SHAPE, source->path,
+                       "%s has shape %s, expected elements behind a dimension of samples", source->what,
+                       nd_npy_format_shape(npy, found, sizeof found));
+    return ND_OK;
+}
+
+/* Values as doubles. Those of float32 are widened from the back: the places overlap. */
+static enum nd_status read_values(struct nd_source *source, const struct nd_npy *npy, double **out,
+                                  struct nd_error *err)
+{
+    double *values = nd_calloc(npy->n_elems, sizeof *values);
+    enum nd_status status = values != NULL ? nd_npy_read(source, npy, values, err) : nd_fail_memory(err);
+    for (size_t i = npy->n_elems; status == ND_OK && npy->dtype == ND_DTYPE_F32 && i-- > 0;) {
+        float value;
+        memcpy(&value, (const unsigned char *)values + i * sizeof value, sizeof value);
+        values[i] = (double)value;
+    }
+    if (status == ND_OK)
+        *out = values;
+    else
+        free(values);
+    return status;
+}
+
+/* Before any of it is read: one for each sample, and no more values than a probe may have. */
+static enum nd_status check_number(const struct nd_probe *probe, const char *output, const struct nd_npy *npy,
+                                   const struct nd_source *source, struct nd_error *err)
+{
+    size_t n_bytes;
+    if ((size_t)npy->dims[0] != probe->n_samples)
+        return nd_fail(err, ND_E_PROBE_SHAPE, probe->name,
+                       "probe '%s' has %zu targets of output '%s' for %zu samples", probe->name,
+                       (size_t)npy->dims[0], output, probe->n_samples);
+    if (!nd_size_mul(npy->n_elems, sizeof(double), &n_bytes) || n_bytes > nd_probe_most_bytes())
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, source->path, "%s takes more than the %zu bytes accepted here",
+                       source->what, nd_probe_most_bytes());
+    return ND_OK;
+}
+
+enum nd_status nd_loader_read_goal(struct nd_loader *loader, const char *name, struct nd_source *source,
+                                   struct nd_error *err)
+{
+    struct nd_probe *probe = loader->probe;
+    struct nd_npy npy;
+    enum nd_status status = nd_npy_open(source, &npy, err);
+    if (status == ND_OK)
+        status = check_header(source, &npy, err);
+    if (status == ND_OK)
+        status = check_number(probe, name + sizeof prefix - 1, &npy, source, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_probe_goal *grown = realloc(probe->goals, (probe->n_goals + 1) * sizeof *grown);
+    if (grown == NULL)
+        return nd_fail_memory(err);
+    probe->goals = grown;
+    struct nd_probe_goal *goal = &grown[probe->n_goals];
+    *goal = (struct nd_probe_goal){.output = nd_strdup(name + sizeof prefix - 1),
+                                   .n_samples = (size_t)npy.dims[0],
+                                   .n_elems = npy.n_elems / (size_t)npy.dims[0]};
+    probe->n_goals++;
+    return goal->output != NULL ? read_values(source, &npy, &goal->values, err) : nd_fail_memory(err);
+}
+
+const struct nd_probe_goal *nd_probe_find_goal(const struct nd_probe *probe, const char *output)
+{
+    for (size_t i = 0; i < probe->n_goals; i++)
+        if (strcmp(probe->goals[i].output, output) == 0)
+            return &probe->goals[i];
+    return NULL;
+}
+
+/* Frees the target tensors. */
+static void nd_probe_goals_deinit(struct nd_probe *probe)
+{
+    for (size_t i = 0; i < probe->n_goals; i++) {
+        free(probe->goals[i].output);
+        free(probe->goals[i].values);
+    }
+    free(probe->goals);
+}
 
 enum nd_status nd_probe_create_empty(const char *name, const char *source,
                                      const struct nd_probe_target *targets, size_t n_targets,
@@ -49,7 +150,8 @@ out:
     return status;
 }
 
-size_t nd_probe_most_bytes(void)
+/* ND_PROBE_MAX_BYTES, or the memory of this machine if that is less. */
+static size_t nd_probe_most_bytes(void)
 {
     size_t memory = nd_machine_memory();
     return memory < ND_PROBE_MAX_BYTES ? memory : (size_t)ND_PROBE_MAX_BYTES;

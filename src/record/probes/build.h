@@ -11,16 +11,10 @@ enum nd_status nd_probe_create_empty(const char *name, const char *source,
                                      const struct nd_probe_target *targets, size_t n_targets,
                                      struct nd_probe **out, struct nd_error *err);
 
-/* ND_PROBE_MAX_BYTES, or the memory of this machine if that is less. */
-size_t nd_probe_most_bytes(void);
-
 /* Sets n_samples (> 0). ND_ERR_MEMORY when all inputs together would exceed nd_probe_most_bytes. */
 enum nd_status nd_probe_set_samples(struct nd_probe *probe, size_t n_samples, struct nd_error *err);
 
 /* Gives an input the memory for its n_samples, zeroed. */
 enum nd_status nd_probe_alloc_input(const struct nd_probe *probe, size_t input, struct nd_error *err);
-
-/* Frees the target tensors. */
-void nd_probe_goals_deinit(struct nd_probe *probe);
 
 #endif

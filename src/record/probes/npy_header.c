@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "record/probes/npy.h"
+#include "record/probes/loader.h"
 
 /* What is still to be parsed; the text has no NUL inside. */
 struct cursor {

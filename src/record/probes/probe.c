@@ -1,16 +1,407 @@
 /* The description of a probe: a built-in generator with its parameters, or NAME=PATH. */
-#include "npudiff/record/probe.h"
+#include "record/probes/probe.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "core/random.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
+#include "npudiff/record/probe.h"
 #include "record/probes/build.h"
+#include "record/probes/folder.h"
 #include "record/probes/generate.h"
-#include "record/probes/user.h"
+
+static enum nd_status nd_generate_uniform(const struct nd_probe_target *target,
+                                          const struct nd_generate_args *args, void *data,
+                                          struct nd_error *err);
+static enum nd_status nd_generate_zeros(const struct nd_probe_target *target,
+                                        const struct nd_generate_args *args, void *data, struct nd_error *err);
+
+/* Buffers hold little-endian elements, and are filled and read as they lie in memory. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "probes are written for little-endian machines");
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+uint16_t nd_f16_from_f32(float value)
+{
+    uint32_t bits = bits_of(value);
+    uint32_t sign = bits >> 16 & 0x8000u;
+    uint32_t magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00u);
+    if (magnitude >= 0x477ff000u) /* 65520, half-way between the largest float16 and the next power of two */
+        return (uint16_t)(sign | 0x7c00u);
+    int exponent = (int)(magnitude >> 23) - 127;
+    if (exponent < -25)
+        return (uint16_t)sign;
+    /* The significand with its hidden bit, cut by 13 bits, or by more where the result is subnormal. */
+    unsigned cut = exponent >= -14 ? 13u : 13u + (unsigned)(-14 - exponent);
+    uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
+    uint32_t kept = significand >> cut;
+    uint32_t rest = significand & ((1u << cut) - 1u);
+    uint32_t half = 1u << (cut - 1u);
+    if (rest > half || (rest == half && (kept & 1u) != 0))
+        kept++;
+    /* kept carries the hidden bit 0x400: adding it to the exponent below it, a carry also lands where it
+     * belongs. */
+    uint32_t below = exponent >= -14 ? (uint32_t)(exponent + 14) << 10 : 0u;
+    return (uint16_t)(sign | (below + kept));
+}
+
+uint16_t nd_bf16_from_f32(float value)
+{
+    uint32_t bits = bits_of(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+float nd_f32_from_f16(uint16_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
+    uint32_t exponent = bits >> 10 & 0x1fu;
+    uint32_t fraction = bits & 0x3ffu;
+    if (exponent == 0x1fu)
+        return float_of(sign | 0x7f800000u | fraction << 13);
+    if (exponent > 0)
+        return float_of(sign | (exponent + 112u) << 23 | fraction << 13);
+    float magnitude = (float)fraction * 0x1p-24f;
+    return sign != 0 ? -magnitude : magnitude;
+}
+
+float nd_f32_from_bf16(uint16_t bits)
+{
+    return float_of((uint32_t)bits << 16);
+}
+
+/* Stores value as element i of an array of a float type. */
+static void nd_element_put_float(enum nd_dtype dtype, void *data, size_t i, float value)
+{
+    size_t size = nd_dtype_size_bytes(dtype);
+    unsigned char *at = (unsigned char *)data + i * size;
+    uint16_t half = dtype == ND_DTYPE_BF16 ? nd_bf16_from_f32(value) : nd_f16_from_f32(value);
+    double wide = (double)value;
+    memcpy(at,
+           dtype == ND_DTYPE_F32   ? (const void *)&value
+           : dtype == ND_DTYPE_F64 ? (const void *)&wide
+                                   : &half,
+           size);
+}
+
+/* Stores the low bits of value as element i of an array of an integer type or bool. */
+static void nd_element_put_bits(enum nd_dtype dtype, void *data, size_t i, uint64_t value)
+{
+    size_t size = nd_dtype_size_bytes(dtype);
+    memcpy((unsigned char *)data + i * size, &value, size);
+}
+
+struct nd_code_range nd_code_range_of(enum nd_dtype dtype)
+{
+    bool is_nibble = dtype == ND_DTYPE_U4 || dtype == ND_DTYPE_I4;
+    unsigned n_bits = is_nibble ? 4 : (unsigned)(8 * nd_dtype_size_bytes(dtype));
+    uint64_t largest = UINT64_MAX >> (64u - n_bits);
+    if (nd_dtype_is_signed_integer(dtype))
+        return (struct nd_code_range){-(int64_t)(largest >> 1) - 1, largest >> 1, n_bits};
+    return (struct nd_code_range){0, largest, n_bits};
+}
+
+/* The codes that an integer input takes: all of its type, or those that its quantiser's type has as well. */
+static struct nd_code_range nd_code_range_of_input(const struct nd_probe_target *target)
+{
+    struct nd_code_range range = nd_code_range_of(target->dtype);
+    if (target->quant == NULL || target->quant->n == 0 || !nd_dtype_is_integer(target->quant_dtype))
+        return range;
+    struct nd_code_range codes = nd_code_range_of(target->quant_dtype);
+    if (codes.min > range.min)
+        range.min = codes.min;
+    if (codes.max < range.max)
+        range.max = codes.max;
+    /* max + 1 is a power of two in every type, and where there are negative codes there are as many again. */
+    range.n_bits = (unsigned)__builtin_popcountll(range.max) + (range.min < 0 ? 1u : 0u);
+    return range;
+}
+
+/* Whether the target is a float input that the model quantises first. */
+static bool nd_target_has_quantiser(const struct nd_probe_target *target)
+{
+    return nd_dtype_is_float(target->dtype) && target->quant != NULL && target->quant->n > 0;
+}
+
+static bool is_finite_in(enum nd_dtype dtype, double value)
+{
+    float narrow = (float)value;
+    if (dtype == ND_DTYPE_F16)
+        narrow = nd_f32_from_f16(nd_f16_from_f32(narrow));
+    if (dtype == ND_DTYPE_BF16)
+        narrow = nd_f32_from_bf16(nd_bf16_from_f32(narrow));
+    return isfinite(narrow);
+}
+
+static enum nd_status check_channel(const struct nd_quantiser *quantiser, const struct nd_probe_target *target,
+                                    size_t channel, struct nd_error *err)
+{
+    float scale = quantiser->quant->scale[channel];
+    int64_t zero_point = quantiser->quant->zero_point[channel];
+    if (!isfinite(scale) || scale <= 0)
+        return nd_fail(err, ND_E_MODEL_GRAPH, target->name,
+                       "the quantiser of input '%s' has the scale %g; scales are finite and above 0",
+                       target->name, (double)scale);
+    if (zero_point < quantiser->code_min || zero_point > quantiser->code_max)
+        return nd_fail(err, ND_E_MODEL_GRAPH, target->name,
+                       "the quantiser of input '%s' has the zero point %lld, which is no %s", target->name,
+                       (long long)zero_point, nd_dtype_name(target->quant_dtype));
+    double low = (double)scale * (double)(quantiser->code_min - zero_point);
+    double high = (double)scale * (double)(quantiser->code_max - zero_point);
+    if (!is_finite_in(target->dtype, low) || !is_finite_in(target->dtype, high))
+        return nd_fail(err, ND_E_MODEL_GRAPH, target->name,
+                       "the quantiser of input '%s' reaches from %g to %g, beyond what %s can hold",
+                       target->name, low, high, nd_dtype_name(target->dtype));
+    return ND_OK;
+}
+
+enum nd_status nd_quantiser_init(struct nd_quantiser *quantiser, const struct nd_probe_target *target,
+                                 struct nd_error *err)
+{
+    const struct nd_quant *quant = target->quant;
+    if (!nd_dtype_is_integer(target->quant_dtype) || nd_dtype_size_bytes(target->quant_dtype) > 2)
+        return nd_fail(err, ND_E_MODEL_UNSUPPORTED, target->name,
+                       "the quantiser of input '%s' makes %s; probes know codes of 8 and 16 bits", target->name,
+                       nd_dtype_name(target->quant_dtype));
+    struct nd_code_range range = nd_code_range_of(target->quant_dtype);
+    struct nd_quantiser made = {quant, range.min, (int64_t)range.max, 1};
+    if (quant->n > 1) {
+        if (quant->axis < 0 || quant->axis >= target->shape.rank ||
+            (uint64_t)target->shape.dims[quant->axis] != quant->n)
+            return nd_fail(err, ND_E_MODEL_GRAPH, target->name,
+                           "the quantiser of input '%s' has %zu scales on axis %d, where the input has no such "
+                           "dimension",
+                           target->name, quant->n, quant->axis);
+        for (int d = quant->axis + 1; d < target->shape.rank; d++)
+            made.n_inner *= (size_t)target->shape.dims[d];
+    }
+    for (size_t channel = 0; channel < quant->n; channel++) {
+        enum nd_status status = check_channel(&made, target, channel, err);
+        if (status != ND_OK)
+            return status;
+    }
+    *quantiser = made;
+    return ND_OK;
+}
+
+/* The channel of element i of one sample. */
+static size_t nd_quantiser_channel(const struct nd_quantiser *quantiser, size_t i)
+{
+    return quantiser->quant->n > 1 ? i / quantiser->n_inner % quantiser->quant->n : 0;
+}
+
+/* ties: floats whose quotient by the scale lies half-way between two codes. docs/reference/probes.md#ties. */
+
+/* A stride that is coprime to the number of ties of every quantiser (255 = 3*5*17, 65535 = 3*5*17*257): every
+ * tie has its turn, and the few that fit into a small input are spread over the whole range. */
+static const uint64_t tie_stride = 40504;
+
+/* The values of a float type as integers in the order of the reals, so that neighbours differ by one; both
+ * zeros are key 0. float64 inputs take float32 values. */
+static int32_t key_of(enum nd_dtype dtype, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t sign = 0x80000000u;
+    if (dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_BF16) {
+        bits = dtype == ND_DTYPE_F16 ? nd_f16_from_f32(value) : nd_bf16_from_f32(value);
+        sign = 0x8000u;
+    }
+    int32_t magnitude = (int32_t)(bits & (sign - 1u));
+    return (bits & sign) != 0 ? -magnitude : magnitude;
+}
+
+static float value_of(enum nd_dtype dtype, int32_t key)
+{
+    uint32_t magnitude = (uint32_t)(key < 0 ? -key : key);
+    float value;
+    if (dtype == ND_DTYPE_F16)
+        value = nd_f32_from_f16((uint16_t)magnitude);
+    else if (dtype == ND_DTYPE_BF16)
+        value = nd_f32_from_bf16((uint16_t)magnitude);
+    else
+        memcpy(&value, &magnitude, sizeof value);
+    return key < 0 ? -value : value;
+}
+
+/* A value x of the type with x / scale == tie in float32; where there is none, the neighbour of the tie on the
+ * side asked for. */
+static float find_tie(enum nd_dtype dtype, float scale, float tie, bool above)
+{
+    static const int32_t nearest_first[] = {0, 1, -1, 2, -2};
+    static const int32_t rising[] = {-2, -1, 0, 1, 2};
+    int32_t middle = key_of(dtype, (float)((double)tie * (double)scale));
+    for (size_t j = 0; j < 5; j++) {
+        float x = value_of(dtype, middle + nearest_first[j]);
+        float quotient = x / scale;
+        if (quotient == tie)
+            return x;
+    }
+    for (size_t j = 0; j < 5; j++) {
+        float x = value_of(dtype, middle + (above ? rising[j] : -rising[j]));
+        float quotient = x / scale;
+        if (above ? quotient > tie : quotient < tie)
+            return x;
+    }
+    return value_of(dtype, middle);
+}
+
+/* Zeros where the input has no quantiser; otherwise fails as nd_quantiser_init does. */
+static enum nd_status nd_generate_ties(const struct nd_probe_target *target,
+                                       const struct nd_generate_args *args, void *data, struct nd_error *err)
+{
+    if (!nd_target_has_quantiser(target))
+        return nd_generate_zeros(target, args, data, err);
+    struct nd_quantiser quantiser;
+    enum nd_status status = nd_quantiser_init(&quantiser, target, err);
+    if (status != ND_OK)
+        return status;
+    size_t n = 0;
+    nd_shape_n_elems(&target->shape, &n, NULL); /* checked when the probe was created */
+    uint64_t n_ties = (uint64_t)(quantiser.code_max - quantiser.code_min);
+    for (uint64_t j = 0; j < (uint64_t)args->n_samples * n; j++) {
+        size_t channel = nd_quantiser_channel(&quantiser, (size_t)(j % n));
+        uint64_t number = j % n_ties * tie_stride % n_ties;
+        bool above = (number + j / n_ties) % 2 == 1;
+        int64_t step = quantiser.code_min + (int64_t)number - quantiser.quant->zero_point[channel];
+        float x = find_tie(target->dtype, quantiser.quant->scale[channel], (float)step + 0.5f, above);
+        nd_element_put_float(target->dtype, data, (size_t)j, x);
+    }
+    return ND_OK;
+}
+
+/* ND_ERR_USAGE when no input has a quantiser: the message says why. */
+static enum nd_status nd_generate_check_ties(const struct nd_probe_target *targets, size_t n_targets,
+                                             struct nd_error *err)
+{
+    for (size_t i = 0; i < n_targets; i++)
+        if (nd_target_has_quantiser(&targets[i]))
+            return ND_OK;
+    if (n_targets == 0)
+        return nd_fail(err, ND_E_PROBE_SPEC, "ties", "probe 'ties': the model has no inputs");
+    const char *name = targets[0].name;
+    if (nd_dtype_is_float(targets[0].dtype))
+        return nd_fail(
+            err, ND_E_PROBE_SPEC, name,
+            "probe 'ties' needs an input that is quantised inside the model; %s'%s' has no quantiser",
+            n_targets == 1 ? "input " : "no input has, input ", name);
+    return nd_fail(
+        err, ND_E_PROBE_SPEC, name,
+        "probe 'ties' needs a float input that is quantised inside the model; %s'%s' takes %s codes, "
+        "which are never rounded",
+        n_targets == 1 ? "input " : "no input is one, input ", name, nd_dtype_name(targets[0].dtype));
+}
+
+/* zeros, ones and ramp: the probes that need neither samples nor a seed. docs/reference/probes.md#constants and
+ * #ramp. */
+
+static size_t sample_elems(const struct nd_probe_target *target)
+{
+    size_t n = 0;
+    nd_shape_n_elems(&target->shape, &n, NULL); /* checked when the probe was created */
+    return n;
+}
+
+static void fill_constant(const struct nd_probe_target *target, size_t n_samples, unsigned value, void *data)
+{
+    size_t n = n_samples * sample_elems(target);
+    for (size_t i = 0; i < n; i++) {
+        if (nd_dtype_is_float(target->dtype))
+            nd_element_put_float(target->dtype, data, i, (float)value);
+        else
+            nd_element_put_bits(target->dtype, data, i, value);
+    }
+}
+
+static enum nd_status nd_generate_zeros(const struct nd_probe_target *target,
+                                        const struct nd_generate_args *args, void *data, struct nd_error *err)
+{
+    (void)err;
+    fill_constant(target, args->n_samples, 0, data);
+    return ND_OK;
+}
+
+static enum nd_status nd_generate_ones(const struct nd_probe_target *target,
+                                       const struct nd_generate_args *args, void *data, struct nd_error *err)
+{
+    (void)err;
+    fill_constant(target, args->n_samples, 1, data);
+    return ND_OK;
+}
+
+/* floor(i * last / (n - 1)), where n is below 2^36 and last below 2^16: from 0 to last as i runs over n
+ * elements. */
+static uint64_t ramp_step(uint64_t i, uint64_t n, uint64_t last)
+{
+    return n > 1 ? i * last / (n - 1) : 0;
+}
+
+static float ramp_without_quantiser(uint64_t i, uint64_t n)
+{
+    return n > 1 ? (float)((double)(2 * (int64_t)i - (int64_t)(n - 1)) / (double)(n - 1)) : -1.0f;
+}
+
+static void ramp_codes(const struct nd_probe_target *target, size_t n, void *data)
+{
+    struct nd_code_range range = nd_code_range_of_input(target);
+    uint64_t mask = target->dtype == ND_DTYPE_BOOL ? 1 : UINT64_MAX >> (64u - range.n_bits);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t code = i & mask;
+        if (target->dtype != ND_DTYPE_BOOL && code > range.max)
+            code -= mask + 1; /* past the largest code: go on with the smallest, which is negative */
+        nd_element_put_bits(target->dtype, data, i, code);
+    }
+}
+
+/* The next two fail as nd_quantiser_init does. */
+static enum nd_status nd_generate_ramp(const struct nd_probe_target *target,
+                                       const struct nd_generate_args *args, void *data, struct nd_error *err)
+{
+    (void)args;
+    size_t n = sample_elems(target);
+    if (!nd_dtype_is_float(target->dtype)) {
+        ramp_codes(target, n, data);
+        return ND_OK;
+    }
+    struct nd_quantiser quantiser = {0};
+    bool has_quantiser = nd_target_has_quantiser(target);
+    enum nd_status status = has_quantiser ? nd_quantiser_init(&quantiser, target, err) : ND_OK;
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; i < n; i++) {
+        float value;
+        if (has_quantiser) {
+            size_t channel = nd_quantiser_channel(&quantiser, i);
+            uint64_t last = (uint64_t)(quantiser.code_max - quantiser.code_min);
+            int64_t code = quantiser.code_min + (int64_t)ramp_step(i, n, last);
+            value = quantiser.quant->scale[channel] * (float)(code - quantiser.quant->zero_point[channel]);
+        } else {
+            value = ramp_without_quantiser(i, n);
+        }
+        nd_element_put_float(target->dtype, data, i, value);
+    }
+    return ND_OK;
+}
 
 static const size_t default_samples = 8;
 static const uint64_t default_seed = 1;
@@ -215,4 +606,60 @@ enum nd_status nd_probe_create(const char *spec, const struct nd_probe_target *t
                                        sizeof generators[0], meant));
     }
     return create_generated(spec, generator, targets, n_targets, out, err);
+}
+
+/* uniform: a counter-based generator, so that an element depends on nothing but its own place.
+ * docs/reference/probes.md#uniform. */
+
+/* FNV-1a, 64 bits. */
+static uint64_t hash_name(const char *name)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const unsigned char *at = (const unsigned char *)name; *at != '\0'; at++)
+        hash = (hash ^ *at) * 0x100000001b3u;
+    return hash;
+}
+
+static float uniform_float(uint64_t bits, const struct nd_quantiser *quantiser, size_t i)
+{
+    if (quantiser->quant == NULL)
+        return (float)(bits >> 40) * 0x1p-24f;
+    size_t channel = nd_quantiser_channel(quantiser, i);
+    double scale = (double)quantiser->quant->scale[channel];
+    double low = scale * (double)(quantiser->code_min - quantiser->quant->zero_point[channel]);
+    double width = scale * (double)(quantiser->code_max - quantiser->code_min);
+    double share = nd_random_share(bits);
+    double offset = share * width;
+    return (float)(low + offset);
+}
+
+/* The next two fail as nd_quantiser_init does. */
+static enum nd_status nd_generate_uniform(const struct nd_probe_target *target,
+                                          const struct nd_generate_args *args, void *data, struct nd_error *err)
+{
+    size_t n = 0;
+    nd_shape_n_elems(&target->shape, &n, NULL); /* checked when the probe was created */
+    struct nd_quantiser quantiser = {0};
+    if (nd_target_has_quantiser(target)) {
+        enum nd_status status = nd_quantiser_init(&quantiser, target, err);
+        if (status != ND_OK)
+            return status;
+    }
+    bool is_float = nd_dtype_is_float(target->dtype);
+    struct nd_code_range range = {0, 1, 1}; /* of bool */
+    if (nd_dtype_is_integer(target->dtype))
+        range = nd_code_range_of_input(target);
+    uint64_t stream = nd_splitmix_output(nd_splitmix_output(args->seed) ^ hash_name(target->name));
+    for (size_t sample = 0; sample < args->n_samples; sample++) {
+        uint64_t state = nd_splitmix_output(stream + sample * ND_SPLITMIX_GAMMA);
+        for (size_t i = 0; i < n; i++) {
+            uint64_t bits = nd_splitmix_output(state + (i + 1) * ND_SPLITMIX_GAMMA);
+            if (is_float)
+                nd_element_put_float(target->dtype, data, sample * n + i, uniform_float(bits, &quantiser, i));
+            else
+                nd_element_put_bits(target->dtype, data, sample * n + i,
+                                    (uint64_t)range.min + (bits >> (64u - range.n_bits)));
+        }
+    }
+    return ND_OK;
 }

@@ -2,14 +2,280 @@
 #include "record/qnn/net_run.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "core/documents/yaml_map.h"
 #include "core/files/file.h"
+#include "core/files/suffix.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "npudiff/core/parse.h"
+
+/* What else a run leaves: how far it came, what it printed, and its profile. */
+
+enum { MAX_LOG_BYTES = 256 << 20, MAX_HEADER_LINES = 50 };
+
+static bool is_file(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/* ---- execution_metadata.yaml ---- */
+
+/* Unknown keys are none of ours: the schema is not public. */
+static enum nd_status find_count(struct nd_yaml *yaml, const char **out, const yaml_mark_t **mark,
+                                 struct nd_error *err)
+{
+    const yaml_node_t *root = nd_yaml_root(yaml);
+    *out = NULL;
+    for (const yaml_node_pair_t *pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top;
+         pair++) {
+        const yaml_node_t *key = yaml_document_get_node(&yaml->document, pair->key);
+        const yaml_node_t *value = yaml_document_get_node(&yaml->document, pair->value);
+        if (key->type != YAML_SCALAR_NODE ||
+            strcmp((const char *)key->data.scalar.value, "inferences_completed") != 0)
+            continue;
+        if (*out != NULL)
+            return nd_yaml_fail(yaml, &key->start_mark, err, "there is a second 'inferences_completed'");
+        *out = value->type == YAML_SCALAR_NODE ? (const char *)value->data.scalar.value : "";
+        *mark = &value->start_mark;
+    }
+    return ND_OK;
+}
+
+static enum nd_status use_count(struct nd_qnr *run, struct nd_yaml *yaml, struct nd_error *err)
+{
+    const char *text = NULL;
+    const yaml_mark_t *mark = NULL;
+    uint64_t n = 0;
+    enum nd_status status = find_count(yaml, &text, &mark, err);
+    if (status != ND_OK)
+        return status;
+    if (text == NULL)
+        return nd_qnr_fact(run, "metadata", NULL, err, "'%s' does not state 'inferences_completed'",
+                           yaml->file.path);
+    if (!nd_parse_u64(text, &n))
+        return nd_yaml_fail(yaml, mark, err, "'inferences_completed' is a whole number, not '%s'", text);
+    if (run->n_graphs > 1)
+        return nd_qnr_fact(run, "metadata", NULL, err,
+                           "'inferences_completed' is %s, of %zu graphs: not compared with the folders", text,
+                           run->n_graphs);
+    if (n > run->n_results)
+        return nd_yaml_fail(yaml, mark, err,
+                            "'inferences_completed' is %s, but there are only %zu folders Result_<i>", text,
+                            run->n_results);
+    if (n < run->n_results)
+        return nd_qnr_cut(
+            run, (size_t)n, err,
+            "'%s' states %s inferences_completed, but there are %zu folders Result_<i>: those from "
+            "Result_%s on are left out",
+            yaml->file.path, text, run->n_results, text);
+    return nd_qnr_fact(run, "metadata", NULL, err, "%s inferences completed", text);
+}
+
+static enum nd_status read_yaml(struct nd_qnr *run, const char *path, struct nd_error *err)
+{
+    struct nd_yaml yaml = {0};
+    const struct nd_yaml_file file = {path, "execution metadata", ND_E_QNN_STATED};
+    enum nd_status status = nd_yaml_read(&yaml, &file, err);
+    if (status == ND_OK)
+        status = use_count(run, &yaml, err);
+    nd_yaml_deinit(&yaml);
+    return status;
+}
+
+/* The exit code is written last: without it the run did not end. */
+static enum nd_status read_exit_code(struct nd_qnr *run, struct nd_error *err)
+{
+    int64_t code = 0;
+    void *bytes = NULL;
+    size_t n_bytes = 0;
+    char *path = nd_path_join(run->base, "exit_code");
+    enum nd_status status = ND_OK;
+    if (path == NULL)
+        return nd_fail_memory(err);
+    if (!nd_path_exists(path)) {
+        status = nd_qnr_cut(run, run->n_complete, err, "'%s' is missing: run.sh did not end", path);
+        free(path);
+        return status;
+    }
+    status = nd_file_read(path, 64, &bytes, &n_bytes, err);
+    if (status == ND_OK)
+        ((char *)bytes)[strcspn(bytes, "\r\n")] = '\0';
+    if (status == ND_OK && !nd_parse_i64(bytes, &code))
+        status = nd_fail(err, ND_E_QNN_STATED, path, "'%s' holds no number, but '%s'", path, (char *)bytes);
+    if (status == ND_OK && code != 0) {
+        run->imported->is_failed = true;
+        status =
+            nd_qnr_cut(run, run->n_complete, err, "qnn-net-run ended with exit code %lld", (long long)code);
+    }
+    free(bytes);
+    free(path);
+    return status;
+}
+
+/* execution_metadata.yaml and exit_code: sets n_complete and why it is less. */
+static enum nd_status nd_qnr_read_metadata(struct nd_qnr *run, struct nd_error *err)
+{
+    char *own = nd_path_join(run->results, "execution_metadata.yaml");
+    char *above = nd_path_join(run->output, "execution_metadata.yaml");
+    enum nd_status status = own != NULL && above != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(own))
+        status = read_yaml(run, own, err);
+    else if (status == ND_OK && nd_path_exists(above))
+        status = read_yaml(run, above, err);
+    else if (status == ND_OK)
+        status = nd_qnr_fact(run, "metadata", NULL, err, "there is no execution_metadata.yaml");
+    free(own);
+    free(above);
+    return status == ND_OK && run->base != NULL ? read_exit_code(run, err) : status;
+}
+
+/* ---- builds of the SDK ---- */
+
+static bool read_build(const char *text, int64_t number[3])
+{
+    int n = 0;
+    long long a = 0, b = 0, c = 0;
+    n = sscanf(text + (text[0] == 'v'), "%6lld.%6lld.%6lld", &a, &b, &c);
+    number[0] = a;
+    number[1] = b;
+    number[2] = c;
+    return n == 3;
+}
+
+/* "... build version: v2.51.0.26..." in a log is of what ran; it loads no context that a newer one made. */
+static enum nd_status check_build(struct nd_qnr *run, const char *path, const char *text, struct nd_error *err)
+{
+    static const char mark[] = "build version: ";
+    char ran[64];
+    int64_t made_by[3], ran_by[3];
+    const char *made = run->context.build_id != NULL ? run->context.build_id : run->manifest.build_id;
+    const char *at = strstr(text, mark);
+    if (at == NULL)
+        return ND_OK;
+    at += sizeof mark - 1;
+    snprintf(ran, sizeof ran, "%.*s", (int)(strcspn(at, " \r\n\t") < 60 ? strcspn(at, " \r\n\t") : 60), at);
+    if (made == NULL || !read_build(ran, ran_by) || !read_build(made, made_by))
+        return nd_qnr_fact(run, "sdk", NULL, err, "run by %s", ran);
+    for (int i = 0; i < 3; i++) {
+        if (ran_by[i] == made_by[i])
+            continue;
+        if (ran_by[i] > made_by[i])
+            break;
+        return nd_fail(
+            err, ND_E_QNN_STATED, path,
+            "'%s' says that SDK build %s ran, but the context was made by the newer %s, which it cannot "
+            "load",
+            path, ran, made);
+    }
+    return nd_qnr_fact(run, "sdk", NULL, err, "the context was made by %s, run by %s", made, ran);
+}
+
+/* ---- logs ---- */
+
+/* Folders may have logs of one name: the second is called by its path. */
+static enum nd_status keep(struct nd_qnr *run, const char *path, const char *name, const void *bytes,
+                           size_t n_bytes, struct nd_error *err)
+{
+    for (size_t i = 0; i < run->imported->n_logs; i++)
+        if (strcmp(run->imported->logs[i].name, name) == 0)
+            return nd_imported_log(run->imported, path, bytes, n_bytes, err);
+    return nd_imported_log(run->imported, name, bytes, n_bytes, err);
+}
+
+static enum nd_status add_text(struct nd_qnr *run, const char *path, const char *name, struct nd_error *err)
+{
+    void *bytes = NULL;
+    size_t n_bytes = 0;
+    enum nd_status status = nd_file_read(path, MAX_LOG_BYTES, &bytes, &n_bytes, err);
+    if (status != ND_OK)
+        return status;
+    if (memchr(bytes, '\0', n_bytes) != NULL) {
+        status = nd_qnr_fact(run, "logs", name, err,
+                             "'%s' is binary: not stored (qnn-profile-viewer makes a CSV of it)", name);
+    } else {
+        status = check_build(run, path, bytes, err);
+        if (status == ND_OK && n_bytes > 0)
+            status = keep(run, path, name, bytes, n_bytes, err);
+    }
+    free(bytes);
+    return status;
+}
+
+/* The header may have lines of metadata before it. */
+static bool has_header(const char *text)
+{
+    static const char header[] =
+        "Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier";
+    for (int i = 0; i < MAX_HEADER_LINES && text != NULL; i++) {
+        if (strncmp(text, header, sizeof header - 1) == 0)
+            return true;
+        text = strchr(text, '\n');
+        text = text != NULL ? text + 1 : NULL;
+    }
+    return false;
+}
+
+static enum nd_status add_csv(struct nd_qnr *run, const char *path, const char *name, struct nd_error *err)
+{
+    void *bytes = NULL;
+    size_t n_bytes = 0;
+    enum nd_status status = nd_file_read(path, MAX_LOG_BYTES, &bytes, &n_bytes, err);
+    if (status != ND_OK)
+        return status;
+    bool is_profile = memchr(bytes, '\0', n_bytes) == NULL && has_header(bytes), is_first = true;
+    for (size_t i = 0; i < run->imported->n_logs; i++)
+        is_first = is_first && strcmp(run->imported->logs[i].name, "qnn-profile") != 0;
+    if (is_profile && is_first)
+        status = nd_qnr_fact(run, "profile", name, err, "'%s'", name);
+    else
+        status = nd_qnr_fact(run, "profile", name, err, "'%s' %s", name,
+                             is_profile ? "is a second one: stored under its own name"
+                                        : "has no line 'Msg Timestamp,Message,...': no profile of QNN");
+    if (status == ND_OK && n_bytes > 0)
+        status = keep(run, path, is_profile && is_first ? "qnn-profile" : name, bytes, n_bytes, err);
+    free(bytes);
+    return status;
+}
+
+static enum nd_status add_logs_of(struct nd_qnr *run, const char *folder, struct nd_error *err)
+{
+    struct nd_qnr_files files = {0};
+    enum nd_status status = nd_qnr_list_folder(folder, &files, err);
+    for (size_t i = 0; status == ND_OK && i < files.n; i++) {
+        const char *name = files.names[i];
+        char *path = nd_path_join(folder, name);
+        bool is_text = nd_stem_bytes(name, ".log") > 0 || strcmp(name, "stdout.txt") == 0 ||
+                       strcmp(name, "stderr.txt") == 0;
+        if (path == NULL)
+            status = nd_fail_memory(err);
+        else if (is_text && !is_file(path))
+            status = nd_fail(err, ND_E_QNN_FOLDER, path, "'%s' is no regular file", path);
+        else if (is_text)
+            status = add_text(run, path, name, err);
+        else if (nd_stem_bytes(name, ".csv") > 0 && is_file(path))
+            status = add_csv(run, path, name, err);
+        free(path);
+    }
+    nd_qnr_files_deinit(&files);
+    return status;
+}
+
+/* Logs and profiles; SDK builds that they name. */
+static enum nd_status nd_qnr_read_logs(struct nd_qnr *run, struct nd_error *err)
+{
+    enum nd_status status = add_logs_of(run, run->output, err);
+    if (status == ND_OK && run->graph != NULL)
+        status = add_logs_of(run, run->results, err);
+    return status == ND_OK && run->base != NULL ? add_logs_of(run, run->base, err) : status;
+}
 
 enum nd_status nd_qnr_fact(struct nd_qnr *run, const char *kind, const char *tensor, struct nd_error *err,
                            const char *fmt, ...)

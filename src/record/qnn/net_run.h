@@ -90,15 +90,10 @@ enum nd_status nd_qnr_read_context(const char *path, const char *graph, struct n
 enum nd_status nd_qnr_read_sidecar(const char *path, const char *name, enum nd_dtype known,
                                    struct nd_qnr_stated *out, struct nd_error *err);
 
-/* ---- net_run_sources.c ---- */
+/* ---- net_run_stated.c ---- */
 
 void nd_qnr_source_deinit(struct nd_qnr_source *source);
 void nd_qnr_stated_deinit(struct nd_qnr_stated *stated);
-
-/* A tensor at the end of the list; none is there twice (ND_E_QNN_STATED). Takes over what stated owns, also on
- * failure. path is what states it. */
-enum nd_status nd_qnr_add(struct nd_qnr_list *list, struct nd_qnr_stated *stated, const char *path,
-                          struct nd_error *err);
 
 /* The tensor of that name in its files, or NULL. */
 const struct nd_qnr_stated *nd_qnr_find(const struct nd_qnr_list *list, const char *file);
@@ -107,24 +102,20 @@ const struct nd_qnr_stated *nd_qnr_find(const struct nd_qnr_list *list, const ch
 enum nd_status nd_qnr_agree(const struct nd_qnr_stated *a, const char *a_from, const struct nd_qnr_stated *b,
                             const char *b_from, struct nd_error *err);
 
-/* ---- net_run_files.c ---- */
+/* ---- net_run_tensors.c ---- */
 
 void nd_qnr_files_deinit(struct nd_qnr_files *files);
-bool nd_qnr_has_name(const struct nd_qnr_files *files, const char *name);
 
 /* Names in a folder; symbolic links are refused, names are UTF-8. */
 enum nd_status nd_qnr_list_folder(const char *path, struct nd_qnr_files *out, struct nd_error *err);
 
-/* ---- net_run_folder.c ---- */
+/* ---- net_run_tensors.c ---- */
 
 /* Finds top, base, output, results and n_results. ND_E_QNN_FOLDER. */
 enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err);
 
 /* Finds the tensors by the files of Result_0, and that every other result has the same. ND_E_QNN_FOLDER. */
 enum nd_status nd_qnr_find_tensors(struct nd_qnr *run, struct nd_error *err);
-
-/* "<results>/Result_<i>/<file><suffix>"; NULL: out of memory. */
-char *nd_qnr_path(const struct nd_qnr *run, size_t result, const char *file, const char *suffix);
 
 /* ---- net_run_tensors.c ---- */
 
@@ -134,7 +125,7 @@ enum nd_status nd_qnr_describe(struct nd_qnr *run, struct nd_error *err);
 /* Reads the files of complete results. ND_E_QNN_SIZE, ND_E_QNN_VALUES. */
 enum nd_status nd_qnr_read_tensors(struct nd_qnr *run, struct nd_error *err);
 
-/* ---- net_run_codes.c ---- */
+/* ---- net_run_tensors.c ---- */
 
 struct nd_source;
 
@@ -143,37 +134,15 @@ struct nd_source;
 enum nd_status nd_qnr_compare_floats(const struct nd_qnr_tensor *t, const struct nd_source *source,
                                      const float *floats, const void *codes, size_t n, struct nd_error *err);
 
-/* Reals of codes are finite. ND_E_QNN_VALUES. */
-enum nd_status nd_qnr_check_finite(const struct nd_qnr_tensor *t, const struct nd_source *source,
-                                   const float *floats, size_t n, struct nd_error *err);
-
-/* ---- net_run_list.c ---- */
+/* ---- net_run_prepared.c ---- */
 
 /* The input list: how many lines, and what they feed, which is read where its type is known; and the edges that
  * are fed. Before nd_qnr_read_tensors: sets n_complete. ND_E_QNN_STATED names list and line. */
 enum nd_status nd_qnr_read_inputs(struct nd_qnr *run, struct nd_error *err);
 
-/* How many inferences a list has. */
-enum nd_status nd_qnr_count_lines(const char *path, size_t *out, struct nd_error *err);
-
-/* Fewer results than the n inferences of `from`: the run ended early. More are an error. */
-enum nd_status nd_qnr_check_number(struct nd_qnr *run, const char *from, size_t n, struct nd_error *err);
-
-/* Takes the inputs away again. */
-void nd_qnr_drop_inputs(struct nd_imported *imported);
-
 /* ---- net_run_prepared.c ---- */
 
-/* The same for a prepared folder: npudiff.json says what was fed. input_list.txt must not contradict it. */
-enum nd_status nd_qnr_read_prepared(struct nd_qnr *run, struct nd_error *err);
-
-/* ---- net_run_logs.c ---- */
-
-/* execution_metadata.yaml and exit_code: sets n_complete and why it is less. */
-enum nd_status nd_qnr_read_metadata(struct nd_qnr *run, struct nd_error *err);
-
-/* Logs and profiles; SDK builds that they name. */
-enum nd_status nd_qnr_read_logs(struct nd_qnr *run, struct nd_error *err);
+/* ---- net_run.c ---- */
 
 /* Cuts n_complete to n, with the reason. */
 enum nd_status nd_qnr_cut(struct nd_qnr *run, size_t n, struct nd_error *err, const char *fmt, ...)

@@ -1,6 +1,9 @@
 /* A prepared folder, made under a temporary name beside its own, and renamed when it is whole. */
+#include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +15,314 @@
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "npudiff/devices/device.h"
+#include "record/probes/probe.h"
 #include "record/qnn/prepare_internal.h"
+
+static enum nd_status nd_prepare_manifest(const struct nd_prepare_work *work, struct nd_error *err);
+static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data,
+                                     size_t n, struct nd_error *err);
+
+/* What qnn-net-run and the person who starts it need besides the data. */
+
+static enum nd_status put_text(const struct nd_prepare_work *work, const char *name, struct nd_strbuf *buf,
+                               struct nd_error *err)
+{
+    size_t n = buf->len;
+    char *text = nd_strbuf_take(buf);
+    enum nd_status status = text != NULL ? nd_prepare_put(work, name, text, n, err) : nd_fail_memory(err);
+    free(text);
+    return status;
+}
+
+/* ---- configuration of the backend ---- */
+
+static enum nd_status put_config(const struct nd_prepare_work *work, struct nd_error *err)
+{
+    static const char outer[] = "{\n"
+                                " \"backend_extensions\": {\n"
+                                "  \"shared_library_path\": \"libQnnHtpNetRunExtensions.so\",\n"
+                                "  \"config_file_path\": \"htp.json\"\n"
+                                " }\n"
+                                "}\n";
+    struct nd_strbuf inner = {0};
+    enum nd_status status = nd_prepare_put(work, "config.json", outer, sizeof outer - 1, err);
+    nd_strbuf_printf(&inner,
+                     "{\n \"devices\": [\n  {\n   \"device_id\": 0,\n   \"soc_model\": %d,\n"
+                     "   \"dsp_arch\": \"%s\",\n   \"pd_session\": \"unsigned\"\n  }\n ]\n}\n",
+                     work->device->chipset->soc_model, work->device->chipset->arch);
+    if (status == ND_OK)
+        return put_text(work, "htp.json", &inner, err);
+    nd_strbuf_deinit(&inner);
+    return status;
+}
+
+/* ---- run.sh ---- */
+
+static const char script_head[] =
+    "#!/bin/sh\n"
+    "# Runs qnn-net-run on this folder: ./run.sh, on the device. POSIX sh; Android's does.\n"
+    "#\n"
+    "# QNN_FOLDER   where qnn-net-run and its libraries are (this folder)\n"
+    "# QNN_NET_RUN  qnn-net-run itself (the one there, else the one in PATH)\n"
+    "# QNN_OUTPUT   where output/, stdout.txt, stderr.txt and, last of all, exit_code come (this folder)\n"
+    "cd \"$(dirname \"$0\")\" || exit 2\n"
+    "here=$(pwd) || exit 2\n"
+    "qnn=${QNN_FOLDER:-$here}\n"
+    "out=${QNN_OUTPUT:-$here}\n"
+    "rm -rf \"$out/output\"\n"
+    "rm -f \"$out/stdout.txt\" \"$out/stderr.txt\" \"$out/exit_code\" \"$out/exit_code.part\"\n"
+    "finish() {\n"
+    "    echo \"$1\" >\"$out/exit_code.part\" && mv \"$out/exit_code.part\" \"$out/exit_code\"\n"
+    "    exit \"$1\"\n"
+    "}\n"
+    "run=${QNN_NET_RUN:-$qnn/qnn-net-run}\n"
+    "if [ -z \"${QNN_NET_RUN:-}\" ] && [ ! -f \"$run\" ]; then\n"
+    "    run=$(command -v qnn-net-run) || run=\n"
+    "fi\n"
+    "if [ -z \"$run\" ] || [ ! -f \"$run\" ]; then\n"
+    "    echo \"run.sh: no qnn-net-run in '$qnn' or PATH; README.txt says what belongs there\" |\n"
+    "        tee \"$out/stderr.txt\" >&2\n"
+    "    finish 2\n"
+    "fi\n";
+
+static const char script_tail[] = "rm -rf output stdout.txt stderr.txt exit_code exit_code.part\n"
+                                  "LD_LIBRARY_PATH=\"$qnn${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"\n"
+                                  "ADSP_LIBRARY_PATH=\"$qnn;/system/lib/rfsa/adsp;/vendor/lib/rfsa/adsp\"\n"
+                                  "export LD_LIBRARY_PATH ADSP_LIBRARY_PATH\n";
+
+static enum nd_status put_script(const struct nd_prepare_work *work, struct nd_error *err)
+{
+    const char *arch = work->device->chipset->arch; /* "v75" */
+    const char *level = work->options->profiling_level;
+    struct nd_strbuf text = {0};
+    nd_strbuf_puts(&text, script_head);
+    nd_strbuf_printf(
+        &text,
+        "for library in libQnnHtp.so libQnnHtpNetRunExtensions.so libQnnSystem.so libQnnHtpV%sStub.so "
+        "libQnnHtpV%sSkel.so; do\n"
+        "    [ -f \"$qnn/$library\" ] || echo \"run.sh: no $library in '$qnn': the system's own is tried\" "
+        ">&2\n"
+        "done\n",
+        arch + (arch[0] == 'v'), arch + (arch[0] == 'v'));
+    nd_strbuf_puts(&text, script_tail);
+    nd_strbuf_puts(&text, "\"$run\" --retrieve_context " ND_PREPARED_BINARY
+                          " --backend libQnnHtp.so --input_list input_list.txt \\\n"
+                          "    --use_native_input_files --use_native_output_files \\\n"
+                          "    --output_dir \"$out/output\" \\\n");
+    if (level != NULL)
+        nd_strbuf_printf(&text, "    --profiling_level %s \\\n", level);
+    nd_strbuf_puts(&text, "    --config_file config.json \"$@\" >\"$out/stdout.txt\" 2>\"$out/stderr.txt\" "
+                          "</dev/null\n"
+                          "code=$?\n"
+                          "cat \"$out/stderr.txt\" >&2\n"
+                          "finish $code\n");
+    enum nd_status status = put_text(work, "run.sh", &text, err);
+    char *path = nd_path_join(work->folder, "run.sh");
+    if (status == ND_OK && (path == NULL || chmod(path, 0755) != 0))
+        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot make '%s' executable", path != NULL ? path : "");
+    free(path);
+    return status;
+}
+
+/* ---- README.txt ---- */
+
+static enum nd_status put_readme(const struct nd_prepare_work *work, struct nd_error *err)
+{
+    const struct nd_chipset *chipset = work->device->chipset;
+    const char *arch = chipset->arch + (chipset->arch[0] == 'v');
+    size_t n_samples = 0;
+    char soc[32] = ""; /* as the SDK's tools write it: "sm8650" */
+    struct nd_strbuf text = {0};
+    for (size_t i = 0; i + 1 < sizeof soc && chipset->sm[i] != '\0'; i++)
+        soc[i] = (char)tolower((unsigned char)chipset->sm[i]);
+    for (size_t p = 0; p < work->n_probes; p++)
+        n_samples += work->probes[p]->n_samples;
+    nd_strbuf_printf(
+        &text,
+        "%s for %s (%s, soc_model %d, Hexagon %s)\n"
+        "%zu inference%s, %zu output%s each. Made by npudiff %s; npudiff.json says what every file "
+        "is.\n\n",
+        nd_path_base(nd_model_path(work->model)), chipset->sm, chipset->marketing, chipset->soc_model,
+        chipset->arch, n_samples, n_samples == 1 ? "" : "s", work->n_outputs, work->n_outputs == 1 ? "" : "s",
+        nd_version());
+    nd_strbuf_printf(
+        &text,
+        "1. Take these from Qualcomm's SDK (QAIRT), build %s or newer (an older one refuses the context), and\n"
+        "   put them into one folder on the device, this one or another:\n"
+        "       bin/<target>/qnn-net-run\n"
+        "       lib/<target>/libQnnHtp.so libQnnSystem.so libQnnHtpNetRunExtensions.so libQnnHtpV%sStub.so\n"
+        "       lib/hexagon-v%s/unsigned/libQnnHtpV%sSkel.so\n"
+        "   <target> is aarch64-android on a phone, aarch64-oe-linux-gcc11.2 or the like on a board.\n"
+        "2. Push this folder:         adb push <this folder> /data/local/tmp/prepared\n"
+        "3. Run it:                   adb shell sh /data/local/tmp/prepared/run.sh\n"
+        "   with the SDK elsewhere:   adb shell QNN_FOLDER=/data/local/tmp/qnn sh "
+        "/data/local/tmp/prepared/run.sh\n"
+        "4. Fetch it back:            adb pull /data/local/tmp/prepared\n"
+        "5. Make a capture of it:     npudiff import qnn-net-run prepared --model %s -o phone.h5\n\n",
+        work->context.build_id, arch, arch, arch, nd_path_base(nd_model_path(work->model)));
+    nd_strbuf_printf(
+        &text,
+        "run.sh keeps what qnn-net-run says in stdout.txt and stderr.txt, its results in output/, and its exit "
+        "code in\nexit_code. It gives further options on to qnn-net-run (sh run.sh --log_level info).\n\n"
+        "Inputs and outputs are codes (native): quantisation is outside of the context, so that what is "
+        "compared\n"
+        "is what the NPU computed. The context is for %s alone: another Hexagon architecture gives\n"
+        "indeterminate results or refuses it.\n\n"
+        "snpe-net-run takes a .dlc instead, which only the SDK's own converters make (snpe-onnx-to-dlc, then\n"
+        "snpe-dlc-graph-prepare --htp_socs %s). 'npudiff import qnn-net-run' reads what it writes, too.\n",
+        chipset->sm, soc);
+    return put_text(work, "README.txt", &text, err);
+}
+
+/* prepare.c: config.json, htp.json, run.sh, README.txt. */
+static enum nd_status nd_prepare_files(const struct nd_prepare_work *work, struct nd_error *err)
+{
+    enum nd_status status = put_config(work, err);
+    if (status == ND_OK)
+        status = put_script(work, err);
+    return status == ND_OK ? put_readme(work, err) : status;
+}
+
+/* The samples of the probes as files of the codes that the context takes. */
+
+char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, size_t sample, size_t input)
+{
+    /* An item of an input list ends at a space: the probe's own name may hold anything. */
+    char *name = nd_native_name(work->probes[probe]->name);
+    struct nd_strbuf text = {0};
+    if (name == NULL)
+        return NULL;
+    nd_strbuf_printf(&text, "inputs/%zu_%.60s/%06zu/%s.raw", probe, name, sample,
+                     work->inputs[input].context_name);
+    free(name);
+    return nd_strbuf_take(&text);
+}
+
+/* ---- codes ---- */
+
+static void put_code(enum nd_dtype dtype, void *codes, size_t i, int64_t code)
+{
+    if (nd_dtype_size_bytes(dtype) == 1)
+        ((uint8_t *)codes)[i] = (uint8_t)code;
+    else
+        ((uint16_t *)codes)[i] = (uint16_t)code;
+}
+
+void nd_prepare_quantise(const float *values, size_t n, const struct nd_quant *quant, size_t n_inner,
+                         enum nd_dtype dtype, void *codes)
+{
+    const struct nd_code_range range = nd_code_range_of(dtype);
+    const float lowest = (float)range.min, highest = (float)((int64_t)range.max);
+    for (size_t i = 0; i < n; i++) {
+        size_t channel = (i / n_inner) % quant->n;
+        float zero_point = (float)quant->zero_point[channel];
+        float scaled = values[i] / quant->scale[channel];
+        /* Clipped before it is rounded, so that the conversion cannot overflow; NaN fails every comparison. */
+        if (!(scaled > lowest - zero_point))
+            scaled = lowest - zero_point;
+        if (scaled > highest - zero_point)
+            scaled = highest - zero_point;
+        put_code(dtype, codes, i, (int64_t)nearbyintf(scaled) + quant->zero_point[channel]);
+    }
+}
+
+static enum nd_status quantise_sample(const struct nd_prepare_work *work,
+                                      const struct nd_prepared_tensor *tensor, const void *data, void *codes,
+                                      struct nd_error *err)
+{
+    const struct nd_model_io *input = nd_model_input(work->model, tensor->index);
+    const struct nd_probe_target target = {.name = input->name,
+                                           .dtype = input->dtype,
+                                           .shape = input->shape,
+                                           .quant = tensor->quant,
+                                           .quant_dtype = tensor->dtype};
+    struct nd_quantiser quantiser;
+    size_t n = 0;
+    if (input->dtype != ND_DTYPE_F32 || tensor->quant == NULL)
+        return nd_fail(
+            err, ND_E_PREPARE_INPUT, input->name,
+            "input '%s' is %s and quantised in a way that is not handled here: float32 with constant "
+            "scales is",
+            input->name, nd_dtype_name(input->dtype));
+    enum nd_status status = nd_quantiser_init(&quantiser, &target, err);
+    if (status == ND_OK)
+        status = nd_shape_n_elems(&input->shape, &n, err);
+    if (status == ND_OK)
+        nd_prepare_quantise(data, n, tensor->quant, quantiser.n_inner, tensor->dtype, codes);
+    return status;
+}
+
+/* ---- files ---- */
+
+static enum nd_status write_input(struct nd_prepare_work *work, size_t probe, size_t sample, size_t input,
+                                  struct nd_digest *digest, struct nd_error *err)
+{
+    const struct nd_prepared_tensor *tensor = &work->inputs[input];
+    const struct nd_probe_input *from = &work->probes[probe]->inputs[tensor->index];
+    const char *data = (const char *)from->data + sample * from->sample_bytes;
+    void *codes = NULL;
+    enum nd_status status = ND_OK;
+    char *path = nd_prepare_input_path(work, probe, sample, input);
+    if (path == NULL)
+        return nd_fail_memory(err);
+    if (tensor->is_quantised_here) {
+        codes = nd_tensor_alloc(tensor->size_bytes);
+        status = codes != NULL ? quantise_sample(work, tensor, data, codes, err) : nd_fail_memory(err);
+        data = codes;
+    }
+    if (status == ND_OK) {
+        *digest = nd_digest_bytes(data, tensor->size_bytes);
+        status = nd_prepare_put(work, path, data, tensor->size_bytes, err);
+    }
+    free(codes);
+    free(path);
+    return status;
+}
+
+static enum nd_status add_line(struct nd_prepare_work *work, size_t probe, size_t sample,
+                               struct nd_digest *digests, struct nd_strbuf *list, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < work->n_inputs; i++) {
+        status = write_input(work, probe, sample, i, &digests[i], err);
+        char *path = nd_prepare_input_path(work, probe, sample, i);
+        if (path == NULL)
+            return nd_fail_memory(err);
+        nd_strbuf_printf(list, "%s%s:=%s", i > 0 ? " " : "", work->inputs[i].context_name, path);
+        free(path);
+    }
+    nd_strbuf_puts(list, "\n");
+    return status;
+}
+
+/* prepare.c: the input files and input_list.txt; fills digests. */
+static enum nd_status nd_prepare_inputs(struct nd_prepare_work *work, struct nd_error *err)
+{
+    struct nd_strbuf list = {0};
+    size_t n_samples = 0, n = 0, at = 0;
+    for (size_t p = 0; p < work->n_probes; p++)
+        n_samples += work->probes[p]->n_samples;
+    if (work->n_inputs == 0)
+        return nd_fail(err, ND_E_PREPARE_INPUT, nd_model_path(work->model),
+                       "'%s' has no inputs, and qnn-net-run needs some to run it", nd_model_path(work->model));
+    if (!nd_size_mul(n_samples, work->n_inputs, &n) ||
+        (work->digests = nd_calloc(n, sizeof *work->digests)) == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    for (size_t p = 0; status == ND_OK && p < work->n_probes; p++)
+        for (size_t s = 0; status == ND_OK && s < work->probes[p]->n_samples; s++) {
+            status = add_line(work, p, s, &work->digests[at], &list, err);
+            at += work->n_inputs;
+        }
+    size_t n_bytes = list.len;
+    char *text = nd_strbuf_take(&list);
+    if (status == ND_OK && text == NULL)
+        status = nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_prepare_put(work, "input_list.txt", text, n_bytes, err);
+    free(text);
+    return status;
+}
 
 void nd_prepare_options_init_sized(struct nd_prepare_options *options, size_t struct_size)
 {
@@ -22,8 +332,8 @@ void nd_prepare_options_init_sized(struct nd_prepare_options *options, size_t st
 
 /* Not synced one by one: a folder of thousands of inputs would take minutes, and one that lost its power is
  * made again. */
-enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data, size_t n,
-                              struct nd_error *err)
+static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data,
+                                     size_t n, struct nd_error *err)
 {
     char *path = nd_path_join(work->folder, name);
     char *folder = path != NULL ? nd_path_dir(path) : NULL;
@@ -265,5 +575,208 @@ enum nd_status nd_prepare(const struct nd_workload *workload, const char *folder
     if (status == ND_OK && summary != NULL)
         summarise(&work, summary);
     nd_prepare_work_deinit(&work);
+    return status;
+}
+
+/* npudiff.json: docs/reference/prepared-folder.md says what every key means. */
+
+enum { MANIFEST_VERSION = 1 };
+
+/* jansson refuses NULL values, so that a failed allocation anywhere ends as a failed member. */
+struct json {
+    bool has_failed;
+};
+
+static void put(struct json *json, json_t *object, const char *key, json_t *value)
+{
+    if (json_object_set_new(object, key, value) != 0)
+        json->has_failed = true;
+}
+
+static void append(struct json *json, json_t *array, json_t *value)
+{
+    if (json_array_append_new(array, value) != 0)
+        json->has_failed = true;
+}
+
+/* JSON is UTF-8; what is not (names of files may be anything) has its strange bytes replaced. */
+static json_t *text_of(const char *text)
+{
+    json_t *value = json_string(text);
+    if (value != NULL)
+        return value;
+    char *plain = nd_strdup(text);
+    for (char *at = plain; at != NULL && *at != '\0'; at++)
+        if ((unsigned char)*at >= 0x80)
+            *at = '?';
+    value = plain != NULL ? json_string(plain) : NULL;
+    free(plain);
+    return value;
+}
+
+static json_t *count_of(uint64_t n)
+{
+    return json_integer((json_int_t)n);
+}
+
+static json_t *describe_shape(struct json *json, const struct nd_shape *shape)
+{
+    json_t *array = json_array();
+    for (int d = 0; d < shape->rank; d++)
+        append(json, array, json_integer(shape->dims[d]));
+    return array;
+}
+
+static void put_quant(struct json *json, json_t *object, const struct nd_quant *quant)
+{
+    json_t *scales = quant != NULL ? json_array() : json_null();
+    json_t *zero_points = quant != NULL ? json_array() : json_null();
+    for (size_t i = 0; quant != NULL && i < quant->n; i++) {
+        append(json, scales, json_real((double)quant->scale[i]));
+        append(json, zero_points, json_integer(quant->zero_point[i]));
+    }
+    put(json, object, "scale", scales);
+    put(json, object, "zero_point", zero_points);
+    put(json, object, "axis", quant != NULL && quant->n > 1 ? json_integer(quant->axis) : json_null());
+}
+
+static json_t *describe_tensors(struct json *json, const struct nd_prepared_tensor *tensors, size_t n)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_prepared_tensor *tensor = &tensors[i];
+        json_t *object = json_object();
+        put(json, object, "name", text_of(tensor->name));
+        put(json, object, "onnx_name", text_of(tensor->onnx_name));
+        put(json, object, "context_name", text_of(tensor->context_name));
+        put(json, object, "dtype", json_string(nd_dtype_name(tensor->dtype)));
+        put(json, object, "qnn_dtype", json_string(nd_qnn_type_name(tensor->qnn_type)));
+        put(json, object, "shape", describe_shape(json, &tensor->shape));
+        put(json, object, "layout", json_string("onnx"));
+        put_quant(json, object, tensor->quant);
+        put(json, object, "size_bytes", count_of(tensor->size_bytes));
+        append(json, array, object);
+    }
+    return array;
+}
+
+static json_t *describe_runtime(struct json *json, const struct nd_prepare_work *work)
+{
+    const struct nd_device *device = work->device;
+    json_t *object = json_object(), *options = json_object();
+    put(json, object, "id", text_of(device->runtime.id));
+    put(json, object, "onnxruntime", text_of(device->runtime.ort_version));
+    put(json, object, "provider", text_of(device->runtime.provider_version));
+    put(json, object, "sdk", text_of(work->context.build_id));
+    for (size_t i = 0; i < device->n_options; i++)
+        if (strcmp(device->option_keys[i], "backend_path") != 0) /* where it lies on this machine */
+            put(json, options, device->option_keys[i], text_of(device->option_values[i]));
+    put(json, object, "options", options);
+    return object;
+}
+
+static json_t *describe_context(struct json *json, const struct nd_prepared_context *context)
+{
+    json_t *object = json_object();
+    put(json, object, "binary", json_string(ND_PREPARED_BINARY));
+    put(json, object, "onnx", json_string(ND_PREPARED_ONNX));
+    put(json, object, "sha256", json_string(context->sha256));
+    put(json, object, "size_bytes", count_of(context->size_bytes));
+    put(json, object, "graph", text_of(context->graph));
+    put(json, object, "backend", count_of(context->backend));
+    put(json, object, "core_api", json_string(context->core_api));
+    put(json, object, "backend_api", json_string(context->backend_api));
+    return object;
+}
+
+static json_t *describe_probes(struct json *json, const struct nd_prepare_work *work)
+{
+    json_t *array = json_array();
+    for (size_t p = 0; p < work->n_probes; p++) {
+        const struct nd_probe *probe = work->probes[p];
+        json_t *object = json_object(), *labels = probe->labels != NULL ? json_array() : json_null();
+        put(json, object, "name", text_of(probe->name));
+        put(json, object, "source", text_of(probe->source));
+        put(json, object, "n_samples", count_of(probe->n_samples));
+        for (size_t s = 0; probe->labels != NULL && s < probe->n_samples; s++)
+            append(json, labels, json_integer(probe->labels[s]));
+        put(json, object, "labels", labels);
+        append(json, array, object);
+    }
+    return array;
+}
+
+static json_t *describe_result(struct json *json, const struct nd_prepare_work *work, size_t probe,
+                               size_t sample, const struct nd_digest *digests)
+{
+    json_t *object = json_object(), *inputs = json_array();
+    put(json, object, "probe", count_of(probe));
+    put(json, object, "sample", count_of(sample));
+    for (size_t i = 0; i < work->n_inputs; i++) {
+        char digest[33];
+        char *path = nd_prepare_input_path(work, probe, sample, i);
+        json_t *input = json_object();
+        snprintf(digest, sizeof digest, "%016" PRIx64 "%016" PRIx64, digests[i].high, digests[i].low);
+        put(json, input, "file", path != NULL ? json_string(path) : NULL);
+        put(json, input, "xxh3", json_string(digest));
+        append(json, inputs, input);
+        free(path);
+    }
+    put(json, object, "inputs", inputs);
+    return object;
+}
+
+static json_t *describe_results(struct json *json, const struct nd_prepare_work *work)
+{
+    json_t *array = json_array();
+    size_t at = 0;
+    for (size_t p = 0; p < work->n_probes; p++)
+        for (size_t s = 0; s < work->probes[p]->n_samples; s++) {
+            append(json, array, describe_result(json, work, p, s, &work->digests[at]));
+            at += work->n_inputs;
+        }
+    return array;
+}
+
+static json_t *describe(struct json *json, const struct nd_prepare_work *work)
+{
+    const struct nd_chipset *chipset = work->device->chipset;
+    const char *edges = work->options->edges;
+    json_t *root = json_object(), *model = json_object(), *chip = json_object(), *fed = json_array();
+    put(json, root, ND_PREPARED_KEY, json_integer(MANIFEST_VERSION));
+    put(json, root, "npudiff", json_string(nd_version()));
+    put(json, model, "file", text_of(nd_path_base(nd_model_path(work->model))));
+    put(json, model, "sha256", json_string(nd_model_sha256(work->model)));
+    put(json, model, "edges", text_of(edges != NULL ? edges : "all"));
+    put(json, root, "model", model);
+    put(json, chip, "sm", json_string(chipset->sm));
+    put(json, chip, "soc_model", json_integer(chipset->soc_model));
+    put(json, chip, "arch", json_string(chipset->arch));
+    put(json, root, "chipset", chip);
+    put(json, root, "runtime", describe_runtime(json, work));
+    put(json, root, "context", describe_context(json, &work->context));
+    put(json, root, "inputs", describe_tensors(json, work->inputs, work->n_inputs));
+    put(json, root, "outputs", describe_tensors(json, work->outputs, work->n_outputs));
+    for (size_t i = 0; i < work->n_fed; i++) {
+        json_t *object = json_object();
+        put(json, object, "edge", text_of(nd_model_edge(work->model, work->fed[i].edge)->name));
+        put(json, object, "input", count_of(work->fed[i].input));
+        append(json, fed, object);
+    }
+    put(json, root, "fed", fed);
+    put(json, root, "probes", describe_probes(json, work));
+    put(json, root, "results", describe_results(json, work));
+    return root;
+}
+
+static enum nd_status nd_prepare_manifest(const struct nd_prepare_work *work, struct nd_error *err)
+{
+    struct json json = {0};
+    json_t *root = describe(&json, work);
+    char *text = json.has_failed ? NULL : json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+    enum nd_status status =
+        text != NULL ? nd_prepare_put(work, "npudiff.json", text, strlen(text), err) : nd_fail_memory(err);
+    free(text);
+    json_decref(root);
     return status;
 }

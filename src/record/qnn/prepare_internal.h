@@ -3,10 +3,10 @@
 #define ND_QNN_PREPARE_INTERNAL_H
 
 #include "core/tensors/sha256.h"
-#include "model/encodings/qnn_types.h"
-#include "npudiff/record/prepare.h"
-#include "model/rewrite/native.h"
 #include "devices/agent/spool/spool.h"
+#include "model/encodings/qnn_types.h"
+#include "model/rewrite/native.h"
+#include "npudiff/record/prepare.h"
 
 #define ND_PREPARED_BINARY "context_qnn.bin" /* as ONNX Runtime calls what belongs to context.onnx */
 #define ND_PREPARED_ONNX "context.onnx"
@@ -72,9 +72,6 @@ void nd_prepare_work_deinit(struct nd_prepare_work *work);
 /* prepare_context.c: makes the context in work->folder and fills context, inputs and outputs. */
 enum nd_status nd_prepare_context(struct nd_prepare_work *work, struct nd_error *err);
 
-/* prepare_inputs.c: the input files and input_list.txt; fills digests. */
-enum nd_status nd_prepare_inputs(struct nd_prepare_work *work, struct nd_error *err);
-
 /* The path of an input file within the folder, in new memory; NULL when out of memory. */
 char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, size_t sample, size_t input);
 
@@ -84,15 +81,7 @@ char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, si
 void nd_prepare_quantise(const float *values, size_t n, const struct nd_quant *quant, size_t n_inner,
                          enum nd_dtype dtype, void *codes);
 
-/* prepare_manifest.c: npudiff.json. Only it has an integer of that name. */
+/* prepare.c: npudiff.json. Only it has an integer of that name. */
 #define ND_PREPARED_KEY "npudiff_prepare"
-enum nd_status nd_prepare_manifest(const struct nd_prepare_work *work, struct nd_error *err);
-
-/* prepare_files.c: config.json, htp.json, run.sh, README.txt. */
-enum nd_status nd_prepare_files(const struct nd_prepare_work *work, struct nd_error *err);
-
-/* Writes a file of the folder, whose name may hold '/'. */
-enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data, size_t n,
-                              struct nd_error *err);
 
 #endif

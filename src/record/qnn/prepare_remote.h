@@ -4,8 +4,8 @@
 #define ND_QNN_PREPARE_REMOTE_H
 
 #include "devices/capture_request.h"
+#include "devices/launch.h"
 #include "devices/phones/remote.h"
-#include "devices/watch.h"
 
 /* One run of a prepared folder. */
 struct nd_prepared_run {
@@ -28,11 +28,7 @@ enum nd_status nd_prepared_run(struct nd_remote *remote, const struct nd_prepare
 enum nd_status nd_prepared_capture(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
                                    struct nd_error *err);
 
-/* prepare_pack.c: the inputs of the folder, packed, and the script that unpacks them there, into the bundle. */
-enum nd_status nd_prepared_pack(const char *folder, const char *scratch, struct nd_bundle *bundle,
-                                struct nd_error *err);
-
-/* prepare_spool.c: what came back, as a spool. */
+/* prepare_capture.c: what came back, as a spool. */
 struct nd_prepare_work;
 struct nd_returned {
     const struct nd_capture_job *capture;
@@ -41,9 +37,5 @@ struct nd_returned {
     const char *prepared; /* the folder here */
     const char *out;      /* the folder there in which output/ is */
 };
-/* Reads the results one by one from the machine and appends them to the spool, up to the first that is not
- * whole: ND_E_DEVICE_OUTPUT names the file. What the machine and the link fail with as nd_transport_run. */
-enum nd_status nd_prepared_spool(const struct nd_returned *returned, struct nd_spool_writer *writer,
-                                 struct nd_error *err);
 
 #endif

@@ -1,23 +1,304 @@
+/* What was printed and logged while the agent ran, into the capture. */
 #include "record/sessions/assemble.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "capture/write/write.h"
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
+#include "core/text/names.h"
 #include "core/text/strbuf.h"
-#include "record/sessions/failure_logs.h"
-#include "capture/write/write.h"
-#include "record/sessions/assemble_graph.h"
-#include "record/sessions/assemble_logs.h"
-#include "record/sessions/assemble_outputs.h"
-#include "record/sessions/spool_index.h"
-#include "devices/phones/remote.h"
 #include "devices/agent/spool/record_fields.h"
+#include "devices/launch.h"
+#include "devices/phones/remote.h"
+#include "npudiff/capture/logs.h"
+#include "record/sessions/assemble_outputs.h"
+#include "record/sessions/failure_logs.h"
+
+/* The edges and nodes of a capture: what the model said of them, joined with what the agent saw. */
+
+struct nd_assembled_graph {
+    struct nd_edge *edges; /* with the type and shape that the first run produced */
+    size_t n_edges;
+    const char **providers;        /* of each edge, in the pass that recorded it; "" when unknown */
+    struct nd_capture_node *nodes; /* placement of pass 0 */
+    size_t n_nodes;
+    struct nd_capture_node *later_nodes; /* of the other passes */
+    size_t n_later_nodes;
+};
+
+/* A log, and what it says. */
+static enum nd_status write_log(struct nd_capture_writer *writer, const char *name, const char *text, size_t n,
+                                struct nd_log_findings *findings, struct nd_error *err)
+{
+    struct nd_log_summary summary;
+    const struct nd_log_options options = {
+        .struct_size = sizeof options, .name = name, .visit = nd_log_findings_add, .context = findings};
+    enum nd_status status = nd_capture_writer_log(writer, name, text, n, err);
+    if (status == ND_OK)
+        status = nd_log_read_bytes(text, n, &options, &summary, err);
+    return status == ND_OK && findings->failed ? nd_fail_memory(err) : status;
+}
+
+static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const struct nd_spool_index *index,
+                                        struct nd_log_findings *findings, struct nd_error *err)
+{
+    static const char *const severities[] = {"verbose", "info", "warning", "error", "fatal"};
+    struct nd_strbuf text = {0};
+    for (size_t i = 0; i < index->n_logs; i++) {
+        uint64_t severity = 0;
+        char *location = nd_fields_text(&index->logs[i], "location");
+        char *message = nd_fields_text(&index->logs[i], "message");
+        nd_fields_get_u64(&index->logs[i], "severity", &severity);
+        if (location != NULL && message != NULL)
+            nd_strbuf_printf(&text, "[%s] %s: %s\n", severity < 5 ? severities[severity] : "?", location,
+                             message);
+        else
+            text.failed = true;
+        free(location);
+        free(message);
+    }
+    size_t n = text.len;
+    char *log = nd_strbuf_take(&text);
+    if (log == NULL)
+        return nd_fail_memory(err);
+    char runner[8];
+    nd_fields_copy(&index->runtime, "runner", runner, sizeof runner);
+    const char *name = runner[0] != '\0' ? "runner" : "onnxruntime";
+    enum nd_status status = n > 0 ? write_log(writer, name, log, n, findings, err) : ND_OK;
+    free(log);
+    return status;
+}
+
+/* What was printed; of very much, the end, which says why it ended. *out is NULL when there is nothing. */
+static enum nd_status read_stdout(const char *path, char **out, size_t *n, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    long size = 0;
+    int fd = path != NULL ? nd_file_open_regular(path, O_RDONLY) : -1;
+    FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
+    if (file == NULL && fd >= 0)
+        close(fd);
+    *out = NULL;
+    if (file != NULL && fseek(file, 0, SEEK_END) == 0)
+        size = ftell(file);
+    if (size > 0) {
+        long kept = size < ND_KEPT_PRINTED_BYTES ? size : ND_KEPT_PRINTED_BYTES;
+        *out = malloc((size_t)kept);
+        if (*out == NULL)
+            status = nd_fail_memory(err);
+        *n =
+            status == ND_OK && fseek(file, size - kept, SEEK_SET) == 0 ? fread(*out, 1, (size_t)kept, file) : 0;
+    }
+    if (file != NULL)
+        fclose(file);
+    return status;
+}
+
+/* Stores the logs of the runtime, of the agent's output, of the transfer and of the device's system, and the
+ * profiles. Adds what the logs say to findings. */
+static enum nd_status nd_assemble_logs(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                       const struct nd_spool_index *index, struct nd_log_findings *findings,
+                                       struct nd_error *err)
+{
+    enum nd_status status = write_runtime_log(writer, index, findings, err);
+    char *text = NULL;
+    size_t n = 0;
+    if (status == ND_OK)
+        status = read_stdout(assembly->stdout_path, &text, &n, err);
+    if (status == ND_OK && text != NULL)
+        status = write_log(writer, "stdout", text, n, findings, err);
+    free(text);
+    if (status == ND_OK && assembly->transfer != NULL)
+        status = nd_capture_writer_log(writer, "transfer", assembly->transfer, strlen(assembly->transfer), err);
+    if (status == ND_OK && assembly->logcat != NULL)
+        status = write_log(writer, "logcat", assembly->logcat, assembly->logcat_bytes, findings, err);
+    if (status == ND_OK && index->profile.kind != 0)
+        status =
+            nd_capture_writer_log(writer, "profile", index->profile.payload, index->profile.payload_bytes, err);
+    if (status == ND_OK && index->provider_profile.kind != 0)
+        status = nd_capture_writer_log(writer, "qnn-profile", index->provider_profile.payload,
+                                       index->provider_profile.payload_bytes, err);
+    return status;
+}
+
+static void free_nodes(struct nd_capture_node *nodes, size_t n)
+{
+    for (size_t i = 0; nodes != NULL && i < n; i++) {
+        free(nodes[i].name);
+        free(nodes[i].op_type);
+        free(nodes[i].domain);
+        free(nodes[i].provider);
+    }
+    free(nodes);
+}
+
+static enum nd_status read_nodes(const struct nd_record *records, size_t n, struct nd_capture_node **out,
+                                 struct nd_error *err)
+{
+    struct nd_capture_node *nodes = nd_calloc(n, sizeof *nodes);
+    bool is_whole = nodes != NULL;
+    for (size_t i = 0; is_whole && i < n; i++) {
+        nodes[i].name = nd_fields_get(&records[i], "name");
+        nodes[i].op_type = nd_fields_get(&records[i], "op_type");
+        nodes[i].domain = nd_fields_get(&records[i], "domain");
+        nodes[i].provider = nd_fields_get(&records[i], "provider");
+        uint64_t subgraph;
+        if (nd_fields_get_u64(&records[i], "subgraph", &subgraph) && subgraph <= INT32_MAX)
+            nodes[i].subgraph = (int64_t)subgraph;
+        is_whole = nodes[i].name != NULL && nodes[i].op_type != NULL && nodes[i].domain != NULL &&
+                   nodes[i].provider != NULL;
+    }
+    if (!is_whole) {
+        free_nodes(nodes, n);
+        return nd_fail_memory(err);
+    }
+    *out = nodes;
+    return ND_OK;
+}
+
+/* While an edge's rank is unknown its axis counts from the end. What a capture says of axes must hold without
+ * that; parameters that no axis can be told for are left out. */
+static void settle_axis(struct nd_edge *edge)
+{
+    struct nd_quant *quant = &edge->quant;
+    if (quant->n > 1 && quant->axis < 0 && edge->shape.rank >= 0)
+        quant->axis += edge->shape.rank;
+    bool is_known = edge->shape.rank >= 0;
+    bool has_axis =
+        quant->axis >= 0 &&
+        (!is_known || (quant->axis < edge->shape.rank && edge->shape.dims[quant->axis] == (int64_t)quant->n));
+    if (quant->n <= 1 && !has_axis)
+        quant->axis = -1;
+    if (quant->n <= 1 || has_axis)
+        return;
+    free(quant->scale);
+    free(quant->zero_point);
+    *quant = (struct nd_quant){.axis = -1};
+}
+
+static enum nd_status complete_edges(struct nd_assembled_graph *graph, const struct nd_assembly *assembly,
+                                     const struct nd_spool_index *index, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    graph->edges = nd_calloc(assembly->n_edges, sizeof *graph->edges);
+    graph->providers = nd_calloc(assembly->n_edges, sizeof *graph->providers);
+    if (graph->edges == NULL || graph->providers == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; status == ND_OK && e < assembly->n_edges; e++) {
+        graph->n_edges = e + 1;
+        status = nd_edge_copy(assembly->edges[e], &graph->edges[e], err);
+        if (status == ND_OK && index->outputs[e].is_known) {
+            graph->edges[e].dtype = index->outputs[e].dtype;
+            graph->edges[e].shape = index->outputs[e].shape;
+        }
+        if (status == ND_OK)
+            settle_axis(&graph->edges[e]);
+    }
+    return status;
+}
+
+/* The providers of the nodes of one pass. */
+struct pass_providers {
+    struct nd_names names;               /* of the nodes, with their places in `nodes` */
+    const struct nd_capture_node *nodes; /* of pass 0, or of all others */
+    const char *common;                  /* where all that computes ran on one; else "" */
+};
+
+/* Of two nodes of one name the first counts. */
+static enum nd_status find_providers(const struct nd_assembled_graph *graph, const struct nd_spool_index *index,
+                                     size_t pass, struct pass_providers *out, struct nd_error *err)
+{
+    struct pass_providers found = {.nodes = pass == 0 ? graph->nodes : graph->later_nodes};
+    size_t n = pass == 0 ? graph->n_nodes : graph->n_later_nodes;
+    bool is_common = true;
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_capture_node *node = &found.nodes[i];
+        if (pass != 0 && index->later_nodes[i].index[0] != pass)
+            continue;
+        if (nd_names_find(&found.names, node->name) == SIZE_MAX && !nd_names_add(&found.names, node->name, i)) {
+            nd_names_deinit(&found.names);
+            return nd_fail_memory(err);
+        }
+        if (strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0)
+            continue;
+        is_common = is_common && (found.common == NULL || strcmp(found.common, node->provider) == 0);
+        found.common = node->provider;
+    }
+    if (found.common == NULL || !is_common)
+        found.common = "";
+    *out = found;
+    return ND_OK;
+}
+
+/* A provider's layout pass may have replaced the node by one of another name: then, where all that computes in
+ * the session ran on one provider, so did it; else "" (unknown). */
+static const char *provider_of(const struct pass_providers *providers, const char *name)
+{
+    size_t node = name != NULL ? nd_names_find(&providers->names, name) : SIZE_MAX;
+    return node != SIZE_MAX ? providers->nodes[node].provider : providers->common;
+}
+
+/* The first pass of any edge that is not before `from`; SIZE_MAX: none. */
+static size_t next_pass(const struct nd_assembly *assembly, size_t n_edges, size_t from)
+{
+    size_t next = SIZE_MAX;
+    for (size_t e = 0; e < n_edges; e++)
+        if (assembly->pass_of_edge[e] >= from && assembly->pass_of_edge[e] < next)
+            next = assembly->pass_of_edge[e];
+    return next;
+}
+
+static enum nd_status find_all_providers(struct nd_assembled_graph *graph, const struct nd_assembly *assembly,
+                                         const struct nd_spool_index *index, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t e = 0; e < graph->n_edges; e++)
+        graph->providers[e] = "";
+    for (size_t pass = next_pass(assembly, graph->n_edges, 0); pass != SIZE_MAX && status == ND_OK;
+         pass = next_pass(assembly, graph->n_edges, pass + 1)) {
+        struct pass_providers providers = {0};
+        status = find_providers(graph, index, pass, &providers, err);
+        for (size_t e = 0; status == ND_OK && e < graph->n_edges; e++)
+            if (assembly->pass_of_edge[e] == pass)
+                graph->providers[e] = provider_of(&providers, graph->edges[e].node);
+        nd_names_deinit(&providers.names);
+    }
+    return status;
+}
+
+static enum nd_status nd_assembled_graph_init(struct nd_assembled_graph *graph,
+                                              const struct nd_assembly *assembly,
+                                              const struct nd_spool_index *index, struct nd_error *err)
+{
+    enum nd_status status = complete_edges(graph, assembly, index, err);
+    if (status == ND_OK)
+        status = read_nodes(index->nodes, index->n_nodes, &graph->nodes, err);
+    if (status == ND_OK)
+        graph->n_nodes = index->n_nodes;
+    if (status == ND_OK)
+        status = read_nodes(index->later_nodes, index->n_later_nodes, &graph->later_nodes, err);
+    if (status == ND_OK)
+        graph->n_later_nodes = index->n_later_nodes;
+    return status == ND_OK ? find_all_providers(graph, assembly, index, err) : status;
+}
+
+static void nd_assembled_graph_deinit(struct nd_assembled_graph *graph)
+{
+    for (size_t e = 0; e < graph->n_edges; e++)
+        nd_edge_deinit(&graph->edges[e]);
+    free(graph->edges);
+    free(graph->providers);
+    free_nodes(graph->nodes, graph->n_nodes);
+    free_nodes(graph->later_nodes, graph->n_later_nodes);
+    *graph = (struct nd_assembled_graph){0};
+}
 
 enum { MAX_FINDINGS = 50000 }; /* that are kept in memory; the table takes fewer */
 

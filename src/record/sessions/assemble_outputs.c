@@ -1,12 +1,334 @@
+/* Assemble outputs: see the header. */
 #include "record/sessions/assemble_outputs.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/tensors/digest_stream.h"
-#include "core/memory.h"
 #include "capture/hdf5/chunk_decode.h"
+#include "core/files/file.h"
+#include "core/memory.h"
+#include "core/tensors/digest_stream.h"
 #include "devices/agent/spool/job_file.h"
+#include "devices/agent/spool/record_fields.h"
+
+/* Memory that is out does not make a record a bad one, at which the spool would end: *status tells them apart.
+ */
+static bool add_piece(struct nd_spool_pieces *pieces, const struct nd_record *record, enum nd_status *status)
+{
+    if (!nd_grow((void **)&pieces->items, &pieces->capacity, pieces->n + 1, sizeof *pieces->items)) {
+        *status = ND_ERR_MEMORY;
+        return false;
+    }
+    pieces->items[pieces->n++] = (struct nd_spool_piece){.probe = (size_t)record->index[0],
+                                                         .edge = (size_t)record->index[1],
+                                                         .first = (size_t)record->index[2],
+                                                         .second = (size_t)record->index[3],
+                                                         .payload = record->payload,
+                                                         .payload_bytes = record->payload_bytes};
+    return true;
+}
+
+static bool add_record(struct nd_record **records, size_t *n, size_t *capacity, const struct nd_record *record,
+                       enum nd_status *status)
+{
+    if (!nd_grow((void **)records, capacity, *n + 1, sizeof **records)) {
+        *status = ND_ERR_MEMORY;
+        return false;
+    }
+    (*records)[(*n)++] = *record;
+    return true;
+}
+
+static int compare_pieces(const void *a, const void *b)
+{
+    const struct nd_spool_piece *p = a, *q = b;
+    const size_t keys[4][2] = {
+        {p->probe, q->probe}, {p->edge, q->edge}, {p->first, q->first}, {p->second, q->second}};
+    for (size_t i = 0; i < 4; i++)
+        if (keys[i][0] != keys[i][1])
+            return keys[i][0] < keys[i][1] ? -1 : 1;
+    return 0;
+}
+
+static void sort_pieces(struct nd_spool_pieces *pieces)
+{
+    if (pieces->n > 1)
+        qsort(pieces->items, pieces->n, sizeof *pieces->items, compare_pieces);
+}
+
+static bool take_sample(struct nd_spool_index *index, const struct nd_record *record)
+{
+    const uint64_t *at = record->index;
+    if (at[0] >= index->n_probes || at[1] >= index->probes[at[0]].n_samples || at[2] >= index->n_most ||
+        record->payload_bytes != index->n_edges_of_pass[index->pass] * sizeof(struct nd_digest))
+        return false;
+    struct nd_spool_probe *probe = &index->probes[at[0]];
+    size_t n_runs = probe->n_samples * index->n_most;
+    probe->digests[index->pass * n_runs + (size_t)(at[1] * index->n_most + at[2])] = record->payload;
+    if (index->pass == 0 && at[2] < index->n_repeats)
+        probe->latency_us[at[1] * index->n_repeats + at[2]] =
+            at[3] != UINT64_MAX ? (double)at[3] * 1e-3 : NAN; /* nobody measured it */
+    return true;
+}
+
+static bool take_ack(struct nd_spool_index *index, const struct nd_record *record)
+{
+    if (record->index[0] >= index->n_probes || record->index[1] > index->probes[record->index[0]].n_samples)
+        return false;
+    index->probes[record->index[0]].acknowledged[index->pass] = (size_t)record->index[1];
+    return true;
+}
+
+static bool take_output(struct nd_spool_index *index, const struct nd_record *record)
+{
+    if (record->index[0] >= index->n_edges)
+        return false;
+    struct nd_spool_output *output = &index->outputs[record->index[0]];
+    output->is_known = nd_job_read_output(record, &output->dtype, &output->shape);
+    return output->is_known;
+}
+
+static void take_stage(struct nd_spool_index *index, const struct nd_record *record)
+{
+    nd_fields_copy(record, "stage", index->stage, sizeof index->stage);
+}
+
+static bool take_node(struct nd_spool_index *index, const struct nd_record *record, enum nd_status *status)
+{
+    if (index->pass == 0)
+        return add_record(&index->nodes, &index->n_nodes, &index->nodes_capacity, record, status);
+    struct nd_record later = *record;
+    later.index[0] = index->pass;
+    return add_record(&index->later_nodes, &index->n_later_nodes, &index->later_nodes_capacity, &later, status);
+}
+
+static bool is_piece_in_range(const struct nd_spool_index *index, const struct nd_record *record)
+{
+    return record->index[0] < index->n_probes && record->index[1] < index->n_edges;
+}
+
+/* A repeat other than 0 of a sample that was asked for. */
+static bool is_repeat_in_range(const struct nd_spool_index *index, const struct nd_record *record)
+{
+    return is_piece_in_range(index, record) && record->index[2] < index->probes[record->index[0]].n_samples &&
+           record->index[3] > 0 && record->index[3] < index->n_most;
+}
+
+/* False ends the reading: the spool is at its end, a record cannot be ours, or memory is out, which *status
+ * says. */
+static bool take_record(struct nd_spool_index *index, const struct nd_record *record, enum nd_status *status)
+{
+    switch (record->kind) {
+    case ND_RECORD_PASS:
+        index->pass = (size_t)record->index[0];
+        return record->index[0] < index->n_passes;
+    case ND_RECORD_STAGE:
+        take_stage(index, record);
+        return true;
+    case ND_RECORD_JOB:
+        return true; /* whose spool it is matters to who goes on with it */
+    case ND_RECORD_RESUME:
+        index->n_resumed++;
+        return true;
+    case ND_RECORD_RUNTIME:
+        index->runtime = *record;
+        return true;
+    case ND_RECORD_FAILURE:
+        index->failure = *record;
+        return true;
+    case ND_RECORD_PROFILE:
+        index->profile = *record;
+        return true;
+    case ND_RECORD_PROVIDER_PROFILE:
+        index->provider_profile = *record;
+        return true;
+    case ND_RECORD_TRUTH:
+        index->truth = *record;
+        return true;
+    case ND_RECORD_LIBRARY:
+        return add_record(&index->libraries, &index->n_libraries, &index->libraries_capacity, record, status);
+    case ND_RECORD_NODE:
+        return take_node(index, record, status);
+    case ND_RECORD_LOG:
+        return add_record(&index->logs, &index->n_logs, &index->logs_capacity, record, status);
+    case ND_RECORD_OUTPUT:
+        return take_output(index, record);
+    case ND_RECORD_CHUNK:
+        return is_piece_in_range(index, record) && add_piece(&index->chunks, record, status);
+    case ND_RECORD_FRAGMENT:
+        return is_piece_in_range(index, record) && add_piece(&index->fragments, record, status);
+    case ND_RECORD_REPEAT:
+        return is_repeat_in_range(index, record) && add_piece(&index->repeats, record, status);
+    case ND_RECORD_SAMPLE:
+        return take_sample(index, record);
+    case ND_RECORD_ACK:
+        return take_ack(index, record);
+    case ND_RECORD_END:
+        index->has_ended = true;
+        return false;       /* nothing comes after it */
+    case ND_RECORD_MISSING: /* missing_tensors.h reads these */
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool make_probe(const struct nd_spool_index *index, size_t n_samples, struct nd_spool_probe *probe)
+{
+    size_t n_runs, n_cells;
+    if (!nd_size_mul(n_samples, index->n_most, &n_runs) || !nd_size_mul(n_runs, index->n_passes, &n_cells))
+        return false;
+    n_runs = n_samples * index->n_repeats;
+    probe->n_samples = n_samples;
+    probe->acknowledged = nd_calloc(index->n_passes, sizeof *probe->acknowledged);
+    probe->digests = nd_calloc(n_cells, sizeof *probe->digests);
+    probe->latency_us = nd_calloc(n_runs, sizeof *probe->latency_us);
+    for (size_t i = 0; probe->latency_us != NULL && i < n_runs; i++)
+        probe->latency_us[i] = NAN;
+    return probe->acknowledged != NULL && probe->digests != NULL && probe->latency_us != NULL;
+}
+
+static bool make_tables(struct nd_spool_index *index, const struct nd_spool_request *request)
+{
+    index->probes = nd_calloc(index->n_probes, sizeof *index->probes);
+    index->outputs = nd_calloc(index->n_edges, sizeof *index->outputs);
+    index->n_edges_of_pass = nd_calloc(index->n_passes, sizeof *index->n_edges_of_pass);
+    index->place_in_pass = nd_calloc(index->n_edges, sizeof *index->place_in_pass);
+    bool is_whole = index->probes != NULL && index->outputs != NULL && index->n_edges_of_pass != NULL &&
+                    index->place_in_pass != NULL;
+    for (size_t e = 0; is_whole && e < index->n_edges; e++)
+        index->place_in_pass[e] = index->n_edges_of_pass[request->pass_of_edge[e]]++;
+    for (size_t p = 0; is_whole && p < index->n_probes; p++)
+        is_whole = make_probe(index, request->samples[p], &index->probes[p]);
+    return is_whole;
+}
+
+/* A sample is complete when every pass has acknowledged it and the records of all its runs are there. */
+static void find_complete_samples(struct nd_spool_index *index)
+{
+    for (size_t p = 0; p < index->n_probes; p++) {
+        struct nd_spool_probe *probe = &index->probes[p];
+        size_t n_runs = probe->n_samples * index->n_most;
+        probe->n_complete = probe->n_samples;
+        for (size_t pass = 0; pass < index->n_passes; pass++) {
+            if (probe->acknowledged[pass] < probe->n_complete)
+                probe->n_complete = probe->acknowledged[pass];
+            for (size_t run = 0; run < probe->n_complete * index->n_repeats; run++) {
+                size_t sample = run / index->n_repeats, repeat = run % index->n_repeats;
+                if (probe->digests[pass * n_runs + sample * index->n_most + repeat] == NULL)
+                    probe->n_complete = sample;
+            }
+        }
+    }
+}
+
+enum nd_status nd_spool_index_open(const char *path, const struct nd_spool_request *request,
+                                   struct nd_spool_index *out, struct nd_error *err)
+{
+    struct nd_spool_index index = {.n_edges = request->n_edges,
+                                   .n_repeats = request->n_repeats,
+                                   .n_most = request->has_reruns ? ND_RERUN_MOST : request->n_repeats,
+                                   .n_probes = request->n_probes,
+                                   .n_passes = request->n_passes,
+                                   .pass_of_edge = request->pass_of_edge};
+    if (!make_tables(&index, request)) {
+        nd_spool_index_close(&index);
+        return nd_fail_memory(err);
+    }
+    enum nd_status status = nd_path_exists(path) ? nd_spool_reader_open(&index.reader, path, err) : ND_OK;
+    struct nd_record record;
+    enum nd_status taken = ND_OK;
+    while (status == ND_OK && nd_spool_next(&index.reader, &record) && take_record(&index, &record, &taken))
+        ;
+    if (taken != ND_OK)
+        status = nd_fail_memory(err);
+    if (status != ND_OK) {
+        nd_spool_index_close(&index);
+        return status;
+    }
+    sort_pieces(&index.chunks);
+    sort_pieces(&index.fragments);
+    sort_pieces(&index.repeats);
+    find_complete_samples(&index);
+    *out = index;
+    return ND_OK;
+}
+
+/* The digest of one edge in one run of a complete sample; false when there was no such run. */
+static bool nd_spool_digest(const struct nd_spool_index *index, size_t probe, size_t edge,
+                            const size_t sample_repeat[2], struct nd_digest *out)
+{
+    const struct nd_spool_probe *of_probe = &index->probes[probe];
+    size_t n_runs = of_probe->n_samples * index->n_most;
+    size_t run = sample_repeat[0] * index->n_most + sample_repeat[1];
+    const char *of_run = of_probe->digests[index->pass_of_edge[edge] * n_runs + run];
+    if (of_run != NULL)
+        memcpy(out, of_run + index->place_in_pass[edge] * sizeof *out, sizeof *out);
+    return of_run != NULL;
+}
+
+void nd_spool_index_close(struct nd_spool_index *index)
+{
+    for (size_t p = 0; index->probes != NULL && p < index->n_probes; p++) {
+        free(index->probes[p].acknowledged);
+        free(index->probes[p].digests);
+        free(index->probes[p].latency_us);
+    }
+    free(index->probes);
+    free(index->outputs);
+    free(index->n_edges_of_pass);
+    free(index->place_in_pass);
+    free(index->chunks.items);
+    free(index->fragments.items);
+    free(index->repeats.items);
+    free(index->nodes);
+    free(index->later_nodes);
+    free(index->libraries);
+    free(index->logs);
+    nd_spool_reader_close(&index->reader);
+    *index = (struct nd_spool_index){0};
+}
+
+/* Number of pieces that sort before (probe, edge, first, second). */
+static size_t lower_bound(const struct nd_spool_pieces *pieces, const struct nd_spool_piece *key)
+{
+    size_t low = 0, high = pieces->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_pieces(&pieces->items[middle], key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The piece with these keys, or NULL. */
+static const struct nd_spool_piece *nd_spool_find(const struct nd_spool_pieces *pieces, size_t probe,
+                                                  size_t edge, size_t first)
+{
+    const struct nd_spool_piece key = {.probe = probe, .edge = edge, .first = first};
+    size_t at = lower_bound(pieces, &key);
+    if (at == pieces->n)
+        return NULL;
+    const struct nd_spool_piece *piece = &pieces->items[at];
+    return piece->probe == probe && piece->edge == edge && piece->first == first ? piece : NULL;
+}
+
+/* The fragment that holds that sample, or NULL. */
+static const struct nd_spool_piece *nd_spool_find_fragment(const struct nd_spool_index *index, size_t probe,
+                                                           size_t edge, size_t sample)
+{
+    const struct nd_spool_piece key = {.probe = probe, .edge = edge, .first = sample, .second = SIZE_MAX};
+    size_t at = lower_bound(&index->fragments, &key);
+    if (at == 0)
+        return NULL;
+    const struct nd_spool_piece *piece = &index->fragments.items[at - 1];
+    bool holds = piece->probe == probe && piece->edge == edge && sample - piece->first < piece->second;
+    return holds ? piece : NULL;
+}
 
 enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                    const struct nd_edge *edge, const struct nd_output_source *source,

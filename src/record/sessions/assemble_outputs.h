@@ -3,7 +3,92 @@
 #define ND_RECORD_ASSEMBLE_OUTPUTS_H
 
 #include "capture/write/write.h"
-#include "record/sessions/spool_index.h"
+#include "devices/agent/spool/spool.h"
+#include "npudiff/core/tensor.h"
+
+/* Everything a spool holds, found in one pass and looked up by what it is. Views point into the map of the
+ * spool. */
+
+/* One CHUNK, FRAGMENT or REPEAT record. */
+struct nd_spool_piece {
+    size_t probe;
+    size_t edge;
+    size_t first;  /* chunk index; first sample; sample */
+    size_t second; /* -; samples; repeat */
+    const void *payload;
+    size_t payload_bytes;
+};
+
+struct nd_spool_pieces {
+    struct nd_spool_piece *items; /* sorted by probe, edge, first, second */
+    size_t n;
+    size_t capacity;
+};
+
+struct nd_spool_output {
+    bool is_known;
+    enum nd_dtype dtype;
+    struct nd_shape shape;
+};
+
+struct nd_spool_probe {
+    size_t n_samples;     /* asked for */
+    size_t n_complete;    /* acknowledged in every pass */
+    size_t *acknowledged; /* [n_passes] */
+    const void **digests; /* [n_passes][n_samples][n_most]: one digest per edge of the pass each, or NULL */
+    double *latency_us;   /* [n_samples][n_repeats] of pass 0; NaN where no run was recorded */
+};
+
+struct nd_spool_index {
+    struct nd_spool_reader reader;
+    size_t n_edges;
+    size_t n_repeats; /* runs of every sample */
+    size_t n_most;    /* of a sample that is run again */
+    size_t n_probes;
+    size_t n_passes;
+    const size_t *pass_of_edge; /* borrowed */
+    size_t *n_edges_of_pass;
+    size_t *place_in_pass; /* per edge: its position among the edges of its pass */
+    struct nd_spool_probe *probes;
+    struct nd_spool_output *outputs; /* per edge */
+    struct nd_spool_pieces chunks;
+    struct nd_spool_pieces fragments;
+    struct nd_spool_pieces repeats;
+    struct nd_record *nodes; /* NODE records of pass 0 in order */
+    size_t n_nodes, nodes_capacity;
+    struct nd_record *later_nodes; /* of the other passes; index[0] is the pass */
+    size_t n_later_nodes, later_nodes_capacity;
+    struct nd_record *libraries;
+    size_t n_libraries, libraries_capacity;
+    struct nd_record *logs;
+    size_t n_logs, logs_capacity;
+    struct nd_record runtime; /* kind 0 when absent */
+    struct nd_record failure;
+    struct nd_record profile;
+    struct nd_record provider_profile;
+    struct nd_record truth;
+    size_t pass;      /* the last that began */
+    char stage[32];   /* the last that was entered */
+    size_t n_resumed; /* how often a later agent went on where one was interrupted */
+    bool has_ended;   /* ND_RECORD_END was there */
+};
+
+/* What the agent was asked for. */
+struct nd_spool_request {
+    const size_t *samples; /* per probe */
+    size_t n_probes;
+    const size_t *pass_of_edge;
+    size_t n_edges;
+    size_t n_passes;
+    size_t n_repeats;
+    bool has_reruns; /* some samples are run more often than n_repeats */
+};
+
+/* A missing file is an empty spool. Records with an index out of range end the reading like a torn tail: they
+ * cannot come from our agent. request->pass_of_edge outlives the index. */
+enum nd_status nd_spool_index_open(const char *path, const struct nd_spool_request *request,
+                                   struct nd_spool_index *out, struct nd_error *err);
+void nd_spool_index_close(struct nd_spool_index *index);
 
 struct nd_output_source {
     const struct nd_spool_index *index;

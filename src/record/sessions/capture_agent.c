@@ -6,10 +6,10 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "record/sessions/job_run.h"
+#include "devices/phones/remote.h"
+#include "record/sessions/capture_run.h"
 #include "record/sessions/missing_tensors.h"
 #include "record/sessions/pass_trials.h"
-#include "devices/phones/remote.h"
 
 void nd_capture_report_stage(const struct nd_capture_job *capture, const char *stage, double elapsed_s)
 {

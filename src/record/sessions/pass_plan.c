@@ -1,11 +1,371 @@
+/* Which edges of a model are alike: made and read by the same operators, at the same places. The blocks of a
+ * network repeat each other, and so do the kinds of their edges. */
 #include "record/sessions/pass_plan.h"
 
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/memory.h"
-#include "record/sessions/edge_kinds.h"
-#include "record/sessions/pass_grow.h"
+#include "npudiff/model/model.h"
+#include "record/sessions/tried.h"
+
+/* Where a set of edges is split that does not hold. */
+
+struct nd_candidate {
+    size_t at;   /* position among the recording's edges */
+    size_t kind; /* pass_plan.h */
+};
+
+/* A pass that grows: of pass_plan.h, which says how passes follow one another. */
+
+/* The plan in work, and the pass in work. */
+struct nd_planner {
+    const struct nd_recording *of;
+    struct nd_pass_plan *plan;
+    size_t *kinds;                   /* of the model's edges */
+    struct nd_candidate *candidates; /* of the pass in work */
+    bool *is_shown;  /* [n_edges]: in the session of the pass in work; its edges and its checks */
+    bool *is_member; /* [n_edges]: recorded by it */
+    size_t n_members;
+    size_t *n_accepted, *n_rejected; /* of each kind, in the pass in work */
+    bool *is_near;                   /* kinds near the nodes that fell */
+    bool *fails_beside;              /* [n_edges]: does not hold beside the outputs and nothing else */
+    size_t n_seeds;                  /* members that are the outputs, in the first pass */
+    size_t *scratch;                 /* [n_edges] */
+    bool with_outputs;               /* the pass in work exposes the outputs again */
+    bool with_sources;               /* it exposes what its edges are computed from, as far as pass 0 has it */
+    bool is_closed;                  /* it takes no more edges */
+    bool is_late;                    /* there is no time for trials */
+};
+
+/* FNV-1a, 64 bits. Two kinds that met in one number would only be tried together. */
+static uint64_t mix(uint64_t hash, const void *data, size_t n)
+{
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ bytes[i]) * 1099511628211u;
+    return hash;
+}
+
+static const uint64_t hash_start = 14695981039346656037u;
+
+static uint64_t hash_of_unit(const struct nd_model_unit *unit)
+{
+    return unit != NULL ? mix(hash_start, unit->op_types, strlen(unit->op_types)) : hash_start;
+}
+
+/* The edge's own operator, those that make its inputs, in order, and those that read it, in any order. */
+static void hash_edges(const struct nd_model *model, const struct nd_model_unit *const *maker, uint64_t *hashes)
+{
+    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
+        hashes[e] = hash_of_unit(maker[e]);
+        for (size_t i = 0; maker[e] != NULL && i < maker[e]->n_inputs; i++) {
+            uint64_t input = hash_of_unit(maker[maker[e]->inputs[i]]);
+            hashes[e] = mix(hashes[e], &input, sizeof input);
+        }
+    }
+    for (size_t u = 0; u < nd_model_n_units(model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(model, u);
+        for (size_t i = 0; i < unit->n_inputs; i++)
+            hashes[unit->inputs[i]] += mix(hash_of_unit(unit), &i, sizeof i);
+    }
+}
+
+/* *kinds: [n edges of the model], a number for each edge, equal for edges that are alike; freed by the caller.
+ */
+static enum nd_status nd_edge_kinds(const struct nd_model *model, size_t **kinds, struct nd_error *err)
+{
+    size_t n = nd_model_n_edges(model);
+    const struct nd_model_unit **maker = nd_calloc(n, sizeof *maker);
+    uint64_t *hashes = nd_calloc(n, sizeof *hashes);
+    size_t *out = nd_calloc(n, sizeof *out);
+    enum nd_status status = maker != NULL && hashes != NULL && out != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK) {
+        for (size_t u = 0; u < nd_model_n_units(model); u++)
+            maker[nd_model_unit(model, u)->edge] = nd_model_unit(model, u);
+        hash_edges(model, maker, hashes);
+        for (size_t e = 0; e < n; e++) {
+            out[e] = 0;
+            while (hashes[out[e]] != hashes[e])
+                out[e]++;
+        }
+        *kinds = out;
+        out = NULL;
+    }
+    free(maker);
+    free(hashes);
+    free(out);
+    return status;
+}
+
+static void mark_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fallen *fallen,
+                       bool with_made, bool *is_near)
+{
+    memset(is_near, 0, nd_model_n_edges(model) * sizeof *is_near);
+    for (size_t u = 0; fallen->n > 0 && u < nd_model_n_units(model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(model, u);
+        if (!nd_fallen_has(fallen, nd_model_edge(model, unit->edge)->node))
+            continue;
+        if (with_made)
+            is_near[kinds[unit->edge]] = true;
+        for (size_t i = 0; i < unit->n_inputs; i++)
+            is_near[kinds[unit->inputs[i]]] = true;
+    }
+}
+
+/* Marks the kinds of edges that fallen nodes make or read. A provider's layout pass renames some nodes: those
+ * tell nothing. kinds: of the model's edges; is_near: [n edges of the model], by kind. */
+static void nd_near_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fallen *fallen,
+                          bool *is_near)
+{
+    mark_kinds(model, kinds, fallen, true, is_near);
+}
+
+/* The same, but of what they read alone. */
+static void nd_read_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fallen *fallen,
+                          bool *is_read)
+{
+    mark_kinds(model, kinds, fallen, false, is_read);
+}
+
+static bool is_suspect(const struct nd_candidate *x, const bool *is_near, const size_t *n_rejected)
+{
+    return is_near != NULL ? is_near[x->kind] : n_rejected[x->kind] > 0;
+}
+
+/* Moves the suspects to the end; how many are in front. */
+static size_t part_suspects(struct nd_candidate *x, size_t n, const bool *is_near, const size_t *n_rejected)
+{
+    size_t front = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct nd_candidate c = x[i];
+        if (is_suspect(&c, is_near, n_rejected))
+            continue;
+        x[i] = x[front];
+        x[front++] = c;
+    }
+    return front;
+}
+
+static int by_kind(const void *a, const void *b)
+{
+    const struct nd_candidate *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+/* Between two kinds, as near to the middle as there is such a place; 0: there is one kind. */
+static size_t part_kinds(struct nd_candidate *x, size_t n)
+{
+    size_t best = 0;
+    qsort(x, n, sizeof *x, by_kind);
+    for (size_t i = 1; i < n; i++) {
+        size_t far = 2 * i > n ? 2 * i - n : n - 2 * i, best_far = 2 * best > n ? 2 * best - n : n - 2 * best;
+        if (x[i].kind != x[i - 1].kind && (best == 0 || far < best_far))
+            best = i;
+    }
+    return best;
+}
+
+/* Moves the candidates of which is_near says that their kind is near what fell to the end; how many are in
+ * front. */
+static size_t nd_part_suspects(struct nd_candidate *x, size_t n, const bool *is_near)
+{
+    return part_suspects(x, n, is_near, NULL);
+}
+
+/* Orders the candidates, of which there are two at least, and returns how many of them are to be tried first: 1
+ * to n - 1. The suspects come last: kinds near what fell, then kinds of which some were rejected. Else kinds
+ * are split from one another, and those of one kind last. n_accepted, n_rejected: of each kind, until now. */
+static size_t nd_split(struct nd_candidate *x, size_t n, const bool *is_near, const size_t *n_accepted,
+                       const size_t *n_rejected)
+{
+    size_t k = nd_part_suspects(x, n, is_near);
+    if (k == 0 || k == n)
+        k = part_suspects(x, n, NULL, n_rejected);
+    if (k == 0 || k == n)
+        k = part_kinds(x, n);
+    if (k == 0) /* of one kind: one or two of them say much of the others */
+        k = n_accepted[x[0].kind] + n_rejected[x[0].kind] < 2 ? 1 : n / 2;
+    return k;
+}
+
+/* An edge by its position among those of the recording. */
+static const struct nd_edge *nd_planner_edge(const struct nd_planner *p, size_t at)
+{
+    return nd_model_edge(p->of->model, p->of->edges[at]);
+}
+
+static bool is_output_of_first(const struct nd_planner *p, size_t at)
+{
+    return p->plan->pass_of_edge[at] == 0 && nd_planner_edge(p, at)->is_model_output;
+}
+
+/* Whether the first pass has outputs of the model. */
+static bool nd_planner_has_outputs(const struct nd_planner *p)
+{
+    bool has_any = false;
+    for (size_t i = 0; i < p->of->n_edges; i++)
+        has_any = has_any || is_output_of_first(p, i);
+    return has_any;
+}
+
+/* Puts the outputs that the first pass has into the session of the pass in work, or takes them out. */
+static void nd_planner_show_outputs(struct nd_planner *p, bool is_shown)
+{
+    for (size_t i = 0; i < p->of->n_edges; i++)
+        if (is_output_of_first(p, i))
+            p->is_shown[i] = is_shown;
+}
+
+/* Tries the session of the pass in work as it is, or with x beside it. Does not hold, with the reason, where
+ * there is no more time. */
+static enum nd_status nd_planner_try_shown(struct nd_planner *p, struct nd_tried *out, struct nd_error *err)
+{
+    size_t n = 0;
+    p->is_late = p->is_late || (p->of->has_time != NULL && !p->of->has_time(p->of->context));
+    if (p->is_late) {
+        snprintf(out->reason, sizeof out->reason, "there was no time to try the sessions that could show it");
+        return ND_OK;
+    }
+    for (size_t i = 0; i < p->of->n_edges; i++)
+        if (p->is_shown[i])
+            p->scratch[n++] = p->of->edges[i];
+    p->plan->n_trials++;
+    return p->of->trial(p->of->context, p->scratch, n, out, err);
+}
+
+static enum nd_status nd_planner_try_beside(struct nd_planner *p, const struct nd_candidate *x, size_t n,
+                                            struct nd_tried *out, struct nd_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        p->is_shown[x[i].at] = true;
+    enum nd_status status = nd_planner_try_shown(p, out, err);
+    for (size_t i = 0; i < n; i++)
+        p->is_shown[x[i].at] = false;
+    return status;
+}
+
+/* Makes x members of the pass in work. */
+static void nd_planner_accept(struct nd_planner *p, const struct nd_candidate *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        p->is_shown[x[i].at] = p->is_member[x[i].at] = true;
+        p->n_accepted[x[i].kind]++;
+    }
+    p->n_members += n;
+}
+
+/* Says in the plan why no session shows an edge. */
+static enum nd_status nd_planner_give_up(struct nd_planner *p, size_t at, const struct nd_tried *trial,
+                                         struct nd_error *err)
+{
+    char text[512];
+    const char *reason = trial->reason;
+    if (reason[0] == '\0') {
+        snprintf(text, sizeof text, "recording it moves %zu node%s to the CPU, first '%s'", trial->fallen.n,
+                 trial->fallen.n == 1 ? "" : "s", trial->fallen.n > 0 ? trial->fallen.names[0] : "");
+        reason = text;
+    }
+    p->plan->reasons[at] = nd_strdup(reason);
+    return p->plan->reasons[at] != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Tries the edge in a pass that has nothing yet: alone, in the model cut behind it, where alone_too is set, and
+ * else in the whole model with its outputs beside it. *is_taken: the pass has it now. */
+static enum nd_status try_apart(struct nd_planner *p, const struct nd_candidate *x, bool alone_too,
+                                bool *is_taken, struct nd_error *err)
+{
+    struct nd_tried alone = {0}, beside = {0};
+    enum nd_status status = alone_too ? nd_planner_try_beside(p, x, 1, &alone, err) : ND_OK;
+    if (status == ND_OK && !alone.holds && nd_planner_has_outputs(p) && !p->fails_beside[x->at]) {
+        nd_planner_show_outputs(p, true);
+        status = nd_planner_try_beside(p, x, 1, &beside, err);
+        p->with_outputs = p->is_closed = status == ND_OK && beside.holds;
+        if (!p->with_outputs)
+            nd_planner_show_outputs(p, false);
+    }
+    *is_taken = status == ND_OK && (alone.holds || beside.holds);
+    if (*is_taken)
+        nd_planner_accept(p, x, 1);
+    nd_tried_deinit(&alone);
+    nd_tried_deinit(&beside);
+    return status;
+}
+
+/* The last resort for an edge whose codes no session shows: the floats that the model makes of them. */
+static enum nd_status try_floats(struct nd_planner *p, const struct nd_candidate *x, bool *is_taken,
+                                 struct nd_error *err)
+{
+    const struct nd_recording *of = p->of;
+    if (of->use_floats == NULL || !of->use_floats(of->context, of->edges[x->at], true))
+        return ND_OK;
+    p->fails_beside[x->at] = false;
+    enum nd_status status = try_apart(p, x, true, is_taken, err);
+    if (!*is_taken)
+        of->use_floats(of->context, of->edges[x->at], false);
+    return status;
+}
+
+/* An edge that does not hold beside what the pass has. Where the pass has nothing yet, the edge does not even
+ * hold alone, in the model cut behind it. */
+static enum nd_status reject(struct nd_planner *p, const struct nd_candidate *x, const struct nd_tried *trial,
+                             struct nd_error *err)
+{
+    bool is_taken = false;
+    p->n_rejected[x->kind]++;
+    if (p->n_members == p->n_seeds && (p->n_seeds > 0 || p->with_outputs))
+        p->fails_beside[x->at] = true;
+    if (p->n_members > 0 || p->with_outputs)
+        return ND_OK;
+    enum nd_status status = try_apart(p, x, false, &is_taken, err);
+    if (status == ND_OK && !is_taken)
+        status = try_floats(p, x, &is_taken, err);
+    return status == ND_OK && !is_taken ? nd_planner_give_up(p, x->at, trial, err) : status;
+}
+
+/* Edges of one kind that do not hold together, of which single ones do not hold either: they are left to a
+ * later pass without a look at each. */
+static bool is_presumed(const struct nd_planner *p, const struct nd_candidate *x, size_t n)
+{
+    size_t accepted = p->n_accepted[x[0].kind], rejected = p->n_rejected[x[0].kind];
+    for (size_t i = 1; i < n; i++)
+        if (x[i].kind != x[0].kind)
+            return false;
+    return n > 1 && ((rejected > 0 && accepted < 2) || (rejected > 1 && accepted < 2 * rejected));
+}
+
+/* Takes into the pass what holds of x. known: what a session did that exposes all of it beside what the pass
+ * has; NULL: not tried. */
+static enum nd_status nd_planner_grow(struct nd_planner *p, struct nd_candidate *x, size_t n,
+                                      const struct nd_tried *known, struct nd_error *err)
+{
+    struct nd_tried own = {0};
+    enum nd_status status = ND_OK;
+    if (n == 0 || p->is_closed)
+        return ND_OK;
+    if (known == NULL)
+        status = nd_planner_try_beside(p, x, n, &own, err);
+    if (known == NULL)
+        known = &own;
+    if (status == ND_OK && known->holds) {
+        nd_planner_accept(p, x, n);
+    } else if (status == ND_OK && n == 1) {
+        status = reject(p, x, known, err);
+    } else if (status == ND_OK && !p->is_late && !is_presumed(p, x, n)) {
+        size_t before = p->n_members;
+        nd_near_kinds(p->of->model, p->kinds, &known->fallen, p->is_near);
+        size_t k = nd_split(x, n, p->is_near, p->n_accepted, p->n_rejected);
+        status = nd_planner_grow(p, x, k, NULL, err);
+        if (status == ND_OK)
+            status = nd_planner_grow(p, x + k, n - k, p->n_members - before == k ? known : NULL, err);
+    }
+    nd_tried_deinit(&own);
+    return status;
+}
 
 void nd_pass_plan_deinit(struct nd_pass_plan *plan)
 {

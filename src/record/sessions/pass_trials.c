@@ -6,10 +6,10 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "devices/agent/spool/record_fields.h"
 #include "devices/device_options.h"
 #include "model/graph/parts.h"
-#include "record/sessions/job_run.h"
-#include "devices/agent/spool/record_fields.h"
+#include "record/sessions/capture_run.h"
 
 /* A session is given up as stuck that takes this many times as long as that of the outputs alone. Chosen. */
 static const double session_factor = 10;

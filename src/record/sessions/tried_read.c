@@ -5,8 +5,8 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "record/sessions/pass_trials.h"
 #include "devices/agent/spool/record_fields.h"
+#include "record/sessions/pass_trials.h"
 
 /* What a spool says of its last session; texts are the spool's. */
 struct session_facts {

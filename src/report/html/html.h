@@ -14,11 +14,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/error.h"
 #include "core/documents/json_out.h"
+#include "core/error.h"
 #include "core/text/strbuf.h"
-#include "report/html/keys.h"
 #include "npudiff/report/report.h"
+#include "report/html/keys.h"
 
 /* ---- a page ---- */
 

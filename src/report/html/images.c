@@ -5,10 +5,10 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "core/text/base64.h"
-#include "core/memory.h"
-#include "report/html/html.h"
 #include "compare/metrics/layout.h"
+#include "core/memory.h"
+#include "core/text/base64.h"
+#include "report/html/html.h"
 
 enum {
     MIN_SIDE = 4,  /* pixels: fewer are no picture */

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/base64.h"
 #include "core/memory.h"
 #include "core/tensors/sha256.h"
+#include "core/text/base64.h"
 #include "core/text/utc.h"
 #include "report/html/html.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/text/print.h"
-#include "report/html/html.h"
 #include "npudiff/core/parse.h"
+#include "report/html/html.h"
 
 void nd_html_puts(struct nd_page *page, const char *html)
 {

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/html/html.h"
 #include "core/statistics/binomial.h"
+#include "report/html/html.h"
 
 static const double level = 0.95; /* chosen: that of the other intervals of npudiff */
 

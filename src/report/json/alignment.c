@@ -1,6 +1,6 @@
 /* What `npudiff align` made, as JSON. */
-#include "improve/align/outputs_json.h"
 #include "core/documents/json_out.h"
+#include "improve/align/outputs_json.h"
 #include "report/text/accuracy_change.h"
 #include "report/text/tree.h"
 

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/documents/json_out.h"
+#include "core/error.h"
 #include "npudiff/report/report.h"
 #include "report/text/report_golden.h"
 #include "report/text/tree.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/documents/json_out.h"
+#include "core/error.h"
 #include "core/memory.h"
 #include "npudiff/model/model.h"
 #include "npudiff/report/report.h"

@@ -2,16 +2,574 @@
  * worth knowing, and the next command. Everything else is in the tables. */
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "report/text/compare.h"
 #include "report/text/format.h"
 #include "report/text/summary.h"
-#include "report/text/compare.h"
+
+static bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test);
+static void nd_text_say_what_is_shared(const struct nd_comparison *c, struct nd_strbuf *out);
+
+struct repeats {
+    size_t n_devices;   /* that ran any */
+    uint64_t n_fewest;  /* comparisons of a repeat at one edge of one device */
+    uint64_t n_unequal; /* all edges and devices together */
+    double bound;       /* the largest */
+};
+
+static struct repeats count_repeats(const struct nd_comparison *c)
+{
+    struct repeats repeats = {.n_fewest = UINT64_MAX};
+    for (size_t i = 0; i < c->n_devices; i++) {
+        bool has_any = false;
+        for (size_t e = 0; e < c->n_edges; e++) {
+            const struct nd_edge_on_device *on = &c->edges[e].devices[i];
+            if (on->n_repeats == 0)
+                continue;
+            has_any = true;
+            repeats.n_fewest = on->n_repeats < repeats.n_fewest ? on->n_repeats : repeats.n_fewest;
+            repeats.n_unequal += on->n_repeats_unequal;
+            repeats.bound = on->unstable_bound > repeats.bound ? on->unstable_bound : repeats.bound;
+        }
+        repeats.n_devices += has_any;
+    }
+    return repeats;
+}
+
+static void add_noise(struct nd_table *table, const struct nd_difference *noise)
+{
+    char text[ND_NUMBER_BYTES];
+    if (noise == NULL || !noise->has_values) {
+        for (int i = 0; i < 3; i++)
+            nd_table_add(table, "-");
+        return;
+    }
+    nd_table_add(table, nd_format_share(noise->n_differing, noise->n_elems, text));
+    if (noise->is_integer)
+        nd_table_addf(table, "±%s", nd_format_count(noise->max_lsb, text));
+    else if (!noise->has_errors)
+        nd_table_add(table, "-");
+    else
+        nd_table_addf(table, "%sulp", nd_format_count(noise->max_ulp, text));
+    nd_text_add_short_if(table, noise->has_errors, noise->abs.max);
+}
+
+/* Every edge that does not repeat on some device. */
+static void put_unequal(const struct nd_text_report *report)
+{
+    static const char *const titles[] = {"tensor", "device",  "unequal", "p < %",
+                                         "share",  "largest", "max real"};
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {
+        .n_columns = 7, .is_left = {true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
+    size_t n = 0;
+    nd_text_add_titles(&table, titles);
+    for (size_t e = 0; e < c->n_edges; e++)
+        for (size_t i = 0; i < c->n_devices; i++) {
+            const struct nd_edge_on_device *on = &c->edges[e].devices[i];
+            if (on->n_repeats_unequal == 0 || n++ >= nd_text_list_limit(report))
+                continue;
+            nd_table_add(&table, c->edges[e].name);
+            nd_table_add(&table, c->devices[i].label);
+            nd_table_addf(&table, "%llu of %llu", (unsigned long long)on->n_repeats_unequal,
+                          (unsigned long long)on->n_repeats);
+            nd_text_add_short(&table, 100 * on->unstable_bound);
+            add_noise(&table, on->noise);
+        }
+    nd_text_put_table(
+        report, &table, table.n_columns, 2,
+        "\nown noise: repeats against the first one of the same device (p: that a repeat differs, "
+        "95 %):");
+    nd_text_put_more(report, n);
+}
+
+/* Outputs that are the same for every input: mostly a wrong input buffer, or a graph cut off from it. */
+void nd_text_stuck(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {.n_columns = 2, .is_left = {true, true}, .max_width = {ND_TEXT_NAME_MAX}};
+    for (size_t e = 0; e < c->n_edges; e++) {
+        struct nd_strbuf labels = {0};
+        size_t n = 0;
+        for (size_t i = 0; i < c->n_devices && c->edges[e].is_model_output; i++) {
+            if (!c->edges[e].devices[i].is_stuck)
+                continue;
+            nd_strbuf_printf(&labels, "%s%s", n++ > 0 ? ", " : "", c->devices[i].label);
+        }
+        if (n > 0) {
+            nd_table_add(&table, c->edges[e].name);
+            nd_table_add(&table, n == c->n_devices ? "every device" : labels.text != NULL ? labels.text : "");
+        }
+        table.failed = table.failed || labels.failed;
+        nd_strbuf_deinit(&labels);
+    }
+    nd_text_put_table(report, &table, 0, 1, "\nstuck outputs, the same for different inputs, on:");
+}
+
+/* Captures of one run each: the difference of two devices may then be the noise of one. */
+static void put_unknown(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_strbuf names = {0}, text = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_devices && c->verdict == ND_VERDICT_DIFFERS; i++) {
+        bool has_any = false;
+        for (size_t e = 0; e < c->n_edges; e++)
+            has_any = has_any || c->edges[e].devices[i].n_repeats > 0;
+        if (!has_any)
+            nd_strbuf_printf(&names, "%s%s", n++ > 0 ? ", " : "", c->devices[i].label);
+    }
+    if (n > 0) {
+        nd_strbuf_printf(
+            &text,
+            "not known: whether %s repeat%s %s, because no sample was run twice. A part of the difference "
+            "may be noise.",
+            names.text != NULL ? names.text : "", n == 1 ? "s" : "", n == 1 ? "itself" : "themselves");
+        nd_strbuf_puts(report->out, "\n");
+        nd_text_put_wrapped(report, text.text != NULL ? text.text : "", 0);
+        nd_strbuf_puts(report->out, "\n");
+    }
+    report->out->failed = report->out->failed || names.failed || text.failed;
+    nd_strbuf_deinit(&names);
+    nd_strbuf_deinit(&text);
+}
+
+void nd_text_repeats(const struct nd_text_report *report)
+{
+    struct repeats repeats = count_repeats(report->comparison);
+    char number[ND_NUMBER_BYTES];
+    if (repeats.n_unequal > 0) {
+        put_unequal(report);
+    } else if (repeats.n_devices > 0) {
+        nd_strbuf_printf(report->out, "\nrepeats: 0 of %llu unequal on ", (unsigned long long)repeats.n_fewest);
+        if (repeats.n_devices == report->comparison->n_devices)
+            nd_strbuf_puts(report->out, "every device");
+        else
+            nd_strbuf_printf(report->out, "each of %zu devices", repeats.n_devices);
+        nd_strbuf_printf(report->out, " (a repeat differs with p < %s %%, 95 %%)\n",
+                         nd_format_short(100 * repeats.bound, number));
+    }
+    put_unknown(report);
+}
+
+/* ---- in a sentence ---- */
+
+/* The largest noise of a device, and where it begins. */
+struct noise {
+    size_t n_edges, first;
+    uint64_t max_lsb;
+    double max_real;
+    bool has_lsb, has_real;
+};
+
+static struct noise sum_up_noise(const struct nd_comparison *c, size_t device)
+{
+    struct noise noise = {.first = SIZE_MAX};
+    for (size_t e = 0; e < c->n_edges; e++) {
+        const struct nd_edge_on_device *on = &c->edges[e].devices[device];
+        if (on->n_unstable == 0)
+            continue;
+        noise.n_edges++;
+        noise.first = noise.first == SIZE_MAX ? e : noise.first;
+        if (on->noise == NULL || !on->noise->has_values)
+            continue;
+        bool is_integer = on->noise->is_integer;
+        noise.has_lsb = noise.has_lsb || is_integer;
+        if (is_integer && on->noise->max_lsb > noise.max_lsb)
+            noise.max_lsb = on->noise->max_lsb;
+        if (!is_integer && on->noise->has_errors) {
+            noise.max_real = on->noise->abs.max > noise.max_real ? on->noise->abs.max : noise.max_real;
+            noise.has_real = true;
+        }
+    }
+    return noise;
+}
+
+void nd_text_not_repeatable(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    char number[ND_NUMBER_BYTES];
+    for (size_t i = 0; i < c->n_devices; i++) {
+        struct noise noise = sum_up_noise(c, i);
+        struct nd_strbuf by = {0};
+        if (noise.n_edges == 0)
+            continue;
+        if (noise.has_lsb)
+            nd_strbuf_printf(&by, " by up to %s LSB", nd_format_count(noise.max_lsb, number));
+        else if (noise.has_real)
+            nd_strbuf_printf(&by, " by up to %s", nd_format_short(noise.max_real, number));
+        const struct nd_compared_edge *first = &c->edges[noise.first];
+        nd_summary_put(
+            report->out, report->width, 0, 2,
+            "%s is not repeatable: run to run it differs%s in %zu of %zu tensors, first in '%s'%s%s%s.",
+            c->devices[i].label, by.text != NULL ? by.text : "", noise.n_edges, c->n_edges, first->name,
+            first->op_types[0] != '\0' ? " (" : "", first->op_types, first->op_types[0] != '\0' ? ")" : "");
+        report->out->failed = report->out->failed || by.failed;
+        nd_strbuf_deinit(&by);
+    }
+}
+
+/* Why the verdict is `inconclusive`, in words that follow "INCONCLUSIVE: ". */
+static const char *nd_text_why_inconclusive(const struct nd_comparison *c)
+{
+    bool is_noise = false;
+    for (size_t e = 0; e < c->n_edges; e++)
+        for (size_t t = 1; t < c->n_devices; t++)
+            is_noise = is_noise || c->edges[e].pairs[t - 1].within_noise;
+    if (c->broken_top1 != SIZE_MAX)
+        return "the reference is broken";
+    return is_noise ? "values differ by no more than they do from run to run on one device"
+                    : "values are NaN on both sides, so they cannot be compared";
+}
+
+/* Which samples differ: in one sentence. */
+
+/* Numbers of samples that the sentence has. */
+enum { MOST_SAMPLES = 5 };
+
+/* "The predicted class changes in 17 samples of 'digits': 12, 45, 93, 120, 133 and 12 more." */
+static void put_changed(const struct nd_text_report *report, const struct nd_top1 *top1)
+{
+    struct nd_strbuf list = {0};
+    size_t n_shown = top1->n_changed_kept < MOST_SAMPLES ? top1->n_changed_kept : MOST_SAMPLES;
+    for (size_t i = 0; i < n_shown; i++)
+        nd_strbuf_printf(&list, "%s%zu",
+                         i == 0                                           ? ""
+                         : i + 1 == n_shown && n_shown == top1->n_changed ? " and "
+                                                                          : ", ",
+                         top1->changed[i].sample);
+    if (n_shown < top1->n_changed)
+        nd_strbuf_printf(&list, " and %zu more", top1->n_changed - n_shown);
+    report->out->failed = report->out->failed || list.failed;
+    const char *probe = report->comparison->probes[top1->probe].name;
+    if (top1->n_changed == 1)
+        nd_summary_put(report->out, report->width, 0, 2, "The predicted class changes in sample %zu of '%s'.",
+                       top1->changed[0].sample, probe);
+    else
+        nd_summary_put(report->out, report->width, 0, 2,
+                       "The predicted class changes in %zu samples of '%s': %s.", top1->n_changed, probe,
+                       list.text != NULL ? list.text : "");
+    nd_strbuf_deinit(&list);
+}
+
+static bool has_outputs(const struct nd_comparison *c)
+{
+    for (size_t e = 0; e < c->n_edges; e++)
+        if (c->edges[e].is_model_output)
+            return true;
+    return false;
+}
+
+/* The output that differs in the most samples of all devices; where no tensor is known to be an output, the
+ * tensor. */
+static const struct nd_difference *find_most(const struct nd_comparison *c, size_t *test, size_t *edge)
+{
+    const struct nd_difference *most = NULL;
+    bool is_of_outputs = has_outputs(c);
+    for (size_t t = 1; t < c->n_devices; t++) {
+        for (size_t e = 0; e < c->n_edges; e++) {
+            const struct nd_compared_part *part = &c->edges[e].pairs[t - 1].total;
+            if ((is_of_outputs && !c->edges[e].is_model_output) || part->coverage == ND_COVERAGE_NONE ||
+                part->difference.n_samples_differing <= (most != NULL ? most->n_samples_differing : 0))
+                continue;
+            most = &part->difference;
+            *test = t;
+            *edge = e;
+        }
+    }
+    return most;
+}
+
+/* Of a summary: the samples whose class changed, else how many samples differ and which one most. */
+static void nd_text_samples(const struct nd_text_report *report, const struct nd_top1 *top1)
+{
+    const struct nd_comparison *c = report->comparison;
+    size_t test = 0, edge = 0;
+    if (c->verdict == ND_VERDICT_SAME)
+        return;
+    if (top1 != NULL && top1->has_changed && top1->n_changed > 0 && top1->n_changed_kept > 0) {
+        put_changed(report, top1);
+        return;
+    }
+    const struct nd_difference *d = find_most(c, &test, &edge);
+    if (d == NULL || (d->n_worst == 0 && !d->has_first))
+        return;
+    const struct nd_difference_place *place = d->n_worst > 0 ? &d->worst[0].place : &d->first;
+    nd_summary_put(report->out, report->width, 0, 2,
+                   "On %s '%s' differs in %llu of %llu samples; the %s is in sample %zu of '%s'.",
+                   c->devices[test].label, c->edges[edge].name, (unsigned long long)d->n_samples_differing,
+                   (unsigned long long)d->n_samples, d->n_worst > 0 ? "largest difference" : "first difference",
+                   place->sample, c->probes[place->probe].name);
+}
+
+/* The first lines of the default text of a comparison: the verdict, what was compared, where it ran. */
+
+static size_t count_groups(const struct nd_comparison *c)
+{
+    int most = -1;
+    for (size_t i = 0; i < c->n_devices; i++)
+        most = c->devices[i].class_id > most ? c->devices[i].class_id : most;
+    return (size_t)(most + 1);
+}
+
+/* Whether values differ, as far as values are stored. */
+static bool is_different(const struct nd_difference *d)
+{
+    return d->has_values ? d->n_differing > 0 : d->n_samples_differing > 0;
+}
+
+static size_t nd_text_count_differing(const struct nd_comparison *c, size_t test, bool is_failing)
+{
+    size_t n = 0;
+    for (size_t e = 0; e < c->n_edges; e++) {
+        const struct nd_compared_pair *pair = &c->edges[e].pairs[test - 1];
+        n += is_failing ? pair->verdict == ND_VERDICT_DIFFERS && !pair->is_unrecorded_input
+                        : is_different(&pair->total.difference);
+    }
+    return n;
+}
+
+/* Codes on one side, the floats of the same codes on the other. */
+static bool is_dequantised(const struct nd_comparison *c)
+{
+    bool is_mixed = false;
+    for (size_t t = 1; t < c->n_devices; t++) {
+        if (nd_text_count_differing(c, t, false) > 0)
+            return false;
+        for (size_t e = 0; e < c->n_edges; e++)
+            is_mixed = is_mixed || c->edges[e].pairs[t - 1].total.difference.is_mixed;
+    }
+    return is_mixed;
+}
+
+static void say_equal(const struct nd_comparison *c, struct nd_strbuf *out)
+{
+    size_t e = 0;
+    while (e < c->n_edges && c->edges[e].comparable)
+        e++;
+    if (is_dequantised(c))
+        nd_strbuf_puts(out, "SAME: all tensors are equal after dequantisation");
+    else if (c->verdict == ND_VERDICT_SAME)
+        nd_strbuf_printf(out,
+                         c->n_devices == 2 ? "SAME: %s equal in every bit on both devices"
+                                           : "SAME: %s equal in every bit on all %zu devices",
+                         e < c->n_edges    ? "all tensors that could be compared are"
+                         : c->n_edges == 1 ? "the one tensor is"
+                                           : "all tensors are",
+                         c->n_devices);
+    else
+        nd_strbuf_puts(out, "OK: every value is within its gate");
+}
+
+static void put_headline(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_strbuf line = {0};
+    size_t n_failed = 0;
+    for (size_t i = 0; i < c->n_devices; i++)
+        n_failed += c->devices[i].status == ND_CAPTURE_FAILED;
+    switch (c->verdict) {
+    case ND_VERDICT_SAME:
+    case ND_VERDICT_WITHIN:
+        say_equal(c, &line);
+        break;
+    case ND_VERDICT_INCONCLUSIVE:
+        nd_strbuf_printf(&line, "INCONCLUSIVE: %s", nd_text_why_inconclusive(c));
+        break;
+    case ND_VERDICT_DIFFERS:
+        nd_strbuf_puts(&line, c->has_gates ? "DIFFERS: values are outside their gates" : "DIFFERS");
+        break;
+    case ND_VERDICT_NOT_COMPARABLE:
+        nd_text_say_what_is_shared(c, &line);
+        break;
+    case ND_VERDICT_FAILED:
+        nd_strbuf_printf(&line, "FAILED: %zu of %zu devices failed", n_failed, c->n_devices);
+        break;
+    }
+    size_t n_groups = count_groups(c);
+    if (n_groups > 1 && c->verdict != ND_VERDICT_SAME && c->verdict != ND_VERDICT_INCONCLUSIVE &&
+        !is_dequantised(c))
+        nd_strbuf_printf(&line, "%s %zu captures give %zu different results: %s",
+                         c->verdict == ND_VERDICT_DIFFERS && !c->has_gates ? ":"
+                         : c->verdict == ND_VERDICT_NOT_COMPARABLE         ? ". What they share DIFFERS:"
+                                                                           : ".",
+                         c->n_devices, n_groups, c->classes_text);
+    report->out->failed = report->out->failed || line.failed;
+    nd_summary_put(report->out, report->width, 0, 2, "%s", line.text != NULL ? line.text : "");
+    nd_strbuf_deinit(&line);
+}
+
+/* What was compared with what. */
+static void put_subject(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_strbuf line = {0};
+    size_t n_samples = 0, n_outputs = 0, output = 0;
+    for (size_t p = 0; p < c->n_probes; p++)
+        n_samples += c->probes[p].n_samples;
+    for (size_t e = c->n_edges; e-- > 0;) {
+        n_outputs += c->edges[e].is_model_output;
+        output = c->edges[e].is_model_output ? e : output;
+    }
+    if (report->model != NULL)
+        nd_strbuf_printf(&line, "%s: ", report->model);
+    nd_strbuf_printf(&line, "%zu tensor%s, %zu sample%s", c->n_edges, c->n_edges == 1 ? "" : "s", n_samples,
+                     n_samples == 1 ? "" : "s");
+    if (c->n_probes == 1)
+        nd_strbuf_printf(&line, " of '%s'", c->probes[0].name);
+    if (n_outputs == 1)
+        nd_strbuf_printf(&line, ", output '%s'", c->edges[output].name);
+    nd_strbuf_printf(&line, ", %zu captures; the reference is '%s'", c->n_devices, c->devices[0].label);
+    if (c->n_edges_left_out > 0)
+        nd_strbuf_printf(&line, "; %zu tensor%s left out", c->n_edges_left_out,
+                         c->n_edges_left_out == 1 ? " is" : "s are");
+    if (c->different_models)
+        nd_strbuf_puts(&line, "; of different models");
+    report->out->failed = report->out->failed || line.failed;
+    nd_summary_put(report->out, report->width, 0, 2, "%s", line.text != NULL ? line.text : "");
+    nd_strbuf_deinit(&line);
+}
+
+/* Where it ran: simulated or real, and with which SDK. */
+static void put_environments(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    const char **labels = calloc(2 * c->n_devices + 1, sizeof *labels);
+    report->out->failed = report->out->failed || labels == NULL;
+    for (size_t i = 0; i < c->n_devices && labels != NULL; i++) {
+        labels[i] = c->devices[i].label;
+        labels[c->n_devices + i] = c->devices[i].environment != NULL ? c->devices[i].environment : "";
+    }
+    if (labels != NULL)
+        nd_summary_put_environments(report->out, report->width, labels, labels + c->n_devices, c->n_devices);
+    free(labels);
+}
+
+/* text_head.c: the verdict, what was compared, where it ran. And how many tensors of a test differ from the
+ * reference or, with is_failing, fail their gates. */
+static void nd_text_head(const struct nd_text_report *report)
+{
+    put_headline(report);
+    put_subject(report);
+    put_environments(report);
+}
+
+/* The command that the default text of a comparison ends with. */
+
+enum { MOST_WORDS = 24 };
+
+struct words {
+    const char *items[MOST_WORDS];
+    size_t n;
+};
+
+static void add_word(struct words *words, const char *word)
+{
+    if (words->n < MOST_WORDS)
+        words->items[words->n++] = word;
+}
+
+/* The reference, and one of every group that differs from it (the others give the same answer): a few. */
+static void add_captures(struct words *words, const struct nd_comparison *c)
+{
+    enum { MOST_CAPTURES = 6 };
+    size_t n = 0;
+    add_word(words, c->devices[0].capture);
+    for (size_t t = 1; t < c->n_devices; t++)
+        if (nd_text_is_first_of_group(c, t) &&
+            (c->devices[t].class_id != c->devices[0].class_id || c->n_devices == 2) && n++ < MOST_CAPTURES)
+            add_word(words, c->devices[t].capture);
+}
+
+static bool has_codes(const struct nd_comparison *c)
+{
+    size_t e = 0;
+    while (e < c->n_edges && !c->edges[e].is_quantised)
+        e++;
+    return e < c->n_edges;
+}
+
+static bool is_shared(const struct nd_comparison *c, size_t probe)
+{
+    for (size_t e = 0; e < c->n_edges; e++)
+        for (size_t t = 0; t < c->n_pairs; t++)
+            if (c->edges[e].pairs[t].probes[probe].coverage != ND_COVERAGE_FULL)
+                return false;
+    return true;
+}
+
+/* The first probe of which all captures have everything; n_probes: none. */
+static size_t shared_probe(const struct nd_comparison *c)
+{
+    size_t p = 0;
+    while (p < c->n_probes && !is_shared(c, p))
+        p++;
+    return p;
+}
+
+/* What all captures have: a probe, or else the outputs. Says what the command is for. */
+static const char *add_what_is_shared(struct words *words, const struct nd_comparison *c)
+{
+    size_t p = shared_probe(c);
+    add_word(words, p < c->n_probes ? "-p" : "--tensors");
+    add_word(words, p < c->n_probes ? c->probes[p].name : "outputs");
+    return p < c->n_probes ? "to compare only a probe that all captures have" : "to compare only the outputs";
+}
+
+/* text_next.c: the command to paste, or nothing. And the verdict of captures that have not the same in them,
+ * with what to do. */
+static void nd_text_say_what_is_shared(const struct nd_comparison *c, struct nd_strbuf *out)
+{
+    size_t p = shared_probe(c);
+    nd_strbuf_puts(out, "NOT COMPARABLE as a whole: compare only what all captures have, with ");
+    if (p < c->n_probes)
+        nd_strbuf_printf(out, "'-p %s'", c->probes[p].name);
+    else
+        nd_strbuf_puts(out, "'--tensors outputs'");
+}
+
+static void nd_text_next(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct words words = {.items = {"npudiff"}, .n = 1};
+    const char *why = NULL, *model = NULL;
+    if (c->verdict == ND_VERDICT_SAME || c->verdict == ND_VERDICT_WITHIN)
+        return;
+    if (c->verdict == ND_VERDICT_FAILED) {
+        size_t i = 0;
+        while (i + 1 < c->n_devices && c->devices[i].status != ND_CAPTURE_FAILED)
+            i++;
+        why = "to see what the device's logs say";
+        add_word(&words, "info");
+        add_word(&words, c->devices[i].capture);
+    } else if (c->verdict == ND_VERDICT_DIFFERS && has_codes(c) && report->model != NULL) {
+        why = "to learn whether the quantisation, the chip or a fault is the cause";
+        add_word(&words, "explain");
+        add_word(&words, "--quantised");
+        model = report->model;
+        add_word(&words, report->model_path != NULL ? report->model_path : report->model);
+        add_captures(&words, c);
+    } else {
+        add_word(&words, "compare");
+        if (c->verdict == ND_VERDICT_NOT_COMPARABLE) {
+            why = add_what_is_shared(&words, c);
+        } else {
+            why = "to see all tables";
+            add_word(&words, "-v");
+        }
+        add_captures(&words, c);
+    }
+    nd_summary_put_next_of(report->out, report->width, why, report->model_path == NULL ? model : NULL,
+                           words.items, words.n);
+}
 
 enum { MOST_GROUPS = 8, MOST_CHANGES = 3 };
 
 /* ---- groups ---- */
 
-bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test)
+/* Whether the test is the first of the devices that equal it everywhere; devices without data are alone. */
+static bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test)
 {
     int class_id = c->devices[test].class_id;
     for (size_t i = 1; i < test && class_id >= 0; i++)
@@ -57,7 +615,7 @@ static const struct nd_top1 *choose_top1(const struct nd_comparison *c)
     return best;
 }
 
-static bool has_outputs(const struct nd_comparison *c)
+static bool has_outputs_of_brief(const struct nd_comparison *c)
 {
     size_t e = 0;
     while (e < c->n_edges && !c->edges[e].is_model_output)
@@ -69,7 +627,7 @@ static bool has_outputs(const struct nd_comparison *c)
  * tensor; NULL when none was compared. */
 static const struct nd_difference *worst_output(const struct nd_comparison *c, size_t test)
 {
-    bool is_of_outputs = has_outputs(c);
+    bool is_of_outputs = has_outputs_of_brief(c);
     const struct nd_difference *worst = NULL;
     for (size_t e = 0; e < c->n_edges; e++) {
         const struct nd_compared_part *part = &c->edges[e].pairs[test - 1].total;
@@ -127,7 +685,7 @@ static void add_titles(struct nd_table *table, const struct nd_comparison *c, co
                             : i == 5 ? top1 != NULL && top1->has_labels
                             : i == 6 ? top1 != NULL
                                      : true;
-            bool is_of_tensor = !has_outputs(c) && (i == 3 || (i == 4 && row == 1));
+            bool is_of_tensor = !has_outputs_of_brief(c) && (i == 3 || (i == 4 && row == 1));
             if (is_shown)
                 nd_table_add(table, !is_of_tensor ? titles[row][i]
                                     : i == 4      ? "there"

@@ -1,8 +1,8 @@
 /* What `npudiff verify` says of a certificate, as JSON and as text. */
 #include <stdlib.h>
 
-#include "core/files/file.h"
 #include "core/documents/json_out.h"
+#include "core/files/file.h"
 #include "report/text/tree.h"
 
 static json_t *count(size_t n)

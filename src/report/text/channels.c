@@ -1,8 +1,8 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
-#include "report/text/format.h"
 #include "report/text/compare.h"
+#include "report/text/format.h"
 
 /* Channels of a table, unless all are asked for. */
 enum { MAX_CHANNELS = 16 };

@@ -1,5 +1,7 @@
+/* Compare: see the header. */
 #include "report/text/compare.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,12 @@
 #include "report/text/format.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
+
+static void nd_text_classes(const struct nd_text_report *report);
+static void nd_text_devices(const struct nd_text_report *report);
+static void nd_text_first_differences(const struct nd_text_report *report);
+static void nd_text_magnitudes(const struct nd_text_report *report);
+static void nd_text_top1(const struct nd_text_report *report);
 
 enum { DEFAULT_WIDTH = 120, MIN_WIDTH = 80 };
 
@@ -252,4 +260,451 @@ enum nd_status nd_report_text(const struct nd_comparison *comparison, const stru
     else
         put_sections(&report);
     return nd_text_end(&buf, out, err);
+}
+
+static void put_classes(const struct nd_text_report *report, const char *title, const char *classes)
+{
+    enum { INDENT = 26 };
+    nd_strbuf_printf(report->out, "\n%-*s", INDENT, title);
+    nd_text_put_wrapped(report, classes, INDENT);
+}
+
+/* "gen5: 2 of 4 tensors, gen1: 1 of 4 tensors": where one device stands against all others. */
+static void put_odd_ones(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_strbuf line = {0};
+    for (size_t i = 0; i < c->n_devices; i++) {
+        size_t n = 0;
+        for (size_t e = 0; e < c->n_edges; e++)
+            n += c->edges[e].odd_one_out == i;
+        if (n == 0 && c->odd_one_out != i)
+            continue;
+        nd_strbuf_printf(&line, "%s%s (", line.len > 0 ? ", " : "", c->devices[i].label);
+        if (c->odd_one_out == i)
+            nd_strbuf_puts(&line, "all others agree on every tensor; ");
+        nd_strbuf_printf(&line, "alone on %zu of %zu tensors)", n, c->n_edges);
+    }
+    if (line.len > 0)
+        put_classes(report, "odd one out:", line.text);
+    report->out->failed = report->out->failed || line.failed;
+    nd_strbuf_deinit(&line);
+}
+
+/* text_classes.c: who agrees with whom, and where it starts. */
+static void nd_text_classes(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    bool has_short = false;
+    put_classes(report, c->n_edges_left_out > 0 ? "bit-equal, these tensors:" : "bit-equal, all tensors:",
+                c->classes_text);
+    put_classes(report, "bit-equal, model outputs:", c->output_classes_text);
+    put_odd_ones(report);
+    nd_strbuf_puts(report->out, "\n");
+    for (size_t i = 0; i < c->n_devices; i++)
+        has_short = has_short ||
+                    (c->devices[i].class_id >= 0 && c->devices[i].n_samples < c->devices[i].n_samples_expected);
+    if (has_short)
+        nd_strbuf_puts(report->out, "  * judged by the samples it has: the device stopped early\n");
+}
+
+static void put_edge(struct nd_strbuf *out, const struct nd_compared_edge *edge)
+{
+    nd_strbuf_puts(out, edge->name);
+    if (edge->op_types[0] != '\0')
+        nd_strbuf_printf(out, " (%s)", edge->op_types);
+}
+
+static void put_place(const struct nd_comparison *c, const struct nd_compared_edge *edge, size_t test,
+                      struct nd_strbuf *out)
+{
+    const struct nd_difference_place *first = &edge->pairs[test - 1].total.difference.first;
+    nd_strbuf_printf(out, ": probe '%s', sample %zu", c->probes[first->probe].name, first->sample);
+    if (!first->has_index) {
+        nd_strbuf_puts(out, ", element unknown (digests only)");
+        return;
+    }
+    nd_strbuf_printf(out, ", element %zu", first->index);
+    nd_text_put_coordinates(out, &edge->shape, first);
+}
+
+void nd_text_put_coordinates(struct nd_strbuf *out, const struct nd_shape *shape,
+                             const struct nd_difference_place *place)
+{
+    for (int i = 0; i < shape->rank; i++)
+        nd_strbuf_printf(out, "%s%lld%s", i == 0 ? " [" : ",", (long long)place->coordinates[i],
+                         i == shape->rank - 1 ? "]" : "");
+}
+
+static void add_line(struct nd_table *table, struct nd_strbuf *line)
+{
+    nd_table_add(table, line->text != NULL ? line->text : "");
+    table->failed = table->failed || line->failed;
+    nd_strbuf_deinit(line);
+}
+
+static void put_from_reference(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {.n_columns = 2, .is_left = {true, true}, .max_width = {ND_TEXT_LABEL_MAX}};
+    for (size_t t = 1; t < c->n_devices; t++) {
+        struct nd_strbuf line = {0};
+        size_t first = c->devices[t].first_edge;
+        if (first == SIZE_MAX) {
+            nd_strbuf_puts(&line, c->devices[t].class_id < 0 ? "unknown: no data" : "none");
+        } else {
+            put_edge(&line, &c->edges[first]);
+            put_place(c, &c->edges[first], t, &line);
+        }
+        nd_table_add(&table, c->devices[t].label);
+        add_line(&table, &line);
+    }
+    nd_strbuf_puts(report->out, "\nfirst difference from ");
+    nd_text_put_wrapped(report, c->devices[0].label, 2);
+    nd_strbuf_puts(report->out, ", in graph order:\n");
+    nd_text_put_table(report, &table, 0, 1, "");
+}
+
+static void put_members(const struct nd_comparison *c, int class_id, struct nd_strbuf *out)
+{
+    bool is_first = true;
+    for (size_t i = 0; i < c->n_devices; i++) {
+        if (c->devices[i].class_id != class_id)
+            continue;
+        nd_strbuf_printf(out, "%s%s", is_first ? "" : " = ", c->devices[i].label);
+        is_first = false;
+    }
+}
+
+/* Where two classes of tests part. Where the reference's class parts from another is the first difference of
+ * that one, and has been said. */
+static void put_partings(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {.n_columns = 2, .is_left = {true, true}, .max_width = {report->width / 2}};
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_partings; i++) {
+        const struct nd_parting *parting = &c->partings[i];
+        struct nd_strbuf classes = {0}, edge = {0};
+        bool is_with_reference = parting->device_a == 0 || parting->device_b == 0;
+        if (is_with_reference || n++ >= nd_text_list_limit(report))
+            continue;
+        put_members(c, parting->class_a, &classes);
+        nd_strbuf_puts(&classes, " | ");
+        put_members(c, parting->class_b, &classes);
+        if (parting->edge != SIZE_MAX)
+            put_edge(&edge, &c->edges[parting->edge]);
+        else
+            nd_strbuf_puts(&edge, "where one has no data");
+        add_line(&table, &classes);
+        add_line(&table, &edge);
+    }
+    nd_text_put_table(report, &table, 0, 1,
+                      "\nwhere captures begin to differ from each other, in graph order:");
+    nd_text_put_more(report, n);
+}
+
+/* text_classes.c: who agrees with whom, and where it starts. */
+static void nd_text_first_differences(const struct nd_text_report *report)
+{
+    if (report->comparison->first_edge == SIZE_MAX)
+        return;
+    put_from_reference(report);
+    put_partings(report);
+}
+
+bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t edge, size_t test)
+{
+    const struct nd_compared_part *total = &comparison->edges[edge].pairs[test - 1].total;
+    bool is_wanted = comparison->edges[edge].is_model_output || comparison->devices[test].first_edge == edge;
+    return is_wanted && total->coverage != ND_COVERAGE_NONE && total->difference.has_values &&
+           total->difference.n_differing > 0;
+}
+
+static void add_integer_row(struct nd_table *table, const struct nd_difference *d)
+{
+    for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
+        nd_text_add_count(table, d->lsb_histogram[i]);
+    nd_text_add_short(table, d->mean_lsb);
+    nd_text_add_short(table, d->signed_mean_lsb);
+    nd_text_add_short(table, d->abs.max);
+}
+
+static void add_float_row(struct nd_table *table, const struct nd_difference *d)
+{
+    char number[ND_NUMBER_BYTES];
+    nd_text_add_count(table, d->n_differing);
+    if (d->has_errors && d->has_steps)
+        nd_table_addf(table, "%s LSB", nd_format_short(d->max_steps, number));
+    else
+        nd_table_add(table, d->has_errors ? nd_format_count(d->max_ulp, number) : "-");
+    nd_text_add_short_if(table, d->has_errors, d->abs.max);
+    nd_text_add_short_if(table, d->has_errors, d->abs.mean);
+    nd_text_add_count(table, d->n_nan_mismatch + d->n_nan_payload);
+    nd_text_add_count(table, d->n_inf_mismatch);
+    nd_text_add_count(table, d->n_zero_sign);
+}
+
+static void add_rows(const struct nd_text_report *report, struct nd_table *table, bool is_integer)
+{
+    const struct nd_comparison *c = report->comparison;
+    char number[ND_NUMBER_BYTES];
+    for (size_t e = 0; e < c->n_edges; e++)
+        for (size_t t = 1; t < c->n_devices; t++) {
+            const struct nd_difference *d = &c->edges[e].pairs[t - 1].total.difference;
+            if (!nd_text_is_detailed(c, e, t) || d->is_integer != is_integer)
+                continue;
+            nd_table_add(table, c->edges[e].name);
+            nd_table_add(table, c->devices[t].label);
+            if (is_integer)
+                add_integer_row(table, d);
+            else
+                add_float_row(table, d);
+            if (c->ulp_in != ND_DTYPE_NONE)
+                nd_table_add(table, d->has_ulp_in ? nd_format_count(d->max_ulp_in, number) : "-");
+        }
+}
+
+/* text_details.c: steps and floats at the outputs and at the first difference. */
+static void nd_text_magnitudes(const struct nd_text_report *report)
+{
+    static const char *const integer_titles[] = {"tensor", "device", "<-3",    "-3",      "-2",
+                                                 "-1",     "0",      "+1",     "+2",      "+3",
+                                                 ">+3",    "mean",   "signed", "max real"};
+    static const char *const float_titles[] = {"tensor",   "device", "differing", "max ulp", "max abs",
+                                               "mean abs", "NaN",    "Inf",       "+0/-0"};
+    struct nd_table integers = {.n_columns = 14, .is_left = {true, true}};
+    struct nd_table floats = {.n_columns = 9, .is_left = {true, true}};
+    integers.max_width[0] = floats.max_width[0] = ND_TEXT_NAME_MAX;
+    integers.max_width[1] = floats.max_width[1] = ND_TEXT_LABEL_MAX;
+    nd_text_add_titles(&integers, integer_titles);
+    nd_text_add_titles(&floats, float_titles);
+    if (report->comparison->ulp_in != ND_DTYPE_NONE) {
+        integers.n_columns++;
+        floats.n_columns++;
+        nd_table_addf(&integers, "%s ulp", nd_dtype_name(report->comparison->ulp_in));
+        nd_table_addf(&floats, "%s ulp", nd_dtype_name(report->comparison->ulp_in));
+    }
+    add_rows(report, &integers, true);
+    add_rows(report, &floats, false);
+    nd_text_put_table(report, &integers, integers.n_columns, 2,
+                      "\nLSB differences (test - ref) at model outputs and where a difference begins:");
+    nd_text_put_table(report, &floats, floats.n_columns, 2,
+                      "\nfloat differences at model outputs and where a difference begins:");
+}
+
+static void put_labelled(const struct nd_text_report *report, const struct nd_top1 *row)
+{
+    static const char *const titles[] = {"device",      "correct",     "top-1", "agree", "right>wrong",
+                                         "wrong>right", "wrong>other", "p",     "at 5 %"};
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {.n_columns = 9, .is_left = {true, [8] = true}, .max_width = {ND_TEXT_LABEL_MAX}};
+    char text[ND_NUMBER_BYTES];
+    struct nd_strbuf title = {0};
+    nd_strbuf_printf(&title,
+                     "\ntop-1 at %s, probe '%s' (p: two-sided mid-p McNemar of right>wrong against "
+                     "wrong>right):",
+                     c->edges[row->edge].name, c->probes[row->probe].name);
+    nd_text_add_titles(&table, titles);
+    for (size_t i = 0; i < c->n_devices; i++) {
+        const struct nd_top1_device *device = &row->devices[i];
+        const struct nd_top1_pair *pair = i > 0 && row->pairs[i - 1].exists ? &row->pairs[i - 1] : NULL;
+        nd_table_add(&table, c->devices[i].label);
+        if (device->exists)
+            nd_table_addf(&table, "%zu/%zu", device->n_correct, device->n_samples);
+        else
+            nd_table_add(&table, "no values");
+        nd_table_add(&table, device->exists ? nd_format_share(device->n_correct, device->n_samples, text) : "");
+        nd_table_add(&table, pair != NULL ? nd_format_share(pair->n_agree, pair->n_samples, text) : "");
+        for (size_t k = 4; k < table.n_columns && pair == NULL; k++)
+            nd_table_add(&table, "");
+        if (pair == NULL)
+            continue;
+        nd_text_add_count(&table, pair->n_lost);
+        nd_text_add_count(&table, pair->n_gained);
+        nd_text_add_count(&table, pair->n_changed_wrong);
+        nd_text_add_short(&table, pair->p_value);
+        nd_table_add(&table, pair->is_significant ? "significant" : "not significant");
+    }
+    nd_text_put_table(report, &table, table.n_columns, 1, title.text != NULL ? title.text : "");
+    report->out->failed = report->out->failed || title.failed;
+    nd_strbuf_deinit(&title);
+}
+
+/* "zeros", "ramp": of the probes without labels; which they are must be said, since others have theirs. */
+static void put_unlabelled_title(const struct nd_text_report *report, struct nd_strbuf *title)
+{
+    const struct nd_comparison *c = report->comparison;
+    const char *comma = "";
+    nd_strbuf_puts(title, "\ntop-1 agreement with the reference, probes without labels (");
+    for (size_t p = 0; p < c->n_probes; p++) {
+        bool is_unlabelled = false;
+        for (size_t i = 0; i < c->n_top1; i++)
+            is_unlabelled = is_unlabelled || (c->top1[i].probe == p && !c->top1[i].has_labels);
+        if (!is_unlabelled)
+            continue;
+        nd_strbuf_printf(title, "%s'%s'", comma, c->probes[p].name);
+        comma = ", ";
+    }
+    nd_strbuf_puts(title, "):");
+}
+
+/* Rows without labels: one table for all of them, with the pairs that do not agree everywhere. */
+static void put_unlabelled(const struct nd_text_report *report)
+{
+    static const char *const titles[] = {"output", "probe", "device", "samples", "agree", ""};
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {.n_columns = 6,
+                             .is_left = {true, true, true, [5] = true},
+                             .max_width = {ND_TEXT_NAME_MAX, 24, ND_TEXT_LABEL_MAX}};
+    char text[ND_NUMBER_BYTES];
+    size_t n_rows = 0;
+    nd_text_add_titles(&table, titles);
+    for (size_t i = 0; i < c->n_top1; i++) {
+        const struct nd_top1 *row = &c->top1[i];
+        for (size_t t = 1; t < c->n_devices && !row->has_labels; t++) {
+            const struct nd_top1_pair *pair = &row->pairs[t - 1];
+            n_rows += pair->exists;
+            if (!pair->exists ||
+                (pair->n_agree == pair->n_samples && !report->all_edges && row->labels_missing_reason == NULL))
+                continue;
+            nd_table_add(&table, c->edges[row->edge].name);
+            nd_table_add(&table, c->probes[row->probe].name);
+            nd_table_add(&table, c->devices[t].label);
+            nd_table_addf(&table, "%zu", pair->n_samples);
+            nd_table_add(&table, nd_format_share(pair->n_agree, pair->n_samples, text));
+            nd_table_add(&table, row->labels_missing_reason != NULL ? row->labels_missing_reason : "");
+        }
+    }
+    bool has_lines = table.n_cells > table.n_columns;
+    struct nd_strbuf title = {0};
+    put_unlabelled_title(report, &title);
+    if (n_rows > 0 && !has_lines)
+        nd_strbuf_puts(&title, " 100% everywhere");
+    nd_text_put_table(report, &table, table.n_columns, 3, title.text != NULL ? title.text : "");
+    if (n_rows > 0 && !has_lines && title.text != NULL) {
+        nd_strbuf_puts(report->out, "\n");
+        nd_text_put_wrapped(report, title.text + 1, 2);
+        nd_strbuf_puts(report->out, "\n");
+    }
+    report->out->failed = report->out->failed || title.failed;
+    nd_strbuf_deinit(&title);
+}
+
+/* text_top1.c: accuracy and agreement. */
+static void nd_text_top1(const struct nd_text_report *report)
+{
+    for (size_t i = 0; i < report->comparison->n_top1; i++)
+        if (report->comparison->top1[i].has_labels)
+            put_labelled(report, &report->comparison->top1[i]);
+    put_unlabelled(report);
+}
+
+static const char *or_dash(const char *text)
+{
+    return text[0] != '\0' ? text : "-";
+}
+
+static void put_number(struct nd_strbuf *out, size_t n, const char *what, const char *end)
+{
+    nd_strbuf_printf(out, "%zu %s%s%s", n, what, n == 1 ? "" : "s", end);
+}
+
+/* Only where something fell back: everything on the NPU is what was asked for. */
+static void put_npu_share(const struct nd_text_report *report, const struct nd_compared_device *device)
+{
+    const struct nd_npu_share *share = &device->npu_share;
+    size_t n = share->n_npu + share->n_off;
+    if (!device->is_npu || share->n_off == 0)
+        return;
+    char time[48] = "";
+    if (!isnan(share->time))
+        snprintf(time, sizeof time, ", %.3g %% of the time", 100 * share->time);
+    nd_summary_put(report->out, report->width, 2, 4,
+                   "%s: %zu of %zu operators (%.3g %%)%s on the NPU; 'npudiff placement' says which not",
+                   device->label, share->n_npu, n, 100 * share->nodes, time);
+}
+
+/* Only where options differ that are known to change bits. */
+static void put_configuration(const struct nd_text_report *report, const struct nd_compared_device *device)
+{
+    if (device->configuration == NULL || device->configuration[0] == '\0')
+        return;
+    nd_summary_put(report->out, report->width, 2, 4,
+                   "%s is configured differently from '%s', in what is known to change bits: %s", device->label,
+                   report->comparison->devices[device->configured_as].label, device->configuration);
+}
+
+/* What the captures leave open, so that nobody takes "same" for more than it says. */
+static void put_unknown(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    if (c->unknown_models)
+        nd_summary_put(report->out, report->width, 2, 4, "%s",
+                       "note: not every capture says of which model it is; tensors are matched by name alone");
+    if (c->unknown_inputs)
+        nd_summary_put(report->out, report->width, 2, 4, "%s",
+                       "note: not every capture says what it was fed; the inputs are taken to be the same");
+}
+
+/* text_devices.c: who was compared; what is odd about a device (it ran on the CPU, ...); which failed. */
+static void nd_text_devices(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    size_t n_samples = 0;
+    for (size_t p = 0; p < c->n_probes; p++)
+        n_samples += c->probes[p].n_samples;
+    put_number(report->out, c->n_devices, "device", ", ");
+    put_number(report->out, c->n_edges, "tensor", "");
+    if (c->n_edges_left_out > 0)
+        nd_strbuf_printf(report->out, " of %zu", c->n_edges + c->n_edges_left_out);
+    nd_strbuf_puts(report->out, ", ");
+    put_number(report->out, c->n_probes, "probe", ", ");
+    put_number(report->out, n_samples, "sample", c->different_models ? " (of different models)\n\n" : "\n\n");
+    struct nd_table table = {.n_columns = 7,
+                             .is_left = {true, true, true, true, false, true, true},
+                             .max_width = {ND_TEXT_LABEL_MAX, 16, 28}};
+    static const char *const titles[] = {"device", "chipset", "runtime", "status", "samples", "", "capture"};
+    nd_text_add_titles(&table, titles);
+    for (size_t i = 0; i < c->n_devices; i++) {
+        const struct nd_compared_device *device = &c->devices[i];
+        nd_table_add(&table, device->label);
+        nd_table_add(&table, or_dash(device->chipset));
+        nd_table_add(&table, or_dash(device->runtime));
+        nd_table_add(&table, nd_capture_state_name(device->status));
+        if (device->n_samples < device->n_samples_expected)
+            nd_table_addf(&table, "%zu of %zu", device->n_samples, device->n_samples_expected);
+        else
+            nd_table_addf(&table, "%zu", device->n_samples);
+        nd_table_add(&table, i == 0 ? "reference" : "");
+        nd_table_add(&table, device->capture);
+    }
+    nd_text_put_table(report, &table, table.n_columns, 1, "");
+    nd_text_device_notes(report);
+    nd_text_failures(report);
+}
+
+void nd_text_device_notes(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    put_unknown(report);
+    for (size_t i = 0; i < c->n_devices; i++)
+        put_npu_share(report, &c->devices[i]);
+    for (size_t i = 0; i < c->n_devices; i++)
+        put_configuration(report, &c->devices[i]);
+}
+
+void nd_text_failures(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    for (size_t i = 0; i < c->n_devices; i++) {
+        if (c->devices[i].status != ND_CAPTURE_FAILED)
+            continue;
+        nd_strbuf_puts(report->out, "  ");
+        nd_text_put_wrapped(report, c->devices[i].label, 4);
+        nd_strbuf_puts(report->out, " failed");
+        nd_strbuf_puts(report->out, c->devices[i].failure[0] != '\0' ? ": " : "");
+        nd_text_put_wrapped(report, c->devices[i].failure, 4);
+        nd_strbuf_puts(report->out, "\n");
+    }
 }

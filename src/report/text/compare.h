@@ -27,21 +27,7 @@ enum { ND_TEXT_NAME_MAX = 32, ND_TEXT_LABEL_MAX = 30 };
 /* text_brief.c: all of the default text, of parts of the sections below. */
 void nd_text_brief(const struct nd_text_report *report);
 
-/* text_head.c: the verdict, what was compared, where it ran. And how many tensors of a test differ from the
- * reference or, with is_failing, fail their gates. */
-void nd_text_head(const struct nd_text_report *report);
-size_t nd_text_count_differing(const struct nd_comparison *comparison, size_t test, bool is_failing);
-
-/* Whether the test is the first of the devices that equal it everywhere; devices without data are alone. */
-bool nd_text_is_first_of_group(const struct nd_comparison *comparison, size_t test);
-
-/* text_next.c: the command to paste, or nothing. And the verdict of captures that have not the same in them,
- * with what to do. */
-void nd_text_say_what_is_shared(const struct nd_comparison *comparison, struct nd_strbuf *out);
-void nd_text_next(const struct nd_text_report *report);
-
 /* text_devices.c: who was compared; what is odd about a device (it ran on the CPU, ...); which failed. */
-void nd_text_devices(const struct nd_text_report *report);
 void nd_text_device_notes(const struct nd_text_report *report);
 void nd_text_failures(const struct nd_text_report *report);
 
@@ -49,10 +35,6 @@ void nd_text_failures(const struct nd_text_report *report);
  * value on both sides: the most of any test. */
 void nd_text_numbers(const struct nd_text_report *report);
 uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd_compared_edge *edge);
-
-/* text_classes.c: who agrees with whom, and where it starts. */
-void nd_text_classes(const struct nd_text_report *report);
-void nd_text_first_differences(const struct nd_text_report *report);
 
 /* text_edges.c: one row per edge, one column per test device. */
 void nd_text_edges(const struct nd_text_report *report);
@@ -63,18 +45,10 @@ void nd_text_not_repeatable(const struct nd_text_report *report);
 void nd_text_repeats(const struct nd_text_report *report);
 /* Outputs that do not depend on the input. */
 void nd_text_stuck(const struct nd_text_report *report);
-/* Why the verdict is `inconclusive`, in words that follow "INCONCLUSIVE: ". */
-const char *nd_text_why_inconclusive(const struct nd_comparison *c);
-
-/* Of a summary: the samples whose class changed, else how many samples differ and which one most. */
-void nd_text_samples(const struct nd_text_report *report, const struct nd_top1 *top1);
 
 /* text_problems.c: what fails its gate, and what could not be compared. */
 void nd_text_gates(const struct nd_text_report *report);
 void nd_text_problems(const struct nd_text_report *report);
-
-/* text_details.c: steps and floats at the outputs and at the first difference. */
-void nd_text_magnitudes(const struct nd_text_report *report);
 
 /* text_signal.c: errors, similarity and special values at the outputs. */
 void nd_text_signal(const struct nd_text_report *report);
@@ -86,9 +60,6 @@ void nd_text_worst(const struct nd_text_report *report);
 /* text_diagnoses.c: what makes values differ, and how errors grow. */
 void nd_text_diagnoses(const struct nd_text_report *report);
 void nd_text_predicates(const struct nd_text_report *report);
-
-/* text_top1.c: accuracy and agreement. */
-void nd_text_top1(const struct nd_text_report *report);
 
 /* text_channels.c: the worst channels of each pair that differs. */
 void nd_text_channels(const struct nd_text_report *report);

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "report/text/format.h"
 #include "report/text/compare.h"
+#include "report/text/format.h"
 
 /* A line is said once for all devices of which it holds in the same tensor. */
 static bool is_same_line(const struct nd_compared_diagnosis *a, const struct nd_compared_diagnosis *b)

@@ -1,8 +1,8 @@
 #include <stdio.h>
 
+#include "report/text/compare.h"
 #include "report/text/format.h"
 #include "report/text/table.h"
-#include "report/text/compare.h"
 
 /* Columns in front of those of the devices. */
 enum { FIXED_COLUMNS = 4, NAME_MIN = 18, NAME_MAX = 48, OP_MAX = 14, CELL_BYTES = 96, CELL_MAX = 30 };

@@ -1,15 +1,325 @@
 /* The default texts of `npudiff encodings`: the answer first, then the tensors that fit one screen. */
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/files/file.h"
 #include "core/documents/json_out.h"
+#include "core/error.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 #include "npudiff/report/report.h"
 #include "report/text/encoding_rows.h"
 #include "report/text/summary.h"
 #include "report/text/tree.h"
+
+/* What encodings are, how they differ, and what a capture uses of them: as a table or as JSON. */
+
+static json_t *scales_of(const struct nd_quant *quant)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < quant->n; i++)
+        nd_tree_append(list, json_real((double)quant->scale[i]));
+    return list;
+}
+
+static json_t *zero_points_of(const struct nd_quant *quant)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < quant->n; i++)
+        nd_tree_append(list, json_integer(quant->zero_point[i]));
+    return list;
+}
+
+/* "uint8", "int8 of 6 bits". */
+static json_t *type_of(const struct nd_encoding *item)
+{
+    int whole = item->dtype == ND_DTYPE_I4 || item->dtype == ND_DTYPE_U4
+                    ? 4
+                    : (int)(8 * nd_dtype_size_bytes(item->dtype));
+    if (item->unhandled != NULL)
+        return json_string("-");
+    if (whole == item->bits)
+        return json_string(nd_dtype_name(item->dtype));
+    return json_sprintf("%s of %d bits", nd_dtype_name(item->dtype), item->bits);
+}
+
+/* One scale and zero point in words; of several only how many, and along which axis. */
+static json_t *quantisation_text(const struct nd_encoding *item)
+{
+    const struct nd_quant *quant = &item->quant;
+    if (item->unhandled != NULL)
+        return json_sprintf("not applied: %s", item->unhandled);
+    if (quant->n == 1)
+        return json_sprintf("scale %.9g, zero point %lld", (double)quant->scale[0],
+                            (long long)quant->zero_point[0]);
+    if (item->has_axis)
+        return json_sprintf("%zu scales on axis %d", quant->n, quant->axis);
+    return json_sprintf("%zu scales, axis not stated", quant->n);
+}
+
+/* ---- list ---- */
+
+static json_t *encoding_row(const struct nd_encoding *item)
+{
+    json_t *row =
+        json_pack("{s:o, s:s, s:o, s:i, s:b, s:o, s:o, s:o}", "tensor", nd_json_string(item->name), "role",
+                  nd_encoding_role_name(item->role), "type", type_of(item), "bits", item->bits, "symmetric",
+                  item->is_symmetric, "quantisation", quantisation_text(item), "scale", scales_of(&item->quant),
+                  "zero_point", zero_points_of(&item->quant));
+    nd_tree_set(row, "axis", item->has_axis ? json_integer(item->quant.axis) : json_null());
+    nd_tree_set(row, "not_applied", item->unhandled != NULL ? nd_json_string(item->unhandled) : json_null());
+    return row;
+}
+
+/* Seven digits for people: a float32 has no more that matter. */
+static void add_texts(json_t *row, const struct nd_encoding *item)
+{
+    const struct nd_quant *quant = &item->quant;
+    bool is_one = item->unhandled == NULL && quant->n == 1;
+    nd_tree_set(row, "scale_text",
+                is_one ? json_sprintf("%.7g", (double)quant->scale[0]) : quantisation_text(item));
+    nd_tree_set(row, "zero_point_text", is_one ? json_integer(quant->zero_point[0]) : json_null());
+}
+
+static json_t *nd_encoding_rows(const struct nd_encodings *encodings, bool has_texts)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < nd_encodings_n(encodings); i++) {
+        json_t *row = encoding_row(nd_encodings_at(encodings, i));
+        if (has_texts)
+            add_texts(row, nd_encodings_at(encodings, i));
+        nd_tree_append(rows, row);
+    }
+    return rows;
+}
+
+enum nd_status nd_report_encodings_json(const struct nd_encodings *encodings, char **out, struct nd_error *err)
+{
+    return nd_tree_end(ND_DOCUMENT_ENCODINGS,
+                       json_pack("{s:o, s:s, s:o}", "path", nd_json_string(nd_encodings_path(encodings)),
+                                 "source", nd_encodings_source(encodings), "encodings",
+                                 nd_encoding_rows(encodings, false)),
+                       out, err);
+}
+
+enum nd_status nd_report_encodings_text(const struct nd_encodings *encodings, char **out, struct nd_error *err)
+{
+    static const struct nd_report_column columns[] = {{"tensor", "TENSOR"},
+                                                      {"role", "ROLE"},
+                                                      {"type", "TYPE"},
+                                                      {"quantisation", "QUANTISATION"},
+                                                      {NULL, NULL}};
+    json_t *rows = nd_encoding_rows(encodings, false);
+    struct nd_strbuf text = {0};
+    nd_rows_put(&text, rows, columns);
+    json_decref(rows);
+    return nd_text_end(&text, out, err);
+}
+
+/* ---- apply ---- */
+
+enum nd_status nd_report_encodings_applied_json(const struct nd_encodings_match *match,
+                                                const struct nd_encodings *encodings, const char *output,
+                                                char **out, struct nd_error *err)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < match->n_omitted; i++) {
+        const struct nd_encodings_omission *omission = &match->omitted[i];
+        nd_tree_append(rows, json_pack("{s:o, s:o, s:b}", "tensor", nd_json_string(omission->name), "why",
+                                       nd_json_string(omission->why), "unknown", omission->is_unknown));
+    }
+    return nd_tree_end(ND_DOCUMENT_ENCODINGS_APPLIED,
+                       json_pack("{s:o, s:s, s:I, s:o}", "output",
+                                 output != NULL ? nd_json_string(output) : json_null(), "source",
+                                 nd_encodings_source(encodings), "applied",
+                                 (json_int_t)(output != NULL ? match->n_applicable : 0), "not_applied", rows),
+                       out, err);
+}
+
+/* ---- diff ---- */
+
+static const char *verdict_of(const struct nd_encoding_difference *item)
+{
+    if (item->test == NULL)
+        return "only in ref";
+    if (item->ref == NULL)
+        return "only in test";
+    return item->is_same ? "same" : "differs";
+}
+
+static json_t *ratio_text(const struct nd_encoding_difference *item)
+{
+    if (!item->is_comparable)
+        return json_string("-");
+    if (item->least_ratio == item->largest_ratio)
+        return json_sprintf("%.9g", item->least_ratio);
+    return json_sprintf("%.9g..%.9g", item->least_ratio, item->largest_ratio);
+}
+
+static json_t *difference_row(const struct nd_encoding_difference *item)
+{
+    const struct nd_encoding *any = item->ref != NULL ? item->ref : item->test;
+    json_t *row =
+        json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "tensor", nd_json_string(any->name), "verdict",
+                  verdict_of(item), "ref_type", item->ref != NULL ? type_of(item->ref) : json_null(),
+                  "test_type", item->test != NULL ? type_of(item->test) : json_null(), "ref",
+                  item->ref != NULL ? quantisation_text(item->ref) : json_null(), "test",
+                  item->test != NULL ? quantisation_text(item->test) : json_null(), "ratio", ratio_text(item));
+    nd_tree_set(row, "scale_ratio_least", nd_json_number(item->least_ratio));
+    nd_tree_set(row, "scale_ratio_largest", nd_json_number(item->largest_ratio));
+    nd_tree_set(row, "zero_point_difference",
+                item->is_comparable ? json_integer(item->zero_point_difference) : json_null());
+    return row;
+}
+
+/* Four digits of the ratios, and the type as one text. */
+static void add_difference_texts(json_t *row, const struct nd_encoding_difference *item)
+{
+    const char *ref = json_string_value(json_object_get(row, "ref_type"));
+    const char *test = json_string_value(json_object_get(row, "test_type"));
+    bool is_changed = ref != NULL && test != NULL && strcmp(ref, test) != 0;
+    nd_tree_set(row, "what",
+                json_string(item->test == NULL  ? "only in A"
+                            : item->ref == NULL ? "only in B"
+                                                : "differs"));
+    nd_tree_set(row, "type",
+                is_changed ? json_sprintf("%s, %s", ref, test) : json_string(ref != NULL ? ref : test));
+    if (item->is_comparable)
+        nd_tree_set(row, "ratio_text",
+                    item->least_ratio == item->largest_ratio
+                        ? json_sprintf("%.4g", item->least_ratio)
+                        : json_sprintf("%.4g to %.4g", item->least_ratio, item->largest_ratio));
+}
+
+/* Those that are the same are left out. */
+static json_t *nd_encoding_difference_rows(const struct nd_encodings_diff *diff, bool has_texts)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < diff->n_items; i++) {
+        if (diff->items[i].is_same)
+            continue;
+        json_t *row = difference_row(&diff->items[i]);
+        if (has_texts)
+            add_difference_texts(row, &diff->items[i]);
+        nd_tree_append(rows, row);
+    }
+    return rows;
+}
+
+enum nd_status nd_report_encodings_diff_json(const struct nd_encodings_diff *diff,
+                                             const struct nd_encodings *ref, const struct nd_encodings *test,
+                                             char **out, struct nd_error *err)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < diff->n_items; i++)
+        nd_tree_append(rows, difference_row(&diff->items[i]));
+    return nd_tree_end(
+        ND_DOCUMENT_ENCODINGS_DIFFERENCE,
+        json_pack("{s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "verdict",
+                  diff->n_same == diff->n_items ? "same" : "differs", "ref",
+                  nd_json_string(nd_encodings_path(ref)), "test", nd_json_string(nd_encodings_path(test)),
+                  "same", (json_int_t)diff->n_same, "different", (json_int_t)diff->n_different, "only_ref",
+                  (json_int_t)diff->n_only_ref, "only_test", (json_int_t)diff->n_only_test, "tensors", rows),
+        out, err);
+}
+
+enum nd_status nd_report_encodings_diff_text(const struct nd_encodings_diff *diff,
+                                             const struct nd_encodings *ref, const struct nd_encodings *test,
+                                             char **out, struct nd_error *err)
+{
+    static const struct nd_report_column columns[] = {
+        {"tensor", "TENSOR"},  {"verdict", "VERDICT"},   {"ref_type", "REF"},
+        {"test_type", "TEST"}, {"ratio", "SCALE RATIO"}, {"zero_point_difference", "ZERO POINT"},
+        {NULL, NULL}};
+    json_t *rows = nd_encoding_difference_rows(diff, false);
+    struct nd_strbuf text = {0};
+    if (json_array_size(rows) > 0)
+        nd_rows_put(&text, rows, columns);
+    json_decref(rows);
+    nd_strbuf_printf(&text, "%zu same, %zu different, %zu only in '%s', %zu only in '%s'\n", diff->n_same,
+                     diff->n_different, diff->n_only_ref, nd_encodings_path(ref), diff->n_only_test,
+                     nd_encodings_path(test));
+    return nd_text_end(&text, out, err);
+}
+
+/* ---- check ---- */
+
+static json_t *percent(double share)
+{
+    return json_sprintf("%.3g %%", 100 * share);
+}
+
+static const char *use_verdict(const struct nd_encoding_use *use, const struct nd_capture *capture)
+{
+    if (use->edge == SIZE_MAX)
+        return "not captured";
+    if (nd_capture_edge(capture, use->edge)->quant.n == 0)
+        return "floats";
+    return use->is_stated_same ? "same" : "differs";
+}
+
+static json_t *use_row(const struct nd_encoding_use *use, const struct nd_capture *capture)
+{
+    bool has = use->has_values;
+    json_t *row = json_pack("{s:o, s:s, s:o, s:I, s:I}", "tensor", nd_json_string(use->encoding->name),
+                            "verdict", use_verdict(use, capture), "encoding", quantisation_text(use->encoding),
+                            "elements", (json_int_t)use->n_elements, "nan", (json_int_t)use->n_nan);
+    nd_tree_set(row, "lowest", has ? nd_json_number(use->lowest) : json_null());
+    nd_tree_set(row, "highest", has ? nd_json_number(use->highest) : json_null());
+    nd_tree_set(row, "low_share", has ? nd_json_number(use->low_share) : json_null());
+    nd_tree_set(row, "high_share", has ? nd_json_number(use->high_share) : json_null());
+    nd_tree_set(row, "used_range", has ? nd_json_number(use->used_range) : json_null());
+    nd_tree_set(row, "low", has ? percent(use->low_share) : json_null());
+    nd_tree_set(row, "high", has ? percent(use->high_share) : json_null());
+    nd_tree_set(row, "used", has ? percent(use->used_range) : json_null());
+    nd_tree_set(row, "span", has ? json_sprintf("%.6g..%.6g", use->lowest, use->highest) : json_null());
+    return row;
+}
+
+/* Those that are the same are left out. */
+static json_t *nd_encoding_use_rows(const struct nd_encodings_check *check, const struct nd_capture *capture)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < check->n_used; i++)
+        nd_tree_append(rows, use_row(&check->uses[i], capture));
+    return rows;
+}
+
+enum nd_status nd_report_encodings_check_json(const struct nd_encodings_check *check,
+                                              const struct nd_encodings *encodings,
+                                              const struct nd_capture *capture, char **out,
+                                              struct nd_error *err)
+{
+    json_t *without = json_array();
+    for (size_t i = 0; i < check->n_without; i++)
+        nd_tree_append(without, nd_json_string(nd_capture_edge(capture, check->without[i])->name));
+    return nd_tree_end(ND_DOCUMENT_ENCODINGS_CHECK,
+                       json_pack("{s:o, s:o, s:o, s:o}", "encodings",
+                                 nd_json_string(nd_encodings_path(encodings)), "capture",
+                                 nd_json_string(nd_capture_path(capture)), "tensors",
+                                 nd_encoding_use_rows(check, capture), "without_encoding", without),
+                       out, err);
+}
+
+enum nd_status nd_report_encodings_check_text(const struct nd_encodings_check *check,
+                                              const struct nd_encodings *encodings,
+                                              const struct nd_capture *capture, char **out,
+                                              struct nd_error *err)
+{
+    static const struct nd_report_column columns[] = {
+        {"tensor", "TENSOR"},   {"verdict", "STATED"},  {"span", "VALUES"}, {"low", "AT LOWEST"},
+        {"high", "AT HIGHEST"}, {"used", "RANGE USED"}, {NULL, NULL}};
+    (void)encodings;
+    json_t *rows = nd_encoding_use_rows(check, capture);
+    struct nd_strbuf text = {0};
+    nd_rows_put(&text, rows, columns);
+    json_decref(rows);
+    for (size_t i = 0; i < check->n_without; i++)
+        nd_strbuf_printf(&text, "tensor '%s' is quantised and has no encoding\n",
+                         nd_capture_edge(capture, check->without[i])->name);
+    return nd_text_end(&text, out, err);
+}
 
 static const char lists_all[] = "-v lists all";
 

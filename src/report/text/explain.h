@@ -14,19 +14,11 @@ void nd_explain_put_headline(struct nd_strbuf *out, const struct nd_explanation 
 enum { EXPLAIN_SENTENCE_BYTES = 1024 };
 void nd_explain_say_health(const struct nd_explanation *explanation, const struct nd_explained_device *device,
                            char out[static EXPLAIN_SENTENCE_BYTES]);
-/* What the first line of all says where some layers are unexplained and none is faulty. */
-const char *nd_explain_say_unexplained(const struct nd_explanation *explanation);
-/* "HEALTHY", ... */
-const char *nd_explain_health_word(enum nd_health health);
 
 /* Its layers that are faulty, unexplained, or explained in a way that is worth telling; of each kind at most
  * `most`. */
 void nd_explain_put_layers(struct nd_strbuf *out, const struct nd_explanation *explanation,
                            const struct nd_explained_device *device, size_t width, size_t most);
-
-/* The same without those that are faulty. */
-void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_explanation *explanation,
-                             const struct nd_explained_device *device, size_t width, size_t most);
 
 /* What contradicts the capture itself: at most `most` findings. */
 void nd_explain_put_findings(struct nd_strbuf *out, const struct nd_explanation *explanation,
@@ -35,10 +27,6 @@ void nd_explain_put_findings(struct nd_strbuf *out, const struct nd_explanation 
 /* Layers that could not be examined: at most `most`. */
 void nd_explain_put_not_examined(struct nd_strbuf *out, const struct nd_explanation *explanation,
                                  const struct nd_explained_device *device, size_t width, size_t most);
-
-/* Where a device that is not faulty leaves exact rounding, how far, and which layer matters most. */
-void nd_explain_put_begin(struct nd_strbuf *out, const struct nd_explanation *explanation,
-                          const struct nd_explained_device *device, size_t width);
 
 /* Layers that differ as float arithmetic does. */
 void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *explanation,
@@ -51,18 +39,12 @@ void nd_explain_put_observer(struct nd_strbuf *out, const struct nd_explained_de
  * table of its layers. */
 void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *explanation,
                            const struct nd_explained_device *device, size_t width);
-void nd_explain_put_float_layers(struct nd_strbuf *out, const struct nd_explanation *explanation,
-                                 const struct nd_explained_device *device);
 
 /* Where the reference ends, of all devices. */
 void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *explanation, size_t width);
 
 /* Whether the model has quantised values: a float model has none. */
 bool nd_explain_has_codes(const struct nd_explanation *explanation);
-
-/* The table of all units. */
-void nd_explain_put_units(struct nd_strbuf *out, const struct nd_explanation *explanation,
-                          const struct nd_explained_device *device, size_t width);
 
 /* Where the device's units were computed, where that is not plainly where the device says; all of them with
  * with_units. */
@@ -73,12 +55,7 @@ void nd_explain_put_execution_line(struct nd_strbuf *out, const struct nd_explan
                                    const struct nd_explained_device *device, size_t width);
 json_t *nd_explain_execution_json(const struct nd_explained_execution *execution);
 
-/* Of a device that has a program of whole units: which, what follows it, what that costs, what is not known.
- */
-void nd_explain_put_program(struct nd_strbuf *out, const struct nd_explanation *explanation,
-                            const struct nd_explained_device *device, size_t width);
 /* Why such devices differ. */
-void nd_explain_put_differences(struct nd_strbuf *out, const struct nd_explanation *explanation, size_t width);
 json_t *nd_explain_losses_json(const struct nd_explanation *explanation,
                                const struct nd_explained_device *device);
 json_t *nd_explain_differences_json(const struct nd_explanation *explanation);
@@ -87,7 +64,6 @@ json_t *nd_explain_differences_json(const struct nd_explanation *explanation);
 void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_explanation *explanation,
                                       size_t width);
 void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanation *explanation, size_t width);
-json_t *nd_explain_quantisation_json(const struct nd_explanation *explanation);
 
 /* What nd_identify_captures found, as JSON; NULL: memory is out. */
 json_t *nd_identification_json(const struct nd_identification *identification);

@@ -1,8 +1,8 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "report/text/format.h"
 #include "report/text/compare.h"
+#include "report/text/format.h"
 
 /* Indexed by enum nd_matrix_metric. A metric without symmetry is shown only from an earlier device to a later
  * one, as it was computed. */

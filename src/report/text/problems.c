@@ -1,8 +1,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "report/text/format.h"
 #include "report/text/compare.h"
+#include "report/text/format.h"
 
 static void put_failing(const struct nd_text_report *report)
 {

@@ -25,9 +25,6 @@ const char *nd_history_letter(size_t value, char buf[static ND_HISTORY_LETTER_BY
 void nd_report_put_problems(struct nd_json *json, const struct nd_golden *store);
 
 /* text_changes.c: a line with what changed of the axis; what people call it; whether a key changed. */
-void nd_golden_put_axis(struct nd_strbuf *out, const char *axis, const struct nd_golden_difference *difference,
-                        size_t width);
 const char *nd_golden_axis_name(const char *axis);
-bool nd_golden_has_changed(const struct nd_golden_difference *difference, const char *key);
 
 #endif

@@ -1,5 +1,5 @@
-#include "report/text/format.h"
 #include "report/text/compare.h"
+#include "report/text/format.h"
 
 static bool has_differing_values(const struct nd_compared_part *part)
 {

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "npudiff/capture/capture.h"
-#include "report/workflows/emit.h"
+#include "npudiff/capture/captured_model.h"
 #include "report/text/format.h"
 #include "report/text/table.h"
-#include "npudiff/capture/captured_model.h"
+#include "report/workflows/emit.h"
 
 size_t nd_summary_width(size_t width)
 {

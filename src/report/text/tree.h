@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
-#include "core/error.h"
 #include "core/documents/json_out.h"
+#include "core/error.h"
 #include "core/text/strbuf.h"
 #include "npudiff/report/report.h"
 

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/random.h"
 #include "arithmetic/exact/bytes/byte_unit.h"
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
+#include "core/random.h"
 #include "explain/evaluate/packed.h"
 #include "model/rewrite/compose.h"
 #include "support/scratch.h"

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "arithmetic/exact/eval_graph.h"
+#include "core/error.h"
 
 enum { MAX_EDGES = 96 };
 

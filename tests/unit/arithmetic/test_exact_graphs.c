@@ -7,8 +7,8 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "core/error.h"
 #include "arithmetic/exact/eval_graph.h"
+#include "core/error.h"
 #include "support/scratch.h"
 
 enum { MAX_EDGES = 64, MAX_INPUTS = 4 };

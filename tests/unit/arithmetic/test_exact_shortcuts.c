@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/random.h"
 #include "arithmetic/exact/eval_graph.h"
+#include "core/random.h"
 #include "model/rewrite/compose.h"
 #include "support/scratch.h"
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/htp/htp.h"
 #include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/htp/htp.h"
 #include "support/program_codes.h"
 
 enum { MAX_BYTES = 1 << 17 };

@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "arithmetic/exact/linear/linear_unit.h"
 #include "arithmetic/htp/htp.h"
 #include "core/random.h"
-#include "arithmetic/exact/linear/linear_unit.h"
 
 enum { MOST_ROWS = 4096, MOST_INNER = 24, MOST_COLUMNS = 6 };
 

@@ -2,13 +2,13 @@
  * counted by cells, packing, and sorting. */
 #include "support/main.h"
 
-#include "arithmetic/exact/program.h"
 #include "arithmetic/exact/linear/quick.h"
+#include "arithmetic/exact/program.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "arithmetic/operators/ops.h"
-#include "explain/trials/code_tally.h"
-#include "explain/evaluate/packed.h"
 #include "core/statistics/series.h"
+#include "explain/evaluate/packed.h"
+#include "explain/trials/code_tally.h"
 #include "support/linear_case.h"
 
 /* ---- products in blocks ---- */

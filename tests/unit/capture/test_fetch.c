@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/fetch/answer.h"
 #include "capture/fetch/fetch.h"
 #include "capture/fetch/place.h"
 

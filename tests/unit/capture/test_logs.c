@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "capture/logs/log_read.h"
 #include "core/text/strbuf.h"
-#include "capture/logs/log_patterns.h"
 #include "npudiff/core/parse.h"
 
 /* ---- reading ---- */

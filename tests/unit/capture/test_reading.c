@@ -11,9 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/files/file.h"
 #include "capture/hdf5/confine.h"
 #include "capture/hdf5/reading.h"
+#include "core/files/file.h"
 
 /* What is asked of the child. */
 enum deed { SEND, FAIL, DIE, SPIN, SLEEP, SPEAK_NONSENSE, HANG_FIRST, STARVE };

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-#include "core/files/file.h"
 #include "capture/hdf5/chunk_decode.h"
+#include "core/files/file.h"
 #include "core/tensors/chunk.h"
 #include "support/fake_run.h"
 

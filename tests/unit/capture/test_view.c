@@ -10,10 +10,10 @@
 
 #include <hdf5.h>
 
+#include "capture/hdf5/libhdf5.h"
 #include "capture/read/capture_internal.h"
 #include "capture/read/view.h"
 #include "capture/write/write.h"
-#include "capture/hdf5/libhdf5.h"
 #include "npudiff/core/parse.h"
 #include "support/scratch.h"
 

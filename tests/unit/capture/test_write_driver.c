@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/files/file.h"
 #include "capture/hdf5/write_driver.h"
+#include "core/files/file.h"
 
 enum { N_SETS = 8, N_VALUES = 700, MOST_BYTES = 64 * 1024, STEP_BYTES = 512 };
 

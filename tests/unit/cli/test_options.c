@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "npudiff/capture/logs.h"
 #include "npudiff/core/error_ids.h"
 #include "npudiff/explain/explain.h"
-#include "npudiff/record/import.h"
-#include "npudiff/judge/judge.h"
-#include "npudiff/capture/logs.h"
-#include "npudiff/lab/fingerprint.h"
-#include "npudiff/record/prepare.h"
 #include "npudiff/improve/reduce.h"
+#include "npudiff/judge/judge.h"
+#include "npudiff/lab/fingerprint.h"
+#include "npudiff/record/import.h"
+#include "npudiff/record/prepare.h"
 #include "npudiff/report/report.h"
 
 /* The bytes of an options struct of some version. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/terminal/progress_line.h"
+#include "cli/terminal/progress.h"
 
 static size_t columns_of(const char *line)
 {

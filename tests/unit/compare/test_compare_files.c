@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capture/write/write.h"
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "capture/write/write.h"
 #include "npudiff/compare/compare.h"
 
 enum { N_SAMPLES = 5, N_ELEMS = 6 };

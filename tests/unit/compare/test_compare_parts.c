@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "core/files/file.h"
 #include "core/documents/json_out.h"
+#include "core/files/file.h"
 #include "npudiff/report/report.h"
 #include "support/fleet_compare.h"
 #include "support/scratch.h"
@@ -127,7 +127,7 @@ static void merged_parts_are_the_whole(void **state)
         char *merged = report(&f);
         assert_string_equal(merged, whole);
         /* Fewer than the whole: nothing but a wrong tensor once more, where its samples are told apart by size
-         * (sample_sizes.h). */
+         * (predicates.h). */
         for (size_t c = 0; c < f.n; c++)
             assert_in_range(f.captures[c]->n_bytes_read, 0, n_whole[c] - 1);
         f.options.merge = NULL;

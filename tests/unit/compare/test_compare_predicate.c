@@ -7,7 +7,6 @@
 
 #include "compare/findings/predicate.h"
 #include "compare/findings/predicates.h"
-#include "compare/findings/sample_sizes.h"
 #include "npudiff/report/report.h"
 #include "support/assert_text.h"
 #include "support/fleet_compare.h"

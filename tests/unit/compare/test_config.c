@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "compare/config/config.h"
 #include "core/error.h"
 #include "core/files/new_file.h"
-#include "compare/config/config.h"
 #include "support/assert_text.h"
 #include "support/scratch.h"
 

@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/error.h"
-#include "core/random.h"
 #include "capture/write/write.h"
 #include "compare/latency/latency.h"
-#include "npudiff/compare/latency.h"
+#include "core/error.h"
+#include "core/random.h"
 #include "core/statistics/change.h"
 #include "core/statistics/mixture.h"
+#include "npudiff/compare/latency.h"
 #include "support/latency_series.h"
 #include "support/scratch.h"
 

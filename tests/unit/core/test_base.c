@@ -10,13 +10,13 @@
 
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/memory.h"
-#include "core/text/nearest.h"
 #include "core/files/new_file.h"
+#include "core/files/suffix.h"
+#include "core/memory.h"
 #include "core/random.h"
 #include "core/tensors/sha256.h"
+#include "core/text/nearest.h"
 #include "core/text/strbuf.h"
-#include "core/files/suffix.h"
 #include "npudiff/core/parse.h"
 
 static void error_filled_carries_id_status_object_and_message(void **state)

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "capture/hdf5/chunk_decode.h"
-#include "npudiff/core/parse.h"
 #include "core/tensors/chunk.h"
+#include "npudiff/core/parse.h"
 
 static struct nd_chunk_decoder
     decoder; /* one for all: nothing may be left in it from a chunk that was refused */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/text/strbuf.h"
 #include "core/documents/yaml_map.h"
+#include "core/text/strbuf.h"
 
 static struct nd_error err;
 

@@ -15,8 +15,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "devices/agent/confine.h"
 #include "core/files/file.h"
+#include "devices/agent/confine.h"
 #include "support/scratch.h"
 
 /* What was expected and did not come, as an exit code; each is one bit of `found`. */

@@ -10,12 +10,12 @@
 
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/memory.h"
 #include "core/files/new_file.h"
-#include "devices/resolve.h"
-#include "npudiff/devices/device.h"
+#include "core/memory.h"
+#include "devices/device.h"
 #include "devices/phones/remote_uri.h"
 #include "devices/runtimes/sdk.h"
+#include "npudiff/devices/device.h"
 #include "support/scratch.h"
 
 static void put_text(const char *name, const char *text, bool is_program)

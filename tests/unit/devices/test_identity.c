@@ -7,9 +7,9 @@
 
 #include "core/processes/process.h"
 #include "core/text/strbuf.h"
-#include "npudiff/devices/device.h"
 #include "devices/phones/identity.h"
 #include "devices/phones/identity_text.h"
+#include "npudiff/devices/device.h"
 #include "support/scratch.h"
 
 #define MARKER "mark-7"

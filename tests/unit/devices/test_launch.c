@@ -8,12 +8,12 @@
 
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/memory.h"
 #include "core/files/new_file.h"
-#include "devices/launch.h"
-#include "npudiff/capture/capture.h"
-#include "devices/runtimes/sdk.h"
+#include "core/memory.h"
 #include "devices/agent/spool/spool.h"
+#include "devices/launch.h"
+#include "devices/runtimes/sdk.h"
+#include "npudiff/capture/capture.h"
 
 /* Agents are small scripts here, which do what real ones do when they go wrong. */
 struct bench {

@@ -8,11 +8,11 @@
 
 #include "core/files/file.h"
 #include "core/memory.h"
-#include "npudiff/devices/device.h"
-#include "npudiff/model/model.h"
 #include "devices/agent/runtime/ort.h"
 #include "devices/agent/runtime/runtime.h"
 #include "devices/runtimes/sdk.h"
+#include "npudiff/devices/device.h"
+#include "npudiff/model/model.h"
 
 enum { N_CODES = 256 };
 

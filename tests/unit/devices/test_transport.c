@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "core/files/file.h"
-#include "core/memory.h"
 #include "core/files/new_file.h"
+#include "core/memory.h"
 #include "core/tensors/sha256.h"
 #include "devices/phones/transport.h"
 #include "support/scratch.h"

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "explain/layers/unit_programs.h"
+#include "explain/layers/judge_layers.h"
 
 /* ---- one device ---- */
 

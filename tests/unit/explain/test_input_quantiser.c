@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "explain/exam/input_quantiser.h"
+#include "explain/exam/diagnose_layers.h"
 
 /* ---- known arithmetic: by its sentence, so that the order does not matter ---- */
 

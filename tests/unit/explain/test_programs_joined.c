@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/htp/htp_internal.h"
 #include "explain/plan/plan.h"
 #include "explain/trials/unit_trial.h"
 #include "support/program_codes.h"

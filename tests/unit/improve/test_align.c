@@ -9,9 +9,9 @@
 
 #include "arithmetic/htp/htp.h"
 #include "core/random.h"
-#include "npudiff/improve/align.h"
-#include "explain/plan/reader.h"
+#include "explain/plan/replay.h"
 #include "model/rewrite/compose.h"
+#include "npudiff/improve/align.h"
 #include "support/scratch.h"
 
 enum { WIDTH = 12, INNER = 20 };

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "core/random.h"
-#include "npudiff/improve/align.h"
-#include "npudiff/devices/device.h"
 #include "model/rewrite/compose.h"
+#include "npudiff/devices/device.h"
+#include "npudiff/improve/align.h"
 #include "support/scratch.h"
 
 enum { CHANNELS = 8, SIDE = 6, KERNEL = 3, N_W = CHANNELS * CHANNELS, N_V = CHANNELS * KERNEL * KERNEL };

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "core/random.h"
+#include "model/rewrite/compose.h"
 #include "npudiff/improve/align.h"
 #include "npudiff/improve/certificate.h"
-#include "model/rewrite/compose.h"
 #include "support/scratch.h"
 
 enum { WIDTH = 8, BRANCHES = 2 };

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "core/random.h"
-#include "npudiff/improve/align.h"
-#include "npudiff/devices/device.h"
 #include "model/rewrite/compose.h"
+#include "npudiff/devices/device.h"
+#include "npudiff/improve/align.h"
 #include "support/scratch.h"
 
 enum { GROUPS = 2, CHANNELS = 6, SIDE = 7, KERNEL = 3, CLASSES = 5 };

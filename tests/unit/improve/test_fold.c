@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-#include "npudiff/improve/align.h"
-#include "npudiff/devices/device.h"
 #include "model/rewrite/fold.h"
+#include "npudiff/devices/device.h"
+#include "npudiff/improve/align.h"
 #include "support/scratch.h"
 
 static const char *const folded[] = {"align/norm.u8.onnx", "align/norm-bias.u8.onnx"};

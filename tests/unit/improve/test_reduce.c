@@ -7,14 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "capture/write/write.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "capture/write/write.h"
-#include "npudiff/record/probe.h"
+#include "improve/reduce/candidate.h"
 #include "improve/reduce/candidate_failure.h"
 #include "improve/reduce/difference.h"
-#include "improve/reduce/npz_write.h"
 #include "improve/reduce/reducer.h"
+#include "npudiff/record/probe.h"
 #include "support/scratch.h"
 
 /* ---- delta debugging ---- */

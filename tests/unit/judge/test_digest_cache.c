@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/files/new_file.h"
-#include "judge/release/digest_cache.h"
+#include "judge/release/run.h"
 #include "support/scratch.h"
 
 static char *cache_path, *library;

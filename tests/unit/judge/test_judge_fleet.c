@@ -7,7 +7,7 @@
 #include "support/judge_study.h"
 #include "support/main.h"
 
-#include "judge/accuracy/churn.h"
+#include "judge/accuracy/fleet_accuracy.h"
 #include "judge/accuracy/target.h"
 
 /* Churn. */

@@ -248,11 +248,15 @@ static void what_is_no_result_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(junit_of_every_verdict_is_valid), cmocka_unit_test(junit_of_any_names_is_valid),
+        cmocka_unit_test(junit_of_every_verdict_is_valid),
+        cmocka_unit_test(junit_of_any_names_is_valid),
         cmocka_unit_test(junit_schema_refuses_what_is_none),
-        cmocka_unit_test(csv_quotes_what_it_must),         cmocka_unit_test(csv_has_no_formula),
-        cmocka_unit_test(csv_counts_have_every_digit),     cmocka_unit_test(json_reads_back_equal),
-        cmocka_unit_test(text_ends_with_the_verdict),      cmocka_unit_test(what_is_no_result_is_refused),
+        cmocka_unit_test(csv_quotes_what_it_must),
+        cmocka_unit_test(csv_has_no_formula),
+        cmocka_unit_test(csv_counts_have_every_digit),
+        cmocka_unit_test(json_reads_back_equal),
+        cmocka_unit_test(text_ends_with_the_verdict),
+        cmocka_unit_test(what_is_no_result_is_refused),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "npudiff/model/model.h"
 #include "model/rewrite/compose.h"
+#include "npudiff/model/model.h"
 #include "support/scratch.h"
 
 /* x (uint8 codes) times constant weights, one scale per column, requantised. */

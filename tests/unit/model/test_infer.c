@@ -8,8 +8,8 @@
 #include "core/files/new_file.h"
 #include "model/graph/infer.h"
 #include "model/graph/onnx.h"
-#include "npudiff/model/model.h"
 #include "model/rewrite/compose.h"
+#include "npudiff/model/model.h"
 #include "support/infer_model.h"
 #include "support/scratch.h"
 

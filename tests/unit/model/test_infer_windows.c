@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "model/graph/infer.h"
-#include "npudiff/model/model.h"
 #include "model/rewrite/compose.h"
+#include "npudiff/model/model.h"
 #include "support/infer_model.h"
 #include "support/scratch.h"
 

@@ -9,7 +9,7 @@
 #include "core/files/file.h"
 #include "core/files/new_file.h"
 #include "core/tensors/sha256.h"
-#include "model/rewrite/expose.h"
+#include "model/rewrite/native.h"
 #include "support/golden_models.h"
 
 static const char *const good_models[] = {

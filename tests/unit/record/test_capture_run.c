@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/memory.h"
 #include "core/files/new_file.h"
+#include "core/memory.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/devices/device.h"
 #include "support/scratch.h"

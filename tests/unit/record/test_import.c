@@ -16,17 +16,17 @@
 
 #include "support/scratch.h"
 
+#include "capture/hdf5/confine.h"
 #include "core/files/file.h"
-#include "core/memory.h"
 #include "core/files/new_file.h"
+#include "core/memory.h"
 #include "core/processes/parallel.h"
 #include "record/import/edge_names.h"
-#include "record/import/facts.h"
-#include "record/import/map.h"
-#include "record/import/sample_layout.h"
-#include "capture/hdf5/confine.h"
-#include "record/import/formats/formats.h"
+#include "record/import/formats/import.h"
 #include "record/import/formats/tensorproto.h"
+#include "record/import/map.h"
+#include "record/import/match_tensor.h"
+#include "record/import/write_capture.h"
 
 static struct nd_error err;
 

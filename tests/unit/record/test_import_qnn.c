@@ -9,9 +9,9 @@
 #include "support/scratch.h"
 
 #include "core/files/new_file.h"
-#include "record/import/grid.h"
-#include "record/probes/element.h"
-#include "record/probes/source.h"
+#include "record/import/match_codes.h"
+#include "record/probes/npz.h"
+#include "record/probes/probe.h"
 #include "record/qnn/net_run.h"
 
 static struct nd_error err;

@@ -1,6 +1,6 @@
 /* Convolutions on bytes: whole numbers are added up, and rounded while they are in the caches. */
-#include "core/error.h"
 #include "arithmetic/exact/bytes/byte_internal.h"
+#include "core/error.h"
 
 /* Where the sums of a group go. */
 struct rounding {

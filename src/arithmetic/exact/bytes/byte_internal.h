@@ -1,4 +1,4 @@
-/* What byte_find.c finds out about units, and byte_unit.c uses. */
+/* What byte_unit.c finds out about units, and byte_unit.c uses. */
 #ifndef ND_EVAL_BYTE_INTERNAL_H
 #define ND_EVAL_BYTE_INTERNAL_H
 
@@ -59,17 +59,8 @@ struct nd_byte_runner {
     size_t left_bytes; /* for tables, while units are found */
 };
 
-/* byte_find.c: kind, and what belongs to it, of a unit whose inputs are known. */
-enum nd_status nd_byte_prepare(struct nd_byte_runner *runner, struct nd_byte_unit *unit, struct nd_error *err);
-/* byte_moves.c: the same of a unit that only moves codes about, and is described; nothing of another. */
-enum nd_status nd_byte_find_moves(struct nd_byte_runner *runner, struct nd_byte_unit *unit,
-                                  const struct nd_exact_call *call, struct nd_error *err);
-/* Takes as much of left_bytes; false: there is not as much. */
-bool nd_byte_take_room(struct nd_byte_runner *runner, size_t bytes);
 /* byte_conv.c: one unit that is an ND_BYTE_CONV. ND_ERR_IO, ND_ERR_MEMORY. */
 enum nd_status nd_byte_convolve(struct nd_byte_runner *runner, const struct nd_byte_unit *unit,
                                 const uint8_t *in, uint8_t *out, struct nd_error *err);
-/* byte_unit.c: forgets what the run has of the unit. */
-void nd_byte_runner_clear(struct nd_byte_runner *runner, const struct nd_byte_unit *unit);
 
 #endif

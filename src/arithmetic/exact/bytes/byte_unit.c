@@ -1,11 +1,18 @@
+/* Units that move codes about: where each comes from is found by moving numbers of elements. */
 #include "arithmetic/exact/bytes/byte_unit.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/exact/bytes/byte_internal.h"
+#include "arithmetic/exact/linear/linear_families.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "arithmetic/exact/bytes/byte_internal.h"
+
+static enum nd_status nd_byte_prepare(struct nd_byte_runner *runner, struct nd_byte_unit *unit,
+                                      struct nd_error *err);
+static bool nd_byte_take_room(struct nd_byte_runner *runner, size_t bytes);
 
 /* ---- finding units ---- */
 
@@ -198,7 +205,8 @@ static void forget(struct nd_byte_runner *runner, size_t tensor)
     runner->run.values[tensor] = nd_exact_none();
 }
 
-void nd_byte_runner_clear(struct nd_byte_runner *runner, const struct nd_byte_unit *unit)
+/* byte_unit.c: forgets what the run has of the unit. */
+static void nd_byte_runner_clear(struct nd_byte_runner *runner, const struct nd_byte_unit *unit)
 {
     for (size_t i = 0; i < unit->n_inputs; i++)
         forget(runner, unit->leaves[i]);
@@ -302,4 +310,462 @@ enum nd_status nd_byte_unit_run(struct nd_byte_runner *runner, size_t place, con
     else
         look_up(runner->units, unit, inputs, out);
     return ND_OK;
+}
+
+enum {
+    N_CODES_of_byte_moves = 256,
+    LEAST_RUN = 8 /* elements, on average: shorter ones are not worth their list; chosen */
+};
+
+static bool only_moves(const struct nd_exact_call *call)
+{
+    static const char *const names[] = {
+        "Concat", "DepthToSpace", "Expand",  "Flatten", "Gather",    "Identity", "Reshape",  "Slice",
+        "Split",  "SpaceToDepth", "Squeeze", "Tile",    "Transpose", "Resize",   "Upsample", "Unsqueeze"};
+    const Onnx__NodeProto *node = call->call.node;
+    for (size_t i = 0; node != NULL && i < sizeof names / sizeof names[0]; i++)
+        if (nd_onnx_domain(node->domain)[0] == 0 && strcmp(nd_onnx_text(node->op_type), names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Which of the edges that the unit reads is input i of the operator; n_inputs: none, it is constant or omitted.
+ * False: it is something else. */
+static bool find_place(const struct nd_exact_graph *g, const struct nd_byte_unit *unit,
+                       const struct nd_exact_call *call, size_t i, size_t *place)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    size_t tensor = nd_graph_used(graph, call->node, i);
+    *place = unit->n_inputs;
+    if (tensor == ND_NO_INDEX || graph->tensors[tensor].is_constant)
+        return true;
+    size_t producer = graph->tensors[tensor].producer;
+    size_t codes = producer != ND_NO_INDEX ? nd_graph_used(graph, producer, 0) : ND_NO_INDEX;
+    for (*place = 0; *place < unit->n_inputs && unit->leaves[*place] != codes;)
+        ++*place;
+    const struct nd_quant *quant = call->inputs[i].quant;
+    return *place < unit->n_inputs && quant != NULL && quant->n == 1;
+}
+
+/* What the operator makes of numbers: those of the elements of all inputs, one after the other. */
+static enum nd_status move_numbers(const struct nd_exact_call *call, const double *first, struct nd_array *out,
+                                   struct nd_error *err)
+{
+    size_t n = call->call.n_inputs;
+    struct nd_array *own = nd_calloc(n, sizeof *own);
+    const struct nd_array **inputs = nd_calloc(n, sizeof(struct nd_array *));
+    enum nd_status status = own != NULL && inputs != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; i < n && status == ND_OK; i++) {
+        inputs[i] = call->inputs[i].values;
+        if (first[i] < 0)
+            continue;
+        status = nd_array_make_room(&own[i], ND_DTYPE_F64, &inputs[i]->shape, err);
+        for (size_t k = 0; k < own[i].n; k++)
+            own[i].x[k] = first[i] + (double)k;
+        inputs[i] = &own[i];
+    }
+    if (status == ND_OK)
+        status = nd_linear_run(&call->call, call->call.node, inputs, n, out, err);
+    for (size_t i = 0; i < n && own != NULL; i++)
+        nd_array_deinit(&own[i]);
+    free(own);
+    free(inputs);
+    return status;
+}
+
+/* Codes of the input in steps of the output, by the evaluation itself. */
+static enum nd_status fill_table(const struct nd_exact_graph *g, const struct nd_byte_unit *unit,
+                                 const struct nd_exact_call *call, size_t input, uint8_t *table,
+                                 struct nd_error *err)
+{
+    const struct nd_shape shape = {.rank = 1, .dims = {N_CODES_of_byte_moves}};
+    const struct nd_node_quant *quant = &g->quants[unit->quantize];
+    struct nd_array all = {.n = 0};
+    struct nd_linear_result result = {.n = 0};
+    double low, high, least, codes[N_CODES_of_byte_moves];
+    enum nd_dtype dtype = call->inputs[input].values->dtype;
+    nd_code_range(dtype, &least, &high);
+    nd_code_range(quant->dtype, &low, &high);
+    enum nd_status status = nd_array_make_room(&all, dtype, &shape, err);
+    for (size_t i = 0; i < all.n; i++)
+        all.x[i] = least + (double)i;
+    const struct nd_linear_input of_all = {.values = &all, .quant = call->inputs[input].quant};
+    const struct nd_linear_call moved = {.opset = call->call.opset,
+                                         .n_inputs = 1,
+                                         .inputs = &of_all,
+                                         .low = call->call.low,
+                                         .high = call->call.high,
+                                         .out_quant = call->call.out_quant};
+    if (status == ND_OK)
+        status = nd_linear_unit(&moved, &result, err);
+    for (size_t i = 0; i < N_CODES_of_byte_moves && status == ND_OK; i++)
+        codes[i] = nd_code_of_ratio(&result.v[i], (double)quant->quant.zero_point[0], quant->dtype,
+                                    ND_ROUND_HALF_EVEN);
+    if (status == ND_OK)
+        nd_gemm_kernels()->narrow(codes, low, N_CODES_of_byte_moves, table);
+    nd_linear_deinit(&result);
+    nd_array_deinit(&all);
+    return status;
+}
+
+/* Which of the inputs has that element; n: none. */
+static size_t input_of(const double *first, const struct nd_exact_call *call, double number)
+{
+    size_t n = call->call.n_inputs, i = 0;
+    while (i < n &&
+           !(first[i] >= 0 && number >= first[i] && number < first[i] + (double)call->inputs[i].values->n))
+        i++;
+    return i;
+}
+
+/* False: runs would be short, or an element is none of an input. */
+static bool list_runs(const struct nd_array *moved, const double *first, const struct nd_exact_call *call,
+                      struct nd_byte_unit *unit)
+{
+    size_t most = moved->n / LEAST_RUN + 1;
+    unit->runs = nd_calloc(most, sizeof *unit->runs);
+    for (size_t i = 0; i < moved->n && unit->runs != NULL;) {
+        double number = moved->x[i];
+        size_t input = input_of(first, call, number), n = 1;
+        if (input == call->call.n_inputs || number != floor(number) || unit->n_runs == most)
+            return false;
+        size_t left = call->inputs[input].values->n - (size_t)(number - first[input]);
+        while (n < left && i + n < moved->n && moved->x[i + n] == number + (double)n)
+            n++;
+        unit->runs[unit->n_runs++] = (struct nd_byte_run){
+            .from = (uint32_t)(number - first[input]), .n = (uint32_t)n, .input = (uint32_t)input};
+        i += n;
+    }
+    return unit->runs != NULL;
+}
+
+/* Inputs of the operator are counted, until here; then edges of the unit. */
+static enum nd_status fill_tables(const struct nd_exact_graph *g, const size_t *places,
+                                  const struct nd_exact_call *call, struct nd_byte_unit *unit,
+                                  struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    unit->table = nd_calloc(unit->n_inputs, N_CODES_of_byte_moves);
+    if (unit->table == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < call->call.n_inputs && status == ND_OK; i++)
+        if (places[i] < unit->n_inputs)
+            status = fill_table(g, unit, call, i, unit->table + places[i] * N_CODES_of_byte_moves, err);
+    for (size_t r = 0; r < unit->n_runs; r++)
+        unit->runs[r].input = (uint32_t)places[unit->runs[r].input];
+    return status;
+}
+
+/* byte_unit.c: the same of a unit that only moves codes about, and is described; nothing of another. */
+static enum nd_status nd_byte_find_moves(struct nd_byte_runner *runner, struct nd_byte_unit *unit,
+                                         const struct nd_exact_call *call, struct nd_error *err)
+{
+    const struct nd_exact_graph *g = runner->units->graph;
+    double first[ND_EXACT_MAX_OPERANDS], n = 0;
+    size_t places[ND_EXACT_MAX_OPERANDS], n_moved = 0;
+    bool is_possible = only_moves(call) && call->call.out_quant->n == 1;
+    for (size_t i = 0; i < call->call.n_inputs && is_possible; i++) {
+        is_possible = find_place(g, unit, call, i, &places[i]);
+        bool is_moved = places[i] < unit->n_inputs;
+        first[i] = is_moved ? n : -1;
+        n += is_moved ? (double)call->inputs[i].values->n : 0;
+        n_moved += is_moved;
+    }
+    is_possible = is_possible && n_moved == unit->n_inputs; /* none twice, with other scales perhaps */
+    if (!is_possible || n >= UINT32_MAX)
+        return ND_OK;
+    struct nd_array moved = {.n = 0};
+    enum nd_status status = move_numbers(call, first, &moved, err);
+    size_t bytes = unit->n_inputs * N_CODES_of_byte_moves;
+    if (status == ND_OK && list_runs(&moved, first, call, unit)) {
+        bytes += unit->n_runs * sizeof *unit->runs;
+        if (nd_byte_take_room(runner, bytes)) {
+            status = fill_tables(g, places, call, unit, err);
+            unit->kind = status == ND_OK ? ND_BYTE_MOVE : ND_BYTE_SLOW;
+        }
+    }
+    nd_array_deinit(&moved);
+    if (unit->kind == ND_BYTE_SLOW) {
+        free(unit->runs);
+        unit->runs = NULL;
+    }
+    return status;
+}
+
+/* Which units of a graph can be evaluated on bytes, and what they need for that. */
+
+enum { N_CODES_of_byte_find = 256 };
+
+static const struct nd_edge *edge_of(const struct nd_byte_units *units, size_t edge)
+{
+    return &units->graph->model->edges[edge];
+}
+
+static bool is_byte(enum nd_dtype dtype)
+{
+    return dtype == ND_DTYPE_U8 || dtype == ND_DTYPE_I8;
+}
+
+static size_t n_of(const struct nd_byte_units *units, size_t edge)
+{
+    const struct nd_shape *shape = &units->shapes[edge];
+    return nd_dims_product(shape, 0, shape->rank);
+}
+
+static bool reads_bytes(const struct nd_byte_units *units, const struct nd_byte_unit *unit)
+{
+    bool are_bytes = is_byte(edge_of(units, unit->edge)->dtype);
+    for (size_t i = 0; i < unit->n_inputs && are_bytes; i++)
+        are_bytes = is_byte(edge_of(units, unit->edges[i])->dtype);
+    return are_bytes;
+}
+
+/* Takes as much of left_bytes; false: there is not as much. */
+static bool nd_byte_take_room(struct nd_byte_runner *runner, size_t bytes)
+{
+    bool has_room = bytes <= runner->left_bytes;
+    runner->left_bytes -= has_room ? bytes : 0;
+    return has_room;
+}
+
+/* ---- tables ---- */
+
+/* Beside nd_op_is_function. */
+static bool is_by_element(const Onnx__NodeProto *node)
+{
+    static const char *const names[] = {"Add", "Sub",  "Mul",   "Div",       "Sum",       "Min",
+                                        "Max", "Clip", "PRelu", "LeakyRelu", "HardSwish", "HardSigmoid"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (nd_onnx_domain(node->domain)[0] == 0 && strcmp(nd_onnx_text(node->op_type), names[i]) == 0)
+            return true;
+    return nd_op_is_function(node);
+}
+
+/* One scale for all of a quantiser, and no constant but numbers. */
+static bool has_numbers_only(const struct nd_exact_graph *g, size_t node)
+{
+    const struct nd_graph_node *n = &g->model->graph.nodes[node];
+    if (n->kind != ND_NODE_OTHER)
+        return g->quants[node].quant.n == 1;
+    bool are_numbers = is_by_element(n->proto) && n->n_made == 1;
+    for (size_t i = 0; i < n->n_inputs && are_numbers; i++) {
+        size_t tensor = nd_graph_used(&g->model->graph, node, i);
+        are_numbers = tensor == ND_NO_INDEX || !g->model->graph.tensors[tensor].is_constant ||
+                      (g->constants[tensor].shape.rank >= 0 && g->constants[tensor].n == 1);
+    }
+    return are_numbers;
+}
+
+static bool is_function_of_codes(const struct nd_byte_units *units, const struct nd_byte_unit *unit)
+{
+    const struct nd_exact_graph *g = units->graph;
+    bool is_it = unit->n_inputs >= 1 && unit->n_inputs <= 2 && has_numbers_only(g, unit->quantize);
+    for (size_t i = 0; i < unit->n_touched && is_it; i++)
+        is_it = has_numbers_only(g, g->model->graph.tensors[unit->touched[i]].producer);
+    if (is_it && unit->n_inputs == 1)
+        return n_of(units, unit->edges[0]) == n_of(units, unit->edge);
+    for (size_t i = 0; i < unit->n_inputs && is_it; i++) {
+        const struct nd_shape *in = &units->shapes[unit->edges[i]], *out = &units->shapes[unit->edge];
+        is_it = in->rank <= out->rank;
+        for (int axis = 0; axis < in->rank && is_it; axis++)
+            is_it = in->dims[axis] == 1 || in->dims[axis] == out->dims[out->rank - in->rank + axis];
+    }
+    return is_it;
+}
+
+/* All codes of each input, the last one fastest. */
+static enum nd_status make_codes(const struct nd_byte_units *units, const struct nd_byte_unit *unit,
+                                 struct nd_array *inputs, struct nd_error *err)
+{
+    const struct nd_shape shape = {.rank = (int)unit->n_inputs,
+                                   .dims = {N_CODES_of_byte_find, N_CODES_of_byte_find}};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < unit->n_inputs && status == ND_OK; i++) {
+        double low, high;
+        enum nd_dtype dtype = edge_of(units, unit->edges[i])->dtype;
+        nd_code_range(dtype, &low, &high);
+        status = nd_array_make_room(&inputs[i], dtype, &shape, err);
+        for (size_t k = 0; k < inputs[i].n; k++)
+            inputs[i].x[k] =
+                low + (double)(i + 1 == unit->n_inputs ? k % N_CODES_of_byte_find : k / N_CODES_of_byte_find);
+    }
+    return status;
+}
+
+static enum nd_status make_table(struct nd_byte_runner *runner, struct nd_byte_unit *unit, size_t place,
+                                 struct nd_error *err)
+{
+    const struct nd_byte_units *units = runner->units;
+    struct nd_array inputs[2] = {{.n = 0}, {.n = 0}}, codes = {.n = 0};
+    size_t n = unit->n_inputs == 1 ? N_CODES_of_byte_find : N_CODES_of_byte_find * N_CODES_of_byte_find;
+    enum nd_status status = make_codes(units, unit, inputs, err);
+    if (status == ND_OK)
+        status = nd_byte_unit_evaluate(runner, place, inputs, &codes, err);
+    nd_array_deinit(&inputs[0]);
+    nd_array_deinit(&inputs[1]);
+    unit->table = status == ND_OK && codes.n == n ? nd_tensor_room(n) : NULL;
+    double low, high;
+    nd_code_range(edge_of(units, unit->edge)->dtype, &low, &high);
+    if (unit->table != NULL) {
+        nd_gemm_kernels()->narrow(codes.x, low, n, unit->table);
+        unit->kind = ND_BYTE_TABLE;
+    }
+    nd_array_deinit(&codes);
+    return status == ND_ERR_UNSUPPORTED || status == ND_ERR_FORMAT ? ND_OK : status;
+}
+
+/* ---- convolutions ---- */
+
+static enum nd_status describe_window(const struct nd_byte_units *units, const struct nd_exact_call *call,
+                                      struct nd_byte_unit *unit, struct nd_error *err)
+{
+    const struct nd_shape *x = &units->shapes[unit->edges[0]], *weight = &call->inputs[1].values->shape;
+    const struct nd_op_call op_call = {.node = call->call.node, .opset = call->call.opset};
+    struct nd_byte_conv *conv = &unit->conv;
+    enum nd_status status = nd_window_read(&op_call, x, &weight->dims[2], &conv->window, err);
+    if (status == ND_OK)
+        status = nd_window_fit(&op_call, &conv->window, err);
+    conv->n_groups = (size_t)nd_op_i(&op_call, "group", 1);
+    conv->n_samples = (size_t)x->dims[0];
+    conv->n_in = (size_t)weight->dims[1];
+    conv->n_out = (size_t)weight->dims[0] / conv->n_groups;
+    return status;
+}
+
+/* Of convolutions of one plane each: as floats, where all sums are exact. */
+static bool make_floats(struct nd_byte_conv *conv, const struct nd_linear_input *weights, double left_largest)
+{
+    struct nd_conv_planes planes;
+    bool is_exact = left_largest * weights->largest * (double)conv->window.n_kernel < 0x1p24;
+    if (conv->n_in != 1 || conv->n_out > 2 || !is_exact || !nd_conv_planes_begin(&planes, &conv->window))
+        return false;
+    nd_conv_planes_end(&planes);
+    conv->floats = nd_calloc(weights->wholes->n, sizeof *conv->floats);
+    for (size_t i = 0; i < weights->wholes->n && conv->floats != NULL; i++)
+        conv->floats[i] = (float)weights->wholes->x[i];
+    return conv->floats != NULL;
+}
+
+static struct nd_conv_group group_of(const struct nd_byte_conv *conv, const int16_t *shorts)
+{
+    return (struct nd_conv_group){.w = &conv->window,
+                                  .n_in = conv->n_in,
+                                  .n_out = conv->n_out,
+                                  .short_weight = shorts,
+                                  .range = conv->range};
+}
+
+static bool is_worth_it(const struct nd_byte_conv *conv, const int16_t *shorts)
+{
+    struct nd_conv_shorts room;
+    const struct nd_conv_group group = group_of(conv, shorts);
+    bool is_it = nd_conv_shorts_begin(&room, &group);
+    if (is_it)
+        nd_conv_shorts_end(&room);
+    return is_it;
+}
+
+static bool make_bytes(struct nd_byte_runner *runner, struct nd_byte_conv *conv, const int16_t *shorts)
+{
+    const struct nd_conv_group group = group_of(conv, shorts);
+    return nd_byte_take_room(runner, nd_byte_weights_bytes(&group, conv->n_groups)) &&
+           nd_byte_weights_make(&conv->bytes, &group, conv->n_groups, conv->zero);
+}
+
+/* What the sums are worth, as the evaluation in doubles makes it. */
+static enum nd_status take_lines(const struct nd_exact_call *call, struct nd_byte_conv *conv,
+                                 struct nd_error *err)
+{
+    struct nd_linear_result result = {.n = 0};
+    enum nd_status status = nd_linear_unit_quick(&call->call, &result, err);
+    struct nd_quick *quick = status == ND_OK ? result.quick : NULL;
+    if (quick != NULL && quick->kind == ND_QUICK_LINE && quick->n_lines == conv->n_groups * conv->n_out) {
+        free(quick->own_x);
+        quick->x = quick->own_x = NULL;
+        conv->lines = *quick;
+        *quick = (struct nd_quick){.n = 0};
+    }
+    nd_linear_deinit(&result);
+    return status == ND_ERR_UNSUPPORTED || status == ND_ERR_FORMAT ? ND_OK : status;
+}
+
+static bool is_conv(const struct nd_byte_units *units, const struct nd_byte_unit *unit,
+                    const struct nd_exact_call *call)
+{
+    const struct nd_graph *graph = &units->graph->model->graph;
+    if (call->node == ND_NO_INDEX || unit->n_inputs != 1 ||
+        strcmp(nd_onnx_text(call->call.node->op_type), "Conv") != 0 ||
+        nd_onnx_domain(call->call.node->domain)[0] != 0)
+        return false;
+    bool has_constants = call->call.n_inputs >= 2 && call->inputs[1].shorts != NULL;
+    for (size_t i = 1; i < call->call.n_inputs && has_constants; i++) {
+        size_t tensor = nd_graph_used(graph, call->node, i);
+        has_constants = tensor == ND_NO_INDEX || graph->tensors[tensor].is_constant;
+    }
+    const struct nd_quant *in = call->inputs[0].quant;
+    return has_constants && in != NULL && in->n == 1 && call->call.out_quant->n == 1;
+}
+
+static enum nd_status make_conv(struct nd_byte_runner *runner, struct nd_byte_unit *unit,
+                                const struct nd_exact_call *call, struct nd_error *err)
+{
+    const struct nd_byte_units *units = runner->units;
+    const struct nd_exact_graph *g = units->graph;
+    struct nd_byte_conv *conv = &unit->conv;
+    double low, high;
+    size_t weights = nd_graph_used(&g->model->graph, call->node, 1);
+    conv->weights = nd_graph_used(&g->model->graph, g->model->graph.tensors[weights].producer, 0);
+    enum nd_status status = describe_window(units, call, unit, err);
+    if (status == ND_OK)
+        status = take_lines(call, conv, err);
+    nd_code_range(edge_of(units, unit->edges[0])->dtype, &low, &high);
+    conv->zero = (int)((double)call->inputs[0].quant->zero_point[0] - low);
+    const struct nd_array any = {.n = 1};
+    const struct nd_op_shorts shorts = {.largest = call->inputs[1].largest,
+                                        .left_largest =
+                                            fmax(conv->zero, N_CODES_of_byte_find - 1 - conv->zero)};
+    conv->range = nd_short_range_of(&any, &shorts);
+    bool is_possible = status == ND_OK && conv->lines.n_lines > 0 && conv->range.n_terms > 0;
+    if (is_possible &&
+        (make_floats(conv, &call->inputs[1], shorts.left_largest) ||
+         make_bytes(runner, conv, call->inputs[1].shorts) || is_worth_it(conv, call->inputs[1].shorts)))
+        unit->kind = ND_BYTE_CONV;
+    return status;
+}
+
+/* The kind of a unit that is no function of codes: its inputs are there, whatever codes they have. */
+static enum nd_status try_others(struct nd_byte_runner *runner, struct nd_byte_unit *unit, struct nd_error *err)
+{
+    const struct nd_byte_units *units = runner->units;
+    struct nd_exact_call call;
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < unit->n_inputs && status == ND_OK; i++) {
+        struct nd_array *input = &runner->run.values[unit->leaves[i]];
+        *input = (struct nd_array){.n = 0};
+        status =
+            nd_array_make(input, edge_of(units, unit->edges[i])->dtype, &units->shapes[unit->edges[i]], err);
+    }
+    call.shared = (struct nd_linear_shared){.largest = 0};
+    call.is_known = status == ND_OK && nd_exact_describe(&runner->run, unit->quantize, &call);
+    if (call.is_known && is_conv(units, unit, &call))
+        status = make_conv(runner, unit, &call, err);
+    else if (call.is_known)
+        status = nd_byte_find_moves(runner, unit, &call, err);
+    nd_linear_shared_deinit(&call.shared);
+    nd_byte_runner_clear(runner, unit);
+    return status == ND_ERR_UNSUPPORTED || status == ND_ERR_FORMAT ? ND_OK : status;
+}
+
+/* byte_unit.c: kind, and what belongs to it, of a unit whose inputs are known. */
+static enum nd_status nd_byte_prepare(struct nd_byte_runner *runner, struct nd_byte_unit *unit,
+                                      struct nd_error *err)
+{
+    size_t bytes = unit->n_inputs == 2 ? N_CODES_of_byte_find * N_CODES_of_byte_find : N_CODES_of_byte_find;
+    if (!reads_bytes(runner->units, unit))
+        return ND_OK;
+    if (!is_function_of_codes(runner->units, unit))
+        return try_others(runner, unit, err);
+    if (!nd_byte_take_room(runner, bytes))
+        return ND_OK;
+    return make_table(runner, unit, (size_t)(unit - runner->units->units), err);
 }

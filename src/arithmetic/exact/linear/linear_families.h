@@ -10,9 +10,9 @@
 typedef enum nd_status nd_linear_family(const struct nd_linear_call *call, struct nd_linear_result *result,
                                         struct nd_error *err);
 nd_linear_family nd_linear_choose;                               /* linear_choose.c */
-nd_linear_family nd_linear_sum, nd_linear_pair, nd_linear_unary; /* linear_elements.c */
+nd_linear_family nd_linear_sum, nd_linear_pair, nd_linear_unary; /* linear_unit.c */
 nd_linear_family nd_linear_product;                              /* linear_product.c */
-nd_linear_family nd_linear_mean, nd_linear_pool;                 /* linear_mean.c */
+nd_linear_family nd_linear_mean, nd_linear_pool;                 /* linear_unit.c */
 
 /* Sums of whole numbers below it are exact in doubles, in any order. */
 #define ND_LINEAR_LARGEST 0x1p53

@@ -3,9 +3,9 @@
 
 #include <math.h>
 
+#include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/memory.h"
 #include "model/graph/graph.h"
-#include "arithmetic/operators/kernels/gemm_kernels.h"
 
 /* Of codes that a float32 scale can be multiplied with in a double: 53 - 24 bits. */
 static const double largest_code = 0x1p29;

@@ -27,8 +27,8 @@
 
 #include "arithmetic/exact/linear/quick.h"
 #include "arithmetic/exact/linear/rounding.h"
-#include "model/graph/onnx.h"
 #include "arithmetic/operators/array.h"
+#include "model/graph/onnx.h"
 
 struct nd_linear_input {
     /* Codes where quant is given, real numbers otherwise (floats, axes, shapes). NULL: an omitted input. */

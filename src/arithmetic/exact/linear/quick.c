@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "arithmetic/operators/kernels/gemm_kernels.h"
 
 enum nd_status nd_quick_make_lines(struct nd_quick *quick, size_t n_lines, struct nd_error *err)
 {

@@ -1,8 +1,8 @@
 #define ELEMENT double
 #include "arithmetic/operators/kernels/conv_columns_template.h"
 
-#include "core/memory.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
+#include "core/memory.h"
 
 /* A matrix of columns stays in the second-level cache: 128 KiB; chosen. */
 enum { MOST_COLUMNS = 96, MOST_ROWS = 170 };

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
+#include "core/memory.h"
 
 /* Products of a byte and a signed byte: so many fit 32 bits, whatever they are, with what is taken away again.
  */

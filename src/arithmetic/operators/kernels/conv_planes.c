@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "arithmetic/operators/kernels/conv_blocks.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
+#include "core/memory.h"
 
 enum { MOST_TAPS = 128, SLACK = 64 /* that kernels read behind the last element */ };
 

@@ -6,8 +6,8 @@
 #define ELEMENT int16_t
 #include "arithmetic/operators/kernels/conv_columns_template.h"
 
-#include "core/memory.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
+#include "core/memory.h"
 
 /* A matrix of columns stays in the second-level cache: 72 KiB of pairs; chosen, as the least that is worth it.
  */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
+#include "core/memory.h"
 
 /* A block of b stays in the second-level cache: 384 x 96 pairs are 72 KiB; chosen. */
 enum { MOST_TERMS = 384, LEAST_TERMS = 16, MOST_COLUMNS = 2 * ND_SHORT_COLUMNS };

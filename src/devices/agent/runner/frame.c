@@ -10,8 +10,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "core/files/file.h"
 #include "core/documents/json_out.h"
+#include "core/files/file.h"
 #include "core/memory.h"
 
 static const char magic[4] = {'N', 'D', 'R', '1'};

@@ -2,9 +2,9 @@
 
 #include <math.h>
 
+#include "arithmetic/operators/array.h"
 #include "core/error.h"
 #include "core/tensors/scales.h"
-#include "arithmetic/operators/array.h"
 
 /* A code's real number is rounded twice to the type of the float, by its scale and by the product: so far it
  * may be from its step, relative to its distance from the zero point. */

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/error.h"
 #include "core/documents/json_out.h"
+#include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
 #include "core/tensors/sha256.h"

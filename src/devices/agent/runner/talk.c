@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/processes/child.h"
 #include "core/files/file.h"
 #include "core/memory.h"
+#include "core/processes/child.h"
 
 /* Chosen: a runner imports its libraries before it says hello, which takes the largest known one 15 s on a slow
  * disk. */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/memory.h"
 #include "core/files/suffix.h"
-#include "npudiff/core/parse.h"
+#include "core/memory.h"
 #include "devices/agent/spool/record_fields.h"
+#include "npudiff/core/parse.h"
 
 /* The scalar fields of a job, once, for writing and reading. */
 static const struct text_field {

@@ -3,8 +3,8 @@
 #ifndef ND_SPOOL_JOB_FILE_H
 #define ND_SPOOL_JOB_FILE_H
 
-#include "npudiff/core/tensor.h"
 #include "devices/agent/spool/spool.h"
+#include "npudiff/core/tensor.h"
 
 enum nd_store { ND_STORE_FULL, ND_STORE_DIGEST };
 

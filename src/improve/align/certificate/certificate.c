@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/tensors/digest_stream.h"
+#include "core/documents/json_out.h"
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/documents/json_out.h"
 #include "core/memory.h"
+#include "core/tensors/digest_stream.h"
 
 /* ---- digests ---- */
 

@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
-#include "improve/align/align_stages.h"
 #include "core/tensors/sha256.h"
+#include "improve/align/align_stages.h"
 #include "npudiff/improve/certificate.h"
 
 struct nd_certificate {

@@ -2,14 +2,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "improve/align/certificate/certificate.h"
-#include "improve/align/outputs_json.h"
+#include "core/documents/json_out.h"
 #include "core/error.h"
 #include "core/files/file.h"
-#include "core/documents/json_out.h"
-#include "core/memory.h"
 #include "core/files/new_file.h"
+#include "core/memory.h"
 #include "core/statistics/proportion.h"
+#include "improve/align/certificate/certificate.h"
+#include "improve/align/outputs_json.h"
 
 /* Of the intervals of right answers. Chosen, as everywhere in npudiff. */
 static const double confidence = 0.95;

@@ -1,20 +1,308 @@
 /* Walks a dataset of AI Hub by libhdf5 and hands out its samples. Runs in the confined child. */
 #include "record/import/formats/aihub_walk.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-#include "core/memory.h"
+#include "capture/hdf5/chunk_decode.h"
 #include "capture/hdf5/confine.h"
-#include "record/import/formats/hdf5_array.h"
+#include "capture/hdf5/libhdf5.h"
+#include "core/memory.h"
+
+/* Datasets of strangers' HDF5 files as arrays: libhdf5 tells their type, shape and place, and reads no data;
+ * chunks of any form are read and decoded here. All calls are made with nd_hdf5_lock held. */
+
+struct nd_hdf5_array {
+    const char *path, *what; /* as given to nd_hdf5_array_describe, borrowed */
+    enum nd_dtype dtype;
+    bool is_big_endian;
+    struct nd_shape shape;
+    size_t n_bytes;
+};
+
+enum { MAX_EXPANSION = 1032 }; /* deflate cannot do better */
+static const size_t max_chunk_bytes = (size_t)1 << 30;
+
+/* ---- what it is ---- */
+
+/* h5py's bool is an enumeration of int8. */
+static bool is_bool_type(hid_t type)
+{
+    signed char value = -1;
+    return H5Tget_class(type) == H5T_ENUM && H5Tget_size(type) == 1 && H5Tget_nmembers(type) == 2 &&
+           H5Tenum_valueof(type, "FALSE", &value) >= 0 && value == 0 &&
+           H5Tenum_valueof(type, "TRUE", &value) >= 0 && value == 1;
+}
+
+static enum nd_dtype find_dtype(hid_t type, bool *is_big_endian)
+{
+    *is_big_endian = false;
+    if (is_bool_type(type))
+        return ND_DTYPE_BOOL;
+    H5T_class_t type_class = H5Tget_class(type);
+    if (type_class != H5T_INTEGER && type_class != H5T_FLOAT)
+        return ND_DTYPE_NONE;
+    hid_t little = H5Tcopy(type);
+    *is_big_endian = H5Tget_size(type) > 1 && H5Tget_order(type) == H5T_ORDER_BE;
+    enum nd_dtype dtype = H5Tset_order(little, H5T_ORDER_LE) >= 0 ? nd_hdf5_type_dtype(little) : ND_DTYPE_NONE;
+    H5Tclose(little);
+    return dtype;
+}
+
+/* What the open dataset holds. path is the file, what the dataset in it ("'/data/0/batch_0'").
+ * ND_E_IMPORT_TYPE: not numbers, or too many dimensions. */
+static enum nd_status nd_hdf5_array_describe(hid_t dataset, const char *path, const char *what,
+                                             struct nd_hdf5_array *out, struct nd_error *err)
+{
+    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    hsize_t dims[ND_MAX_RANK] = {0};
+    struct nd_hdf5_array made = {.path = path, .what = what};
+    enum nd_status status = ND_OK;
+    H5S_class_t space_class = H5Sget_simple_extent_type(space);
+    int rank = H5Sget_simple_extent_ndims(space);
+    made.dtype = find_dtype(type, &made.is_big_endian);
+    if (made.dtype == ND_DTYPE_NONE)
+        status = nd_fail(err, ND_E_IMPORT_TYPE, path, "%s of '%s' does not hold numbers of 8 to 64 bits", what,
+                         path);
+    else if ((space_class != H5S_SIMPLE && space_class != H5S_SCALAR) || rank < 0 || rank >= ND_MAX_RANK)
+        status = nd_fail(err, ND_E_IMPORT_TYPE, path, "%s of '%s' has %d dimensions; at most %d are stored",
+                         what, path, rank, ND_MAX_RANK - 1);
+    else if (rank > 0 && H5Sget_simple_extent_dims(space, dims, NULL) != rank)
+        status =
+            nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, path, "the shape of %s of '%s' cannot be read", what, path);
+    made.shape.rank = status == ND_OK ? rank : 0;
+    for (int d = 0; d < made.shape.rank; d++) /* beyond INT64_MAX it becomes negative and is refused below */
+        made.shape.dims[d] = (int64_t)dims[d];
+    if (status == ND_OK)
+        status = nd_shape_size_bytes(&made.shape, made.dtype, &made.n_bytes, err);
+    H5Sclose(space);
+    H5Tclose(type);
+    if (status == ND_OK)
+        *out = made;
+    return status;
+}
+
+/* ---- its data ---- */
+
+struct reading {
+    hid_t dataset;
+    int fd;
+    uint64_t file_bytes;
+    const struct nd_hdf5_array *array;
+    size_t elem_bytes;
+    unsigned char *out;
+    /* Of a chunked dataset. */
+    struct nd_shape chunk;
+    size_t chunk_bytes;
+    bool has_shuffle, has_deflate;
+    unsigned shuffle_bit, deflate_bit;
+    unsigned char *stored, *raw;
+    size_t stored_capacity;
+    struct nd_chunk_decoder decoder;
+};
+
+static enum nd_status read_at(const struct reading *r, uint64_t offset, void *buf, size_t n_bytes,
+                              struct nd_error *err)
+{
+    char *at = buf;
+    if (offset > r->file_bytes || n_bytes > r->file_bytes - offset)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "the data of %s lies beyond the end of '%s'",
+                       r->array->what, r->array->path);
+    while (n_bytes > 0) {
+        ssize_t n = pread(r->fd, at, n_bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return nd_fail(err, ND_E_FILE_READ, r->array->path, "cannot read '%s': %s", r->array->path,
+                           n < 0 ? strerror(errno) : "it has become shorter");
+        at += n;
+        offset += (uint64_t)n;
+        n_bytes -= (size_t)n;
+    }
+    return ND_OK;
+}
+
+static enum nd_status read_contiguous(const struct reading *r, hid_t creation, struct nd_error *err)
+{
+    if (H5Pget_external_count(creation) != 0)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "%s of '%s' keeps its data in a different file",
+                       r->array->what, r->array->path);
+    haddr_t offset = H5Dget_offset(r->dataset);
+    if (offset == HADDR_UNDEF || H5Dget_storage_size(r->dataset) != r->array->n_bytes) {
+        H5Eclear2(H5E_DEFAULT);
+        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "the data of %s of '%s' is missing",
+                       r->array->what, r->array->path);
+    }
+    return read_at(r, offset, r->out, r->array->n_bytes, err);
+}
+
+static enum nd_status read_filters(struct reading *r, hid_t creation, struct nd_error *err)
+{
+    int n = H5Pget_nfilters(creation);
+    for (int i = 0; i < n; i++) {
+        unsigned flags, values[8] = {0};
+        size_t n_values = sizeof values / sizeof values[0];
+        H5Z_filter_t filter = H5Pget_filter2(creation, (unsigned)i, &flags, &n_values, values, 0, NULL, NULL);
+        if (filter == H5Z_FILTER_SHUFFLE && i == 0 && n_values >= 1 && values[0] == r->elem_bytes) {
+            r->has_shuffle = true;
+            r->shuffle_bit = 1u << i;
+        } else if (filter == H5Z_FILTER_DEFLATE && i == n - 1) {
+            r->has_deflate = true;
+            r->deflate_bit = 1u << i;
+        } else {
+            return nd_fail(err, ND_E_IMPORT_TYPE, r->array->path,
+                           "%s of '%s' uses the HDF5 filter %d; only SHUFFLE before DEFLATE (gzip) is read",
+                           r->array->what, r->array->path, (int)filter);
+        }
+    }
+    return n >= 0 ? ND_OK
+                  : nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, r->array->path,
+                                 "the filters of %s of '%s' cannot be read", r->array->what, r->array->path);
+}
+
+/* The part of the decoded chunk that lies inside the array, row by row of the last dimension. */
+static void scatter(const struct reading *r, const hsize_t start[])
+{
+    const struct nd_shape *shape = &r->array->shape, *chunk = &r->chunk;
+    int last = shape->rank - 1;
+    size_t n[ND_MAX_RANK], index[ND_MAX_RANK] = {0}, n_rows = 1;
+    for (int d = 0; d <= last; d++) {
+        size_t left = (size_t)shape->dims[d] - (size_t)start[d];
+        n[d] = left < (size_t)chunk->dims[d] ? left : (size_t)chunk->dims[d];
+        n_rows *= d < last ? n[d] : 1;
+    }
+    for (size_t row = 0; row < n_rows; row++) {
+        size_t from = 0, to = 0;
+        for (int d = 0; d <= last; d++) {
+            from = from * (size_t)chunk->dims[d] + index[d];
+            to = to * (size_t)shape->dims[d] + (size_t)start[d] + index[d];
+        }
+        memcpy(r->out + to * r->elem_bytes, r->raw + from * r->elem_bytes, n[last] * r->elem_bytes);
+        for (int d = last - 1; d >= 0 && ++index[d] == n[d]; d--)
+            index[d] = 0;
+    }
+}
+
+static enum nd_status read_chunk(struct reading *r, const hsize_t start[], struct nd_error *err)
+{
+    unsigned mask = 0;
+    haddr_t offset = HADDR_UNDEF;
+    hsize_t n_stored = 0;
+    if (H5Dget_chunk_info_by_coord(r->dataset, start, &mask, &offset, &n_stored) < 0 || offset == HADDR_UNDEF)
+        return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "a chunk of %s of '%s' is missing",
+                            r->array->what, r->array->path);
+    bool is_deflated = r->has_deflate && (mask & r->deflate_bit) == 0;
+    bool is_possible = is_deflated ? r->chunk_bytes / MAX_EXPANSION <= n_stored : r->chunk_bytes == n_stored;
+    if (!is_possible || n_stored > r->file_bytes)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path,
+                       "a chunk of %s of '%s' cannot hold %zu bytes in %llu", r->array->what, r->array->path,
+                       r->chunk_bytes, (unsigned long long)n_stored);
+    if (!nd_grow((void **)&r->stored, &r->stored_capacity, (size_t)n_stored, 1))
+        return nd_fail_memory(err);
+    enum nd_status status = read_at(r, offset, r->stored, (size_t)n_stored, err);
+    if (status != ND_OK)
+        return status;
+    const struct nd_stored_chunk stored = {.bytes = r->stored,
+                                           .n_bytes = (size_t)n_stored,
+                                           .elem_bytes = r->elem_bytes,
+                                           .is_shuffled = r->has_shuffle && (mask & r->shuffle_bit) == 0,
+                                           .is_deflated = is_deflated};
+    status = nd_chunk_decode(&r->decoder, &stored, r->raw, r->chunk_bytes, err);
+    if (status != ND_OK)
+        nd_error_context(err, "%s of '%s'", r->array->what, r->array->path);
+    else
+        scatter(r, start);
+    return status;
+}
+
+static enum nd_status read_chunks(struct reading *r, hid_t creation, struct nd_error *err)
+{
+    const struct nd_shape *shape = &r->array->shape;
+    hsize_t dims[ND_MAX_RANK] = {0}, start[ND_MAX_RANK] = {0};
+    enum nd_status status = read_filters(r, creation, err);
+    if (status != ND_OK)
+        return status;
+    if (H5Pget_chunk(creation, ND_MAX_RANK, dims) != shape->rank)
+        return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, r->array->path,
+                            "the chunks of %s of '%s' have another rank", r->array->what, r->array->path);
+    r->chunk.rank = shape->rank;
+    double n_chunks = 1;
+    for (int d = 0; d < shape->rank; d++) {
+        r->chunk.dims[d] = (int64_t)dims[d];
+        n_chunks *= dims[d] > 0 ? (double)shape->dims[d] / (double)dims[d] : 0;
+    }
+    status = nd_shape_size_bytes(&r->chunk, r->array->dtype, &r->chunk_bytes, err);
+    if (status == ND_OK &&
+        (r->chunk_bytes == 0 || r->chunk_bytes > max_chunk_bytes || n_chunks > (double)r->file_bytes))
+        status = nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "%s of '%s' has chunks that cannot be",
+                         r->array->what, r->array->path);
+    if (status == ND_OK && (r->raw = malloc(r->chunk_bytes)) == NULL)
+        status = nd_fail_memory(err);
+    for (bool is_done = false; status == ND_OK && !is_done;) {
+        status = read_chunk(r, start, err);
+        int d = shape->rank - 1;
+        for (; d >= 0 && (start[d] += dims[d]) >= (hsize_t)shape->dims[d]; d--)
+            start[d] = 0;
+        is_done = d < 0;
+    }
+    return status;
+}
+
+static void swap_bytes(unsigned char *data, size_t n_bytes, size_t size)
+{
+    for (unsigned char *at = data; at < data + n_bytes; at += size)
+        for (size_t a = 0, b = size - 1; a < b; a++, b--) {
+            unsigned char kept = at[a];
+            at[a] = at[b];
+            at[b] = kept;
+        }
+}
+
+/* Its n_bytes into out, little endian, C order; fd is the file's. ND_E_IMPORT_FORMAT: data that is missing,
+ * outside of the file, cannot be decoded or is smaller than it claims; a filter other than SHUFFLE and DEFLATE.
+ */
+static enum nd_status nd_hdf5_array_read(hid_t dataset, int fd, const struct nd_hdf5_array *array, void *out,
+                                         struct nd_error *err)
+{
+    struct stat info;
+    struct reading r = {.dataset = dataset,
+                        .fd = fd,
+                        .array = array,
+                        .elem_bytes = nd_dtype_size_bytes(array->dtype),
+                        .out = out};
+    if (array->n_bytes == 0)
+        return ND_OK;
+    if (fstat(fd, &info) != 0)
+        return nd_fail(err, ND_E_FILE_READ, array->path, "cannot read '%s': %s", array->path, strerror(errno));
+    r.file_bytes = (uint64_t)info.st_size;
+    hid_t creation = H5Dget_create_plist(dataset);
+    H5D_layout_t layout = H5Pget_layout(creation);
+    enum nd_status status;
+    if (layout == H5D_CONTIGUOUS)
+        status = read_contiguous(&r, creation, err);
+    else if (layout == H5D_CHUNKED && array->shape.rank > 0)
+        status = read_chunks(&r, creation, err);
+    else
+        status = nd_fail(err, ND_E_IMPORT_TYPE, array->path, "%s of '%s' is neither contiguous nor chunked",
+                         array->what, array->path);
+    H5Pclose(creation);
+    free(r.stored);
+    free(r.raw);
+    nd_chunk_decoder_deinit(&r.decoder);
+    if (status == ND_OK && array->is_big_endian)
+        swap_bytes(out, array->n_bytes, r.elem_bytes);
+    return status;
+}
 
 enum {
     MAX_TENSORS = 100000,
     MAX_SAMPLES = 10000000,
     MAX_NAME_BYTES = 65536,
-    MAX_EXPANSION = 1032 /* of deflate */
+    MAX_EXPANSION_of_aihub_walk = 1032 /* of deflate */
 };
 
 struct aihub {
@@ -225,7 +513,8 @@ static enum nd_status give_sample(const struct aihub *hub, const struct entry *e
         return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, hub->path, "'%s' has no %s, although batch_count is %lld",
                             hub->path, what, (long long)entry->n_samples);
     enum nd_status status = nd_hdf5_array_describe(dataset, hub->path, what, &array, err);
-    if (status == ND_OK && fstat(hub->fd, &info) == 0 && array.n_bytes / MAX_EXPANSION > (uint64_t)info.st_size)
+    if (status == ND_OK && fstat(hub->fd, &info) == 0 &&
+        array.n_bytes / MAX_EXPANSION_of_aihub_walk > (uint64_t)info.st_size)
         status = nd_fail(err, ND_E_IMPORT_FORMAT, hub->path, "'%s' is too small to hold the %zu bytes of %s",
                          hub->path, array.n_bytes, what);
     if (status == ND_OK && (data = nd_tensor_alloc(array.n_bytes)) == NULL)

@@ -4,11 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/files/file.h"
-#include "core/memory.h"
-#include "core/files/new_file.h"
-#include "core/text/options.h"
 #include "capture/hdf5/libhdf5.h"
+#include "core/files/file.h"
+#include "core/files/new_file.h"
+#include "core/memory.h"
+#include "core/text/options.h"
 #include "npudiff/capture/capture.h"
 #include "npudiff/record/import.h"
 

@@ -14,8 +14,8 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
+#include "record/import/formats/import.h"
 #include "record/import/npy_array.h"
-#include "record/import/formats/formats.h"
 #include "record/probes/npz.h"
 
 struct poly {

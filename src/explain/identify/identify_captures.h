@@ -1,0 +1,15 @@
+/* Layers that are no sums of products, and have a sum and a multiplier in the specifications of TensorFlow Lite
+ * and of TOSA all the same: means, LeakyRelu and Mul (arith/fixed_point.h). */
+#ifndef ND_IDENTIFY_SPECIFIED_H
+#define ND_IDENTIFY_SPECIFIED_H
+
+#include "npudiff/model/model.h"
+
+/* sum * step is the real value. step 0: the layer is none of these. */
+struct nd_specified_sum {
+    double step;       /* the product of the inputs' scales, over n_averaged */
+    double n_averaged; /* of a mean: how many numbers; 1 of a product of two; 0: neither */
+    double slope;      /* of a LeakyRelu: alpha; 0: none */
+};
+
+#endif

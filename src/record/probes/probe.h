@@ -1,0 +1,37 @@
+/* Writing generated values as elements of a model input, and the input's own quantiser.
+ * docs/reference/probes.md gives every rounding. Everything here is a pure function of its arguments. */
+#ifndef ND_PROBE_ELEMENT_H
+#define ND_PROBE_ELEMENT_H
+
+#include "core/error.h"
+#include "npudiff/record/probe.h"
+
+/* A 16-bit float is rounded to nearest, ties to even; a value beyond its range becomes infinite. NaN stays NaN.
+ */
+uint16_t nd_f16_from_f32(float value);
+uint16_t nd_bf16_from_f32(float value);
+float nd_f32_from_f16(uint16_t bits);
+float nd_f32_from_bf16(uint16_t bits);
+
+/* The codes min..max of an integer type. min is 0 for unsigned types; n_bits is log2 of their number. */
+struct nd_code_range {
+    int64_t min;
+    uint64_t max;
+    unsigned n_bits;
+};
+struct nd_code_range nd_code_range_of(enum nd_dtype dtype);
+
+/* The quantiser of a float input, checked: all scales are finite and positive, zero points are codes, and the
+ * ends of its real range are finite in the input's type. Borrows the target. */
+struct nd_quantiser {
+    const struct nd_quant *quant;
+    int64_t code_min;
+    int64_t code_max;
+    size_t n_inner; /* element i belongs to channel (i / n_inner) % quant->n */
+};
+
+/* ND_ERR_UNSUPPORTED: its codes have neither 8 nor 16 bits; ND_ERR_FORMAT: one of the checks above fails. */
+enum nd_status nd_quantiser_init(struct nd_quantiser *quantiser, const struct nd_probe_target *target,
+                                 struct nd_error *err);
+
+#endif

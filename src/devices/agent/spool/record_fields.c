@@ -42,9 +42,9 @@ bool nd_fields_next(const struct nd_record *record, size_t *offset, struct nd_fi
 {
     uint32_t lengths[2];
     size_t left = record->payload_bytes - *offset;
-    const char *at = (const char *)record->payload + *offset;
     if (left < sizeof lengths)
         return false;
+    const char *at = (const char *)record->payload + *offset;
     memcpy(lengths, at, sizeof lengths);
     left -= sizeof lengths;
     if (lengths[0] > left || lengths[1] > left - lengths[0])

@@ -19,16 +19,16 @@ static void print_device(const struct nd_comparison *comparison, size_t device)
 {
     const struct nd_compared_device *of = &comparison->devices[device];
     printf("%s against %s:\n", of->label, comparison->devices[0].label);
-    if (of->first_edge == SIZE_MAX)
-        printf("  all %zu tensors are equal bit for bit\n", comparison->n_edges);
-    for (size_t e = 0; e < comparison->n_edges; e++) {
-        const struct nd_compared_edge *edge = &comparison->edges[e];
-        const struct nd_difference *difference = &edge->pairs[device - 1].total.difference;
+    if (of->first_tensor == SIZE_MAX)
+        printf("  all %zu tensors are equal bit for bit\n", comparison->n_tensors);
+    for (size_t e = 0; e < comparison->n_tensors; e++) {
+        const struct nd_compared_tensor *tensor = &comparison->tensors[e];
+        const struct nd_difference *difference = &tensor->pairs[device - 1].total.difference;
         if (difference->n_differing == 0)
             continue;
-        printf("  %s (%s): %" PRIu64 " of %" PRIu64 " values differ%s", edge->name, edge->op_types,
+        printf("  %s (%s): %" PRIu64 " of %" PRIu64 " values differ%s", tensor->name, tensor->op_types,
                difference->n_differing, difference->n_elems,
-               e == of->first_edge ? ", the first that does" : "");
+               e == of->first_tensor ? ", the first that does" : "");
         if (difference->is_integer)
             printf(", by at most %" PRIu64 " LSB", difference->max_lsb);
         putchar('\n');

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes golden/programs/bytes-*: uint8 operators without matrix products, each on random encodings and random
 codes (functions of one input: all 256), and the codes that the simulator of the HTP makes of those. What
-src/arithmetic computes is held against these files by test_programs_bytes; no arithmetic of ours is in them.
+src/arithmetic computes is held against these files by test_arithmetics_bytes; no arithmetic of ours is in them.
 
     tools/make_htp_bytes_oracle.py --npudiff build/src/cli/npudiff -o golden/programs
 

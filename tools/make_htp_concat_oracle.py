@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes golden/programs/joined-*: networks of a Concat whose inputs have other encodings than it has, and the codes that
 the simulator of the HTP makes of random ones. What src/explain makes of such a Concat is held against these files by
-test_programs_joined; no arithmetic of ours is in them.
+test_arithmetics_joined; no arithmetic of ours is in them.
 
     tools/make_htp_concat_oracle.py --npudiff build/src/cli/npudiff -o golden/programs
 

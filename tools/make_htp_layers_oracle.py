@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes more files golden/programs/bytes-*, and layers-*: uint8 layers on random encodings and random codes of which chipsets make
 different codes, or that stand behind one another, and the codes that the simulator of the HTP makes of them. What
-src/arithmetic computes is held against these files by test_programs_bytes and, layers-* of both types, test_programs_joined; no arithmetic of ours is in them.
+src/arithmetic computes is held against these files by test_arithmetics_bytes and, layers-* of both types, test_arithmetics_joined; no arithmetic of ours is in them.
 
     tools/make_htp_layers_oracle.py --npudiff build/src/cli/npudiff -o golden/programs [--only strided]
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes golden/programs: models of one operator each, random codes for them, and the codes that the simulator of
-the HTP makes of those. What src/arithmetic computes is held against these files by test_programs_htp and test_programs_words; no
+the HTP makes of those. What src/arithmetic computes is held against these files by test_arithmetics_htp and test_arithmetics_words; no
 arithmetic of ours is in them.
 
     tools/make_htp_oracle.py --npudiff build/src/cli/npudiff -o golden/programs

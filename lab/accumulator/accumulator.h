@@ -26,7 +26,7 @@
 #ifndef ND_ACCUMULATOR_ACCUMULATOR_H
 #define ND_ACCUMULATOR_ACCUMULATOR_H
 
-#include "arithmetic/programs/accumulate.h"
+#include "arithmetic/arithmetics/accumulate.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/status.h"
 
@@ -79,7 +79,7 @@ struct nd_accumulator_readings {
     size_t n_pairs_read; /* of 496: a count came out in at least one of the two orders */
     int exact_block;     /* nothing is lost among neighbours of so many terms; 0: there are no such blocks */
     /* Fraction bits that survive: e up to which all of P2 came out, over the triples. 5: not even 6. */
-    int least_width, most_width;
+    int min_width, max_width;
     size_t n_infinite, n_nan, n_largest, n_wide; /* of P5: infinity, NaN, 65504, 32768 */
     bool
         is_one_up; /* every output is one that nd_accumulator_undo_one_up takes back: it was, before all else */

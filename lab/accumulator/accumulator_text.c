@@ -117,12 +117,12 @@ static void write_readings(const struct nd_accumulator_readings *readings, struc
         nd_strbuf_printf(out, "tree of additions: none fits, %zu of 496 pairs were read\n",
                          readings->n_pairs_read);
     }
-    if (readings->least_width == readings->most_width)
-        nd_strbuf_printf(out, "fraction bits that survive: %d%s\n", readings->least_width,
-                         readings->least_width >= 26 ? " or more" : "");
+    if (readings->min_width == readings->max_width)
+        nd_strbuf_printf(out, "fraction bits that survive: %d%s\n", readings->min_width,
+                         readings->min_width >= 26 ? " or more" : "");
     else
         nd_strbuf_printf(out, "fraction bits that survive: %d, up to %d where the large terms meet first\n",
-                         readings->least_width, readings->most_width);
+                         readings->min_width, readings->max_width);
     if (readings->is_one_up)
         nd_strbuf_puts(out,
                        "conversion: half precision to float32 adds one unit in the last place of float32\n");

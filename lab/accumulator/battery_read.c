@@ -8,7 +8,7 @@ enum {
     N_TERMS = ND_BATTERY_TERMS,
     N_COUNTED = N_TERMS - 2,
     N_PAIRS = N_TERMS * (N_TERMS - 1) / 2,
-    LEAST_EXPONENT = 5
+    MIN_EXPONENT = 5
 };
 
 /* How many units of 2^-14 came out, or -1 when that is not a count. Adders of 24 bits that cut may leave a rest
@@ -73,10 +73,10 @@ static int exact_block(const uint8_t l[N_TERMS * N_TERMS])
 static void read_widths(const struct nd_accumulator_block *block, const float *outputs,
                         struct nd_accumulator_readings *out)
 {
-    out->least_width = 1000;
-    out->most_width = LEAST_EXPONENT;
+    out->min_width = 1000;
+    out->max_width = MIN_EXPONENT;
     for (size_t r = 0; r < block->n_rows;) {
-        int width = LEAST_EXPONENT;
+        int width = MIN_EXPONENT;
         bool is_whole = true;
         const struct nd_accumulator_row *first = &block->rows[r];
         if (first->probe != ND_PROBE_WIDTH) {
@@ -89,8 +89,8 @@ static void read_widths(const struct nd_accumulator_block *block, const float *o
             is_whole = is_whole && outputs[r] == ldexpf(0x1p15F, -block->rows[r].exponent);
             width = is_whole ? block->rows[r].exponent : width;
         }
-        out->least_width = width < out->least_width ? width : out->least_width;
-        out->most_width = width > out->most_width ? width : out->most_width;
+        out->min_width = width < out->min_width ? width : out->min_width;
+        out->max_width = width > out->max_width ? width : out->max_width;
     }
 }
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "lab/accumulator/accumulator.h"
-#include "lab/experiment/sieve.h"
+#include "lab/experiment/candidates.h"
 
 /* Whether it matters that the first product is rounded: not where it is already, and not by adders of many. */
 static bool can_be_from_zero(const struct nd_accumulator *item)
@@ -22,7 +22,7 @@ static const struct nd_sum_order orders[] = {
 enum { N_ORDERS = sizeof orders / sizeof *orders };
 
 /* What follows the sum. */
-static void add_outputs(struct nd_sieve *list, struct nd_accumulator item)
+static void add_outputs(struct nd_candidates *list, struct nd_accumulator item)
 {
     static const struct {
         enum nd_sum_type type;
@@ -45,11 +45,11 @@ static void add_outputs(struct nd_sieve *list, struct nd_accumulator item)
             if ((item.is_flushing_output && !is_half) || (item.is_flushing_sums && !is_half_sum) ||
                 (item.overflow == ND_SUM_TO_LARGEST && !is_half && !is_half_sum))
                 continue;
-            nd_sieve_keep(list, &item);
+            nd_candidates_keep(list, &item);
         }
 }
 
-static void add_orders(struct nd_sieve *list, struct nd_accumulator item)
+static void add_orders(struct nd_candidates *list, struct nd_accumulator item)
 {
     static const enum nd_sum_type products[] = {ND_SUM_EXACT, ND_SUM_F16, ND_SUM_BF16};
     for (size_t p = 0; p < sizeof products / sizeof *products; p++)
@@ -70,14 +70,14 @@ enum nd_status nd_accumulator_family(struct nd_accumulator **items, size_t *n, s
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_TO_ZERO, ND_ROUND_HALF_AWAY};
     struct nd_accumulator *all = NULL;
     size_t n_all = 0;
-    struct nd_sieve list = {.programs = (void **)&all, .n_programs = &n_all, .program_bytes = sizeof *all};
+    struct nd_candidates list = {.arithmetics = (void **)&all, .n_arithmetics = &n_all, .arithmetic_bytes = sizeof *all};
     add_orders(&list, (struct nd_accumulator){.sum = ND_SUM_EXACT, .extra_bits = -1});
     for (size_t s = 0; s < sizeof sums / sizeof *sums; s++)
         for (size_t r = 0; r < sizeof roundings / sizeof *roundings; r++)
             for (int extra_bits = -1; extra_bits <= 3; extra_bits++)
                 add_orders(&list, (struct nd_accumulator){
                                       .sum = sums[s], .rounding = roundings[r], .extra_bits = extra_bits});
-    enum nd_status status = nd_sieve_end(&list, err);
+    enum nd_status status = nd_candidates_end(&list, err);
     if (status == ND_OK) {
         *items = all;
         *n = n_all;

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "lab/accumulator/accumulator.h"
-#include "lab/experiment/sieve.h"
+#include "lab/experiment/candidates.h"
 
 enum { N_TERMS = ND_BATTERY_TERMS, NEAREST_ROWS = 96 };
 
@@ -115,14 +115,14 @@ static size_t count_matches(const struct nd_accumulator *item, const struct nd_a
 static enum nd_status sift(struct nd_accumulator_findings *findings, const struct nd_accumulator *hypotheses,
                            size_t n_hypotheses, const struct observations *seen, struct nd_error *err)
 {
-    struct nd_sieve sieve = {.programs = (void **)&findings->items,
-                             .n_programs = &findings->n,
-                             .program_bytes = sizeof *findings->items};
+    struct nd_candidates candidates = {.arithmetics = (void **)&findings->items,
+                             .n_arithmetics = &findings->n,
+                             .arithmetic_bytes = sizeof *findings->items};
     findings->n_hypotheses = n_hypotheses;
     for (size_t i = 0; i < n_hypotheses; i++)
         if (count_matches(&hypotheses[i], &findings->readings, seen, 0) == seen->n)
-            nd_sieve_keep(&sieve, &hypotheses[i]);
-    return nd_sieve_end(&sieve, err);
+            nd_candidates_keep(&candidates, &hypotheses[i]);
+    return nd_candidates_end(&candidates, err);
 }
 
 /* Which one gives most of the first outputs, which are of all kinds; how many of all it gives. */
@@ -130,16 +130,16 @@ static void find_nearest(struct nd_accumulator_findings *findings, const struct 
                          size_t n_hypotheses, const struct observations *seen)
 {
     struct observations few = *seen;
-    size_t n_most = 0;
+    size_t n_max = 0;
     few.n = seen->n < NEAREST_ROWS ? seen->n : NEAREST_ROWS;
     for (size_t i = 0; i < n_hypotheses; i++) {
-        size_t n_matching = count_matches(&hypotheses[i], &findings->readings, &few, few.n - n_most);
-        if (n_matching > n_most) {
+        size_t n_matching = count_matches(&hypotheses[i], &findings->readings, &few, few.n - n_max);
+        if (n_matching > n_max) {
             findings->nearest = hypotheses[i];
-            n_most = n_matching;
+            n_max = n_matching;
         }
     }
-    if (n_most > 0)
+    if (n_max > 0)
         findings->n_nearest = count_matches(&findings->nearest, &findings->readings, seen, seen->n);
 }
 

@@ -7,13 +7,13 @@
 #include "cli/terminal/terminal.h"
 
 /* The steps of a program apart, so that a line can be broken between them; n others give the same values. */
-static json_t *spaced(const char *program, size_t n)
+static json_t *spaced(const char *arithmetic, size_t n)
 {
     char text[512];
     size_t k = 0;
-    for (; *program != '\0' && k + 3 < sizeof text; program++) {
-        text[k++] = *program;
-        if (*program == '+')
+    for (; *arithmetic != '\0' && k + 3 < sizeof text; arithmetic++) {
+        text[k++] = *arithmetic;
+        if (*arithmetic == '+')
             text[k++] = ' ';
     }
     text[k] = '\0';
@@ -22,11 +22,11 @@ static json_t *spaced(const char *program, size_t n)
 
 json_t *fingerprint_arithmetic(const json_t *entry)
 {
-    const json_t *programs = json_object_get(entry, "possible_arithmetic");
-    const char *first = json_string_value(json_array_get(programs, 0)),
+    const json_t *arithmetics = json_object_get(entry, "possible_arithmetic");
+    const char *first = json_string_value(json_array_get(arithmetics, 0)),
                *nearest = cli_text_of(entry, "nearest");
     const char *failure = cli_text_of(entry, "failure");
-    size_t n = json_array_size(programs);
+    size_t n = json_array_size(arithmetics);
     if (first != NULL && n > 1)
         return spaced(first, n - 1);
     if (first != NULL)
@@ -44,8 +44,8 @@ static bool is_identified(const json_t *entry)
 /* Adds the operator to the row of those that compute alike, or a row. */
 static void add_entry(json_t *rows, const json_t *entry)
 {
-    json_t *row, *program = fingerprint_arithmetic(entry);
-    const char *words = program != NULL ? json_string_value(program) : "";
+    json_t *row, *arithmetic = fingerprint_arithmetic(entry);
+    const char *words = arithmetic != NULL ? json_string_value(arithmetic) : "";
     size_t i;
     json_array_foreach(rows, i, row)
     {
@@ -54,13 +54,13 @@ static void add_entry(json_t *rows, const json_t *entry)
             strcmp(cli_text_of(row, "arithmetic"), words) == 0) {
             cli_row_set(row, "operators",
                         json_sprintf("%s, %s", cli_text_of(row, "operators"), cli_text_of(entry, "operator")));
-            json_decref(program);
+            json_decref(arithmetic);
             return;
         }
     }
     cli_row_append(rows, json_pack("{s:O, s:O, s:O, s:o}", "operators", json_object_get(entry, "operator"),
                                    "types", json_object_get(entry, "types"), "verdict",
-                                   json_object_get(entry, "verdict"), "arithmetic", program));
+                                   json_object_get(entry, "verdict"), "arithmetic", arithmetic));
 }
 
 int fingerprint_print_sheet(const json_t *sheet, const char *file)

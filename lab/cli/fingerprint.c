@@ -15,15 +15,15 @@
 
 /* ---- one datasheet ---- */
 
-static void print_programs(const json_t *entry)
+static void print_arithmetics(const json_t *entry)
 {
-    const json_t *programs = json_object_get(entry, "possible_arithmetic"), *program;
+    const json_t *arithmetics = json_object_get(entry, "possible_arithmetic"), *arithmetic;
     size_t i;
-    json_array_foreach(programs, i, program)
+    json_array_foreach(arithmetics, i, arithmetic)
     {
-        printf("      %s %s\n", i == 0 ? "program" : "     or", json_string_value(program));
+        printf("      %s %s\n", i == 0 ? "program" : "     or", json_string_value(arithmetic));
     }
-    if (json_array_size(programs) == 0 && cli_text_of(entry, "nearest")[0] != '\0')
+    if (json_array_size(arithmetics) == 0 && cli_text_of(entry, "nearest")[0] != '\0')
         printf("      nearest %s, which %" JSON_INTEGER_FORMAT " values do not follow\n",
                cli_text_of(entry, "nearest"), json_integer_value(json_object_get(entry, "nearest_wrong")));
 }
@@ -54,7 +54,7 @@ static void print_entry(const json_t *entry)
            cli_text_of(entry, "verdict"));
     if (cli_text_of(entry, "failure")[0] != '\0')
         printf("      %s\n", cli_text_of(entry, "failure"));
-    print_programs(entry);
+    print_arithmetics(entry);
     json_array_foreach(lines, i, item)
     {
         printf("      %s\n", json_string_value(item));
@@ -170,12 +170,12 @@ static int merge(const struct fingerprint_values *values)
 
 static void print_side(const char *name, const json_t *claim)
 {
-    const json_t *programs = json_object_get(claim, "possible_arithmetic");
-    const char *first = json_string_value(json_array_get(programs, 0));
+    const json_t *arithmetics = json_object_get(claim, "possible_arithmetic");
+    const char *first = json_string_value(json_array_get(arithmetics, 0));
     printf("    %s: %s", name, cli_text_of(claim, "verdict"));
     if (first != NULL)
         printf(", %s%s", first,
-               json_array_size(programs) > 1 ? " (or others that cannot be told from it)" : "");
+               json_array_size(arithmetics) > 1 ? " (or others that cannot be told from it)" : "");
     else if (cli_text_of(claim, "nearest")[0] != '\0')
         printf(", nearest %s", cli_text_of(claim, "nearest"));
     putchar('\n');

@@ -148,8 +148,8 @@ static void put_headline(struct nd_report_screen *screen, const json_t *table)
     if (n_unknown > 0)
         nd_report_screen_put(screen, "The arithmetic of %zu operators is known in one cell at most.\n",
                              n_unknown);
-    enum { MOST_NAMED = 4 }; /* two lines of 80 columns */
-    if (n_missing > MOST_NAMED)
+    enum { MAX_NAMED = 4 }; /* two lines of 80 columns */
+    if (n_missing > MAX_NAMED)
         nd_report_screen_put(screen,
                              "Not measured: %zu of %zu pairs of device and runtime (-v has dots for them)\n",
                              n_missing, n_cells);

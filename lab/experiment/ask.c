@@ -35,7 +35,7 @@ static void add_attributes(struct nd_compose *c, const struct nd_ask *ask)
     }
 }
 
-static bool is_code(enum nd_dtype dtype)
+static bool is_qvalue(enum nd_dtype dtype)
 {
     return dtype != ND_DTYPE_F32 && dtype != ND_DTYPE_I64;
 }
@@ -57,8 +57,8 @@ static void dequantize_operand(struct nd_compose *c, const struct nd_ask_operand
 
 static enum nd_status compose(const struct nd_ask *ask, struct nd_compose **out, struct nd_error *err)
 {
-    bool has_codes = is_code(ask->dtype);
-    const char *inputs[ND_ASK_MAX_OPERANDS + 2] = {has_codes ? "x_real" : "x"};
+    bool has_qvalues = is_qvalue(ask->dtype);
+    const char *inputs[ND_ASK_MAX_OPERANDS + 2] = {has_qvalues ? "x_real" : "x"};
     float scales[2] = {ask->scale_x, ask->scale_y};
     int64_t zeros[2] = {ask->zero_x, ask->zero_y};
     const struct nd_quant x = {.n = 1, .axis = -1, .scale = &scales[0], .zero_point = &zeros[0]},
@@ -68,7 +68,7 @@ static enum nd_status compose(const struct nd_ask *ask, struct nd_compose **out,
     if (status != ND_OK)
         return status;
     nd_compose_input(c, "x", ask->dtype, &ask->x);
-    if (has_codes)
+    if (has_qvalues)
         nd_compose_dequantize(c, "x", "x_real", &x, ask->dtype);
     for (size_t i = 0; i < ask->n_operands; i++) {
         const struct nd_ask_operand *o = &ask->operands[i];
@@ -76,20 +76,20 @@ static enum nd_status compose(const struct nd_ask *ask, struct nd_compose **out,
             nd_compose_input(c, operand_names[i], o->dtype, &o->shape);
         else
             nd_compose_constant(c, operand_names[i], o->dtype, &o->shape, o->data);
-        if (is_code(o->dtype))
+        if (is_qvalue(o->dtype))
             dequantize_operand(c, o, i);
-        inputs[1 + i] = is_code(o->dtype) ? operand_reals[i] : operand_names[i];
+        inputs[1 + i] = is_qvalue(o->dtype) ? operand_reals[i] : operand_names[i];
     }
-    nd_compose_node(c, ask->op_type, inputs, has_codes ? "result" : "y");
+    nd_compose_node(c, ask->op_type, inputs, has_qvalues ? "result" : "y");
     add_attributes(c, ask);
-    if (has_codes)
+    if (has_qvalues)
         nd_compose_quantize(c, "result", "y", &y, ask->dtype);
     nd_compose_output(c, "y", ask->dtype, &ask->y);
     *out = c;
     return ND_OK;
 }
 
-enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, const double *codes,
+enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, const double *qvalues,
                              size_t n_samples, struct nd_trial_result *out, struct nd_error *err)
 {
     struct nd_compose *model = NULL;
@@ -97,7 +97,7 @@ enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, c
     void *bytes = nd_calloc(n, nd_dtype_size_bytes(ask->dtype));
     if (bytes == NULL)
         return nd_fail_memory(err);
-    nd_array_store(ask->dtype, codes, n, bytes);
+    nd_array_store(ask->dtype, qvalues, n, bytes);
     struct nd_trial_input inputs[1 + ND_ASK_MAX_OPERANDS] = {{"x", ask->dtype, ask->x, bytes}};
     struct nd_trial trial = {.output = "y", .n_samples = n_samples, .n_inputs = 1, .inputs = inputs};
     for (size_t i = 0; i < ask->n_operands; i++) {
@@ -172,17 +172,17 @@ static enum nd_status load_operands(const struct nd_ask *ask, bool in_float32,
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < ask->n_operands; i++) {
         const struct nd_ask_operand *o = &ask->operands[i];
-        bool has_codes = is_code(o->dtype);
-        status = nd_array_make(&operands[i], has_codes ? ND_DTYPE_F32 : o->dtype, &o->shape, err);
+        bool has_qvalues = is_qvalue(o->dtype);
+        status = nd_array_make(&operands[i], has_qvalues ? ND_DTYPE_F32 : o->dtype, &o->shape, err);
         if (status == ND_OK)
             nd_array_load(o->dtype, o->data, operands[i].n, operands[i].x);
-        if (status == ND_OK && has_codes)
+        if (status == ND_OK && has_qvalues)
             dequantize(&operands[i], o->scale, o->zero, in_float32);
     }
     return status;
 }
 
-enum nd_status nd_ask_values(const struct nd_ask *ask, const double *codes, size_t n_samples, bool in_float32,
+enum nd_status nd_ask_values(const struct nd_ask *ask, const double *qvalues, size_t n_samples, bool in_float32,
                              double *values, struct nd_error *err)
 {
     struct node node;
@@ -204,7 +204,7 @@ enum nd_status nd_ask_values(const struct nd_ask *ask, const double *codes, size
         status = nd_array_make(&x, ND_DTYPE_F32, &ask->x, err);
         if (status != ND_OK)
             break;
-        memcpy(x.x, codes + s * x.n, x.n * sizeof *x.x);
+        memcpy(x.x, qvalues + s * x.n, x.n * sizeof *x.x);
         dequantize(&x, ask->scale_x, ask->zero_x, in_float32);
         status = nd_op_run(&call, err);
         if (status == ND_OK && y.n != n_y)

@@ -41,13 +41,13 @@ struct nd_ask {
 
 /* Codes in, codes out: codes [n_samples] times x. n_samples is 1 with an operand that is an input. As
  * nd_trial_run. */
-enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, const double *codes,
+enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, const double *qvalues,
                              size_t n_samples, struct nd_trial_result *out, struct nd_error *err);
 
 /* What the operator gives in double precision, before it is quantised: values [n_samples] times y, of which
  * there is room. in_float32: of the float32 numbers that codes are dequantised to; else of the exact ones.
  * Errors as of nd_op_run. */
-enum nd_status nd_ask_values(const struct nd_ask *ask, const double *codes, size_t n_samples, bool in_float32,
+enum nd_status nd_ask_values(const struct nd_ask *ask, const double *qvalues, size_t n_samples, bool in_float32,
                              double *values, struct nd_error *err);
 
 /* Elements of a shape that is known to be small. */

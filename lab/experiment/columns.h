@@ -16,7 +16,7 @@ struct nd_columns {
     float *scales_w;
     int32_t *bias; /* [n_columns] */
     float *bias_scales;
-    const double *codes; /* [n_columns][n_rows]: the answer; NULL without one */
+    const double *qvalues; /* [n_columns][n_rows]: the answer; NULL without one */
 };
 
 /* A question that is to be filled: zero_x is 128, the rest is 0. It belongs to the experiment; NULL: that does

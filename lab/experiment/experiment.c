@@ -92,12 +92,12 @@ static const double *note(struct nd_experiment *e, struct nd_trial_result *resul
     return nd_experiment_own(e, result->x);
 }
 
-const double *nd_experiment_ask(struct nd_experiment *e, const struct nd_ask *ask, const double *codes,
+const double *nd_experiment_ask(struct nd_experiment *e, const struct nd_ask *ask, const double *qvalues,
                                 size_t n_samples)
 {
     struct nd_trial_result result = {0};
-    bool is_asked = codes != NULL && nd_experiment_goes_on(e) &&
-                    nd_experiment_check(e, nd_ask_device(e->bench, ask, codes, n_samples, &result, e->err));
+    bool is_asked = qvalues != NULL && nd_experiment_goes_on(e) &&
+                    nd_experiment_check(e, nd_ask_device(e->bench, ask, qvalues, n_samples, &result, e->err));
     return is_asked ? note(e, &result) : NULL;
 }
 
@@ -122,11 +122,11 @@ void nd_experiment_add_digest(struct nd_experiment *e, struct nd_digest digest)
     nd_strbuf_printf(&e->answers, "%016" PRIx64 "%016" PRIx64, digest.high, digest.low);
 }
 
-void nd_experiment_digest(struct nd_experiment *e, const double *codes, size_t n)
+void nd_experiment_digest(struct nd_experiment *e, const double *qvalues, size_t n)
 {
     uint16_t *bytes = nd_calloc(n, sizeof *bytes);
     for (size_t i = 0; bytes != NULL && i < n; i++)
-        bytes[i] = (uint16_t)codes[i];
+        bytes[i] = (uint16_t)qvalues[i];
     if (bytes != NULL)
         nd_experiment_add_digest(e, nd_digest_bytes(bytes, n * sizeof *bytes));
     else
@@ -138,20 +138,20 @@ void nd_experiment_digest(struct nd_experiment *e, const double *codes, size_t n
 
 bool nd_fresh_is_enough(uint64_t n_fresh, uint64_t n_right)
 {
-    return n_fresh >= ND_CONFIRMING_CODES && (double)n_right >= ND_CONFIRMING_SHARE * (double)n_fresh;
+    return n_fresh >= ND_CONFIRMING_QVALUES && (double)n_right >= ND_CONFIRMING_SHARE * (double)n_fresh;
 }
 
-size_t nd_fresh_keep_best(void *programs, size_t program_bytes, size_t n, const uint64_t *n_right,
+size_t nd_fresh_keep_best(void *arithmetics, size_t arithmetic_bytes, size_t n, const uint64_t *n_right,
                           uint64_t *most)
 {
-    unsigned char *bytes = programs;
+    unsigned char *bytes = arithmetics;
     size_t n_kept = 0;
     *most = 0;
     for (size_t i = 0; i < n; i++)
         *most = n_right[i] > *most ? n_right[i] : *most;
     for (size_t i = 0; i < n; i++)
         if (n_right[i] == *most)
-            memmove(bytes + n_kept++ * program_bytes, bytes + i * program_bytes, program_bytes);
+            memmove(bytes + n_kept++ * arithmetic_bytes, bytes + i * arithmetic_bytes, arithmetic_bytes);
     return n_kept;
 }
 
@@ -159,22 +159,22 @@ void nd_experiment_confirm(struct nd_experiment *e, const struct nd_confirmation
                            struct nd_left left)
 {
     uint64_t seed = c->seed;
-    size_t n_programs = *left.n_programs;
-    uint64_t *n_right = n_programs > 0 ? nd_experiment_alloc(e, n_programs, sizeof *n_right) : NULL;
+    size_t n_arithmetics = *left.n_arithmetics;
+    uint64_t *n_right = n_arithmetics > 0 ? nd_experiment_alloc(e, n_arithmetics, sizeof *n_right) : NULL;
     e->n_fresh = e->n_right = 0;
     for (size_t i = 0; n_right != NULL && nd_experiment_goes_on(e) && i < c->n_models; i++) {
         size_t n = c->ask(e, context, i, &seed);
-        for (size_t p = 0; n > 0 && p < n_programs; p++)
+        for (size_t p = 0; n > 0 && p < n_arithmetics; p++)
             n_right[p] +=
-                c->count_right(context, (const unsigned char *)left.programs + p * left.program_bytes);
+                c->count_right(context, (const unsigned char *)left.arithmetics + p * left.arithmetic_bytes);
         e->n_fresh += n;
     }
     if (n_right != NULL && nd_experiment_goes_on(e))
-        *left.n_programs =
-            nd_fresh_keep_best(left.programs, left.program_bytes, n_programs, n_right, &e->n_right);
+        *left.n_arithmetics =
+            nd_fresh_keep_best(left.arithmetics, left.arithmetic_bytes, n_arithmetics, n_right, &e->n_right);
 }
 
-bool nd_experiment_is_confirmed(const struct nd_experiment *e, size_t n_programs)
+bool nd_experiment_is_confirmed(const struct nd_experiment *e, size_t n_arithmetics)
 {
-    return !e->has_failed && n_programs > 0 && nd_fresh_is_enough(e->n_fresh, e->n_right);
+    return !e->has_failed && n_arithmetics > 0 && nd_fresh_is_enough(e->n_fresh, e->n_right);
 }

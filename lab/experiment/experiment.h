@@ -66,25 +66,25 @@ void *nd_experiment_own(struct nd_experiment *experiment, void *pointer);
 
 /* The device's codes, n_samples times ask->y, which live until the end; NULL: it does not go on, or a patient
  * experiment has no answer to this. */
-const double *nd_experiment_ask(struct nd_experiment *experiment, const struct nd_ask *ask, const double *codes,
+const double *nd_experiment_ask(struct nd_experiment *experiment, const struct nd_ask *ask, const double *qvalues,
                                 size_t n_samples);
 /* The same of a model that is made otherwise, whose output has n elements in all. The model is destroyed. */
 const double *nd_experiment_run(struct nd_experiment *experiment, struct nd_compose *model,
                                 const struct nd_trial_input *input, size_t n);
 /* Appends a digest of codes to the answers. */
-void nd_experiment_digest(struct nd_experiment *experiment, const double *codes, size_t n);
+void nd_experiment_digest(struct nd_experiment *experiment, const double *qvalues, size_t n);
 void nd_experiment_add_digest(struct nd_experiment *experiment, struct nd_digest digest);
 
 /* ---- confirming ---- */
 
 /* Fewer fresh codes confirm nothing, nor does a smaller share of right ones. */
-enum { ND_CONFIRMING_CODES = 100000 };
+enum { ND_CONFIRMING_QVALUES = 100000 };
 #define ND_CONFIRMING_SHARE 0.999
 bool nd_fresh_is_enough(uint64_t n_fresh, uint64_t n_right);
 
 /* Of n programs, of which program i gave n_right[i] fresh codes, only those that gave the most stay, in their
  * order, at the front. How many; *most is what they gave, 0 without any. */
-size_t nd_fresh_keep_best(void *programs, size_t program_bytes, size_t n, const uint64_t *n_right,
+size_t nd_fresh_keep_best(void *arithmetics, size_t arithmetic_bytes, size_t n, const uint64_t *n_right,
                           uint64_t *most);
 
 struct nd_confirmation {
@@ -93,21 +93,21 @@ struct nd_confirmation {
     /* Asks about model i; how many codes came back, 0 where it does not go on. */
     size_t (*ask)(struct nd_experiment *experiment, void *context, size_t i, uint64_t *seed);
     /* How many of these codes the program gives. */
-    uint64_t (*count_right)(const void *context, const void *program);
+    uint64_t (*count_right)(const void *context, const void *arithmetic);
 };
 /* The programs that findings are left with. */
 struct nd_left {
-    void *programs;
-    size_t program_bytes, *n_programs;
+    void *arithmetics;
+    size_t arithmetic_bytes, *n_arithmetics;
 };
 #define ND_LEFT(findings)                                                                                      \
-    ((struct nd_left){(findings)->programs, sizeof *(findings)->programs, &(findings)->n_programs})
+    ((struct nd_left){(findings)->arithmetics, sizeof *(findings)->arithmetics, &(findings)->n_arithmetics})
 /* Holds programs against fresh codes: those that give fewer than the best of them are dropped. n_fresh and
  * n_right are counted anew. */
 void nd_experiment_confirm(struct nd_experiment *experiment, const struct nd_confirmation *confirmation,
                            void *context, struct nd_left left);
 /* Enough fresh codes, and enough of them right. */
-bool nd_experiment_is_confirmed(const struct nd_experiment *experiment, size_t n_programs);
+bool nd_experiment_is_confirmed(const struct nd_experiment *experiment, size_t n_arithmetics);
 
 /* ---- telling ---- */
 
@@ -152,7 +152,7 @@ struct nd_issue {
         offsetof(type, member), sizeof((type *)0)->member                                                      \
     }
 void nd_tell_issues(struct nd_experiment *experiment, json_t *entry, const struct nd_issue *issues,
-                    const void *programs, size_t n_programs, size_t program_bytes);
+                    const void *arithmetics, size_t n_arithmetics, size_t arithmetic_bytes);
 /* No program of the family gives the codes; the nearest one does not give n_wrong of them. */
 void nd_tell_nearest(struct nd_experiment *experiment, json_t *entry, const char *name, uint64_t n_wrong);
 void nd_tell_unknown(struct nd_experiment *experiment, json_t *entry);

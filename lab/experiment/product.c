@@ -59,9 +59,9 @@ static const double *ask_columns(struct nd_experiment *e, const struct nd_produc
     size_t n_weight = p->dtype == ND_DTYPE_F32 ? sizeof(float) : 1;
     unsigned char *weights = nd_calloc(p->n_terms * p->n_columns, n_weight);
     double *fed = nd_calloc(n_samples * p->n_rows * p->n_terms, sizeof *fed);
-    double *codes = nd_experiment_alloc(e, n_samples * p->n_rows * p->n_columns, sizeof *codes);
+    double *qvalues = nd_experiment_alloc(e, n_samples * p->n_rows * p->n_columns, sizeof *qvalues);
     const double *answer = NULL;
-    if (weights != NULL && fed != NULL && codes != NULL) {
+    if (weights != NULL && fed != NULL && qvalues != NULL) {
         for (size_t t = 0; t < p->n_terms; t++)
             for (size_t c = 0; c < p->n_columns; c++)
                 memcpy(weights + (c * p->n_terms + t) * n_weight,
@@ -73,10 +73,10 @@ static const double *ask_columns(struct nd_experiment *e, const struct nd_produc
         nd_experiment_check(e, nd_fail_memory(e->err));
     }
     if (answer != NULL)
-        transpose(answer, n_samples, p->n_columns, p->n_rows, codes);
+        transpose(answer, n_samples, p->n_columns, p->n_rows, qvalues);
     free(weights);
     free(fed);
-    return answer != NULL ? codes : NULL;
+    return answer != NULL ? qvalues : NULL;
 }
 
 const double *nd_product_ask(struct nd_experiment *e, const struct nd_product *p, const double *x,
@@ -104,23 +104,23 @@ void nd_spread(int64_t sum, int64_t out[ND_SPREAD_TERMS])
     out[ND_SPREAD_TERMS - 1] = sum % ND_SPREAD_LARGE;
 }
 
-bool nd_staircase_ask(struct nd_experiment *e, enum nd_linear_form form, enum nd_dtype dtype,
-                      struct nd_staircase *s)
+bool nd_threshold_sweep_ask(struct nd_experiment *e, enum nd_linear_form form, enum nd_dtype dtype,
+                      struct nd_threshold_sweep *s)
 {
     int exponent, unit_bits = dtype == ND_DTYPE_U16 ? 8 : 0;
     double mantissa = frexp(s->multiplier, &exponent), *x = nd_calloc(s->n, ND_SPREAD_TERMS * sizeof *x);
-    const int64_t unit = (int64_t)1 << unit_bits, zero = 128;
+    const int64_t layer = (int64_t)1 << unit_bits, zero = 128;
     /* M = s_x s_w / s_y, and all its bits are in s_x. */
     const struct nd_product product = {.form = form,
                                        .dtype = dtype,
-                                       .n_rows = ND_STAIRCASE_ROWS,
+                                       .n_rows = ND_THRESHOLD_SWEEP_ROWS,
                                        .n_terms = ND_SPREAD_TERMS,
                                        .n_columns = 1,
                                        .weights = nd_spread_weights,
                                        .scale_x = (float)ldexp(mantissa, -5),
                                        .scale_w = 0x1p-7F,
                                        .scale_y = (float)ldexp(1, unit_bits - 12 - exponent),
-                                       .zero_x = unit * zero,
+                                       .zero_x = layer * zero,
                                        .zero_y = (int64_t)s->zero_point};
     if (x == NULL)
         nd_experiment_check(e, nd_fail_memory(e->err));
@@ -128,9 +128,9 @@ bool nd_staircase_ask(struct nd_experiment *e, enum nd_linear_form form, enum nd
         int64_t terms[ND_SPREAD_TERMS];
         nd_spread((int64_t)s->first + (int64_t)i, terms);
         for (size_t t = 0; t < ND_SPREAD_TERMS; t++)
-            x[i * ND_SPREAD_TERMS + t] = (double)(unit * (zero + terms[t]));
+            x[i * ND_SPREAD_TERMS + t] = (double)(layer * (zero + terms[t]));
     }
-    s->codes = nd_product_ask(e, &product, x, s->n / ND_STAIRCASE_ROWS);
+    s->qvalues = nd_product_ask(e, &product, x, s->n / ND_THRESHOLD_SWEEP_ROWS);
     free(x);
-    return s->codes != NULL;
+    return s->qvalues != NULL;
 }

@@ -4,7 +4,7 @@
 #define ND_EXPERIMENT_PRODUCT_H
 
 #include "lab/experiment/experiment.h"
-#include "lab/experiment/staircase.h"
+#include "lab/experiment/threshold_sweep.h"
 
 enum nd_linear_form { ND_FORM_MATMUL, ND_FORM_GEMM, ND_FORM_CONV };
 /* "MatMul", "Gemm", "Conv". */
@@ -38,8 +38,8 @@ extern const uint8_t nd_spread_weights[ND_SPREAD_TERMS];
 /* Asks for the codes of the accumulators first .. first + n - 1, n a multiple of ND_STAIRCASE_ROWS, under a
  * multiplier and zero point; all of *staircase but the codes is given. Of ND_DTYPE_U16 these are accumulators
  * in units of 2^8. Whether there are codes. */
-enum { ND_STAIRCASE_ROWS = 4096 };
-bool nd_staircase_ask(struct nd_experiment *experiment, enum nd_linear_form form, enum nd_dtype dtype,
-                      struct nd_staircase *staircase);
+enum { ND_THRESHOLD_SWEEP_ROWS = 4096 };
+bool nd_threshold_sweep_ask(struct nd_experiment *experiment, enum nd_linear_form form, enum nd_dtype dtype,
+                      struct nd_threshold_sweep *threshold_sweep);
 
 #endif

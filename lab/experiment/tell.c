@@ -105,21 +105,21 @@ void nd_tell_undecided(struct nd_experiment *e, json_t *entry, const char *what,
     append(e, member(e, entry, "undecided", json_array), json_pack("{s:s, s:s}", "what", what, "probe", probe));
 }
 
-static bool differ(const struct nd_issue *issue, const void *programs, size_t n_programs, size_t program_bytes)
+static bool differ(const struct nd_issue *issue, const void *arithmetics, size_t n_arithmetics, size_t arithmetic_bytes)
 {
-    const unsigned char *first = programs;
+    const unsigned char *first = arithmetics;
     for (const struct nd_field *f = issue->fields; f->size_bytes > 0; f++)
-        for (size_t i = 1; i < n_programs; i++)
-            if (memcmp(first + f->offset, first + i * program_bytes + f->offset, f->size_bytes) != 0)
+        for (size_t i = 1; i < n_arithmetics; i++)
+            if (memcmp(first + f->offset, first + i * arithmetic_bytes + f->offset, f->size_bytes) != 0)
                 return true;
     return false;
 }
 
-void nd_tell_issues(struct nd_experiment *e, json_t *entry, const struct nd_issue *issues, const void *programs,
-                    size_t n_programs, size_t program_bytes)
+void nd_tell_issues(struct nd_experiment *e, json_t *entry, const struct nd_issue *issues, const void *arithmetics,
+                    size_t n_arithmetics, size_t arithmetic_bytes)
 {
     for (; issues->what != NULL; issues++)
-        if (differ(issues, programs, n_programs, program_bytes))
+        if (differ(issues, arithmetics, n_arithmetics, arithmetic_bytes))
             nd_tell_undecided(e, entry, issues->what, issues->probe);
 }
 

@@ -71,7 +71,7 @@ static bool refuse(const struct nd_bench *bench, const struct nd_model *model, s
 {
     enum nd_device_kind kind = bench->device->kind;
     bool is_evaluated = nd_device_is_reference(kind) || kind == ND_DEVICE_EMULATED;
-    if (!is_evaluated || (nd_model_n_units(model) > 0) == (kind != ND_DEVICE_FLOAT64))
+    if (!is_evaluated || (nd_model_n_layers(model) > 0) == (kind != ND_DEVICE_FLOAT64))
         return false;
     out->has_failed = true;
     snprintf(out->stage, sizeof out->stage, "model");
@@ -96,7 +96,7 @@ static enum nd_status run_model(const struct nd_bench *bench, const struct nd_tr
     struct nd_capture_options options = bench->options;
     struct nd_capture_outcome outcome;
     struct nd_model *model = NULL;
-    options.edges = "all";
+    options.tensors = "all";
     options.n_repeats = 2;         /* a device that answers otherwise the second time has no program */
     options.allow_fallback = true; /* where it ran is read back */
     options.replace = true;        /* one that was left unfinished or failed */
@@ -126,14 +126,14 @@ static void read_failure(const struct nd_capture *capture, struct nd_trial_resul
              message != NULL ? message : "the device stopped early");
 }
 
-static enum nd_status read_output(const struct nd_bench *bench, const struct nd_capture *capture, size_t edge,
+static enum nd_status read_output(const struct nd_bench *bench, const struct nd_capture *capture, size_t tensor,
                                   struct nd_trial_result *out, struct nd_error *err)
 {
-    const struct nd_edge *e = nd_capture_edge(capture, edge);
+    const struct nd_tensor *e = nd_capture_tensor(capture, tensor);
     size_t n_samples = nd_capture_probe(capture, 0)->n_samples, sample_bytes, all_bytes;
     out->dtype = e->dtype;
     out->shape = e->shape;
-    snprintf(out->provider, sizeof out->provider, "%s", nd_capture_edge_provider(capture, edge));
+    snprintf(out->provider, sizeof out->provider, "%s", nd_capture_tensor_provider(capture, tensor));
     out->is_on_npu =
         !nd_device_is_npu(bench->device->kind) || strcmp(out->provider, "QNNExecutionProvider") == 0;
     enum nd_status status = nd_shape_size_bytes(&e->shape, e->dtype, &sample_bytes, err);
@@ -148,7 +148,7 @@ static enum nd_status read_output(const struct nd_bench *bench, const struct nd_
         status = nd_fail_memory(err);
     if (status == ND_OK)
         status =
-            nd_capture_read_verified(&(struct nd_capture_tensor){capture, 0, edge}, 0, n_samples, bytes, err);
+            nd_capture_read_verified(&(struct nd_probe_values){capture, 0, tensor}, 0, n_samples, bytes, err);
     if (status == ND_OK)
         nd_array_load(e->dtype, bytes, out->n, out->x);
     free(bytes);
@@ -156,13 +156,13 @@ static enum nd_status read_output(const struct nd_bench *bench, const struct nd_
 }
 
 /* Whether a sample that was run again came out otherwise. */
-static bool is_unstable(const struct nd_capture *capture, size_t edge)
+static bool is_unstable(const struct nd_capture *capture, size_t tensor)
 {
     const struct nd_capture_probe *probe = nd_capture_probe(capture, 0);
     for (size_t i = 0; i < probe->n_samples; i++)
         for (size_t r = 1; r < probe->n_repeats; r++)
-            if (!nd_digest_equal(nd_capture_digest(capture, 0, edge, i, 0),
-                                 nd_capture_digest(capture, 0, edge, i, r)))
+            if (!nd_digest_equal(nd_capture_digest(capture, 0, tensor, i, 0),
+                                 nd_capture_digest(capture, 0, tensor, i, r)))
                 return true;
     return false;
 }
@@ -174,15 +174,15 @@ static enum nd_status read_capture(const struct nd_bench *bench, const struct nd
     enum nd_status status = nd_capture_open(path, &capture, err);
     if (status != ND_OK)
         return status;
-    size_t edge = nd_capture_find_edge(capture, trial->output);
+    size_t tensor = nd_capture_find_tensor(capture, trial->output);
     if (nd_capture_state(capture) != ND_CAPTURE_COMPLETE)
         read_failure(capture, out);
-    else if (edge == SIZE_MAX)
-        status = nd_fail(err, ND_E_MODEL_NO_EDGE, trial->output, "'%s' has no edge '%s'", path, trial->output);
+    else if (tensor == SIZE_MAX)
+        status = nd_fail(err, ND_E_MODEL_NO_TENSOR, trial->output, "'%s' has no edge '%s'", path, trial->output);
     else
-        status = read_output(bench, capture, edge, out, err);
+        status = read_output(bench, capture, tensor, out, err);
     if (status == ND_OK && out->x != NULL)
-        out->is_unstable = is_unstable(capture, edge);
+        out->is_unstable = is_unstable(capture, tensor);
     nd_capture_close(&capture);
     return status;
 }

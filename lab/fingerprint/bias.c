@@ -10,7 +10,7 @@ enum { N_COLUMNS = 128 };
 /* Real number of one step of a weight: 2 / 255, so that uint8 codes about 128 span -1 .. 1. Chosen. */
 static const double usual_scale_w = 0.0078431;
 /* Real number of one step of x: where scales are drawn from. Chosen: as usual activations have them. */
-static const double least_scale_x = 0.01, most_scale_x = 0.04;
+static const double min_scale_x = 0.01, max_scale_x = 0.04;
 /* Units of the accumulator. Without a granule nothing cuts the fraction that a bias leaves: a step far below
  * the sliver of bias_solve.c's readings, whose quotients still are whole numbers in double. Chosen. */
 static const double finest_step = 0x1p-20;
@@ -58,8 +58,8 @@ static struct nd_bias_column rescale_bias(const struct nd_columns *q, size_t c, 
     float unit = out.scale_x * out.scale_w;
     if (rescale == ND_BIAS_AS_IT_IS || (out.bias_scale <= unit && out.bias_scale >= unit))
         return out;
-    double code = nd_round_value(out.bias * (double)out.bias_scale / (double)unit, roundings[rescale]);
-    out.bias = fmin(fmax(code, INT32_MIN), INT32_MAX);
+    double qvalue = nd_round_value(out.bias * (double)out.bias_scale / (double)unit, roundings[rescale]);
+    out.bias = fmin(fmax(qvalue, INT32_MIN), INT32_MAX);
     out.bias_scale = unit;
     return out;
 }
@@ -75,11 +75,11 @@ static struct nd_bias_column share_columns(const struct nd_columns *q, enum nd_b
     }
     for (size_t c = 0; c < N_COLUMNS; c++) {
         const struct nd_bias_column own = rescale_bias(q, c, rescale);
-        double code = fabs(own.bias);
-        shared.largest_own = fmax(shared.largest_own, code * (double)own.bias_scale);
-        shared.largest_shared = fmax(shared.largest_shared, code * (double)shared.largest_bias_scale);
-        shared.largest_own_f32 = fmaxf(shared.largest_own_f32, (float)code * own.bias_scale);
-        shared.largest_shared_f32 = fmaxf(shared.largest_shared_f32, (float)code * shared.largest_bias_scale);
+        double qvalue = fabs(own.bias);
+        shared.largest_own = fmax(shared.largest_own, qvalue * (double)own.bias_scale);
+        shared.largest_shared = fmax(shared.largest_shared, qvalue * (double)shared.largest_bias_scale);
+        shared.largest_own_f32 = fmaxf(shared.largest_own_f32, (float)qvalue * own.bias_scale);
+        shared.largest_shared_f32 = fmaxf(shared.largest_shared_f32, (float)qvalue * shared.largest_bias_scale);
     }
     return shared;
 }
@@ -146,16 +146,16 @@ static void fill_biases(struct nd_columns *q, bool has_huge, uint64_t *seed)
         q->bias[N_COLUMNS / 3] = INT32_MAX;
 }
 
-static size_t pick_rows(const double *codes, double *a, double *picked)
+static size_t pick_rows(const double *qvalues, double *a, double *picked)
 {
     size_t n = 0;
     for (size_t i = 0; i < SWEEP_ROWS; i++) {
         bool changes =
-            (i % BLOCK > 0 && codes[i - 1] != codes[i]) || (i % BLOCK + 1 < BLOCK && codes[i + 1] != codes[i]);
-        if (!changes || codes[i] <= 0 || codes[i] >= 255)
+            (i % BLOCK > 0 && qvalues[i - 1] != qvalues[i]) || (i % BLOCK + 1 < BLOCK && qvalues[i + 1] != qvalues[i]);
+        if (!changes || qvalues[i] <= 0 || qvalues[i] >= 255)
             continue;
         a[n] = accumulator_of(i);
-        picked[n++] = codes[i];
+        picked[n++] = qvalues[i];
     }
     return n;
 }
@@ -170,17 +170,17 @@ static void read_columns(const struct nd_columns *q, const struct nd_requantise 
 {
     struct nd_bias_column columns[ND_BIAS_RESCALES][N_COLUMNS];
     struct nd_requantiser requantisers[N_COLUMNS];
-    double ratios[N_COLUMNS], a[SWEEP_ROWS], codes[SWEEP_ROWS];
+    double ratios[N_COLUMNS], a[SWEEP_ROWS], qvalues[SWEEP_ROWS];
     for (size_t c = 0; c < N_COLUMNS; c++)
         ratios[c] = 1;
     for (int k = 0; k < ND_BIAS_RESCALES; k++)
         describe_columns(q, rest, ratios, (enum nd_bias_rescale)k, columns[k], requantisers);
     for (size_t c = 0; c < N_COLUMNS; c++) {
-        size_t n = pick_rows(q->codes + c * SWEEP_ROWS, a, codes);
+        size_t n = pick_rows(q->qvalues + c * SWEEP_ROWS, a, qvalues);
         if (n == 0)
             continue;
         struct nd_bias_reading *reading = &out->items[out->n++];
-        reading->range = nd_bias_read(&requantisers[c], a, codes, n);
+        reading->range = nd_bias_read(&requantisers[c], a, qvalues, n);
         for (int k = 0; k < ND_BIAS_RESCALES; k++)
             reading->columns[k] = columns[k][c];
     }
@@ -210,13 +210,13 @@ static void sweep(struct nd_experiment *e, const struct setting *setting, struct
         return;
     fill_sweep(q);
     q->zero_y = setting->zero_y;
-    q->scale_x = (float)nd_random_between(seed, least_scale_x, most_scale_x);
+    q->scale_x = (float)nd_random_between(seed, min_scale_x, max_scale_x);
     set_scales(q, setting->share, setting->is_uneven, seed);
     q->scale_y = (float)((double)q->scale_x * (double)q->scales_w[0] / setting->multiplier);
     fill_biases(q, setting->has_huge, seed);
     if (!nd_columns_ask(e, q))
         return;
-    b->n_codes += (size_t)N_COLUMNS * SWEEP_ROWS;
+    b->n_qvalues += (size_t)N_COLUMNS * SWEEP_ROWS;
     read_columns(q, &b->weights->rest, readings);
 }
 
@@ -231,15 +231,15 @@ static void find_program(struct nd_experiment *e, struct nd_bias *b)
     if (nd_experiment_goes_on(e) && readings.n > 0 &&
         nd_experiment_check(
             e, nd_bias_solve(readings.items, readings.n, b->weights->rest.folds_zero, &b->found, e->err)))
-        nd_experiment_own(e, b->found.programs);
+        nd_experiment_own(e, b->found.arithmetics);
 }
 
 /* ---- fresh codes ---- */
 
 /* Four models make 131 072 codes, more than ND_CONFIRMING_CODES. */
-enum { FRESH_ROWS = 256, FRESH_TERMS = 64, N_FRESH_MODELS = 4, FRESH_CODES = FRESH_ROWS * N_COLUMNS };
+enum { FRESH_ROWS = 256, FRESH_TERMS = 64, N_FRESH_MODELS = 4, FRESH_QVALUES = FRESH_ROWS * N_COLUMNS };
 /* In units of the accumulator: biases are as large as the sums (columns.c). Chosen. */
-static const double most_fresh_bias = 60000;
+static const double max_fresh_bias = 60000;
 
 struct fresh {
     struct nd_bias *bias;
@@ -256,7 +256,7 @@ static void fill_fresh(struct nd_columns *q, double share, uint64_t *seed)
     set_scales(q, share, false, seed);
     nd_columns_draw_step(q, seed);
     for (size_t c = 0; c < N_COLUMNS; c++)
-        q->bias[c] = (int32_t)rint(nd_random_between(seed, -most_fresh_bias, most_fresh_bias) / share);
+        q->bias[c] = (int32_t)rint(nd_random_between(seed, -max_fresh_bias, max_fresh_bias) / share);
 }
 
 /* The sums of the question's codes, and how each column goes on from them. */
@@ -265,7 +265,7 @@ static void prepare_columns(struct fresh *f)
     double ratios[N_COLUMNS];
     for (size_t i = 0; i < (size_t)N_COLUMNS * FRESH_TERMS; i++)
         f->w[i] = (double)(f->q->weights[i] - f->q->zero_w);
-    nd_weight_fit(&f->weights->found.programs[0], f->w, N_COLUMNS, FRESH_TERMS, f->w8, ratios);
+    nd_weight_fit(&f->weights->found.arithmetics[0], f->w, N_COLUMNS, FRESH_TERMS, f->w8, ratios);
     nd_columns_sum(f->q, f->w8, f->sums);
     for (int k = 0; k < ND_BIAS_RESCALES; k++)
         describe_columns(f->q, &f->weights->rest, ratios, (enum nd_bias_rescale)k, f->columns[k],
@@ -285,20 +285,20 @@ static size_t ask_fresh(struct nd_experiment *e, void *context, size_t i, uint64
         return 0;
     f->q = q;
     prepare_columns(f);
-    b->n_codes += FRESH_CODES;
-    return FRESH_CODES;
+    b->n_qvalues += FRESH_QVALUES;
+    return FRESH_QVALUES;
 }
 
-static uint64_t count_right(const void *context, const void *program)
+static uint64_t count_right(const void *context, const void *arithmetic)
 {
     const struct fresh *f = context;
-    const struct nd_bias_program *p = program;
+    const struct nd_bias_arithmetic *p = arithmetic;
     uint64_t n_right = 0;
     for (size_t c = 0; c < N_COLUMNS; c++) {
         struct nd_requantiser r = f->requantisers[c];
         r.fold = nd_bias_shift(p, &f->columns[p->rescale][c]);
         for (size_t i = c * FRESH_ROWS; i < (c + 1) * FRESH_ROWS; i++)
-            n_right += nd_requantise_code(&r, f->sums[i], 0, 255) == f->q->codes[i];
+            n_right += nd_requantise_qvalue(&r, f->sums[i], 0, 255) == f->q->qvalues[i];
     }
     return n_right;
 }
@@ -311,7 +311,7 @@ void nd_bias_take(struct nd_experiment *e, struct nd_bias *b)
     e->is_patient = true;
     find_program(e, b);
     struct fresh *fresh = nd_experiment_alloc(e, 1, sizeof *fresh);
-    double *room = nd_experiment_alloc(e, 2 * (size_t)N_COLUMNS * FRESH_TERMS + FRESH_CODES, sizeof *room);
+    double *room = nd_experiment_alloc(e, 2 * (size_t)N_COLUMNS * FRESH_TERMS + FRESH_QVALUES, sizeof *room);
     if (!nd_experiment_goes_on(e))
         return;
     *fresh = (struct fresh){.bias = b,

@@ -21,7 +21,7 @@ enum nd_bias_rescale {
     ND_BIAS_RESCALES
 };
 
-struct nd_bias_program {
+struct nd_bias_arithmetic {
     enum nd_bias_rescale rescale;
     bool is_f32;
     int common_bits;     /* p: 8 .. 31; 0: no common step */
@@ -34,7 +34,7 @@ struct nd_bias_program {
 };
 
 enum { ND_BIAS_NAME_BYTES = 160 };
-const char *nd_bias_name(const struct nd_bias_program *program, char buf[ND_BIAS_NAME_BYTES]);
+const char *nd_bias_name(const struct nd_bias_arithmetic *arithmetic, char buf[ND_BIAS_NAME_BYTES]);
 
 /* One column and what it shares with others. */
 struct nd_bias_column {
@@ -49,7 +49,7 @@ struct nd_bias_column {
 };
 /* What is added to the accumulator, the zero point with it where that is folded. The column is the one for the
  * program's rescale. */
-double nd_bias_shift(const struct nd_bias_program *program, const struct nd_bias_column *column);
+double nd_bias_shift(const struct nd_bias_arithmetic *arithmetic, const struct nd_bias_column *column);
 
 /* The shifts with which a requantiser gives all codes of accumulators, which it does between two: its codes
  * rise with the shift. low > high: there is none. low is -HUGE_VAL (high HUGE_VAL) without a limit. */
@@ -57,15 +57,15 @@ struct nd_bias_range {
     double low, high;
 };
 struct nd_bias_range nd_bias_read(const struct nd_requantiser *requantiser, const double *accumulators,
-                                  const double *codes, size_t n);
+                                  const double *qvalues, size_t n);
 
 struct nd_bias_reading {
     struct nd_bias_column columns[ND_BIAS_RESCALES];
     struct nd_bias_range range;
 };
 struct nd_bias_findings {
-    struct nd_bias_program *programs; /* owned */
-    size_t n_programs;
+    struct nd_bias_arithmetic *arithmetics; /* owned */
+    size_t n_arithmetics;
     uint64_t n_readings, n_wrong; /* columns; those that the programs do not give */
 };
 /* The programs that give most of the columns. folds: the program that requantises folds the zero point.
@@ -77,7 +77,7 @@ enum nd_status nd_bias_solve(const struct nd_bias_reading *readings, size_t n, b
 struct nd_bias {
     const struct nd_weights *weights; /* known; borrowed */
     bool is_per_channel;
-    uint64_t n_codes;
+    uint64_t n_qvalues;
     struct nd_bias_findings found;
 };
 /* Biases of Conv with uint8 codes: uint8 weights of any zero point, or int8 ones with a scale per channel. All

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lab/experiment/sieve.h"
+#include "lab/experiment/candidates.h"
 
 /* ---- the program ---- */
 
-const char *nd_bias_name(const struct nd_bias_program *p, char buf[ND_BIAS_NAME_BYTES])
+const char *nd_bias_name(const struct nd_bias_arithmetic *p, char buf[ND_BIAS_NAME_BYTES])
 {
     static const char *const rescales[] = {"", "rescaled+", "rescaled:to-zero+", "rescaled:floor+"};
     char common[64] = "";
@@ -23,7 +23,7 @@ const char *nd_bias_name(const struct nd_bias_program *p, char buf[ND_BIAS_NAME_
     return buf;
 }
 
-static double in_f32(const struct nd_bias_program *p, const struct nd_bias_column *c)
+static double in_f32(const struct nd_bias_arithmetic *p, const struct nd_bias_column *c)
 {
     float scale_w = p->has_largest_weight_scale ? c->largest_scale_w : c->scale_w;
     float unit = c->scale_x * scale_w * (float)c->ratio;
@@ -37,7 +37,7 @@ static double in_f32(const struct nd_bias_program *p, const struct nd_bias_colum
     return (double)(real / unit);
 }
 
-static double in_f64(const struct nd_bias_program *p, const struct nd_bias_column *c)
+static double in_f64(const struct nd_bias_arithmetic *p, const struct nd_bias_column *c)
 {
     double scale_w = (double)(p->has_largest_weight_scale ? c->largest_scale_w : c->scale_w);
     double real = c->bias * (double)(p->has_largest_bias_scale ? c->largest_bias_scale : c->bias_scale);
@@ -49,7 +49,7 @@ static double in_f64(const struct nd_bias_program *p, const struct nd_bias_colum
     return real / ((double)c->scale_x * scale_w * c->ratio);
 }
 
-double nd_bias_shift(const struct nd_bias_program *p, const struct nd_bias_column *c)
+double nd_bias_shift(const struct nd_bias_arithmetic *p, const struct nd_bias_column *c)
 {
     double shift = p->is_f32 ? in_f32(p, c) : in_f64(p, c);
     if (p->joins_zero)
@@ -63,7 +63,7 @@ double nd_bias_shift(const struct nd_bias_program *p, const struct nd_bias_colum
 
 struct rows {
     struct nd_requantiser requantiser; /* but for its fold: the shift */
-    const double *a, *codes;
+    const double *a, *qvalues;
     size_t n;
 };
 
@@ -73,7 +73,7 @@ static bool is_beyond(const struct rows *rows, double shift, int sign)
     struct nd_requantiser r = rows->requantiser;
     r.fold = shift;
     for (size_t i = 0; i < rows->n; i++)
-        if (sign * (nd_requantise_code(&r, rows->a[i], 0, 255) - rows->codes[i]) > 0)
+        if (sign * (nd_requantise_qvalue(&r, rows->a[i], 0, 255) - rows->qvalues[i]) > 0)
             return true;
     return false;
 }
@@ -93,10 +93,10 @@ static double find_limit(const struct rows *rows, int sign)
     return sign * in < farthest ? in : sign * HUGE_VAL;
 }
 
-struct nd_bias_range nd_bias_read(const struct nd_requantiser *r, const double *a, const double *codes,
+struct nd_bias_range nd_bias_read(const struct nd_requantiser *r, const double *a, const double *qvalues,
                                   size_t n)
 {
-    const struct rows rows = {*r, a, codes, n};
+    const struct rows rows = {*r, a, qvalues, n};
     if (is_beyond(&rows, farthest, -1) || is_beyond(&rows, -farthest, 1))
         return (struct nd_bias_range){1, 0};
     return (struct nd_bias_range){find_limit(&rows, -1), find_limit(&rows, 1)};
@@ -109,11 +109,11 @@ struct search {
     size_t n;
     bool folds;
     struct nd_bias_findings *out;
-    struct nd_sieve sieve;
+    struct nd_candidates candidates;
 };
 
 /* Those with the fewest wrong columns stay. */
-static void try_program(struct search *s, const struct nd_bias_program *p)
+static void try_arithmetic(struct search *s, const struct nd_bias_arithmetic *p)
 {
     /* More than a column's shift is off in double, where it is not rounded. */
     enum { STRIDE = 1000003 }; /* a prime above all n */
@@ -125,30 +125,30 @@ static void try_program(struct search *s, const struct nd_bias_program *p)
         double shift = nd_bias_shift(p, &reading->columns[p->rescale]);
         wrong += shift < reading->range.low - sliver || shift > reading->range.high + sliver;
     }
-    nd_sieve_fewest(&s->sieve, p, wrong, &s->out->n_wrong);
+    nd_candidates_fewest(&s->candidates, p, wrong, &s->out->n_wrong);
 }
 
-static void try_roundings(struct search *s, struct nd_bias_program p)
+static void try_roundings(struct search *s, struct nd_bias_arithmetic p)
 {
     for (int joins = 0; joins <= s->folds; joins++) {
         p.joins_zero = joins != 0;
         p.is_whole = true;
         for (int r = ND_ROUND_HALF_EVEN; r <= ND_ROUND_TO_ZERO; r++) {
             p.rounding = (enum nd_rounding)r;
-            try_program(s, &p);
+            try_arithmetic(s, &p);
         }
         p.is_whole = false;
         p.rounding = ND_ROUND_HALF_EVEN;
-        try_program(s, &p);
+        try_arithmetic(s, &p);
     }
 }
 
-static void try_steps(struct search *s, struct nd_bias_program p)
+static void try_steps(struct search *s, struct nd_bias_arithmetic p)
 {
-    enum { LEAST_BITS = 8, MOST_BITS = 31 };
+    enum { MIN_BITS = 8, MAX_BITS = 31 };
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_FLOOR, ND_ROUND_TO_ZERO};
     try_roundings(s, p);
-    for (p.common_bits = LEAST_BITS; p.common_bits <= MOST_BITS; p.common_bits++)
+    for (p.common_bits = MIN_BITS; p.common_bits <= MAX_BITS; p.common_bits++)
         for (size_t r = 0; r < sizeof roundings / sizeof roundings[0]; r++)
             for (int reciprocal = 0; reciprocal <= p.is_f32; reciprocal++) {
                 p.common_rounding = roundings[r];
@@ -171,15 +171,15 @@ enum nd_status nd_bias_solve(const struct nd_bias_reading *readings, size_t n, b
 {
     struct nd_bias_findings found = {.n_readings = n, .n_wrong = UINT64_MAX};
     struct search search = {
-        .readings = readings, .n = n, .folds = folds, .out = &found, .sieve = ND_SIEVE(&found)};
+        .readings = readings, .n = n, .folds = folds, .out = &found, .candidates = ND_CANDIDATES(&found)};
     int n_scales = are_scales_shared(readings, n) ? 1 : 4;
     for (int rescale = 0; rescale < ND_BIAS_RESCALES; rescale++)
         for (int form = 0; form < 2 * n_scales; form++)
-            try_steps(&search, (struct nd_bias_program){.rescale = (enum nd_bias_rescale)rescale,
+            try_steps(&search, (struct nd_bias_arithmetic){.rescale = (enum nd_bias_rescale)rescale,
                                                         .is_f32 = (form & 1) != 0,
                                                         .has_largest_bias_scale = (form & 2) != 0,
                                                         .has_largest_weight_scale = (form & 4) != 0});
-    enum nd_status status = nd_sieve_end(&search.sieve, err);
+    enum nd_status status = nd_candidates_end(&search.candidates, err);
     if (status == ND_OK)
         *out = found;
     return status;

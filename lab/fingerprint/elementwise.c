@@ -6,7 +6,7 @@
 #include "core/random.h"
 #include "lab/experiment/experiment.h"
 
-enum { SIDE = 256, MOST_GRIDS = ND_ELEMENTWISE_GRIDS + 10 };
+enum { SIDE = 256, MAX_GRIDS = ND_ELEMENTWISE_GRIDS + 10 };
 
 /* The codes of pairs (a, b) [SIDE][n_columns]; NULL as nd_experiment_ask. */
 static const uint8_t *ask(struct nd_experiment *e, const struct nd_elementwise_scales *s, size_t n_columns,
@@ -29,16 +29,16 @@ static const uint8_t *ask(struct nd_experiment *e, const struct nd_elementwise_s
                                                   .zero = s->z2,
                                                   .is_input = true}}};
     const double *answer = nd_experiment_ask(e, &question, a, 1);
-    uint8_t *codes = answer != NULL ? nd_experiment_alloc(e, SIDE * n_columns, 1) : NULL;
-    for (size_t i = 0; codes != NULL && i < SIDE * n_columns; i++)
-        codes[i] = (uint8_t)answer[i];
-    return codes;
+    uint8_t *qvalues = answer != NULL ? nd_experiment_alloc(e, SIDE * n_columns, 1) : NULL;
+    for (size_t i = 0; qvalues != NULL && i < SIDE * n_columns; i++)
+        qvalues[i] = (uint8_t)answer[i];
+    return qvalues;
 }
 
 /* ---- grids ---- */
 
 struct grids {
-    struct nd_elementwise_grid items[MOST_GRIDS];
+    struct nd_elementwise_grid items[MAX_GRIDS];
     size_t n;
     struct nd_elementwise_findings found; /* the programs belong to the experiment */
     struct nd_digest answers;             /* of the first ND_ELEMENTWISE_GRIDS, chained */
@@ -46,22 +46,22 @@ struct grids {
 
 static void ask_grid(struct nd_experiment *e, const struct nd_elementwise_scales *s, struct grids *grids)
 {
-    double *a = nd_experiment_alloc(e, ND_ELEMENTWISE_CODES, sizeof *a);
-    uint8_t *b = nd_experiment_alloc(e, ND_ELEMENTWISE_CODES, 1);
-    for (size_t i = 0; b != NULL && i < ND_ELEMENTWISE_CODES; i++) {
+    double *a = nd_experiment_alloc(e, ND_ELEMENTWISE_QVALUES, sizeof *a);
+    uint8_t *b = nd_experiment_alloc(e, ND_ELEMENTWISE_QVALUES, 1);
+    for (size_t i = 0; b != NULL && i < ND_ELEMENTWISE_QVALUES; i++) {
         a[i] = (double)(i / SIDE);
         b[i] = (uint8_t)(i % SIDE);
     }
-    const uint8_t *codes = b != NULL ? ask(e, s, SIDE, a, b) : NULL;
-    if (codes != NULL)
-        grids->items[grids->n++] = (struct nd_elementwise_grid){*s, codes};
+    const uint8_t *qvalues = b != NULL ? ask(e, s, SIDE, a, b) : NULL;
+    if (qvalues != NULL)
+        grids->items[grids->n++] = (struct nd_elementwise_grid){*s, qvalues};
 }
 
 static void solve(struct nd_experiment *e, struct grids *grids)
 {
     if (nd_experiment_goes_on(e) &&
         nd_experiment_check(e, nd_elementwise_solve(grids->items, grids->n, &grids->found, e->err)))
-        nd_experiment_own(e, grids->found.programs);
+        nd_experiment_own(e, grids->found.arithmetics);
 }
 
 static void ask_chosen(struct nd_experiment *e, enum nd_elementwise_op op, struct grids *grids)
@@ -72,7 +72,7 @@ static void ask_chosen(struct nd_experiment *e, enum nd_elementwise_op op, struc
         if (!nd_experiment_goes_on(e))
             return;
         struct nd_digest parts[2] = {grids->answers,
-                                     nd_digest_bytes(grids->items[i].codes, ND_ELEMENTWISE_CODES)};
+                                     nd_digest_bytes(grids->items[i].qvalues, ND_ELEMENTWISE_QVALUES)};
         grids->answers = nd_digest_bytes(parts, sizeof parts);
     }
     nd_experiment_add_digest(e, grids->answers);
@@ -86,12 +86,12 @@ static void ask_more(struct nd_experiment *e, enum nd_elementwise_op op, struct 
     enum { PATIENCE = 3 };
     uint64_t seed = 80;
     struct nd_elementwise_scales s;
-    for (int n_idle = 0; nd_experiment_goes_on(e) && grids->n < MOST_GRIDS && n_idle < PATIENCE &&
-                         grids->found.n_programs > 1 && nd_elementwise_next(op, &grids->found, &seed, &s);) {
-        size_t before = grids->found.n_programs;
+    for (int n_idle = 0; nd_experiment_goes_on(e) && grids->n < MAX_GRIDS && n_idle < PATIENCE &&
+                         grids->found.n_arithmetics > 1 && nd_elementwise_next(op, &grids->found, &seed, &s);) {
+        size_t before = grids->found.n_arithmetics;
         ask_grid(e, &s, grids);
         solve(e, grids);
-        n_idle = grids->found.n_programs < before ? 0 : n_idle + 1;
+        n_idle = grids->found.n_arithmetics < before ? 0 : n_idle + 1;
     }
 }
 
@@ -102,7 +102,7 @@ enum { FRESH_COLUMNS = 64, N_FRESH = SIDE * FRESH_COLUMNS };
 struct fresh {
     struct nd_elementwise_scales scales;
     const double *a;
-    const uint8_t *b, *codes;
+    const uint8_t *b, *qvalues;
 };
 
 static size_t ask_fresh(struct nd_experiment *e, void *context, size_t i, uint64_t *seed)
@@ -118,19 +118,19 @@ static size_t ask_fresh(struct nd_experiment *e, void *context, size_t i, uint64
     }
     f->a = a;
     f->b = b;
-    f->codes = b != NULL ? ask(e, &f->scales, FRESH_COLUMNS, a, b) : NULL;
-    return f->codes != NULL ? N_FRESH : 0;
+    f->qvalues = b != NULL ? ask(e, &f->scales, FRESH_COLUMNS, a, b) : NULL;
+    return f->qvalues != NULL ? N_FRESH : 0;
 }
 
-static uint64_t count_right(const void *context, const void *program)
+static uint64_t count_right(const void *context, const void *arithmetic)
 {
     const struct fresh *f = context;
     struct nd_elementwise_ready r;
     uint64_t n_right = 0;
-    if (!nd_elementwise_prepare(program, &f->scales, &r))
+    if (!nd_elementwise_prepare(arithmetic, &f->scales, &r))
         return 0;
     for (size_t i = 0; i < N_FRESH; i++)
-        n_right += nd_elementwise_code(&r, (int64_t)f->a[i], f->b[i]) == f->codes[i];
+        n_right += nd_elementwise_qvalue(&r, (int64_t)f->a[i], f->b[i]) == f->qvalues[i];
     return n_right;
 }
 
@@ -147,7 +147,7 @@ static void take(struct nd_experiment *e, enum nd_elementwise_op op, struct grid
 
 /* ---- what is said of it ---- */
 
-static void describe_fixed(struct nd_experiment *e, json_t *out, const struct nd_elementwise_program *p)
+static void describe_fixed(struct nd_experiment *e, json_t *out, const struct nd_elementwise_arithmetic *p)
 {
     static const char *const keys[] = {"none", "r1 + r2", "max(r1, r2)", "r"};
     nd_tell_text(e, out, "fraction_key", keys[p->key]);
@@ -170,7 +170,7 @@ static void describe_fixed(struct nd_experiment *e, json_t *out, const struct nd
     }
 }
 
-#define FIELD(member) ND_FIELD(struct nd_elementwise_program, member)
+#define FIELD(member) ND_FIELD(struct nd_elementwise_arithmetic, member)
 static const char more_grids[] = "grids of 65 536 pairs under more scales";
 static const struct nd_issue issues[] = {
     {"whether it is fixed point, float32 or the rounded real number",
@@ -189,19 +189,19 @@ static void tell(struct nd_experiment *e, enum nd_elementwise_op op, const struc
 {
     char buf[ND_ELEMENTWISE_NAME_BYTES];
     const struct nd_elementwise_findings *found = &grids->found;
-    const struct nd_elementwise_program *first = found->programs;
-    bool is_known = nd_experiment_is_confirmed(e, found->n_programs);
+    const struct nd_elementwise_arithmetic *first = found->arithmetics;
+    bool is_known = nd_experiment_is_confirmed(e, found->n_arithmetics);
     json_t *entry = nd_experiment_tell(e, entries, is_known);
     if (entry == NULL)
         return;
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"grids", grids->n}, {"values", grids->n * ND_ELEMENTWISE_CODES},
+                   ND_COUNTS({"grids", grids->n}, {"values", grids->n * ND_ELEMENTWISE_QVALUES},
                              {"fresh", e->n_fresh}, {"right", e->n_right}));
     nd_tell_listed(e, entry, "possible_arithmetic", NULL);
-    for (size_t i = 0; i < found->n_programs; i++)
-        nd_tell_listed(e, entry, "possible_arithmetic", nd_elementwise_name(&found->programs[i], op, buf));
+    for (size_t i = 0; i < found->n_arithmetics; i++)
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_elementwise_name(&found->arithmetics[i], op, buf));
     nd_tell_text(e, entry, "answers", e->answers.text);
-    if (found->n_programs == 0) {
+    if (found->n_arithmetics == 0) {
         nd_tell_nearest(e, entry, nd_elementwise_name(&found->nearest, op, buf), found->n_nearest_wrong);
         nd_tell_unknown(e, entry);
         return;
@@ -211,7 +211,7 @@ static void tell(struct nd_experiment *e, enum nd_elementwise_op op, const struc
         describe_fixed(e, parameters, first);
     else if (is_known)
         nd_tell_rounding(e, parameters, "rounding", first->rounding);
-    nd_tell_issues(e, entry, issues, first, found->n_programs, sizeof *first);
+    nd_tell_issues(e, entry, issues, first, found->n_arithmetics, sizeof *first);
     if (found->is_cut)
         nd_tell_undecided(e, entry, "programs beyond those that are listed", more_grids);
 }

@@ -45,7 +45,7 @@ enum nd_offset_limit { ND_OFFSET_LOWERS_K, ND_OFFSET_WRAPS, ND_OFFSET_SATURATES 
 /* "by a smaller k", "wrapping", "saturating". */
 const char *nd_offset_limit_name(enum nd_offset_limit limit);
 
-struct nd_elementwise_program {
+struct nd_elementwise_arithmetic {
     enum nd_elementwise_kind kind;
     enum nd_rounding rounding; /* REAL: of the value; FIXED: of D and of P m */
     bool is_reciprocal;        /* FLOAT32: times F(1 / s_y), else divided by s_y */
@@ -62,38 +62,38 @@ struct nd_elementwise_program {
     enum nd_offset_limit limit;
 };
 
-enum { ND_ELEMENTWISE_NAME_BYTES = 320, ND_ELEMENTWISE_CODES = 65536 };
+enum { ND_ELEMENTWISE_NAME_BYTES = 320, ND_ELEMENTWISE_QVALUES = 65536 };
 /* The formula. */
-const char *nd_elementwise_name(const struct nd_elementwise_program *program, enum nd_elementwise_op op,
+const char *nd_elementwise_name(const struct nd_elementwise_arithmetic *arithmetic, enum nd_elementwise_op op,
                                 char buf[ND_ELEMENTWISE_NAME_BYTES]);
 
 /* A program made ready for scales: y = clip((t + offset) >> k), t with m1 and m2 (of a product: m1). */
 struct nd_elementwise_ready {
-    struct nd_elementwise_program program;
+    struct nd_elementwise_arithmetic arithmetic;
     struct nd_elementwise_scales scales;
     int64_t m1, m2, offset, d;
     int k;
 };
 /* False where the program has no numbers for these scales. */
-bool nd_elementwise_prepare(const struct nd_elementwise_program *program,
+bool nd_elementwise_prepare(const struct nd_elementwise_arithmetic *arithmetic,
                             const struct nd_elementwise_scales *scales, struct nd_elementwise_ready *out);
-uint8_t nd_elementwise_code(const struct nd_elementwise_ready *ready, int64_t a, int64_t b);
+uint8_t nd_elementwise_qvalue(const struct nd_elementwise_ready *ready, int64_t a, int64_t b);
 
 /* Codes of all pairs, [a][b]. Borrowed. */
 struct nd_elementwise_grid {
     struct nd_elementwise_scales scales;
-    const uint8_t *codes;
+    const uint8_t *qvalues;
 };
 
 struct nd_elementwise_findings {
-    struct nd_elementwise_program *programs; /* not excluded: they give every code; owned */
-    size_t n_programs;
+    struct nd_elementwise_arithmetic *arithmetics; /* not excluded: they give every code; owned */
+    size_t n_arithmetics;
     bool is_cut; /* more than are listed */
     /* Where none is left: the plain one that gives most. */
-    struct nd_elementwise_program nearest;
+    struct nd_elementwise_arithmetic nearest;
     uint64_t n_nearest_wrong;
 };
-enum { ND_ELEMENTWISE_MAX_PROGRAMS = 256 };
+enum { ND_ELEMENTWISE_MAX_ARITHMETICS = 256 };
 
 /* All grids are of one device and operator. ND_ERR_MEMORY. out->programs needs free on success. */
 enum nd_status nd_elementwise_solve(const struct nd_elementwise_grid *grids, size_t n,

@@ -5,7 +5,7 @@
 #include "core/random.h"
 #include "lab/fingerprint/elementwise.h"
 
-static int64_t draw_code(uint64_t *seed, int64_t low, int64_t high)
+static int64_t draw_qvalue(uint64_t *seed, int64_t low, int64_t high)
 {
     return low + (int64_t)(nd_random_next(seed) % (uint64_t)(high - low + 1));
 }
@@ -24,9 +24,9 @@ struct nd_elementwise_scales nd_elementwise_draw(enum nd_elementwise_op op, uint
 {
     struct nd_elementwise_scales s = {.op = op};
     s.sy = (float)nd_random_between(seed, 0.01, 0.05);
-    s.z1 = draw_code(seed, 0, 255);
-    s.z2 = draw_code(seed, 0, 255);
-    s.zy = draw_code(seed, 0, 255);
+    s.z1 = draw_qvalue(seed, 0, 255);
+    s.z2 = draw_qvalue(seed, 0, 255);
+    s.zy = draw_qvalue(seed, 0, 255);
     if (op == ND_ELEMENTWISE_MUL) {
         s.s1 = (float)nd_random_between(seed, 0.01, 0.05);
         s.s2 = (float)(exp2(nd_random_between(seed, -10, -5)) * (double)(s.sy / s.s1));
@@ -43,9 +43,9 @@ struct nd_elementwise_scales nd_elementwise_draw(enum nd_elementwise_op op, uint
  * is none. */
 static void place_zeros(struct nd_elementwise_scales *s, bool is_roomy, uint64_t *seed)
 {
-    s->z1 = is_roomy ? draw_code(seed, 64, 190) : draw_code(seed, 0, 60);
-    s->z2 = is_roomy ? draw_code(seed, 64, 190) : draw_code(seed, 0, 60);
-    s->zy = is_roomy ? draw_code(seed, 0, 31) : draw_code(seed, 200, 255);
+    s->z1 = is_roomy ? draw_qvalue(seed, 64, 190) : draw_qvalue(seed, 0, 60);
+    s->z2 = is_roomy ? draw_qvalue(seed, 64, 190) : draw_qvalue(seed, 0, 60);
+    s->zy = is_roomy ? draw_qvalue(seed, 0, 31) : draw_qvalue(seed, 200, 255);
 }
 
 struct nd_elementwise_scales nd_elementwise_choose(enum nd_elementwise_op op, size_t i)
@@ -87,7 +87,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 
 /* Equal where the codes of all pairs are, as far as is looked at: of fixed point its numbers, otherwise the
  * codes. */
-static uint64_t sign(const struct nd_elementwise_program *p, const struct nd_elementwise_scales *s)
+static uint64_t sign(const struct nd_elementwise_arithmetic *p, const struct nd_elementwise_scales *s)
 {
     struct nd_elementwise_ready r;
     uint64_t hash = p->kind == ND_ELEMENTWISE_FIXED;
@@ -97,7 +97,7 @@ static uint64_t sign(const struct nd_elementwise_program *p, const struct nd_ele
         return mix(mix(mix(mix(hash, (uint64_t)r.k), (uint64_t)r.m1), (uint64_t)r.m2), (uint64_t)r.offset);
     for (int64_t a = 0; a < 256; a++)
         for (int64_t b = 0; b < 256; b++)
-            hash = mix(hash, nd_elementwise_code(&r, a, b));
+            hash = mix(hash, nd_elementwise_qvalue(&r, a, b));
     return hash;
 }
 
@@ -111,16 +111,16 @@ bool nd_elementwise_next(enum nd_elementwise_op op, const struct nd_elementwise_
                          uint64_t *seed, struct nd_elementwise_scales *out)
 {
     enum { MANY = 4000, FEW = 48 };
-    uint64_t hashes[ND_ELEMENTWISE_MAX_PROGRAMS];
-    size_t best = 1, n = findings->n_programs;
+    uint64_t hashes[ND_ELEMENTWISE_MAX_ARITHMETICS];
+    size_t best = 1, n = findings->n_arithmetics;
     bool all_fixed = true;
     for (size_t i = 0; i < n; i++)
-        all_fixed = all_fixed && findings->programs[i].kind == ND_ELEMENTWISE_FIXED;
+        all_fixed = all_fixed && findings->arithmetics[i].kind == ND_ELEMENTWISE_FIXED;
     for (int candidate = 0; candidate < (all_fixed ? MANY : FEW) && best < n; candidate++) {
         struct nd_elementwise_scales s = nd_elementwise_draw(op, seed);
         size_t n_kinds = 1;
         for (size_t i = 0; i < n; i++)
-            hashes[i] = sign(&findings->programs[i], &s);
+            hashes[i] = sign(&findings->arithmetics[i], &s);
         qsort(hashes, n, sizeof hashes[0], compare_hashes);
         for (size_t i = 1; i < n; i++)
             n_kinds += hashes[i] != hashes[i - 1];

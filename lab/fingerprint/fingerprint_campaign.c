@@ -133,7 +133,7 @@ static enum nd_status make_grid(struct reading *r, struct nd_error *err)
 /* ---- the operators ---- */
 
 /* What tells one arithmetic from another: the claim, and the digests of the answers. */
-static json_t *identity_of(const json_t *entry)
+static json_t *device_facts_of(const json_t *entry)
 {
     json_t *claim = nd_sheet_claim(entry);
     if (claim != NULL && json_object_set_new(claim, "answers", json_string(nd_sheet_answers(entry))) == 0)
@@ -178,16 +178,16 @@ static bool number_of(struct nd_campaign_operator *operator, const json_t * entr
         *number = ND_CELL_UNKNOWN;
     if (*number < ND_CELL_EMPTY)
         return true;
-    json_t *identity = identity_of(entry);
+    json_t *device_facts = device_facts_of(entry);
     size_t n = json_array_size(operator->claims), i = 0;
-    while (i < n && identity != NULL && json_equal(json_array_get(operator->claims, i), identity) != 1)
+    while (i < n && device_facts != NULL && json_equal(json_array_get(operator->claims, i), device_facts) != 1)
         i++;
     *number = (int)i;
-    if (i < n || identity == NULL) {
-        json_decref(identity);
-        return identity != NULL;
+    if (i < n || device_facts == NULL) {
+        json_decref(device_facts);
+        return device_facts != NULL;
     }
-    return json_array_append_new(operator->claims, identity) == 0;
+    return json_array_append_new(operator->claims, device_facts) == 0;
 }
 
 static bool add_sheet(struct nd_campaign *c, const struct sheet *sheet)

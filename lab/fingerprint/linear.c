@@ -11,7 +11,7 @@ enum { ZERO = 128 }; /* of codes and of random weights */
 /* ---- staircases ---- */
 
 struct stairs {
-    struct nd_staircase items[2 * ND_STAIRCASE_MULTIPLIERS];
+    struct nd_threshold_sweep items[2 * ND_THRESHOLD_SWEEP_MULTIPLIERS];
     size_t n;
 };
 
@@ -19,18 +19,18 @@ static void climb_all(struct nd_experiment *e, const double *multipliers, size_t
                       struct nd_linear *f)
 {
     for (size_t i = 0; i < n; i++) {
-        struct nd_staircase s = {
+        struct nd_threshold_sweep s = {
             .multiplier = multipliers[i], .zero_point = i % 2 == 0 ? ZERO : 77, .high = 255};
         /* All codes, and two more at either end. */
         s.first = floor((-s.zero_point - 2) / s.multiplier);
-        s.n = ND_STAIRCASE_ROWS * (size_t)ceil(259 / s.multiplier / ND_STAIRCASE_ROWS);
-        if (nd_experiment_goes_on(e) && nd_staircase_ask(e, f->form, ND_DTYPE_U8, &s))
+        s.n = ND_THRESHOLD_SWEEP_ROWS * (size_t)ceil(259 / s.multiplier / ND_THRESHOLD_SWEEP_ROWS);
+        if (nd_experiment_goes_on(e) && nd_threshold_sweep_ask(e, f->form, ND_DTYPE_U8, &s))
             stairs->items[stairs->n++] = s;
     }
     f->n_staircases = stairs->n;
     if (nd_experiment_goes_on(e) &&
-        nd_experiment_check(e, nd_staircase_solve(stairs->items, stairs->n, &f->found, e->err)))
-        nd_experiment_own(e, f->found.programs);
+        nd_experiment_check(e, nd_threshold_sweep_solve(stairs->items, stairs->n, &f->found, e->err)))
+        nd_experiment_own(e, f->found.arithmetics);
 }
 
 /* ---- fresh codes ---- */
@@ -40,7 +40,7 @@ enum { FRESH_ROWS = 256, FRESH_TERMS = 64, FRESH_COLUMNS = 128, N_FRESH = FRESH_
 struct fresh {
     struct nd_product product;
     const uint8_t *weights;
-    const double *x, *codes;
+    const double *x, *qvalues;
     double *sums; /* [N_FRESH]: of the codes and weights less their zero points */
 };
 
@@ -75,20 +75,20 @@ static size_t ask_fresh(struct nd_experiment *e, void *context, size_t i, uint64
     p->zero_y = 90 + (int64_t)(nd_random_next(seed) % 70);
     p->weights = f->weights = weights;
     f->x = x;
-    f->codes = nd_product_ask(e, p, x, 1);
+    f->qvalues = nd_product_ask(e, p, x, 1);
     add_up(f);
-    return f->codes != NULL ? N_FRESH : 0;
+    return f->qvalues != NULL ? N_FRESH : 0;
 }
 
-static uint64_t count_right(const void *context, const void *program)
+static uint64_t count_right(const void *context, const void *arithmetic)
 {
     const struct fresh *f = context;
     const struct nd_product *p = &f->product;
     double multiplier = (double)p->scale_x * (double)p->scale_w / (double)p->scale_y;
-    const struct nd_requantiser r = nd_requantise_prepare(program, multiplier, (double)p->zero_y);
+    const struct nd_requantiser r = nd_requantise_prepare(arithmetic, multiplier, (double)p->zero_y);
     uint64_t n_right = 0;
     for (size_t i = 0; i < N_FRESH; i++)
-        n_right += nd_requantise_code(&r, f->sums[i], 0, 255) == f->codes[i];
+        n_right += nd_requantise_qvalue(&r, f->sums[i], 0, 255) == f->qvalues[i];
     return n_right;
 }
 
@@ -98,7 +98,7 @@ static const struct nd_confirmation confirmation = {
 void nd_linear_take(struct nd_experiment *e, enum nd_linear_form form, struct nd_linear *out)
 {
     struct stairs stairs = {.n = 0};
-    double multipliers[ND_STAIRCASE_MULTIPLIERS];
+    double multipliers[ND_THRESHOLD_SWEEP_MULTIPLIERS];
     struct fresh fresh = {.product = {.form = form,
                                       .dtype = ND_DTYPE_U8,
                                       .n_rows = FRESH_ROWS,
@@ -107,8 +107,8 @@ void nd_linear_take(struct nd_experiment *e, enum nd_linear_form form, struct nd
                                       .zero_x = ZERO,
                                       .zero_w = ZERO}};
     *out = (struct nd_linear){.form = form};
-    climb_all(e, multipliers, nd_staircase_first_multipliers(multipliers), &stairs, out);
-    size_t n = nd_experiment_goes_on(e) ? nd_staircase_next_multipliers(&out->found, multipliers) : 0;
+    climb_all(e, multipliers, nd_threshold_sweep_first_multipliers(multipliers), &stairs, out);
+    size_t n = nd_experiment_goes_on(e) ? nd_threshold_sweep_next_multipliers(&out->found, multipliers) : 0;
     if (n > 0)
         climb_all(e, multipliers, n, &stairs, out);
     nd_experiment_confirm(e, &confirmation, &fresh, ND_LEFT(&out->found));
@@ -149,9 +149,9 @@ static void describe(struct nd_experiment *e, json_t *out, const struct nd_requa
     nd_tell_fold(e, out, p);
 }
 
-static void tell_undecided(struct nd_experiment *e, json_t *entry, const struct nd_staircase_findings *found)
+static void tell_undecided(struct nd_experiment *e, json_t *entry, const struct nd_threshold_sweep_findings *found)
 {
-    const struct nd_requantise *first = found->programs;
+    const struct nd_requantise *first = found->arithmetics;
     const struct nd_issue issues[] = {
         {"whether it rounds once, or as a specification of integer arithmetic has it",
          "longer sums of products under smaller multipliers",
@@ -173,30 +173,30 @@ static void tell_undecided(struct nd_experiment *e, json_t *entry, const struct 
          {ND_FIELD(struct nd_requantise, multiplier_bits),
           ND_FIELD(struct nd_requantise, multiplier_rounding)}},
         {NULL, NULL, {{0}}}};
-    nd_tell_issues(e, entry, issues, found->programs, found->n_programs, sizeof *found->programs);
+    nd_tell_issues(e, entry, issues, found->arithmetics, found->n_arithmetics, sizeof *found->arithmetics);
 }
 
 static void tell(struct nd_experiment *e, const struct nd_linear *f, json_t *entries)
 {
     char buf[ND_REQUANTISE_NAME_BYTES];
-    bool is_known = nd_experiment_is_confirmed(e, f->found.n_programs);
+    bool is_known = nd_experiment_is_confirmed(e, f->found.n_arithmetics);
     json_t *entry = nd_experiment_tell(e, entries, is_known);
     if (entry == NULL)
         return;
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"staircases", f->n_staircases}, {"values", f->found.n_codes},
+                   ND_COUNTS({"staircases", f->n_staircases}, {"values", f->found.n_qvalues},
                              {"deciding", f->found.n_deciding}, {"monotone", f->found.n_rising},
                              {"fresh", e->n_fresh}, {"right", e->n_right}));
     nd_tell_listed(e, entry, "possible_arithmetic", NULL);
-    for (size_t i = 0; i < f->found.n_programs; i++)
-        nd_tell_listed(e, entry, "possible_arithmetic", nd_requantise_name(&f->found.programs[i], buf));
-    if (f->found.n_programs == 0) {
+    for (size_t i = 0; i < f->found.n_arithmetics; i++)
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_requantise_name(&f->found.arithmetics[i], buf));
+    if (f->found.n_arithmetics == 0) {
         nd_tell_nearest(e, entry, nd_requantise_name(&f->found.nearest, buf), f->found.n_nearest_wrong);
         nd_tell_unknown(e, entry);
         return;
     }
     if (is_known)
-        describe(e, nd_tell_object(e, entry, "parameters"), &f->found.programs[0]);
+        describe(e, nd_tell_object(e, entry, "parameters"), &f->found.arithmetics[0]);
     tell_undecided(e, entry, &f->found);
 }
 

@@ -9,7 +9,7 @@
 struct nd_linear {
     enum nd_linear_form form;
     size_t n_staircases;
-    struct nd_staircase_findings found;
+    struct nd_threshold_sweep_findings found;
 };
 
 /* uint8 activations and weights, no bias. */
@@ -18,7 +18,7 @@ void nd_linear_take(struct nd_experiment *experiment, enum nd_linear_form form, 
 /* Parameters of a program, as the sections that requantise sums say them: what becomes of the multiplier; how a
  * zero point is folded. */
 void nd_tell_multiplier(struct nd_experiment *experiment, json_t *parameters,
-                        const struct nd_requantise *program);
-void nd_tell_fold(struct nd_experiment *experiment, json_t *parameters, const struct nd_requantise *program);
+                        const struct nd_requantise *arithmetic);
+void nd_tell_fold(struct nd_experiment *experiment, json_t *parameters, const struct nd_requantise *arithmetic);
 
 #endif

@@ -13,7 +13,7 @@
 
 #include "lab/fingerprint/linear.h"
 
-struct nd_word_program {
+struct nd_word_arithmetic {
     int dropped_bits; /* p: 0 .. ND_WORD_MAX_DROPPED */
     bool drops_together;
     enum nd_rounding sum_rounding, zero_rounding; /* the latter of the zero point's part, unless together */
@@ -22,30 +22,30 @@ struct nd_word_program {
 };
 
 enum { ND_WORD_MAX_DROPPED = 12, ND_WORD_NAME_BYTES = ND_REQUANTISE_NAME_BYTES + 96 };
-const char *nd_word_name(const struct nd_word_program *program, char buf[ND_WORD_NAME_BYTES]);
+const char *nd_word_name(const struct nd_word_arithmetic *arithmetic, char buf[ND_WORD_NAME_BYTES]);
 
 /* Sums of products that a device was asked about under one multiplier. Borrowed. */
-struct nd_word_codes {
+struct nd_word_qvalues {
     float scale_x, scale_w, scale_y;
     double zero_y;
     size_t n;
     const double *sums;  /* [n]: of x w */
     const double *zeros; /* [n]: of z_x w */
-    const double *codes; /* [n] */
+    const double *qvalues; /* [n] */
 };
 /* How many of the first n codes the program gives. */
-uint64_t nd_word_count_right(const struct nd_word_program *program, const struct nd_word_codes *codes,
+uint64_t nd_word_count_right(const struct nd_word_arithmetic *arithmetic, const struct nd_word_qvalues *qvalues,
                              size_t n);
 
 struct nd_word_findings {
-    struct nd_word_program *programs; /* owned */
-    size_t n_programs;
-    uint64_t n_codes, n_right; /* of the sets below */
+    struct nd_word_arithmetic *arithmetics; /* owned */
+    size_t n_arithmetics;
+    uint64_t n_qvalues, n_right; /* of the sets below */
 };
 /* The programs that give most of the codes, for each requantisation that is not excluded. ND_ERR_MEMORY. *out
  * needs its programs freed. */
 enum nd_status nd_word_solve(const struct nd_requantise *rests, size_t n_rests,
-                             const struct nd_word_codes *sets, size_t n_sets, struct nd_word_findings *out,
+                             const struct nd_word_qvalues *sets, size_t n_sets, struct nd_word_findings *out,
                              struct nd_error *err);
 
 #endif

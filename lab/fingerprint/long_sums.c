@@ -42,14 +42,14 @@ static const double *run(struct nd_experiment *e, const struct sums *s, const do
                                        .scale_y = (float)(0x1p-14 * s->full / (double)s->span),
                                        .zero_x = s->zero_x,
                                        .zero_y = s->zero_y};
-    const double *codes = nd_product_ask(e, &product, x, 1);
+    const double *qvalues = nd_product_ask(e, &product, x, 1);
     e->is_on_npu = e->is_on_npu && e->n_elsewhere == 0;
-    return codes;
+    return qvalues;
 }
 
-static bool is_right(const struct sums *s, double code, int64_t sum)
+static bool is_right(const struct sums *s, double qvalue, int64_t sum)
 {
-    return fabs(code - (double)s->zero_y - (double)s->span * (double)sum / s->full) <= TOLERANCE;
+    return fabs(qvalue - (double)s->zero_y - (double)s->span * (double)sum / s->full) <= TOLERANCE;
 }
 
 /* ---- one sign, and cancelling ---- */
@@ -94,7 +94,7 @@ static int64_t wrapped(int64_t sum, int64_t half)
 }
 
 /* Whether those beyond what the width holds came out as what is left of them, or as the most that it holds. */
-static void explain(const struct sums *s, const double *codes, struct nd_long_sums *out)
+static void explain(const struct sums *s, const double *qvalues, struct nd_long_sums *out)
 {
     int n_bits = nd_long_sums_bits(out);
     if (n_bits == 0)
@@ -105,18 +105,18 @@ static void explain(const struct sums *s, const double *codes, struct nd_long_su
         if (llabs(sum) < out->wrong)
             continue;
         out->n_beyond++;
-        out->n_wrapped += is_right(s, codes[row], wrapped(sum, half));
-        out->n_saturated += is_right(s, codes[row], sum > 0 ? half - 1 : -half);
+        out->n_wrapped += is_right(s, qvalues[row], wrapped(sum, half));
+        out->n_saturated += is_right(s, qvalues[row], sum > 0 ? half - 1 : -half);
     }
 }
 
-static void judge(const struct sums *s, const double *codes, struct nd_long_sums *out)
+static void judge(const struct sums *s, const double *qvalues, struct nd_long_sums *out)
 {
     int64_t before = out->right;
     for (size_t row = 0; row < N_ROWS; row++) {
         int64_t sum = sum_of(row, s->n_terms), magnitude = llabs(sum);
-        bool is_fine = is_right(s, codes[row], sum);
-        out->n_codes++;
+        bool is_fine = is_right(s, qvalues[row], sum);
+        out->n_qvalues++;
         out->n_wrong += !is_fine;
         if (row >= 2 * N_STEPS) {
             out->n_cancelled_wrong += !is_fine;
@@ -136,7 +136,7 @@ static void judge(const struct sums *s, const double *codes, struct nd_long_sums
         }
     }
     if (out->wrong > 0)
-        explain(s, codes, out);
+        explain(s, qvalues, out);
 }
 
 static void ask(struct nd_experiment *e, size_t n_terms, struct nd_long_sums *out)
@@ -152,10 +152,10 @@ static void ask(struct nd_experiment *e, size_t n_terms, struct nd_long_sums *ou
         fill(x, n_terms);
     else
         nd_experiment_check(e, nd_fail_memory(e->err));
-    const double *codes = run(e, &s, x);
+    const double *qvalues = run(e, &s, x);
     free(x);
-    if (codes != NULL)
-        judge(&s, codes, out);
+    if (qvalues != NULL)
+        judge(&s, qvalues, out);
     else
         out->n_terms_failed = n_terms;
 }
@@ -170,14 +170,14 @@ static void ask_pairs(struct nd_experiment *e, struct nd_long_sums *out)
         .n_rows = N_PAIRED, .n_terms = N_PAIRED, .span = 240, .full = N_PAIRED * 255.0 * WEIGHT};
     for (size_t i = 0; i < N_PAIRED * N_PAIRED; i++)
         x[i] = i % N_PAIRED <= i / N_PAIRED ? 255 : 0;
-    const double *codes = run(e, &s, x);
-    for (size_t row = 0; codes != NULL && row < N_PAIRED; row++) {
+    const double *qvalues = run(e, &s, x);
+    for (size_t row = 0; qvalues != NULL && row < N_PAIRED; row++) {
         int64_t sum = (int64_t)(row + 1) * 255 * WEIGHT;
         /* What the accumulator does not hold says nothing of pairs. */
         if (out->wrong > 0 && sum > out->right)
             break;
         out->n_pairs++;
-        out->n_pairs_wrong += !is_right(&s, codes[row], sum);
+        out->n_pairs_wrong += !is_right(&s, qvalues[row], sum);
     }
     out->has_pairs = out->n_pairs > 1;
 }

@@ -9,7 +9,7 @@
 struct nd_long_sums {
     size_t n_terms_failed; /* the first sums that could not be run, which the experiment's failure explains; 0:
                               all */
-    size_t n_codes, n_wrong; /* wrong: a few units from where the sum is */
+    size_t n_qvalues, n_wrong; /* wrong: a few units from where the sum is */
     /* Largest magnitude below which, and least from which on, sums of one sign come out wrong. wrong is 0 where
      * none did; then all up to `right` were. */
     int64_t right, wrong;

@@ -11,12 +11,12 @@
 #ifndef ND_FINGERPRINT_MEAN_H
 #define ND_FINGERPRINT_MEAN_H
 
-#include "arithmetic/programs/requantise.h"
+#include "arithmetic/arithmetics/requantise.h"
 #include "core/error.h"
 
 enum { ND_MEAN_MAX_SIDE = 8, ND_MEAN_MAX_STAGES = 3, ND_MEAN_NO_SHIFT = -1, ND_MEAN_NAME_BYTES = 160 };
 
-struct nd_mean_program {
+struct nd_mean_arithmetic {
     struct nd_requantise requantise;
     int first_shift; /* b, of windows of two in a stage, else of all; ND_MEAN_NO_SHIFT: nothing is added */
     size_t n_stages; /* 1: the whole window at once */
@@ -25,7 +25,7 @@ struct nd_mean_program {
 };
 
 /* "stages:3,2+requantises-first+multiplier:14+rounding:half-up+first-shift:11". */
-const char *nd_mean_name(const struct nd_mean_program *program, char buf[ND_MEAN_NAME_BYTES]);
+const char *nd_mean_name(const struct nd_mean_arithmetic *arithmetic, char buf[ND_MEAN_NAME_BYTES]);
 
 /* Windows under one pair of scales, and the codes that they gave. Borrowed. */
 struct nd_mean_sample {
@@ -35,18 +35,18 @@ struct nd_mean_sample {
     size_t n_rows, n_columns; /* of a window */
     size_t n;
     const uint8_t *windows; /* [n][n_rows][n_columns] */
-    const double *codes;    /* [n] */
+    const double *qvalues;    /* [n] */
 };
 
-double nd_mean_code(const struct nd_mean_program *program, const struct nd_mean_sample *sample,
+double nd_mean_qvalue(const struct nd_mean_arithmetic *arithmetic, const struct nd_mean_sample *sample,
                     const uint8_t *window);
 
 struct nd_mean_findings {
-    uint64_t n_codes;
+    uint64_t n_qvalues;
     bool is_of_sum;                   /* windows of one sum (one largest) have one code */
-    struct nd_mean_program *programs; /* not excluded; owned */
-    size_t n_programs;
-    struct nd_mean_program nearest; /* of those with an exact multiplier, at once */
+    struct nd_mean_arithmetic *arithmetics; /* not excluded; owned */
+    size_t n_arithmetics;
+    struct nd_mean_arithmetic nearest; /* of those with an exact multiplier, at once */
     uint64_t n_nearest_wrong;
 };
 
@@ -55,7 +55,7 @@ struct nd_mean_findings {
 enum nd_status nd_mean_solve(const struct nd_mean_sample *samples, size_t n, bool may_be_staged,
                              struct nd_mean_findings *out, struct nd_error *err);
 
-uint64_t nd_mean_count_wrong(const struct nd_mean_program *program, const struct nd_mean_sample *samples,
+uint64_t nd_mean_count_wrong(const struct nd_mean_arithmetic *arithmetic, const struct nd_mean_sample *samples,
                              size_t n, uint64_t enough);
 
 #endif

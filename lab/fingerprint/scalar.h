@@ -28,7 +28,7 @@ enum nd_scalar_value {
     ND_N_SCALAR_VALUES,
 };
 
-struct nd_scalar_program {
+struct nd_scalar_arithmetic {
     enum nd_scalar_value value;
     enum nd_rounding rounding;
     bool has_zero_inside;
@@ -36,37 +36,37 @@ struct nd_scalar_program {
 
 /* "value:float32-reciprocal+rounding:half-even", "...+zero-inside". */
 enum { ND_SCALAR_NAME_BYTES = 80 };
-const char *nd_scalar_name(const struct nd_scalar_program *program, char buf[ND_SCALAR_NAME_BYTES]);
+const char *nd_scalar_name(const struct nd_scalar_arithmetic *arithmetic, char buf[ND_SCALAR_NAME_BYTES]);
 
 /* Codes that belong to values under one scale and zero point. Borrowed. */
 struct nd_scalar_sample {
     float scale;
     double zero, low, high;
     size_t n;
-    const double *values, *codes;
+    const double *values, *qvalues;
     /* The values where codes were dequantised to float32 before: for all programs but the exact ones. NULL:
      * values. */
     const double *float_values;
 };
 
 /* What the program starts from: an element of values or of float_values. */
-double nd_scalar_value_of(const struct nd_scalar_program *program, const struct nd_scalar_sample *sample,
+double nd_scalar_value_of(const struct nd_scalar_arithmetic *arithmetic, const struct nd_scalar_sample *sample,
                           size_t i);
-double nd_scalar_code(const struct nd_scalar_program *program, const struct nd_scalar_sample *sample,
+double nd_scalar_qvalue(const struct nd_scalar_arithmetic *arithmetic, const struct nd_scalar_sample *sample,
                       double value);
 
-enum { ND_SCALAR_PROGRAMS = ND_N_SCALAR_VALUES * (ND_ROUND_TO_ZERO + 1) * 2 };
+enum { ND_SCALAR_ARITHMETICS = ND_N_SCALAR_VALUES * (ND_ROUND_TO_ZERO + 1) * 2 };
 struct nd_scalar_findings {
-    uint64_t n_codes; /* of finite values: the others are not judged */
-    size_t n_programs;
-    struct nd_scalar_program programs[ND_SCALAR_PROGRAMS]; /* not excluded: they give every code */
+    uint64_t n_qvalues; /* of finite values: the others are not judged */
+    size_t n_arithmetics;
+    struct nd_scalar_arithmetic arithmetics[ND_SCALAR_ARITHMETICS]; /* not excluded: they give every code */
     /* Of those that are excluded the one that gives most; of equals, the first. */
-    struct nd_scalar_program nearest;
+    struct nd_scalar_arithmetic nearest;
     uint64_t n_nearest_wrong;
     /* Against the correctly rounded value: exact, half even. */
     uint64_t n_off;
     double largest_off, sum_off; /* device less correct: the largest magnitude; the sum */
-    double worst_value, worst_code, worst_correct;
+    double worst_value, worst_qvalue, worst_correct;
 };
 
 void nd_scalar_solve(const struct nd_scalar_sample *samples, size_t n, struct nd_scalar_findings *out);

@@ -8,7 +8,7 @@
 #include "lab/fingerprint/section.h"
 
 /* More are not listed; the text has all of their properties. */
-enum { MOST_NAMES = 32 };
+enum { MAX_NAMES = 32 };
 
 /* A property that those which are left do not share. */
 static bool is_open(const struct nd_accumulator_findings *found, nd_accumulator_property *say)
@@ -150,7 +150,7 @@ static void tell(struct nd_accumulator_fingerprint *f, enum nd_accumulator_form 
                              {"accumulators", found->n_hypotheses}, {"left", found->n},
                              {"fresh", found->n_confirmed + found->n_failed}, {"right", found->n_confirmed}));
     nd_tell_listed(e, entry, "possible_arithmetic", NULL);
-    for (size_t i = 0; i < found->n && i < MOST_NAMES; i++)
+    for (size_t i = 0; i < found->n && i < MAX_NAMES; i++)
         nd_tell_listed(e, entry, "possible_arithmetic", nd_accumulator_name(&found->items[i], buf));
     tell_undecided(e, f, form, entry);
     if (!sheet->is_as_matmul) {
@@ -225,7 +225,7 @@ static void tell_integers(struct nd_experiment *e, const struct nd_long_sums *s,
     say_width(e, s, &text);
     tell_lines(e, entry, &text);
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"models", e->n_asked}, {"values", s->n_codes}, {"wrong", s->n_wrong},
+                   ND_COUNTS({"models", e->n_asked}, {"values", s->n_qvalues}, {"wrong", s->n_wrong},
                              {"pairs", s->n_pairs}, {"pairs_wrong", s->n_pairs_wrong}));
     describe_integers(e, nd_tell_object(e, entry, "parameters"), s);
     /* What is claimed, and not the codes, which are those of the requantisation, too. */

@@ -7,7 +7,7 @@ static void describe(struct nd_experiment *e, json_t *out, const struct nd_bias 
 {
     static const char *const rescales[] = {"as it is", "rescaled, half-even", "rescaled, to-zero",
                                            "rescaled, floor"};
-    const struct nd_bias_program *p = &b->found.programs[0];
+    const struct nd_bias_arithmetic *p = &b->found.arithmetics[0];
     nd_tell_text(e, out, "other_scale", rescales[p->rescale]);
     nd_tell_text(e, out, "precision", p->is_f32 ? "float32" : "double");
     nd_tell_text(e, out, "rounding", p->is_whole ? nd_rounding_name(p->rounding) : "none");
@@ -22,7 +22,7 @@ static void describe(struct nd_experiment *e, json_t *out, const struct nd_bias 
     }
 }
 
-#define FIELD(member) ND_FIELD(struct nd_bias_program, member)
+#define FIELD(member) ND_FIELD(struct nd_bias_arithmetic, member)
 static const struct nd_issue issues[] = {
     {"double or float32", "more columns with great biases", {FIELD(is_f32)}},
     {"the common step of all biases",
@@ -38,26 +38,26 @@ static const struct nd_issue issues[] = {
 
 static void tell(struct nd_experiment *e, const struct nd_bias *b, json_t *entries)
 {
-    enum { MOST_NAMES = 4 };
+    enum { MAX_NAMES = 4 };
     char buf[ND_BIAS_NAME_BYTES];
     const struct nd_bias_findings *found = &b->found;
-    bool is_known = nd_experiment_is_confirmed(e, found->n_programs);
+    bool is_known = nd_experiment_is_confirmed(e, found->n_arithmetics);
     json_t *entry = nd_experiment_tell(e, entries, is_known);
     if (entry == NULL)
         return;
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"values", b->n_codes}, {"settings", e->n_asked}, {"refused", e->n_refused},
+                   ND_COUNTS({"values", b->n_qvalues}, {"settings", e->n_asked}, {"refused", e->n_refused},
                              {"not_on_npu", e->n_elsewhere}, {"columns", found->n_readings},
-                             {"columns_wrong", found->n_wrong}, {"possible_left", found->n_programs},
+                             {"columns_wrong", found->n_wrong}, {"possible_left", found->n_arithmetics},
                              {"fresh", e->n_fresh}, {"right", e->n_right}));
     nd_tell_listed(e, entry, "possible_arithmetic", NULL);
-    for (size_t i = 0; i < found->n_programs && i < MOST_NAMES; i++)
-        nd_tell_listed(e, entry, "possible_arithmetic", nd_bias_name(&found->programs[i], buf));
-    if (found->n_programs == 0)
+    for (size_t i = 0; i < found->n_arithmetics && i < MAX_NAMES; i++)
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_bias_name(&found->arithmetics[i], buf));
+    if (found->n_arithmetics == 0)
         nd_tell_unknown(e, entry);
     else if (is_known)
         describe(e, nd_tell_object(e, entry, "parameters"), b);
-    nd_tell_issues(e, entry, issues, found->programs, found->n_programs, sizeof *found->programs);
+    nd_tell_issues(e, entry, issues, found->arithmetics, found->n_arithmetics, sizeof *found->arithmetics);
 }
 
 /* Without a program for the sums nothing is said about what is added to them. */

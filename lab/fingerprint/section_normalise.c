@@ -53,14 +53,14 @@ static struct nd_ask make_ask(const char *op_type, enum nd_dtype dtype, size_t s
 }
 
 /* Rows of their own level and width. */
-static void draw(const struct nd_ask *ask, uint64_t *seed, double *codes)
+static void draw(const struct nd_ask *ask, uint64_t *seed, double *qvalues)
 {
     double most = ask->dtype == ND_DTYPE_U8 ? 255 : 65535;
     size_t row = strcmp(ask->op_type, "InstanceNormalization") == 0 ? N_ROWS : N_COLUMNS;
     for (size_t i = 0; i < N_SAMPLES * nd_ask_elems(&ask->x); i += row) {
         double level = nd_random_between(seed, 0.2, 0.8), width = nd_random_between(seed, 0.02, 0.5);
         for (size_t j = i; j < i + row; j++)
-            codes[j] = rint(most * fmin(fmax(level + width * nd_random_between(seed, -1, 1), 0), 1));
+            qvalues[j] = rint(most * fmin(fmax(level + width * nd_random_between(seed, -1, 1), 0), 1));
     }
 }
 
@@ -69,40 +69,40 @@ static void take_setting(struct nd_experiment *e, enum nd_dtype dtype, size_t se
 {
     const struct nd_ask ask = make_ask(e->operator_name, dtype, setting);
     size_t n = N_SAMPLES * nd_ask_elems(&ask.x);
-    double *codes = nd_experiment_alloc(e, n, sizeof *codes),
+    double *qvalues = nd_experiment_alloc(e, n, sizeof *qvalues),
            *values = nd_experiment_alloc(e, n, sizeof *values);
     if (!nd_experiment_goes_on(e))
         return;
-    draw(&ask, seed, codes);
-    nd_experiment_check(e, nd_ask_values(&ask, codes, N_SAMPLES, false, values, e->err));
+    draw(&ask, seed, qvalues);
+    nd_experiment_check(e, nd_ask_values(&ask, qvalues, N_SAMPLES, false, values, e->err));
     *out = (struct nd_scalar_sample){.scale = ask.scale_y,
                                      .zero = (double)ask.zero_y,
                                      .high = ask.dtype == ND_DTYPE_U8 ? 255 : 65535,
                                      .n = n,
                                      .values = values,
-                                     .codes = nd_experiment_ask(e, &ask, codes, N_SAMPLES)};
-    if (out->codes != NULL)
-        nd_experiment_digest(e, out->codes, n);
+                                     .qvalues = nd_experiment_ask(e, &ask, qvalues, N_SAMPLES)};
+    if (out->qvalues != NULL)
+        nd_experiment_digest(e, out->qvalues, n);
 }
 
 static void tell(struct nd_experiment *e, const struct nd_scalar_sample samples[N_SETTINGS], json_t *entries)
 {
-    enum { MOST_NAMES = 4 };
-    struct nd_scalar_findings f = {.n_codes = 0};
+    enum { MAX_NAMES = 4 };
+    struct nd_scalar_findings f = {.n_qvalues = 0};
     char buf[ND_SCALAR_NAME_BYTES];
     if (nd_experiment_goes_on(e))
         nd_scalar_solve(samples, N_SETTINGS, &f);
-    bool is_known = f.n_programs > 0 && f.n_codes >= ND_CONFIRMING_CODES;
+    bool is_known = f.n_arithmetics > 0 && f.n_qvalues >= ND_CONFIRMING_QVALUES;
     json_t *entry = nd_experiment_tell(e, entries, is_known);
     if (entry == NULL)
         return;
-    nd_scalar_tell(e, entry, &f, MOST_NAMES);
+    nd_scalar_tell(e, entry, &f, MAX_NAMES);
     nd_tell_line(e, entry,
                  "%.3f %% of the codes are not the exact value rounded, by at most %.0f, %+.4f in the mean",
-                 f.n_codes > 0 ? 100.0 * (double)f.n_off / (double)f.n_codes : 0.0, f.largest_off,
-                 f.n_codes > 0 ? f.sum_off / (double)f.n_codes : 0.0);
+                 f.n_qvalues > 0 ? 100.0 * (double)f.n_off / (double)f.n_qvalues : 0.0, f.largest_off,
+                 f.n_qvalues > 0 ? f.sum_off / (double)f.n_qvalues : 0.0);
     nd_tell_text(e, entry, "answers", e->answers.text);
-    nd_tell_counts(e, entry, ND_COUNTS({"settings", N_SETTINGS}, {"values", f.n_codes}, {"off", f.n_off}));
+    nd_tell_counts(e, entry, ND_COUNTS({"settings", N_SETTINGS}, {"values", f.n_qvalues}, {"off", f.n_off}));
     nd_tell(e, nd_tell_object(e, entry, "evidence"), "largest_off", json_real(f.largest_off));
     if (is_known)
         return;

@@ -34,10 +34,10 @@ enum {
     N_FRESH_CHANNELS = 64,
     N_IMAGES = 1024, /* channels of whole images */
     N_SETTINGS = 5,
-    MAX_PROGRAMS_TOLD = 4,
+    MAX_ARITHMETICS_TOLD = 4,
 };
 /* A share of the codes. */
-#define MOST_EXCEPTIONS 0.003
+#define MAX_EXCEPTIONS 0.003
 static const double ratios[N_SETTINGS] = {0.7731415, 1, 0.61234, 1.2345678, 0.5512345};
 static const int64_t zeros_x[N_SETTINGS] = {128, 128, 0, 100, 37}, zeros_y[N_SETTINGS] = {100, 128, 0, 17, 64};
 static const int64_t axes[2] = {2, 3};
@@ -127,22 +127,22 @@ static size_t place(const struct pool *p, size_t i, size_t size, size_t step)
     return channel * size * size + at / GRID * step * size + at % GRID * step;
 }
 
-static void lay_out(const struct pool *p, const uint8_t *windows, double *codes)
+static void lay_out(const struct pool *p, const uint8_t *windows, double *qvalues)
 {
     size_t per_sample = p->n_channels * windows_per_channel(p), size = (size_t)p->ask.x.dims[2];
     size_t n_x = nd_ask_elems(&p->ask.x), n_elems = p->side * p->side;
     for (size_t i = 0; i < p->n_samples * per_sample; i++)
         for (size_t e = 0; e < n_elems; e++)
-            codes[i / per_sample * n_x + place(p, i % per_sample, size, p->step) + e / p->side * size +
+            qvalues[i / per_sample * n_x + place(p, i % per_sample, size, p->step) + e / p->side * size +
                   e % p->side] = windows[i * n_elems + e];
 }
 
-static void read_out(const struct pool *p, const double *answers, double *codes)
+static void read_out(const struct pool *p, const double *answers, double *qvalues)
 {
     size_t per_sample = p->n_channels * windows_per_channel(p), size = (size_t)p->ask.y.dims[2];
     size_t n_y = nd_ask_elems(&p->ask.y), apart = p->form->side == 0 ? 1 : p->step / (size_t)p->form->stride;
     for (size_t i = 0; i < p->n_samples * per_sample; i++)
-        codes[i] = answers[i / per_sample * n_y + place(p, i % per_sample, size, apart)];
+        qvalues[i] = answers[i / per_sample * n_y + place(p, i % per_sample, size, apart)];
 }
 
 /* Asks about windows under p->ask's scales; out->codes is NULL where it does not go on. */
@@ -151,18 +151,18 @@ static void ask_windows(struct nd_experiment *e, struct pool *p, bool is_fresh, 
 {
     size_t n = p->n_samples * p->n_channels * windows_per_channel(p), n_elems = p->side * p->side;
     uint8_t *windows = nd_experiment_alloc(e, n, n_elems);
-    double *codes = nd_experiment_alloc(e, n, sizeof *codes),
+    double *qvalues = nd_experiment_alloc(e, n, sizeof *qvalues),
            *fed = nd_calloc(p->n_samples * nd_ask_elems(&p->ask.x), sizeof *fed);
-    for (size_t i = 0; codes != NULL && i < n; i++)
+    for (size_t i = 0; qvalues != NULL && i < n; i++)
         draw_window(p, i, n, is_fresh, seed, windows + i * n_elems);
-    if (codes != NULL && fed != NULL)
+    if (qvalues != NULL && fed != NULL)
         lay_out(p, windows, fed);
     else if (nd_experiment_goes_on(e))
         nd_experiment_check(e, nd_fail_memory(e->err));
     const double *answers = nd_experiment_ask(e, &p->ask, fed, p->n_samples);
     free(fed);
     if (answers != NULL)
-        read_out(p, answers, codes);
+        read_out(p, answers, qvalues);
     *out = (struct nd_mean_sample){.is_max = p->form->is_max,
                                    .ratio = (double)p->ask.scale_x / (double)p->ask.scale_y,
                                    .zero_x = (double)p->ask.zero_x,
@@ -171,7 +171,7 @@ static void ask_windows(struct nd_experiment *e, struct pool *p, bool is_fresh, 
                                    .n_columns = p->side,
                                    .n = n,
                                    .windows = windows,
-                                   .codes = answers != NULL ? codes : NULL};
+                                   .qvalues = answers != NULL ? qvalues : NULL};
 }
 
 static void solve(struct nd_experiment *e, struct pool *p)
@@ -185,27 +185,27 @@ static void solve(struct nd_experiment *e, struct pool *p)
         p->ask.zero_y = zeros_y[s];
         ask_windows(e, p, false, &seed, &p->samples[s]);
         if (nd_experiment_goes_on(e))
-            nd_experiment_digest(e, p->samples[s].codes, p->samples[s].n);
+            nd_experiment_digest(e, p->samples[s].qvalues, p->samples[s].n);
         p->n_taken++;
     }
     bool may_be_staged = p->form->side > 0 && p->form->side == p->form->stride;
     if (nd_experiment_goes_on(e) &&
         nd_experiment_check(e, nd_mean_solve(p->samples, p->n_taken, may_be_staged, &p->found, e->err)))
-        nd_experiment_own(e, p->found.programs);
+        nd_experiment_own(e, p->found.arithmetics);
 }
 
 /* Where nothing gives every code, the plain rounding that fails on few of them is held against fresh ones all
  * the same: what is worked out in floats goes either way at a tie. */
 static void try_nearest(struct nd_experiment *e, struct pool *p)
 {
-    if (!nd_experiment_goes_on(e) || p->found.n_programs > 0 ||
-        (double)p->found.n_nearest_wrong > MOST_EXCEPTIONS * (double)p->found.n_codes)
+    if (!nd_experiment_goes_on(e) || p->found.n_arithmetics > 0 ||
+        (double)p->found.n_nearest_wrong > MAX_EXCEPTIONS * (double)p->found.n_qvalues)
         return;
-    p->found.programs = nd_experiment_alloc(e, 1, sizeof *p->found.programs);
-    if (p->found.programs == NULL)
+    p->found.arithmetics = nd_experiment_alloc(e, 1, sizeof *p->found.arithmetics);
+    if (p->found.arithmetics == NULL)
         return;
-    p->found.programs[0] = p->found.nearest;
-    p->found.n_programs = 1;
+    p->found.arithmetics[0] = p->found.nearest;
+    p->found.n_arithmetics = 1;
     p->has_exceptions = true;
 }
 
@@ -220,13 +220,13 @@ static size_t ask_fresh(struct nd_experiment *e, void *context, size_t i, uint64
     p->ask.zero_x = (int64_t)(nd_random_next(seed) % 200);
     p->ask.zero_y = (int64_t)(nd_random_next(seed) % 200);
     ask_windows(e, p, true, seed, &p->fresh);
-    return p->fresh.codes != NULL ? p->fresh.n : 0;
+    return p->fresh.qvalues != NULL ? p->fresh.n : 0;
 }
 
-static uint64_t count_right(const void *context, const void *program)
+static uint64_t count_right(const void *context, const void *arithmetic)
 {
     const struct pool *p = context;
-    return p->fresh.n - nd_mean_count_wrong(program, &p->fresh, 1, UINT64_MAX);
+    return p->fresh.n - nd_mean_count_wrong(arithmetic, &p->fresh, 1, UINT64_MAX);
 }
 
 static const struct nd_confirmation confirmation = {
@@ -239,14 +239,14 @@ static void take(struct nd_experiment *e, struct pool *p)
     nd_experiment_confirm(e, &confirmation, p, ND_LEFT(&p->found));
     if (p->has_exceptions && e->n_right < e->n_fresh) { /* more than ties: it is not the program */
         p->has_exceptions = false;
-        p->found.n_programs = 0;
+        p->found.n_arithmetics = 0;
     }
 }
 
 /* ---- what is said of it ---- */
 
 /* Of the first program, which stands for all that are left. */
-static void describe(struct nd_experiment *e, json_t *out, const struct nd_mean_program *p)
+static void describe(struct nd_experiment *e, json_t *out, const struct nd_mean_arithmetic *p)
 {
     if (p->requantise.fixed != ND_FIXED_NONE) {
         nd_tell_text(e, out, "specification", nd_fixed_name(p->requantise.fixed));
@@ -274,7 +274,7 @@ static void tell_undecided(struct nd_experiment *e, const struct pool *p, json_t
 {
     char buf[ND_MEAN_NAME_BYTES];
     const struct nd_mean_findings *found = &p->found;
-    if (found->n_programs == 0) {
+    if (found->n_arithmetics == 0) {
         nd_tell_nearest(e, entry, nd_mean_name(&found->nearest, buf), found->n_nearest_wrong);
         nd_tell_undecided(
             e, entry, "the program",
@@ -283,10 +283,10 @@ static void tell_undecided(struct nd_experiment *e, const struct pool *p, json_t
                 : "a family that this version does not know; the code depends on more than the sum");
     } else if (p->has_exceptions) {
         nd_tell_line(e, entry, "not every code: %llu of %llu are others%s",
-                     (unsigned long long)found->n_nearest_wrong, (unsigned long long)found->n_codes,
+                     (unsigned long long)found->n_nearest_wrong, (unsigned long long)found->n_qvalues,
                      found->is_of_sum ? "" : ", and windows of one sum have several codes");
         nd_tell_undecided(e, entry, "what decides a tie", "windows of one sum in many arrangements, at ties");
-    } else if (found->n_programs > 1) {
+    } else if (found->n_arithmetics > 1) {
         nd_tell_undecided(e, entry, "the bits of the multiplier and where a product that is a tie goes",
                           "larger windows under smaller multipliers; scales of few bits");
     }
@@ -296,21 +296,21 @@ static void tell(struct nd_experiment *e, const struct pool *p, json_t *entries)
 {
     char buf[ND_MEAN_NAME_BYTES];
     const struct nd_mean_findings *found = &p->found;
-    bool is_known = nd_experiment_is_confirmed(e, found->n_programs);
+    bool is_known = nd_experiment_is_confirmed(e, found->n_arithmetics);
     json_t *entry = nd_experiment_tell(e, entries, is_known);
     if (entry == NULL)
         return;
-    nd_tell_counts(e, entry, ND_COUNTS({"settings", p->n_taken}, {"values", found->n_codes}));
+    nd_tell_counts(e, entry, ND_COUNTS({"settings", p->n_taken}, {"values", found->n_qvalues}));
     nd_tell_bool(e, nd_tell_object(e, entry, "evidence"), "one_value_per_sum", found->is_of_sum);
     nd_tell_counts(
         e, entry,
-        ND_COUNTS({"fresh", e->n_fresh}, {"right", e->n_right}, {"possible_left", found->n_programs}));
+        ND_COUNTS({"fresh", e->n_fresh}, {"right", e->n_right}, {"possible_left", found->n_arithmetics}));
     nd_tell_listed(e, entry, "possible_arithmetic", NULL);
-    for (size_t i = 0; i < found->n_programs && i < MAX_PROGRAMS_TOLD; i++)
-        nd_tell_listed(e, entry, "possible_arithmetic", nd_mean_name(&found->programs[i], buf));
+    for (size_t i = 0; i < found->n_arithmetics && i < MAX_ARITHMETICS_TOLD; i++)
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_mean_name(&found->arithmetics[i], buf));
     nd_tell_text(e, entry, "answers", e->answers.text);
     if (is_known)
-        describe(e, nd_tell_object(e, entry, "parameters"), &found->programs[0]);
+        describe(e, nd_tell_object(e, entry, "parameters"), &found->arithmetics[0]);
     tell_undecided(e, p, entry);
 }
 

@@ -13,10 +13,10 @@ enum {
     N_SETTINGS = 3,
     N_CLOSE = 8192,    /* floats next to thresholds */
     N_RANDOM = 131072, /* fresh ones */
-    MAX_PROGRAMS_TOLD = 4,
+    MAX_ARITHMETICS_TOLD = 4,
 };
 /* A share of the floats next to thresholds. */
-#define MOST_EXCEPTIONS 0.01
+#define MAX_EXCEPTIONS 0.01
 static const struct nd_shape close_shape = {.rank = 4, .dims = {1, 8, 32, 32}},
                              random_shape = {.rank = 4, .dims = {1, 32, 64, 64}};
 /* Steps of 8 bits; those of 16 are 256 times smaller. A power of two makes ties. */
@@ -43,7 +43,7 @@ static int64_t zero_of(const struct conversion *c, size_t setting)
     return c->dtype == ND_DTYPE_U8 ? zeros[setting] : 257 * zeros[setting];
 }
 
-static double largest_code(const struct conversion *c)
+static double largest_qvalue(const struct conversion *c)
 {
     return c->dtype == ND_DTYPE_U8 ? 255 : 65535;
 }
@@ -52,7 +52,7 @@ static double largest_code(const struct conversion *c)
  * of two from 2^-23 to 2^-8 of the float, either way. */
 static void draw_close(const struct conversion *c, size_t setting, uint64_t *seed, float *x)
 {
-    double scale = (double)scale_of(c, setting), zero = (double)zero_of(c, setting), most = largest_code(c);
+    double scale = (double)scale_of(c, setting), zero = (double)zero_of(c, setting), most = largest_qvalue(c);
     for (size_t i = 0; i < N_CLOSE; i++) {
         double k = most == 255 ? (double)(i / 32) : rint(nd_random_between(seed, 0, most));
         double off = i % 32 < 16 ? ldexp(1, (int)(i % 16) - 23) : -ldexp(1, (int)(i % 16) - 23);
@@ -65,7 +65,7 @@ static void draw_random(const struct conversion *c, uint64_t *seed, float *x)
 {
     double scale = (double)scale_of(c, N_SETTINGS), zero = (double)zero_of(c, N_SETTINGS);
     for (size_t i = 0; i < N_RANDOM; i++)
-        x[i] = (float)(nd_random_between(seed, -zero - 2, largest_code(c) - zero + 2) * scale);
+        x[i] = (float)(nd_random_between(seed, -zero - 2, largest_qvalue(c) - zero + 2) * scale);
 }
 
 /* The largest of windows of one. */
@@ -115,10 +115,10 @@ static struct nd_scalar_sample sample_of(struct nd_experiment *e, const struct c
         values[i] = (double)x[i];
     return (struct nd_scalar_sample){.scale = scale_of(c, setting),
                                      .zero = (double)zero_of(c, setting),
-                                     .high = largest_code(c),
+                                     .high = largest_qvalue(c),
                                      .n = n,
                                      .values = values,
-                                     .codes = ask(e, c, setting, shape, x)};
+                                     .qvalues = ask(e, c, setting, shape, x)};
 }
 
 static void ask_close(struct nd_experiment *e, struct conversion *c, size_t setting)
@@ -129,17 +129,17 @@ static void ask_close(struct nd_experiment *e, struct conversion *c, size_t sett
     draw_close(c, setting, &c->seed, x);
     c->samples[setting] = sample_of(e, c, setting, &close_shape, x);
     if (nd_experiment_goes_on(e))
-        nd_experiment_digest(e, c->samples[setting].codes, N_CLOSE);
+        nd_experiment_digest(e, c->samples[setting].qvalues, N_CLOSE);
 }
 
 /* Where nothing gives every float that was put next to a threshold, what gives most of them is held against
  * random ones all the same. */
 static void try_nearest(struct conversion *c)
 {
-    if (c->found.n_programs > 0 ||
-        (double)c->found.n_nearest_wrong > MOST_EXCEPTIONS * (double)c->found.n_codes)
+    if (c->found.n_arithmetics > 0 ||
+        (double)c->found.n_nearest_wrong > MAX_EXCEPTIONS * (double)c->found.n_qvalues)
         return;
-    c->found.programs[c->found.n_programs++] = c->found.nearest;
+    c->found.arithmetics[c->found.n_arithmetics++] = c->found.nearest;
     c->has_exceptions = true;
 }
 
@@ -153,15 +153,15 @@ static size_t ask_random(struct nd_experiment *e, void *context, size_t i, uint6
         return 0;
     draw_random(c, &c->seed, x);
     c->fresh = sample_of(e, c, N_SETTINGS, &random_shape, x);
-    return c->fresh.codes != NULL ? N_RANDOM : 0;
+    return c->fresh.qvalues != NULL ? N_RANDOM : 0;
 }
 
-static uint64_t count_right(const void *context, const void *program)
+static uint64_t count_right(const void *context, const void *arithmetic)
 {
     const struct nd_scalar_sample *sample = &((const struct conversion *)context)->fresh;
     uint64_t n_right = 0;
     for (size_t i = 0; i < sample->n; i++)
-        n_right += nd_scalar_code(program, sample, sample->values[i]) == sample->codes[i];
+        n_right += nd_scalar_qvalue(arithmetic, sample, sample->values[i]) == sample->qvalues[i];
     return n_right;
 }
 
@@ -180,22 +180,22 @@ static void take_quantize(struct nd_experiment *e, struct conversion *c)
     nd_experiment_confirm(e, &confirmation, c, ND_LEFT(&c->found));
     if (c->has_exceptions && e->n_right < e->n_fresh) { /* it is not the program */
         c->has_exceptions = false;
-        c->found.n_programs = 0;
+        c->found.n_arithmetics = 0;
     }
 }
 
 static void tell_undecided(struct nd_experiment *e, const struct conversion *c, json_t *entry)
 {
     char buf[ND_SCALAR_NAME_BYTES];
-    if (c->found.n_programs == 0) {
+    if (c->found.n_arithmetics == 0) {
         nd_tell_nearest(e, entry, nd_scalar_name(&c->found.nearest, buf), c->found.n_nearest_wrong);
         nd_tell_unknown(e, entry);
     } else if (c->has_exceptions) {
         nd_tell_line(e, entry, "of %llu floats next to thresholds %llu have another code",
-                     (unsigned long long)c->found.n_codes, (unsigned long long)c->found.n_nearest_wrong);
+                     (unsigned long long)c->found.n_qvalues, (unsigned long long)c->found.n_nearest_wrong);
         nd_tell_undecided(e, entry, "what is done within 2^-20 of a threshold",
                           "a family that this version does not know");
-    } else if (c->found.n_programs > 1) {
+    } else if (c->found.n_arithmetics > 1) {
         nd_tell_undecided(e, entry,
                           "in which precision the quotient is calculated, or where the zero point goes",
                           "floats whose quotient is within 2^-24 of a tie");
@@ -205,16 +205,16 @@ static void tell_undecided(struct nd_experiment *e, const struct conversion *c, 
 static void tell_quantize(struct nd_experiment *e, const struct conversion *c, json_t *entries)
 {
     const struct nd_scalar_findings *found = &c->found;
-    json_t *entry = nd_experiment_tell(e, entries, nd_experiment_is_confirmed(e, found->n_programs));
+    json_t *entry = nd_experiment_tell(e, entries, nd_experiment_is_confirmed(e, found->n_arithmetics));
     if (entry == NULL)
         return;
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"settings", N_SETTINGS}, {"values", found->n_codes}, {"off", found->n_off}));
+                   ND_COUNTS({"settings", N_SETTINGS}, {"values", found->n_qvalues}, {"off", found->n_off}));
     nd_tell(e, nd_tell_object(e, entry, "evidence"), "largest_off", json_real(found->largest_off));
     nd_tell_counts(
         e, entry,
-        ND_COUNTS({"fresh", e->n_fresh}, {"right", e->n_right}, {"possible_left", found->n_programs}));
-    nd_scalar_tell(e, entry, found, MAX_PROGRAMS_TOLD);
+        ND_COUNTS({"fresh", e->n_fresh}, {"right", e->n_right}, {"possible_left", found->n_arithmetics}));
+    nd_scalar_tell(e, entry, found, MAX_ARITHMETICS_TOLD);
     nd_tell_text(e, entry, "answers", e->answers.text);
     tell_undecided(e, c, entry);
 }
@@ -225,12 +225,12 @@ static const char *const product_names[] = {
     "float32:(code - zero) * scale", "float32:code * scale - zero * scale", "half:(code - zero) * scale"};
 enum { N_PRODUCTS = sizeof product_names / sizeof product_names[0] };
 
-static double product(size_t which, double code, double zero, float scale)
+static double product(size_t which, double qvalue, double zero, float scale)
 {
-    float whole = (float)(code - zero) * scale;
+    float whole = (float)(qvalue - zero) * scale;
     if (which == 1) {
-        float of_code = (float)code * scale, of_zero = (float)zero * scale;
-        return (double)(of_code - of_zero);
+        float of_qvalue = (float)qvalue * scale, of_zero = (float)zero * scale;
+        return (double)(of_qvalue - of_zero);
     }
     return which == 0 ? (double)whole : nd_scalar_to_half((double)whole);
 }
@@ -242,20 +242,20 @@ static size_t ask_floats(struct nd_experiment *e, const struct conversion *c, si
     size_t n = c->dtype == ND_DTYPE_U8 ? 256 : 65536;
     const struct nd_shape shape = {.rank = 4, .dims = {1, (int64_t)n / 256, 16, 16}};
     uint8_t *bytes = nd_experiment_alloc(e, n, 2);
-    double *codes = nd_experiment_alloc(e, n, sizeof *codes);
+    double *qvalues = nd_experiment_alloc(e, n, sizeof *qvalues);
     float *floats = nd_experiment_alloc(e, n, sizeof *floats);
     if (!nd_experiment_goes_on(e))
         return 0;
     for (size_t i = 0; i < n; i++)
-        codes[i] = (double)i;
-    nd_array_store(c->dtype, codes, n, bytes);
+        qvalues[i] = (double)i;
+    nd_array_store(c->dtype, qvalues, n, bytes);
     const double *answers = ask(e, c, setting, &shape, bytes);
     if (answers == NULL)
         return 0;
     for (size_t i = 0; i < n; i++) {
         floats[i] = (float)answers[i];
         for (size_t p = 0; p < N_PRODUCTS; p++)
-            n_wrong[p] += product(p, codes[i], (double)zero_of(c, setting), scale_of(c, setting)) != answers[i];
+            n_wrong[p] += product(p, qvalues[i], (double)zero_of(c, setting), scale_of(c, setting)) != answers[i];
     }
     nd_experiment_add_digest(e, nd_digest_bytes(floats, n * sizeof *floats));
     return n;
@@ -263,10 +263,10 @@ static size_t ask_floats(struct nd_experiment *e, const struct conversion *c, si
 
 static void take_dequantize(struct nd_experiment *e, const struct conversion *c, json_t *entries)
 {
-    uint64_t n_wrong[N_PRODUCTS] = {0}, n_codes = 0;
+    uint64_t n_wrong[N_PRODUCTS] = {0}, n_qvalues = 0;
     size_t nearest = 0;
     for (size_t s = 0; s < N_SETTINGS; s++)
-        n_codes += ask_floats(e, c, s, n_wrong);
+        n_qvalues += ask_floats(e, c, s, n_wrong);
     for (size_t p = 0; p < N_PRODUCTS; p++)
         nearest = n_wrong[p] < n_wrong[nearest] ? p : nearest;
     json_t *entry = nd_experiment_tell(e, entries, n_wrong[nearest] == 0);
@@ -277,7 +277,7 @@ static void take_dequantize(struct nd_experiment *e, const struct conversion *c,
         if (n_wrong[p] == 0)
             nd_tell_listed(e, entry, "possible_arithmetic", product_names[p]);
     nd_tell_text(e, entry, "answers", e->answers.text);
-    nd_tell_counts(e, entry, ND_COUNTS({"settings", N_SETTINGS}, {"values", n_codes}));
+    nd_tell_counts(e, entry, ND_COUNTS({"settings", N_SETTINGS}, {"values", n_qvalues}));
     if (n_wrong[nearest] > 0) {
         nd_tell_nearest(e, entry, product_names[nearest], n_wrong[nearest]);
         nd_tell_unknown(e, entry);

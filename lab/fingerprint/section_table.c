@@ -36,7 +36,7 @@ enum {
     N_WIDE_SETTINGS = 1,
     N_NARROW_COPIES = 8, /* of every code, at places of their own */
     N_WIDE_COPIES = 2,
-    MAX_PROGRAMS_TOLD = 3,
+    MAX_ARITHMETICS_TOLD = 3,
 };
 
 static double to_power_of_two(double v)
@@ -90,16 +90,16 @@ static void fit_output(const struct table *t, const struct setting *setting, con
 }
 
 /* All codes, n_copies times, shuffled but for the first copy. */
-static void shuffle(size_t n_entries, size_t n_copies, double *codes)
+static void shuffle(size_t n_entries, size_t n_copies, double *qvalues)
 {
     uint64_t seed = n_entries;
     for (size_t i = 0; i < n_entries * n_copies; i++)
-        codes[i] = (double)(i % n_entries);
+        qvalues[i] = (double)(i % n_entries);
     for (size_t i = n_entries * n_copies - 1; i > n_entries; i--) {
         size_t j = n_entries + (size_t)(nd_random_next(&seed) % (i - n_entries + 1));
-        double held = codes[i];
-        codes[i] = codes[j];
-        codes[j] = held;
+        double held = qvalues[i];
+        qvalues[i] = qvalues[j];
+        qvalues[j] = held;
     }
 }
 
@@ -109,9 +109,9 @@ static void read_entries(struct nd_experiment *e, struct table *t, const double 
     size_t n = t->n_entries;
     bool *is_many = nd_experiment_alloc(e, n, sizeof *is_many);
     for (size_t i = n; is_many != NULL && i < n * t->n_copies; i++) {
-        size_t code = (size_t)t->fed[i];
-        t->n_many_valued += !is_many[code] && answers[i] != answers[code];
-        is_many[code] = is_many[code] || answers[i] != answers[code];
+        size_t qvalue = (size_t)t->fed[i];
+        t->n_many_valued += !is_many[qvalue] && answers[i] != answers[qvalue];
+        is_many[qvalue] = is_many[qvalue] || answers[i] != answers[qvalue];
     }
 }
 
@@ -129,11 +129,11 @@ static float find_close_scale(const struct nd_scalar_findings *left, struct nd_s
             double v = sample.values[i], quotient = v / (double)sample.scale;
             if (!isfinite(v) || fabs(quotient - floor(quotient) - 0.5) > 1e-4)
                 continue; /* far from a tie all agree */
-            double code =
-                nd_scalar_code(&left->programs[0], &sample, nd_scalar_value_of(&left->programs[0], &sample, i));
-            for (size_t p = 1; p < left->n_programs; p++) {
-                const struct nd_scalar_program *other = &left->programs[p];
-                if (nd_scalar_code(other, &sample, nd_scalar_value_of(other, &sample, i)) != code) {
+            double qvalue =
+                nd_scalar_qvalue(&left->arithmetics[0], &sample, nd_scalar_value_of(&left->arithmetics[0], &sample, i));
+            for (size_t p = 1; p < left->n_arithmetics; p++) {
+                const struct nd_scalar_arithmetic *other = &left->arithmetics[p];
+                if (nd_scalar_qvalue(other, &sample, nd_scalar_value_of(other, &sample, i)) != qvalue) {
                     n++;
                     break;
                 }
@@ -171,7 +171,7 @@ static void take_setting(struct nd_experiment *e, const struct setting *setting,
                                                          .n = t->n_entries,
                                                          .values = values,
                                                          .float_values = float_values,
-                                                         .codes = answers};
+                                                         .qvalues = answers};
 }
 
 /* Looks for entries that tell the programs apart that are left. */
@@ -181,7 +181,7 @@ static void take_close_settings(struct nd_experiment *e, struct table *t)
     uint64_t seed = 11;
     for (size_t s = 0; nd_experiment_goes_on(e) && s < N_CLOSE_SETTINGS; s++) {
         nd_scalar_solve(t->samples, t->n_taken, &left);
-        float scale = left.n_programs > 1 ? find_close_scale(&left, t->samples[0], &seed) : 0;
+        float scale = left.n_arithmetics > 1 ? find_close_scale(&left, t->samples[0], &seed) : 0;
         if (scale > 0)
             take_setting(e, &settings[0], scale, t);
     }
@@ -199,16 +199,16 @@ static void tell_function(struct nd_experiment *e, json_t *entry, const struct n
     nd_tell_line(e, entry,
                  "%llu of %llu entries are not the correctly rounded one, by at most %.0f; the worst: %.0f in "
                  "the place of %.0f, for the value %.9g",
-                 (unsigned long long)f->n_off, (unsigned long long)f->n_codes, f->largest_off, f->worst_code,
+                 (unsigned long long)f->n_off, (unsigned long long)f->n_qvalues, f->largest_off, f->worst_qvalue,
                  f->worst_correct, f->worst_value);
-    if (f->n_programs > 0)
+    if (f->n_arithmetics > 0)
         return;
     nd_tell_nearest(e, entry, nd_scalar_name(&f->nearest, buf), f->n_nearest_wrong);
     nd_tell_undecided(e, entry, "how an entry is made",
                       "a family that this version does not know; the table itself is known");
 }
 
-#define FIELD(member) ND_FIELD(struct nd_scalar_program, member)
+#define FIELD(member) ND_FIELD(struct nd_scalar_arithmetic, member)
 static const struct nd_issue issues[] = {{"in which precision an entry is calculated",
                                           "scales under which values lie within 2^-24 of a tie",
                                           {FIELD(value)}},
@@ -222,7 +222,7 @@ static void tell(struct nd_experiment *e, const struct table *t, json_t *entries
     struct nd_scalar_findings f;
     nd_scalar_solve(t->samples, t->n_taken, &f);
     bool is_table = t->n_many_valued == 0;
-    json_t *entry = nd_experiment_tell(e, entries, is_table && f.n_programs > 0);
+    json_t *entry = nd_experiment_tell(e, entries, is_table && f.n_arithmetics > 0);
     if (entry == NULL)
         return;
     nd_tell_counts(e, entry,
@@ -230,15 +230,15 @@ static void tell(struct nd_experiment *e, const struct table *t, json_t *entries
                              {"many_valued", t->n_many_valued}, {"off", f.n_off}));
     json_t *evidence = nd_tell_object(e, entry, "evidence");
     nd_tell(e, evidence, "largest_off", json_real(f.largest_off));
-    nd_tell(e, evidence, "mean_off", json_real(f.n_codes > 0 ? f.sum_off / (double)f.n_codes : 0.0));
-    nd_tell_counts(e, entry, ND_COUNTS({"possible_left", f.n_programs}));
-    nd_scalar_tell(e, entry, &f, MAX_PROGRAMS_TOLD);
+    nd_tell(e, evidence, "mean_off", json_real(f.n_qvalues > 0 ? f.sum_off / (double)f.n_qvalues : 0.0));
+    nd_tell_counts(e, entry, ND_COUNTS({"possible_left", f.n_arithmetics}));
+    nd_scalar_tell(e, entry, &f, MAX_ARITHMETICS_TOLD);
     nd_tell_text(e, entry, "answers", e->answers.text);
     nd_tell_line(e, entry, "%s",
                  is_table ? "a table: the answer depends on the code alone"
                           : "not a table: equal codes have several answers");
     tell_function(e, entry, &f);
-    nd_tell_issues(e, entry, issues, f.programs, f.n_programs, sizeof *f.programs);
+    nd_tell_issues(e, entry, issues, f.arithmetics, f.n_arithmetics, sizeof *f.arithmetics);
 }
 
 static void take_table(struct nd_experiment *e, struct table *t, json_t *entries)

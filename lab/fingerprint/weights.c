@@ -6,7 +6,7 @@
 
 #include "core/random.h"
 
-enum { GREATEST_CODE = 255 };
+enum { GREATEST_QVALUE = 255 };
 
 /* ---- one question ---- */
 
@@ -32,7 +32,7 @@ static bool ask(struct nd_experiment *e, struct nd_columns *q, struct nd_weight_
     *out = (struct nd_weight_answers){.about = *q,
                                       .x = q->x,
                                       .w = w,
-                                      .codes = q->codes,
+                                      .qvalues = q->qvalues,
                                       .multiplier =
                                           (double)q->scale_x * (double)q->scales_w[0] / (double)q->scale_y};
     return true;
@@ -40,26 +40,26 @@ static bool ask(struct nd_experiment *e, struct nd_columns *q, struct nd_weight_
 
 /* ---- equal weights ---- */
 
-enum { EQUAL_TERMS = 17, MOST_SUM = EQUAL_TERMS * 127, EQUAL_ROWS = 2 * MOST_SUM + 1 };
+enum { EQUAL_TERMS = 17, MAX_SUM = EQUAL_TERMS * 127, EQUAL_ROWS = 2 * MAX_SUM + 1 };
 
 /* A column for each weight but 0, that of the zero point; the sum of x sweeps in steps of 1. */
 static bool ask_equal(struct nd_experiment *e, double multiplier, int64_t zero_w, int64_t zero_y,
                       struct nd_weight_answers *out)
 {
-    struct nd_columns *q = nd_columns_make(e, EQUAL_ROWS, EQUAL_TERMS, GREATEST_CODE);
+    struct nd_columns *q = nd_columns_make(e, EQUAL_ROWS, EQUAL_TERMS, GREATEST_QVALUE);
     if (q == NULL)
         return false;
     for (size_t i = 0; i < EQUAL_ROWS; i++) {
-        int64_t rest = (int64_t)i - MOST_SUM;
+        int64_t rest = (int64_t)i - MAX_SUM;
         for (int64_t t = 0; t < EQUAL_TERMS; t++) {
             int64_t share = rest / (EQUAL_TERMS - t);
             q->x[(size_t)t * EQUAL_ROWS + i] = (uint8_t)(q->zero_x + share);
             rest -= share;
         }
     }
-    for (size_t i = 0; i < (size_t)GREATEST_CODE * EQUAL_TERMS; i++) {
-        int64_t code = (int64_t)(i / EQUAL_TERMS);
-        q->weights[i] = (int16_t)(code >= zero_w ? code + 1 : code);
+    for (size_t i = 0; i < (size_t)GREATEST_QVALUE * EQUAL_TERMS; i++) {
+        int64_t qvalue = (int64_t)(i / EQUAL_TERMS);
+        q->weights[i] = (int16_t)(qvalue >= zero_w ? qvalue + 1 : qvalue);
     }
     q->zero_w = zero_w;
     q->zero_y = zero_y;
@@ -74,16 +74,16 @@ static void find_ratio(struct nd_experiment *e, struct nd_weights *w)
         int exponent;
         int64_t zero_w, zero_y;
     } chosen[] = {{1.2345679F, -11, 0, 128},
-                  {1.2345679F, -11, GREATEST_CODE, 128},
+                  {1.2345679F, -11, GREATEST_QVALUE, 128},
                   {1.7320508F, -12, 0, 77},
-                  {1.6180340F, -12, GREATEST_CODE, 150}};
+                  {1.6180340F, -12, GREATEST_QVALUE, 150}};
     enum { N_CHOSEN = sizeof chosen / sizeof chosen[0] };
     struct nd_weight_answers answers[N_CHOSEN];
     bool has_answers = true;
     for (size_t i = 0; has_answers && i < N_CHOSEN; i++) {
         has_answers = ask_equal(e, ldexp((double)chosen[i].mantissa, chosen[i].exponent), chosen[i].zero_w,
                                 chosen[i].zero_y, &answers[i]);
-        w->n_codes += (uint64_t)GREATEST_CODE * EQUAL_ROWS;
+        w->n_qvalues += (uint64_t)GREATEST_QVALUE * EQUAL_ROWS;
     }
     if (has_answers)
         nd_experiment_check(e, nd_weight_solve_ratio(&w->rest, answers, N_CHOSEN, &w->found, e->err));
@@ -91,23 +91,23 @@ static void find_ratio(struct nd_experiment *e, struct nd_weights *w)
 
 /* ---- one great weight and another ---- */
 
-enum { SPLIT = 9, TABLE_TERMS = SPLIT + 8, TABLE_ROWS = 384, MOST_TABLES = 8 };
+enum { SPLIT = 9, TABLE_TERMS = SPLIT + 8, TABLE_ROWS = 384, MAX_TABLES = 8 };
 
 struct tables {
-    struct nd_weight_answers items[MOST_TABLES];
+    struct nd_weight_answers items[MAX_TABLES];
     size_t n;
 };
 
 /* A column for each code behind a great weight, of the code `great`. */
 static void ask_table(struct nd_experiment *e, int64_t zero_w, int64_t great, struct tables *tables)
 {
-    struct nd_columns *q = nd_columns_make(e, TABLE_ROWS, TABLE_TERMS, GREATEST_CODE + 1);
+    struct nd_columns *q = nd_columns_make(e, TABLE_ROWS, TABLE_TERMS, GREATEST_QVALUE + 1);
     uint64_t seed = 4711 + (uint64_t)great;
     if (q == NULL)
         return;
     for (size_t i = 0; i < (size_t)TABLE_TERMS * TABLE_ROWS; i++)
         q->x[i] = (uint8_t)nd_random_next(&seed);
-    for (size_t i = 0; i < (size_t)(GREATEST_CODE + 1) * TABLE_TERMS; i++)
+    for (size_t i = 0; i < (size_t)(GREATEST_QVALUE + 1) * TABLE_TERMS; i++)
         q->weights[i] = (int16_t)(i % TABLE_TERMS < SPLIT ? great : (int64_t)(i / TABLE_TERMS));
     q->zero_w = zero_w;
     q->zero_y = 128;
@@ -121,9 +121,9 @@ static void solve_table(struct nd_experiment *e, const struct tables *tables, st
         return;
     w->n_entries = 0;
     for (size_t i = 0; i < tables->n; i++)
-        for (size_t c = 0; c <= GREATEST_CODE && w->found.n_programs > 0; c++) {
+        for (size_t c = 0; c <= GREATEST_QVALUE && w->found.n_arithmetics > 0; c++) {
             const struct nd_weight_entry entry =
-                nd_weight_read_entry(&w->rest, &w->found.programs[0], &tables->items[i], SPLIT, c);
+                nd_weight_read_entry(&w->rest, &w->found.arithmetics[0], &tables->items[i], SPLIT, c);
             w->n_entries += entry.is_known && entry.high <= entry.low;
         }
     nd_experiment_check(e, nd_weight_solve_table(&w->rest, tables->items, tables->n, SPLIT, &w->found, e->err));
@@ -134,10 +134,10 @@ static size_t count_disputed(const struct nd_weight_findings *found, double grea
 {
     size_t n = 0;
     for (double w = 1; w < great; w++)
-        for (size_t p = 1; p < found->n_programs; p++) {
-            const struct nd_weight_program *a = &found->programs[0], *b = &found->programs[p];
-            double x = nd_weight_code(a, nd_weight_ratio(a, 0, great), w),
-                   y = nd_weight_code(b, nd_weight_ratio(b, 0, great), w);
+        for (size_t p = 1; p < found->n_arithmetics; p++) {
+            const struct nd_weight_arithmetic *a = &found->arithmetics[0], *b = &found->arithmetics[p];
+            double x = nd_weight_qvalue(a, nd_weight_ratio(a, 0, great), w),
+                   y = nd_weight_qvalue(b, nd_weight_ratio(b, 0, great), w);
             n += x < y || x > y;
         }
     return n;
@@ -147,7 +147,7 @@ static double choose_great(const struct nd_weight_findings *found)
 {
     double best = 0;
     size_t most = 0;
-    for (double great = 128; great <= GREATEST_CODE; great++) {
+    for (double great = 128; great <= GREATEST_QVALUE; great++) {
         size_t n = count_disputed(found, great);
         if (n > most)
             best = great;
@@ -166,7 +166,7 @@ static void find_table(struct nd_experiment *e, struct nd_weights *w)
     for (size_t i = 0; i < sizeof chosen / sizeof chosen[0]; i++)
         ask_table(e, chosen[i].zero_w, chosen[i].great, &tables);
     solve_table(e, &tables, w);
-    while (nd_experiment_goes_on(e) && tables.n < MOST_TABLES && w->found.n_programs > 1) {
+    while (nd_experiment_goes_on(e) && tables.n < MAX_TABLES && w->found.n_arithmetics > 1) {
         double great = choose_great(&w->found);
         if (great < 1)
             break;
@@ -178,9 +178,9 @@ static void find_table(struct nd_experiment *e, struct nd_weights *w)
 /* ---- fresh codes ---- */
 
 enum { FRESH_ROWS = 256, FRESH_TERMS = 64, FRESH_COLUMNS = 128 };
-enum { FRESH_CODES = FRESH_ROWS * FRESH_COLUMNS };
+enum { FRESH_QVALUES = FRESH_ROWS * FRESH_COLUMNS };
 /* Real numbers of a step of a weight: about the 2 / 255 that spans -1 .. 1. Chosen. */
-static const double least_scale_w = 0.004, most_scale_w = 0.012;
+static const double min_scale_w = 0.004, max_scale_w = 0.012;
 
 struct fresh {
     const struct nd_requantise *rest;
@@ -195,27 +195,27 @@ static size_t ask_fresh(struct nd_experiment *e, void *context, size_t i, uint64
     struct nd_columns *q = nd_columns_make(e, FRESH_ROWS, FRESH_TERMS, FRESH_COLUMNS);
     f->w8 = nd_experiment_alloc(e, FRESH_COLUMNS * FRESH_TERMS, sizeof *f->w8);
     f->r = nd_experiment_alloc(e, FRESH_COLUMNS, sizeof *f->r);
-    f->sums = nd_experiment_alloc(e, FRESH_CODES, sizeof *f->sums);
+    f->sums = nd_experiment_alloc(e, FRESH_QVALUES, sizeof *f->sums);
     if (!nd_experiment_goes_on(e))
         return 0;
     nd_columns_draw(q, seed);
     q->zero_w = zeros_w[i];
-    q->scales_w[0] = (float)nd_random_between(seed, least_scale_w, most_scale_w);
+    q->scales_w[0] = (float)nd_random_between(seed, min_scale_w, max_scale_w);
     nd_columns_draw_step(q, seed);
-    return ask(e, q, &f->answers) ? FRESH_CODES : 0;
+    return ask(e, q, &f->answers) ? FRESH_QVALUES : 0;
 }
 
-static uint64_t count_right(const void *context, const void *program)
+static uint64_t count_right(const void *context, const void *arithmetic)
 {
     const struct fresh *f = context;
     const struct nd_weight_answers *a = &f->answers;
     uint64_t right = 0;
-    nd_weight_fit(program, a->w, FRESH_COLUMNS, FRESH_TERMS, f->w8, f->r);
+    nd_weight_fit(arithmetic, a->w, FRESH_COLUMNS, FRESH_TERMS, f->w8, f->r);
     nd_columns_sum(&a->about, f->w8, f->sums);
-    for (size_t i = 0; i < FRESH_CODES; i++) {
+    for (size_t i = 0; i < FRESH_QVALUES; i++) {
         const struct nd_requantiser s =
             nd_requantise_prepare(f->rest, a->multiplier * f->r[i / FRESH_ROWS], (double)a->about.zero_y);
-        right += nd_requantise_code(&s, f->sums[i], 0, GREATEST_CODE) == a->codes[i];
+        right += nd_requantise_qvalue(&s, f->sums[i], 0, GREATEST_QVALUE) == a->qvalues[i];
     }
     return right;
 }
@@ -225,7 +225,7 @@ static const struct nd_confirmation confirmation = {
 
 bool nd_weights_are_known(const struct nd_experiment *e, const struct nd_weights *w)
 {
-    return w->has_rest && nd_experiment_is_confirmed(e, w->found.n_programs);
+    return w->has_rest && nd_experiment_is_confirmed(e, w->found.n_arithmetics);
 }
 
 void nd_weights_take(struct nd_experiment *e, struct nd_weights *out)
@@ -233,14 +233,14 @@ void nd_weights_take(struct nd_experiment *e, struct nd_weights *out)
     struct nd_linear linear;
     *out = (struct nd_weights){.has_rest = false};
     nd_linear_take(e, ND_FORM_CONV, &linear); /* sums of weights that fit */
-    out->has_rest = nd_experiment_is_confirmed(e, linear.found.n_programs);
+    out->has_rest = nd_experiment_is_confirmed(e, linear.found.n_arithmetics);
     if (!out->has_rest || !nd_experiment_goes_on(e))
         return;
-    out->rest = linear.found.programs[0];
+    out->rest = linear.found.arithmetics[0];
     struct fresh fresh = {.rest = &out->rest};
     find_ratio(e, out);
     find_table(e, out);
-    nd_experiment_own(e, out->found.programs);
+    nd_experiment_own(e, out->found.arithmetics);
     nd_experiment_confirm(e, &confirmation, &fresh, ND_LEFT(&out->found));
 }
 
@@ -250,7 +250,7 @@ void nd_weights_take(struct nd_experiment *e, struct nd_weights *out)
 static void describe(struct nd_experiment *e, json_t *out, const struct nd_weights *w)
 {
     static const char *const scopes[] = {"stay what they are", "a column", "the tensor"};
-    const struct nd_weight_program *p = &w->found.programs[0];
+    const struct nd_weight_arithmetic *p = &w->found.arithmetics[0];
     char buf[ND_REQUANTISE_NAME_BYTES];
     nd_tell_text(e, out, "fits", scopes[p->scope]);
     nd_tell_text(e, out, "requantises", nd_requantise_name(&w->rest, buf));
@@ -270,7 +270,7 @@ static void describe(struct nd_experiment *e, json_t *out, const struct nd_weigh
     }
 }
 
-#define FIELD(member) ND_FIELD(struct nd_weight_program, member)
+#define FIELD(member) ND_FIELD(struct nd_weight_arithmetic, member)
 static const struct nd_issue issues[] = {
     {"the bits of the ratio and its rounding",
      "columns of equal weights under more multipliers",
@@ -285,7 +285,7 @@ static const struct nd_issue issues[] = {
 
 static void tell(struct nd_experiment *e, const struct nd_weights *w, json_t *entries)
 {
-    enum { MOST_NAMES = 4 };
+    enum { MAX_NAMES = 4 };
     char buf[ND_WEIGHT_NAME_BYTES];
     const struct nd_weight_findings *found = &w->found;
     bool is_known = nd_weights_are_known(e, w);
@@ -298,17 +298,17 @@ static void tell(struct nd_experiment *e, const struct nd_weights *w, json_t *en
         return;
     }
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"values", w->n_codes}, {"deciding", found->n_deciding}, {"wrong", found->n_wrong},
-                             {"weights_read", w->n_entries}, {"possible_left", found->n_programs},
+                   ND_COUNTS({"values", w->n_qvalues}, {"deciding", found->n_deciding}, {"wrong", found->n_wrong},
+                             {"weights_read", w->n_entries}, {"possible_left", found->n_arithmetics},
                              {"fresh", e->n_fresh}, {"right", e->n_right}));
     nd_tell_listed(e, entry, "possible_arithmetic", NULL);
-    for (size_t i = 0; i < found->n_programs && i < MOST_NAMES; i++)
-        nd_tell_listed(e, entry, "possible_arithmetic", nd_weight_name(&found->programs[i], buf));
-    if (found->n_programs == 0)
+    for (size_t i = 0; i < found->n_arithmetics && i < MAX_NAMES; i++)
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_weight_name(&found->arithmetics[i], buf));
+    if (found->n_arithmetics == 0)
         nd_tell_unknown(e, entry);
     else if (is_known)
         describe(e, nd_tell_object(e, entry, "parameters"), w);
-    nd_tell_issues(e, entry, issues, found->programs, found->n_programs, sizeof *found->programs);
+    nd_tell_issues(e, entry, issues, found->arithmetics, found->n_arithmetics, sizeof *found->arithmetics);
 }
 
 static void take_subject(struct nd_experiment *e, int kind, json_t *entries)

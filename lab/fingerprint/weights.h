@@ -14,7 +14,7 @@
 
 enum nd_weight_scope { ND_WEIGHTS_STAY, ND_WEIGHTS_FIT_COLUMN, ND_WEIGHTS_FIT_TENSOR };
 
-struct nd_weight_program {
+struct nd_weight_arithmetic {
     enum nd_weight_scope scope;
     bool is_always; /* r also where the weights fit */
     double greatest, lowest;
@@ -26,13 +26,13 @@ struct nd_weight_program {
 };
 
 enum { ND_WEIGHT_NAME_BYTES = 128 };
-const char *nd_weight_name(const struct nd_weight_program *program, char buf[ND_WEIGHT_NAME_BYTES]);
+const char *nd_weight_name(const struct nd_weight_arithmetic *arithmetic, char buf[ND_WEIGHT_NAME_BYTES]);
 
 /* r of weights that reach from least to most, of the column or the tensor as the scope has it. */
-double nd_weight_ratio(const struct nd_weight_program *program, double least, double most);
-double nd_weight_code(const struct nd_weight_program *program, double r, double w);
+double nd_weight_ratio(const struct nd_weight_arithmetic *arithmetic, double least, double most);
+double nd_weight_qvalue(const struct nd_weight_arithmetic *arithmetic, double r, double w);
 /* All columns [n_columns][n_terms] of w; w8 of the same size, r [n_columns]. */
-void nd_weight_fit(const struct nd_weight_program *program, const double *w, size_t n_columns, size_t n_terms,
+void nd_weight_fit(const struct nd_weight_arithmetic *arithmetic, const double *w, size_t n_columns, size_t n_terms,
                    double *w8, double *r);
 
 /* Answers: codes [n_columns][n_rows] under multiplier and zero_y, of w [n_columns][n_terms]. Borrowed. */
@@ -40,13 +40,13 @@ struct nd_weight_answers {
     struct nd_columns about;
     const uint8_t *x;    /* [n_terms][n_rows] */
     const double *w;     /* [n_columns][n_terms] */
-    const double *codes; /* [n_columns][n_rows] */
+    const double *qvalues; /* [n_columns][n_rows] */
     double multiplier;
 };
 
 struct nd_weight_findings {
-    struct nd_weight_program *programs; /* owned */
-    size_t n_programs;
+    struct nd_weight_arithmetic *arithmetics; /* owned */
+    size_t n_arithmetics;
     uint64_t n_deciding, n_wrong; /* of the first program */
 };
 
@@ -63,7 +63,7 @@ struct nd_weight_entry {
     uint64_t n_wrong;
 };
 struct nd_weight_entry nd_weight_read_entry(const struct nd_requantise *rest,
-                                            const struct nd_weight_program *program,
+                                            const struct nd_weight_arithmetic *arithmetic,
                                             const struct nd_weight_answers *answers, size_t split,
                                             size_t column);
 
@@ -78,7 +78,7 @@ struct nd_weights {
     bool has_rest; /* the program that requantises is known; else nothing below is */
     struct nd_requantise rest;
     struct nd_weight_findings found;
-    uint64_t n_codes, n_entries; /* weights whose w8 was read off */
+    uint64_t n_qvalues, n_entries; /* weights whose w8 was read off */
 };
 /* uint8 weights of any zero point in Conv, no bias. */
 void nd_weights_take(struct nd_experiment *experiment, struct nd_weights *out);

@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "lab/experiment/sieve.h"
+#include "lab/experiment/candidates.h"
 
 /* ---- the program ---- */
 
-const char *nd_weight_name(const struct nd_weight_program *p, char buf[ND_WEIGHT_NAME_BYTES])
+const char *nd_weight_name(const struct nd_weight_arithmetic *p, char buf[ND_WEIGHT_NAME_BYTES])
 {
     char r[32] = "exact", factor[32] = "divide";
     if (p->scope == ND_WEIGHTS_STAY) {
@@ -28,7 +28,7 @@ const char *nd_weight_name(const struct nd_weight_program *p, char buf[ND_WEIGHT
     return buf;
 }
 
-double nd_weight_ratio(const struct nd_weight_program *p, double least, double most)
+double nd_weight_ratio(const struct nd_weight_arithmetic *p, double least, double most)
 {
     double r = fmax(most / p->greatest, least / p->lowest);
     if (p->scope == ND_WEIGHTS_STAY || r <= 0 || (r <= 1 && !p->is_always))
@@ -36,7 +36,7 @@ double nd_weight_ratio(const struct nd_weight_program *p, double least, double m
     return nd_multiplier_round(r, p->r_bits, p->r_rounding);
 }
 
-double nd_weight_code(const struct nd_weight_program *p, double r, double w)
+double nd_weight_qvalue(const struct nd_weight_arithmetic *p, double r, double w)
 {
     if (p->scope == ND_WEIGHTS_STAY)
         return w;
@@ -56,7 +56,7 @@ static void reach(const double *w, size_t n, double *least, double *most)
     }
 }
 
-static double ratio_of(const struct nd_weight_program *p, const double *w, size_t n_columns, size_t n_terms,
+static double ratio_of(const struct nd_weight_arithmetic *p, const double *w, size_t n_columns, size_t n_terms,
                        size_t column)
 {
     double least, most;
@@ -67,13 +67,13 @@ static double ratio_of(const struct nd_weight_program *p, const double *w, size_
     return nd_weight_ratio(p, least, most);
 }
 
-void nd_weight_fit(const struct nd_weight_program *p, const double *w, size_t n_columns, size_t n_terms,
+void nd_weight_fit(const struct nd_weight_arithmetic *p, const double *w, size_t n_columns, size_t n_terms,
                    double *w8, double *r)
 {
     for (size_t c = 0; c < n_columns; c++) {
         r[c] = ratio_of(p, w, n_columns, n_terms, c);
         for (size_t t = 0; t < n_terms; t++)
-            w8[c * n_terms + t] = nd_weight_code(p, r[c], w[c * n_terms + t]);
+            w8[c * n_terms + t] = nd_weight_qvalue(p, r[c], w[c * n_terms + t]);
     }
 }
 
@@ -86,10 +86,10 @@ struct sweep {
     uint32_t *rows, *first_rows; /* of column c: rows[first_rows[c]] .. rows[first_rows[c + 1] - 1] */
 };
 
-static bool changes(const double *codes, size_t i, size_t n)
+static bool changes(const double *qvalues, size_t i, size_t n)
 {
-    bool is_inside = codes[i] > 0 && codes[i] < 255;
-    return is_inside && ((i > 0 && codes[i - 1] != codes[i]) || (i + 1 < n && codes[i + 1] != codes[i]));
+    bool is_inside = qvalues[i] > 0 && qvalues[i] < 255;
+    return is_inside && ((i > 0 && qvalues[i - 1] != qvalues[i]) || (i + 1 < n && qvalues[i + 1] != qvalues[i]));
 }
 
 static bool init_sweep(struct sweep *s, const struct nd_weight_answers *a)
@@ -106,7 +106,7 @@ static bool init_sweep(struct sweep *s, const struct nd_weight_answers *a)
         s->sums[i % p->n_rows] += (double)((int64_t)a->x[i] - p->zero_x);
     for (size_t c = 0; c < p->n_columns; c++) {
         for (size_t i = 0; i < p->n_rows; i++)
-            if (changes(a->codes + c * p->n_rows, i, p->n_rows))
+            if (changes(a->qvalues + c * p->n_rows, i, p->n_rows))
                 s->rows[n++] = (uint32_t)i;
         s->first_rows[c + 1] = n;
     }
@@ -122,7 +122,7 @@ static void deinit_sweep(struct sweep *s)
 
 /* All weights of a column are the same. */
 static uint64_t count_wrong(const struct sweep *s, const struct nd_requantise *rest,
-                            const struct nd_weight_program *p, uint64_t enough)
+                            const struct nd_weight_arithmetic *p, uint64_t enough)
 {
     const struct nd_columns *about = &s->a->about;
     uint64_t wrong = 0;
@@ -132,12 +132,12 @@ static uint64_t count_wrong(const struct sweep *s, const struct nd_requantise *r
     for (size_t c = 0; c < about->n_columns && wrong <= enough; c++) {
         double w = s->a->w[c * about->n_terms];
         double r = p->scope == ND_WEIGHTS_FIT_TENSOR ? tensor : nd_weight_ratio(p, fmin(w, 0), fmax(w, 0));
-        double w8 = nd_weight_code(p, r, w);
+        double w8 = nd_weight_qvalue(p, r, w);
         const struct nd_requantiser q =
             nd_requantise_prepare(rest, s->a->multiplier * r, (double)about->zero_y);
         for (uint32_t i = s->first_rows[c]; i < s->first_rows[c + 1]; i++)
-            wrong += nd_requantise_code(&q, w8 * s->sums[s->rows[i]], 0, 255) !=
-                     s->a->codes[c * about->n_rows + s->rows[i]];
+            wrong += nd_requantise_qvalue(&q, w8 * s->sums[s->rows[i]], 0, 255) !=
+                     s->a->qvalues[c * about->n_rows + s->rows[i]];
     }
     return wrong;
 }
@@ -147,19 +147,19 @@ struct ratio_search {
     const struct sweep *sweeps;
     size_t n;
     struct nd_weight_findings *out;
-    struct nd_sieve sieve;
+    struct nd_candidates candidates;
 };
 
 /* Those with the fewest wrong codes stay. */
-static void try_ratio(struct ratio_search *s, const struct nd_weight_program *p)
+static void try_ratio(struct ratio_search *s, const struct nd_weight_arithmetic *p)
 {
     uint64_t wrong = 0;
     for (size_t i = 0; i < s->n && wrong <= s->out->n_wrong; i++)
         wrong += count_wrong(&s->sweeps[i], s->rest, p, s->out->n_wrong);
-    nd_sieve_fewest(&s->sieve, p, wrong, &s->out->n_wrong);
+    nd_candidates_fewest(&s->candidates, p, wrong, &s->out->n_wrong);
 }
 
-static void try_bits(struct ratio_search *s, struct nd_weight_program p)
+static void try_bits(struct ratio_search *s, struct nd_weight_arithmetic p)
 {
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_HALF_UP, ND_ROUND_FLOOR,
                                                  ND_ROUND_CEIL};
@@ -175,9 +175,9 @@ static void try_bits(struct ratio_search *s, struct nd_weight_program p)
 
 static void try_ratios(struct ratio_search *s)
 {
-    try_ratio(s, &(struct nd_weight_program){.scope = ND_WEIGHTS_STAY});
+    try_ratio(s, &(struct nd_weight_arithmetic){.scope = ND_WEIGHTS_STAY});
     for (int form = 0; form < 16; form++)
-        try_bits(s, (struct nd_weight_program){.scope = (form & 1) != 0 ? ND_WEIGHTS_FIT_TENSOR
+        try_bits(s, (struct nd_weight_arithmetic){.scope = (form & 1) != 0 ? ND_WEIGHTS_FIT_TENSOR
                                                                         : ND_WEIGHTS_FIT_COLUMN,
                                                .is_always = (form & 2) != 0,
                                                .greatest = (form & 4) != 0 ? 128 : 127,
@@ -190,19 +190,19 @@ enum nd_status nd_weight_solve_ratio(const struct nd_requantise *rest, const str
     struct nd_weight_findings found = {.n_wrong = UINT64_MAX};
     struct sweep *sweeps = nd_calloc(n_answers, sizeof *sweeps);
     struct ratio_search search = {
-        .rest = rest, .sweeps = sweeps, .n = n_answers, .out = &found, .sieve = ND_SIEVE(&found)};
-    search.sieve.failed = sweeps == NULL;
-    for (size_t i = 0; !search.sieve.failed && i < n_answers; i++) {
-        search.sieve.failed = !init_sweep(&sweeps[i], &answers[i]);
-        if (!search.sieve.failed)
+        .rest = rest, .sweeps = sweeps, .n = n_answers, .out = &found, .candidates = ND_CANDIDATES(&found)};
+    search.candidates.failed = sweeps == NULL;
+    for (size_t i = 0; !search.candidates.failed && i < n_answers; i++) {
+        search.candidates.failed = !init_sweep(&sweeps[i], &answers[i]);
+        if (!search.candidates.failed)
             found.n_deciding += sweeps[i].first_rows[answers[i].about.n_columns];
     }
-    if (!search.sieve.failed)
+    if (!search.candidates.failed)
         try_ratios(&search);
     for (size_t i = 0; sweeps != NULL && i < n_answers; i++)
         deinit_sweep(&sweeps[i]);
     free(sweeps);
-    enum nd_status status = nd_sieve_end(&search.sieve, err);
+    enum nd_status status = nd_candidates_end(&search.candidates, err);
     if (status == ND_OK)
         *out = found;
     return status;
@@ -215,7 +215,7 @@ struct column {
     const struct nd_weight_answers *answers;
     size_t split;        /* terms of the great weight */
     double large;        /* what it becomes */
-    const double *codes; /* of the rows */
+    const double *qvalues; /* of the rows */
     struct nd_requantiser requantiser;
 };
 
@@ -229,12 +229,12 @@ static uint64_t count_rows(const struct column *c, double w8, uint64_t enough)
         for (size_t t = 0; t < about->n_terms; t++)
             sum += (t < c->split ? c->large : w8) *
                    (double)((int64_t)c->answers->x[t * about->n_rows + i] - about->zero_x);
-        wrong += nd_requantise_code(&c->requantiser, sum, 0, 255) != c->codes[i];
+        wrong += nd_requantise_qvalue(&c->requantiser, sum, 0, 255) != c->qvalues[i];
     }
     return wrong;
 }
 
-struct nd_weight_entry nd_weight_read_entry(const struct nd_requantise *rest, const struct nd_weight_program *p,
+struct nd_weight_entry nd_weight_read_entry(const struct nd_requantise *rest, const struct nd_weight_arithmetic *p,
                                             const struct nd_weight_answers *a, size_t split, size_t column)
 {
     const struct nd_columns *about = &a->about;
@@ -247,7 +247,7 @@ struct nd_weight_entry nd_weight_read_entry(const struct nd_requantise *rest, co
     const struct column c = {.answers = a,
                              .split = split,
                              .large = w[0] > 0 ? p->greatest : p->lowest,
-                             .codes = a->codes + column * about->n_rows,
+                             .qvalues = a->qvalues + column * about->n_rows,
                              .requantiser =
                                  nd_requantise_prepare(rest, a->multiplier * r, (double)about->zero_y)};
     entry.is_known = true;
@@ -273,20 +273,20 @@ struct reading {
     struct nd_weight_entry entry;
 };
 
-static bool agrees(const struct nd_weight_program *p, const struct reading *readings, size_t n)
+static bool agrees(const struct nd_weight_arithmetic *p, const struct reading *readings, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        double w8 = nd_weight_code(p, readings[i].r, readings[i].w);
+        double w8 = nd_weight_qvalue(p, readings[i].r, readings[i].w);
         if (w8 < readings[i].entry.low || w8 > readings[i].entry.high)
             return false;
     }
     return true;
 }
 
-static void try_factors(struct nd_weight_program p, const struct reading *readings, size_t n,
-                        struct nd_sieve *sieve)
+static void try_factors(struct nd_weight_arithmetic p, const struct reading *readings, size_t n,
+                        struct nd_candidates *candidates)
 {
-    enum { LEAST_BITS = 6, MOST_BITS = 24 };
+    enum { MIN_BITS = 6, MAX_BITS = 24 };
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_HALF_UP, ND_ROUND_HALF_AWAY,
                                                  ND_ROUND_FLOOR,     ND_ROUND_CEIL,    ND_ROUND_TO_ZERO};
     static const enum nd_rounding factors[] = {ND_ROUND_HALF_EVEN, ND_ROUND_FLOOR, ND_ROUND_CEIL};
@@ -295,17 +295,17 @@ static void try_factors(struct nd_weight_program p, const struct reading *readin
         p.factor_bits = ND_MULTIPLIER_EXACT;
         p.factor_rounding = ND_ROUND_HALF_EVEN;
         if (agrees(&p, readings, n))
-            nd_sieve_keep(sieve, &p);
-        for (p.factor_bits = LEAST_BITS; p.factor_bits <= MOST_BITS; p.factor_bits++)
+            nd_candidates_keep(candidates, &p);
+        for (p.factor_bits = MIN_BITS; p.factor_bits <= MAX_BITS; p.factor_bits++)
             for (size_t f = 0; f < sizeof factors / sizeof factors[0]; f++) {
                 p.factor_rounding = factors[f];
                 if (agrees(&p, readings, n))
-                    nd_sieve_keep(sieve, &p);
+                    nd_candidates_keep(candidates, &p);
             }
     }
 }
 
-static size_t read_all(const struct nd_requantise *rest, const struct nd_weight_program *p,
+static size_t read_all(const struct nd_requantise *rest, const struct nd_weight_arithmetic *p,
                        const struct nd_weight_answers *answers, size_t n_answers, size_t split,
                        struct reading *out)
 {
@@ -324,9 +324,9 @@ static size_t read_all(const struct nd_requantise *rest, const struct nd_weight_
 /* An earlier one has the same ratio: its factors were tried. */
 static bool is_tried(const struct nd_weight_findings *found, size_t i)
 {
-    const struct nd_weight_program *p = &found->programs[i];
+    const struct nd_weight_arithmetic *p = &found->arithmetics[i];
     for (size_t j = 0; j < i; j++) {
-        const struct nd_weight_program *q = &found->programs[j];
+        const struct nd_weight_arithmetic *q = &found->arithmetics[j];
         bool is_same_reach = p->greatest <= q->greatest && p->greatest >= q->greatest &&
                              p->lowest <= q->lowest && p->lowest >= q->lowest;
         if (is_same_reach && p->scope == q->scope && p->is_always == q->is_always && p->r_bits == q->r_bits &&
@@ -341,24 +341,24 @@ enum nd_status nd_weight_solve_table(const struct nd_requantise *rest, const str
                                      struct nd_error *err)
 {
     struct nd_weight_findings whole = {.n_deciding = found->n_deciding, .n_wrong = found->n_wrong};
-    struct nd_sieve sieve = ND_SIEVE(&whole);
+    struct nd_candidates candidates = ND_CANDIDATES(&whole);
     size_t n_columns = 0;
     for (size_t i = 0; i < n_answers; i++)
         n_columns += answers[i].about.n_columns;
     struct reading *readings = nd_calloc(n_columns, sizeof *readings);
-    sieve.failed = readings == NULL;
-    for (size_t i = 0; !sieve.failed && i < found->n_programs; i++) {
-        const struct nd_weight_program *p = &found->programs[i];
+    candidates.failed = readings == NULL;
+    for (size_t i = 0; !candidates.failed && i < found->n_arithmetics; i++) {
+        const struct nd_weight_arithmetic *p = &found->arithmetics[i];
         if (p->scope == ND_WEIGHTS_STAY)
-            nd_sieve_keep(&sieve, p);
+            nd_candidates_keep(&candidates, p);
         else if (!is_tried(found, i))
-            try_factors(*p, readings, read_all(rest, p, answers, n_answers, split, readings), &sieve);
+            try_factors(*p, readings, read_all(rest, p, answers, n_answers, split, readings), &candidates);
     }
     free(readings);
-    enum nd_status status = nd_sieve_end(&sieve, err);
+    enum nd_status status = nd_candidates_end(&candidates, err);
     if (status != ND_OK)
         return status;
-    free(found->programs);
+    free(found->arithmetics);
     *found = whole;
     return ND_OK;
 }

@@ -47,27 +47,27 @@ static json_t *describe_inputs(const struct nd_model *model)
 }
 
 /* `name` is that of the tensor in the file, `label` what npudiff calls it. */
-static json_t *describe_edge(const struct nd_edge *edge)
+static json_t *describe_tensor(const struct nd_tensor *tensor)
 {
-    json_t *tensor = describe(edge->onnx_name, edge->dtype, &edge->shape);
+    json_t *item = describe(tensor->onnx_name, tensor->dtype, &tensor->shape);
     json_t *scales = json_array(), *zero_points = json_array();
-    for (size_t i = 0; i < edge->quant.n; i++) {
-        nd_tree_append(scales, json_real((double)edge->quant.scale[i]));
-        nd_tree_append(zero_points, json_integer(edge->quant.zero_point[i]));
+    for (size_t i = 0; i < tensor->quant.n; i++) {
+        nd_tree_append(scales, json_real((double)tensor->quant.scale[i]));
+        nd_tree_append(zero_points, json_integer(tensor->quant.zero_point[i]));
     }
-    nd_tree_set(tensor, "label", json_string(edge->name));
-    nd_tree_set(tensor, "is_output", json_boolean(edge->is_model_output));
-    nd_tree_set(tensor, "scale", scales);
-    nd_tree_set(tensor, "zero_point", zero_points);
-    nd_tree_set(tensor, "axis", edge->quant.n > 1 ? json_integer(edge->quant.axis) : json_null());
-    return tensor;
+    nd_tree_set(item, "label", json_string(tensor->name));
+    nd_tree_set(item, "is_output", json_boolean(tensor->is_model_output));
+    nd_tree_set(item, "scale", scales);
+    nd_tree_set(item, "zero_point", zero_points);
+    nd_tree_set(item, "axis", tensor->quant.n > 1 ? json_integer(tensor->quant.axis) : json_null());
+    return item;
 }
 
-static json_t *describe_edges(const struct nd_capture_job *capture)
+static json_t *describe_tensors(const struct nd_capture_job *capture)
 {
     json_t *list = json_array();
-    for (size_t e = 0; e < capture->n_edges; e++)
-        nd_tree_append(list, describe_edge(&capture->edges[e]));
+    for (size_t e = 0; e < capture->n_tensors; e++)
+        nd_tree_append(list, describe_tensor(&capture->tensors[e]));
     return list;
 }
 
@@ -94,7 +94,7 @@ static char *nd_runner_job_text(const struct nd_capture_job *capture)
         else
             nd_tree_set(options, device->option_keys[i], json_string(device->option_values[i]));
     json_t *job = json_pack("{s:o, s:o, s:o, s:I, s:i, s:b, s:o}", "inputs", describe_inputs(capture->model),
-                            "tensors", describe_edges(capture), "probes", describe_probes(capture), "repeats",
+                            "tensors", describe_tensors(capture), "probes", describe_probes(capture), "repeats",
                             (json_int_t)capture->job.n_repeats, "threads", device->n_threads, "rounds_off_grid",
                             rounds, "options", options);
     char *text = nd_json_dumps(job, JSON_COMPACT | JSON_REAL_PRECISION(17));
@@ -109,38 +109,38 @@ static void free_passes(struct nd_job *job)
         free(job->passes[p].checks);
     }
     free(job->passes);
-    for (size_t e = 0; e < job->n_edges; e++)
-        free(job->edges[e].output);
-    free(job->edges);
+    for (size_t e = 0; e < job->n_tensors; e++)
+        free(job->tensors[e].output);
+    free(job->tensors);
     job->passes = NULL;
     job->n_passes = 0;
-    job->edges = NULL;
-    job->n_edges = 0;
+    job->tensors = NULL;
+    job->n_tensors = 0;
 }
 
 /* ---- edges that are recorded through floats ---- */
 
-bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t edge, bool as_floats)
+bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t tensor, bool as_floats)
 {
     struct nd_dequantised floats;
-    if (!nd_model_find_dequantised(capture->model, edge, &floats) || capture->as_floats[edge] == as_floats)
+    if (!nd_model_find_dequantised(capture->model, tensor, &floats) || capture->as_floats[tensor] == as_floats)
         return false;
     if (!as_floats)
         nd_job_remove_float_node(&capture->job, floats.node);
     else if (!nd_job_add_float_node(&capture->job, floats.node))
         return false;
-    capture->as_floats[edge] = as_floats;
+    capture->as_floats[tensor] = as_floats;
     return true;
 }
 
-enum nd_status nd_capture_job_edge(const struct nd_capture_job *capture, const struct nd_edge *edge,
-                                   size_t index, struct nd_job_edge *out, struct nd_error *err)
+enum nd_status nd_capture_job_tensor(const struct nd_capture_job *capture, const struct nd_tensor *tensor,
+                                   size_t index, struct nd_job_tensor *out, struct nd_error *err)
 {
-    struct nd_dequantised floats = {.tensor = edge->onnx_name};
-    struct nd_job_edge made = {.dtype = edge->dtype};
+    struct nd_dequantised floats = {.tensor = tensor->onnx_name};
+    struct nd_job_tensor made = {.dtype = tensor->dtype};
     if (capture->as_floats[index] && nd_model_find_dequantised(capture->model, index, &floats)) {
-        made.scale = edge->quant.scale[0];
-        made.zero_point = edge->quant.zero_point[0];
+        made.scale = tensor->quant.scale[0];
+        made.zero_point = tensor->quant.zero_point[0];
     }
     made.output = nd_strdup(floats.tensor);
     if (made.output == NULL)
@@ -153,8 +153,8 @@ enum nd_status nd_capture_job_edge(const struct nd_capture_job *capture, const s
 
 /* The file that a session reads: the model itself, or a copy that exposes these edges. Providers take no model
  * whose shapes are open: where dimensions were set, the untouched model is a copy, too. */
-static enum nd_status make_model(const struct nd_capture_job *capture, const char *name, const size_t *edges,
-                                 size_t n_edges, char **path, struct nd_error *err)
+static enum nd_status make_model(const struct nd_capture_job *capture, const char *name, const size_t *tensors,
+                                 size_t n_tensors, char **path, struct nd_error *err)
 {
     const char *original = nd_model_path(capture->model);
     bool is_untouched = nd_capture_job_is_untouched(capture);
@@ -168,21 +168,21 @@ static enum nd_status make_model(const struct nd_capture_job *capture, const cha
     if (*path == NULL)
         return nd_fail_memory(err);
     return is_untouched ? nd_model_write_whole(capture->model, *path, err)
-                        : nd_model_write_shown(capture->model, edges, n_edges, capture->as_floats, *path, err);
+                        : nd_model_write_shown(capture->model, tensors, n_tensors, capture->as_floats, *path, err);
 }
 
 static bool records_any(const struct nd_capture_job *capture, size_t p)
 {
-    for (size_t e = 0; e < capture->n_edges; e++)
-        if (capture->pass_of_edge[e] == p)
+    for (size_t e = 0; e < capture->n_tensors; e++)
+        if (capture->pass_of_tensor[e] == p)
             return true;
     return false;
 }
 
-static bool is_checked(const struct nd_job_pass *pass, size_t edge)
+static bool is_checked(const struct nd_job_pass *pass, size_t tensor)
 {
     for (size_t i = 0; i < pass->n_checks; i++)
-        if (pass->checks[i] == edge)
+        if (pass->checks[i] == tensor)
             return true;
     return false;
 }
@@ -192,7 +192,7 @@ static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, const 
 {
     struct nd_job_pass *pass = &capture->job.passes[p];
     bool exposes_all = !records_any(capture, p);
-    size_t *exposed = nd_calloc(capture->n_edges, sizeof *exposed);
+    size_t *exposed = nd_calloc(capture->n_tensors, sizeof *exposed);
     pass->checks = nd_calloc(planned != NULL ? planned->n_checks : 0, sizeof *pass->checks);
     if (exposed == NULL || pass->checks == NULL) {
         free(exposed);
@@ -201,8 +201,8 @@ static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, const 
     size_t n_exposed = 0;
     for (size_t i = 0; planned != NULL && i < planned->n_checks; i++)
         pass->checks[pass->n_checks++] = planned->checks[i];
-    for (size_t e = 0; e < capture->n_edges; e++)
-        if (is_checked(pass, e) || exposes_all || capture->pass_of_edge[e] == p)
+    for (size_t e = 0; e < capture->n_tensors; e++)
+        if (is_checked(pass, e) || exposes_all || capture->pass_of_tensor[e] == p)
             exposed[n_exposed++] = capture->selected[e];
     char name[32];
     snprintf(name, sizeof name, "pass%zu.onnx", p);
@@ -217,31 +217,31 @@ enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t 
     struct nd_job *job = &capture->job;
     free_passes(job);
     job->passes = nd_calloc(n_passes, sizeof *job->passes);
-    job->edges = nd_calloc(capture->n_edges, sizeof *job->edges);
-    enum nd_status status = job->passes != NULL && job->edges != NULL ? ND_OK : nd_fail_memory(err);
+    job->tensors = nd_calloc(capture->n_tensors, sizeof *job->tensors);
+    enum nd_status status = job->passes != NULL && job->tensors != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t p = 0; status == ND_OK && p < n_passes; p++) {
         job->n_passes = p + 1;
         status = make_pass(capture, p, planned != NULL ? &planned[p] : NULL, err);
     }
-    for (size_t e = 0; status == ND_OK && e < capture->n_edges; e++) {
-        job->n_edges = e + 1;
-        status = nd_capture_job_edge(capture, &capture->edges[e], capture->selected[e], &job->edges[e], err);
-        job->edges[e].pass = capture->pass_of_edge[e];
+    for (size_t e = 0; status == ND_OK && e < capture->n_tensors; e++) {
+        job->n_tensors = e + 1;
+        status = nd_capture_job_tensor(capture, &capture->tensors[e], capture->selected[e], &job->tensors[e], err);
+        job->tensors[e].pass = capture->pass_of_tensor[e];
     }
     return status;
 }
 
-enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const size_t *edges, size_t n,
+enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const size_t *tensors, size_t n,
                                     struct nd_job *trial, struct nd_error *err)
 {
     struct nd_job job = capture->job; /* shares everything but its pass */
     job.n_probes = 0;
-    job.edges = NULL;
-    job.n_edges = 0;
+    job.tensors = NULL;
+    job.n_tensors = 0;
     job.n_passes = 1;
     job.passes = nd_calloc(1, sizeof *job.passes);
     enum nd_status status = job.passes != NULL
-                                ? make_model(capture, "trial.onnx", edges, n, &job.passes[0].model, err)
+                                ? make_model(capture, "trial.onnx", tensors, n, &job.passes[0].model, err)
                                 : nd_fail_memory(err);
     if (status == ND_OK)
         *trial = job;
@@ -269,52 +269,52 @@ void nd_capture_options_init_sized(struct nd_capture_options *options, size_t st
     nd_options_write(options, struct_size, &own, sizeof own);
 }
 
-static const char *edge_spec(const struct nd_capture_job *capture)
+static const char *tensor_spec(const struct nd_capture_job *capture)
 {
-    return capture->options->edges != NULL ? capture->options->edges : "all";
+    return capture->options->tensors != NULL ? capture->options->tensors : "all";
 }
 
 bool nd_capture_job_is_untouched(const struct nd_capture_job *capture)
 {
-    return strcmp(edge_spec(capture), "none") == 0;
+    return strcmp(tensor_spec(capture), "none") == 0;
 }
 
 /* With "none" an edge is what an application gets: the graph's own output, not the codes behind it. */
-static enum nd_status use_plain_output(const struct nd_model *model, struct nd_edge *edge, struct nd_error *err)
+static enum nd_status use_plain_output(const struct nd_model *model, struct nd_tensor *tensor, struct nd_error *err)
 {
     for (size_t i = 0; i < nd_model_n_outputs(model); i++) {
         const struct nd_model_io *output = nd_model_output(model, i);
-        if (strcmp(output->name, edge->name) != 0)
+        if (strcmp(output->name, tensor->name) != 0)
             continue;
-        if (strcmp(output->name, edge->onnx_name) == 0)
+        if (strcmp(output->name, tensor->onnx_name) == 0)
             return ND_OK;
-        free(edge->onnx_name);
-        nd_quant_deinit(&edge->quant);
-        edge->dtype = output->dtype;
-        edge->shape = output->shape;
-        edge->onnx_name = nd_strdup(output->name);
-        return edge->onnx_name != NULL ? ND_OK : nd_fail_memory(err);
+        free(tensor->onnx_name);
+        nd_quant_deinit(&tensor->quant);
+        tensor->dtype = output->dtype;
+        tensor->shape = output->shape;
+        tensor->onnx_name = nd_strdup(output->name);
+        return tensor->onnx_name != NULL ? ND_OK : nd_fail_memory(err);
     }
     return ND_OK;
 }
 
-static enum nd_status choose_edges(struct nd_capture_job *capture, struct nd_error *err)
+static enum nd_status choose_tensors(struct nd_capture_job *capture, struct nd_error *err)
 {
     size_t n = 0;
     enum nd_status status =
-        nd_model_select_edges(capture->model, edge_spec(capture), &capture->selected, &n, err);
+        nd_model_select_tensors(capture->model, tensor_spec(capture), &capture->selected, &n, err);
     if (status != ND_OK)
         return status;
-    capture->edges = nd_calloc(n, sizeof *capture->edges);
-    capture->pass_of_edge = nd_calloc(n, sizeof *capture->pass_of_edge);
-    capture->as_floats = nd_calloc(nd_model_n_edges(capture->model), sizeof *capture->as_floats);
-    if (capture->edges == NULL || capture->pass_of_edge == NULL || capture->as_floats == NULL)
+    capture->tensors = nd_calloc(n, sizeof *capture->tensors);
+    capture->pass_of_tensor = nd_calloc(n, sizeof *capture->pass_of_tensor);
+    capture->as_floats = nd_calloc(nd_model_n_tensors(capture->model), sizeof *capture->as_floats);
+    if (capture->tensors == NULL || capture->pass_of_tensor == NULL || capture->as_floats == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
-        capture->n_edges = i + 1;
-        status = nd_edge_copy(nd_model_edge(capture->model, capture->selected[i]), &capture->edges[i], err);
+        capture->n_tensors = i + 1;
+        status = nd_tensor_copy(nd_model_tensor(capture->model, capture->selected[i]), &capture->tensors[i], err);
         if (status == ND_OK && nd_capture_job_is_untouched(capture))
-            status = use_plain_output(capture->model, &capture->edges[i], err);
+            status = use_plain_output(capture->model, &capture->tensors[i], err);
     }
     return status;
 }
@@ -326,15 +326,15 @@ static enum nd_status suit_evaluated(struct nd_capture_job *capture, struct nd_e
     enum nd_device_kind kind = capture->device->kind;
     if (!nd_device_is_evaluated(kind))
         return ND_OK;
-    bool is_quantised = nd_model_n_units(capture->model) > 0;
+    bool is_quantised = nd_model_n_layers(capture->model) > 0;
     if (is_quantised != (kind != ND_DEVICE_FLOAT64))
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, nd_model_path(capture->model),
                        "device '%s' is for %s models, and '%s' is %s", capture->device->label,
                        is_quantised ? "float" : "quantised", nd_model_path(capture->model),
                        is_quantised ? "quantised" : "not");
-    for (size_t e = 0; e < capture->n_edges; e++)
-        if (nd_dtype_is_float(capture->edges[e].dtype))
-            capture->edges[e].dtype = ND_DTYPE_F64;
+    for (size_t e = 0; e < capture->n_tensors; e++)
+        if (nd_dtype_is_float(capture->tensors[e].dtype))
+            capture->tensors[e].dtype = ND_DTYPE_F64;
     return ND_OK;
 }
 
@@ -380,12 +380,12 @@ static bool fill_emulated(struct nd_capture_job *capture)
     snprintf(repeats, sizeof repeats, "%llu", (unsigned long long)capture->job.n_repeats);
     bool is_whole = add_option(&capture->job, "profile", capture->device->option_values[0]) &&
                     add_option(&capture->job, "repeats", repeats);
-    for (size_t e = 0; is_whole && e < nd_model_n_edges(capture->model); e++) {
-        const struct nd_edge *edge = nd_model_edge(capture->model, e);
+    for (size_t e = 0; is_whole && e < nd_model_n_tensors(capture->model); e++) {
+        const struct nd_tensor *tensor = nd_model_tensor(capture->model, e);
         struct nd_strbuf key = {0};
-        nd_strbuf_printf(&key, "edge.%s", edge->onnx_name);
+        nd_strbuf_printf(&key, "edge.%s", tensor->onnx_name);
         char *text = nd_strbuf_take(&key);
-        is_whole = text != NULL && add_option(&capture->job, text, edge->name);
+        is_whole = text != NULL && add_option(&capture->job, text, tensor->name);
         free(text);
     }
     return is_whole;
@@ -427,7 +427,7 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
     job->is_untouched = nd_capture_job_is_untouched(capture);
     bool is_emulated = device->kind == ND_DEVICE_EMULATED;
     bool is_runner = device->kind == ND_DEVICE_EXEC;
-    size_t n_options = is_emulated ? nd_model_n_edges(capture->model) + 2 : device->n_options + 1;
+    size_t n_options = is_emulated ? nd_model_n_tensors(capture->model) + 2 : device->n_options + 1;
     job->provider_options = nd_calloc(n_options, sizeof *job->provider_options);
     job->config = nd_calloc(device->n_options, sizeof *job->config);
     bool is_whole = job->model_sha256 != NULL && job->ort_library != NULL && job->provider_name != NULL &&
@@ -505,19 +505,19 @@ size_t nd_capture_job_n_samples(const struct nd_capture_job *capture)
  * 0: so it is that of the last edge, which holds most of the model. The others follow in graph order: the first
  * that is refused is the shortest. What an emulated device tells of itself counts from its last session, which
  * therefore is one more that sees all edges and records none. */
-static size_t spread_edges(struct nd_capture_job *capture)
+static size_t spread_tensors(struct nd_capture_job *capture)
 {
-    size_t n = capture->n_edges;
+    size_t n = capture->n_tensors;
     if (!capture->options->prefixes || n < 2)
         return 1;
     for (size_t e = 0; e < n; e++)
-        capture->pass_of_edge[e] = (e + 1) % n;
+        capture->pass_of_tensor[e] = (e + 1) % n;
     return capture->device->kind == ND_DEVICE_EMULATED ? n + 1 : n;
 }
 
 enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_error *err)
 {
-    enum nd_status status = choose_edges(capture, err);
+    enum nd_status status = choose_tensors(capture, err);
     if (status == ND_OK)
         status = suit_evaluated(capture, err);
     if (status == ND_OK)
@@ -528,16 +528,16 @@ enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_err
         status = fill_io_nodes(capture, err);
     if (status == ND_OK)
         status = fill_probes(capture, err);
-    return status == ND_OK ? nd_capture_job_set_passes(capture, spread_edges(capture), NULL, err) : status;
+    return status == ND_OK ? nd_capture_job_set_passes(capture, spread_tensors(capture), NULL, err) : status;
 }
 
 void nd_capture_job_deinit(struct nd_capture_job *capture)
 {
-    for (size_t i = 0; i < capture->n_edges; i++)
-        nd_edge_deinit(&capture->edges[i]);
-    free(capture->edges);
+    for (size_t i = 0; i < capture->n_tensors; i++)
+        nd_tensor_deinit(&capture->tensors[i]);
+    free(capture->tensors);
     free(capture->selected);
-    free(capture->pass_of_edge);
+    free(capture->pass_of_tensor);
     free(capture->as_floats);
     free(capture->moved);
     free(capture->left_out);

@@ -18,9 +18,9 @@ struct nd_capture_job {
     const char *folder;       /* temporary: models and runs go there */
     struct nd_remote *remote; /* the machine that runs it; NULL: this one */
     size_t *selected;         /* indices into the model's edges */
-    struct nd_edge *edges;    /* copies of them, as they will be recorded */
-    size_t n_edges;
-    size_t *pass_of_edge;
+    struct nd_tensor *tensors;    /* copies of them, as they will be recorded */
+    size_t n_tensors;
+    size_t *pass_of_tensor;
     bool *as_floats; /* [edges of the model]: recorded through the floats of its DequantizeLinear */
     char *moved;     /* nodes that fell to the CPU only because tensors were recorded, one a line, or NULL */
     char *left_out;  /* edges that no session shows: name, tab and reason, one a line; NULL: none */
@@ -52,15 +52,15 @@ enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t 
 /* Records an edge of the model, by its index, through the floats that its DequantizeLinear makes, or again as
  * codes; from the next nd_capture_job_set_passes and nd_capture_job_trial on. False where no DequantizeLinear
  * makes floats of its codes, or out of memory: nothing changed then. */
-bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t edge, bool as_floats);
+bool nd_capture_job_use_floats(struct nd_capture_job *capture, size_t tensor, bool as_floats);
 
 /* How a job records an edge. index: of the edge in the model. out->output belongs to the caller. */
-enum nd_status nd_capture_job_edge(const struct nd_capture_job *capture, const struct nd_edge *edge,
-                                   size_t index, struct nd_job_edge *out, struct nd_error *err);
+enum nd_status nd_capture_job_tensor(const struct nd_capture_job *capture, const struct nd_tensor *tensor,
+                                   size_t index, struct nd_job_tensor *out, struct nd_error *err);
 
 /* A job that only tries the placement of a session exposing n of the model's edges: no samples. Freed by the
  * caller with nd_capture_job_free_trial. */
-enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const size_t *edges, size_t n,
+enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const size_t *tensors, size_t n,
                                     struct nd_job *trial, struct nd_error *err);
 void nd_capture_job_free_trial(struct nd_job *trial);
 

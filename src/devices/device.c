@@ -351,7 +351,7 @@ static enum nd_status nd_device_name(struct nd_device *device, const char *query
     struct nd_strbuf canonical = {0};
     if (device->transport != ND_TRANSPORT_NONE)
         nd_strbuf_printf(&canonical, "%s:%s/%s/", nd_transport_name(device->transport), device->address,
-                         nd_remote_way_name(device->way));
+                         nd_remote_method_name(device->method));
     put_kind(&canonical, device);
     if (query != NULL)
         nd_strbuf_printf(&canonical, "?%s", query);
@@ -485,7 +485,7 @@ static enum nd_status parse_elsewhere(const char *uri, struct nd_device *device,
     enum nd_status status = nd_remote_uri_parse(uri, &parts, err);
     if (status == ND_OK) {
         device->transport = parts.transport;
-        device->way = parts.way;
+        device->method = parts.method;
         status = parse_plain(uri, parts.device, device, err);
         if (status != ND_OK && err != NULL && err->id == ND_E_RUNTIME_MISSING && parts.rest[0] == '@')
             nd_error_context(err, "device '%s' (an adb server is written with its port: '@HOST:5037')", uri);
@@ -557,7 +557,7 @@ static enum nd_status nd_device_suits_elsewhere(const struct nd_device *device, 
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
                        "device '%s': references are evaluated on this machine; '%s' alone is the device", uri,
                        nd_device_kind_name(device->kind));
-    if (device->way == ND_REMOTE_QNN_NET_RUN && device->kind != ND_DEVICE_HTP)
+    if (device->method == ND_REMOTE_QNN_NET_RUN && device->kind != ND_DEVICE_HTP)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
                        "device '%s': qnn-net-run runs on 'htp', not on '%s', which the agent does", uri,
                        nd_device_kind_name(device->kind));
@@ -622,30 +622,30 @@ static enum nd_status nd_runtime_name(const char *id, struct nd_runtime_info *ou
 
 /* What runs there must be something that can run there: else the libraries would fail later in words that
  * nobody understands, or, worse, a simulator would pass for silicon. */
-static enum nd_status check_machine(const struct nd_device *device, const struct nd_identity *identity,
+static enum nd_status check_machine(const struct nd_device *device, const struct nd_device_facts *device_facts,
                                     struct nd_error *err)
 {
-    if (identity->abi == NULL)
+    if (device_facts->abi == NULL)
         return nd_fail(
             err, ND_E_DEVICE_CONNECT, device->label,
             "device '%s' cannot be used: its ABI is '%s'%s, and npudiff runs on arm64-v8a, on aarch64 "
             "and on x86_64 with Linux",
-            device->label, identity->said_abi != NULL ? identity->said_abi : "",
-            identity->is_android ? " with Android" : "");
-    if (device->kind == ND_DEVICE_HTP && !is_arm(identity->abi))
+            device->label, device_facts->said_abi != NULL ? device_facts->said_abi : "",
+            device_facts->is_android ? " with Android" : "");
+    if (device->kind == ND_DEVICE_HTP && !is_arm(device_facts->abi))
         return nd_fail(err, ND_E_DEVICE_CONNECT, device->label,
                        "device '%s' (%s) has no Hexagon NPU; '%s:%s/htp-sim:CHIPSET' simulates one there",
-                       device->label, identity->abi, nd_transport_name(device->transport), device->address);
-    if (device->kind == ND_DEVICE_HTP_SIM && strcmp(identity->abi, "x86_64-linux") != 0)
+                       device->label, device_facts->abi, nd_transport_name(device->transport), device->address);
+    if (device->kind == ND_DEVICE_HTP_SIM && strcmp(device_facts->abi, "x86_64-linux") != 0)
         return nd_fail(err, ND_E_DEVICE_CONNECT, device->label,
                        "device '%s' is %s, and the simulator of the NPU is for x86_64-linux", device->label,
-                       identity->abi);
-    if (nd_device_is_npu(device->kind) && device->chipset == NULL && identity->chipset == NULL)
+                       device_facts->abi);
+    if (nd_device_is_npu(device->kind) && device->chipset == NULL && device_facts->chipset == NULL)
         return nd_fail(
             err, ND_E_DEVICE_CONNECT, device->label,
             "device '%s' %s%s%s; name its chipset, as in '%s:%s/%s:sm8650'", device->label,
-            identity->soc != NULL ? "calls its chipset '" : "does not say which chipset it has",
-            identity->soc != NULL ? identity->soc : "", identity->soc != NULL ? "', which is not known" : "",
+            device_facts->soc != NULL ? "calls its chipset '" : "does not say which chipset it has",
+            device_facts->soc != NULL ? device_facts->soc : "", device_facts->soc != NULL ? "', which is not known" : "",
             nd_transport_name(device->transport), device->address, nd_device_kind_name(device->kind));
     return ND_OK;
 }
@@ -654,7 +654,7 @@ static enum nd_status find_runtime_of_resolve(const struct nd_device *device, co
                                               struct nd_runtime_info *out, struct nd_error *err)
 {
     const char *id = device->runtime.id[0] != '\0' ? device->runtime.id : NULL;
-    if (device->way == ND_REMOTE_QNN_NET_RUN)
+    if (device->method == ND_REMOTE_QNN_NET_RUN)
         return nd_runtime_find(id, out, err);
     enum nd_status status = nd_runtime_find_abi(id, abi, out, err);
     if (status != ND_OK)
@@ -675,22 +675,22 @@ static enum nd_status copy_texts(const struct nd_device *device, struct nd_devic
                                                                                    : nd_fail_memory(err);
 }
 
-enum nd_status nd_device_resolve(const struct nd_device *device, const struct nd_identity *identity,
+enum nd_status nd_device_resolve(const struct nd_device *device, const struct nd_device_facts *device_facts,
                                  struct nd_device *out, struct nd_error *err)
 {
     struct nd_device resolved = {.kind = device->kind,
                                  .chipset = device->chipset,
                                  .n_threads = device->n_threads,
                                  .transport = device->transport,
-                                 .way = device->way};
+                                 .method = device->method};
     const char *query = strchr(device->uri, '?');
-    enum nd_status status = check_machine(device, identity, err);
+    enum nd_status status = check_machine(device, device_facts, err);
     if (resolved.chipset == NULL && nd_device_is_npu(device->kind))
-        resolved.chipset = identity->chipset;
+        resolved.chipset = device_facts->chipset;
     if (status == ND_OK)
         status = copy_texts(device, &resolved, err);
     if (status == ND_OK)
-        status = find_runtime_of_resolve(device, identity->abi, &resolved.runtime, err);
+        status = find_runtime_of_resolve(device, device_facts->abi, &resolved.runtime, err);
     if (status == ND_OK)
         status = nd_device_name(&resolved, query != NULL ? query + 1 : NULL, err);
     if (status == ND_OK)

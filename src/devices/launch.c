@@ -136,7 +136,7 @@ void nd_watch_describe_death(const char *label, int exit_code, int signal, struc
 static const long watch_interval_ns = 50L * 1000 * 1000;
 /* What the file of printed text may take on the disk. Chosen: eight times what is kept, so that its beginning
  * is seldom given back. */
-static const long long most_printed_bytes = 8LL * ND_KEPT_PRINTED_BYTES;
+static const long long max_printed_bytes = 8LL * ND_KEPT_PRINTED_BYTES;
 
 static enum nd_status fail_start(const struct nd_agent_start *start, int problem, struct nd_error *err)
 {
@@ -205,13 +205,13 @@ static size_t resident_bytes(pid_t agent)
 static enum nd_status limit_printed(const struct nd_agent_start *start, int log_fd, struct nd_error *err)
 {
     struct stat info;
-    if (fstat(log_fd, &info) != 0 || (long long)info.st_blocks * 512 <= most_printed_bytes ||
+    if (fstat(log_fd, &info) != 0 || (long long)info.st_blocks * 512 <= max_printed_bytes ||
         fallocate(log_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                   info.st_size - ND_KEPT_PRINTED_BYTES) == 0)
         return ND_OK;
     return nd_fail(err, ND_E_DEVICE_PRINTS, start->label,
                    "device '%s' was stopped: what it prints is over the limit of %lld MiB", start->label,
-                   most_printed_bytes >> 20);
+                   max_printed_bytes >> 20);
 }
 
 /* The limits of the capture; an agent that is over one is killed. A stop of this process counts for none,

@@ -10,8 +10,8 @@
 #include "core/text/options.h"
 #include "core/text/strbuf.h"
 #include "explain/evaluate/evaluation_part.h"
-#include "explain/exam/diagnose_layers.h"
-#include "explain/execution/fallback.h"
+#include "explain/layer_diagnosis/diagnose_layers.h"
+#include "explain/fallback/fallback.h"
 #include "explain/findings/findings.h"
 #include "explain/floats/judge_floats.h"
 #include "explain/stages.h"
@@ -37,18 +37,18 @@ enum nd_status nd_explain_add_finding(struct nd_explained_device *device, size_t
 
 /* ---- what the plan says ---- */
 
-static enum nd_status describe_units(const struct nd_plan *plan, size_t d, struct nd_explained_device *device,
+static enum nd_status describe_layers(const struct nd_plan *plan, size_t d, struct nd_explained_device *device,
                                      struct nd_error *err)
 {
-    device->units = nd_calloc(plan->n_steps, sizeof *device->units);
-    if (device->units == NULL)
+    device->layers = nd_calloc(plan->n_steps, sizeof *device->layers);
+    if (device->layers == NULL)
         return nd_fail_memory(err);
     for (size_t s = 0; s < plan->n_steps; s++) {
-        const struct nd_planned_unit *from = &plan->sources[d].units[s];
-        device->units[s].is_examined = from->is_examined;
-        device->units[s].has_total = from->has_total;
-        device->units[s].why_not = from->why_not != NULL ? nd_strdup(from->why_not) : NULL;
-        if (from->why_not != NULL && device->units[s].why_not == NULL)
+        const struct nd_planned_layer *from = &plan->sources[d].layers[s];
+        device->layers[s].is_examined = from->is_examined;
+        device->layers[s].has_total = from->has_total;
+        device->layers[s].why_not = from->why_not != NULL ? nd_strdup(from->why_not) : NULL;
+        if (from->why_not != NULL && device->layers[s].why_not == NULL)
             return nd_fail_memory(err);
     }
     return ND_OK;
@@ -84,7 +84,7 @@ static enum nd_status describe_device(const struct nd_plan *plan, size_t d, stru
     device->same_as = source->same_as;
     device->observer = source->observer;
     device->float_error = (double)NAN;
-    enum nd_status status = plan->n_steps > 0 ? describe_units(plan, d, device, err) : ND_OK;
+    enum nd_status status = plan->n_steps > 0 ? describe_layers(plan, d, device, err) : ND_OK;
     return status == ND_OK && source->is_failed ? nd_plan_failure(source->capture, &device->failure, err)
                                                 : status;
 }
@@ -143,7 +143,7 @@ static enum nd_status nd_explanation_begin(const struct nd_plan *plan, struct nd
         return nd_fail_memory(err);
     out->n_devices = plan->n_devices;
     out->n_samples = plan->n_samples;
-    out->n_harm_samples = plan->n_harm_samples;
+    out->n_output_effect_samples = plan->n_output_effect_samples;
     enum nd_status status = describe_steps(plan, out, err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
         status = describe_device(plan, d, &out->devices[d], err);
@@ -161,25 +161,25 @@ static void deinit_execution(struct nd_explained_execution *execution)
     free(execution->evidence);
 }
 
-static void deinit_unit(struct nd_explained_unit *unit)
+static void deinit_layer(struct nd_explained_layer *layer)
 {
-    for (size_t i = 0; i < unit->n_programs; i++)
-        free(unit->programs[i]);
-    free(unit->programs);
-    free(unit->program);
-    free(unit->fault.text);
-    free(unit->evidence);
-    free(unit->known_defect);
-    free(unit->follows_text);
-    free(unit->why_not);
-    deinit_execution(&unit->execution);
+    for (size_t i = 0; i < layer->n_arithmetics; i++)
+        free(layer->arithmetics[i]);
+    free(layer->arithmetics);
+    free(layer->arithmetic);
+    free(layer->fault.text);
+    free(layer->evidence);
+    free(layer->known_defect);
+    free(layer->follows_text);
+    free(layer->why_not);
+    deinit_execution(&layer->execution);
 }
 
 static void deinit_device(struct nd_explained_device *device, size_t n_steps)
 {
-    for (size_t s = 0; device->units != NULL && s < n_steps; s++)
-        deinit_unit(&device->units[s]);
-    free(device->units);
+    for (size_t s = 0; device->layers != NULL && s < n_steps; s++)
+        deinit_layer(&device->layers[s]);
+    free(device->layers);
     for (size_t i = 0; i < device->n_findings; i++)
         free(device->findings[i].fault.text);
     free(device->findings);
@@ -188,10 +188,10 @@ static void deinit_device(struct nd_explained_device *device, size_t n_steps)
     free(device->faulty);
     free(device->unexplained);
     free(device->losses);
-    free(device->program);
-    for (size_t i = 0; i < device->n_programs; i++)
-        free(device->programs[i]);
-    free(device->programs);
+    free(device->arithmetic);
+    for (size_t i = 0; i < device->n_arithmetics; i++)
+        free(device->arithmetics[i]);
+    free(device->arithmetics);
     free(device->uri);
     free(device->label);
     free(device->environment);
@@ -250,7 +250,7 @@ void nd_explanation_destroy(struct nd_explanation **explanation)
     free(e->float_model);
     free(e->probe);
     free(e->probe_source);
-    free(e->vote.why_not);
+    free(e->majority.why_not);
     free(e);
     *explanation = NULL;
 }
@@ -260,13 +260,13 @@ static enum nd_status conclude(const struct nd_evaluation *evaluation, const str
                                struct nd_explanation *out, struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;
-    struct nd_habits habits = {0};
-    const struct nd_explain_job job = {plan, evaluation, &habits, out};
-    enum nd_status status = nd_explain_settle(evaluation, out, err);
+    struct nd_observed_arithmetics observations = {0};
+    const struct nd_explain_job job = {plan, evaluation, &observations, out};
+    enum nd_status status = nd_explain_mark_unevaluable(evaluation, out, err);
     if (status == ND_OK)
         status = nd_explain_attribute(evaluation, out, err);
     if (status == ND_OK)
-        status = nd_explain_identify(evaluation, &habits, out, err);
+        status = nd_explain_identify(evaluation, &observations, out, err);
     if (status == ND_OK)
         status = nd_explain_trace(plan, out, err);
     if (status == ND_OK && plan->n_samples > 0)
@@ -276,10 +276,10 @@ static enum nd_status conclude(const struct nd_evaluation *evaluation, const str
     if (status == ND_OK && plan->n_samples > 0)
         status = nd_explain_judge_floats(&job, options, err);
     if (status == ND_OK && plan->n_samples > 0)
-        status = nd_find_execution(evaluation, habits.unit_program, options->hides_placement, out, err);
+        status = nd_find_execution(evaluation, observations.layer_arithmetic, options->hides_placement, out, err);
     if (status == ND_OK)
         status = nd_explain_find_health(&job, err);
-    nd_habits_deinit(&habits);
+    nd_observed_arithmetics_deinit(&observations);
     return status;
 }
 
@@ -291,7 +291,7 @@ static enum nd_status evaluate(struct nd_evaluation *evaluation, const struct nd
     enum nd_status status = ND_OK;
     if (options->n_merge > 0)
         status = nd_evaluation_parts_load(evaluation, options->merge, options->n_merge, err);
-    else if (plan->n_samples > 0 && nd_plan_has_codes(plan))
+    else if (plan->n_samples > 0 && nd_plan_has_qvalues(plan))
         status = nd_evaluate(evaluation, (struct nd_span){0, plan->n_samples}, options, err);
     if (status == ND_OK)
         nd_evaluate_finish(evaluation);
@@ -354,18 +354,18 @@ enum nd_status nd_explain_part(const struct nd_model *model, const struct nd_mod
                                const struct nd_capture *const *captures, size_t n_captures,
                                const struct nd_explain_options *options, char **out, struct nd_error *err)
 {
-    enum { MOST_PARTS = 65536 };
+    enum { MAX_PARTS = 65536 };
     const struct nd_question question = {model, float_model, captures, n_captures};
     struct nd_explain_options own = {.struct_size = sizeof own};
     struct nd_plan plan = {0};
     struct nd_evaluation evaluation = {0};
     enum nd_status status = begin(&question, options, &own, &plan, err);
-    if (status == ND_OK && (own.part >= own.n_parts || own.n_parts > MOST_PARTS))
+    if (status == ND_OK && (own.part >= own.n_parts || own.n_parts > MAX_PARTS))
         status =
             nd_fail(err, ND_E_OPTION_VALUE, NULL, "there is no part %zu of %zu", own.part + 1, own.n_parts);
     if (status == ND_OK)
         status = nd_evaluation_init(&evaluation, &plan, err);
-    if (status == ND_OK && plan.n_samples > 0 && nd_plan_has_codes(&plan))
+    if (status == ND_OK && plan.n_samples > 0 && nd_plan_has_qvalues(&plan))
         status = nd_evaluate(&evaluation, nd_part_span(plan.n_samples, own.part, own.n_parts), &own, err);
     if (status == ND_OK)
         status = nd_evaluation_part_format(&evaluation, own.part, own.n_parts, out, err);

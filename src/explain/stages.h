@@ -15,19 +15,19 @@
 #define ND_EXPLAIN_STAGES_H
 
 #include "explain/evaluate/evaluation.h"
-#include "explain/layers/device_programs.h"
+#include "explain/layers/device_arithmetics.h"
 
 /* What the stages up to `identify` have made, for those that follow: they read it, and write to `out` alone. */
 struct nd_explain_job {
     const struct nd_plan *plan;
     const struct nd_evaluation *evaluation;
-    const struct nd_habits *habits;
+    const struct nd_observed_arithmetics *observations;
     struct nd_explanation *out;
 };
 
-static inline const struct nd_habit *nd_habit_of(const struct nd_explain_job *job, size_t device, size_t step)
+static inline const struct nd_observed_arithmetic *nd_observed_arithmetic_of(const struct nd_explain_job *job, size_t device, size_t step)
 {
-    return &job->habits->units[device * job->plan->n_steps + step];
+    return &job->observations->layers[device * job->plan->n_steps + step];
 }
 
 /* ---- explain.c ---- */
@@ -41,7 +41,7 @@ enum nd_status nd_explain_add_finding(struct nd_explained_device *device, size_t
 
 /* settle.c: what could not be evaluated in some sample is not examined, or has no reference, in any.
  * ND_ERR_MEMORY. */
-enum nd_status nd_explain_settle(const struct nd_evaluation *evaluation, struct nd_explanation *out,
+enum nd_status nd_explain_mark_unevaluable(const struct nd_evaluation *evaluation, struct nd_explanation *out,
                                  struct nd_error *err);
 
 /* attribute.c: fills vote, and of the devices all sums of their units, output and own_share. The explanation is
@@ -52,7 +52,7 @@ enum nd_status nd_explain_attribute(const struct nd_evaluation *evaluation, stru
 /* bootstrap.c: sums of one sample at the outputs, and the intervals that they give. The draws depend on n only.
  */
 struct nd_explain_energies {
-    uint64_t n_codes;
+    uint64_t n_qvalues;
     double quantisation, divergence, interaction;
     double common, own; /* what own_share is made of */
 };
@@ -64,9 +64,9 @@ enum nd_status nd_explain_bootstrap(const struct nd_explain_energies *samples, s
 /* judge_layers.c: finds the programs of the devices, fills habits (zeroed before), and of the explanation what
  * it says of programs: `program`, `programs`, n_unexplained, is_within_step, losses ... ND_ERR_MEMORY;
  * nd_habits_deinit in any case. */
-enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation, struct nd_habits *habits,
+enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation, struct nd_observed_arithmetics *observations,
                                    struct nd_explanation *out, struct nd_error *err);
-void nd_habits_deinit(struct nd_habits *habits);
+void nd_observed_arithmetics_deinit(struct nd_observed_arithmetics *observations);
 
 /* differences.c: why devices with programs of units differ. */
 enum nd_status nd_explain_find_differences(const struct nd_explain_job *job, struct nd_error *err);

@@ -12,7 +12,7 @@
 enum { BITS = 8, WIDE_BITS = 16 };
 /* The part of the error that a kind of remedy has to be about, and the gain at the tensor that is worth a
  * trial, in dB: chosen. */
-static const double least_part = 0.1, least_own_gain = 0.5;
+static const double min_part = 0.1, min_own_gain = 0.5;
 /* Values that a range may give up: at the tensor their error is great, at the outputs it may be nothing. */
 static const double outer_share = 1e-3;
 
@@ -52,16 +52,16 @@ static bool only_moves(const char *op_types)
 
 static bool has_same_quantiser(const struct nd_study *study, size_t a, size_t b)
 {
-    return nd_quant_is_same(&nd_plan_edge(study->plan, a)->quant, &nd_plan_edge(study->plan, b)->quant);
+    return nd_quant_is_same(&nd_plan_tensor(study->plan, a)->quant, &nd_plan_tensor(study->plan, b)->quant);
 }
 
 /* The step, and what moves its codes on: they share a quantiser, and get the new one together. */
 static void change_range(const struct nd_study *study, struct nd_candidate *c, const struct nd_fit *fit)
 {
     c->changes[c->n_changes++] = (struct nd_change){.step = c->step, .is_range = true, .fit = *fit};
-    for (size_t s = c->step + 1; s < study->plan->n_steps && c->n_changes < ND_MOST_TIED; s++) {
+    for (size_t s = c->step + 1; s < study->plan->n_steps && c->n_changes < ND_MAX_TIED; s++) {
         const struct nd_explained_step *step = &study->plan->steps[s];
-        bool is_tied = step->is_unit && only_moves(step->op_types) && has_same_quantiser(study, s, c->step);
+        bool is_tied = step->is_layer && only_moves(step->op_types) && has_same_quantiser(study, s, c->step);
         bool is_fed = false;
         for (size_t i = 0; i < step->n_inputs && is_tied; i++)
             for (size_t k = 0; k < c->n_changes; k++)
@@ -118,13 +118,13 @@ static enum nd_status try_range(struct nd_search *search, size_t step, const str
                                 const struct nd_fit *fit, const char *method, struct nd_error *err)
 {
     const struct nd_fit old = nd_fit_of_step(search->study, step);
-    bool is_wide = fit->high_code - fit->low_code > old.high_code - old.low_code;
+    bool is_wide = fit->high_qvalue - fit->low_qvalue > old.high_qvalue - old.low_qvalue;
     size_t tail = (size_t)((double)facts->n * outer_share / 2), n = facts->n - 2 * tail;
     double own =
         gain_db(nd_fit_error(&old, facts->sorted, facts->n), nd_fit_error(fit, facts->sorted, facts->n));
     double inner =
         gain_db(nd_fit_error(&old, facts->sorted + tail, n), nd_fit_error(fit, facts->sorted + tail, n));
-    if ((own < least_own_gain && inner < least_own_gain) || (!is_wide && is_tried(search, step, fit)))
+    if ((own < min_own_gain && inner < min_own_gain) || (!is_wide && is_tried(search, step, fit)))
         return ND_OK;
     struct nd_candidate *c = nd_add_candidate(search, step, is_wide ? ND_REMEDY_16_BITS : ND_REMEDY_RANGE);
     c->remedy.method = is_wide ? NULL : method;
@@ -147,7 +147,7 @@ static enum nd_status try_masks(struct nd_search *search, size_t step, const str
             range.low -= distances[i];
         else
             range.high += distances[i];
-        const struct nd_fit fit = nd_fit_range(range, old.low_code, old.high_code);
+        const struct nd_fit fit = nd_fit_range(range, old.low_qvalue, old.high_qvalue);
         status = try_range(search, step, facts, &fit, "without the constant", err);
     }
     return status;
@@ -168,14 +168,14 @@ static enum nd_status try_ranges(struct nd_search *search, size_t step, const st
     const struct nd_study *study = search->study;
     const struct nd_quantised_layer *layer = &study->out->layers[step];
     const struct nd_fit old = nd_fit_of_step(study, step);
-    bool is_narrow = nd_dtype_size_bytes(nd_plan_edge(study->plan, step)->dtype) == 1;
+    bool is_narrow = nd_dtype_size_bytes(nd_plan_tensor(study->plan, step)->dtype) == 1;
     enum nd_status status = facts->has_mask ? try_masks(search, step, facts, err) : ND_OK;
     for (int m = 0; m < ND_N_CALIBRATIONS && status == ND_OK; m++) {
         struct nd_range range =
-            nd_calibrate((enum nd_calibration)m, facts->sorted, facts->n, old.high_code - old.low_code + 1);
+            nd_calibrate((enum nd_calibration)m, facts->sorted, facts->n, old.high_qvalue - old.low_qvalue + 1);
         if (m == ND_CALIBRATE_MIN_MAX && !facts->has_mask) /* of all values, not only of those that were kept */
             range = (struct nd_range){layer->value_low, layer->value_high};
-        const struct nd_fit fit = nd_fit_range(range, old.low_code, old.high_code);
+        const struct nd_fit fit = nd_fit_range(range, old.low_qvalue, old.high_qvalue);
         status = try_range(search, step, facts, &fit, nd_calibration_name((enum nd_calibration)m), err);
     }
     return status == ND_OK && is_narrow ? try_wide(search, step, facts, err) : status;
@@ -211,7 +211,7 @@ static enum nd_status quantise_bias(const struct nd_study *study, const struct n
     struct nd_error ignored = {0};
     enum nd_status status = nd_array_copy(before, out, err);
     bool has_steps =
-        status == ND_OK && nd_exact_accumulator_steps(study->plan->graph, study->plan->steps[step].edge, &steps,
+        status == ND_OK && nd_exact_accumulator_steps(study->plan->graph, study->plan->steps[step].tensor, &steps,
                                                       &n, &ignored) == ND_OK;
     for (size_t i = 0; i < before->n && has_steps && n > 0; i++) {
         double scale = steps[i % n].parts[0];
@@ -242,9 +242,9 @@ static enum nd_status try_constants(struct nd_search *search, size_t step, enum 
     const struct nd_study *study = search->study;
     struct nd_exact_constant all[ND_LOSS_CONSTANTS];
     size_t n =
-        nd_exact_unit_constants(study->plan->graph, study->plan->steps[step].edge, all, ND_LOSS_CONSTANTS);
+        nd_exact_layer_constants(study->plan->graph, study->plan->steps[step].tensor, all, ND_LOSS_CONSTANTS);
     struct nd_candidate *c = nd_add_candidate(search, step, kind);
-    double before_energy = 0, after_energy = 0;
+    double before_mean_square = 0, after_mean_square = 0;
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < n && status == ND_OK; i++) {
         const struct nd_array *before =
@@ -257,17 +257,17 @@ static enum nd_status try_constants(struct nd_search *search, size_t step, enum 
             break;
         status = make_values(study, c, &all[i], before, values, err);
         if (status == ND_OK) {
-            before_energy += nd_mean_square_between(all[i].real, before) * (double)before->n;
-            after_energy += nd_mean_square_between(values, before) * (double)before->n;
+            before_mean_square += nd_mean_square_between(all[i].real, before) * (double)before->n;
+            after_mean_square += nd_mean_square_between(values, before) * (double)before->n;
             change_constant(c, &all[i]);
         }
         nd_pair_release(study->plan, &all[i], before);
     }
-    c->remedy.own_gain_db = gain_db(before_energy, after_energy);
+    c->remedy.own_gain_db = gain_db(before_mean_square, after_mean_square);
     c->remedy.text = status == ND_OK ? nd_strdup(texts[kind]) : NULL;
     if (status == ND_OK && c->remedy.text == NULL)
         status = nd_fail_memory(err);
-    if (c->remedy.own_gain_db < least_own_gain) /* also where nothing is concerned */
+    if (c->remedy.own_gain_db < min_own_gain) /* also where nothing is concerned */
         c->n_changes = 0;
     return status;
 }
@@ -304,7 +304,7 @@ static enum nd_status try_shift(struct nd_search *search, size_t step, struct nd
     const struct nd_loss_channels *channels = &study->channels[step];
     struct nd_exact_constant all[ND_LOSS_CONSTANTS];
     size_t n =
-        nd_exact_unit_constants(study->plan->graph, study->plan->steps[step].edge, all, ND_LOSS_CONSTANTS);
+        nd_exact_layer_constants(study->plan->graph, study->plan->steps[step].tensor, all, ND_LOSS_CONSTANTS);
     double mean_square = 0, constants = study->out->layers[step].constants;
     size_t bias = 0;
     while (bias < n && !(all[bias].is_bias && all[bias].real->n == channels->n))
@@ -314,7 +314,7 @@ static enum nd_status try_shift(struct nd_search *search, size_t step, struct nd
     for (size_t c = 0; c < channels->n; c++)
         mean_square += shift_of(study, step, c) * shift_of(study, step, c) / (double)channels->n;
     double own = gain_db(constants, fmax(constants - mean_square, 0));
-    if (own < least_own_gain)
+    if (own < min_own_gain)
         return ND_OK;
     struct nd_candidate *candidate = nd_add_candidate(search, step, ND_REMEDY_BIAS_SHIFT);
     enum nd_status status = nd_pair_hold(study->plan, &all[bias], NULL, err);
@@ -337,14 +337,14 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
     const struct nd_quantised_layer *layer = &search->study->out->layers[step];
     double parts = layer->rounding + layer->clipping + layer->constants;
     enum nd_status status = ND_OK;
-    if (layer->constants >= least_part * parts)
+    if (layer->constants >= min_part * parts)
         for (int kind = ND_REMEDY_WEIGHT_CHANNELS; kind <= ND_REMEDY_BIAS && status == ND_OK; kind++)
             status = try_constants(search, step, (enum nd_remedy_kind)kind, err);
-    if (status == ND_OK && layer->constants >= least_part * parts)
+    if (status == ND_OK && layer->constants >= min_part * parts)
         status = try_shift(search, step, err);
     if (status == ND_OK) /* which is about weights, and about the tensor between the layers */
         status = nd_try_equalising(search, step, err);
-    bool is_of_range = layer->cause == ND_LOSS_MASK || layer->rounding + layer->clipping >= least_part * parts;
+    bool is_of_range = layer->cause == ND_LOSS_MASK || layer->rounding + layer->clipping >= min_part * parts;
     if (status != ND_OK || !is_of_range || !nd_plan_has_range(search->study->plan, step))
         return status;
     struct nd_value_facts facts;
@@ -362,7 +362,7 @@ static enum nd_status try_one_mask(struct nd_search *search, size_t step, const 
     const struct nd_fit old = nd_fit_of_step(search->study, step);
     double below = facts->mask < facts->low ? 16 : 0;
     const struct nd_range range = {facts->low - below, facts->high + 16 - below};
-    const struct nd_fit fit = nd_fit_range(range, old.low_code, old.high_code);
+    const struct nd_fit fit = nd_fit_range(range, old.low_qvalue, old.high_qvalue);
     return try_range(search, step, facts, &fit, "without the constant", err);
 }
 
@@ -373,7 +373,7 @@ enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_
     if (kind == ND_REMEDY_WEIGHT_CHANNELS)
         return try_constants(search, step, kind, err);
     if (!nd_plan_has_range(study->plan, step) ||
-        nd_dtype_size_bytes(nd_plan_edge(study->plan, step)->dtype) > 1)
+        nd_dtype_size_bytes(nd_plan_tensor(study->plan, step)->dtype) > 1)
         return ND_OK;
     if (kind == ND_REMEDY_RANGE && isnan(study->out->layers[step].mask))
         return ND_OK;

@@ -6,15 +6,15 @@
 #include "quantisation/study.h"
 
 enum {
-    ND_MOST_CANDIDATES = 16, /* of one layer: chosen, each is a run of the model */
-    ND_MOST_TIED = 16,       /* tensors that only move the values of another one on */
+    ND_MAX_CANDIDATES = 16, /* of one layer: chosen, each is a run of the model */
+    ND_MAX_TIED = 16,       /* tensors that only move the values of another one on */
 };
 
 /* A remedy with the changes that it is made of. */
 struct nd_candidate {
     size_t step;
     struct nd_remedy remedy;
-    struct nd_change changes[ND_MOST_TIED];
+    struct nd_change changes[ND_MAX_TIED];
     struct nd_array values[ND_LOSS_CONSTANTS]; /* of changed constants */
     struct nd_equalised equalised;             /* of ND_REMEDY_EQUALISE: what the changes borrow */
     size_t n_changes;                          /* 0: it does not help */

@@ -50,14 +50,14 @@ static void look_at_bias(const struct nd_exact_constant *constant, const struct 
 {
     double low, high;
     layer->bias_error = sqrt(nd_mean_square_between(constant->real, before));
-    if (constant->codes == NULL)
+    if (constant->qvalues == NULL)
         return;
-    nd_code_range(constant->dtype, &low, &high);
+    nd_qvalue_range(constant->dtype, &low, &high);
     for (size_t i = 0; i < constant->quant->n; i++)
         found->bias_step = fmax(found->bias_step, (double)constant->quant->scale[i]);
-    found->n_bias = constant->codes->n;
-    for (size_t i = 0; i < constant->codes->n; i++)
-        found->n_bias_ends += constant->codes->x[i] <= low || constant->codes->x[i] >= high;
+    found->n_bias = constant->qvalues->n;
+    for (size_t i = 0; i < constant->qvalues->n; i++)
+        found->n_bias_ends += constant->qvalues->x[i] <= low || constant->qvalues->x[i] >= high;
 }
 
 /* As quantisers give to a mask constant of minus infinity. */
@@ -92,7 +92,7 @@ static enum nd_status look_at_constants(const struct nd_study *study, size_t ste
     struct nd_quantised_layer *layer = &study->out->layers[step];
     struct nd_exact_constant all[ND_LOSS_CONSTANTS];
     size_t n =
-        nd_exact_unit_constants(study->plan->graph, study->plan->steps[step].edge, all, ND_LOSS_CONSTANTS);
+        nd_exact_layer_constants(study->plan->graph, study->plan->steps[step].tensor, all, ND_LOSS_CONSTANTS);
     enum nd_status status = ND_OK;
     *found = (struct constants){0};
     for (size_t i = 0; i < n && status == ND_OK; i++) {

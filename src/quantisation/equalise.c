@@ -9,7 +9,7 @@
 #include "core/memory.h"
 
 /* Rounds over all pairs, of which neighbours pull at each other, at most: chosen. */
-enum { MOST_ROUNDS = 32 };
+enum { MAX_ROUNDS = 32 };
 /* The rounds end when no factor changes by more than this share: chosen. */
 static const double settled = 0.01;
 /* A channel whose greatest value is within this share of the bound of a Clip may be clipped by other inputs.
@@ -23,9 +23,9 @@ static const double clear_of_bound = 0.9;
  */
 static struct nd_fit fit_weights(enum nd_dtype dtype, const struct nd_array *weights, bool is_symmetric)
 {
-    double low_code, high_code;
+    double low_qvalue, high_qvalue;
     struct nd_range range = {0, 0};
-    nd_code_range(dtype, &low_code, &high_code);
+    nd_qvalue_range(dtype, &low_qvalue, &high_qvalue);
     for (size_t i = 0; i < weights->n; i++) {
         range.low = fmin(range.low, weights->x[i]);
         range.high = fmax(range.high, weights->x[i]);
@@ -33,9 +33,9 @@ static struct nd_fit fit_weights(enum nd_dtype dtype, const struct nd_array *wei
     if (is_symmetric) {
         range.high = fmax(-range.low, range.high);
         range.low = -range.high;
-        low_code += low_code < 0; /* -127 to 127 */
+        low_qvalue += low_qvalue < 0; /* -127 to 127 */
     }
-    return nd_fit_range(range, low_code, high_code);
+    return nd_fit_range(range, low_qvalue, high_qvalue);
 }
 
 /* Whether weights were quantised symmetrically: what gives more nearly the scale that they have. */
@@ -168,7 +168,7 @@ static struct nd_range reach_of(const struct nd_study *study, const struct nd_pa
 }
 
 /* The least factor with which the channel stays clear of the bounds of Clips. */
-static double least_factor(const struct nd_study *study, const struct nd_pair *pair, size_t channel)
+static double min_factor(const struct nd_study *study, const struct nd_pair *pair, size_t channel)
 {
     double least = 0;
     for (size_t i = 0; i < pair->n_between; i++) {
@@ -253,7 +253,7 @@ static enum nd_status balance(struct work *w, size_t i, double *moved, struct nd
     measure(first, true, room.first, n);
     measure(second, false, room.second, n);
     for (size_t c = 0; c < n; c++)
-        room.least[c] = least_factor(w->study, pair, c);
+        room.least[c] = min_factor(w->study, pair, c);
     find_factors(&room, w->factors[i], moved);
     scale(first->weights, &first->layer->axes, true, room.change);
     for (size_t c = 0; c < n && first->bias != NULL; c++)
@@ -292,7 +292,7 @@ static struct nd_fit fit_between(const struct work *w, size_t i, size_t between)
     double of_low = had.low < 0 ? has.low / had.low : 0, of_high = had.high > 0 ? has.high / had.high : 0;
     range.low *= had.low < 0 ? of_low : of_high;
     range.high *= had.high > 0 ? of_high : of_low;
-    return nd_fit_range(range, old.low_code, old.high_code);
+    return nd_fit_range(range, old.low_qvalue, old.high_qvalue);
 }
 
 static void conclude(struct work *w)
@@ -327,7 +327,7 @@ enum nd_status nd_equalise(const struct nd_study *study, const size_t *pairs, si
     *out = (struct nd_equalised){.least = HUGE_VAL, .most = 0};
     enum nd_status status = begin(&w, err);
     double moved = HUGE_VAL;
-    for (int round = 0; round < MOST_ROUNDS && moved > settled && status == ND_OK; round++) {
+    for (int round = 0; round < MAX_ROUNDS && moved > settled && status == ND_OK; round++) {
         moved = 0;
         for (size_t i = 0; i < n && status == ND_OK; i++)
             status = balance(&w, i, &moved, err);

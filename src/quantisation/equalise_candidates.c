@@ -8,7 +8,7 @@
 #include "quantisation/candidates.h"
 
 /* Factors that differ by less gain nothing that is worth a trial: half a bit. Chosen. */
-static const double least_spread = 1.5;
+static const double min_spread = 1.5;
 
 /* Whether values of all tensors that the pair scales are known. */
 static bool is_known(const struct nd_study *study, const struct nd_pair *pair)
@@ -41,8 +41,8 @@ static enum nd_status try_pairs(struct nd_search *search, size_t step, const siz
     const struct nd_study *study = search->study;
     struct nd_equalised equalised;
     enum nd_status status = nd_equalise(study, pairs, n, &equalised, err);
-    bool is_worth_it = equalised.most > least_spread * equalised.least;
-    if (status != ND_OK || !is_worth_it || equalised.n_changes > ND_MOST_TIED) {
+    bool is_worth_it = equalised.most > min_spread * equalised.least;
+    if (status != ND_OK || !is_worth_it || equalised.n_changes > ND_MAX_TIED) {
         nd_equalised_deinit(&equalised);
         return status;
     }

@@ -112,22 +112,22 @@ static void add_element(struct nd_loss_sums *sums, double value, double real, do
 static struct nd_range reach_of(const struct nd_quant *quant, enum nd_dtype dtype, size_t channel, double part)
 {
     double low, high, scale = (double)quant->scale[channel], zero = (double)quant->zero_point[channel];
-    nd_code_range(dtype, &low, &high);
+    nd_qvalue_range(dtype, &low, &high);
     return (struct nd_range){(low - zero - part) * scale, (high - zero + part) * scale};
 }
 
 /* Quantisers leave a Relu out where the range of the output begins at 0: then clipping is what the float layer
  * does, and no loss. So what is clipped counts only as far as the float layer's value lies beyond the codes. */
-static void stop_at_codes(const struct nd_loss_run *run, size_t step, const double *layer, double *exact)
+static void stop_at_qvalues(const struct nd_loss_run *run, size_t step, const double *layer, double *exact)
 {
     const struct nd_quant *quant = nd_loss_quant(run, step);
-    enum nd_dtype dtype = nd_plan_edge(run->study->plan, step)->dtype;
+    enum nd_dtype dtype = nd_plan_tensor(run->study->plan, step)->dtype;
     size_t inner = nd_exact_inner(quant, &run->real.shape, run->real.n), channel = 0;
     for (size_t start = 0; start < run->real.n; start += inner, channel++) {
-        const struct nd_range codes = reach_of(quant, dtype, channel % quant->n, 0);
+        const struct nd_range qvalues = reach_of(quant, dtype, channel % quant->n, 0);
         for (size_t i = start; i < start + inner; i++) { /* as fmin and fmax: NaN of one counts as the other */
-            double low = layer[i] < codes.low ? layer[i] : codes.low;
-            double high = layer[i] > codes.high ? layer[i] : codes.high;
+            double low = layer[i] < qvalues.low ? layer[i] : qvalues.low;
+            double high = layer[i] > qvalues.high ? layer[i] : qvalues.high;
             double below = exact[i] < high ? exact[i] : high;
             exact[i] = below > low ? below : low;
         }
@@ -154,16 +154,16 @@ static struct nd_loss_sums add_parts(const struct nd_loss_run *run, size_t step,
     const struct nd_array *real = &run->real;
     struct nd_array *before = &run->before[step];
     const struct nd_quant *quant = nd_loss_quant(run, step);
-    enum nd_dtype dtype = nd_plan_edge(run->study->plan, step)->dtype;
+    enum nd_dtype dtype = nd_plan_tensor(run->study->plan, step)->dtype;
     const double *exact = before->shape.rank >= 0 && before->n == real->n ? before->x : layer;
-    bool is_code = quant->n > 0 && nd_dtype_is_of_codes(dtype);
+    bool is_qvalue = quant->n > 0 && nd_dtype_is_of_qvalues(dtype);
     size_t inner = nd_exact_inner(quant, &real->shape, real->n), channel = 0;
-    if (is_code && exact != layer)
-        stop_at_codes(run, step, layer, before->x);
+    if (is_qvalue && exact != layer)
+        stop_at_qvalues(run, step, layer, before->x);
     add_shifts(run, step, exact, layer);
     for (size_t start = 0; start < real->n; start += inner, channel++) {
         struct nd_range reach = {-HUGE_VAL, HUGE_VAL};
-        if (is_code)
+        if (is_qvalue)
             reach = reach_of(quant, dtype, channel % quant->n, 0.5);
         for (size_t i = start; i < start + inner; i++) {
             double rounding = real->x[i] - exact[i], value = run->values[step].x[i];
@@ -215,14 +215,14 @@ static void nd_add_losses(const struct nd_loss_run *run, size_t step, const stru
 
 /* Rounds as the reference does, and keeps what was rounded. */
 static enum nd_status round_reference(void *context, const struct nd_exact_values *values,
-                                      struct nd_array *codes, struct nd_error *err)
+                                      struct nd_array *qvalues, struct nd_error *err)
 {
     struct nd_loss_run *run = context;
-    size_t step = run->study->plan->step_of_edge[values->edge];
-    nd_round_half_even(values, codes);
+    size_t step = run->study->plan->step_of_tensor[values->tensor];
+    nd_round_half_even(values, qvalues);
     if (step == SIZE_MAX || run->sums == NULL || !run->study->holds_before || !nd_is_matched(run->study, step))
         return ND_OK;
-    enum nd_status status = nd_loss_keep(codes, &run->before[step], err);
+    enum nd_status status = nd_loss_keep(qvalues, &run->before[step], err);
     if (status == ND_OK)
         run->before[step].dtype = ND_DTYPE_F32;
     if (status == ND_OK)
@@ -230,12 +230,12 @@ static enum nd_status round_reference(void *context, const struct nd_exact_value
     return status;
 }
 
-static enum nd_status found_reference(void *context, size_t edge, const struct nd_array *values,
-                                      enum nd_exact_way way, struct nd_error *err)
+static enum nd_status found_reference(void *context, size_t tensor, const struct nd_array *values,
+                                      enum nd_exact_method method, struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     struct nd_loss_run *run = context;
-    size_t step = run->study->plan->step_of_edge[edge];
+    size_t step = run->study->plan->step_of_tensor[tensor];
     return nd_pack(values, &run->reference[step], err);
 }
 
@@ -253,7 +253,7 @@ static enum nd_status nd_loss_run_reference(struct nd_loss_run *run, struct nd_e
     if (is_kept && study->has_reference[run->sample])
         return ND_OK;
     for (size_t s = 0; s < plan->n_steps; s++) {
-        run->reference[s].husk.shape.rank = -1;
+        run->reference[s].tensor_view.shape.rank = -1;
         nd_loss_forget(&run->before[s]);
     }
     enum nd_status status = nd_exact_graph_run(plan->graph, nd_study_inputs(study, run->sample), &options,
@@ -265,35 +265,35 @@ static enum nd_status nd_loss_run_reference(struct nd_loss_run *run, struct nd_e
 
 /* ---- a step before it was rounded ---- */
 
-static enum nd_status round_alone(void *context, const struct nd_exact_values *values, struct nd_array *codes,
+static enum nd_status round_alone(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
                                   struct nd_error *err)
 {
     (void)err;
     struct nd_loss_run *run = context;
-    size_t step = run->study->plan->step_of_edge[values->edge];
-    nd_round_half_even(values, codes);
-    run->before[step] = *codes;
+    size_t step = run->study->plan->step_of_tensor[values->tensor];
+    nd_round_half_even(values, qvalues);
+    run->before[step] = *qvalues;
     run->before[step].dtype = ND_DTYPE_F32;
     run->before[step].x = run->before_room;
     nd_reals_before(values, run->before_room);
     return ND_OK;
 }
 
-static enum nd_status found_alone(void *context, size_t edge, const struct nd_array *values,
-                                  enum nd_exact_way way, struct nd_error *err)
+static enum nd_status found_alone(void *context, size_t tensor, const struct nd_array *values,
+                                  enum nd_exact_method method, struct nd_error *err)
 {
     (void)context;
-    (void)edge;
+    (void)tensor;
     (void)values;
-    (void)way;
+    (void)method;
     (void)err;
     return ND_OK;
 }
 
-static void give_reference(void *context, size_t edge, double *out)
+static void give_reference(void *context, size_t tensor, double *out)
 {
     const struct nd_loss_run *run = context;
-    nd_unpack(&run->reference[run->study->plan->step_of_edge[edge]], out);
+    nd_unpack(&run->reference[run->study->plan->step_of_tensor[tensor]], out);
 }
 
 /* Fills run->before[step], which may stay empty, until it is forgotten. */
@@ -303,17 +303,17 @@ static enum nd_status nd_loss_find_before(struct nd_loss_run *run, size_t step, 
     const struct nd_plan *plan = study->plan;
     if (study->holds_before)
         return ND_OK;
-    for (size_t e = 0; e < nd_model_n_edges(plan->model); e++) {
+    for (size_t e = 0; e < nd_model_n_tensors(plan->model); e++) {
         run->alone_given[e] = nd_no_array();
         run->is_alone_given[e] = false;
-        run->is_alone[e] = e == plan->steps[step].edge;
+        run->is_alone[e] = e == plan->steps[step].tensor;
     }
     for (size_t s = 0; s < plan->n_steps; s++) {
-        size_t edge = plan->steps[s].edge;
-        if (s == step || run->reference[s].husk.shape.rank < 0)
+        size_t tensor = plan->steps[s].tensor;
+        if (s == step || run->reference[s].tensor_view.shape.rank < 0)
             continue;
-        run->alone_given[edge] = run->reference[s].husk;
-        run->is_alone_given[edge] = true;
+        run->alone_given[tensor] = run->reference[s].tensor_view;
+        run->is_alone_given[tensor] = true;
     }
     if (nd_rerun_alone(&run->alone, plan->model, run->is_alone, run->is_alone_given, err) != ND_OK)
         return ND_ERR_MEMORY;
@@ -341,11 +341,11 @@ static void nd_loss_forget_before(struct nd_loss_run *run, size_t step)
 /* out[n]: the reference of the step, dequantised; its type. */
 static void nd_loss_unpack(const struct nd_loss_run *run, size_t step, double *out)
 {
-    const struct nd_array *husk = &run->reference[step].husk;
+    const struct nd_array *tensor_view = &run->reference[step].tensor_view;
     const struct nd_quant *quant = nd_loss_quant(run, step);
     nd_unpack(&run->reference[step], out);
-    size_t inner = nd_exact_inner(quant, &husk->shape, husk->n), channel = 0;
-    for (size_t start = 0; start < husk->n && quant->n > 0; start += inner) {
+    size_t inner = nd_exact_inner(quant, &tensor_view->shape, tensor_view->n), channel = 0;
+    for (size_t start = 0; start < tensor_view->n && quant->n > 0; start += inner) {
         double zero = (double)quant->zero_point[channel], scale = (double)quant->scale[channel];
         for (size_t i = start; i < start + inner; i++)
             out[i] = (out[i] - zero) * scale;
@@ -356,13 +356,13 @@ static void nd_loss_unpack(const struct nd_loss_run *run, size_t step, double *o
 /* Operators make integers of integers: what is dequantised is none. */
 static enum nd_dtype nd_loss_real_dtype(const struct nd_loss_run *run, size_t step)
 {
-    return nd_loss_quant(run, step)->n > 0 ? ND_DTYPE_F32 : run->reference[step].husk.dtype;
+    return nd_loss_quant(run, step)->n > 0 ? ND_DTYPE_F32 : run->reference[step].tensor_view.dtype;
 }
 
 const struct nd_array *nd_loss_real(struct nd_loss_run *run, size_t step)
 {
     double *x = run->real.x;
-    run->real = run->reference[step].husk;
+    run->real = run->reference[step].tensor_view;
     run->real.x = x;
     run->real.dtype = nd_loss_real_dtype(run, step);
     nd_loss_unpack(run, step, x);
@@ -401,27 +401,27 @@ static size_t largest_of(const struct nd_plan *plan)
 
 enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *study, struct nd_error *err)
 {
-    size_t n = study->plan->n_steps, n_edges = nd_model_n_edges(study->plan->float_model),
-           n_own_edges = nd_model_n_edges(study->plan->model);
+    size_t n = study->plan->n_steps, n_tensors = nd_model_n_tensors(study->plan->float_model),
+           n_own_tensors = nd_model_n_tensors(study->plan->model);
     *run = (struct nd_loss_run){.study = study,
                                 .own_reference = nd_calloc(n, sizeof *run->own_reference),
                                 .before = no_arrays(n),
                                 .values = no_arrays(n),
                                 .introduced = no_arrays(n),
-                                .given = no_arrays(nd_model_n_edges(study->plan->float_model)),
+                                .given = no_arrays(nd_model_n_tensors(study->plan->float_model)),
                                 .float_inputs = no_arrays(study->n_float_inputs),
                                 .real_inputs = nd_calloc(study->n_float_inputs, sizeof *run->real_inputs),
-                                .alone_given = nd_calloc(n_own_edges, sizeof *run->alone_given),
-                                .is_alone = nd_calloc(n_own_edges, sizeof *run->is_alone),
-                                .is_alone_given = nd_calloc(n_own_edges, sizeof *run->is_alone_given),
-                                .is_given = nd_calloc(n_edges, sizeof *run->is_given),
-                                .is_asked = nd_calloc(n_edges, sizeof *run->is_asked)};
+                                .alone_given = nd_calloc(n_own_tensors, sizeof *run->alone_given),
+                                .is_alone = nd_calloc(n_own_tensors, sizeof *run->is_alone),
+                                .is_alone_given = nd_calloc(n_own_tensors, sizeof *run->is_alone_given),
+                                .is_given = nd_calloc(n_tensors, sizeof *run->is_given),
+                                .is_asked = nd_calloc(n_tensors, sizeof *run->is_asked)};
     size_t largest = largest_of(study->plan);
     run->real.x = nd_tensor_room(largest * sizeof *run->real.x);
     run->before_room = study->holds_before ? NULL : nd_tensor_room(largest * sizeof *run->before_room);
     run->reference = run->own_reference;
     for (size_t s = 0; s < n && run->reference != NULL; s++)
-        run->reference[s].husk = nd_no_array();
+        run->reference[s].tensor_view = nd_no_array();
     bool has_all = run->reference != NULL && run->before != NULL && run->values != NULL &&
                    run->introduced != NULL && run->given != NULL && run->float_inputs != NULL &&
                    run->real_inputs != NULL && run->alone_given != NULL && run->real.x != NULL &&
@@ -487,12 +487,12 @@ static void nd_loss_forget(struct nd_array *array)
 
 /* ---- the float model ---- */
 
-static enum nd_status found_float(void *context, size_t edge, const struct nd_array *values,
-                                  enum nd_exact_way way, struct nd_error *err)
+static enum nd_status found_float(void *context, size_t tensor, const struct nd_array *values,
+                                  enum nd_exact_method method, struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     struct nd_loss_run *run = context;
-    size_t step = run->study->step_of_float[edge];
+    size_t step = run->study->step_of_float[tensor];
     return step != SIZE_MAX ? nd_loss_keep(values, &run->values[step], err) : ND_OK;
 }
 
@@ -532,8 +532,8 @@ static enum nd_status run_float(struct nd_loss_run *run, struct nd_error *err)
 
 static bool is_whole(const struct nd_loss_run *run, size_t step)
 {
-    const struct nd_array *husk = &run->reference[step].husk, *values = &run->values[step];
-    return husk->shape.rank >= 0 && values->shape.rank >= 0 && values->n == husk->n;
+    const struct nd_array *tensor_view = &run->reference[step].tensor_view, *values = &run->values[step];
+    return tensor_view->shape.rank >= 0 && values->shape.rank >= 0 && values->n == tensor_view->n;
 }
 
 /* layer: what the float model's layer gives for the reference's inputs. */
@@ -557,19 +557,19 @@ static enum nd_status take_layer(struct nd_loss_run *run, size_t step, const str
     return status;
 }
 
-static enum nd_status found_layer(void *context, size_t edge, const struct nd_array *values,
-                                  enum nd_exact_way way, struct nd_error *err)
+static enum nd_status found_layer(void *context, size_t tensor, const struct nd_array *values,
+                                  enum nd_exact_method method, struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     struct nd_loss_run *run = context;
-    size_t step = run->study->step_of_float[edge];
+    size_t step = run->study->step_of_float[tensor];
     return step != SIZE_MAX ? take_layer(run, step, values, err) : ND_OK;
 }
 
-static void give_real(void *context, size_t edge, double *out)
+static void give_real(void *context, size_t tensor, double *out)
 {
     const struct nd_loss_run *run = context;
-    nd_loss_unpack(run, run->study->step_of_float[edge], out);
+    nd_loss_unpack(run, run->study->step_of_float[tensor], out);
 }
 
 /* The inputs of the float model as the quantised one reads them, and what their quantisers introduce. */
@@ -602,12 +602,12 @@ static enum nd_status choose_layers(struct nd_loss_run *run, struct nd_exact_opt
     const struct nd_model *model = study->plan->float_model;
     if (run->sums != NULL || run->is_wanted == NULL)
         return ND_OK;
-    memset(run->is_asked, 0, nd_model_n_edges(model) * sizeof *run->is_asked);
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+    memset(run->is_asked, 0, nd_model_n_tensors(model) * sizeof *run->is_asked);
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
         run->is_given[e] = run->given[e].shape.rank >= 0;
     for (size_t s = 0; s < study->plan->n_steps; s++)
-        if (study->float_edge[s] != SIZE_MAX && run->is_wanted[s])
-            run->is_asked[study->float_edge[s]] = true;
+        if (study->float_tensor[s] != SIZE_MAX && run->is_wanted[s])
+            run->is_asked[study->float_tensor[s]] = true;
     options->is_skipped = run->cut.is_skipped;
     options->is_ignored = run->cut.is_ignored;
     return nd_rerun_alone(&run->cut, model, run->is_asked, run->is_given, err);
@@ -619,12 +619,12 @@ static enum nd_status run_layers(struct nd_loss_run *run, struct nd_error *err)
     struct nd_exact_options options = {
         .struct_size = sizeof options, .given = run->given, .give = give_real, .missed = nd_exact_let_go};
     for (size_t s = 0; s < study->plan->n_steps; s++) {
-        size_t edge = study->float_edge[s];
-        if (edge == SIZE_MAX)
+        size_t tensor = study->float_tensor[s];
+        if (tensor == SIZE_MAX)
             continue;
-        run->given[edge] = nd_no_array();
+        run->given[tensor] = nd_no_array();
         if (is_whole(run, s))
-            run->given[edge] = (struct nd_array){
+            run->given[tensor] = (struct nd_array){
                 .shape = run->values[s].shape, .n = run->values[s].n, .dtype = nd_loss_real_dtype(run, s)};
     }
     enum nd_status status = quantise_inputs(run, err);
@@ -680,10 +680,10 @@ enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err)
     struct team team = {study, nd_calloc(study->n_threads, sizeof *team.runs)};
     if (team.runs == NULL)
         return nd_fail_memory(err);
-    struct nd_error local = {0};
-    enum nd_status status = nd_parallel_for(study->n_threads, study->n_samples, measure_sample, &team, &local);
+    struct nd_error introduced = {0};
+    enum nd_status status = nd_parallel_for(study->n_threads, study->n_samples, measure_sample, &team, &introduced);
     if (status != ND_OK && err != NULL)
-        *err = local;
+        *err = introduced;
     for (size_t i = 0; i < study->n_threads; i++)
         nd_loss_run_deinit(&team.runs[i]);
     free(team.runs);

@@ -6,20 +6,20 @@
 /* A search looks at so many values of a tensor, and at so many narrower ranges: chosen. */
 enum { SEARCH_VALUES = 4096, SEARCH_STEPS = 50, SEARCH_ROUNDS = 3, BINS = 2048 };
 
-struct nd_fit nd_fit_range(struct nd_range range, double low_code, double high_code)
+struct nd_fit nd_fit_range(struct nd_range range, double low_qvalue, double high_qvalue)
 {
     double low = fmin(range.low, 0), high = fmax(range.high, 0);
-    double scale = (double)(float)((high - low) / (high_code - low_code));
+    double scale = (double)(float)((high - low) / (high_qvalue - low_qvalue));
     if (!(scale > 0) || !isfinite(scale))
         scale = 1;
-    double zero = rint(low_code - low / scale);
-    return (struct nd_fit){scale, fmin(fmax(zero, low_code), high_code), low_code, high_code};
+    double zero = rint(low_qvalue - low / scale);
+    return (struct nd_fit){scale, fmin(fmax(zero, low_qvalue), high_qvalue), low_qvalue, high_qvalue};
 }
 
 struct nd_range nd_range_of_fit(const struct nd_fit *fit)
 {
-    return (struct nd_range){(fit->low_code - fit->zero) * fit->scale,
-                             (fit->high_code - fit->zero) * fit->scale};
+    return (struct nd_range){(fit->low_qvalue - fit->zero) * fit->scale,
+                             (fit->high_qvalue - fit->zero) * fit->scale};
 }
 
 /* The nearest whole number, ties to even, mostly without a call. */
@@ -31,10 +31,10 @@ static inline double nearest(double x)
 
 static inline double apply(const struct nd_fit *fit, double x)
 {
-    double code = nearest(x / fit->scale) + fit->zero;
-    code = code > fit->low_code ? code : fit->low_code; /* NaN gives the least code */
-    code = code < fit->high_code ? code : fit->high_code;
-    return (code - fit->zero) * fit->scale;
+    double qvalue = nearest(x / fit->scale) + fit->zero;
+    qvalue = qvalue > fit->low_qvalue ? qvalue : fit->low_qvalue; /* NaN gives the least code */
+    qvalue = qvalue < fit->high_qvalue ? qvalue : fit->high_qvalue;
+    return (qvalue - fit->zero) * fit->scale;
 }
 
 double nd_fit_apply(const struct nd_fit *fit, double x)
@@ -98,19 +98,19 @@ static size_t thin_out(const float *sorted, size_t n, float out[static SEARCH_VA
     return SEARCH_VALUES;
 }
 
-static double error_of(struct nd_range range, const float *values, size_t n, double codes)
+static double error_of(struct nd_range range, const float *values, size_t n, double qvalues)
 {
-    struct nd_fit fit = nd_fit_range(range, 0, codes - 1);
+    struct nd_fit fit = nd_fit_range(range, 0, qvalues - 1);
     return nd_fit_error(&fit, values, n);
 }
 
 /* One end after the other is moved towards zero; the ranges of the other end stay. */
-static struct nd_range least_square(const float *sorted, size_t n, double codes)
+static struct nd_range min_square(const float *sorted, size_t n, double qvalues)
 {
     float values[SEARCH_VALUES];
     size_t n_values = thin_out(sorted, n, values);
     struct nd_range whole = {(double)sorted[0], (double)sorted[n - 1]}, best = whole;
-    double least = error_of(best, values, n_values, codes);
+    double least = error_of(best, values, n_values, qvalues);
     for (int round = 0; round < SEARCH_ROUNDS; round++) {
         struct nd_range at = best;
         for (int k = 1; k <= SEARCH_STEPS; k++) { /* round 0: both ends, 1: the lower, 2: the upper */
@@ -118,7 +118,7 @@ static struct nd_range least_square(const float *sorted, size_t n, double codes)
             double part = pow(0.86, k);
             struct nd_range tried = {round != 2 ? whole.low * part : at.low,
                                      round != 1 ? whole.high * part : at.high};
-            double error = error_of(tried, values, n_values, codes);
+            double error = error_of(tried, values, n_values, qvalues);
             if (error < least) {
                 least = error;
                 best = tried;
@@ -144,14 +144,14 @@ static void count(const float *sorted, size_t n, struct nd_range whole, double c
 /* Of the values in bins first .. last - 1, what lies outside added at the ends, against what so many codes
  * leave of them: every code spreads its count over its bins that are not empty, and knows nothing of what is
  * clipped. */
-static double divergence(const double counts[static BINS], size_t first, size_t last, double n, double codes)
+static double divergence(const double counts[static BINS], size_t first, size_t last, double n, double qvalues)
 {
-    double sum = 0, per_code = (double)(last - first) / codes, clipped[2] = {0};
+    double sum = 0, per_qvalue = (double)(last - first) / qvalues, clipped[2] = {0};
     for (size_t i = 0; i < BINS; i++)
         if (i < first || i >= last)
             clipped[i < first ? 0 : 1] += counts[i];
     for (size_t begin = first, k = 1; begin < last; k++) {
-        size_t end = first + (size_t)((double)k * per_code);
+        size_t end = first + (size_t)((double)k * per_qvalue);
         double total = 0, n_used = 0;
         end = end > last ? last : end;
         for (size_t i = begin; i < end; i++) {
@@ -171,7 +171,7 @@ static double divergence(const double counts[static BINS], size_t first, size_t 
 
 /* As calibration by entropy is usually done: bins of the whole range, both ends moved towards zero by the same
  * share, and no fewer bins than codes. */
-static struct nd_range least_divergence(const float *sorted, size_t n, double codes)
+static struct nd_range min_divergence(const float *sorted, size_t n, double qvalues)
 {
     double counts[BINS], least = HUGE_VAL;
     struct nd_range whole = {fmin((double)sorted[0], 0), fmax((double)sorted[n - 1], 0)}, best = whole;
@@ -182,9 +182,9 @@ static struct nd_range least_divergence(const float *sorted, size_t n, double co
     for (int k = 0; k <= SEARCH_STEPS; k++) {
         double part = pow(0.93, k);
         size_t first = (size_t)(zero - zero * part), last = (size_t)ceil(zero + (BINS - zero) * part);
-        if ((double)(last - first) < codes)
+        if ((double)(last - first) < qvalues)
             break;
-        double d = divergence(counts, first, last, (double)n, codes);
+        double d = divergence(counts, first, last, (double)n, qvalues);
         if (d < least) {
             least = d;
             best = (struct nd_range){whole.low + (double)first * width, whole.low + (double)last * width};
@@ -193,7 +193,7 @@ static struct nd_range least_divergence(const float *sorted, size_t n, double co
     return best;
 }
 
-struct nd_range nd_calibrate(enum nd_calibration calibration, const float *sorted, size_t n, double codes)
+struct nd_range nd_calibrate(enum nd_calibration calibration, const float *sorted, size_t n, double qvalues)
 {
     switch (calibration) {
     case ND_CALIBRATE_PERCENTILE_9999:
@@ -201,9 +201,9 @@ struct nd_range nd_calibrate(enum nd_calibration calibration, const float *sorte
     case ND_CALIBRATE_PERCENTILE_999:
         return percentile(sorted, n, 0.999);
     case ND_CALIBRATE_ENTROPY:
-        return least_divergence(sorted, n, codes);
+        return min_divergence(sorted, n, qvalues);
     case ND_CALIBRATE_MSE:
-        return least_square(sorted, n, codes);
+        return min_square(sorted, n, qvalues);
     default:
         return (struct nd_range){(double)sorted[0], (double)sorted[n - 1]};
     }

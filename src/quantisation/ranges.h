@@ -6,7 +6,7 @@
 
 /* A quantiser: code = round(x / scale) + zero, clipped to low_code .. high_code. */
 struct nd_fit {
-    double scale, zero, low_code, high_code;
+    double scale, zero, low_qvalue, high_qvalue;
 };
 
 struct nd_range {
@@ -14,7 +14,7 @@ struct nd_range {
 };
 
 /* The quantiser whose codes cover the range, and zero with it, as ONNX Runtime's calibration makes it. */
-struct nd_fit nd_fit_range(struct nd_range range, double low_code, double high_code);
+struct nd_fit nd_fit_range(struct nd_range range, double low_qvalue, double high_qvalue);
 /* What its codes stand for. */
 struct nd_range nd_range_of_fit(const struct nd_fit *fit);
 /* x after quantising and dequantising. */
@@ -35,7 +35,7 @@ enum nd_calibration {
 const char *nd_calibration_name(enum nd_calibration calibration);
 
 /* Of n > 0 sorted values. codes: how many the type has. */
-struct nd_range nd_calibrate(enum nd_calibration calibration, const float *sorted, size_t n, double codes);
+struct nd_range nd_calibrate(enum nd_calibration calibration, const float *sorted, size_t n, double qvalues);
 
 /* The value below which a share of the sorted values lies. */
 double nd_value_quantile(const float *sorted, size_t n, double share);

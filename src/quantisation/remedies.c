@@ -8,15 +8,15 @@
 #include "core/memory.h"
 #include "quantisation/candidates.h"
 
-enum { MOST_LAYERS = 6 }; /* for which remedies are looked for: chosen */
+enum { MAX_LAYERS = 6 }; /* for which remedies are looked for: chosen */
 /* The least share of the effects of a layer for which remedies are looked for; the gain at the outputs that is
  * worth telling, in dB; what a layer has to have to be accused. All chosen. */
-static const double least_share = 0.03, least_gain = 0.5, accused_share = 0.1, accused_gain = 1;
+static const double min_share = 0.03, min_gain = 0.5, accused_share = 0.1, accused_gain = 1;
 /* The least share of the samples that a remedy has to make better: chosen. */
-static const double least_better = 0.75;
+static const double min_better = 0.75;
 /* The gain at the last of the changed layers, fed alone, without which a gain at the outputs is luck; in dB, as
  * that of remedies whose gain there is known before. Chosen. */
-static const double least_watched_gain = 0.5;
+static const double min_watched_gain = 0.5;
 
 const char *nd_remedy_kind_name(enum nd_remedy_kind kind)
 {
@@ -40,7 +40,7 @@ static bool has_rivals(enum nd_remedy_kind kind)
 static bool is_told(const struct nd_search *search, size_t i)
 {
     const struct nd_candidate *c = &search->candidates[i];
-    if (c->n_changes == 0 || !(c->remedy.output_gain_db >= least_gain))
+    if (c->n_changes == 0 || !(c->remedy.output_gain_db >= min_gain))
         return false;
     for (size_t k = 0; k < search->n && has_rivals(c->remedy.kind); k++) {
         const struct nd_candidate *other = &search->candidates[k];
@@ -56,7 +56,7 @@ static bool is_told(const struct nd_search *search, size_t i)
 static enum nd_status tell(struct nd_quantised_layer *layer, struct nd_candidate *c, struct nd_error *err)
 {
     if (layer->remedies == NULL)
-        layer->remedies = nd_calloc(ND_MOST_CANDIDATES, sizeof *layer->remedies);
+        layer->remedies = nd_calloc(ND_MAX_CANDIDATES, sizeof *layer->remedies);
     if (layer->remedies == NULL)
         return nd_fail_memory(err);
     size_t at = layer->n_remedies++;
@@ -86,10 +86,10 @@ static enum nd_status try_candidates(struct nd_search *search, struct nd_error *
     for (size_t i = 0; i < search->n; i++) {
         double n_better = (double)trials[i].n_better;
         search->candidates[i].remedy.output_gain_db = trials[i].sqnr_db - out->output_sqnr_db;
-        bool is_luck = n_better < least_better * (double)search->study->n_effect_samples; /* one sample's */
+        bool is_luck = n_better < min_better * (double)search->study->n_effect_samples; /* one sample's */
         if (trials[i].watched != SIZE_MAX) {
             search->candidates[i].remedy.own_gain_db = trials[i].watched_gain_db;
-            is_luck = is_luck || !(trials[i].watched_gain_db >= least_watched_gain);
+            is_luck = is_luck || !(trials[i].watched_gain_db >= min_watched_gain);
         }
         if (is_luck)
             search->candidates[i].n_changes = 0;
@@ -127,7 +127,7 @@ static const struct nd_candidate *next_best(const struct nd_search *search, cons
 static enum nd_status try_together(struct nd_search *search, struct nd_error *err)
 {
     struct nd_quantisation *out = search->study->out;
-    struct nd_change changes[MOST_LAYERS * ND_MOST_TIED];
+    struct nd_change changes[MAX_LAYERS * ND_MAX_TIED];
     struct nd_trial trial = {.changes = changes, .watched = SIZE_MAX};
     bool *is_mended = nd_calloc(out->n_layers, sizeof *is_mended);
     if (is_mended == NULL)
@@ -148,7 +148,7 @@ static enum nd_status try_together(struct nd_search *search, struct nd_error *er
 static enum nd_status conclude(struct nd_search *search, struct nd_error *err)
 {
     struct nd_quantisation *out = search->study->out;
-    bool are_told[MOST_LAYERS * ND_MOST_CANDIDATES];
+    bool are_told[MAX_LAYERS * ND_MAX_CANDIDATES];
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < search->n; i++)
         are_told[i] = is_told(search, i);
@@ -167,11 +167,11 @@ static enum nd_status conclude(struct nd_search *search, struct nd_error *err)
 enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err)
 {
     const struct nd_quantisation *out = study->out;
-    struct nd_search search = {study, nd_calloc(MOST_LAYERS * ND_MOST_CANDIDATES, sizeof *search.candidates),
+    struct nd_search search = {study, nd_calloc(MAX_LAYERS * ND_MAX_CANDIDATES, sizeof *search.candidates),
                                0};
     enum nd_status status = search.candidates != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < out->n_ranked && i < MOST_LAYERS && status == ND_OK; i++)
-        if (out->layers[out->ranked[i]].effect_share >= least_share)
+    for (size_t i = 0; i < out->n_ranked && i < MAX_LAYERS && status == ND_OK; i++)
+        if (out->layers[out->ranked[i]].effect_share >= min_share)
             status = nd_find_candidates(&search, out->ranked[i], err);
     if (status == ND_OK && search.n > 0)
         status = try_candidates(&search, err);

@@ -9,7 +9,7 @@
 
 enum nd_status nd_rerun_init(struct nd_rerun *cut, const struct nd_model *model, struct nd_error *err)
 {
-    size_t n = nd_model_n_edges(model);
+    size_t n = nd_model_n_tensors(model);
     *cut = (struct nd_rerun){.is_skipped = nd_calloc(n, sizeof *cut->is_skipped),
                              .is_ignored = nd_calloc(n, sizeof *cut->is_ignored),
                              .is_below = nd_calloc(n, sizeof *cut->is_below)};
@@ -26,36 +26,36 @@ void nd_rerun_deinit(struct nd_rerun *cut)
 }
 
 /* The edge of a tensor that a node uses or makes. */
-static size_t edge_of(const struct nd_model *model, size_t tensor)
+static size_t tensor_of(const struct nd_model *model, size_t tensor)
 {
-    return tensor != ND_NO_INDEX ? model->tensor_edge[tensor] : ND_NO_INDEX;
+    return tensor != ND_NO_INDEX ? model->tensor_of_value[tensor] : ND_NO_INDEX;
 }
 
 /* Forward: what depends on a changed edge. is_below has one entry for each tensor. */
-static void mark_below(const struct nd_model *model, bool *tensor_below, bool *edge_below)
+static void mark_below(const struct nd_model *model, bool *value_below, bool *tensor_below)
 {
     const struct nd_graph *graph = &model->graph;
     for (size_t n = 0; n < graph->n_nodes; n++) {
         const struct nd_graph_node *node = &graph->nodes[n];
         bool is_below = false;
         for (size_t i = 0; i < node->n_uses && !is_below; i++) {
-            size_t tensor = graph->uses[node->first_use + i], edge = edge_of(model, tensor);
+            size_t value = graph->uses[node->first_use + i], tensor = tensor_of(model, value);
             is_below =
-                tensor != ND_NO_INDEX && (tensor_below[tensor] || (edge != ND_NO_INDEX && edge_below[edge]));
+                value != ND_NO_INDEX && (value_below[value] || (tensor != ND_NO_INDEX && tensor_below[tensor]));
         }
         for (size_t i = 0; i < node->n_made && is_below; i++) {
-            size_t tensor = graph->made[node->first_made + i], edge = edge_of(model, tensor);
+            size_t value = graph->made[node->first_made + i], tensor = tensor_of(model, value);
+            if (value != ND_NO_INDEX)
+                value_below[value] = true;
             if (tensor != ND_NO_INDEX)
                 tensor_below[tensor] = true;
-            if (edge != ND_NO_INDEX)
-                edge_below[edge] = true;
         }
     }
 }
 
 /* What a walk over the nodes marks: [n_tensors], the edges beside it in nd_rerun and edge_needed. */
 struct marks {
-    bool *below, *needed, *edge_needed;
+    bool *below, *needed, *tensor_needed;
 };
 
 /* Whether the node has to run: something that it makes depends on a change, or is needed and not given. */
@@ -63,13 +63,13 @@ static bool has_to_run(const struct nd_model *model, const struct nd_graph_node 
                        const struct nd_rerun *cut, const struct marks *marks, const bool *is_given)
 {
     for (size_t i = 0; i < node->n_made; i++) {
-        size_t tensor = model->graph.made[node->first_made + i], edge = edge_of(model, tensor);
-        bool has_edge = edge != ND_NO_INDEX;
-        if (tensor == ND_NO_INDEX)
+        size_t value = model->graph.made[node->first_made + i], tensor = tensor_of(model, value);
+        bool has_tensor = tensor != ND_NO_INDEX;
+        if (value == ND_NO_INDEX)
             continue;
-        bool is_needed = marks->needed[tensor] || (has_edge && marks->edge_needed[edge]);
-        if (marks->below[tensor] || (has_edge && cut->is_below[edge]) ||
-            (is_needed && !(has_edge && is_given[edge])))
+        bool is_needed = marks->needed[value] || (has_tensor && marks->tensor_needed[tensor]);
+        if (marks->below[value] || (has_tensor && cut->is_below[tensor]) ||
+            (is_needed && !(has_tensor && is_given[tensor])))
             return true;
     }
     return false;
@@ -85,11 +85,11 @@ static void mark_needed(const struct nd_model *model, const struct nd_rerun *cut
         if (!has_to_run(model, node, cut, marks, is_given))
             continue;
         for (size_t i = 0; i < node->n_uses; i++) {
-            size_t tensor = graph->uses[node->first_use + i], edge = edge_of(model, tensor);
+            size_t value = graph->uses[node->first_use + i], tensor = tensor_of(model, value);
+            if (value != ND_NO_INDEX)
+                marks->needed[value] = true;
             if (tensor != ND_NO_INDEX)
-                marks->needed[tensor] = true;
-            if (edge != ND_NO_INDEX)
-                marks->edge_needed[edge] = true;
+                marks->tensor_needed[tensor] = true;
         }
     }
 }
@@ -97,19 +97,19 @@ static void mark_needed(const struct nd_model *model, const struct nd_rerun *cut
 static enum nd_status make(struct nd_rerun *cut, const struct nd_model *model, const bool *is_given,
                            struct marks *marks, bool has_below, struct nd_error *err)
 {
-    size_t n_edges = nd_model_n_edges(model);
-    bool has_all = marks->below != NULL && marks->needed != NULL && marks->edge_needed != NULL;
+    size_t n_tensors = nd_model_n_tensors(model);
+    bool has_all = marks->below != NULL && marks->needed != NULL && marks->tensor_needed != NULL;
     if (has_all && has_below)
         mark_below(model, marks->below, cut->is_below);
     if (has_all)
         mark_needed(model, cut, marks, is_given);
-    for (size_t e = 0; e < n_edges && has_all; e++) {
+    for (size_t e = 0; e < n_tensors && has_all; e++) {
         cut->is_skipped[e] = !cut->is_below[e] && is_given[e];
-        cut->is_ignored[e] = !cut->is_below[e] && !marks->edge_needed[e];
+        cut->is_ignored[e] = !cut->is_below[e] && !marks->tensor_needed[e];
     }
     free(marks->below);
     free(marks->needed);
-    free(marks->edge_needed);
+    free(marks->tensor_needed);
     return has_all ? ND_OK : nd_fail_memory(err);
 }
 
@@ -118,14 +118,14 @@ static struct marks make_marks(const struct nd_model *model)
     const struct nd_graph *graph = &model->graph;
     return (struct marks){.below = nd_calloc(graph->n_tensors, sizeof(bool)),
                           .needed = nd_calloc(graph->n_tensors, sizeof(bool)),
-                          .edge_needed = nd_calloc(nd_model_n_edges(model), sizeof(bool))};
+                          .tensor_needed = nd_calloc(nd_model_n_tensors(model), sizeof(bool))};
 }
 
 enum nd_status nd_rerun_make(struct nd_rerun *cut, const struct nd_model *model, const bool *is_changed,
                              const bool *is_given, const bool *is_input_changed, struct nd_error *err)
 {
     struct marks marks = make_marks(model);
-    memcpy(cut->is_below, is_changed, nd_model_n_edges(model) * sizeof *is_changed);
+    memcpy(cut->is_below, is_changed, nd_model_n_tensors(model) * sizeof *is_changed);
     for (size_t i = 0; i < model->n_inputs && is_input_changed != NULL && marks.below != NULL; i++) {
         size_t tensor = nd_names_find(&model->graph.names, model->inputs[i].name);
         if (tensor != ND_NO_INDEX)
@@ -138,6 +138,6 @@ enum nd_status nd_rerun_alone(struct nd_rerun *cut, const struct nd_model *model
                               const bool *is_given, struct nd_error *err)
 {
     struct marks marks = make_marks(model);
-    memcpy(cut->is_below, is_wanted, nd_model_n_edges(model) * sizeof *is_wanted);
+    memcpy(cut->is_below, is_wanted, nd_model_n_tensors(model) * sizeof *is_wanted);
     return make(cut, model, is_given, &marks, false, err);
 }

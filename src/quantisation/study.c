@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "explain/evaluate/ripple.h"
+#include "explain/evaluate/incremental.h"
 #include "explain/plan/replay.h"
 #include "quantisation/candidates.h"
 
@@ -15,10 +15,10 @@
 
 static size_t model_input(const struct nd_plan *plan, size_t step)
 {
-    const struct nd_edge *edge = nd_plan_edge(plan, step);
-    for (size_t i = 0; i < nd_model_n_inputs(plan->model) && !plan->steps[step].is_unit; i++) {
+    const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
+    for (size_t i = 0; i < nd_model_n_inputs(plan->model) && !plan->steps[step].is_layer; i++) {
         const struct nd_model_io *io = nd_model_input(plan->model, i);
-        if (strcmp(io->name, edge->name) == 0 && nd_dtype_is_float(io->dtype) && edge->quant.n > 0)
+        if (strcmp(io->name, tensor->name) == 0 && nd_dtype_is_float(io->dtype) && tensor->quant.n > 0)
             return i;
     }
     return SIZE_MAX;
@@ -29,27 +29,27 @@ static size_t model_input(const struct nd_plan *plan, size_t step)
 static void match_steps(struct nd_study *study)
 {
     const struct nd_plan *plan = study->plan;
-    size_t n_edges = nd_model_n_edges(plan->float_model);
+    size_t n_tensors = nd_model_n_tensors(plan->float_model);
     for (size_t s = 0; s < plan->n_steps; s++) {
-        study->float_edge[s] = SIZE_MAX;
+        study->float_tensor[s] = SIZE_MAX;
         study->float_input[s] = model_input(plan, s);
     }
-    for (size_t e = 0; e < n_edges; e++) {
+    for (size_t e = 0; e < n_tensors; e++) {
         study->step_of_float[e] = plan->step_of_float[e];
-        size_t named = nd_names_find(&plan->step_of_name, nd_model_edge(plan->float_model, e)->name);
+        size_t named = nd_names_find(&plan->step_of_name, nd_model_tensor(plan->float_model, e)->name);
         if (study->step_of_float[e] == SIZE_MAX && named != SIZE_MAX &&
-            nd_plan_edge(plan, named)->quant.n == 0 && nd_dtype_is_float(nd_plan_edge(plan, named)->dtype))
+            nd_plan_tensor(plan, named)->quant.n == 0 && nd_dtype_is_float(nd_plan_tensor(plan, named)->dtype))
             study->step_of_float[e] = named;
         if (study->step_of_float[e] != SIZE_MAX)
-            study->float_edge[study->step_of_float[e]] = e;
+            study->float_tensor[study->step_of_float[e]] = e;
     }
 }
 
 struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step)
 {
-    const struct nd_edge *edge = nd_plan_edge(study->plan, step);
-    struct nd_fit fit = {.scale = (double)edge->quant.scale[0], .zero = (double)edge->quant.zero_point[0]};
-    nd_code_range(edge->dtype, &fit.low_code, &fit.high_code);
+    const struct nd_tensor *tensor = nd_plan_tensor(study->plan, step);
+    struct nd_fit fit = {.scale = (double)tensor->quant.scale[0], .zero = (double)tensor->quant.zero_point[0]};
+    nd_qvalue_range(tensor->dtype, &fit.low_qvalue, &fit.high_qvalue);
     return fit;
 }
 
@@ -60,7 +60,7 @@ static enum nd_status read_input(struct nd_study *study, size_t k, size_t i, str
     const struct nd_plan *plan = study->plan;
     const struct nd_plan_source *leader = &plan->sources[plan->leader];
     const struct nd_model_io *io = nd_model_input(plan->model, i);
-    const struct nd_capture_tensor tensor = {leader->capture, leader->probe, plan->inputs[i]};
+    const struct nd_probe_values tensor = {leader->capture, leader->probe, plan->inputs[i]};
     struct nd_array *input = &study->inputs[k * study->n_inputs + i];
     size_t size_bytes;
     enum nd_status status = nd_shape_size_bytes(&io->shape, io->dtype, &size_bytes, err);
@@ -79,12 +79,12 @@ static enum nd_status read_input(struct nd_study *study, size_t k, size_t i, str
 
 /* All steps and samples together keep so many values at most: 2^23 floats are 32 MB, and as much for the
  * errors; of one step and sample no fewer and no more than: chosen. */
-enum { KEPT_IN_ALL = 1 << 23, KEPT_LEAST = 512, KEPT_MOST = 1 << 15 };
+enum { KEPT_IN_ALL = 1 << 23, KEPT_MIN = 512, KEPT_MAX = 1 << 15 };
 
 static enum nd_status make_values(struct nd_study *study, struct nd_error *err)
 {
     size_t kept = KEPT_IN_ALL / (study->plan->n_steps * study->n_samples);
-    kept = kept > KEPT_MOST ? KEPT_MOST : kept < KEPT_LEAST ? KEPT_LEAST : kept;
+    kept = kept > KEPT_MAX ? KEPT_MAX : kept < KEPT_MIN ? KEPT_MIN : kept;
     for (size_t s = 0; s < study->plan->n_steps; s++) {
         struct nd_loss_values *values = &study->values[s];
         size_t n = 0;
@@ -108,7 +108,7 @@ static enum nd_status make_channels(struct nd_study *study, size_t step, struct 
     struct nd_exact_constant constants[ND_LOSS_CONSTANTS];
     const struct nd_shape *shape = &study->plan->shapes[step];
     struct nd_loss_channels *channels = &study->channels[step];
-    size_t n = nd_exact_unit_constants(study->plan->graph, study->plan->steps[step].edge, constants,
+    size_t n = nd_exact_layer_constants(study->plan->graph, study->plan->steps[step].tensor, constants,
                                        ND_LOSS_CONSTANTS),
            n_elements = 0;
     bool has_weights = false;
@@ -135,19 +135,19 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
                                .n_float_inputs = nd_model_n_inputs(plan->float_model)};
     study->n_samples = plan->n_samples < ND_LOSS_SAMPLES ? plan->n_samples : ND_LOSS_SAMPLES;
     study->n_effect_samples =
-        plan->n_harm_samples < ND_EFFECT_SAMPLES ? plan->n_harm_samples : ND_EFFECT_SAMPLES;
+        plan->n_output_effect_samples < ND_EFFECT_SAMPLES ? plan->n_output_effect_samples : ND_EFFECT_SAMPLES;
     for (size_t k = 0; k < study->n_samples; k++)
         study->samples[k] = k * plan->n_samples / study->n_samples;
     study->inputs = nd_calloc(study->n_samples * study->n_inputs, sizeof *study->inputs);
-    study->float_edge = nd_calloc(plan->n_steps, sizeof *study->float_edge);
+    study->float_tensor = nd_calloc(plan->n_steps, sizeof *study->float_tensor);
     study->float_input = nd_calloc(plan->n_steps, sizeof *study->float_input);
-    study->step_of_float = nd_calloc(nd_model_n_edges(plan->float_model), sizeof *study->step_of_float);
+    study->step_of_float = nd_calloc(nd_model_n_tensors(plan->float_model), sizeof *study->step_of_float);
     study->sums = nd_calloc(study->n_samples * plan->n_steps, sizeof *study->sums);
     study->outputs = nd_calloc(study->n_samples * plan->n_steps, sizeof *study->outputs);
     study->values = nd_calloc(plan->n_steps, sizeof *study->values);
     study->channels = nd_calloc(plan->n_steps, sizeof *study->channels);
     study->out = nd_calloc(1, sizeof *study->out);
-    if (study->inputs == NULL || study->float_edge == NULL || study->float_input == NULL ||
+    if (study->inputs == NULL || study->float_tensor == NULL || study->float_input == NULL ||
         study->step_of_float == NULL || study->sums == NULL || study->outputs == NULL ||
         study->values == NULL || study->channels == NULL || study->out == NULL)
         return nd_fail_memory(err);
@@ -162,7 +162,7 @@ static enum nd_status nd_study_init(struct nd_study *study, const struct nd_plan
     if (status == ND_OK)
         status = nd_study_take_memory(study, err);
     if (status == ND_OK && study->n_effect_samples > 0)
-        status = nd_ripple_find_units(plan, &study->units, err);
+        status = nd_incremental_find_layers(plan, &study->layers, err);
     if (status == ND_OK)
         status = nd_pairs_init(study, err);
     for (size_t k = 0; k < study->n_samples; k++)
@@ -180,7 +180,7 @@ static void nd_study_deinit(struct nd_study *study)
         free(study->values[s].errors);
     }
     free(study->inputs);
-    free(study->float_edge);
+    free(study->float_tensor);
     free(study->float_input);
     free(study->step_of_float);
     free(study->sums);
@@ -195,7 +195,7 @@ static void nd_study_deinit(struct nd_study *study)
         free(study->channels[s].shift);
     free(study->channels);
     nd_pairs_deinit(study);
-    nd_byte_units_destroy(&study->units);
+    nd_byte_layers_destroy(&study->layers);
     free(study->values);
     nd_quantisation_destroy(&study->out);
 }
@@ -471,13 +471,13 @@ static size_t join(const struct nd_promotions *p, const size_t *kept, size_t n_k
 enum nd_status nd_promotions_try(struct nd_promotions *p, const size_t *kept, size_t n_kept, double *sqnr_db,
                                  struct nd_error *err)
 {
-    size_t n_most = (n_kept + 1) * ND_MOST_TIED;
-    struct nd_change *changes = nd_calloc(p->n * n_most + 1, sizeof *changes);
+    size_t n_max = (n_kept + 1) * ND_MAX_TIED;
+    struct nd_change *changes = nd_calloc(p->n * n_max + 1, sizeof *changes);
     struct nd_trial *trials = nd_calloc(p->n + 1, sizeof *trials);
     enum nd_status status = changes != NULL && trials != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; i < p->n && status == ND_OK; i++)
-        trials[i] = (struct nd_trial){.changes = changes + i * n_most,
-                                      .n_changes = join(p, kept, n_kept, i, changes + i * n_most),
+        trials[i] = (struct nd_trial){.changes = changes + i * n_max,
+                                      .n_changes = join(p, kept, n_kept, i, changes + i * n_max),
                                       .watched = SIZE_MAX};
     if (status == ND_OK)
         status = nd_run_trials(&p->study, trials, p->n, err);

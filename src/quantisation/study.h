@@ -73,7 +73,7 @@ struct nd_study {
     size_t samples[ND_LOSS_SAMPLES];
     struct nd_array *inputs; /* [n_samples][n_inputs of model] */
     size_t n_inputs, n_float_inputs;
-    size_t *float_edge;                /* [n_steps] the same tensor of the float model, or SIZE_MAX */
+    size_t *float_tensor;                /* [n_steps] the same tensor of the float model, or SIZE_MAX */
     size_t *float_input;               /* [n_steps] the model's input that the step quantises, or SIZE_MAX */
     size_t *step_of_float;             /* [n_edges of float_model] the step of the same name, or SIZE_MAX */
     struct nd_loss_sums *sums;         /* [n_samples][n_steps] */
@@ -83,7 +83,7 @@ struct nd_study {
     bool holds_before;                 /* what was rounded of all steps at once, and not of one after another */
     struct nd_loss_values *values;     /* [n_steps] */
     struct nd_loss_channels *channels; /* [n_steps] */
-    struct nd_byte_units *units;       /* of the quantised model, for trials; NULL: there are none */
+    struct nd_byte_layers *layers;       /* of the quantised model, for trials; NULL: there are none */
     struct nd_pair *pairs;             /* [n_pairs] layers that could be equalised */
     size_t n_pairs;
     struct nd_quantisation *out;
@@ -91,7 +91,7 @@ struct nd_study {
 
 static inline bool nd_is_matched(const struct nd_study *study, size_t step)
 {
-    return study->float_edge[step] != SIZE_MAX || study->float_input[step] != SIZE_MAX;
+    return study->float_tensor[step] != SIZE_MAX || study->float_input[step] != SIZE_MAX;
 }
 static inline const struct nd_array *nd_study_inputs(const struct nd_study *study, size_t k)
 {
@@ -168,7 +168,7 @@ enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *
 void nd_loss_run_deinit(struct nd_loss_run *run);
 static inline const struct nd_quant *nd_loss_quant(const struct nd_loss_run *run, size_t step)
 {
-    return &nd_plan_edge(run->study->plan, step)->quant;
+    return &nd_plan_tensor(run->study->plan, step)->quant;
 }
 
 /* ---- losses.c ---- */

@@ -27,7 +27,7 @@ enum nd_status nd_study_take_memory(struct nd_study *study, struct nd_error *err
     /* The part of the memory for libraries and gaps between arrays: chosen. */
     static const double not_counted = 1.0 / 8;
     const struct nd_plan *plan = study->plan;
-    double floats = 0, codes = 0, largest = 0,
+    double floats = 0, qvalues = 0, largest = 0,
            left = plan->memory_bytes * (1 - not_counted) - fixed_bytes(study);
     size_t n = plan->n_threads < study->n_samples ? plan->n_threads : study->n_samples;
     for (size_t s = 0; s < plan->n_steps; s++) {
@@ -35,16 +35,16 @@ enum nd_status nd_study_take_memory(struct nd_study *study, struct nd_error *err
         if (nd_shape_n_elems(&plan->shapes[s], &n_elems, NULL) != ND_OK)
             continue;
         floats += (double)n_elems * sizeof(double);
-        codes += (double)(n_elems * nd_packed_width(nd_plan_edge(plan, s)->dtype));
+        qvalues += (double)(n_elems * nd_packed_width(nd_plan_tensor(plan, s)->dtype));
         largest = fmax(largest, (double)n_elems * sizeof(double));
     }
-    double of_thread = floats + OF_LARGEST * largest, of_all = (double)study->n_samples * codes;
-    while (n > 1 && (double)n * (of_thread + codes) > left)
+    double of_thread = floats + OF_LARGEST * largest, of_all = (double)study->n_samples * qvalues;
+    while (n > 1 && (double)n * (of_thread + qvalues) > left)
         n--;
     study->n_threads = n;
     /* The references of all samples are worth four runs, what was rounded is worth one. */
     bool keeps = (double)n * of_thread + of_all <= left;
-    left -= (double)n * of_thread + (keeps ? of_all : (double)n * codes);
+    left -= (double)n * of_thread + (keeps ? of_all : (double)n * qvalues);
     study->holds_before = (double)n * floats <= left || !nd_exact_graph_is_pure(plan->graph);
     if (!keeps)
         return ND_OK;
@@ -53,6 +53,6 @@ enum nd_status nd_study_take_memory(struct nd_study *study, struct nd_error *err
     if (study->references == NULL || study->has_reference == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < study->n_samples * plan->n_steps; i++)
-        study->references[i].husk = nd_no_array();
+        study->references[i].tensor_view = nd_no_array();
     return ND_OK;
 }

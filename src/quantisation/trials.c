@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
-#include "explain/evaluate/ripple.h"
+#include "explain/evaluate/incremental.h"
 #include "explain/plan/replay.h"
 #include "model/graph/loaded.h"
 #include "quantisation/study.h"
@@ -24,7 +24,7 @@ struct nd_trial_worker {
     const size_t *outputs;                 /* [n_outputs] steps */
     size_t n_outputs;
     bool is_told[ND_LOSS_OUTPUTS]; /* of the outputs of the trial at hand */
-    struct nd_ripple ripple;       /* without a plan: the study has no units */
+    struct nd_incremental incremental;       /* without a plan: the study has no units */
     struct nd_packed packed_input;
     const struct nd_trial *trial; /* at hand */
     double *noise;                /* [n_outputs] of it */
@@ -99,8 +99,8 @@ static enum nd_status begin(struct worker *w, const struct effects *effects, str
     if (status == ND_OK)
         status = nd_rerun_init(&w->cut, model, err);
     w->run.is_wanted = effects->is_wanted;
-    w->is_given = nd_calloc(nd_model_n_edges(model), sizeof *w->is_given);
-    w->is_changed = nd_calloc(nd_model_n_edges(model), sizeof *w->is_changed);
+    w->is_given = nd_calloc(nd_model_n_tensors(model), sizeof *w->is_given);
+    w->is_changed = nd_calloc(nd_model_n_tensors(model), sizeof *w->is_changed);
     w->is_input_changed = nd_calloc(nd_model_n_inputs(model), sizeof *w->is_input_changed);
     bool has_all = w->is_given != NULL && w->is_changed != NULL && w->is_input_changed != NULL;
     return status != ND_OK ? status : has_all ? ND_OK : nd_fail_memory(err);
@@ -115,16 +115,16 @@ static void end(struct worker *w)
     free(w->is_input_changed);
 }
 
-static enum nd_status found_output(void *context, size_t edge, const struct nd_array *values,
-                                   enum nd_exact_way way, struct nd_error *err)
+static enum nd_status found_output(void *context, size_t tensor, const struct nd_array *values,
+                                   enum nd_exact_method method, struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     (void)err;
     struct worker *w = context;
     const struct effects *effects = w->effects;
     for (size_t o = 0; o < effects->n_outputs; o++) {
         const struct nd_array *before = &w->run.values[effects->outputs[o]];
-        if (effects->study->float_edge[effects->outputs[o]] == edge && before->n == values->n)
+        if (effects->study->float_tensor[effects->outputs[o]] == tensor && before->n == values->n)
             w->noise[o] = nd_mean_square_between(values, before) * (double)values->n;
     }
     return ND_OK;
@@ -135,12 +135,12 @@ static enum nd_status give_step(struct worker *w, size_t step, struct nd_error *
 {
     const struct nd_study *study = w->effects->study;
     const struct nd_plan *plan = study->plan;
-    size_t n_edges = nd_model_n_edges(plan->float_model), changed = study->float_edge[step];
-    memset(w->is_given, 0, n_edges * sizeof *w->is_given);
-    memset(w->is_changed, 0, n_edges * sizeof *w->is_changed);
+    size_t n_tensors = nd_model_n_tensors(plan->float_model), changed = study->float_tensor[step];
+    memset(w->is_given, 0, n_tensors * sizeof *w->is_given);
+    memset(w->is_changed, 0, n_tensors * sizeof *w->is_changed);
     for (size_t s = 0; s < plan->n_steps; s++)
-        if (study->float_edge[s] != SIZE_MAX && w->run.values[s].shape.rank >= 0)
-            w->is_given[study->float_edge[s]] = true;
+        if (study->float_tensor[s] != SIZE_MAX && w->run.values[s].shape.rank >= 0)
+            w->is_given[study->float_tensor[s]] = true;
     if (changed != SIZE_MAX)
         w->is_changed[changed] = true;
     for (size_t i = 0; i < study->n_float_inputs; i++)
@@ -151,12 +151,12 @@ static enum nd_status give_step(struct worker *w, size_t step, struct nd_error *
         w->cut.is_skipped[changed] = true;
         w->cut.is_ignored[changed] = false;
     }
-    for (size_t e = 0; e < n_edges; e++)
+    for (size_t e = 0; e < n_tensors; e++)
         w->run.given[e] = nd_no_array();
     for (size_t s = 0; s < plan->n_steps; s++) {
-        size_t edge = study->float_edge[s];
-        if (edge != SIZE_MAX && w->cut.is_skipped[edge])
-            w->run.given[edge] = s == step ? w->run.introduced[s] : w->run.values[s];
+        size_t tensor = study->float_tensor[s];
+        if (tensor != SIZE_MAX && w->cut.is_skipped[tensor])
+            w->run.given[tensor] = s == step ? w->run.introduced[s] : w->run.values[s];
     }
     return status;
 }
@@ -260,14 +260,14 @@ enum nd_status nd_measure_effects(struct nd_study *study, const size_t *steps, s
     effects.n_outputs = nd_study_outputs(study, effects.outputs, ND_LOSS_OUTPUTS);
     if (effects.n_outputs == 0 || study->n_effect_samples == 0)
         return ND_OK;
-    struct nd_error local = {0};
-    enum nd_status status = make_room(&effects, &local);
+    struct nd_error introduced = {0};
+    enum nd_status status = make_room(&effects, &introduced);
     if (status == ND_OK)
-        status = nd_parallel_for(study->n_threads, study->n_effect_samples, measure_sample, &effects, &local);
+        status = nd_parallel_for(study->n_threads, study->n_effect_samples, measure_sample, &effects, &introduced);
     if (status == ND_OK)
         conclude(&effects);
     else if (err != NULL)
-        *err = local;
+        *err = introduced;
     for (size_t i = 0; i < study->n_threads && effects.workers != NULL; i++)
         end(&effects.workers[i]);
     free(effects.is_wanted);
@@ -286,18 +286,18 @@ static enum nd_status nd_trial_worker_begin(struct nd_trial_worker *w, const str
                                             const size_t *outputs, size_t n_outputs, struct nd_error *err)
 {
     const struct nd_model *model = study->plan->model;
-    size_t n_edges = nd_model_n_edges(model);
+    size_t n_tensors = nd_model_n_tensors(model);
     w->outputs = outputs;
     w->n_outputs = n_outputs;
     enum nd_status status = nd_loss_run_init(&w->run, study, err);
     if (status == ND_OK)
         status = nd_rerun_init(&w->cut, model, err);
-    if (status == ND_OK && study->units != NULL)
-        status = nd_ripple_init(&w->ripple, study->plan, study->units, err);
-    w->is_given = nd_calloc(n_edges, sizeof *w->is_given);
-    w->is_changed = nd_calloc(n_edges, sizeof *w->is_changed);
-    w->is_real = nd_calloc(n_edges, sizeof *w->is_real);
-    w->given = nd_calloc(n_edges, sizeof *w->given);
+    if (status == ND_OK && study->layers != NULL)
+        status = nd_incremental_init(&w->incremental, study->plan, study->layers, err);
+    w->is_given = nd_calloc(n_tensors, sizeof *w->is_given);
+    w->is_changed = nd_calloc(n_tensors, sizeof *w->is_changed);
+    w->is_real = nd_calloc(n_tensors, sizeof *w->is_real);
+    w->given = nd_calloc(n_tensors, sizeof *w->given);
     w->replaced = nd_calloc(model->graph.n_tensors, sizeof *w->replaced);
     bool has_all = w->is_given != NULL && w->is_changed != NULL && w->is_real != NULL && w->given != NULL &&
                    w->replaced != NULL;
@@ -307,8 +307,8 @@ static enum nd_status nd_trial_worker_begin(struct nd_trial_worker *w, const str
 /* outputs[n_outputs]: steps, borrowed. end in any case, also of a zeroed one. ND_ERR_MEMORY. */
 static void nd_trial_worker_end(struct nd_trial_worker *w)
 {
-    if (w->ripple.plan != NULL)
-        nd_ripple_deinit(&w->ripple);
+    if (w->incremental.plan != NULL)
+        nd_incremental_deinit(&w->incremental);
     nd_packed_deinit(&w->packed_input);
     nd_loss_run_deinit(&w->run);
     nd_rerun_deinit(&w->cut);
@@ -330,20 +330,20 @@ static const struct nd_change *range_of(const struct nd_trial_worker *w, size_t 
     return NULL;
 }
 
-static enum nd_status round_changed(void *context, const struct nd_exact_values *values, struct nd_array *codes,
+static enum nd_status round_changed(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
                                     struct nd_error *err)
 {
     (void)err;
     const struct nd_trial_worker *w = context;
-    size_t step = w->run.study->plan->step_of_edge[values->edge];
+    size_t step = w->run.study->plan->step_of_tensor[values->tensor];
     const struct nd_change *change = step != SIZE_MAX ? range_of(w, step) : NULL;
     if (change == NULL) {
-        nd_round_half_even(values, codes);
+        nd_round_half_even(values, qvalues);
         return ND_OK;
     }
-    nd_reals_before(values, codes->x);
-    nd_fit_apply_all(&change->fit, codes->x, values->n);
-    codes->dtype = ND_DTYPE_F32;
+    nd_reals_before(values, qvalues->x);
+    nd_fit_apply_all(&change->fit, qvalues->x, values->n);
+    qvalues->dtype = ND_DTYPE_F32;
     return ND_OK;
 }
 
@@ -352,13 +352,13 @@ static double noise_of(const struct nd_trial_worker *w, size_t step, const struc
 {
     const struct nd_plan *plan = w->run.study->plan;
     const struct nd_array *before = &w->run.values[step];
-    const struct nd_quant *quant = &nd_plan_edge(plan, step)->quant;
+    const struct nd_quant *quant = &nd_plan_tensor(plan, step)->quant;
     double noise = 0;
     if (before->n != values->n)
         return NAN;
     for (size_t i = 0; i < values->n; i++) {
         size_t c = quant->n > 1 ? nd_exact_channel(quant, &values->shape, i) : 0;
-        double real = quant->n == 0 || w->is_real[plan->steps[step].edge]
+        double real = quant->n == 0 || w->is_real[plan->steps[step].tensor]
                           ? values->x[i]
                           : (values->x[i] - (double)quant->zero_point[c]) * (double)quant->scale[c];
         noise += (real - before->x[i]) * (real - before->x[i]);
@@ -366,15 +366,15 @@ static double noise_of(const struct nd_trial_worker *w, size_t step, const struc
     return noise;
 }
 
-static enum nd_status found_changed(void *context, size_t edge, const struct nd_array *values,
-                                    enum nd_exact_way way, struct nd_error *err)
+static enum nd_status found_changed(void *context, size_t tensor, const struct nd_array *values,
+                                    enum nd_exact_method method, struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     (void)err;
     const struct nd_trial_worker *w = context;
     const struct nd_plan *plan = w->run.study->plan;
     for (size_t o = 0; o < w->n_outputs; o++)
-        if (plan->steps[w->outputs[o]].edge == edge)
+        if (plan->steps[w->outputs[o]].tensor == tensor)
             w->noise[o] = noise_of(w, w->outputs[o], values);
     return ND_OK;
 }
@@ -384,25 +384,25 @@ static enum nd_status give_input(struct nd_trial_worker *w, const struct nd_chan
                                  struct nd_error *err)
 {
     const struct nd_plan *plan = w->run.study->plan;
-    size_t edge = plan->steps[change->step].edge;
+    size_t tensor = plan->steps[change->step].tensor;
     const struct nd_array *values = &w->run.values[change->step];
     enum nd_status status =
-        nd_array_make_room(&w->input, ND_DTYPE_F32, &w->run.reference[change->step].husk.shape, err);
+        nd_array_make_room(&w->input, ND_DTYPE_F32, &w->run.reference[change->step].tensor_view.shape, err);
     for (size_t i = 0; i < w->input.n && status == ND_OK; i++)
         w->input.x[i] = nd_fit_apply(&change->fit, values->x[i]);
-    w->given[edge] = w->input;
-    w->cut.is_skipped[edge] = true;
-    w->cut.is_ignored[edge] = false;
+    w->given[tensor] = w->input;
+    w->cut.is_skipped[tensor] = true;
+    w->cut.is_ignored[tensor] = false;
     return status;
 }
 
 static void clear(struct nd_trial_worker *w)
 {
     const struct nd_model *model = w->run.study->plan->model;
-    size_t n_edges = nd_model_n_edges(model);
-    memset(w->is_given, 0, n_edges * sizeof *w->is_given);
-    memset(w->is_changed, 0, n_edges * sizeof *w->is_changed);
-    memset(w->is_real, 0, n_edges * sizeof *w->is_real);
+    size_t n_tensors = nd_model_n_tensors(model);
+    memset(w->is_given, 0, n_tensors * sizeof *w->is_given);
+    memset(w->is_changed, 0, n_tensors * sizeof *w->is_changed);
+    memset(w->is_real, 0, n_tensors * sizeof *w->is_real);
     memset(w->replaced, 0, model->graph.n_tensors * sizeof *w->replaced);
 }
 
@@ -412,8 +412,8 @@ static void make_changes(struct nd_trial_worker *w)
     const struct nd_plan *plan = w->run.study->plan;
     for (size_t i = 0; i < w->trial->n_changes; i++) {
         const struct nd_change *change = &w->trial->changes[i];
-        w->is_changed[plan->steps[change->step].edge] = true;
-        w->is_real[plan->steps[change->step].edge] |= change->is_range;
+        w->is_changed[plan->steps[change->step].tensor] = true;
+        w->is_real[plan->steps[change->step].tensor] |= change->is_range;
         if (!change->is_range)
             w->replaced[change->tensor] = change->values;
     }
@@ -424,17 +424,17 @@ static enum nd_status prepare(struct nd_trial_worker *w, struct nd_error *err)
 {
     const struct nd_study *study = w->run.study;
     const struct nd_plan *plan = study->plan;
-    size_t n_edges = nd_model_n_edges(plan->model);
+    size_t n_tensors = nd_model_n_tensors(plan->model);
     clear(w);
     for (size_t s = 0; s < plan->n_steps; s++)
-        w->is_given[plan->steps[s].edge] = w->run.reference[s].husk.shape.rank >= 0;
+        w->is_given[plan->steps[s].tensor] = w->run.reference[s].tensor_view.shape.rank >= 0;
     make_changes(w);
     enum nd_status status = nd_rerun_make(&w->cut, plan->model, w->is_changed, w->is_given, NULL, err);
-    for (size_t e = 0; e < n_edges; e++)
+    for (size_t e = 0; e < n_tensors; e++)
         w->given[e] = nd_no_array();
     for (size_t s = 0; s < plan->n_steps; s++)
-        if (w->cut.is_skipped[plan->steps[s].edge])
-            w->given[plan->steps[s].edge] = w->run.reference[s].husk;
+        if (w->cut.is_skipped[plan->steps[s].tensor])
+            w->given[plan->steps[s].tensor] = w->run.reference[s].tensor_view;
     for (size_t i = 0; i < w->trial->n_changes && status == ND_OK; i++) {
         const struct nd_change *change = &w->trial->changes[i];
         if (change->is_range && study->float_input[change->step] != SIZE_MAX)
@@ -443,10 +443,10 @@ static enum nd_status prepare(struct nd_trial_worker *w, struct nd_error *err)
     return status;
 }
 
-static void give_reference(void *context, size_t edge, double *out)
+static void give_reference(void *context, size_t tensor, double *out)
 {
     const struct nd_trial_worker *w = context;
-    nd_unpack(&w->run.reference[w->run.study->plan->step_of_edge[edge]], out);
+    nd_unpack(&w->run.reference[w->run.study->plan->step_of_tensor[tensor]], out);
 }
 
 static struct nd_exact_options options_of(const struct nd_trial_worker *w, nd_exact_give *give)
@@ -475,7 +475,7 @@ static double nd_trial_worker_base_noise(struct nd_trial_worker *w, size_t step)
 
 static void take_output(struct nd_trial_worker *w, size_t o, const struct nd_packed *packed)
 {
-    struct nd_array values = packed->husk;
+    struct nd_array values = packed->tensor_view;
     values.x = nd_tensor_room(values.n * sizeof *values.x);
     w->is_told[o] = values.x != NULL;
     if (values.x == NULL)
@@ -494,14 +494,14 @@ static void found_output_of_trial_run(void *context, size_t step, const struct n
 }
 
 /* Packs what is given to a changed input of the model. False: there are several, or some step is not known. */
-static enum nd_status find_start(struct nd_trial_worker *w, struct nd_ripple_change *change, bool *is_possible,
+static enum nd_status find_start(struct nd_trial_worker *w, struct nd_incremental_change *change, bool *is_possible,
                                  struct nd_error *err)
 {
     const struct nd_study *study = w->run.study;
     size_t n_inputs = 0;
-    *is_possible = w->ripple.plan != NULL;
+    *is_possible = w->incremental.plan != NULL;
     for (size_t s = 0; s < study->plan->n_steps && *is_possible; s++)
-        *is_possible = w->run.reference[s].husk.shape.rank >= 0;
+        *is_possible = w->run.reference[s].tensor_view.shape.rank >= 0;
     for (size_t i = 0; i < w->trial->n_changes && *is_possible; i++) {
         size_t step = w->trial->changes[i].step;
         if (study->float_input[step] == SIZE_MAX)
@@ -525,7 +525,7 @@ static enum nd_status follow_changes(struct nd_trial_worker *w, const struct nd_
                                            .takes_quick = options->takes_quick,
                                            .replaced = options->replaced,
                                            .is_real = options->is_real};
-    struct nd_ripple_change change = {.is_changed = w->is_changed,
+    struct nd_incremental_change change = {.is_changed = w->is_changed,
                                       .given_step = SIZE_MAX,
                                       .options = &alone,
                                       .context = w,
@@ -535,10 +535,10 @@ static enum nd_status follow_changes(struct nd_trial_worker *w, const struct nd_
     memset(w->is_told, 0, sizeof w->is_told);
     enum nd_status status = find_start(w, &change, &is_possible, err);
     if (status == ND_OK && is_possible)
-        status = nd_ripple_changes(&w->ripple, w->run.reference, &change, is_done, err);
+        status = nd_incremental_changes(&w->incremental, w->run.reference, &change, is_done, err);
     for (size_t o = 0; o < w->n_outputs && status == ND_OK && *is_done; o++) {
-        size_t edge = plan->steps[w->outputs[o]].edge;
-        bool is_same = w->cut.is_skipped[edge] && !w->is_changed[edge];
+        size_t tensor = plan->steps[w->outputs[o]].tensor;
+        bool is_same = w->cut.is_skipped[tensor] && !w->is_changed[tensor];
         if (!is_same && !w->is_told[o])
             take_output(w, o, &w->run.reference[w->outputs[o]]);
         if (!is_same && !w->is_told[o])
@@ -559,8 +559,8 @@ static enum nd_status nd_trial_worker_run(struct nd_trial_worker *w, struct nd_e
         status = follow_changes(w, &options, &is_done, err);
     /* An output that depends on a change and is not found has no error that is known. */
     for (size_t o = 0; o < w->n_outputs && status == ND_OK; o++) {
-        size_t edge = study->plan->steps[w->outputs[o]].edge;
-        bool is_same = w->cut.is_skipped[edge] && !w->is_changed[edge];
+        size_t tensor = study->plan->steps[w->outputs[o]].tensor;
+        bool is_same = w->cut.is_skipped[tensor] && !w->is_changed[tensor];
         if (is_same || !is_done)
             w->noise[o] = is_same ? nd_trial_worker_base_noise(w, w->outputs[o]) : NAN;
     }
@@ -572,13 +572,13 @@ static enum nd_status nd_trial_worker_run(struct nd_trial_worker *w, struct nd_e
 
 /* ---- the changed layers alone ---- */
 
-static enum nd_status found_watched(void *context, size_t edge, const struct nd_array *values,
-                                    enum nd_exact_way way, struct nd_error *err)
+static enum nd_status found_watched(void *context, size_t tensor, const struct nd_array *values,
+                                    enum nd_exact_method method, struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     (void)err;
     struct nd_trial_worker *w = context;
-    if (w->run.study->plan->steps[w->trial->watched].edge == edge)
+    if (w->run.study->plan->steps[w->trial->watched].tensor == tensor)
         w->watched = noise_of(w, w->trial->watched, values);
     return ND_OK;
 }
@@ -588,10 +588,10 @@ static void read_inputs(struct nd_trial_worker *w)
 {
     const struct nd_plan *plan = w->run.study->plan;
     for (size_t s = 0; s < plan->n_steps; s++) {
-        const struct nd_model_unit *unit = nd_plan_unit(plan, s);
-        for (size_t i = 0; unit != NULL && w->is_changed[plan->steps[s].edge] && i < unit->n_inputs; i++)
-            if (w->cut.is_skipped[unit->inputs[i]])
-                w->cut.is_ignored[unit->inputs[i]] = false;
+        const struct nd_model_layer *layer = nd_plan_layer(plan, s);
+        for (size_t i = 0; layer != NULL && w->is_changed[plan->steps[s].tensor] && i < layer->n_inputs; i++)
+            if (w->cut.is_skipped[layer->inputs[i]])
+                w->cut.is_ignored[layer->inputs[i]] = false;
     }
 }
 
@@ -601,21 +601,21 @@ static enum nd_status run_alone(struct nd_trial_worker *w, const struct nd_trial
 {
     const struct nd_study *study = w->run.study;
     const struct nd_plan *plan = study->plan;
-    size_t n_edges = nd_model_n_edges(plan->model);
+    size_t n_tensors = nd_model_n_tensors(plan->model);
     clear(w);
     for (size_t i = 0; i < of->n_changes; i++)
-        w->is_changed[plan->steps[of->changes[i].step].edge] = true;
-    for (size_t e = 0; e < n_edges; e++) {
+        w->is_changed[plan->steps[of->changes[i].step].tensor] = true;
+    for (size_t e = 0; e < n_tensors; e++) {
         w->given[e] = nd_no_array();
         w->cut.is_skipped[e] = false;
         w->cut.is_ignored[e] = !w->is_changed[e];
     }
     for (size_t s = 0; s < plan->n_steps; s++) {
-        size_t edge = plan->steps[s].edge;
-        if (w->is_changed[edge] || w->run.values[s].shape.rank < 0)
+        size_t tensor = plan->steps[s].tensor;
+        if (w->is_changed[tensor] || w->run.values[s].shape.rank < 0)
             continue;
-        w->given[edge] = w->run.values[s];
-        w->is_real[edge] = w->cut.is_skipped[edge] = true;
+        w->given[tensor] = w->run.values[s];
+        w->is_real[tensor] = w->cut.is_skipped[tensor] = true;
     }
     read_inputs(w);
     make_changes(w);
@@ -712,14 +712,14 @@ enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, si
     all.watched_base = nd_calloc(study->n_effect_samples * n_trials, sizeof *all.watched_base);
     all.watched = nd_calloc(study->n_effect_samples * n_trials, sizeof *all.watched);
     all.workers = nd_calloc(study->n_threads, sizeof *all.workers);
-    struct nd_error local = {0};
+    struct nd_error introduced = {0};
     bool has_all = all.signal != NULL && all.base != NULL && all.noise != NULL && all.watched_base != NULL &&
                    all.watched != NULL && all.workers != NULL;
-    enum nd_status status = has_all ? ND_OK : nd_fail_memory(&local);
+    enum nd_status status = has_all ? ND_OK : nd_fail_memory(&introduced);
     if (status == ND_OK)
-        status = nd_parallel_for(study->n_threads, study->n_effect_samples, run_sample, &all, &local);
+        status = nd_parallel_for(study->n_threads, study->n_effect_samples, run_sample, &all, &introduced);
     if (status != ND_OK && err != NULL)
-        *err = local;
+        *err = introduced;
     for (size_t i = 0; i < n_trials && status == ND_OK; i++)
         conclude_of_trials(&all, i);
     for (size_t i = 0; i < study->n_threads && all.workers != NULL; i++)

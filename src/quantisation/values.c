@@ -12,8 +12,8 @@
  * A Softmax does not care how far below the others a mask lies; a quantiser does. */
 static const double far_gap = 20;
 /* Far values are a mask when they are at least this share of all, and outliers when they are fewer: chosen. */
-static const double mask_least_share = 1e-3;
-enum { mask_least_values = 64 }; /* of fewer values nothing is said */
+static const double mask_min_share = 1e-3;
+enum { mask_min_values = 64 }; /* of fewer values nothing is said */
 /* Values of a mask differ by at most this part of their size (scores are added to it): chosen. */
 static const double mask_spread = 0.05;
 /* The share of the values that is called central, as calibration by percentile does. */
@@ -35,8 +35,8 @@ static bool is_mask(const float *group, size_t n_group, size_t n, double gap, st
 {
     double first = (double)group[0], last = (double)group[n_group - 1], width = rest.high - rest.low;
     double size = fmin(fabs(first), fabs(last)), rest_size = fmax(fabs(rest.low), fabs(rest.high));
-    return n >= mask_least_values && width > 0 && gap >= far_gap * width && size >= far_gap * rest_size &&
-           (double)n_group >= mask_least_share * (double)n &&
+    return n >= mask_min_values && width > 0 && gap >= far_gap * width && size >= far_gap * rest_size &&
+           (double)n_group >= mask_min_share * (double)n &&
            last - first <= mask_spread * fmax(fabs(first), fabs(last));
 }
 

@@ -83,9 +83,9 @@ enum nd_status nd_weights_quantised(const struct nd_array *real, int axis, int b
 }
 
 /* Only of biases somebody reads the codes. */
-static const struct nd_array *codes_of(const struct nd_exact_constant *constant)
+static const struct nd_array *qvalues_of(const struct nd_exact_constant *constant)
 {
-    return constant->is_bias ? constant->codes : NULL;
+    return constant->is_bias ? constant->qvalues : NULL;
 }
 
 enum nd_status nd_pair_hold(const struct nd_plan *plan, const struct nd_exact_constant *constant,
@@ -94,12 +94,12 @@ enum nd_status nd_pair_hold(const struct nd_plan *plan, const struct nd_exact_co
     enum nd_status status = nd_exact_hold(plan->graph, constant->real, err);
     if (status != ND_OK)
         return status;
-    status = nd_exact_hold(plan->graph, codes_of(constant), err);
+    status = nd_exact_hold(plan->graph, qvalues_of(constant), err);
     if (status == ND_OK) {
         status = nd_exact_hold(plan->float_graph, before, err);
         if (status == ND_OK)
             return ND_OK;
-        nd_exact_release(plan->graph, codes_of(constant));
+        nd_exact_release(plan->graph, qvalues_of(constant));
     }
     nd_exact_release(plan->graph, constant->real);
     return status;
@@ -109,6 +109,6 @@ void nd_pair_release(const struct nd_plan *plan, const struct nd_exact_constant 
                      const struct nd_array *before)
 {
     nd_exact_release(plan->float_graph, before);
-    nd_exact_release(plan->graph, codes_of(constant));
+    nd_exact_release(plan->graph, qvalues_of(constant));
     nd_exact_release(plan->graph, constant->real);
 }

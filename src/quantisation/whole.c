@@ -16,12 +16,12 @@ static const struct {
              {ND_REMEDY_16_BITS, "16-bit outputs"},
              {ND_REMEDY_EQUALISE, "cross-layer equalisation"}};
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
-static const double least_gain = 0.5;
+static const double min_gain = 0.5;
 
 /* The changes of all candidates: a new array. NULL: out of memory. */
 static struct nd_change *join(const struct nd_search *search, size_t *n_changes, size_t *n_layers)
 {
-    struct nd_change *changes = nd_calloc(search->n * ND_MOST_TIED, sizeof *changes);
+    struct nd_change *changes = nd_calloc(search->n * ND_MAX_TIED, sizeof *changes);
     *n_changes = *n_layers = 0;
     for (size_t i = 0; i < search->n && changes != NULL; i++) {
         const struct nd_candidate *c = &search->candidates[i];
@@ -104,7 +104,7 @@ static enum nd_status try_all(struct nd_study *study, struct attempt *attempts, 
         if (!is_of_many(&attempts[kind]))
             continue;
         remedy->output_gain_db = trials[n++].sqnr_db - study->out->output_sqnr_db;
-        if (remedy->output_gain_db >= least_gain)
+        if (remedy->output_gain_db >= min_gain)
             tell(study->out, remedy);
     }
     return status;

@@ -86,38 +86,38 @@ static void fold_graph(const struct nd_capture *capture, struct nd_digest *sum)
         fold_text(sum, node->provider);
         fold(sum, &node->subgraph, sizeof node->subgraph);
     }
-    for (size_t i = 0; i < nd_capture_n_edges(capture); i++) {
-        const struct nd_edge *edge = nd_capture_edge(capture, i);
-        fold_text(sum, edge->name);
-        fold_text(sum, edge->onnx_name);
-        fold_text(sum, edge->op_types);
-        fold_text(sum, edge->node);
-        fold_text(sum, nd_capture_edge_provider(capture, i));
-        fold_shape(sum, edge->dtype, &edge->shape);
-        fold(sum, edge->quant.scale, edge->quant.n * sizeof *edge->quant.scale);
-        fold(sum, edge->quant.zero_point, edge->quant.n * sizeof *edge->quant.zero_point);
-        int64_t facts[] = {edge->quant.axis, edge->is_model_input, edge->is_model_output};
+    for (size_t i = 0; i < nd_capture_n_tensors(capture); i++) {
+        const struct nd_tensor *tensor = nd_capture_tensor(capture, i);
+        fold_text(sum, tensor->name);
+        fold_text(sum, tensor->onnx_name);
+        fold_text(sum, tensor->op_types);
+        fold_text(sum, tensor->node);
+        fold_text(sum, nd_capture_tensor_provider(capture, i));
+        fold_shape(sum, tensor->dtype, &tensor->shape);
+        fold(sum, tensor->quant.scale, tensor->quant.n * sizeof *tensor->quant.scale);
+        fold(sum, tensor->quant.zero_point, tensor->quant.n * sizeof *tensor->quant.zero_point);
+        int64_t facts[] = {tensor->quant.axis, tensor->is_model_input, tensor->is_model_output};
         fold(sum, facts, sizeof facts);
     }
 }
 
 /* One tensor of a probe, values and digests. false: a reading was refused. */
-static bool fold_values(const struct nd_capture_tensor *tensor, void *room, struct nd_digest *sum)
+static bool fold_values(const struct nd_probe_values *item, void *room, struct nd_digest *sum)
 {
-    const struct nd_capture_probe *probe = nd_capture_probe(tensor->capture, tensor->probe);
-    const struct nd_edge *edge = nd_capture_edge(tensor->capture, tensor->edge);
+    const struct nd_capture_probe *probe = nd_capture_probe(item->capture, item->probe);
+    const struct nd_tensor *tensor = nd_capture_tensor(item->capture, item->tensor);
     size_t bytes;
-    bool is_stored = nd_capture_has_outputs(tensor->capture, tensor->probe, tensor->edge) &&
-                     nd_shape_size_bytes(&edge->shape, edge->dtype, &bytes, NULL) == ND_OK &&
+    bool is_stored = nd_capture_has_outputs(item->capture, item->probe, item->tensor) &&
+                     nd_shape_size_bytes(&tensor->shape, tensor->dtype, &bytes, NULL) == ND_OK &&
                      bytes <= MAX_BYTES;
     for (size_t s = 0; s < probe->n_samples; s++)
-        for (size_t r = 0; r < nd_capture_n_runs(tensor->capture, tensor->probe, tensor->edge, s); r++) {
-            struct nd_digest digest = nd_capture_digest(tensor->capture, tensor->probe, tensor->edge, s, r);
+        for (size_t r = 0; r < nd_capture_n_runs(item->capture, item->probe, item->tensor, s); r++) {
+            struct nd_digest digest = nd_capture_digest(item->capture, item->probe, item->tensor, s, r);
             fold(sum, &digest, sizeof digest);
             if (!is_stored)
                 continue;
-            enum nd_status status = r == 0 ? nd_capture_read_verified(tensor, s, 1, room, NULL)
-                                           : nd_capture_read_repeat_verified(tensor, s, r, room, NULL);
+            enum nd_status status = r == 0 ? nd_capture_read_verified(item, s, 1, room, NULL)
+                                           : nd_capture_read_repeat_verified(item, s, r, room, NULL);
             if (status != ND_OK)
                 return false;
             fold(sum, room, bytes);
@@ -138,7 +138,7 @@ static bool fold_probe(const struct nd_capture *capture, size_t p, void *room, s
         fold(sum, probe->labels, probe->n_samples_expected * sizeof *probe->labels);
     for (size_t i = 0; i < probe->n_inputs; i++) {
         const struct nd_capture_input *input = &probe->inputs[i];
-        const struct nd_capture_tensor tensor = {capture, p, i};
+        const struct nd_probe_values tensor = {capture, p, i};
         size_t bytes;
         fold_text(sum, input->name);
         fold_shape(sum, input->dtype, &input->shape);
@@ -150,8 +150,8 @@ static bool fold_probe(const struct nd_capture *capture, size_t p, void *room, s
             fold(sum, room, bytes);
         }
     }
-    for (size_t e = 0; e < nd_capture_n_edges(capture); e++)
-        if (!fold_values(&(struct nd_capture_tensor){capture, p, e}, room, sum))
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++)
+        if (!fold_values(&(struct nd_probe_values){capture, p, e}, room, sum))
             return false;
     return true;
 }

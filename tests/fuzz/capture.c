@@ -9,13 +9,13 @@ enum { MAX_SAMPLE_BYTES = 1 << 20 };
 static void read_values(const struct nd_capture *capture, void *room)
 {
     for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
-        for (size_t e = 0; e < nd_capture_n_edges(capture); e++) {
-            const struct nd_edge *edge = nd_capture_edge(capture, e);
+        for (size_t e = 0; e < nd_capture_n_tensors(capture); e++) {
+            const struct nd_tensor *tensor = nd_capture_tensor(capture, e);
             size_t bytes;
-            const struct nd_capture_tensor tensor = {capture, p, e};
-            if (nd_shape_size_bytes(&edge->shape, edge->dtype, &bytes, NULL) == ND_OK &&
+            const struct nd_probe_values item = {capture, p, e};
+            if (nd_shape_size_bytes(&tensor->shape, tensor->dtype, &bytes, NULL) == ND_OK &&
                 bytes <= MAX_SAMPLE_BYTES)
-                nd_capture_read_outputs(&tensor, 0, 1, room, NULL);
+                nd_capture_read_outputs(&item, 0, 1, room, NULL);
         }
 }
 

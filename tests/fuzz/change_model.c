@@ -157,7 +157,7 @@ static void change_operator(struct dice *dice, const Onnx__GraphProto *graph, On
              other != NULL && draw(dice, 4) == 0 ? other : types[draw(dice, sizeof types / sizeof *types)]);
 }
 
-static void change_edge(struct dice *dice, const Onnx__GraphProto *graph, Onnx__NodeProto *node)
+static void change_tensor(struct dice *dice, const Onnx__GraphProto *graph, Onnx__NodeProto *node)
 {
     const char *tensor = draw_tensor(dice, graph);
     if (node->n_input > 0 && draw(dice, 3) > 0) {
@@ -279,7 +279,7 @@ static void change_graph(struct dice *dice, Onnx__GraphProto *graph)
         break;
     case 1:
     case 2:
-        change_edge(dice, graph, node);
+        change_tensor(dice, graph, node);
         break;
     case 3:
     case 4:

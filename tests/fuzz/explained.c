@@ -19,14 +19,14 @@ struct run {
 };
 
 /* Every edge whose turn it is has one code in eight changed. */
-static enum nd_status keep(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
                            struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     struct run *run = context;
-    struct nd_array *kept = &run->found[edge];
+    struct nd_array *kept = &run->found[tensor];
     enum nd_status status = nd_array_copy(values, kept, err);
-    uint8_t how = run->data[run->size - 1 - edge % run->size];
+    uint8_t how = run->data[run->size - 1 - tensor % run->size];
     for (size_t i = how % 8; status == ND_OK && how > 127 && i < kept->n; i += 8)
         kept->x[i] += how % 16 < 8 ? 1 : -2;
     return status;
@@ -67,34 +67,34 @@ static void *bytes_of(const struct nd_array *array, enum nd_dtype dtype)
     return bytes;
 }
 
-static void write_edges(struct nd_capture_writer *writer, const struct run *run,
+static void write_tensors(struct nd_capture_writer *writer, const struct run *run,
                         const struct nd_capture_probe *probe)
 {
-    size_t n = 0, n_edges = nd_model_n_edges(run->model);
-    struct nd_edge *edges = nd_calloc(n_edges, sizeof *edges);
-    const char **providers = nd_calloc(n_edges, sizeof *providers);
-    const struct nd_array **values = nd_calloc(n_edges, sizeof *values);
-    if (edges == NULL || providers == NULL || values == NULL)
+    size_t n = 0, n_tensors = nd_model_n_tensors(run->model);
+    struct nd_tensor *tensors = nd_calloc(n_tensors, sizeof *tensors);
+    const char **providers = nd_calloc(n_tensors, sizeof *providers);
+    const struct nd_array **values = nd_calloc(n_tensors, sizeof *values);
+    if (tensors == NULL || providers == NULL || values == NULL)
         abort();
-    for (size_t e = 0; e < n_edges; e++) {
-        if (run->found[e].x == NULL || nd_model_edge(run->model, e)->dtype == ND_DTYPE_NONE)
+    for (size_t e = 0; e < n_tensors; e++) {
+        if (run->found[e].x == NULL || nd_model_tensor(run->model, e)->dtype == ND_DTYPE_NONE)
             continue;
-        edges[n] = *nd_model_edge(run->model, e);
-        edges[n].shape = run->found[e].shape;
+        tensors[n] = *nd_model_tensor(run->model, e);
+        tensors[n].shape = run->found[e].shape;
         providers[n] = "QNNExecutionProvider";
         values[n++] = &run->found[e];
     }
-    nd_capture_writer_edges(writer, edges, providers, n, NULL);
+    nd_capture_writer_tensors(writer, tensors, providers, n, NULL);
     nd_capture_writer_probe(writer, probe, NULL);
     for (size_t i = 0; i < n; i++) {
-        void *bytes = bytes_of(values[i], edges[i].dtype);
-        struct nd_digest digest = nd_digest_bytes(bytes, values[i]->n * nd_dtype_size_bytes(edges[i].dtype));
-        nd_capture_writer_digests(writer, probe, &edges[i], &digest, NULL);
-        nd_capture_writer_outputs(writer, &(struct nd_capture_output){probe, &edges[i], providers[i], NULL},
+        void *bytes = bytes_of(values[i], tensors[i].dtype);
+        struct nd_digest digest = nd_digest_bytes(bytes, values[i]->n * nd_dtype_size_bytes(tensors[i].dtype));
+        nd_capture_writer_digests(writer, probe, &tensors[i], &digest, NULL);
+        nd_capture_writer_outputs(writer, &(struct nd_capture_output){probe, &tensors[i], providers[i], NULL},
                                   bytes, NULL);
         free(bytes);
     }
-    free(edges);
+    free(tensors);
     free(providers);
     free(values);
 }
@@ -120,7 +120,7 @@ static void write_capture(const struct small_model *small, const struct run *run
         write_text(writer, "model", "sha256", nd_model_sha256(small->model));
         write_text(writer, "device", "uri", "gen3");
         write_text(writer, "device", "arch", run->data[0] % 2 ? "v69" : "v73");
-        write_edges(writer, run, &probe);
+        write_tensors(writer, run, &probe);
         for (size_t i = 0; i < n && inputs != NULL; i++) {
             void *bytes = bytes_of(&small->inputs[i], inputs[i].dtype);
             nd_capture_writer_input(writer, &probe, i, bytes, NULL);
@@ -139,7 +139,7 @@ static void explain(const struct small_model *small, const char *path)
     struct nd_capture *capture = NULL;
     struct nd_explanation *explanation = NULL;
     const struct nd_explain_options options = {
-        .struct_size = sizeof options, .n_harm_samples = 1, .n_threads = 1};
+        .struct_size = sizeof options, .n_output_effect_samples = 1, .n_threads = 1};
     if (nd_capture_open(path, &capture, NULL) != ND_OK)
         return;
     const struct nd_capture *const captures[] = {capture};
@@ -154,7 +154,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[4096];
     snprintf(path, sizeof path, "%s/x.h5", fuzz_folder());
     if (small_model_open(&small, data, size) && size > 0) {
-        size_t n = nd_model_n_edges(small.model);
+        size_t n = nd_model_n_tensors(small.model);
         struct run run = {small.model, nd_calloc(n, sizeof *run.found), data, size};
         if (run.found == NULL)
             abort();

@@ -8,23 +8,23 @@
 
 #include <stdio.h>
 
-static enum nd_status ignore(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status ignore(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
                              struct nd_error *err)
 {
     (void)context;
-    (void)edge;
+    (void)tensor;
     (void)values;
-    (void)way;
+    (void)method;
     (void)err;
     return ND_OK;
 }
 
-static void emulate(const struct small_model *small, const struct nd_exact_graph *graph, const char *program)
+static void emulate(const struct small_model *small, const struct nd_exact_graph *graph, const char *arithmetic)
 {
     struct nd_emulation emulation = {0};
     struct nd_emulator *emulator = NULL;
     const struct nd_emulator_options options = {.struct_size = sizeof options};
-    if (nd_emulation_parse(program, &emulation, NULL) != ND_OK)
+    if (nd_emulation_parse(arithmetic, &emulation, NULL) != ND_OK)
         return;
     if (nd_emulator_create(&emulation, small->model, graph, &options, &emulator, NULL) == ND_OK)
         nd_emulator_run(emulator, small->inputs, ignore, NULL, NULL);

@@ -25,15 +25,15 @@
 #include "npudiff/lab/fingerprint.h"
 #include "npudiff/report/report.h"
 
-enum { MOST_DATA_BYTES = 1 << 20, MOST_FILE_BYTES = 1 << 20, MOST_CAPTURES = 4 };
+enum { MAX_DATA_BYTES = 1 << 20, MAX_FILE_BYTES = 1 << 20, MAX_CAPTURES = 4 };
 
 /* A text that may hold any bytes: its bytes as code points. */
 static json_t *text(const char *bytes)
 {
-    json_t *codes = json_array();
+    json_t *qvalues = json_array();
     for (; *bytes != '\0'; bytes++)
-        json_array_append_new(codes, json_integer((unsigned char)*bytes));
-    return codes;
+        json_array_append_new(qvalues, json_integer((unsigned char)*bytes));
+    return qvalues;
 }
 
 static json_t *text_or_null(const char *bytes)
@@ -49,7 +49,7 @@ static json_t *read_frame(const char *path)
     struct nd_frame frame = {0};
     char problem[ND_FRAME_PROBLEM_BYTES];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    while (nd_frame_read(fd, ND_FRAME_NO_END, MOST_DATA_BYTES, &frame, problem) == ND_FRAME_WHOLE) {
+    while (nd_frame_read(fd, ND_FRAME_NO_END, MAX_DATA_BYTES, &frame, problem) == ND_FRAME_WHOLE) {
         json_t *data = json_array();
         for (size_t i = 0; i < frame.data_bytes; i++)
             json_array_append_new(data, json_integer(frame.data[i]));
@@ -67,7 +67,7 @@ static json_t *read_took(const char *path)
     struct nd_took_list list = {0};
     void *bytes = NULL;
     size_t n;
-    if (nd_file_read(path, MOST_FILE_BYTES, &bytes, &n, NULL) != ND_OK)
+    if (nd_file_read(path, MAX_FILE_BYTES, &bytes, &n, NULL) != ND_OK)
         abort();
     fuzz_file("result.json.took", bytes, n);
     free(bytes);
@@ -110,7 +110,7 @@ static json_t *read_certificate(const char *path, struct nd_model *model)
                         arithmetics, "layers", (json_int_t)found->n_layers, "proven",
                         (json_int_t)found->n_proven, "tested", (json_int_t)found->n_tested, "unknown",
                         (json_int_t)found->n_unknown, "differ", (json_int_t)found->n_differ, "proven_again",
-                        (json_int_t)found->n_proven_again, "has_price", found->has_price);
+                        (json_int_t)found->n_proven_again, "has_price", found->has_accuracy_cost);
     }
     nd_certificate_check_destroy(&found);
     nd_certificate_destroy(&certificate);
@@ -138,7 +138,7 @@ static json_t *rule_of(const struct nd_policy_rule *rule)
     return json_pack(
         "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "gate",
         nd_policy_gate_name(rule->gate), "models", texts(&rule->models), "devices", texts(&rule->devices),
-        "tensors", texts(&rule->edges), "probes", texts(&rule->probes), "allow", texts(&rule->allow), "to",
+        "tensors", texts(&rule->tensors), "probes", texts(&rule->probes), "allow", texts(&rule->allow), "to",
         text_or_null(rule->to), "max", number(rule->max), "metric", text_or_null(rule->metric), "min",
         number(rule->min), "warn", number(rule->warn), "fail", number(rule->fail), "margin",
         number(rule->margin), "confidence", number(rule->confidence), "power", number(rule->power), "reason",
@@ -166,7 +166,7 @@ static json_t *read_campaign(const char *path)
     for (size_t i = 0; i < c.policy.n; i++)
         json_array_append_new(rules, rule_of(&c.policy.rules[i]));
     json_t *out = json_pack("{s:o, s:o, s:o, s:I, s:f, s:f, s:f, s:o, s:b, s:o, s:o, s:o}", "name",
-                            text(c.name), "output", text_or_null(c.output), "tensors", text(c.edges), "repeats",
+                            text(c.name), "output", text_or_null(c.output), "tensors", text(c.tensors), "repeats",
                             (json_int_t)c.n_repeats, "margin", c.margin, "confidence", c.confidence, "power",
                             c.power, "reference", text(c.reference), "explain", c.explain, "models", models,
                             "devices", devices, "policy", rules);
@@ -179,7 +179,7 @@ static json_t *read_campaign(const char *path)
 /* What stands beside the files. */
 struct beside {
     struct nd_model *model;
-    struct nd_capture *captures[MOST_CAPTURES];
+    struct nd_capture *captures[MAX_CAPTURES];
     size_t n;
     char *sheet;
 };
@@ -196,7 +196,7 @@ static json_t *read_explanation(const char *path, const struct beside *beside)
 {
     enum { EFFECT_SAMPLES = 2 }; /* all that the part has, as the command has it */
     const struct nd_explain_options options = {.struct_size = sizeof options,
-                                               .n_harm_samples = EFFECT_SAMPLES,
+                                               .n_output_effect_samples = EFFECT_SAMPLES,
                                                .n_threads = 1,
                                                .merge = &path,
                                                .n_merge = 1};
@@ -216,7 +216,7 @@ static char *text_of(const char *path)
 {
     void *bytes = NULL;
     size_t n;
-    if (nd_file_read(path, MOST_FILE_BYTES, &bytes, &n, NULL) != ND_OK)
+    if (nd_file_read(path, MAX_FILE_BYTES, &bytes, &n, NULL) != ND_OK)
         abort();
     return bytes;
 }
@@ -253,7 +253,7 @@ int main(int argc, char **argv)
 {
     struct beside beside = {0};
     char path[4096];
-    if (argc < 3 || argc > 3 + MOST_CAPTURES || nd_model_load(argv[2], &beside.model, NULL) != ND_OK)
+    if (argc < 3 || argc > 3 + MAX_CAPTURES || nd_model_load(argv[2], &beside.model, NULL) != ND_OK)
         return 2;
     bool is_sheet = strcmp(argv[1], "datasheet") == 0;
     if (is_sheet && argc == 4)

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { MOST_ELEMENTS = 1 << 14, MOST_NODES = 300 };
+enum { MAX_ELEMENTS = 1 << 14, MAX_NODES = 300 };
 
 /* Of inputs and tensors whose shapes are known. */
 static bool is_small(const struct nd_model *model)
@@ -13,14 +13,14 @@ static bool is_small(const struct nd_model *model)
     size_t total = 0, n;
     for (size_t i = 0; i < nd_model_n_inputs(model); i++) {
         if (nd_shape_size_bytes(&nd_model_input(model, i)->shape, ND_DTYPE_U8, &n, NULL) != ND_OK ||
-            n > MOST_ELEMENTS)
+            n > MAX_ELEMENTS)
             return false;
         total += n;
     }
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
-        if (nd_shape_size_bytes(&nd_model_edge(model, e)->shape, ND_DTYPE_U8, &n, NULL) == ND_OK)
-            total += n < MOST_ELEMENTS ? n : MOST_ELEMENTS;
-    return total < MOST_ELEMENTS && nd_model_n_nodes(model) <= MOST_NODES;
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        if (nd_shape_size_bytes(&nd_model_tensor(model, e)->shape, ND_DTYPE_U8, &n, NULL) == ND_OK)
+            total += n < MAX_ELEMENTS ? n : MAX_ELEMENTS;
+    return total < MAX_ELEMENTS && nd_model_n_nodes(model) <= MAX_NODES;
 }
 
 /* Codes of any type are in range, floats lie between -2.5 and 2.5. */

@@ -12,7 +12,7 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 
-enum { FIX_EDGES = 20, FIX_PROBES = 2, FIX_INPUTS = 2, FIX_BIG = 4 };
+enum { FIX_TENSORS = 20, FIX_PROBES = 2, FIX_INPUTS = 2, FIX_BIG = 4 };
 
 static float fix_channel_scales[5] = {0.1f, 0.25f, 3.0f, 1e-7f, 7.5f};
 static int64_t fix_channel_zeros[5] = {0, -3, 32767, 5, 1};
@@ -22,7 +22,7 @@ static int64_t fix_nibble_zero[1] = {7};
 
 /* Names that HDF5 would take for paths, and one of each element type. The edge FIX_BIG has chunks within a
  * sample. */
-static struct nd_edge fix_edges[FIX_EDGES] = {
+static struct nd_tensor fix_tensors[FIX_TENSORS] = {
     {"a/b%c",
      "a/b%c_q",
      "Conv+Relu",
@@ -60,7 +60,7 @@ static struct nd_edge fix_edges[FIX_EDGES] = {
     {"f8a", "f8a", "X", "n18", ND_DTYPE_F8E4M3FN, {2, {3, 5}}, {0, -1, NULL, NULL}, false, false},
     {"f8b", "f8b", "X", "n19", ND_DTYPE_F8E5M2, {2, {3, 5}}, {0, -1, NULL, NULL}, false, false},
 };
-static const char *fix_providers[FIX_EDGES] = {"QNN", "QNN", "CPU", "",    "QNN", "QNN", "QNN",
+static const char *fix_providers[FIX_TENSORS] = {"QNN", "QNN", "CPU", "",    "QNN", "QNN", "QNN",
                                                "QNN", "QNN", "QNN", "CPU", "QNN", "QNN", "QNN",
                                                "QNN", "QNN", "QNN", "QNN", "CPU", ""};
 static struct nd_capture_node fix_nodes[] = {{"conv/1", "Conv", "", "QNN", 0},
@@ -115,10 +115,10 @@ static inline void fix_fill(void *buf, size_t n_bytes, uint64_t probe, uint64_t 
         ((unsigned char *)buf)[i] = (unsigned char)(fix_random(&random) % 23);
 }
 
-static inline size_t fix_sample_bytes(const struct nd_edge *edge)
+static inline size_t fix_sample_bytes(const struct nd_tensor *tensor)
 {
     size_t n = 0;
-    assert_int_equal(nd_shape_size_bytes(&edge->shape, edge->dtype, &n, NULL), ND_OK);
+    assert_int_equal(nd_shape_size_bytes(&tensor->shape, tensor->dtype, &n, NULL), ND_OK);
     return n;
 }
 
@@ -131,12 +131,12 @@ static inline bool fix_differs(size_t probe, size_t sample, size_t repeat)
 }
 
 /* The bytes of one repeat: those of repeat 0 unless it is one of fix_repeats. */
-static inline void fix_output(void *buf, size_t probe, size_t edge, size_t sample, size_t repeat)
+static inline void fix_output(void *buf, size_t probe, size_t tensor, size_t sample, size_t repeat)
 {
-    size_t n_bytes = fix_sample_bytes(&fix_edges[edge]);
+    size_t n_bytes = fix_sample_bytes(&fix_tensors[tensor]);
     unsigned char *bytes = buf;
-    enum nd_dtype dtype = fix_edges[edge].dtype;
-    fix_fill(buf, n_bytes, probe, edge, sample, fix_differs(probe, sample, repeat) ? repeat : 0);
+    enum nd_dtype dtype = fix_tensors[tensor].dtype;
+    fix_fill(buf, n_bytes, probe, tensor, sample, fix_differs(probe, sample, repeat) ? repeat : 0);
     for (size_t i = 0; (dtype == ND_DTYPE_U4 || dtype == ND_DTYPE_I4) && i < n_bytes; i++)
         bytes[i] = (unsigned char)(bytes[i] % 16 - (dtype == ND_DTYPE_I4 ? 8 : 0));
 }
@@ -154,7 +154,7 @@ static inline void fix_write_outputs(struct nd_capture_writer *writer, size_t p,
     const struct nd_capture_probe *probe = &fix_probes[p];
     struct nd_chunk_layout layout;
     struct nd_capture_dataset *dataset = NULL;
-    fix_ok(nd_capture_output_layout(probe, &fix_edges[e], &layout, &err), &err);
+    fix_ok(nd_capture_output_layout(probe, &fix_tensors[e], &layout, &err), &err);
     unsigned char *samples = calloc(probe->n_samples_expected + 1, layout.sample_bytes + 1);
     unsigned char *raw = calloc(1, layout.chunk_bytes + 1),
                   *stored = calloc(1, nd_chunk_bound(layout.chunk_bytes));
@@ -162,7 +162,7 @@ static inline void fix_write_outputs(struct nd_capture_writer *writer, size_t p,
     for (size_t s = 0; s < probe->n_samples; s++)
         fix_output(samples + s * layout.sample_bytes, p, e, s, 0);
     fix_ok(nd_capture_writer_outputs_begin(
-               writer, &(struct nd_capture_output){probe, &fix_edges[e], fix_providers[e], &layout}, &dataset,
+               writer, &(struct nd_capture_output){probe, &fix_tensors[e], fix_providers[e], &layout}, &dataset,
                &err),
            &err);
     for (size_t i = layout.n_chunks; i-- > 0;) { /* any order will do */
@@ -187,7 +187,7 @@ static inline void fix_write_digests(struct nd_capture_writer *writer, size_t p,
 {
     struct nd_error err;
     const struct nd_capture_probe *probe = &fix_probes[p];
-    size_t n_bytes = fix_sample_bytes(&fix_edges[e]);
+    size_t n_bytes = fix_sample_bytes(&fix_tensors[e]);
     unsigned char *one = malloc(n_bytes + 1);
     struct nd_digest *digests = calloc(probe->n_samples * probe->n_repeats, sizeof *digests);
     assert_true(one != NULL && digests != NULL);
@@ -196,7 +196,7 @@ static inline void fix_write_digests(struct nd_capture_writer *writer, size_t p,
             fix_output(one, p, e, s, r);
             digests[s * probe->n_repeats + r] = nd_digest_bytes(one, n_bytes);
         }
-    fix_ok(nd_capture_writer_digests(writer, probe, &fix_edges[e], digests, &err), &err);
+    fix_ok(nd_capture_writer_digests(writer, probe, &fix_tensors[e], digests, &err), &err);
     free(one);
     free(digests);
 }
@@ -204,13 +204,13 @@ static inline void fix_write_digests(struct nd_capture_writer *writer, size_t p,
 static inline void fix_write_repeats(struct nd_capture_writer *writer, size_t e)
 {
     struct nd_error err;
-    size_t n_bytes = fix_sample_bytes(&fix_edges[e]);
+    size_t n_bytes = fix_sample_bytes(&fix_tensors[e]);
     unsigned char *rows = malloc(2 * n_bytes + 1);
     assert_non_null(rows);
     for (size_t i = 0; i < 2; i++)
         fix_output(rows + i * n_bytes, 1, e, fix_repeats[i][0], fix_repeats[i][1]);
     const struct nd_capture_repeats repeats = {fix_repeats, 2, rows};
-    fix_ok(nd_capture_writer_repeats(writer, &fix_probes[1], &fix_edges[e], &repeats, &err), &err);
+    fix_ok(nd_capture_writer_repeats(writer, &fix_probes[1], &fix_tensors[e], &repeats, &err), &err);
     free(rows);
 }
 
@@ -236,24 +236,24 @@ static inline struct nd_capture_writer *fix_begin(const char *path, bool replace
     struct nd_error err;
     struct nd_capture_writer *writer = NULL;
     /* The big edge trades places with the last one, so that the small capture is the same list but for one. */
-    size_t n_edges = options->with_big ? FIX_EDGES : FIX_BIG;
+    size_t n_tensors = options->with_big ? FIX_TENSORS : FIX_BIG;
     fix_ok(nd_capture_writer_create(path, replace, &writer, &err), &err);
     nd_capture_writer_level(writer, options->level);
     for (size_t i = 0; i < sizeof fix_attrs / sizeof fix_attrs[0]; i++)
         fix_ok(nd_capture_writer_attr(writer, &fix_attrs[i], &err), &err);
-    fix_ok(nd_capture_writer_edges(writer, fix_edges, fix_providers, n_edges, &err), &err);
+    fix_ok(nd_capture_writer_tensors(writer, fix_tensors, fix_providers, n_tensors, &err), &err);
     fix_ok(nd_capture_writer_nodes(writer, fix_nodes, 2, &err), &err);
     fix_ok(nd_capture_writer_log(writer, "qnn/htp.log", fix_log, sizeof fix_log - 1, &err), &err);
     fix_ok(nd_capture_writer_log(writer, "nothing", NULL, 0, &err), &err);
     fix_ok(nd_capture_writer_findings(writer, fix_findings, 2, &err), &err);
     for (size_t p = 0; p < FIX_PROBES; p++) {
         fix_write_probe(writer, p);
-        for (size_t e = 0; e < n_edges; e++) {
+        for (size_t e = 0; e < n_tensors; e++) {
             fix_write_digests(writer, p, e);
             if (options->digests_only)
                 continue;
             fix_write_outputs(writer, p, e, options->level);
-            if (p == 1 && fix_sample_bytes(&fix_edges[e]) > 0)
+            if (p == 1 && fix_sample_bytes(&fix_tensors[e]) > 0)
                 fix_write_repeats(writer, e);
         }
     }
@@ -275,9 +275,9 @@ static inline enum nd_status fix_dump_tensors(const struct nd_capture *capture, 
 {
     const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
     enum nd_status status = ND_OK;
-    for (size_t e = 0; e < nd_capture_n_edges(capture) && status == ND_OK; e++) {
+    for (size_t e = 0; e < nd_capture_n_tensors(capture) && status == ND_OK; e++) {
         size_t n_bytes = 0;
-        status = nd_shape_size_bytes(&nd_capture_edge(capture, e)->shape, nd_capture_edge(capture, e)->dtype,
+        status = nd_shape_size_bytes(&nd_capture_tensor(capture, e)->shape, nd_capture_tensor(capture, e)->dtype,
                                      &n_bytes, err);
         char *buf = nd_tensor_alloc(n_bytes);
         for (size_t s = 0; s < probe->n_samples && status == ND_OK && buf != NULL; s++)
@@ -286,7 +286,7 @@ static inline enum nd_status fix_dump_tensors(const struct nd_capture *capture, 
                 nd_strbuf_append(out, (const char *)&digest, sizeof digest);
                 if (!nd_capture_has_outputs(capture, p, e))
                     continue;
-                status = nd_capture_read_repeat(&(struct nd_capture_tensor){capture, p, e}, s, r, buf, err);
+                status = nd_capture_read_repeat(&(struct nd_probe_values){capture, p, e}, s, r, buf, err);
                 nd_strbuf_append(out, buf, n_bytes);
             }
         free(buf);
@@ -296,7 +296,7 @@ static inline enum nd_status fix_dump_tensors(const struct nd_capture *capture, 
         status = nd_shape_size_bytes(&probe->inputs[i].shape, probe->inputs[i].dtype, &n_bytes, err);
         char *buf = nd_tensor_alloc(n_bytes * probe->n_samples_expected);
         if (status == ND_OK && buf != NULL)
-            status = nd_capture_read_inputs(&(struct nd_capture_tensor){capture, p, i}, 0,
+            status = nd_capture_read_inputs(&(struct nd_probe_values){capture, p, i}, 0,
                                             probe->n_samples_expected, buf, err);
         nd_strbuf_append(out, buf, n_bytes * probe->n_samples_expected);
         free(buf);
@@ -320,10 +320,10 @@ static inline void fix_dump_tables(const struct nd_capture *capture, struct nd_s
         nd_strbuf_printf(out, "%s/%s=%d %s %lld %a\n", a->group, a->key, (int)a->type,
                          a->string != NULL ? a->string : "", (long long)a->i64, a->f64);
     }
-    for (size_t i = 0; i < nd_capture_n_edges(capture); i++) {
-        const struct nd_edge *e = nd_capture_edge(capture, i);
+    for (size_t i = 0; i < nd_capture_n_tensors(capture); i++) {
+        const struct nd_tensor *e = nd_capture_tensor(capture, i);
         nd_strbuf_printf(out, "%s|%s|%s|%s|%s|%d%d|%zu on %d:", e->name, e->onnx_name, e->op_types, e->node,
-                         nd_capture_edge_provider(capture, i), e->is_model_input, e->is_model_output,
+                         nd_capture_tensor_provider(capture, i), e->is_model_input, e->is_model_output,
                          e->quant.n, e->quant.axis);
         fix_dump_shape(out, &e->shape, e->dtype);
         nd_strbuf_append(out, (const char *)e->quant.scale, e->quant.n * sizeof(float));

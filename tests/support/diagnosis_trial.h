@@ -21,7 +21,7 @@ struct trial {
     int axis;
     bool is_double; /* background: rounds to 8 fraction bits, half up, then half away; else half to even */
     double low, high, amplitude;
-    double *codes, *values, *expected, *other;
+    double *qvalues, *values, *expected, *other;
     double step[64];
     float scale;
     int64_t zero_point;
@@ -54,10 +54,10 @@ static inline double trial_normal(struct trial *t)
     return sum;
 }
 
-static inline double trial_code(const struct trial *t, double value)
+static inline double trial_qvalue(const struct trial *t, double value)
 {
-    double code = t->is_double ? round(floor(value * 256 + 0.5) / 256) : rint(value);
-    return fmin(fmax(code, t->low), t->high);
+    double qvalue = t->is_double ? round(floor(value * 256 + 0.5) / 256) : rint(value);
+    return fmin(fmax(qvalue, t->low), t->high);
 }
 
 static inline size_t trial_channel(const struct trial *t, size_t i)
@@ -84,11 +84,11 @@ static inline void trial_shape(struct trial *t, int rank)
 static inline void trial_alloc(struct trial *t)
 {
     t->n_total = t->e.n_samples * t->e.n;
-    t->codes = calloc(t->n_total, sizeof *t->codes);
+    t->qvalues = calloc(t->n_total, sizeof *t->qvalues);
     t->values = calloc(t->n_total, sizeof *t->values);
     t->expected = calloc(t->n_total, sizeof *t->expected);
     t->other = calloc(t->n_total, sizeof *t->other);
-    t->e.captured = t->codes;
+    t->e.captured = t->qvalues;
     t->e.exact = t->values;
     t->e.expected = t->expected;
 }
@@ -96,7 +96,7 @@ static inline void trial_alloc(struct trial *t)
 static inline void trial_expect(struct trial *t)
 {
     for (size_t i = 0; i < t->n_total; i++)
-        t->codes[i] = t->expected[i] = trial_code(t, t->values[i]);
+        t->qvalues[i] = t->expected[i] = trial_qvalue(t, t->values[i]);
 }
 
 /* rank 0: any. */
@@ -109,7 +109,7 @@ static inline void trial_open(struct trial *t, uint64_t seed, int rank, size_t n
     t->e.inputs_repeat_same = true;
     t->is_double = trial_next(t) >> 40 & 1;
     t->e.dtype = dtypes[trial_range(t, 0, 3)];
-    nd_code_range(t->e.dtype, &t->low, &t->high);
+    nd_qvalue_range(t->e.dtype, &t->low, &t->high);
     trial_shape(t, rank != 0 ? rank : (int)trial_range(t, 2, 4));
     trial_alloc(t);
     double range = t->high - t->low;
@@ -132,7 +132,7 @@ static inline void trial_open(struct trial *t, uint64_t seed, int rank, size_t n
 
 static inline void trial_close(struct trial *t)
 {
-    free(t->codes);
+    free(t->qvalues);
     free(t->values);
     free(t->expected);
     free(t->other);

@@ -12,24 +12,24 @@
 #include "core/error.h"
 #include "devices/emulator/emulate.h"
 
-enum { MAX_EDGES = 96 };
+enum { MAX_TENSORS = 96 };
 
 struct bench {
     struct nd_model *model;
     struct nd_exact_graph *graph;
     struct nd_array input;
-    struct nd_array plain[MAX_EDGES]; /* of a healthy device */
-    struct nd_array codes[MAX_EDGES]; /* of the device */
-    struct nd_array again[MAX_EDGES]; /* worked out once more from the codes of the device */
+    struct nd_array plain[MAX_TENSORS]; /* of a healthy device */
+    struct nd_array qvalues[MAX_TENSORS]; /* of the device */
+    struct nd_array again[MAX_TENSORS]; /* worked out once more from the codes of the device */
     struct nd_array *found;
 };
 
-static inline enum nd_status keep(void *context, size_t edge, const struct nd_array *values,
-                                  enum nd_exact_way way, struct nd_error *err)
+static inline enum nd_status keep(void *context, size_t tensor, const struct nd_array *values,
+                                  enum nd_exact_method method, struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     struct bench *bench = context;
-    return nd_array_copy(values, &bench->found[edge], err);
+    return nd_array_copy(values, &bench->found[tensor], err);
 }
 
 static inline void open_bench(struct bench *b, const char *name)
@@ -41,16 +41,16 @@ static inline void open_bench(struct bench *b, const char *name)
     if (nd_model_load(path, &b->model, &err) != ND_OK ||
         nd_exact_graph_create(b->model, &b->graph, &err) != ND_OK)
         fail_msg("%s", err.message);
-    assert_true(nd_model_n_edges(b->model) <= MAX_EDGES);
+    assert_true(nd_model_n_tensors(b->model) <= MAX_TENSORS);
     const struct nd_model_io *io = nd_model_input(b->model, 0);
     assert_int_equal(nd_array_make(&b->input, io->dtype, &io->shape, &err), ND_OK);
 }
 
 static inline void close_bench(struct bench *b)
 {
-    for (size_t e = 0; e < MAX_EDGES; e++) {
+    for (size_t e = 0; e < MAX_TENSORS; e++) {
         nd_array_deinit(&b->plain[e]);
-        nd_array_deinit(&b->codes[e]);
+        nd_array_deinit(&b->qvalues[e]);
         nd_array_deinit(&b->again[e]);
     }
     nd_array_deinit(&b->input);
@@ -82,7 +82,7 @@ static inline struct nd_emulator *make_device(struct bench *b, struct nd_emulati
 static inline void run_device(struct bench *b, struct nd_emulator *emulator)
 {
     struct nd_error err = {0};
-    b->found = b->codes;
+    b->found = b->qvalues;
     if (nd_emulator_run(emulator, &b->input, keep, b, &err) != ND_OK)
         fail_msg("%s", err.message);
 }
@@ -106,18 +106,18 @@ static inline size_t differing(const struct nd_array *a, const struct nd_array *
     return n;
 }
 
-static inline size_t edge_of(const struct bench *b, const char *name)
+static inline size_t tensor_of(const struct bench *b, const char *name)
 {
     size_t e = 0;
-    while (e < nd_model_n_edges(b->model) && strcmp(nd_model_edge(b->model, e)->name, name) != 0)
+    while (e < nd_model_n_tensors(b->model) && strcmp(nd_model_tensor(b->model, e)->name, name) != 0)
         e++;
-    assert_true(e < nd_model_n_edges(b->model));
+    assert_true(e < nd_model_n_tensors(b->model));
     return e;
 }
 
 /* The values of one edge before rounding. */
 struct values {
-    size_t edge;
+    size_t tensor;
     double *v;
     size_t n;
 };

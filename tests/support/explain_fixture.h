@@ -12,7 +12,7 @@ struct fixture {
     struct nd_model *model, *float_model;
     struct nd_capture *captures[EF_MAX_DEVICES];
     size_t n_captures;
-    size_t n_harm_samples, n_untouched; /* the last captures are untouched ones */
+    size_t n_output_effect_samples, n_untouched; /* the last captures are untouched ones */
     struct nd_explanation *e;
 };
 
@@ -42,7 +42,7 @@ static enum nd_status explain(struct fixture *f, size_t n_threads, struct nd_err
     const struct nd_capture *const *captures = (const struct nd_capture *const *)f->captures;
     size_t n_devices = f->n_captures - f->n_untouched;
     const struct nd_explain_options options = {.struct_size = sizeof options,
-                                               .n_harm_samples = f->n_harm_samples,
+                                               .n_output_effect_samples = f->n_output_effect_samples,
                                                .n_threads = n_threads,
                                                .untouched = captures + n_devices,
                                                .n_untouched = f->n_untouched};
@@ -74,10 +74,10 @@ static size_t find_step(const struct fixture *f, const char *name)
     return s;
 }
 
-__attribute__((unused)) static const struct nd_explained_unit *unit_of(const struct fixture *f,
+__attribute__((unused)) static const struct nd_explained_layer *layer_of(const struct fixture *f,
                                                                        const char *name)
 {
-    return &f->e->devices[0].units[find_step(f, name)];
+    return &f->e->devices[0].layers[find_step(f, name)];
 }
 
 #endif

@@ -8,16 +8,16 @@
 
 #include "npudiff/compare/compare.h"
 
-enum { FAKE_DEVICES = 3, FAKE_PAIRS = 3, FAKE_CONV = 0, FAKE_SCORES = 1, FAKE_COMPARED_EDGES = 2 };
+enum { FAKE_DEVICES = 3, FAKE_PAIRS = 3, FAKE_CONV = 0, FAKE_SCORES = 1, FAKE_COMPARED_TENSORS = 2 };
 
 struct fake_comparison {
     struct nd_comparison comparison;
     struct nd_compared_device devices[FAKE_DEVICES];
     struct nd_compared_probe probes[1];
-    struct nd_compared_edge edges[FAKE_COMPARED_EDGES];
-    struct nd_edge_on_device on[FAKE_COMPARED_EDGES][FAKE_DEVICES];
-    struct nd_compared_pair pairs[FAKE_COMPARED_EDGES][FAKE_PAIRS];
-    struct nd_compared_part parts[FAKE_COMPARED_EDGES][FAKE_PAIRS];
+    struct nd_compared_tensor tensors[FAKE_COMPARED_TENSORS];
+    struct nd_tensor_on_device on[FAKE_COMPARED_TENSORS][FAKE_DEVICES];
+    struct nd_compared_pair pairs[FAKE_COMPARED_TENSORS][FAKE_PAIRS];
+    struct nd_compared_part parts[FAKE_COMPARED_TENSORS][FAKE_PAIRS];
     struct nd_parting partings[2];
 };
 
@@ -47,7 +47,7 @@ static inline struct nd_difference fake_equal(bool is_integer, uint64_t n_elems)
         .tolerance = {.is_possible = true, .has_lsb = is_integer, .has_ulp = !is_integer}};
 }
 
-static inline void fake_edge(struct fake_comparison *fake, size_t e, const char *name, const char *op,
+static inline void fake_tensor(struct fake_comparison *fake, size_t e, const char *name, const char *op,
                              enum nd_dtype dtype, struct nd_shape shape)
 {
     static const size_t sides[FAKE_PAIRS][2] = {{0, 1}, {0, 2}, {1, 2}};
@@ -55,7 +55,7 @@ static inline void fake_edge(struct fake_comparison *fake, size_t e, const char 
     size_t n_elems = 4;
     for (int i = 0; i < shape.rank; i++)
         n_elems *= (size_t)shape.dims[i];
-    fake->edges[e] = (struct nd_compared_edge){.name = fake_text(name),
+    fake->tensors[e] = (struct nd_compared_tensor){.name = fake_text(name),
                                                .op_types = fake_text(op),
                                                .dtype = dtype,
                                                .shape = shape,
@@ -68,7 +68,7 @@ static inline void fake_edge(struct fake_comparison *fake, size_t e, const char 
                                                .pairs = fake->pairs[e]};
     for (size_t i = 0; i < FAKE_DEVICES; i++)
         fake->on[e][i] =
-            (struct nd_edge_on_device){.exists = true, .provider = fake_text("QNN"), .unstable_bound = 1};
+            (struct nd_tensor_on_device){.exists = true, .provider = fake_text("QNN"), .unstable_bound = 1};
     for (size_t i = 0; i < FAKE_PAIRS; i++) {
         struct nd_compared_part part = {.difference = fake_equal(is_integer, n_elems)};
         fake->parts[e][i] = part;
@@ -92,46 +92,46 @@ static inline void fake_init(struct fake_comparison *fake)
                                                        .failure = fake_text(""),
                                                        .n_samples = 4,
                                                        .n_samples_expected = 4,
-                                                       .first_edge = SIZE_MAX};
+                                                       .first_tensor = SIZE_MAX};
     fake->probes[0] = (struct nd_compared_probe){.name = fake_text("val"), .n_samples = 4};
-    fake_edge(fake, FAKE_CONV, "conv", "Conv+Relu", ND_DTYPE_U8, (struct nd_shape){3, {2, 3, 4}});
-    fake_edge(fake, FAKE_SCORES, "scores", "Softmax", ND_DTYPE_F32, (struct nd_shape){2, {1, 5}});
+    fake_tensor(fake, FAKE_CONV, "conv", "Conv+Relu", ND_DTYPE_U8, (struct nd_shape){3, {2, 3, 4}});
+    fake_tensor(fake, FAKE_SCORES, "scores", "Softmax", ND_DTYPE_F32, (struct nd_shape){2, {1, 5}});
     fake->comparison = (struct nd_comparison){.n_devices = FAKE_DEVICES,
-                                              .n_edges = FAKE_COMPARED_EDGES,
+                                              .n_tensors = FAKE_COMPARED_TENSORS,
                                               .n_probes = 1,
                                               .n_pairs = FAKE_PAIRS,
                                               .odd_one_out = SIZE_MAX,
                                               .partings = fake->partings,
                                               .devices = fake->devices,
-                                              .edges = fake->edges,
+                                              .tensors = fake->tensors,
                                               .probes = fake->probes,
                                               .classes_text = fake_text("cpu = gen1 = gen3"),
                                               .output_classes_text = fake_text("cpu = gen1 = gen3"),
-                                              .first_edge = SIZE_MAX,
+                                              .first_tensor = SIZE_MAX,
                                               .broken_top1 = SIZE_MAX,
                                               .first_test = SIZE_MAX};
 }
 
 /* Lets a pair differ; the caller fills in what else it wants. */
-static inline struct nd_difference *fake_differ(struct fake_comparison *fake, size_t edge, size_t pair)
+static inline struct nd_difference *fake_differ(struct fake_comparison *fake, size_t tensor, size_t pair)
 {
-    struct nd_compared_pair *compared = &fake->pairs[edge][pair];
+    struct nd_compared_pair *compared = &fake->pairs[tensor][pair];
     struct nd_difference *d = &compared->total.difference;
-    compared->verdict = fake->edges[edge].verdict = fake->comparison.verdict = ND_VERDICT_DIFFERS;
+    compared->verdict = fake->tensors[tensor].verdict = fake->comparison.verdict = ND_VERDICT_DIFFERS;
     d->n_samples_differing = d->n_differing = d->n_failing = 1;
     d->share = 1 / (double)d->n_elems;
     d->has_first = true;
     d->first = (struct nd_difference_place){.has_index = true};
-    if (compared->ref == 0 && fake->devices[compared->test].first_edge > edge)
-        fake->devices[compared->test].first_edge = edge;
+    if (compared->ref == 0 && fake->devices[compared->test].first_tensor > tensor)
+        fake->devices[compared->test].first_tensor = tensor;
     return d;
 }
 
 /* A pair in which everything is wrong, with numbers that show which member went where. */
-static inline struct nd_difference *fake_fill(struct fake_comparison *fake, size_t edge, size_t pair)
+static inline struct nd_difference *fake_fill(struct fake_comparison *fake, size_t tensor, size_t pair)
 {
     static struct nd_worst worst[2];
-    struct nd_difference *d = fake_differ(fake, edge, pair);
+    struct nd_difference *d = fake_differ(fake, tensor, pair);
     bool is_integer = d->is_integer;
     worst[0] = (struct nd_worst){.place = {.sample = 3, .has_index = true, .index = 2, .coordinates = {0, 2}},
                                  .abs_error = INFINITY};

@@ -13,17 +13,17 @@
 #include "devices/agent/spool/job_file.h"
 #include "devices/agent/spool/record_fields.h"
 
-enum { FAKE_EDGES = 7, FAKE_PROBES = 2, FAKE_PASSES = 2 };
-enum { EDGE_CODES, EDGE_PAIR, EDGE_BIG, EDGE_EMPTY, EDGE_SCALAR, EDGE_WHOLE, EDGE_LATE };
+enum { FAKE_TENSORS = 7, FAKE_PROBES = 2, FAKE_PASSES = 2 };
+enum { TENSOR_QVALUES, TENSOR_PAIR, TENSOR_BIG, TENSOR_EMPTY, TENSOR_SCALAR, TENSOR_WHOLE, TENSOR_LATE };
 
 /* With five samples: one chunk of all, three chunks of two, chunks within a sample (of which the last is
  * partial), no chunk, one chunk of all, one chunk a sample, and one chunk of all. */
-static const struct fake_edge {
+static const struct fake_tensor {
     const char *name;
     enum nd_dtype dtype;
     struct nd_shape shape;
     size_t pass; /* where there are two */
-} fake_edges[FAKE_EDGES] = {
+} fake_tensors[FAKE_TENSORS] = {
     {"conv/codes", ND_DTYPE_U8, {3, {1, 3, 4}}, 0},
     {"pair", ND_DTYPE_U16, {2, {1, 45000}}, 0},
     {"big", ND_DTYPE_I16, {2, {3, 45000}}, 1},
@@ -45,30 +45,30 @@ struct fake_options {
     bool fails;      /* ends with a failure record instead of the end */
 };
 
-static inline size_t fake_bytes(size_t edge)
+static inline size_t fake_bytes(size_t tensor)
 {
     size_t n = 0;
-    nd_shape_size_bytes(&fake_edges[edge].shape, fake_edges[edge].dtype, &n, NULL);
+    nd_shape_size_bytes(&fake_tensors[tensor].shape, fake_tensors[tensor].dtype, &n, NULL);
     return n;
 }
 
-static inline size_t fake_pass(const struct fake_options *options, size_t edge)
+static inline size_t fake_pass(const struct fake_options *options, size_t tensor)
 {
-    return options->n_passes > 1 ? fake_edges[edge].pass : 0;
+    return options->n_passes > 1 ? fake_tensors[tensor].pass : 0;
 }
 
 /* Whether this repeat gives other bytes than the first. */
-static inline bool fake_differs(size_t probe, size_t edge, size_t sample, size_t repeat)
+static inline bool fake_differs(size_t probe, size_t tensor, size_t sample, size_t repeat)
 {
-    return repeat > 0 && (probe + edge + sample + repeat) % 3 == 0;
+    return repeat > 0 && (probe + tensor + sample + repeat) % 3 == 0;
 }
 
-static inline void fake_output(size_t probe, size_t edge, size_t sample, size_t repeat, unsigned char *out)
+static inline void fake_output(size_t probe, size_t tensor, size_t sample, size_t repeat, unsigned char *out)
 {
-    size_t n = fake_bytes(edge);
-    if (!fake_differs(probe, edge, sample, repeat))
+    size_t n = fake_bytes(tensor);
+    if (!fake_differs(probe, tensor, sample, repeat))
         repeat = 0;
-    uint32_t word = (uint32_t)(probe * 7919 + edge * 104729 + sample * 1299709 + repeat * 15485863 + 1);
+    uint32_t word = (uint32_t)(probe * 7919 + tensor * 104729 + sample * 1299709 + repeat * 15485863 + 1);
     for (size_t i = 0; i < n; i++) {
         word = i % 64 == 0 ? word * 1664525u + 1013904223u : word;
         out[i] = (unsigned char)((word >> 24) + i % 5);
@@ -80,7 +80,7 @@ static inline void fake_output(size_t probe, size_t edge, size_t sample, size_t 
 struct fake_job {
     struct nd_job job;
     struct nd_job_pass passes[FAKE_PASSES];
-    struct nd_job_edge edges[FAKE_EDGES];
+    struct nd_job_tensor tensors[FAKE_TENSORS];
     struct nd_job_probe probes[FAKE_PROBES];
 };
 
@@ -90,14 +90,14 @@ static inline void fake_job_fill(struct fake_job *fake, const struct fake_option
                                       .deflate_level = (uint64_t)options->level,
                                       .store = options->digests_only ? ND_STORE_DIGEST : ND_STORE_FULL,
                                       .n_passes = options->n_passes,
-                                      .n_edges = FAKE_EDGES,
+                                      .n_tensors = FAKE_TENSORS,
                                       .n_probes = FAKE_PROBES}};
     fake->job.passes = fake->passes;
-    fake->job.edges = fake->edges;
+    fake->job.tensors = fake->tensors;
     fake->job.probes = fake->probes;
-    for (size_t e = 0; e < FAKE_EDGES; e++)
-        fake->edges[e] = (struct nd_job_edge){.output = (char *)(uintptr_t)fake_edges[e].name,
-                                              .dtype = fake_edges[e].dtype,
+    for (size_t e = 0; e < FAKE_TENSORS; e++)
+        fake->tensors[e] = (struct nd_job_tensor){.output = (char *)(uintptr_t)fake_tensors[e].name,
+                                              .dtype = fake_tensors[e].dtype,
                                               .pass = fake_pass(options, e)};
     for (size_t p = 0; p < FAKE_PROBES; p++)
         fake->probes[p] = (struct nd_job_probe){.name = (char *)(uintptr_t)fake_probe_names[p],
@@ -111,8 +111,8 @@ static inline void fake_job_fill(struct fake_job *fake, const struct fake_option
 
 struct fake_views {
     size_t pass;
-    struct nd_output_view all[FAKE_EDGES];
-    const struct nd_output_view *of_pass[FAKE_EDGES];
+    struct nd_output_view all[FAKE_TENSORS];
+    const struct nd_output_view *of_pass[FAKE_TENSORS];
 };
 
 static inline bool fake_views_make(struct fake_views *views, const struct fake_options *options, size_t pass)
@@ -120,9 +120,9 @@ static inline bool fake_views_make(struct fake_views *views, const struct fake_o
     size_t n = 0;
     bool is_whole = true;
     *views = (struct fake_views){.pass = pass};
-    for (size_t e = 0; e < FAKE_EDGES; e++) {
-        views->all[e] = (struct nd_output_view){.dtype = fake_edges[e].dtype,
-                                                .shape = fake_edges[e].shape,
+    for (size_t e = 0; e < FAKE_TENSORS; e++) {
+        views->all[e] = (struct nd_output_view){.dtype = fake_tensors[e].dtype,
+                                                .shape = fake_tensors[e].shape,
                                                 .data = nd_tensor_alloc(fake_bytes(e)),
                                                 .size_bytes = fake_bytes(e)};
         is_whole = is_whole && views->all[e].data != NULL;
@@ -134,7 +134,7 @@ static inline bool fake_views_make(struct fake_views *views, const struct fake_o
 
 static inline void fake_views_free(struct fake_views *views)
 {
-    for (size_t e = 0; e < FAKE_EDGES; e++)
+    for (size_t e = 0; e < FAKE_TENSORS; e++)
         free((void *)(uintptr_t)views->all[e].data);
 }
 
@@ -146,7 +146,7 @@ static inline uint64_t fake_latency_ns(size_t pass, size_t probe, size_t sample,
 static inline enum nd_status fake_put(struct nd_store_thread *store, struct fake_views *views, size_t probe,
                                       size_t sample, size_t repeat, struct nd_error *err)
 {
-    for (size_t e = 0; e < FAKE_EDGES; e++)
+    for (size_t e = 0; e < FAKE_TENSORS; e++)
         fake_output(probe, e, sample, repeat, (unsigned char *)(uintptr_t)views->all[e].data);
     const struct nd_store_run run = {.probe = probe,
                                      .sample = sample,

@@ -27,9 +27,9 @@ struct nd_runtime {
 
 struct nd_session {
     size_t n_outputs;
-    size_t edges[FAKE_EDGES]; /* output -> edge */
-    struct nd_session_io input, outputs[FAKE_EDGES];
-    void *data[FAKE_EDGES];
+    size_t tensors[FAKE_TENSORS]; /* output -> edge */
+    struct nd_session_io input, outputs[FAKE_TENSORS];
+    void *data[FAKE_TENSORS];
     size_t now[3]; /* probe, sample, repeat */
     size_t n_runs;
 };
@@ -61,9 +61,9 @@ const char *nd_runtime_build_info(const struct nd_runtime *runtime)
 }
 
 /* Which edges later passes check. */
-static inline bool fake_is_check(size_t edge)
+static inline bool fake_is_check(size_t tensor)
 {
-    return edge == EDGE_PAIR || edge == EDGE_SCALAR;
+    return tensor == TENSOR_PAIR || tensor == TENSOR_SCALAR;
 }
 
 enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_session_options *options,
@@ -77,14 +77,14 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
     session->input = (struct nd_session_io){(char *)(uintptr_t) "in", ND_DTYPE_U8, {1, {2}}};
     memcpy(session->now, fake_device.first, sizeof session->now);
     memset(fake_device.first, 0, sizeof fake_device.first);
-    for (size_t e = 0; e < FAKE_EDGES; e++) {
+    for (size_t e = 0; e < FAKE_TENSORS; e++) {
         if (fake_pass(&fake_device.options, e) != pass && !fake_is_check(e))
             continue;
         size_t i = session->n_outputs++;
-        session->edges[i] = e;
+        session->tensors[i] = e;
         session->data[i] = nd_tensor_alloc(fake_bytes(e));
         session->outputs[i] =
-            (struct nd_session_io){(char *)(uintptr_t)fake_edges[e].name, fake_edges[e].dtype, {.rank = -1}};
+            (struct nd_session_io){(char *)(uintptr_t)fake_tensors[e].name, fake_tensors[e].dtype, {.rank = -1}};
     }
     *out = session;
     return ND_OK;
@@ -181,10 +181,10 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
     if (fake_device.options.pauses && sample % 2 == 0 && sample > 0 && repeat + 1 == n_repeats)
         fake_pause(450);
     for (size_t i = 0; i < session->n_outputs; i++) {
-        size_t e = session->edges[i];
+        size_t e = session->tensors[i];
         fake_output(at[0], e, sample, repeat, session->data[i]);
         views[i] =
-            (struct nd_output_view){fake_edges[e].dtype, fake_edges[e].shape, session->data[i], fake_bytes(e)};
+            (struct nd_output_view){fake_tensors[e].dtype, fake_tensors[e].shape, session->data[i], fake_bytes(e)};
     }
     return ND_OK;
 }
@@ -237,8 +237,8 @@ static inline void fake_agent_job_fill(struct fake_agent_job *fake, const struct
     for (size_t p = 0; p < options->n_passes; p++)
         fake->base.passes[p].model = (char *)(uintptr_t)(p == 0 ? "0" : "1");
     if (options->n_passes > 1) {
-        fake->checks[0] = EDGE_PAIR;
-        fake->checks[1] = EDGE_SCALAR;
+        fake->checks[0] = TENSOR_PAIR;
+        fake->checks[1] = TENSOR_SCALAR;
         fake->base.passes[1].checks = fake->checks;
         fake->base.passes[1].n_checks = 2;
     }

@@ -46,9 +46,9 @@ static inline void fleet_stop(struct fleet *fleet)
         nd_capture_close(&fleet->captures[i]);
 }
 
-static inline const struct nd_compared_part *total_of(const struct nd_comparison *c, size_t edge, size_t test)
+static inline const struct nd_compared_part *total_of(const struct nd_comparison *c, size_t tensor, size_t test)
 {
-    return &c->edges[edge].pairs[test - 1].total;
+    return &c->tensors[tensor].pairs[test - 1].total;
 }
 
 /* Everything that was found about a pair, to the bit. */
@@ -68,7 +68,7 @@ static inline void assert_same_pair(const struct nd_compared_pair *a, const stru
 
 static inline void assert_same_top1(const struct nd_top1 *a, const struct nd_top1 *b, size_t n_devices)
 {
-    assert_int_equal(a->edge, b->edge);
+    assert_int_equal(a->tensor, b->tensor);
     assert_int_equal(a->probe, b->probe);
     assert_int_equal(a->has_labels, b->has_labels);
     for (size_t i = 0; i < n_devices; i++) {
@@ -90,14 +90,14 @@ static inline void assert_same_comparison(const struct nd_comparison *a, const s
     assert_int_equal(a->verdict, b->verdict);
     assert_string_equal(a->classes_text, b->classes_text);
     assert_string_equal(a->output_classes_text, b->output_classes_text);
-    assert_int_equal(a->n_edges, b->n_edges);
+    assert_int_equal(a->n_tensors, b->n_tensors);
     assert_int_equal(a->n_pairs, b->n_pairs);
     assert_int_equal(a->n_top1, b->n_top1);
-    assert_int_equal(a->first_edge, b->first_edge);
+    assert_int_equal(a->first_tensor, b->first_tensor);
     assert_int_equal(a->odd_one_out, b->odd_one_out);
-    for (size_t e = 0; e < a->n_edges; e++)
+    for (size_t e = 0; e < a->n_tensors; e++)
         for (size_t p = 0; p < a->n_pairs; p++)
-            assert_same_pair(&a->edges[e].pairs[p], &b->edges[e].pairs[p], a->n_probes);
+            assert_same_pair(&a->tensors[e].pairs[p], &b->tensors[e].pairs[p], a->n_probes);
     for (size_t i = 0; i < a->n_top1; i++)
         assert_same_top1(&a->top1[i], &b->top1[i], a->n_devices);
 }

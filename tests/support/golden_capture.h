@@ -9,7 +9,7 @@
 
 #include "capture/write/write.h"
 
-enum { GOLD_EDGES = 3, GOLD_CODES = 8, GOLD_SAMPLES = 2 };
+enum { GOLD_TENSORS = 3, GOLD_QVALUES = 8, GOLD_SAMPLES = 2 };
 
 /* What a capture was made with; NULL: the usual. */
 struct gold {
@@ -17,7 +17,7 @@ struct gold {
     const char *uri;           /* NULL: CHIPSET@SDK */
     const char *passes, *fp16; /* options; NULL: not there */
     bool may_fall_back;
-    unsigned char codes[GOLD_EDGES]; /* added to every code of an edge */
+    unsigned char qvalues[GOLD_TENSORS]; /* added to every code of an edge */
     unsigned char input;             /* what was fed */
     bool has_failed;
     bool digests_only;
@@ -25,8 +25,8 @@ struct gold {
     bool with_extra_probe; /* the same once more, under another name */
 };
 
-static const char *const gold_edges[GOLD_EDGES] = {"secret/conv", "secret/mul", "secret/out"};
-static const char *const gold_ops[GOLD_EDGES] = {"Conv+Relu", "Mul", "Gemm"};
+static const char *const gold_tensors[GOLD_TENSORS] = {"secret/conv", "secret/mul", "secret/out"};
+static const char *const gold_ops[GOLD_TENSORS] = {"Conv+Relu", "Mul", "Gemm"};
 
 static inline void gold_ok(enum nd_status status, const struct nd_error *err)
 {
@@ -89,29 +89,29 @@ static inline void gold_attrs(struct nd_capture_writer *writer, const struct gol
     }
 }
 
-static inline void gold_edge(struct nd_capture_writer *writer, const struct gold *gold,
-                             const struct nd_capture_probe *probe, const struct nd_edge *edge, size_t e)
+static inline void gold_tensor(struct nd_capture_writer *writer, const struct gold *gold,
+                             const struct nd_capture_probe *probe, const struct nd_tensor *tensor, size_t e)
 {
     struct nd_error err;
-    unsigned char codes[GOLD_SAMPLES][GOLD_CODES];
-    float floats[GOLD_SAMPLES][GOLD_CODES];
-    bool is_float = edge->dtype == ND_DTYPE_F32;
+    unsigned char qvalues[GOLD_SAMPLES][GOLD_QVALUES];
+    float floats[GOLD_SAMPLES][GOLD_QVALUES];
+    bool is_float = tensor->dtype == ND_DTYPE_F32;
     struct nd_digest digests[GOLD_SAMPLES];
     for (size_t s = 0; s < GOLD_SAMPLES; s++) {
-        for (size_t i = 0; i < GOLD_CODES; i++)
-            codes[s][i] = (unsigned char)(e * 50 + s * 10 + i);
-        codes[s][0] = (unsigned char)(codes[s][0] + gold->codes[e]); /* one code of eight */
-        for (size_t i = 0; i < GOLD_CODES; i++)
+        for (size_t i = 0; i < GOLD_QVALUES; i++)
+            qvalues[s][i] = (unsigned char)(e * 50 + s * 10 + i);
+        qvalues[s][0] = (unsigned char)(qvalues[s][0] + gold->qvalues[e]); /* one code of eight */
+        for (size_t i = 0; i < GOLD_QVALUES; i++)
             floats[s][i] = gold->is_nan ? (float)NAN : (float)i;
         digests[s] =
-            is_float ? nd_digest_bytes(floats[s], sizeof floats[s]) : nd_digest_bytes(codes[s], GOLD_CODES);
+            is_float ? nd_digest_bytes(floats[s], sizeof floats[s]) : nd_digest_bytes(qvalues[s], GOLD_QVALUES);
     }
-    gold_ok(nd_capture_writer_digests(writer, probe, edge, digests, &err), &err);
+    gold_ok(nd_capture_writer_digests(writer, probe, tensor, digests, &err), &err);
     if (gold->digests_only)
         return;
-    const void *data = is_float ? (const void *)floats : codes;
+    const void *data = is_float ? (const void *)floats : qvalues;
     gold_ok(
-        nd_capture_writer_outputs(writer, &(struct nd_capture_output){probe, edge, "QNN", NULL}, data, &err),
+        nd_capture_writer_outputs(writer, &(struct nd_capture_output){probe, tensor, "QNN", NULL}, data, &err),
         &err);
 }
 
@@ -119,8 +119,8 @@ static inline void gold_write(const char *path, const struct gold *gold)
 {
     static float scale[1] = {0.5f};
     static int64_t zero_point[1] = {3};
-    static const char *const providers[GOLD_EDGES] = {"QNN", "QNN", "QNN"};
-    struct nd_edge edges[GOLD_EDGES];
+    static const char *const providers[GOLD_TENSORS] = {"QNN", "QNN", "QNN"};
+    struct nd_tensor tensors[GOLD_TENSORS];
     struct nd_capture_input input = {(char *)(uintptr_t) "image", ND_DTYPE_U8, {1, {1}}};
     int64_t labels[GOLD_SAMPLES] = {424242, 434343};
     struct nd_capture_probe probe = {.source = (char *)(uintptr_t) "/home/user/photos.npz",
@@ -130,31 +130,31 @@ static inline void gold_write(const char *path, const struct gold *gold)
                                      .n_inputs = 1,
                                      .inputs = &input,
                                      .labels = labels};
-    for (size_t e = 0; e < GOLD_EDGES; e++)
-        edges[e] = (struct nd_edge){.name = (char *)(uintptr_t)gold_edges[e],
-                                    .onnx_name = (char *)(uintptr_t)gold_edges[e],
+    for (size_t e = 0; e < GOLD_TENSORS; e++)
+        tensors[e] = (struct nd_tensor){.name = (char *)(uintptr_t)gold_tensors[e],
+                                    .onnx_name = (char *)(uintptr_t)gold_tensors[e],
                                     .op_types = (char *)(uintptr_t)gold_ops[e],
                                     .node = (char *)(uintptr_t) "private-node",
                                     .dtype = ND_DTYPE_U8,
-                                    .shape = {1, {GOLD_CODES}},
+                                    .shape = {1, {GOLD_QVALUES}},
                                     .quant = {1, -1, scale, zero_point}};
     if (gold->is_nan) {
-        edges[GOLD_EDGES - 1].dtype = ND_DTYPE_F32;
-        edges[GOLD_EDGES - 1].quant = (struct nd_quant){.axis = -1};
-        edges[GOLD_EDGES - 1].is_model_output = true;
+        tensors[GOLD_TENSORS - 1].dtype = ND_DTYPE_F32;
+        tensors[GOLD_TENSORS - 1].quant = (struct nd_quant){.axis = -1};
+        tensors[GOLD_TENSORS - 1].is_model_output = true;
     }
     struct nd_error err;
     struct nd_capture_writer *writer = NULL;
     const unsigned char inputs[GOLD_SAMPLES] = {gold->input, 1};
     gold_ok(nd_capture_writer_create(path, true, &writer, &err), &err);
     gold_attrs(writer, gold);
-    gold_ok(nd_capture_writer_edges(writer, edges, providers, GOLD_EDGES, &err), &err);
+    gold_ok(nd_capture_writer_tensors(writer, tensors, providers, GOLD_TENSORS, &err), &err);
     for (int p = 0; p < 1 + gold->with_extra_probe; p++) {
         probe.name = (char *)(uintptr_t)(p == 0 ? "my-photos" : "another");
         gold_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
         gold_ok(nd_capture_writer_input(writer, &probe, 0, inputs, &err), &err);
-        for (size_t e = 0; e < GOLD_EDGES; e++)
-            gold_edge(writer, gold, &probe, &edges[e], e);
+        for (size_t e = 0; e < GOLD_TENSORS; e++)
+            gold_tensor(writer, gold, &probe, &tensors[e], e);
     }
     gold_ok(nd_capture_writer_commit(writer, gold->has_failed ? ND_CAPTURE_FAILED : ND_CAPTURE_COMPLETE, &err),
             &err);

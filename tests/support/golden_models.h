@@ -40,10 +40,10 @@ static inline char *temporary_dir(void)
     return dir;
 }
 
-static inline size_t edge_index(const struct nd_model *model, const char *name)
+static inline size_t tensor_index(const struct nd_model *model, const char *name)
 {
-    for (size_t i = 0; i < nd_model_n_edges(model); i++)
-        if (strcmp(nd_model_edge(model, i)->name, name) == 0)
+    for (size_t i = 0; i < nd_model_n_tensors(model); i++)
+        if (strcmp(nd_model_tensor(model, i)->name, name) == 0)
             return i;
     fail_msg("no edge '%s'", name);
     return 0;
@@ -51,11 +51,11 @@ static inline size_t edge_index(const struct nd_model *model, const char *name)
 
 static inline void assert_quant(const struct nd_model *model, const char *name, float scale, int64_t zero_point)
 {
-    const struct nd_edge *edge = nd_model_edge(model, edge_index(model, name));
-    assert_int_equal(edge->quant.n, 1);
-    assert_int_equal(edge->quant.axis, -1);
-    assert_f32_bits(edge->quant.scale[0], scale);
-    assert_int_equal(edge->quant.zero_point[0], zero_point);
+    const struct nd_tensor *tensor = nd_model_tensor(model, tensor_index(model, name));
+    assert_int_equal(tensor->quant.n, 1);
+    assert_int_equal(tensor->quant.axis, -1);
+    assert_f32_bits(tensor->quant.scale[0], scale);
+    assert_int_equal(tensor->quant.zero_point[0], zero_point);
 }
 
 #endif

@@ -208,11 +208,11 @@ static inline void fill_pair(const struct kind_info *kind, uint64_t *seed, unsig
                              unsigned char *test)
 {
     for (size_t i = 0; i < ND_BLOCK; i++) {
-        uint64_t r = random_element(kind, seed), way = check_random(seed) >> 60;
+        uint64_t r = random_element(kind, seed), method = check_random(seed) >> 60;
         put_element(kind, ref, i, r);
         put_element(kind, test, i,
-                    way < 5    ? r
-                    : way < 10 ? r + check_random(seed) % 7 - 3
+                    method < 5    ? r
+                    : method < 10 ? r + check_random(seed) % 7 - 3
                                : random_element(kind, seed));
     }
 }
@@ -373,9 +373,9 @@ static inline double lane_sum(const double *x, const double *y, size_t n)
 static inline double random_double(uint64_t *seed, bool is_wild)
 {
     static const double ends[] = {0, 0x1p-1074, 0x1p-1022, 1, 0x1.fffffffffffffp1023, 0x1p-537, 1e-3};
-    uint64_t bits = check_random(seed), way = check_random(seed) >> 60;
+    uint64_t bits = check_random(seed), method = check_random(seed) >> 60;
     double sign = (bits & 1) != 0 ? -1.0 : 1.0;
-    if (way < 3)
+    if (method < 3)
         return sign * ends[(bits >> 8) % (is_wild ? 7 : 4)];
     int power = is_wild ? (int)(check_random(seed) % 2090) - 1070 : (int)(check_random(seed) % 80) - 60;
     return sign * ldexp((double)(bits >> 12), power - 52);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "support/rational.h"
 
 static uint64_t seed;
@@ -107,7 +107,7 @@ enum { MAX_SCALES = 32, MAX_INPUTS = 4 };
 
 /* A quantised tensor: its codes, and beside them codes less zero point as integers. */
 struct tensor {
-    struct nd_array codes;
+    struct nd_array qvalues;
     struct nd_quant quant;
     float scales[MAX_SCALES];
     int64_t zero_points[MAX_SCALES];
@@ -131,10 +131,10 @@ static inline struct nd_shape shape_of(int rank, const int64_t *dims)
 }
 
 /* Extremes are common. */
-static inline double random_code(enum nd_dtype dtype)
+static inline double random_qvalue(enum nd_dtype dtype)
 {
     double low, high;
-    nd_code_range(dtype, &low, &high);
+    nd_qvalue_range(dtype, &low, &high);
     int64_t kind = pick(0, 5);
     return kind == 0 ? low : kind == 1 ? high : (double)pick((int64_t)low, (int64_t)high);
 }
@@ -143,11 +143,11 @@ static inline double random_code(enum nd_dtype dtype)
 static inline void tensor_make(struct tensor *tensor, enum nd_dtype dtype, struct nd_shape shape, int axis)
 {
     memset(tensor, 0, sizeof *tensor);
-    assert_int_equal(nd_array_make(&tensor->codes, dtype, &shape, NULL), ND_OK);
-    tensor->whole = calloc(tensor->codes.n + 1, sizeof *tensor->whole);
+    assert_int_equal(nd_array_make(&tensor->qvalues, dtype, &shape, NULL), ND_OK);
+    tensor->whole = calloc(tensor->qvalues.n + 1, sizeof *tensor->whole);
     assert_non_null(tensor->whole);
     tensor->quant = (struct nd_quant){1, axis, tensor->scales, tensor->zero_points};
-    tensor->n_inner = tensor->codes.n > 0 ? tensor->codes.n : 1;
+    tensor->n_inner = tensor->qvalues.n > 0 ? tensor->qvalues.n : 1;
     if (axis >= 0) {
         tensor->quant.n = (size_t)shape.dims[axis];
         tensor->n_inner = 1;
@@ -160,18 +160,18 @@ static inline void tensor_make(struct tensor *tensor, enum nd_dtype dtype, struc
     bool is_symmetric = dtype == ND_DTYPE_I32 || pick(0, 3) == 0;
     for (size_t c = 0; c < tensor->quant.n; c++) {
         tensor->scales[c] = random_scale();
-        tensor->zero_points[c] = is_symmetric ? 0 : (int64_t)random_code(dtype);
+        tensor->zero_points[c] = is_symmetric ? 0 : (int64_t)random_qvalue(dtype);
     }
-    for (size_t i = 0; i < tensor->codes.n; i++) {
-        tensor->codes.x[i] = random_code(dtype);
+    for (size_t i = 0; i < tensor->qvalues.n; i++) {
+        tensor->qvalues.x[i] = random_qvalue(dtype);
         tensor->whole[i] =
-            (int64_t)tensor->codes.x[i] - tensor->zero_points[i / tensor->n_inner % tensor->quant.n];
+            (int64_t)tensor->qvalues.x[i] - tensor->zero_points[i / tensor->n_inner % tensor->quant.n];
     }
 }
 
 static inline void tensor_free(struct tensor *tensor)
 {
-    nd_array_deinit(&tensor->codes);
+    nd_array_deinit(&tensor->qvalues);
     free(tensor->whole);
     tensor->whole = NULL;
 }
@@ -188,7 +188,7 @@ static inline struct rational tensor_real(const struct tensor *tensor, size_t i)
 }
 
 /* A call at work: its inputs, and what it gave. */
-struct unit_case {
+struct layer_case {
     struct nd_linear_call call;
     struct nd_linear_input inputs[MAX_INPUTS];
     struct nd_quant out_quant;
@@ -199,91 +199,91 @@ struct unit_case {
     size_t n_ties;
 };
 
-static inline void unit_begin(struct unit_case *unit, const struct node *node, int64_t opset)
+static inline void layer_begin(struct layer_case *layer, const struct node *node, int64_t opset)
 {
-    memset(unit, 0, sizeof *unit);
-    unit->out_quant = (struct nd_quant){1, -1, unit->out_scales, unit->out_zero_points};
-    unit->out_scales[0] = random_scale();
-    unit->out_inner = 1;
-    unit->call = (struct nd_linear_call){.node = node != NULL ? &node->proto : NULL,
+    memset(layer, 0, sizeof *layer);
+    layer->out_quant = (struct nd_quant){1, -1, layer->out_scales, layer->out_zero_points};
+    layer->out_scales[0] = random_scale();
+    layer->out_inner = 1;
+    layer->call = (struct nd_linear_call){.node = node != NULL ? &node->proto : NULL,
                                          .opset = opset,
-                                         .inputs = unit->inputs,
+                                         .inputs = layer->inputs,
                                          .low = -HUGE_VAL,
                                          .high = HUGE_VAL,
-                                         .out_quant = &unit->out_quant};
+                                         .out_quant = &layer->out_quant};
 }
 
-static inline void unit_add(struct unit_case *unit, const struct tensor *tensor)
+static inline void layer_add(struct layer_case *layer, const struct tensor *tensor)
 {
-    assert_true(unit->call.n_inputs < MAX_INPUTS);
-    unit->inputs[unit->call.n_inputs++] =
-        (struct nd_linear_input){.values = &tensor->codes, .quant = &tensor->quant};
+    assert_true(layer->call.n_inputs < MAX_INPUTS);
+    layer->inputs[layer->call.n_inputs++] =
+        (struct nd_linear_input){.values = &tensor->qvalues, .quant = &tensor->quant};
 }
 
-static inline void unit_add_real(struct unit_case *unit, const struct nd_array *values)
+static inline void unit_add_real(struct layer_case *layer, const struct nd_array *values)
 {
-    assert_true(unit->call.n_inputs < MAX_INPUTS);
-    unit->inputs[unit->call.n_inputs++] = (struct nd_linear_input){.values = values};
+    assert_true(layer->call.n_inputs < MAX_INPUTS);
+    layer->inputs[layer->call.n_inputs++] = (struct nd_linear_input){.values = values};
 }
 
 /* An output with a scale per index of that axis. */
-static inline void unit_scale_output(struct unit_case *unit, const struct nd_shape *shape, int axis)
+static inline void unit_scale_output(struct layer_case *layer, const struct nd_shape *shape, int axis)
 {
-    unit->out_quant.n = (size_t)shape->dims[axis];
-    assert_true(unit->out_quant.n <= MAX_SCALES);
-    unit->out_quant.axis = axis;
-    for (size_t c = 0; c < unit->out_quant.n; c++)
-        unit->out_scales[c] = random_scale();
+    layer->out_quant.n = (size_t)shape->dims[axis];
+    assert_true(layer->out_quant.n <= MAX_SCALES);
+    layer->out_quant.axis = axis;
+    for (size_t c = 0; c < layer->out_quant.n; c++)
+        layer->out_scales[c] = random_scale();
     for (int i = axis + 1; i < shape->rank; i++)
-        unit->out_inner *= (size_t)shape->dims[i];
+        layer->out_inner *= (size_t)shape->dims[i];
 }
 
 /* Bounds as Relu and Clip leave them, at multiples of a quarter: right on values that occur when scales are
  * powers of two. */
-static inline void unit_bound(struct unit_case *unit)
+static inline void layer_bound(struct layer_case *layer)
 {
     if (pick(0, 2) == 0)
-        unit->call.low = (double)pick(-8, 0) / 4;
+        layer->call.low = (double)pick(-8, 0) / 4;
     if (pick(0, 2) == 0)
-        unit->call.high = (double)pick(1, 24) / 4;
+        layer->call.high = (double)pick(1, 24) / 4;
 }
 
-static inline void unit_run(struct unit_case *unit)
+static inline void layer_run(struct layer_case *layer)
 {
     struct nd_error err = {0};
-    if (nd_linear_unit(&unit->call, &unit->result, &err) != ND_OK)
+    if (nd_linear_layer(&layer->call, &layer->result, &err) != ND_OK)
         fail_msg("%s", err.message);
 }
 
-static inline void unit_shape_is(const struct unit_case *unit, struct nd_shape shape)
+static inline void layer_shape_is(const struct layer_case *layer, struct nd_shape shape)
 {
     char actual[128], expected[128];
-    if (!nd_shape_equal(&unit->result.shape, &shape))
-        fail_msg("%s, not %s", nd_shape_format(&unit->result.shape, actual, sizeof actual),
+    if (!nd_shape_equal(&layer->result.shape, &shape))
+        fail_msg("%s, not %s", nd_shape_format(&layer->result.shape, actual, sizeof actual),
                  nd_shape_format(&shape, expected, sizeof expected));
 }
 
 /* Element i is exactly real, within the bounds, in steps of the output scale. */
-static inline void unit_check(struct unit_case *unit, size_t i, struct rational real)
+static inline void layer_check(struct layer_case *layer, size_t i, struct rational real)
 {
-    assert_true(i < unit->result.n);
-    if (unit->call.low > -HUGE_VAL && rational_compare(real, rational_of_double(unit->call.low)) < 0)
-        real = rational_of_double(unit->call.low);
-    if (unit->call.high < HUGE_VAL && rational_compare(real, rational_of_double(unit->call.high)) > 0)
-        real = rational_of_double(unit->call.high);
-    float scale = unit->out_scales[i / unit->out_inner % unit->out_quant.n];
+    assert_true(i < layer->result.n);
+    if (layer->call.low > -HUGE_VAL && rational_compare(real, rational_of_double(layer->call.low)) < 0)
+        real = rational_of_double(layer->call.low);
+    if (layer->call.high < HUGE_VAL && rational_compare(real, rational_of_double(layer->call.high)) > 0)
+        real = rational_of_double(layer->call.high);
+    float scale = layer->out_scales[i / layer->out_inner % layer->out_quant.n];
     struct rational v = rational_div(real, rational_of_double((double)scale));
-    unit->n_ties += v.d == 2;
-    struct rational actual = rational_of_ratio(&unit->result.v[i]);
+    layer->n_ties += v.d == 2;
+    struct rational actual = rational_of_ratio(&layer->result.v[i]);
     if (!rational_equal(actual, v))
         fail_msg("element %zu: %.17g instead of %.17g", i, (double)actual.n / (double)actual.d,
                  (double)v.n / (double)v.d);
 }
 
-static inline void unit_end(struct unit_case *unit)
+static inline void layer_end(struct layer_case *layer)
 {
-    nd_linear_deinit(&unit->result);
-    assert_null(unit->result.v);
+    nd_linear_deinit(&layer->result);
+    assert_null(layer->result.v);
 }
 
 #endif

@@ -11,18 +11,18 @@
 #include "core/memory.h"
 #include "devices/emulator/emulate.h"
 
-enum { MC_MAX_EDGES = 96, MC_SAMPLES = 10 };
+enum { MC_MAX_TENSORS = 96, MC_SAMPLES = 10 };
 
 struct mc_run;
 struct mc_device {
     enum nd_rounding rounding;
-    const char *wrong_edge;   /* sample 3, element 5 is a step off; NULL: none */
-    const char *missing_edge; /* not captured; NULL: none */
+    const char *wrong_tensor;   /* sample 3, element 5 is a step off; NULL: none */
+    const char *missing_tensor; /* not captured; NULL: none */
     enum nd_capture_status state;
     float brightness; /* of the inputs; 0 stands for 1 */
     /* Changes what is stored of an edge, not what lies behind it; run: what was stored so far of this sample.
      * NULL: nothing */
-    void (*change)(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes);
+    void (*change)(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues);
     const char *import;     /* the kind that an import states; NULL: it is none. "import": it states nothing */
     const char *arch, *sdk; /* that the capture states; NULL: nothing */
     const char
@@ -34,31 +34,31 @@ struct mc_device {
 struct mc_run {
     const struct nd_model *model;
     const struct mc_device *device;
-    struct nd_array given[MC_MAX_EDGES];
-    unsigned char *codes[MC_MAX_EDGES]; /* all samples */
-    size_t bytes[MC_MAX_EDGES], sample;
+    struct nd_array given[MC_MAX_TENSORS];
+    unsigned char *qvalues[MC_MAX_TENSORS]; /* all samples */
+    size_t bytes[MC_MAX_TENSORS], sample;
 };
 
-static enum nd_status mc_found(void *context, size_t e, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status mc_found(void *context, size_t e, const struct nd_array *values, enum nd_exact_method method,
                                struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     (void)err;
     struct mc_run *run = context;
-    const struct nd_edge *edge = nd_model_edge(run->model, e);
+    const struct nd_tensor *tensor = nd_model_tensor(run->model, e);
     bool is_wrong =
-        run->sample == 3 && run->device->wrong_edge != NULL && strcmp(edge->name, run->device->wrong_edge) == 0;
-    if (run->codes[e] == NULL)
-        run->codes[e] = nd_tensor_alloc(MC_SAMPLES * values->n * nd_dtype_size_bytes(edge->dtype));
-    assert_non_null(run->codes[e]);
-    run->bytes[e] = values->n * nd_dtype_size_bytes(edge->dtype);
+        run->sample == 3 && run->device->wrong_tensor != NULL && strcmp(tensor->name, run->device->wrong_tensor) == 0;
+    if (run->qvalues[e] == NULL)
+        run->qvalues[e] = nd_tensor_alloc(MC_SAMPLES * values->n * nd_dtype_size_bytes(tensor->dtype));
+    assert_non_null(run->qvalues[e]);
+    run->bytes[e] = values->n * nd_dtype_size_bytes(tensor->dtype);
     struct nd_array copy = {0};
     assert_int_equal(nd_array_copy(values, &copy, err), ND_OK);
     if (is_wrong)
         copy.x[5] += copy.x[5] < 255 ? 1 : -1;
     if (run->device->change != NULL)
-        run->device->change(run, edge, &copy);
-    nd_array_store(edge->dtype, copy.x, copy.n, run->codes[e] + run->sample * run->bytes[e]);
+        run->device->change(run, tensor, &copy);
+    nd_array_store(tensor->dtype, copy.x, copy.n, run->qvalues[e] + run->sample * run->bytes[e]);
     if (is_wrong)
         memcpy(run->given[e].x, copy.x, copy.n * sizeof *copy.x);
     nd_array_deinit(&copy);
@@ -66,13 +66,13 @@ static enum nd_status mc_found(void *context, size_t e, const struct nd_array *v
 }
 
 /* The codes of that edge in the sample at hand: of an uint8 one that was stored already. */
-__attribute__((unused)) static const unsigned char *mc_codes(const struct mc_run *run, const char *name)
+__attribute__((unused)) static const unsigned char *mc_qvalues(const struct mc_run *run, const char *name)
 {
     size_t e = 0;
-    while (e < nd_model_n_edges(run->model) && strcmp(nd_model_edge(run->model, e)->name, name) != 0)
+    while (e < nd_model_n_tensors(run->model) && strcmp(nd_model_tensor(run->model, e)->name, name) != 0)
         e++;
-    assert_true(e < nd_model_n_edges(run->model) && run->codes[e] != NULL);
-    return run->codes[e] + run->sample * run->bytes[e];
+    assert_true(e < nd_model_n_tensors(run->model) && run->qvalues[e] != NULL);
+    return run->qvalues[e] + run->sample * run->bytes[e];
 }
 
 static void mc_text(struct nd_capture_writer *writer, const char *group, const char *key, const char *value)
@@ -85,19 +85,19 @@ static void mc_text(struct nd_capture_writer *writer, const char *group, const c
     free(place);
 }
 
-static void mc_write_edge(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                          const struct nd_edge *edge, const unsigned char *codes, size_t bytes)
+static void mc_write_tensor(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
+                          const struct nd_tensor *tensor, const unsigned char *qvalues, size_t bytes)
 {
     struct nd_error err = {0};
     struct nd_digest digests[MC_SAMPLES];
     for (size_t i = 0; i < MC_SAMPLES; i++)
-        digests[i] = nd_digest_bytes(codes + i * bytes, bytes);
-    expect_ok(nd_capture_writer_digests(writer, probe, edge, digests, &err), &err);
+        digests[i] = nd_digest_bytes(qvalues + i * bytes, bytes);
+    expect_ok(nd_capture_writer_digests(writer, probe, tensor, digests, &err), &err);
     size_t sample_bytes;
-    expect_ok(nd_shape_size_bytes(&edge->shape, edge->dtype, &sample_bytes, &err), &err);
+    expect_ok(nd_shape_size_bytes(&tensor->shape, tensor->dtype, &sample_bytes, &err), &err);
     assert_int_equal(sample_bytes, bytes);
     expect_ok(
-        nd_capture_writer_outputs(writer, &(struct nd_capture_output){probe, edge, "exact", NULL}, codes, &err),
+        nd_capture_writer_outputs(writer, &(struct nd_capture_output){probe, tensor, "exact", NULL}, qvalues, &err),
         &err);
 }
 
@@ -115,15 +115,15 @@ static void mc_write(const struct mc_run *run, const char *path, const float *in
                                            .n_repeats = 1,
                                            .n_inputs = 1,
                                            .inputs = &input};
-    struct nd_edge edges[MC_MAX_EDGES];
-    const char *providers[MC_MAX_EDGES];
-    size_t indices[MC_MAX_EDGES], n = 0;
-    for (size_t e = 0; e < nd_model_n_edges(run->model); e++) {
-        const struct nd_edge *edge = nd_model_edge(run->model, e);
-        if (run->device->missing_edge != NULL && strcmp(edge->name, run->device->missing_edge) == 0)
+    struct nd_tensor tensors[MC_MAX_TENSORS];
+    const char *providers[MC_MAX_TENSORS];
+    size_t indices[MC_MAX_TENSORS], n = 0;
+    for (size_t e = 0; e < nd_model_n_tensors(run->model); e++) {
+        const struct nd_tensor *tensor = nd_model_tensor(run->model, e);
+        if (run->device->missing_tensor != NULL && strcmp(tensor->name, run->device->missing_tensor) == 0)
             continue;
-        edges[n] = *edge; /* borrowed */
-        edges[n].shape = run->given[e].shape;
+        tensors[n] = *tensor; /* borrowed */
+        tensors[n].shape = run->given[e].shape;
         providers[n] = "exact";
         indices[n++] = e;
     }
@@ -139,11 +139,11 @@ static void mc_write(const struct mc_run *run, const char *path, const float *in
         mc_text(writer, "device", "arch", run->device->arch);
     if (run->device->sdk != NULL)
         mc_text(writer, "runtime", "sdk_version", run->device->sdk);
-    expect_ok(nd_capture_writer_edges(writer, edges, providers, n, &err), &err);
+    expect_ok(nd_capture_writer_tensors(writer, tensors, providers, n, &err), &err);
     expect_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
     expect_ok(nd_capture_writer_input(writer, &probe, 0, inputs, &err), &err);
     for (size_t i = 0; i < n; i++)
-        mc_write_edge(writer, &probe, &edges[i], run->codes[indices[i]], run->bytes[indices[i]]);
+        mc_write_tensor(writer, &probe, &tensors[i], run->qvalues[indices[i]], run->bytes[indices[i]]);
     expect_ok(nd_capture_writer_commit(writer, run->device->state, &err), &err);
     nd_capture_writer_destroy(&writer);
     free(input_name);
@@ -153,11 +153,11 @@ static void mc_write(const struct mc_run *run, const char *path, const float *in
 static void mc_give(struct mc_run *run, size_t e)
 {
     struct nd_error err = {0};
-    const struct nd_edge *edge = nd_model_edge(run->model, e);
+    const struct nd_tensor *tensor = nd_model_tensor(run->model, e);
     run->given[e] = (struct nd_array){0};
-    const struct nd_shape *shape = edge->shape.rank < 0 ? run->device->shape : &edge->shape;
+    const struct nd_shape *shape = tensor->shape.rank < 0 ? run->device->shape : &tensor->shape;
     assert_non_null(shape);
-    expect_ok(nd_array_make(&run->given[e], edge->dtype, shape, &err), &err);
+    expect_ok(nd_array_make(&run->given[e], tensor->dtype, shape, &err), &err);
 }
 
 /* NULL for a device that is not emulated. */
@@ -182,10 +182,10 @@ static void mc_capture(const struct nd_model *model, const struct mc_device *dev
     struct nd_exact_graph *graph = NULL;
     struct nd_array input = {0};
     const struct nd_model_io *io = nd_model_input(model, 0);
-    struct nd_array given[MC_MAX_EDGES];
+    struct nd_array given[MC_MAX_TENSORS];
     uint64_t seed = 1;
-    assert_true(nd_model_n_edges(model) <= MC_MAX_EDGES);
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+    assert_true(nd_model_n_tensors(model) <= MC_MAX_TENSORS);
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
         mc_give(&run, e);
     expect_ok(nd_exact_graph_create(model, &graph, &err), &err);
     expect_ok(nd_array_make(&input, io->dtype, &io->shape, &err), &err);
@@ -200,10 +200,10 @@ static void mc_capture(const struct nd_model *model, const struct mc_device *dev
             inputs[run.sample * input.n + i] = value;
             input.x[i] = (double)value;
         }
-        for (size_t e = 0; e < MC_MAX_EDGES; e++)
+        for (size_t e = 0; e < MC_MAX_TENSORS; e++)
             given[e] = (struct nd_array){.shape.rank = -1};
-        for (size_t e = 0; e < nd_model_n_edges(model) && run.sample == 3; e++)
-            if (device->wrong_edge != NULL && strcmp(nd_model_edge(model, e)->name, device->wrong_edge) == 0)
+        for (size_t e = 0; e < nd_model_n_tensors(model) && run.sample == 3; e++)
+            if (device->wrong_tensor != NULL && strcmp(nd_model_tensor(model, e)->name, device->wrong_tensor) == 0)
                 given[e] = run.given[e];
         const struct nd_exact_options options = {
             .struct_size = sizeof options, .rounding = device->rounding, .given = given};
@@ -213,9 +213,9 @@ static void mc_capture(const struct nd_model *model, const struct mc_device *dev
         expect_ok(status, &err);
     }
     mc_write(&run, path, inputs);
-    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
         nd_array_deinit(&run.given[e]);
-        free(run.codes[e]);
+        free(run.qvalues[e]);
     }
     free(inputs);
     nd_emulator_destroy(&emulator);

@@ -65,7 +65,7 @@ static inline double double_of_word(const char *word)
 /* The inputs. */
 
 struct side {
-    struct nd_edge edge;
+    struct nd_tensor tensor;
     float scale[MAX_CHANNELS];
     int64_t zero_point[MAX_CHANNELS];
     size_t elem_bytes;
@@ -91,12 +91,12 @@ static inline uint64_t next_random(uint64_t *state)
 
 static inline uint64_t make_element(const struct side *side, uint64_t *random)
 {
-    uint64_t way = next_random(random), bits = next_random(random);
+    uint64_t method = next_random(random), bits = next_random(random);
     uint64_t sign = (uint64_t)1 << (8 * side->elem_bytes - 1);
-    if (way % 256 < side->special)
-        return strtoull(text_at(side->specials, (way >> 8) % json_array_size(side->specials)), NULL, 16);
+    if (method % 256 < side->special)
+        return strtoull(text_at(side->specials, (method >> 8) % json_array_size(side->specials)), NULL, 16);
     bits = (side->base + (side->span != 0 ? bits % side->span : bits)) & (sign | (sign - 1));
-    return bits | (nd_dtype_is_float(side->edge.dtype) && way >> 63 != 0 ? sign : 0);
+    return bits | (nd_dtype_is_float(side->tensor.dtype) && method >> 63 != 0 ? sign : 0);
 }
 
 static inline void put(const struct side *side, size_t sample, size_t i, uint64_t bits)
@@ -117,15 +117,15 @@ static inline void follow_recipe(struct oracle_case *c, const json_t *make)
         sides[s]->span = hex_of(recipe, "span");
     }
     for (size_t s = 0; s < c->n_samples; s++) {
-        const json_t *way_of = json_array_get(json_object_get(make, "ways"), s);
-        uint64_t equal = (uint64_t)json_integer_value(json_array_get(way_of, 0));
-        uint64_t near = (uint64_t)json_integer_value(json_array_get(way_of, 1));
+        const json_t *method_of = json_array_get(json_object_get(make, "ways"), s);
+        uint64_t equal = (uint64_t)json_integer_value(json_array_get(method_of, 0));
+        uint64_t near = (uint64_t)json_integer_value(json_array_get(method_of, 1));
         for (size_t i = 0; i < c->n_elems; i++) {
-            uint64_t ref = make_element(&c->ref, &random), way = next_random(&random);
+            uint64_t ref = make_element(&c->ref, &random), method = next_random(&random);
             put(&c->ref, s, i, ref);
             put(&c->test, s, i,
-                way % 256 < equal          ? ref
-                : way % 256 < equal + near ? ref + (way >> 8) % 7 - 3
+                method % 256 < equal          ? ref
+                : method % 256 < equal + near ? ref + (method >> 8) % 7 - 3
                                            : make_element(&c->test, &random));
         }
     }
@@ -155,19 +155,19 @@ static inline void read_side(struct side *side, const json_t *row, const json_t 
 {
     const char *dtype = json_string_value(json_object_get(row, "dtype"));
     const json_t *scales = json_object_get(row, "scales");
-    side->edge = (struct nd_edge){.name = (char *)"e", .dtype = nd_dtype_from_name(dtype)};
-    assert_true(side->edge.dtype != ND_DTYPE_NONE);
-    side->elem_bytes = nd_dtype_size_bytes(side->edge.dtype);
+    side->tensor = (struct nd_tensor){.name = (char *)"e", .dtype = nd_dtype_from_name(dtype)};
+    assert_true(side->tensor.dtype != ND_DTYPE_NONE);
+    side->elem_bytes = nd_dtype_size_bytes(side->tensor.dtype);
     side->specials = json_object_get(specials, dtype);
-    side->edge.shape.rank = (int)json_array_size(shape);
+    side->tensor.shape.rank = (int)json_array_size(shape);
     for (size_t i = 0; i < json_array_size(shape); i++)
-        side->edge.shape.dims[i] = json_integer_value(json_array_get(shape, i));
-    side->edge.quant = (struct nd_quant){
+        side->tensor.shape.dims[i] = json_integer_value(json_array_get(shape, i));
+    side->tensor.quant = (struct nd_quant){
         .n = json_array_size(scales), .axis = -1, .scale = side->scale, .zero_point = side->zero_point};
-    assert_true(side->edge.quant.n <= MAX_CHANNELS);
+    assert_true(side->tensor.quant.n <= MAX_CHANNELS);
     if (scales != NULL)
-        side->edge.quant.axis = (int)integer_of(row, "axis");
-    for (size_t i = 0; i < side->edge.quant.n; i++) {
+        side->tensor.quant.axis = (int)integer_of(row, "axis");
+    for (size_t i = 0; i < side->tensor.quant.n; i++) {
         uint32_t bits = (uint32_t)strtoul(text_at(scales, i), NULL, 16);
         memcpy(&side->scale[i], &bits, sizeof bits);
         side->zero_point[i] = json_integer_value(json_array_get(json_object_get(row, "zero_points"), i));
@@ -202,8 +202,8 @@ static inline struct oracle_case *read_case(const json_t *row, const json_t *hea
     read_side(&c->ref, json_object_get(row, "ref"), shape, specials);
     read_side(&c->test, json_object_get(row, "test"), shape, specials);
     c->n_elems = 1;
-    for (int i = 0; i < c->ref.edge.shape.rank; i++)
-        c->n_elems *= (size_t)c->ref.edge.shape.dims[i];
+    for (int i = 0; i < c->ref.tensor.shape.rank; i++)
+        c->n_elems *= (size_t)c->ref.tensor.shape.dims[i];
     c->n_samples = json_array_size(make != NULL ? json_object_get(make, "ways") : samples);
     assert_true(c->n_samples > 0 && c->n_samples <= MAX_SAMPLES);
     for (size_t s = 0; s < c->n_samples; s++) {

@@ -163,15 +163,15 @@ static inline void perturb(const void *ref, void *test, enum nd_dtype dtype, siz
     }
 }
 
-static inline struct nd_edge edge_of(enum nd_dtype dtype, size_t n)
+static inline struct nd_tensor tensor_of(enum nd_dtype dtype, size_t n)
 {
-    return (struct nd_edge){
+    return (struct nd_tensor){
         .name = (char *)(uintptr_t) "e", .dtype = dtype, .shape = {.rank = 1, .dims = {(int64_t)n}}};
 }
 
 /* Comparing. */
 
-static inline struct nd_pair_context context_of(const struct nd_edge *ref, const struct nd_edge *test,
+static inline struct nd_pair_context context_of(const struct nd_tensor *ref, const struct nd_tensor *test,
                                                 const struct nd_compare_options *options)
 {
     const struct nd_compare_options defaults = nd_compare_options_default();
@@ -185,8 +185,8 @@ static inline struct nd_pair_context context_of(const struct nd_edge *ref, const
 
 static inline struct nd_pair_context simple_context(enum nd_dtype dtype, size_t n)
 {
-    struct nd_edge edge = edge_of(dtype, n); /* nothing of it is borrowed: it has no scale */
-    return context_of(&edge, &edge, NULL);
+    struct nd_tensor tensor = tensor_of(dtype, n); /* nothing of it is borrowed: it has no scale */
+    return context_of(&tensor, &tensor, NULL);
 }
 
 static inline bool do_bytes_differ(const struct nd_pair_context *context, const void *ref, const void *test)

@@ -90,7 +90,7 @@ static struct fixture run_beside(struct bench *b, struct nd_compose *float_model
     expect_ok(nd_model_write_quantised(plain, b->items, b->n_items, path, &err), &err);
     nd_model_destroy(&plain);
     expect_ok(nd_compose_write(float_model, float_path, &err), &err);
-    struct fixture f = {.float_model = load_path(float_path), .n_harm_samples = MC_SAMPLES};
+    struct fixture f = {.float_model = load_path(float_path), .n_output_effect_samples = MC_SAMPLES};
     f.model = load_path(path);
     add_device(&f, &(struct mc_device){.shape = &b->shape});
     explain_ok(&f);
@@ -106,7 +106,7 @@ __attribute__((unused)) static struct fixture run(struct bench *b)
     return run_beside(b, b->compose);
 }
 
-__attribute__((unused)) static const struct nd_quantised_layer *layer_of(const struct fixture *f,
+__attribute__((unused)) static const struct nd_quantised_layer *quantised_layer_of(const struct fixture *f,
                                                                          const char *name)
 {
     return &f->e->quantisation->layers[find_step(f, name)];

@@ -26,7 +26,7 @@ struct score {
     size_t classes[ND_N_ZOO];
     struct nd_accumulator_battery battery;
     size_t n_right, n_unique, n_classes;
-    size_t n_family_right, n_family_items, n_family_most, n_family_runs;
+    size_t n_family_right, n_family_items, n_family_max, n_family_runs;
     size_t n_confirmed, n_refused, n_trees;
     double identify_s;
     int n_confirm_step; /* every so manieth is also looked for in the family, and confirmed */
@@ -99,7 +99,7 @@ static void score_family(struct score *score, size_t i, const float *const *outp
     score->n_family_runs++;
     score->n_family_right += has_truth;
     score->n_family_items += findings.n;
-    score->n_family_most = findings.n > score->n_family_most ? findings.n : score->n_family_most;
+    score->n_family_max = findings.n > score->n_family_max ? findings.n : score->n_family_max;
     score->n_confirmed += nd_accumulator_is_confirmed(&findings);
     /* A device that is another one from time to time must be refused. */
     nd_accumulator_findings_deinit(&findings);
@@ -214,7 +214,7 @@ int main(int argc, char **argv)
                "average, %zu at "
                "most, %.1f s each\n",
                score.n_family_runs, score.n_family_right, score.n_confirmed,
-               (double)score.n_family_items / (double)score.n_family_runs, score.n_family_most,
+               (double)score.n_family_items / (double)score.n_family_runs, score.n_family_max,
                score.identify_s / (double)score.n_family_runs);
     nd_accumulator_battery_deinit(&score.battery);
     return score.n_right == ND_N_ZOO && score.n_unique >= 170 && score.n_family_right == score.n_family_runs

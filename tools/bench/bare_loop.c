@@ -48,7 +48,7 @@ static enum nd_status create_session(struct bare *bare, struct nd_error *err)
 {
     const struct nd_device *device = &bare->device;
     bool is_npu = device->kind != ND_DEVICE_CPU;
-    size_t *edges = NULL, n_edges = 0;
+    size_t *tensors = NULL, n_tensors = 0;
     struct nd_option_pair options[32];
     enum nd_optimisation optimisation = ND_OPTIMISATION_DISABLE;
     nd_optimisation_from_name(device->optimisation, &optimisation);
@@ -57,9 +57,9 @@ static enum nd_status create_session(struct bare *bare, struct nd_error *err)
     enum nd_status status = nd_dir_make_temporary(&bare->folder, err);
     char *path = status == ND_OK ? nd_path_join(bare->folder, "exposed.onnx") : NULL;
     if (status == ND_OK)
-        status = nd_model_select_edges(bare->model, "all", &edges, &n_edges, err);
+        status = nd_model_select_tensors(bare->model, "all", &tensors, &n_tensors, err);
     if (status == ND_OK)
-        status = nd_model_write_exposed(bare->model, edges, n_edges, path, err);
+        status = nd_model_write_exposed(bare->model, tensors, n_tensors, path, err);
     const struct nd_runtime_options runtime = {
         .ort_library = device->runtime.ort_library,
         .provider_name = is_npu ? "QNNExecutionProvider" : NULL,
@@ -77,7 +77,7 @@ static enum nd_status create_session(struct bare *bare, struct nd_error *err)
         nd_session_destroy(&bare->session);
         status = nd_session_create(bare->runtime, &session, &bare->session, err);
     }
-    free(edges);
+    free(tensors);
     free(path);
     return status;
 }

@@ -48,16 +48,16 @@ static uint16_t make_half(uint64_t random)
     return (uint16_t)(sign | (exponent - 112) << 10 | (bits >> 13 & 0x3ff));
 }
 
-static uint8_t make_code(uint64_t random)
+static uint8_t make_qvalue(uint64_t random)
 {
-    int32_t code = bell(random, 5);
-    return (uint8_t)(code > BENCH_ZERO_POINT ? code : BENCH_ZERO_POINT);
+    int32_t qvalue = bell(random, 5);
+    return (uint8_t)(qvalue > BENCH_ZERO_POINT ? qvalue : BENCH_ZERO_POINT);
 }
 
 static uint16_t make_code16(uint64_t random)
 {
-    int32_t code = bell(random, 14);
-    return (uint16_t)(code > BENCH_ZERO_POINT ? code : BENCH_ZERO_POINT);
+    int32_t qvalue = bell(random, 14);
+    return (uint16_t)(qvalue > BENCH_ZERO_POINT ? qvalue : BENCH_ZERO_POINT);
 }
 
 bool bench_is_known(enum nd_dtype dtype)
@@ -79,19 +79,19 @@ void bench_fill(enum nd_dtype dtype, bool is_coarse, uint64_t seed, void *data, 
             ((uint16_t *)data)[i] = make_code16(next_random(&state));
     else
         for (size_t i = 0; i < n_elems; i++)
-            ((uint8_t *)data)[i] = make_code(next_random(&state));
+            ((uint8_t *)data)[i] = make_qvalue(next_random(&state));
 }
 
 static void change(enum nd_dtype dtype, uint64_t random, void *data, size_t i)
 {
     uint16_t last_bits = (uint16_t)(1 + random % 7);
-    uint8_t *code = (uint8_t *)data + i;
+    uint8_t *qvalue = (uint8_t *)data + i;
     if (dtype == ND_DTYPE_F32)
         ((uint32_t *)data)[i] ^= last_bits;
     else if (dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_U16)
         ((uint16_t *)data)[i] ^= last_bits;
     else
-        *code = (uint8_t)(random % 2 == 0 ? *code + 1 : *code - 1); /* codes are far from 0 and 255 */
+        *qvalue = (uint8_t)(random % 2 == 0 ? *qvalue + 1 : *qvalue - 1); /* codes are far from 0 and 255 */
 }
 
 size_t bench_plant(enum nd_dtype dtype, double fraction, uint64_t seed, void *data, size_t n_elems)

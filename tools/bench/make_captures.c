@@ -28,10 +28,10 @@ static double latency_us[] = {1};
 
 struct work {
     enum nd_dtype dtype;
-    uint64_t n_elems, n_edges, level, seed;
+    uint64_t n_elems, n_tensors, level, seed;
     struct nd_capture_input input;
     struct nd_capture_probe probe;
-    struct nd_edge *edges;
+    struct nd_tensor *tensors;
     char (*names)[NAME_BYTES]; /* "t", or t0, t1... */
     const char **providers;
     struct nd_chunk_layout layout;
@@ -46,29 +46,29 @@ static enum nd_status describe(struct work *work, struct nd_error *err)
     const int64_t chunk_rows = (int64_t)(CHUNK_BYTES / (ROW_ELEMS * elem_bytes));
     const struct nd_shape dataset = {3, {1, n_rows, ROW_ELEMS}};
     const struct nd_shape chunk = {3, {1, chunk_rows < n_rows ? chunk_rows : n_rows, ROW_ELEMS}};
-    const bool is_code = !nd_dtype_is_float(work->dtype);
+    const bool is_qvalue = !nd_dtype_is_float(work->dtype);
     enum nd_status status = nd_chunk_layout_from_dims(&dataset, &chunk, elem_bytes, &work->layout, err);
     if (status != ND_OK)
         return status;
     work->tensor_bytes = work->layout.sample_bytes;
-    work->edges = nd_calloc(work->n_edges, sizeof *work->edges);
-    work->names = nd_calloc(work->n_edges, sizeof *work->names);
-    work->providers = nd_calloc(work->n_edges, sizeof *work->providers);
+    work->tensors = nd_calloc(work->n_tensors, sizeof *work->tensors);
+    work->names = nd_calloc(work->n_tensors, sizeof *work->names);
+    work->providers = nd_calloc(work->n_tensors, sizeof *work->providers);
     work->tensor = nd_tensor_alloc(work->tensor_bytes);
-    if (work->edges == NULL || work->names == NULL || work->providers == NULL || work->tensor == NULL)
+    if (work->tensors == NULL || work->names == NULL || work->providers == NULL || work->tensor == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < work->n_edges; i++) {
-        snprintf(work->names[i], NAME_BYTES, work->n_edges == 1 ? "t" : "t%zu", i);
+    for (size_t i = 0; i < work->n_tensors; i++) {
+        snprintf(work->names[i], NAME_BYTES, work->n_tensors == 1 ? "t" : "t%zu", i);
         work->providers[i] = provider;
-        work->edges[i] = (struct nd_edge){.name = work->names[i],
+        work->tensors[i] = (struct nd_tensor){.name = work->names[i],
                                           .onnx_name = work->names[i],
                                           .op_types = op_type,
                                           .node = node,
                                           .dtype = work->dtype,
                                           .shape = {2, {n_rows, ROW_ELEMS}},
                                           .quant = {0, -1, NULL, NULL}};
-        if (is_code)
-            work->edges[i].quant = (struct nd_quant){1, -1, scale, zero_point};
+        if (is_qvalue)
+            work->tensors[i].quant = (struct nd_quant){1, -1, scale, zero_point};
     }
     work->input = (struct nd_capture_input){input_name, ND_DTYPE_F32, {1, {1}}};
     work->probe =
@@ -76,12 +76,12 @@ static enum nd_status describe(struct work *work, struct nd_error *err)
     return ND_OK;
 }
 
-static enum nd_status put_edge(struct work *work, struct nd_capture_writer *writer, size_t e,
+static enum nd_status put_tensor(struct work *work, struct nd_capture_writer *writer, size_t e,
                                struct nd_error *err)
 {
-    const struct nd_capture_output output = {&work->probe, &work->edges[e], provider, &work->layout};
+    const struct nd_capture_output output = {&work->probe, &work->tensors[e], provider, &work->layout};
     struct nd_digest digest = nd_digest_bytes(work->tensor, work->tensor_bytes);
-    enum nd_status status = nd_capture_writer_digests(writer, &work->probe, &work->edges[e], &digest, err);
+    enum nd_status status = nd_capture_writer_digests(writer, &work->probe, &work->tensors[e], &digest, err);
     if (status == ND_OK)
         status = nd_capture_writer_outputs(writer, &output, work->tensor, err);
     return status;
@@ -101,7 +101,7 @@ static enum nd_status begin(struct work *work, size_t file, struct nd_capture_wr
     for (size_t i = 0; status == ND_OK && i < sizeof attrs / sizeof attrs[0]; i++)
         status = nd_capture_writer_attr(writer, &attrs[i], err);
     if (status == ND_OK)
-        status = nd_capture_writer_edges(writer, work->edges, work->providers, work->n_edges, err);
+        status = nd_capture_writer_tensors(writer, work->tensors, work->providers, work->n_tensors, err);
     if (status == ND_OK)
         status = nd_capture_writer_probe(writer, &work->probe, err);
     if (status == ND_OK)
@@ -120,19 +120,19 @@ static enum nd_status make_file(struct work *work, size_t file, const char *path
         status = begin(work, file, writer, err);
     if (status == ND_OK)
         nd_capture_writer_level(writer, (int)work->level);
-    for (size_t e = 0; status == ND_OK && e < work->n_edges; e++) {
+    for (size_t e = 0; status == ND_OK && e < work->n_tensors; e++) {
         uint64_t seed = work->seed + e;
         bench_fill(work->dtype, is_coarse, seed, work->tensor, work->n_elems);
         n_changed += bench_plant(work->dtype, fraction, seed + (file + 1) * UINT64_C(1000003), work->tensor,
                                  work->n_elems);
-        status = put_edge(work, writer, e, err);
+        status = put_tensor(work, writer, e, err);
     }
     if (status == ND_OK)
         status = nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, err);
     nd_capture_writer_destroy(&writer);
     struct stat info = {0};
     if (status == ND_OK && stat(path, &info) == 0)
-        printf("%s %zu %" PRIu64 " %lld\n", path, n_changed, (uint64_t)work->tensor_bytes * work->n_edges,
+        printf("%s %zu %" PRIu64 " %lld\n", path, n_changed, (uint64_t)work->tensor_bytes * work->n_tensors,
                (long long)info.st_size);
     return status;
 }
@@ -141,7 +141,7 @@ static bool parse(struct work *work, char **argv)
 {
     work->dtype = nd_dtype_from_name(argv[1]);
     return bench_is_known(work->dtype) && nd_parse_u64(argv[2], &work->n_elems) && work->n_elems > 0 &&
-           work->n_elems % ROW_ELEMS == 0 && nd_parse_u64(argv[3], &work->n_edges) && work->n_edges > 0 &&
+           work->n_elems % ROW_ELEMS == 0 && nd_parse_u64(argv[3], &work->n_tensors) && work->n_tensors > 0 &&
            nd_parse_u64(argv[4], &work->level) && work->level <= 9 && nd_parse_u64(argv[5], &work->seed) &&
            (work->n_elems * nd_dtype_size_bytes(work->dtype) % CHUNK_BYTES == 0 || work->level == 0);
 }
@@ -167,7 +167,7 @@ int main(int argc, char **argv)
     }
     if (status != ND_OK)
         fprintf(stderr, "make_captures: %s\n", err.message);
-    free(work.edges);
+    free(work.tensors);
     free(work.names);
     free(work.providers);
     free(work.tensor);

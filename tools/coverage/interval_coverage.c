@@ -65,7 +65,7 @@ static void questions(uint64_t n_studies, uint64_t *state)
                                 ND_QUESTION_ALPHA, ND_QUESTION_POWER};
         double discordant = discordants[i / 4];
         struct study s = {0, discordant, 0};
-        uint64_t least = nd_samples_least(&q), n_kinds[3] = {0};
+        uint64_t least = nd_samples_min(&q), n_kinds[3] = {0};
         s.n = nd_samples_needed(&q, discordant);
         s.n = s.n > least ? s.n : least;
         s.difference = i / 2 % 2 == 0 ? 0 : -q.margin;

@@ -11,7 +11,7 @@
 #include "npudiff/core/parse.h"
 #include "support/latency_series.h"
 
-enum { MOST_RUNS = 2000 };
+enum { MAX_RUNS = 2000 };
 
 struct count {
     size_t n, modes, mixture, dip, levels, not_steady, covered, cv_alarms;
@@ -19,7 +19,7 @@ struct count {
 
 static void add(struct count *count, const struct series_scenario *scenario, size_t n_runs, uint64_t *state)
 {
-    static double us[MOST_RUNS];
+    static double us[MAX_RUNS];
     struct nd_latency found;
     struct nd_error err = {0};
     struct nd_latency_options options;
@@ -67,7 +67,7 @@ static void print_verdicts(size_t n_runs, size_t n_series, uint64_t *state)
 static void add_interval(struct count *count, const struct series_scenario *scenario, size_t n_runs,
                          uint64_t *state)
 {
-    static double us[MOST_RUNS];
+    static double us[MAX_RUNS];
     struct nd_series_cv cv;
     struct nd_latency_options options;
     nd_latency_options_init(&options);

@@ -20,18 +20,18 @@
 #include "npudiff/record/probe.h"
 
 /* What is known of one edge. */
-struct unit {
+struct layer {
     struct nd_wide *steps;
     size_t n_steps;
-    bool is_conv, is_unit;
+    bool is_conv, is_layer;
     struct nd_identify_tally tally;
 };
 
 struct study {
     struct nd_model *model;
     struct nd_exact_graph *graph;
-    size_t n_edges, n_inputs;
-    struct unit *units;     /* [n_edges] */
+    size_t n_tensors, n_inputs;
+    struct layer *layers;     /* [n_edges] */
     struct nd_array *given; /* [n_edges] */
     struct nd_array *inputs;
     uint64_t sample;
@@ -48,43 +48,43 @@ static void stop(const struct nd_error *err)
 
 static const size_t half_even = 0;
 
-static size_t truth_of(const struct study *s, size_t edge)
+static size_t truth_of(const struct study *s, size_t tensor)
 {
     size_t n;
-    const struct nd_arithmetic *programs = nd_arithmetics(&n);
-    if (s->truth != SIZE_MAX && nd_arithmetic_needs_accumulator(&programs[s->truth]) &&
-        s->units[edge].n_steps == 0)
+    const struct nd_arithmetic *arithmetics = nd_arithmetics(&n);
+    if (s->truth != SIZE_MAX && nd_arithmetic_needs_accumulator(&arithmetics[s->truth]) &&
+        s->layers[tensor].n_steps == 0)
         return half_even;
     return s->truth;
 }
 
-static enum nd_status round_unit(void *context, const struct nd_exact_values *values, struct nd_array *codes,
+static enum nd_status round_layer(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
                                  struct nd_error *err)
 {
     struct study *s = context;
-    struct unit *unit = &s->units[values->edge];
-    size_t truth = truth_of(s, values->edge);
+    struct layer *layer = &s->layers[values->tensor];
+    size_t truth = truth_of(s, values->tensor);
     for (size_t i = 0; i < values->n; i++) {
         size_t channel = nd_exact_channel(values->quant, values->shape, i);
-        codes->x[i] = nd_code_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
+        qvalues->x[i] = nd_qvalue_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
                                        ND_ROUND_HALF_EVEN);
     }
-    if (!unit->is_unit || s->given[values->edge].n != values->n)
+    if (!layer->is_layer || s->given[values->tensor].n != values->n)
         return ND_OK;
     const struct nd_identify_sample sample = {.values = values,
-                                              .given = s->given[values->edge].x,
+                                              .given = s->given[values->tensor].x,
                                               .key = s->sample,
-                                              .steps = unit->steps,
-                                              .n_steps = unit->n_steps,
-                                              .is_conv = unit->is_conv,
+                                              .steps = layer->steps,
+                                              .n_steps = layer->n_steps,
+                                              .is_conv = layer->is_conv,
                                               .against = truth != SIZE_MAX ? truth : half_even};
-    return nd_identify_unit(&unit->tally, &sample, err);
+    return nd_identify_layer(&layer->tally, &sample, err);
 }
 
-static enum nd_status let_go(void *context, size_t edge, const struct nd_error *why, struct nd_error *err)
+static enum nd_status let_go(void *context, size_t tensor, const struct nd_error *why, struct nd_error *err)
 {
     (void)context;
-    (void)edge;
+    (void)tensor;
     (void)why;
     (void)err;
     return ND_OK;
@@ -94,7 +94,7 @@ static void examine(struct study *s)
 {
     struct nd_error err = {0};
     const struct nd_exact_options options = {
-        .struct_size = sizeof options, .round = round_unit, .given = s->given, .missed = let_go};
+        .struct_size = sizeof options, .round = round_layer, .given = s->given, .missed = let_go};
     if (nd_exact_graph_run(s->graph, s->inputs, &options, NULL, s, &err) != ND_OK)
         stop(&err);
     s->sample++;
@@ -108,21 +108,21 @@ static void open_model(struct study *s, const char *path)
     if (nd_model_load(path, &s->model, &err) != ND_OK ||
         nd_exact_graph_create(s->model, &s->graph, &err) != ND_OK)
         stop(&err);
-    s->n_edges = nd_model_n_edges(s->model);
+    s->n_tensors = nd_model_n_tensors(s->model);
     s->n_inputs = nd_model_n_inputs(s->model);
-    s->units = nd_calloc(s->n_edges, sizeof *s->units);
-    s->given = nd_calloc(s->n_edges, sizeof *s->given);
+    s->layers = nd_calloc(s->n_tensors, sizeof *s->layers);
+    s->given = nd_calloc(s->n_tensors, sizeof *s->given);
     s->inputs = nd_calloc(s->n_inputs, sizeof *s->inputs);
-    if (s->units == NULL || s->given == NULL || s->inputs == NULL)
+    if (s->layers == NULL || s->given == NULL || s->inputs == NULL)
         exit(2);
-    for (size_t u = 0; u < nd_model_n_units(s->model); u++)
-        s->units[nd_model_unit(s->model, u)->edge].is_unit = true;
-    for (size_t e = 0; e < s->n_edges; e++) {
+    for (size_t u = 0; u < nd_model_n_layers(s->model); u++)
+        s->layers[nd_model_layer(s->model, u)->tensor].is_layer = true;
+    for (size_t e = 0; e < s->n_tensors; e++) {
         struct nd_error ignored = {0};
-        struct unit *unit = &s->units[e];
-        unit->is_conv = strstr(nd_model_edge(s->model, e)->op_types, "Conv") != NULL;
-        if (unit->is_unit)
-            nd_exact_accumulator_steps(s->graph, e, &unit->steps, &unit->n_steps, &ignored);
+        struct layer *layer = &s->layers[e];
+        layer->is_conv = strstr(nd_model_tensor(s->model, e)->op_types, "Conv") != NULL;
+        if (layer->is_layer)
+            nd_exact_accumulator_steps(s->graph, e, &layer->steps, &layer->n_steps, &ignored);
         s->given[e].shape.rank = -1;
     }
     for (size_t i = 0; i < s->n_inputs; i++) {
@@ -134,14 +134,14 @@ static void open_model(struct study *s, const char *path)
 
 static void close_model(struct study *s)
 {
-    for (size_t e = 0; e < s->n_edges; e++) {
-        free(s->units[e].steps);
+    for (size_t e = 0; e < s->n_tensors; e++) {
+        free(s->layers[e].steps);
         if (s->given[e].shape.rank >= 0)
             nd_array_deinit(&s->given[e]);
     }
     for (size_t i = 0; i < s->n_inputs; i++)
         nd_array_deinit(&s->inputs[i]);
-    free(s->units);
+    free(s->layers);
     free(s->given);
     free(s->inputs);
     nd_exact_graph_destroy(&s->graph);
@@ -153,25 +153,25 @@ static void close_model(struct study *s)
 /* The operator that calculates: what follows it inside the unit is part of it. */
 static bool is_same_type(const struct study *s, size_t a, size_t b)
 {
-    return s->units[a].is_unit && s->units[b].is_unit &&
-           strcmp(nd_model_edge(s->model, a)->op_types, nd_model_edge(s->model, b)->op_types) == 0;
+    return s->layers[a].is_layer && s->layers[b].is_layer &&
+           strcmp(nd_model_tensor(s->model, a)->op_types, nd_model_tensor(s->model, b)->op_types) == 0;
 }
 
 /* What is left of a program in all units of the type, and in their codes together. */
 static void decide_type(const struct study *s, size_t first, struct nd_identify_result *out,
                         uint64_t differs[ND_ARITHMETIC_MAX])
 {
-    const struct nd_identify_tally **tallies = nd_calloc(s->n_edges, sizeof *tallies);
+    const struct nd_identify_tally **tallies = nd_calloc(s->n_tensors, sizeof *tallies);
     struct nd_error err = {0};
     size_t n = 0;
     if (tallies == NULL)
         exit(2);
-    for (size_t e = first; e < s->n_edges; e++) {
+    for (size_t e = first; e < s->n_tensors; e++) {
         if (!is_same_type(s, first, e))
             continue;
-        tallies[n++] = &s->units[e].tally;
+        tallies[n++] = &s->layers[e].tally;
         for (size_t p = 0; p < ND_ARITHMETIC_MAX; p++)
-            differs[p] += s->units[e].tally.n_apart[p];
+            differs[p] += s->layers[e].tally.n_apart[p];
     }
     if (nd_identify_group(tallies, n, out, &err) != ND_OK)
         stop(&err);
@@ -180,16 +180,16 @@ static void decide_type(const struct study *s, size_t first, struct nd_identify_
 
 static const char *const verdicts[] = {"too-few", "none", "several", "single"};
 
-static void say_json(const struct study *s, const char *scope, size_t edge, const struct nd_identify_result *r,
+static void say_json(const struct study *s, const char *scope, size_t tensor, const struct nd_identify_result *r,
                      const uint64_t differs[ND_ARITHMETIC_MAX])
 {
     char name[ND_ARITHMETIC_NAME_BYTES];
-    size_t n, truth = edge != SIZE_MAX ? truth_of(s, edge) : s->truth;
-    const struct nd_arithmetic *programs = nd_arithmetics(&n);
+    size_t n, truth = tensor != SIZE_MAX ? truth_of(s, tensor) : s->truth;
+    const struct nd_arithmetic *arithmetics = nd_arithmetics(&n);
     printf("{\"scope\": \"%s\", \"name\": \"%s\", \"truth\": \"%s\", \"verdict\": \"%s\", \"n\": %llu, "
            "\"open\": %llu, \"explained\": ",
-           scope, edge != SIZE_MAX ? nd_model_edge(s->model, edge)->name : "",
-           truth != SIZE_MAX ? nd_arithmetic_name(&programs[truth], name) : "?", verdicts[r->verdict],
+           scope, tensor != SIZE_MAX ? nd_model_tensor(s->model, tensor)->name : "",
+           truth != SIZE_MAX ? nd_arithmetic_name(&arithmetics[truth], name) : "?", verdicts[r->verdict],
            (unsigned long long)r->n, (unsigned long long)r->n_open);
     if (isnan(r->explained))
         printf("null");
@@ -201,14 +201,14 @@ static void say_json(const struct study *s, const char *scope, size_t edge, cons
     const char *comma = "";
     for (size_t p = 0; p < n && truth != SIZE_MAX; p++)
         if (r->is_applicable[p] && r->class_of[p] == r->class_of[truth]) {
-            printf("%s\"%s\"", comma, nd_arithmetic_name(&programs[p], name));
+            printf("%s\"%s\"", comma, nd_arithmetic_name(&arithmetics[p], name));
             comma = ", ";
         }
     printf("], \"set\": {");
     comma = "";
     for (size_t p = 0; p < n; p++)
         if (r->is_applicable[p] && r->is_possible[p]) {
-            printf("%s\"%s\": %llu", comma, nd_arithmetic_name(&programs[p], name),
+            printf("%s\"%s\": %llu", comma, nd_arithmetic_name(&arithmetics[p], name),
                    (unsigned long long)differs[p]);
             comma = ", ";
         }
@@ -217,20 +217,20 @@ static void say_json(const struct study *s, const char *scope, size_t edge, cons
 
 static void report(const struct study *s)
 {
-    struct nd_identify_result *types = nd_calloc(s->n_edges, sizeof *types);
+    struct nd_identify_result *types = nd_calloc(s->n_tensors, sizeof *types);
     size_t n_types = 0;
     uint64_t of_all[ND_ARITHMETIC_MAX] = {0};
     if (types == NULL)
         exit(2);
-    for (size_t e = 0; e < s->n_edges; e++) {
-        if (!s->units[e].is_unit || s->units[e].tally.n == 0)
+    for (size_t e = 0; e < s->n_tensors; e++) {
+        if (!s->layers[e].is_layer || s->layers[e].tally.n == 0)
             continue;
         struct nd_identify_result result;
-        nd_identify_decide(&s->units[e].tally, &result);
-        say_json(s, "unit", e, &result, s->units[e].tally.n_apart);
+        nd_identify_decide(&s->layers[e].tally, &result);
+        say_json(s, "unit", e, &result, s->layers[e].tally.n_apart);
     }
-    for (size_t e = 0; e < s->n_edges; e++) {
-        bool is_first = s->units[e].is_unit && s->units[e].tally.n > 0;
+    for (size_t e = 0; e < s->n_tensors; e++) {
+        bool is_first = s->layers[e].is_layer && s->layers[e].tally.n > 0;
         for (size_t before = 0; before < e && is_first; before++)
             is_first = !is_same_type(s, before, e);
         if (!is_first)
@@ -249,14 +249,14 @@ static void report(const struct study *s)
 
 /* ---- emulated devices ---- */
 
-static enum nd_status keep(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
                            struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     struct study *s = context;
-    if (s->given[edge].shape.rank < 0)
-        s->given[edge] = (struct nd_array){0};
-    return nd_array_copy(values, &s->given[edge], err);
+    if (s->given[tensor].shape.rank < 0)
+        s->given[tensor] = (struct nd_array){0};
+    return nd_array_copy(values, &s->given[tensor], err);
 }
 
 /* The program in every unit, every unit contaminated. */
@@ -269,10 +269,10 @@ static void describe(const struct study *s, const char *items, double eps, uint6
         stop(&err);
     snprintf(item, sizeof item, "seed=%llu", (unsigned long long)seed);
     enum nd_status status = nd_emulation_add(emulation, item, &err);
-    for (size_t e = 0; e < s->n_edges && eps > 0 && status == ND_OK; e++) {
-        if (!s->units[e].is_unit)
+    for (size_t e = 0; e < s->n_tensors && eps > 0 && status == ND_OK; e++) {
+        if (!s->layers[e].is_layer)
             continue;
-        snprintf(item, sizeof item, "flip@%s=%g", nd_model_edge(s->model, e)->name, eps);
+        snprintf(item, sizeof item, "flip@%s=%g", nd_model_tensor(s->model, e)->name, eps);
         status = nd_emulation_add(emulation, item, &err);
     }
     if (status != ND_OK)
@@ -303,8 +303,8 @@ static void run_device(struct study *s, const char *items, double eps, uint64_t 
     const struct nd_emulator_options options = {.struct_size = sizeof options};
     describe(s, items, eps, seed, &emulation);
     struct nd_emulator *emulator = NULL;
-    for (size_t e = 0; e < s->n_edges; e++)
-        s->units[e].tally = (struct nd_identify_tally){0};
+    for (size_t e = 0; e < s->n_tensors; e++)
+        s->layers[e].tally = (struct nd_identify_tally){0};
     s->sample = 0;
     if (nd_emulator_create(&emulation, s->model, s->graph, &options, &emulator, &err) != ND_OK)
         stop(&err);
@@ -362,7 +362,7 @@ static int study(int argc, char **argv)
     struct nd_probe *probes[2] = {NULL};
     char name[ND_ARITHMETIC_NAME_BYTES];
     size_t n;
-    const struct nd_arithmetic *programs = nd_arithmetics(&n);
+    const struct nd_arithmetic *arithmetics = nd_arithmetics(&n);
     bool is_unknown = strcmp(argv[1], "unknown") == 0;
     open_model(&s, argv[2]);
     make_probes(&s, argv[4], probes);
@@ -371,8 +371,8 @@ static int study(int argc, char **argv)
     for (size_t i = 0; is_unknown && i < sizeof unknown / sizeof unknown[0]; i++)
         run_device(&s, unknown[i], eps, i + 1, probes, number(argv[3]));
     for (s.truth = is_unknown ? n : number(argv[5]); s.truth < n; s.truth += number(argv[6])) {
-        const struct nd_arithmetic *program = &programs[s.truth];
-        nd_arithmetic_name(program, name);
+        const struct nd_arithmetic *arithmetic = &arithmetics[s.truth];
+        nd_arithmetic_name(arithmetic, name);
         if (strcmp(name, "stochastic") == 0)
             snprintf(name, sizeof name, "stochastic:%zu", s.truth);
         if (strcmp(name, "unrounded-inputs") != 0) /* devices of which are `fuse` */
@@ -387,10 +387,10 @@ static int study(int argc, char **argv)
 static int list(void)
 {
     size_t n;
-    const struct nd_arithmetic *programs = nd_arithmetics(&n);
+    const struct nd_arithmetic *arithmetics = nd_arithmetics(&n);
     char name[ND_ARITHMETIC_NAME_BYTES];
     for (size_t p = 0; p < n; p++)
-        printf("%-12s %s\n", nd_arithmetic_family_name(&programs[p]), nd_arithmetic_name(&programs[p], name));
+        printf("%-12s %s\n", nd_arithmetic_family_name(&arithmetics[p]), nd_arithmetic_name(&arithmetics[p], name));
     return 0;
 }
 

@@ -133,12 +133,12 @@ ND_PUBLIC const char *nd_capture_string(const struct nd_capture *capture, const 
  * states nothing: nobody may then be accused of a fallback. */
 ND_PUBLIC bool nd_capture_is_called_npu(const struct nd_capture *capture);
 
-ND_PUBLIC size_t nd_capture_n_edges(const struct nd_capture *capture);
-ND_PUBLIC const struct nd_edge *nd_capture_edge(const struct nd_capture *capture, size_t edge);
+ND_PUBLIC size_t nd_capture_n_tensors(const struct nd_capture *capture);
+ND_PUBLIC const struct nd_tensor *nd_capture_tensor(const struct nd_capture *capture, size_t tensor);
 /* The provider that computed the edge, "" when unknown. */
-ND_PUBLIC const char *nd_capture_edge_provider(const struct nd_capture *capture, size_t edge);
+ND_PUBLIC const char *nd_capture_tensor_provider(const struct nd_capture *capture, size_t tensor);
 /* Index of the edge of that name, or SIZE_MAX. */
-ND_PUBLIC size_t nd_capture_find_edge(const struct nd_capture *capture, const char *name);
+ND_PUBLIC size_t nd_capture_find_tensor(const struct nd_capture *capture, const char *name);
 
 ND_PUBLIC size_t nd_capture_n_nodes(const struct nd_capture *capture);
 ND_PUBLIC const struct nd_capture_node *nd_capture_node(const struct nd_capture *capture, size_t node);
@@ -157,42 +157,42 @@ ND_PUBLIC const struct nd_capture_finding *nd_capture_finding(const struct nd_ca
 
 /* How often that sample was run, as far as this edge shows: n_repeats, or more where npudiff ran a few samples
  * again to see whether the device repeats itself. sample < n_samples (asserted). */
-ND_PUBLIC size_t nd_capture_n_runs(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample);
+ND_PUBLIC size_t nd_capture_n_runs(const struct nd_capture *capture, size_t probe, size_t tensor, size_t sample);
 
 /* Digest of one run of one sample. sample < n_samples, repeat < nd_capture_n_runs (asserted). */
-ND_PUBLIC struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t edge,
+ND_PUBLIC struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t tensor,
                                              size_t sample, size_t repeat);
 
 /* The digest of all digests of an edge, where the capture states it: then every repeat equals the first run,
  * and not all samples are equal. Two captures that state the same have the same digests. NULL: it is not
  * stated. */
-ND_PUBLIC const struct nd_digest *nd_capture_edge_digest(const struct nd_capture *capture, size_t probe,
-                                                         size_t edge);
+ND_PUBLIC const struct nd_digest *nd_capture_tensor_digest(const struct nd_capture *capture, size_t probe,
+                                                         size_t tensor);
 
 /* Digest of one sample of an input, as it is stored. sample < n_samples_expected (asserted). */
 ND_PUBLIC struct nd_digest nd_capture_input_digest(const struct nd_capture *capture, size_t probe, size_t input,
                                                    size_t sample);
 
 /* Whether the tensors themselves are stored (false with --store digest). */
-ND_PUBLIC bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size_t edge);
+ND_PUBLIC bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size_t tensor);
 
 /* The tensor of one edge in one probe. */
-struct nd_capture_tensor {
+struct nd_probe_values {
     const struct nd_capture *capture;
     size_t probe;
-    size_t edge;
+    size_t tensor;
 };
 
 /* Reads samples [first, first + n) of the first repeat into buf, n times the edge's sample size, in C order,
  * and holds them against no digest (nd_capture_read_verified does). ND_ERR_NOT_FOUND when only digests are
  * stored or the range is outside; ND_ERR_FORMAT for chunks that cannot be decoded; ND_ERR_IO when the file
  * cannot be read. */
-ND_PUBLIC enum nd_status nd_capture_read_outputs(const struct nd_capture_tensor *tensor, size_t first, size_t n,
+ND_PUBLIC enum nd_status nd_capture_read_outputs(const struct nd_probe_values *tensor, size_t first, size_t n,
                                                  void *buf, struct nd_error *err);
 
 /* The same for the output of one repeat > 0 of one sample: where its digest differs from repeat 0 it is stored
  * apart. */
-ND_PUBLIC enum nd_status nd_capture_read_repeat(const struct nd_capture_tensor *tensor, size_t sample,
+ND_PUBLIC enum nd_status nd_capture_read_repeat(const struct nd_probe_values *tensor, size_t sample,
                                                 size_t repeat, void *buf, struct nd_error *err);
 
 /* Switches checks off: from now on nd_capture_read_verified, nd_capture_read_repeat_verified,
@@ -200,14 +200,14 @@ ND_PUBLIC enum nd_status nd_capture_read_repeat(const struct nd_capture_tensor *
 ND_PUBLIC void nd_capture_trust(struct nd_capture *capture);
 /* Like nd_capture_read_outputs and nd_capture_read_repeat, but every sample is checked: one that does not have
  * the digest that the capture states is ND_ERR_FORMAT (ND_E_CAPTURE_DIGEST). */
-ND_PUBLIC enum nd_status nd_capture_read_verified(const struct nd_capture_tensor *tensor, size_t first,
+ND_PUBLIC enum nd_status nd_capture_read_verified(const struct nd_probe_values *tensor, size_t first,
                                                   size_t n, void *buf, struct nd_error *err);
-ND_PUBLIC enum nd_status nd_capture_read_repeat_verified(const struct nd_capture_tensor *tensor, size_t sample,
+ND_PUBLIC enum nd_status nd_capture_read_repeat_verified(const struct nd_probe_values *tensor, size_t sample,
                                                          size_t repeat, void *buf, struct nd_error *err);
 
 /* Like nd_capture_read_verified for an input of a probe: input->edge indexes nd_capture_probe.inputs, and
  * first + n may be up to n_samples_expected. */
-ND_PUBLIC enum nd_status nd_capture_read_inputs(const struct nd_capture_tensor *input, size_t first, size_t n,
+ND_PUBLIC enum nd_status nd_capture_read_inputs(const struct nd_probe_values *input, size_t first, size_t n,
                                                 void *buf, struct nd_error *err);
 
 /* One stored dataset, for `npudiff info --list`. */

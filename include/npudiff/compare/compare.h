@@ -94,7 +94,7 @@ struct nd_compare_options {
     size_t struct_size;           /* sizeof(struct nd_compare_options) */
     bool allow_different_models;  /* compare although the model's SHA-256 differs */
     const struct nd_gates *gates; /* borrowed; NULL or empty: only bit-equality passes */
-    const char *edges;            /* borrowed; only these edges: "outputs", or names and patterns with commas;
+    const char *tensors;            /* borrowed; only these edges: "outputs", or names and patterns with commas;
                                      NULL or "all": all, and one that a capture lacks is not comparable */
     bool all_pairs;               /* every test against every other too, not only against the reference */
     bool verify_digests;          /* read also what digests say is equal */
@@ -322,7 +322,7 @@ struct nd_compared_pair {
 };
 
 /* What one device says about one edge. */
-struct nd_edge_on_device {
+struct nd_tensor_on_device {
     bool exists;
     char *provider;    /* that computed it, "" when unknown */
     bool is_on_cpu;    /* computed by the CPU provider although the device is none (model inputs never count) */
@@ -335,7 +335,7 @@ struct nd_edge_on_device {
     int class_id;  /* equal numbers: bit-equal; -1 where the device has no data for the edge */
 };
 
-struct nd_compared_edge {
+struct nd_compared_tensor {
     char *name;
     char *op_types;
     enum nd_dtype dtype;   /* as the first device that has the edge records it */
@@ -346,7 +346,7 @@ struct nd_compared_edge {
     bool comparable; /* every pair has ND_COVERAGE_FULL */
     enum nd_verdict verdict;
     char *gate;                        /* what passes here: "bit-equal", "lsb <= 1", ... */
-    struct nd_edge_on_device *devices; /* [n_devices] */
+    struct nd_tensor_on_device *devices; /* [n_devices] */
     size_t odd_one_out;                /* the device that alone differs from all others, or SIZE_MAX */
     struct nd_compared_pair *pairs;    /* [nd_comparison.n_pairs] */
 };
@@ -355,7 +355,7 @@ struct nd_compared_edge {
 struct nd_parting {
     int class_a, class_b;
     size_t device_a, device_b; /* the first members */
-    size_t edge;               /* SIZE_MAX when one has no data where the other has */
+    size_t tensor;               /* SIZE_MAX when one has no data where the other has */
 };
 
 struct nd_compared_device {
@@ -375,12 +375,12 @@ struct nd_compared_device {
     char *configuration;
     size_t n_samples; /* over all probes */
     size_t n_samples_expected;
-    size_t n_unstable_edges;       /* edges with n_unstable > 0 */
-    size_t n_cpu_edges;            /* edges with is_on_cpu */
+    size_t n_unstable_tensors;       /* edges with n_unstable > 0 */
+    size_t n_cpu_tensors;            /* edges with is_on_cpu */
     bool is_npu;                   /* the device is meant to be an NPU */
     struct nd_npu_share npu_share; /* as the capture alone tells it (nd_placement_examine without a model): of
                                       nodes other than QuantizeLinear and DequantizeLinear; flops is NaN */
-    size_t first_edge;             /* first edge in graph order that differs from the reference, or SIZE_MAX */
+    size_t first_tensor;             /* first edge in graph order that differs from the reference, or SIZE_MAX */
     int class_id;                  /* equal numbers: bit-equal on all edges; -1 without any data */
     int output_class_id;           /* the same over the model's outputs only */
 };
@@ -426,7 +426,7 @@ struct nd_changed_sample {
 
 /* Top-1 of one probe at one output of the model with at least two elements. */
 struct nd_top1 {
-    size_t edge;
+    size_t tensor;
     size_t probe;
     bool has_labels;
     size_t n_classes;               /* elements of the output */
@@ -443,7 +443,7 @@ struct nd_top1 {
 /* What the values of a test show beside the reference's, or the runs of one device beside each other. Filled by
  * nd_diagnose_comparison (explain.h). */
 struct nd_compared_diagnosis {
-    size_t device, edge;
+    size_t device, tensor;
     const char *kind; /* "truncation", "stale", ... Static */
     char *text;
     bool is_note;     /* it describes the arithmetic of a healthy device and accuses nobody */
@@ -463,7 +463,7 @@ struct nd_compared_depth {
     double factor;      /* of a constant rate: per tensor; else 1 */
     double first, last; /* the error that the law gives the first and the last of them; NaN when unknown */
     double largest;     /* magnitude among the values compared, NaN when none were */
-    size_t largest_edge;
+    size_t largest_tensor;
     bool is_half; /* the device computes in half precision: values of 65504 and more would overflow */
 };
 
@@ -471,7 +471,7 @@ struct nd_compared_depth {
  * differ from those that do not, exactly and not by chance. Section 22. */
 struct nd_compared_predicate {
     size_t device;
-    size_t edge; /* whose samples; SIZE_MAX: it is about whole tensors */
+    size_t tensor; /* whose samples; SIZE_MAX: it is about whole tensors */
     size_t n_wrong, n;
     size_t n_conditions;
     char *conditions[2]; /* "of type uint8", "with n >= 5"; all hold */
@@ -487,8 +487,8 @@ struct nd_comparison {
     bool different_models; /* allowed by the options */
     bool unknown_models;   /* a capture does not say of which model it is: nothing tells that it is the same */
     bool unknown_inputs;   /* a capture does not say what a probe fed, others do: likewise */
-    size_t n_devices, n_edges, n_probes, n_top1;
-    size_t n_edges_left_out; /* by the options */
+    size_t n_devices, n_tensors, n_probes, n_top1;
+    size_t n_tensors_left_out; /* by the options */
     size_t n_pairs; /* n_devices - 1, or with all_pairs n_devices (n_devices - 1) / 2; those with ref 0 come
                        first */
     enum nd_dtype ulp_in;
@@ -501,12 +501,12 @@ struct nd_comparison {
     size_t n_partings;
     struct nd_parting *partings; /* every two overall classes that have data */
     struct nd_compared_device *devices;
-    struct nd_compared_edge *edges; /* graph order of captures[0], then edges that only others have */
+    struct nd_compared_tensor *tensors; /* graph order of captures[0], then edges that only others have */
     struct nd_compared_probe *probes;
     struct nd_top1 *top1;
     char *classes_text;        /* "cpu | gen1 | gen3 = gen4" over all edges */
     char *output_classes_text; /* the same over the model's outputs */
-    size_t first_edge;         /* first edge on which devices differ, or SIZE_MAX */
+    size_t first_tensor;         /* first edge on which devices differ, or SIZE_MAX */
     /* An entry of top1 in which every capture, the reference included, is right no more often than by chance,
      * and no labelled output says otherwise: the reference, the labels or the inputs are broken. SIZE_MAX:
      * none. Section 18. */

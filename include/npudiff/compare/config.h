@@ -83,7 +83,7 @@ ND_PUBLIC void nd_htp_config_deinit(struct nd_htp_config *config);
 /* How one encoding fits what a capture holds of its tensor, over all probes and samples. */
 struct nd_encoding_use {
     const struct nd_encoding *encoding; /* borrowed */
-    size_t edge;                        /* of the capture; SIZE_MAX: it has none of that name */
+    size_t tensor;                        /* of the capture; SIZE_MAX: it has none of that name */
     bool is_stated_same;                /* the edge's own scale and zero point say the same reals */
     bool has_values;                    /* they are stored, and of a type that can be looked at */
     uint64_t n_elements;                /* NaN left out */

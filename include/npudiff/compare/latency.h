@@ -91,7 +91,7 @@ struct nd_latency_join {
     size_t n_slow, n_slow_other; /* other: any of the edges has another digest */
     size_t n_fast, n_fast_other;
     double p;          /* Fisher's exact test, one-sided: slow runs differ more often; NaN unless known */
-    size_t n_edges;    /* of the capture */
+    size_t n_tensors;    /* of the capture */
     size_t n_tied;     /* edges with p < 0.01 each after Bonferroni over the edges */
     size_t first_tied; /* the first of them in graph order; SIZE_MAX: none */
 };
@@ -165,7 +165,7 @@ struct nd_latency_list {
  * empty, another encoding; ND_ERR_NOT_FOUND: no such column (the message lists those that there are);
  * ND_ERR_USAGE: an unknown unit; ND_ERR_MEMORY: more than ND_LATENCY_MAX_RUNS numbers. The caller frees out->us
  * by nd_latency_list_deinit. */
-ND_PUBLIC enum nd_status nd_latency_read(const char *path, const char *column, const char *unit,
+ND_PUBLIC enum nd_status nd_latency_read(const char *path, const char *column, const char *layer,
                                          struct nd_latency_list *out, struct nd_error *err);
 ND_PUBLIC void nd_latency_list_deinit(struct nd_latency_list *list);
 

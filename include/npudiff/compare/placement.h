@@ -45,7 +45,7 @@ struct nd_placed_node {
 };
 
 /* A quantised (or float) edge of the model: where the unit ran that makes it. */
-struct nd_placed_edge {
+struct nd_placed_tensor {
     const char *name;
     const char *provider; /* "" unknown */
     enum nd_where where;
@@ -92,7 +92,7 @@ struct nd_npu_share {
 struct nd_provider_event {
     const char *message;    /* "EXECUTE", "NODE", ... */
     const char *identifier; /* "" where it was NULL */
-    const char *unit;       /* "US", "CYCLES", ... */
+    const char *unit;        /* "US", "CYCLES", ... */
     size_t n;
     double total;
 };
@@ -103,8 +103,8 @@ struct nd_placement_report {
     struct nd_npu_share share;
     size_t n_nodes;
     const struct nd_placed_node *nodes; /* the model's, in graph order, then those that were added */
-    size_t n_edges;
-    const struct nd_placed_edge *edges; /* as the capture has them */
+    size_t n_tensors;
+    const struct nd_placed_tensor *tensors; /* as the capture has them */
     size_t n_pieces;
     const struct nd_placed_piece *pieces; /* in execution order */
     size_t n_cuts;

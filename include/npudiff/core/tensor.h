@@ -123,7 +123,7 @@ ND_PUBLIC bool nd_digest_equal(struct nd_digest a, struct nd_digest b);
  * graph whose bytes are recorded (the QuantizeLinear output where the edge is quantised); `op_types` the
  * operators of the unit that makes it, in graph order joined with '+' ("Conv+Relu"; "input" for a graph
  * input's own QuantizeLinear); `node` the name of the node that produces onnx_name. The strings are owned. */
-struct nd_edge {
+struct nd_tensor {
     char *name;
     char *onnx_name;
     char *op_types;
@@ -136,10 +136,10 @@ struct nd_edge {
 };
 
 /* Frees what the edge owns and zeroes it. A zeroed edge is accepted. */
-ND_PUBLIC void nd_edge_deinit(struct nd_edge *edge);
+ND_PUBLIC void nd_tensor_deinit(struct nd_tensor *tensor);
 
 /* A deep copy into *dst (overwritten, not freed first). ND_ERR_MEMORY leaves *dst zeroed. */
-ND_PUBLIC enum nd_status nd_edge_copy(const struct nd_edge *src, struct nd_edge *dst, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_tensor_copy(const struct nd_tensor *src, struct nd_tensor *dst, struct nd_error *err);
 
 #ifdef __cplusplus
 }

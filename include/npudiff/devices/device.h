@@ -164,7 +164,7 @@ ND_PUBLIC const struct nd_device_syntax *nd_device_syntaxes(void);
 
 /* How a device on another machine is reached, and what runs there. */
 enum nd_transport_kind { ND_TRANSPORT_NONE, ND_TRANSPORT_ADB, ND_TRANSPORT_SSH };
-enum nd_remote_way { ND_REMOTE_AGENT, ND_REMOTE_QNN_NET_RUN };
+enum nd_remote_method { ND_REMOTE_AGENT, ND_REMOTE_QNN_NET_RUN };
 
 /* A device as a URI names it: KIND[:CHIPSET][@RUNTIME][?key=value[&key=value...]], or emu:ITEM[,ITEM...], or
  * emu:PROFILE.yaml, or exec:RUNNER[?key=value...]; on another machine
@@ -184,7 +184,7 @@ struct nd_device {
     int n_threads;
     enum nd_transport_kind transport; /* ND_TRANSPORT_NONE: this machine */
     char *address;                    /* adb's serial (and "@SERVER:PORT"), ssh's host; NULL on this machine */
-    enum nd_remote_way way;
+    enum nd_remote_method method;
     size_t n_options; /* in the order given to the provider; "ep.*" and "session.*" go to the session instead.
                          On another machine only those of the URI: the others follow when it was asked */
     char **option_keys;
@@ -305,7 +305,7 @@ typedef void (*nd_progress_function)(void *context, const struct nd_capture_prog
 
 struct nd_capture_options {
     size_t struct_size; /* sizeof(struct nd_capture_options) */
-    const char *edges;  /* as nd_model_select_edges; NULL: "all" */
+    const char *tensors;  /* as nd_model_select_edges; NULL: "all" */
     bool prefixes;      /* every edge from a session of its own; see below */
     size_t n_repeats; /* runs of each sample; 0: one, and a few samples are run again (up to 4 of each probe, at
                          most 5 % of all, but one) to see whether the device repeats itself */

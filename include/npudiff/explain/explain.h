@@ -55,7 +55,7 @@ struct nd_explain_options {
     size_t n_samples;  /* only the first n_samples; 0: all samples that every device has */
     /* The effect of every unit on the outputs is measured in so many samples, evenly spaced. Each of these
      * samples costs one more run of the model for each unit. */
-    size_t n_harm_samples;
+    size_t n_output_effect_samples;
     /* Reports how many samples are done. Only the calling thread calls it. NULL: no reports. */
     void (*progress)(void *context, size_t n_done, size_t n_samples);
     void *progress_context;
@@ -180,13 +180,13 @@ struct nd_explained_part {
     uint64_t n_differing; /* codes */
     double max;           /* largest magnitude, in steps */
     double mean;          /* signed, over all codes; NaN without codes */
-    double energy;        /* mean square in steps^2; NaN without codes */
+    double mean_square;        /* mean square in steps^2; NaN without codes */
 };
 
 /* The error against the float reference, e = q + d: q the quantisation error, d the divergence, in steps of the
  * edge (of the channel). Means over all elements. */
 struct nd_decomposition {
-    uint64_t n_codes;
+    uint64_t n_qvalues;
     double signal;       /* mean square of the float reference */
     double quantisation; /* mean square of q */
     double divergence;   /* mean square of d */
@@ -205,8 +205,8 @@ struct nd_decomposition {
 struct nd_explained_step {
     char *name;
     char *op_types;
-    size_t edge;    /* of the model */
-    bool is_unit;   /* else the quantisation of an input, or floats */
+    size_t tensor;    /* of the model */
+    bool is_layer;   /* else the quantisation of an input, or floats */
     bool is_double; /* evaluated in double precision: exact except for values next to a tie */
     bool is_model_output;
     bool has_float; /* the float model has this tensor, too, and it can be evaluated */
@@ -216,7 +216,7 @@ struct nd_explained_step {
     /* The device whose values stand for the reference of a step that cannot be evaluated: the steps behind it
      * are judged as if these values were right. A CPU's where there is one, else those of the first device that
      * has them. SIZE_MAX: the step is evaluated, or nobody has values of it. */
-    size_t taken_from;
+    size_t substituted_from;
     bool lacks_float; /* the float model has this tensor, but it cannot be evaluated */
     size_t n_inputs;
     size_t *inputs; /* [n_inputs]: the steps that the unit reads */
@@ -279,7 +279,7 @@ struct nd_explained_floats {
 };
 
 /* One step on one device. What does not apply is 0 (counts) or NaN. */
-struct nd_explained_unit {
+struct nd_explained_layer {
     bool is_examined;
     bool is_left;   /* it was evaluated, and not examined all the same: what it should be may be no number */
     char *why_not;  /* "not captured", ...; NULL when it was examined */
@@ -308,16 +308,16 @@ struct nd_explained_unit {
     char *known_defect; /* of a faulty or unexplained layer that an SDK is known to compute wrongly: "a
                            known defect of QAIRT 2.51.0 ...: ..."; else NULL */
     const char *remedy; /* what to do about the known defect, a sentence. Static */
-    uint64_t n_codes;
+    uint64_t n_qvalues;
     uint64_t n_nan; /* exact values that are not numbers (0 / 0, the root of a negative number): what a device
                        makes of them is not defined, and is not judged */
-    struct nd_explained_part local, inherited, total;
+    struct nd_explained_part introduced, passed_on, total;
     uint64_t n_violations; /* elements where total is not local + inherited; always 0 */
     /* The programs that give all of its codes (docs/science/theory.md#programs: half-even, floor, double:8 ...;
      * on a device with one also htp-v73 ...). All programs do, if no value of the unit has to be rounded. */
-    size_t n_programs;
-    char **programs;
-    char *program;   /* the device's program for units of this kind, or NULL: not known */
+    size_t n_arithmetics;
+    char **arithmetics;
+    char *arithmetic;   /* the device's program for units of this kind, or NULL: not known */
     bool is_covered; /* the device has a program such as htp-v73, and the program predicts this unit's codes.
                         If false, and program is NULL, n_unexplained is no evidence of a fault */
     /* Codes that differ from the device's program or, where that is not known, from the best program. Of an
@@ -329,7 +329,7 @@ struct nd_explained_unit {
      * model is computed from there. harm: mean square of the change at the model's outputs, in steps^2;
      * harmed_share: share of the output codes that change. NaN where that was not measured, or where the
      * outputs it can reach have no reference. */
-    double harm, harmed_share;
+    double effect, harmed_share;
     double gain; /* inherited energy divided by the total energy of the unit's inputs; NaN if that is 0 */
     struct nd_decomposition quality;         /* n_codes = 0 without a float reference */
     struct nd_explained_execution execution; /* of units only, not of inputs and their quantisers */
@@ -344,10 +344,10 @@ struct nd_explained_unit {
  * codes everywhere are one group ("lineage") with one vote. There is no result with fewer than 3 groups, or
  * when the commonest code is less than 2 votes ahead of the next, on average over the elements on which the
  * groups differ. The majority may be wrong: common_divergence shows that. */
-struct nd_explained_vote {
+struct nd_explained_majority {
     bool is_known;
     char *why_not; /* NULL when it is known */
-    size_t n_lineages;
+    size_t n_groups;
     double split_share;       /* share of the elements on which lineages differ */
     double margin;            /* votes that the commonest code is ahead there, on average */
     double common_divergence; /* mean square of vote minus quantised reference, in steps^2 */
@@ -386,13 +386,13 @@ struct nd_explained_device {
     const char *expected; /* the arithmetic that the capture's chipset should have: "v69", "v73", "float"; NULL
                              where the capture names no chipset. Static */
     bool is_refuted;      /* its values plainly follow a different arithmetic */
-    char *program;        /* the program that most of its units follow, or NULL: not known */
-    size_t n_programs;    /* if program is one of whole units such as htp-v73: it, and all programs that these
+    char *arithmetic;        /* the program that most of its units follow, or NULL: not known */
+    size_t n_arithmetics;    /* if program is one of whole units such as htp-v73: it, and all programs that these
                              units cannot tell from it. Else 0 */
-    char **programs;      /* [n_programs], program first */
+    char **arithmetics;      /* [n_programs], program first */
     size_t n_losses;
     size_t *losses; /* [n_losses] steps that follow such a program and are wrong by 10 steps or more for it */
-    struct nd_explained_unit *units; /* [n_steps] */
+    struct nd_explained_layer *layers; /* [n_steps] */
     /* Over the model outputs; n_codes = 0 without a float reference or without their codes. */
     struct nd_decomposition output;
     /* The device's own share of the error at the outputs: own / (own + common), both mean squares. own is the
@@ -415,12 +415,12 @@ struct nd_explained_reason {
  * which the two programs differ, given the inputs that the units had on the first device. */
 struct nd_explained_difference {
     size_t devices[2];
-    const char *programs[2]; /* borrowed from the devices */
+    const char *arithmetics[2]; /* borrowed from the devices */
     size_t n_because;
     struct nd_explained_reason *because; /* [n_because] */
-    size_t n_units;                      /* units in which codes differ */
+    size_t n_layers;                      /* units in which codes differ */
     char *op_types;                      /* their operators: "Conv, Gemm, MatMul" */
-    uint64_t n_differing, n_codes;       /* in all units with these operators */
+    uint64_t n_differing, n_qvalues;       /* in all units with these operators */
 };
 
 struct nd_explanation {
@@ -432,8 +432,8 @@ struct nd_explanation {
     char *probe;
     char *probe_source; /* as a command takes it: "uniform:8:1", "digits=test.npz"; NULL: not known */
     size_t n_samples;
-    size_t n_harm_samples; /* samples in which harm was measured */
-    struct nd_explained_vote vote;
+    size_t n_output_effect_samples; /* samples in which harm was measured */
+    struct nd_explained_majority majority;
     size_t n_steps, n_devices;
     struct nd_explained_step *steps;
     struct nd_explained_device *devices;

@@ -105,7 +105,7 @@ struct nd_certificate_check {
     size_t n_proven_again; /* of n_proven */
     size_t n_tested_again; /* of n_tested: equal on the devices, or proven by now */
     double n_sums;         /* sums of products that the new proofs cover */
-    bool has_price, is_price_checked;
+    bool has_accuracy_cost, is_accuracy_cost_checked;
     size_t n_devices; /* on which the model ran now */
     char *groups;     /* "gen1 = gen3", over all tensors; NULL without devices */
 };

@@ -50,7 +50,7 @@ struct nd_reduce_options {
     bool has_difference;  /* what is looked for is a difference, not a failure */
     double lsb;           /* with it: an output differs by more than that many steps; NaN: not looked at */
     double fraction;      /* or in more than that share of its elements, 0..1; NaN: not looked at */
-    const char *edge;     /* look at that edge alone; NULL: at every output of the part */
+    const char *tensor;     /* look at that edge alone; NULL: at every output of the part */
     const struct nd_device *against; /* differs from that device; NULL: from the quantised reference (exact) */
     bool allow_fallback;
     double time_limit_s; /* of one session; 0: none */
@@ -95,7 +95,7 @@ struct nd_reduction_failure {
 
 /* How much an output differs at most. */
 struct nd_reduction_difference {
-    char edge[256]; /* the worst; "" when nothing differs or could be compared */
+    char tensor[256]; /* the worst; "" when nothing differs or could be compared */
     double max_lsb; /* NaN for floats */
     double fraction;
 };
@@ -111,7 +111,7 @@ struct nd_reduction {
     size_t n_sessions, session_limit;
     size_t n_same, n_other, n_fine, n_uncut; /* parts that did the same, failed otherwise, did not, and could
                                                 not be cut out */
-    size_t n_units, n_units_left;            /* units, and operators outside of units */
+    size_t n_layers, n_layers_left;            /* units, and operators outside of units */
     size_t n_operators, n_operators_left;    /* without QuantizeLinear, DequantizeLinear and constants */
     char **operators;                        /* [n_operators_left]: "Selu 'block0/act'" */
     char inputs[64];  /* where the inputs of the parts come from: "cpu", "exact", "zeros" */

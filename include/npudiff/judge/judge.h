@@ -67,9 +67,9 @@ struct nd_golden_entry {
     const char *label, *date, *chipset, *sdk, *model, *status;
     const char *kept; /* "full", "digest", or "missing" when the capture that it kept is gone */
     const char *accepted_by, *note;
-    size_t n_probes, n_edges;
+    size_t n_probes, n_tensors;
     /* How it was captured. */
-    const char *uri, *edges;
+    const char *uri, *tensors;
     bool has_prefixes, allows_fallback;
     void *owner; /* of the texts */
 };
@@ -109,7 +109,7 @@ struct nd_golden_change {
 };
 
 /* An edge that differs. */
-struct nd_golden_edge {
+struct nd_golden_tensor {
     const char *name, *op_types;
     size_t index; /* among those of the entry, in graph order */
     size_t n_probes;
@@ -138,10 +138,10 @@ struct nd_golden_difference {
     bool is_same_chipset;          /* the SM number, or what stands for it */
     bool is_same_end;              /* both complete, or failed alike */
     struct nd_golden_names probes; /* of both, with the same inputs */
-    size_t n_edges;                /* of the entry */
+    size_t n_tensors;                /* of the entry */
     size_t n_equal;
     size_t n_different;
-    struct nd_golden_edge *different; /* in graph order */
+    struct nd_golden_tensor *different; /* in graph order */
     struct nd_golden_names missing;   /* edges that only the entry has */
     struct nd_golden_names extra;     /* edges that it lacks */
     void *owners[3];                  /* of the texts */
@@ -152,7 +152,7 @@ struct nd_golden_failure {
     bool has_failed;
     const char *stage;
     const char *message; /* NULL in a bundle */
-    int64_t code;        /* of the error: ND-<code> */
+    int64_t code;          /* of the error: ND-<code> */
 };
 
 struct nd_golden_check {
@@ -211,7 +211,7 @@ struct nd_golden_step {
     const char *also[ND_GOLDEN_N_AXES]; /* what changed besides the SDK; static */
 };
 
-struct nd_golden_tensor {
+struct nd_charted_tensor {
     const char *name, *op_types;
     size_t *values; /* [n_chipsets][n_sdks] the same number: the same bits on all probes; SIZE_MAX: not there */
     size_t n_steps; /* those at which it differs, of verdict "differs" */
@@ -225,7 +225,7 @@ struct nd_golden_chart {
     struct nd_golden_names chipsets;     /* with the kind of device where it says more: "SM8650 (htp-sim)" */
     struct nd_golden_cell *cells;        /* [n_chipsets][n_sdks] */
     size_t n_tensors;                    /* of all entries, in the graph order of the first */
-    struct nd_golden_tensor *tensors;
+    struct nd_charted_tensor *tensors;
     size_t n_steps;
     struct nd_golden_step *steps; /* by chipset, then SDK */
 };
@@ -397,7 +397,7 @@ struct nd_qualified_right {
 
 /* One probe with labels at one output. */
 struct nd_qualified_study {
-    const char *probe, *edge;
+    const char *probe, *tensor;
     size_t n_samples;
     double confidence;
     struct {
@@ -409,7 +409,7 @@ struct nd_qualified_study {
         double mean;
         struct nd_interval mean_interval;
         struct nd_qualified_share any_differs, unstable;
-    } churn;
+    } changes;
     struct {
         const char *verdict, *best, *worst;
         double margin;
@@ -428,7 +428,7 @@ struct nd_qualified_distance {
     struct nd_estimate sqnr_db_before, sqnr_db, sqnr_db_change;
 };
 struct nd_qualified_target {
-    const char *probe, *edge;
+    const char *probe, *tensor;
     size_t n_samples;
     double confidence;
     struct {
@@ -443,7 +443,7 @@ struct nd_qualified_device {
     const char *prepared, *prepared_sdk, *prepared_chipset; /* what went to the device in place of the model */
     const char *status, *failure;
     struct nd_qualified_texts findings;
-    size_t n_edges, n_edges_differing;
+    size_t n_tensors, n_tensors_differing;
     const char *first_difference, *first_op_types;
     int class_id;       /* of the comparison; INT_MIN: not compared */
     const char *broken; /* why it cannot be right as a reference */
@@ -475,7 +475,7 @@ struct nd_qualified_model {
 
 struct nd_qualified_gate {
     const char *gate, *text;
-    struct nd_qualified_texts models, devices, edges, probes; /* patterns */
+    struct nd_qualified_texts models, devices, tensors, probes; /* patterns */
     const char *reason, *owner, *until;
     size_t line;
 };
@@ -486,7 +486,7 @@ struct nd_qualified_case {
     size_t gate; /* of gates */
     const char *verdict;
     double value, bound;
-    const char *edge, *probe; /* where the worst is */
+    const char *tensor, *probe; /* where the worst is */
     size_t n_checked, n_failing, n_samples, n_samples_needed;
     const char *message;
 };
@@ -495,7 +495,7 @@ struct nd_qualified_case {
 struct nd_qualified_suggestion {
     const char *gate;
     double max, margin, confidence;
-    const char *edges, *to, *reference, *models;
+    const char *tensors, *to, *reference, *models;
     struct nd_qualified_texts devices;
 };
 struct nd_qualified_omission {

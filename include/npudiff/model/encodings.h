@@ -81,7 +81,7 @@ ND_PUBLIC enum nd_status nd_encodings_create(const char *path, const char *sourc
 
 /* Adds the edge's quantisation under its name; an edge of floats is passed over. ND_ERR_FORMAT for a name that
  * is there already. */
-ND_PUBLIC enum nd_status nd_encodings_add_edge(struct nd_encodings *encodings, const struct nd_edge *edge,
+ND_PUBLIC enum nd_status nd_encodings_add_tensor(struct nd_encodings *encodings, const struct nd_tensor *tensor,
                                                struct nd_error *err);
 
 ND_PUBLIC void nd_encodings_destroy(struct nd_encodings **encodings);
@@ -156,7 +156,7 @@ struct nd_encoding_difference {
     bool is_same;       /* the same reals: all scales within rtol, the same zero points counted from the
                            lowest code, as many bits; uint8 with 128 is int8 with 0 */
     bool is_comparable; /* both are there, handled, and have as many scales, or one of them one */
-    double least_ratio; /* of scales, test / ref; NaN unless comparable */
+    double min_ratio; /* of scales, test / ref; NaN unless comparable */
     double largest_ratio;
     int64_t zero_point_difference; /* test - ref, counted from the lowest code; of the largest magnitude */
 };

@@ -59,10 +59,10 @@ struct nd_model_node {
 };
 
 /* A layer: DequantizeLinear* -> operator(s) -> QuantizeLinear. */
-struct nd_model_unit {
+struct nd_model_layer {
     const char *name;     /* the name of its output edge */
     const char *op_types; /* joined with '+' in graph order; "requantise" when there is no operator between */
-    size_t edge;          /* index of its output edge */
+    size_t tensor;          /* index of its output edge */
     size_t n_inputs;
     const size_t *inputs; /* indices of the edges it reads (constants are not edges) */
 };
@@ -119,21 +119,21 @@ ND_PUBLIC const struct nd_model_node *nd_model_node(const struct nd_model *model
  *
  * node is "" and op_types "input" for a graph input of codes; op_types is "input" for its QuantizeLinear, too.
  */
-ND_PUBLIC size_t nd_model_n_edges(const struct nd_model *model);
-ND_PUBLIC const struct nd_edge *nd_model_edge(const struct nd_model *model, size_t i);
+ND_PUBLIC size_t nd_model_n_tensors(const struct nd_model *model);
+ND_PUBLIC const struct nd_tensor *nd_model_tensor(const struct nd_model *model, size_t i);
 
 /* The node whose output is quantised to the edge of this index: the last operator of its layer. NULL where none
  * is before its QuantizeLinear, or the edge is not made by one. */
-ND_PUBLIC const struct nd_model_node *nd_model_edge_operator(const struct nd_model *model, size_t i);
+ND_PUBLIC const struct nd_model_node *nd_model_tensor_operator(const struct nd_model *model, size_t i);
 
 /* Units in graph order. An operator belongs to a unit if it depends on a dequantised tensor and everything that
  * is computed from its outputs goes into this unit. The operator right before the QuantizeLinear always belongs
  * to the unit, so an operator with several quantised outputs (Split) belongs to several units. The inputs of a
  * unit are edges, quantised or not. The QuantizeLinear of a graph input is not a unit. */
-ND_PUBLIC size_t nd_model_n_units(const struct nd_model *model);
-ND_PUBLIC const struct nd_model_unit *nd_model_unit(const struct nd_model *model, size_t i);
+ND_PUBLIC size_t nd_model_n_layers(const struct nd_model *model);
+ND_PUBLIC const struct nd_model_layer *nd_model_layer(const struct nd_model *model, size_t i);
 /* The unit that makes the edge, or NULL. edge < nd_model_n_edges (asserted). */
-ND_PUBLIC const struct nd_model_unit *nd_model_unit_of_edge(const struct nd_model *model, size_t edge);
+ND_PUBLIC const struct nd_model_layer *nd_model_layer_of_tensor(const struct nd_model *model, size_t tensor);
 
 /* Sets the dynamic dimension `name` of the inputs to n, everywhere in the model. A dimension without a name is
  * called "<input>:<axis>" ("image:0"). Changes the shapes of inputs, outputs and edges; not
@@ -155,7 +155,7 @@ ND_PUBLIC enum nd_status nd_model_check_static(const struct nd_model *model, str
  * and providers may refuse to return it. *selected is a new array of edge indices in graph order, freed by the
  * caller. With "none" it lists the model's outputs. ND_ERR_NOT_FOUND when a pattern matches no edge, or the
  * model has none; ND_ERR_USAGE for an empty pattern. */
-ND_PUBLIC enum nd_status nd_model_select_edges(const struct nd_model *model, const char *spec,
+ND_PUBLIC enum nd_status nd_model_select_tensors(const struct nd_model *model, const char *spec,
                                                size_t **selected, size_t *n_selected, struct nd_error *err);
 
 /* Writes a model whose graph outputs are exactly the given edges' `onnx_name`s, in that order: codes where the
@@ -168,8 +168,8 @@ ND_PUBLIC enum nd_status nd_model_select_edges(const struct nd_model *model, con
  * refuses to load the external data of either model; ONNX Runtime does not mind.) ND_ERR_IO when it cannot be
  * written; nothing is left behind then. ND_ERR_USAGE for an edge that is a graph input or is given twice,
  * ND_ERR_NOT_FOUND for no edges at all. */
-ND_PUBLIC enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *edges,
-                                                size_t n_edges, const char *path, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *tensors,
+                                                size_t n_tensors, const char *path, struct nd_error *err);
 
 #ifdef __cplusplus
 }

@@ -111,7 +111,7 @@ struct nd_import_fact {
 
 /* What was made. Owned by the caller, freed by nd_import_result_deinit. */
 struct nd_import_result {
-    size_t n_edges;
+    size_t n_tensors;
     size_t n_inputs;
     size_t n_samples;
     size_t n_facts;

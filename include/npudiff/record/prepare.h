@@ -35,7 +35,7 @@ extern "C" {
 
 struct nd_prepare_options {
     size_t struct_size;                  /* sizeof(struct nd_prepare_options) */
-    const char *edges;                   /* as nd_model_select_edges, but "none"; NULL: "all" */
+    const char *tensors;                   /* as nd_model_select_edges, but "none"; NULL: "all" */
     const char *agent;                   /* as nd_capture_options.agent */
     const char *profiling_level;         /* of qnn-net-run: "basic", "detailed", ...; NULL: no profile */
     double time_limit_s;                 /* for making the context; 0: none */

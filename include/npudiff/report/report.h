@@ -58,7 +58,7 @@ enum nd_matrix_metric {
 
 struct nd_matrix {
     enum nd_matrix_metric metric;
-    const char *edge; /* borrowed; NULL: one matrix for every model output */
+    const char *tensor; /* borrowed; NULL: one matrix for every model output */
 };
 
 /* Reads "METRIC" or "METRIC:NAME": METRIC is share, differing, max_lsb, mean_lsb, max_ulp, max_abs, rmse, sqnr,
@@ -72,7 +72,7 @@ ND_PUBLIC enum nd_status nd_matrix_check(const struct nd_matrix *matrix, const s
 
 struct nd_report_options {
     size_t struct_size;               /* sizeof(struct nd_report_options) */
-    bool all_edges;                   /* list the bit-equal edges too, and never cut a list */
+    bool all_tensors;                   /* list the bit-equal edges too, and never cut a list */
     bool details;                     /* show the worst elements and the smallest gates that would pass, too */
     bool worst;                       /* show the worst elements, too */
     size_t width;                     /* columns; 0: 120 (at least 80) */
@@ -203,7 +203,7 @@ ND_PUBLIC enum nd_status nd_report_explanation_brief(const struct nd_explanation
  * units of devices that have local mismatches. */
 ND_PUBLIC enum nd_status nd_report_explanation_text(const struct nd_explanation *explanation,
                                                     const struct nd_identification *identification,
-                                                    size_t width, bool with_units, char **out,
+                                                    size_t width, bool with_layers, char **out,
                                                     struct nd_error *err);
 
 /* ---- latencies ---- */
@@ -295,7 +295,7 @@ struct nd_placed_device {
 
 /* How many nodes of an NPU device should be on the NPU and are known not to be. Quantisation that a provider
  * added counts as little as that of inputs and outputs. */
-ND_PUBLIC size_t nd_placed_n_fallen(const struct nd_placed_device *device);
+ND_PUBLIC size_t nd_placed_n_fell_back(const struct nd_placed_device *device);
 
 /* The caller frees *out. ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_report_placement_json(const struct nd_model *model,

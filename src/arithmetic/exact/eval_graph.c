@@ -192,7 +192,7 @@ static void note_last_uses(struct nd_exact_graph *g)
     for (size_t n = 0; n < graph->n_nodes; n++) {
         if (!graph->nodes[n].is_alive)
             continue;
-        size_t when = g->unit_of_node[n] != ND_NO_INDEX ? g->unit_of_node[n] : n;
+        size_t when = g->layer_of_node[n] != ND_NO_INDEX ? g->layer_of_node[n] : n;
         for (size_t i = 0; i < graph->nodes[n].n_uses; i++) {
             size_t t = graph->uses[graph->nodes[n].first_use + i];
             if (t != ND_NO_INDEX && (g->last_use[t] == ND_NO_INDEX || g->last_use[t] < when))
@@ -204,28 +204,28 @@ static void note_last_uses(struct nd_exact_graph *g)
 /* Whether a unit may look at what node n reads, later than n's own turn: a DequantizeLinear, the inside of a
  * unit, and the operator of several units, which falls into none. feeds_unit[t]: a QuantizeLinear reads the
  * tensor, or a Relu or Clip that one reads. */
-static bool is_looked_through(const struct nd_exact_graph *g, size_t n, bool *feeds_unit)
+static bool is_looked_through(const struct nd_exact_graph *g, size_t n, bool *feeds_layer)
 {
     const struct nd_graph *graph = &g->model->graph;
     const struct nd_graph_node *node = &graph->nodes[n];
     size_t source = nd_graph_used(graph, n, 0);
     bool feeds = false;
     for (size_t i = 0; i < node->n_made; i++)
-        feeds = feeds || (nd_graph_made(graph, n, i) != ND_NO_INDEX && feeds_unit[nd_graph_made(graph, n, i)]);
+        feeds = feeds || (nd_graph_made(graph, n, i) != ND_NO_INDEX && feeds_layer[nd_graph_made(graph, n, i)]);
     bool is_fold = strcmp(nd_onnx_text(node->proto->op_type), "Relu") == 0 ||
                    strcmp(nd_onnx_text(node->proto->op_type), "Clip") == 0;
     if (source != ND_NO_INDEX && (node->kind == ND_NODE_QUANTIZE || (feeds && is_fold)))
-        feeds_unit[source] = true;
+        feeds_layer[source] = true;
     if (node->kind == ND_NODE_QUANTIZE)
         return false;
-    return feeds || node->kind == ND_NODE_DEQUANTIZE || g->unit_of_node[n] != ND_NO_INDEX;
+    return feeds || node->kind == ND_NODE_DEQUANTIZE || g->layer_of_node[n] != ND_NO_INDEX;
 }
 
 static enum nd_status find_last_uses(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
-    bool *feeds_unit = nd_calloc(graph->n_tensors, sizeof *feeds_unit);
-    if (feeds_unit == NULL)
+    bool *feeds_layer = nd_calloc(graph->n_tensors, sizeof *feeds_layer);
+    if (feeds_layer == NULL)
         return nd_fail_memory(err);
     note_last_uses(g);
     /* A DequantizeLinear is run in its turn, but a unit behind it looks at the codes before it: they live as
@@ -239,14 +239,14 @@ static enum nd_status find_last_uses(struct nd_exact_graph *g, struct nd_error *
             until = t != ND_NO_INDEX && g->last_use[t] != ND_NO_INDEX && g->last_use[t] > until ? g->last_use[t]
                                                                                                 : until;
         }
-        bool keeps = is_looked_through(g, n, feeds_unit);
+        bool keeps = is_looked_through(g, n, feeds_layer);
         for (size_t i = 0; i < graph->nodes[n].n_inputs && keeps; i++) {
             size_t t = nd_graph_used(graph, n, i);
             if (t != ND_NO_INDEX && g->last_use[t] != ND_NO_INDEX && g->last_use[t] < until)
                 g->last_use[t] = until;
         }
     }
-    free(feeds_unit);
+    free(feeds_layer);
     return ND_OK;
 }
 
@@ -342,10 +342,10 @@ enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t
     g->constants = nd_calloc(graph->n_tensors, sizeof *g->constants);
     g->quants = nd_calloc(graph->n_nodes, sizeof *g->quants);
     g->last_use = nd_calloc(graph->n_tensors, sizeof *g->last_use);
-    g->wholes = nd_calloc(graph->n_tensors, sizeof *g->wholes);
+    g->packed_weights = nd_calloc(graph->n_tensors, sizeof *g->packed_weights);
     g->largest = nd_calloc(graph->n_tensors, sizeof *g->largest);
     g->shorts = nd_calloc(graph->n_tensors, sizeof *g->shorts);
-    if (g->shorts == NULL || g->wholes == NULL || g->largest == NULL || g->constants == NULL ||
+    if (g->shorts == NULL || g->packed_weights == NULL || g->largest == NULL || g->constants == NULL ||
         g->quants == NULL || g->last_use == NULL)
         status = nd_fail_memory(err);
     for (size_t t = 0; g->constants != NULL && t < graph->n_tensors; t++)
@@ -355,7 +355,7 @@ enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t
     if (status == ND_OK)
         status = nd_exact_scalings_init(g, err);
     if (status == ND_OK)
-        status = nd_units_assign(graph, &g->unit_of_node, err);
+        status = nd_layers_assign(graph, &g->layer_of_node, err);
     if (status == ND_OK)
         status = read_quants(g, err);
     if (status == ND_OK)
@@ -369,9 +369,9 @@ enum nd_status nd_exact_graph_create_within(const struct nd_model *model, size_t
     if (status == ND_OK)
         status = list_last_uses(g, err);
     if (status == ND_OK)
-        status = nd_exact_prepare_wholes(g, err);
+        status = nd_exact_prepare_packed_weights(g, err);
     if (status == ND_OK) {
-        g->is_pure = nd_exact_has_only_units(g);
+        g->is_pure = nd_exact_has_only_layers(g);
         *out = g;
         return ND_OK;
     }
@@ -386,9 +386,9 @@ void nd_exact_graph_destroy(struct nd_exact_graph **graph)
     if (g == NULL)
         return;
     const struct nd_graph *shape = &g->model->graph;
-    for (size_t t = 0; g->constants != NULL && g->wholes != NULL && g->shorts != NULL && t < shape->n_tensors;
+    for (size_t t = 0; g->constants != NULL && g->packed_weights != NULL && g->shorts != NULL && t < shape->n_tensors;
          t++) {
-        nd_exact_forget_wholes(g, t);
+        nd_exact_forget_packed_weights(g, t);
         free(g->shorts[t]);
         nd_array_deinit(&g->constants[t]);
     }
@@ -397,14 +397,14 @@ void nd_exact_graph_destroy(struct nd_exact_graph **graph)
     nd_exact_store_deinit(g);
     nd_exact_scalings_deinit(g);
     free(g->constants);
-    free(g->wholes);
+    free(g->packed_weights);
     free(g->largest);
     free(g->shorts);
     free(g->quants);
     free(g->last_use);
     free(g->first_done);
     free(g->next_done);
-    free(g->unit_of_node);
+    free(g->layer_of_node);
     free(g);
     *graph = NULL;
 }

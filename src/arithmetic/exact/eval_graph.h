@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "arithmetic/exact/program.h"
+#include "arithmetic/exact/rounding_rule.h"
 #include "arithmetic/operators/array.h"
 #include "npudiff/model/model.h"
 
@@ -43,7 +43,7 @@ size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *sha
 size_t nd_exact_inner(const struct nd_quant *quant, const struct nd_shape *shape, size_t n);
 
 /* How a unit was evaluated. */
-enum nd_exact_way {
+enum nd_exact_method {
     ND_EXACT_AS_RATIO,  /* its exact value as a quotient of exact numbers, rounded once */
     ND_EXACT_AS_DOUBLE, /* its operators in double precision, then rounded */
     ND_EXACT_AS_MADE,   /* by nd_exact_options.make */
@@ -51,50 +51,50 @@ enum nd_exact_way {
 
 /* The exact values of one unit, in steps of its output. Borrowed for the call. */
 struct nd_exact_values {
-    size_t edge;
+    size_t tensor;
     const struct nd_shape *shape;
     size_t n;
     const struct nd_ratio *v;     /* [n]; NULL where quick has them */
     const struct nd_quick *quick; /* eval/quick.h; NULL where v has them, and always without takes_quick */
     const struct nd_quant *quant; /* of the output */
     enum nd_dtype dtype;          /* of the codes */
-    enum nd_exact_way way;
+    enum nd_exact_method method;
 };
 /* Where an input of a unit comes from, however it was moved about on the way (Reshape, Transpose...). */
 enum nd_exact_origin {
     ND_EXACT_FROM_CONSTANT,
     ND_EXACT_FROM_INPUT, /* of the graph */
-    ND_EXACT_FROM_UNIT,  /* an operator that calculates */
+    ND_EXACT_FROM_LAYER,  /* an operator that calculates */
 };
 /* One unit with its inputs, for who makes its codes without exact values. Borrowed for the call. */
-struct nd_exact_unit {
-    size_t edge;
+struct nd_exact_layer {
+    size_t tensor;
     const struct nd_linear_call
         *call; /* eval/linear_unit.h: operator, codes of inputs, quantisations, bounds */
     const enum nd_exact_origin *origins; /* [call->n_inputs]; of an omitted input ND_EXACT_FROM_CONSTANT */
-    const size_t *input_edges;           /* [call->n_inputs] the edges that are read, SIZE_MAX for constants */
+    const size_t *input_tensors;           /* [call->n_inputs] the edges that are read, SIZE_MAX for constants */
     enum nd_dtype dtype;                 /* of the codes */
 };
 /* Makes the codes of a unit (an array that is zeroed before and freed by who asked), or leaves *is_made false:
  * then the unit is worked out and rounded as always. */
-typedef enum nd_status nd_exact_make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+typedef enum nd_status nd_exact_make(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                                      bool *is_made, struct nd_error *err);
 
 /* Makes the codes of a unit, whole numbers within the type: codes->x[n], made by the caller. Fractions are
  * allowed, too: a value that was not requantised. Where is_real is set for the edge, they are real values and
  * codes->dtype is ND_DTYPE_F32. */
 typedef enum nd_status nd_exact_round(void *context, const struct nd_exact_values *values,
-                                      struct nd_array *codes, struct nd_error *err);
+                                      struct nd_array *qvalues, struct nd_error *err);
 
 /* Told of an edge that cannot be evaluated, and of the reason: its operator is not covered, or refuses what it
  * reads (ND_ERR_UNSUPPORTED, ND_ERR_FORMAT), or what is given for the edge has another shape; or, under
  * ND_E_EXACT_UNKNOWN, it reads `object`, a tensor that is not known. What it returns other than ND_OK ends the
  * run. */
-typedef enum nd_status nd_exact_missed(void *context, size_t edge, const struct nd_error *why,
+typedef enum nd_status nd_exact_missed(void *context, size_t tensor, const struct nd_error *why,
                                        struct nd_error *err);
 
 /* Fills out[n] with the values that are given for the edge. */
-typedef void nd_exact_give(void *context, size_t edge, double *out);
+typedef void nd_exact_give(void *context, size_t tensor, double *out);
 
 struct nd_exact_options {
     size_t struct_size;
@@ -148,7 +148,7 @@ bool nd_exact_graph_is_pure(const struct nd_exact_graph *graph);
  * or MatMul: the product of the two scales. *out[*n], by output channel (Conv: axis 1, else the last) or one
  * for all, is freed by the caller. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): the edge is not made by such a
  * unit. */
-enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *graph, size_t edge, struct nd_wide **out,
+enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *graph, size_t tensor, struct nd_wide **out,
                                           size_t *n, struct nd_error *err);
 
 /* A constant that an operator of a unit reads: floats, or codes after their DequantizeLinear. Borrowed from the
@@ -161,17 +161,17 @@ struct nd_exact_constant {
     bool is_bias;                 /* it is added to the products of a Conv, ConvTranspose or Gemm */
     int channel_axis;             /* of the output channels of weights; -1: none is known */
     const struct nd_array *real;  /* what the operator reads */
-    const struct nd_array *codes; /* NULL: the model keeps floats */
+    const struct nd_array *qvalues; /* NULL: the model keeps floats */
     const struct nd_quant *quant; /* of the codes; NULL without codes */
     enum nd_dtype dtype;          /* of the codes */
 };
 
 /* The input of the model that the edge quantises, as it is or in another shape (Reshape, Squeeze ...) with its
  * elements in the same order. SIZE_MAX: it quantises something else, or is not quantised. */
-size_t nd_exact_input_behind(const struct nd_exact_graph *graph, size_t edge);
+size_t nd_exact_input_behind(const struct nd_exact_graph *graph, size_t tensor);
 
 /* The constants of the unit that makes the edge, in graph order: at most capacity. How many. */
-size_t nd_exact_unit_constants(const struct nd_exact_graph *graph, size_t edge, struct nd_exact_constant *out,
+size_t nd_exact_layer_constants(const struct nd_exact_graph *graph, size_t tensor, struct nd_exact_constant *out,
                                size_t capacity);
 /* The constant that `constant` was before it was quantised, in the graph of the float model: the one of the
  * same name, or the same input of the node of the same name. NULL: there is none of that shape. Borrowed, as
@@ -205,8 +205,8 @@ enum nd_status nd_exact_graph_scale_node(struct nd_exact_graph *graph, size_t no
  * NULL: round half to even, nothing given. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): an operator that is not
  * covered, the message names the node; with options.missed that costs the edges that depend on it, not the run.
  * ND_ERR_FORMAT, ND_ERR_MEMORY. */
-typedef enum nd_status nd_exact_found(void *context, size_t edge, const struct nd_array *values,
-                                      enum nd_exact_way way, struct nd_error *err);
+typedef enum nd_status nd_exact_found(void *context, size_t tensor, const struct nd_array *values,
+                                      enum nd_exact_method method, struct nd_error *err);
 enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const struct nd_array *inputs,
                                   const struct nd_exact_options *options, nd_exact_found *found, void *context,
                                   struct nd_error *err);

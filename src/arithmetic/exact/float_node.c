@@ -12,22 +12,22 @@ static const Onnx__NodeProto *proto_of(const struct nd_float_node *node)
     return node->proto;
 }
 
-static bool is_edge_itself(const struct nd_exact_graph *g, size_t tensor, size_t *edge)
+static bool is_tensor_itself(const struct nd_exact_graph *g, size_t value, size_t *tensor)
 {
-    *edge = g->model->tensor_edge[tensor];
-    return *edge != ND_NO_INDEX &&
-           strcmp(g->model->edges[*edge].onnx_name, g->model->graph.tensors[tensor].name) == 0;
+    *tensor = g->model->tensor_of_value[value];
+    return *tensor != ND_NO_INDEX &&
+           strcmp(g->model->tensors[*tensor].onnx_name, g->model->graph.tensors[value].name) == 0;
 }
 
 /* Between quantised layers: what a DequantizeLinear makes of the codes of an edge. */
-static bool is_dequantised_edge(const struct nd_exact_graph *g, size_t tensor, struct nd_float_node *node,
+static bool is_dequantised_tensor(const struct nd_exact_graph *g, size_t value, struct nd_float_node *node,
                                 size_t i)
 {
-    size_t edge = g->model->tensor_edge[tensor], maker = g->model->graph.tensors[tensor].producer;
-    if (edge == ND_NO_INDEX || maker == ND_NO_INDEX || g->model->graph.nodes[maker].kind != ND_NODE_DEQUANTIZE)
+    size_t tensor = g->model->tensor_of_value[value], maker = g->model->graph.tensors[value].producer;
+    if (tensor == ND_NO_INDEX || maker == ND_NO_INDEX || g->model->graph.nodes[maker].kind != ND_NODE_DEQUANTIZE)
         return false;
-    node->inputs[i].index = edge;
-    node->inputs[i].quant = &g->model->edges[edge].quant;
+    node->inputs[i].index = tensor;
+    node->inputs[i].quant = &g->model->tensors[tensor].quant;
     return node->inputs[i].quant->n > 0;
 }
 
@@ -48,18 +48,18 @@ static bool find_input(const struct nd_exact_graph *g, size_t tensor, struct nd_
             node->inputs[i].index = k;
             return true;
         }
-    node->inputs[i].source = ND_FLOAT_EDGE;
-    if (is_edge_itself(g, tensor, &node->inputs[i].index))
+    node->inputs[i].source = ND_FLOAT_TENSOR;
+    if (is_tensor_itself(g, tensor, &node->inputs[i].index))
         return true;
-    node->inputs[i].source = ND_FLOAT_CODES;
-    return is_dequantised_edge(g, tensor, node, i);
+    node->inputs[i].source = ND_FLOAT_QVALUES;
+    return is_dequantised_tensor(g, tensor, node, i);
 }
 
-bool nd_float_node_find(const struct nd_exact_graph *g, size_t edge, struct nd_float_node *out)
+bool nd_float_node_find(const struct nd_exact_graph *g, size_t tensor, struct nd_float_node *out)
 {
     const struct nd_graph *graph = &g->model->graph;
-    size_t tensor = nd_names_find(&graph->names, g->model->edges[edge].onnx_name);
-    size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    size_t value = nd_names_find(&graph->names, g->model->tensors[tensor].onnx_name);
+    size_t maker = value != ND_NO_INDEX ? graph->tensors[value].producer : ND_NO_INDEX;
     if (maker == ND_NO_INDEX || graph->nodes[maker].kind != ND_NODE_OTHER || graph->nodes[maker].is_constant)
         return false;
     const struct nd_graph_node *n = &graph->nodes[maker];
@@ -67,7 +67,7 @@ bool nd_float_node_find(const struct nd_exact_graph *g, size_t edge, struct nd_f
         .proto = n->proto, .opset = g->model->opset, .n_inputs = n->n_inputs, .n_outputs = n->n_made};
     if (n->n_inputs > ND_FLOAT_OPERANDS || n->n_made > ND_FLOAT_OPERANDS || n->n_uses > n->n_inputs)
         return false;
-    while (nd_graph_made(graph, maker, out->output) != tensor)
+    while (nd_graph_made(graph, maker, out->output) != value)
         out->output++;
     bool is_known = true;
     for (size_t i = 0; i < n->n_inputs && is_known; i++)

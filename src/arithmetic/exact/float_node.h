@@ -10,8 +10,8 @@ enum nd_float_source {
     ND_FLOAT_OMITTED,
     ND_FLOAT_CONSTANT, /* `constant` */
     ND_FLOAT_INPUT,    /* of the model: `index` */
-    ND_FLOAT_EDGE,     /* of the model: `index` */
-    ND_FLOAT_CODES,    /* the same, of quantised values: `quant` dequantises them */
+    ND_FLOAT_TENSOR,     /* of the model: `index` */
+    ND_FLOAT_QVALUES,    /* the same, of quantised values: `quant` dequantises them */
 };
 
 struct nd_float_node {
@@ -34,7 +34,7 @@ enum nd_float_growth {
 };
 
 /* The node that makes the edge. False: a quantiser makes it, or it reads what is no edge, input or constant. */
-bool nd_float_node_find(const struct nd_exact_graph *graph, size_t edge, struct nd_float_node *out);
+bool nd_float_node_find(const struct nd_exact_graph *graph, size_t tensor, struct nd_float_node *out);
 
 /* Values of the edge from those of the inputs, NULL where one is omitted. *out is zeroed before and freed by
  * the caller in any case. ND_ERR_UNSUPPORTED and others of nd_op_run. */

@@ -8,15 +8,15 @@
 #include "core/memory.h"
 
 /* The operator of the unit that makes the edge, past Relu and Clip, or ND_NO_INDEX. */
-static size_t find_operator(const struct nd_exact_graph *g, size_t edge)
+static size_t find_operator(const struct nd_exact_graph *g, size_t tensor)
 {
     const struct nd_graph *graph = &g->model->graph;
-    size_t tensor = nd_names_find(&graph->names, g->model->edges[edge].onnx_name);
-    size_t node = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    size_t value = nd_names_find(&graph->names, g->model->tensors[tensor].onnx_name);
+    size_t node = value != ND_NO_INDEX ? graph->tensors[value].producer : ND_NO_INDEX;
     bool is_inside = node != ND_NO_INDEX && graph->nodes[node].kind == ND_NODE_QUANTIZE;
     while (is_inside) {
-        tensor = nd_graph_used(graph, node, 0);
-        node = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+        value = nd_graph_used(graph, node, 0);
+        node = value != ND_NO_INDEX ? graph->tensors[value].producer : ND_NO_INDEX;
         const char *op_type = node != ND_NO_INDEX ? nd_onnx_text(graph->nodes[node].proto->op_type) : "";
         is_inside = strcmp(op_type, "Relu") == 0 || strcmp(op_type, "Clip") == 0;
     }
@@ -46,11 +46,11 @@ static bool is_plain_product(const Onnx__NodeProto *node)
     return (alpha == NULL || alpha->f == 1) && (beta == NULL || beta->f == 1);
 }
 
-enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *g, size_t edge, struct nd_wide **out,
+enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *g, size_t tensor, struct nd_wide **out,
                                           size_t *n, struct nd_error *err)
 {
-    const char *name = g->model->edges[edge].name;
-    size_t node = find_operator(g, edge);
+    const char *name = g->model->tensors[tensor].name;
+    size_t node = find_operator(g, tensor);
     const struct nd_quant *left = NULL, *right = NULL;
     if (node != ND_NO_INDEX && is_plain_product(g->model->graph.nodes[node].proto)) {
         left = input_quant(g, node, 0);

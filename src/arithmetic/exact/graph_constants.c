@@ -10,8 +10,8 @@ static size_t constant_dequantiser(const struct nd_exact_graph *g, size_t tensor
     size_t node = graph->tensors[tensor].producer;
     if (node == ND_NO_INDEX || graph->nodes[node].kind != ND_NODE_DEQUANTIZE || !graph->nodes[node].is_constant)
         return ND_NO_INDEX;
-    size_t codes = nd_graph_used(graph, node, 0);
-    return codes != ND_NO_INDEX && g->constants[codes].shape.rank >= 0 ? node : ND_NO_INDEX;
+    size_t qvalues = nd_graph_used(graph, node, 0);
+    return qvalues != ND_NO_INDEX && g->constants[qvalues].shape.rank >= 0 ? node : ND_NO_INDEX;
 }
 
 static bool is_op(const Onnx__NodeProto *node, const char *op_type)
@@ -54,22 +54,22 @@ static bool describe(const struct nd_exact_graph *g, size_t node, size_t input, 
     out->channel_axis = channel_axis(graph->nodes[node].proto, input, out->real->shape.rank);
     if (dequantize == ND_NO_INDEX || g->quants[dequantize].quant.n == 0)
         return true;
-    out->codes = &g->constants[nd_graph_used(graph, dequantize, 0)];
+    out->qvalues = &g->constants[nd_graph_used(graph, dequantize, 0)];
     out->quant = &g->quants[dequantize].quant;
-    out->dtype = out->codes->dtype;
+    out->dtype = out->qvalues->dtype;
     return true;
 }
 
-size_t nd_exact_unit_constants(const struct nd_exact_graph *g, size_t edge, struct nd_exact_constant *out,
+size_t nd_exact_layer_constants(const struct nd_exact_graph *g, size_t tensor, struct nd_exact_constant *out,
                                size_t capacity)
 {
     const struct nd_graph *graph = &g->model->graph;
-    size_t made = nd_names_find(&graph->names, g->model->edges[edge].onnx_name), n_found = 0;
-    size_t unit = made != ND_NO_INDEX ? graph->tensors[made].producer : ND_NO_INDEX;
-    if (unit == ND_NO_INDEX || graph->nodes[unit].kind != ND_NODE_QUANTIZE)
+    size_t made = nd_names_find(&graph->names, g->model->tensors[tensor].onnx_name), n_found = 0;
+    size_t layer = made != ND_NO_INDEX ? graph->tensors[made].producer : ND_NO_INDEX;
+    if (layer == ND_NO_INDEX || graph->nodes[layer].kind != ND_NODE_QUANTIZE)
         return 0;
     for (size_t n = 0; n < graph->n_nodes; n++) {
-        if (g->unit_of_node[n] != unit || graph->nodes[n].kind != ND_NODE_OTHER)
+        if (g->layer_of_node[n] != layer || graph->nodes[n].kind != ND_NODE_OTHER)
             continue;
         for (size_t i = 0; i < graph->nodes[n].n_inputs && n_found < capacity; i++)
             n_found += describe(g, n, i, &out[n_found]);
@@ -147,22 +147,22 @@ static bool keeps_order(const struct nd_graph_node *node)
     return false;
 }
 
-size_t nd_exact_input_behind(const struct nd_exact_graph *g, size_t edge)
+size_t nd_exact_input_behind(const struct nd_exact_graph *g, size_t tensor)
 {
     const struct nd_graph *graph = &g->model->graph;
-    size_t tensor = nd_names_find(&graph->names, g->model->edges[edge].onnx_name);
-    size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    size_t value = nd_names_find(&graph->names, g->model->tensors[tensor].onnx_name);
+    size_t maker = value != ND_NO_INDEX ? graph->tensors[value].producer : ND_NO_INDEX;
     if (maker == ND_NO_INDEX || graph->nodes[maker].kind != ND_NODE_QUANTIZE)
         return SIZE_MAX;
-    tensor = nd_graph_used(graph, maker, 0);
-    maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    value = nd_graph_used(graph, maker, 0);
+    maker = value != ND_NO_INDEX ? graph->tensors[value].producer : ND_NO_INDEX;
     while (maker != ND_NO_INDEX && graph->nodes[maker].kind == ND_NODE_OTHER &&
            keeps_order(&graph->nodes[maker])) {
-        tensor = nd_graph_used(graph, maker, 0);
-        maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+        value = nd_graph_used(graph, maker, 0);
+        maker = value != ND_NO_INDEX ? graph->tensors[value].producer : ND_NO_INDEX;
     }
-    for (size_t i = 0; i < g->model->n_inputs && tensor != ND_NO_INDEX && maker == ND_NO_INDEX; i++)
-        if (strcmp(g->model->inputs[i].name, graph->tensors[tensor].name) == 0)
+    for (size_t i = 0; i < g->model->n_inputs && value != ND_NO_INDEX && maker == ND_NO_INDEX; i++)
+        if (strcmp(g->model->inputs[i].name, graph->tensors[value].name) == 0)
             return i;
     return SIZE_MAX;
 }

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/ops_shared.h"
 #include "model/graph/loaded.h"
 #include "model/graph/quant.h"
@@ -36,10 +36,10 @@ struct nd_exact_store {
 
 struct nd_exact_graph {
     const struct nd_model *model;
-    size_t *unit_of_node;       /* the QuantizeLinear into whose unit a node falls, or ND_NO_INDEX */
+    size_t *layer_of_node;       /* the QuantizeLinear into whose unit a node falls, or ND_NO_INDEX */
     bool is_pure;               /* nd_exact_graph_is_pure */
     struct nd_array *constants; /* [n_tensors]: rank < 0 where a tensor is none; x = NULL while it is let go */
-    struct nd_array *wholes;    /* [n_tensors]: of constants that products read: codes less zero point */
+    struct nd_array *packed_weights;    /* [n_tensors]: of constants that products read: codes less zero point */
     double *largest;            /* [n_tensors]: of their magnitudes */
     int16_t **shorts;           /* [n_tensors]: wholes for nd_op_shorts; NULL where they do not fit */
     struct nd_exact_store *store;
@@ -66,7 +66,7 @@ struct nd_exact_run {
     struct nd_array *values; /* [n_tensors]: rank < 0 while not computed */
     bool *is_missed;         /* [n_tensors]: edges that could not be evaluated, and are not given; NULL: none */
     bool is_ended;           /* a callback returned an error: no unit's own fault */
-    struct nd_exact_holding *held;
+    struct nd_exact_holding *decoded;
     nd_exact_found *found;
     void *context;
 };
@@ -78,15 +78,15 @@ struct nd_array nd_exact_none(void);
 
 /* Whether the node falls into no unit since it is the operator of several: all that it makes is read by their
  * QuantizeLinears alone, as of a Split. */
-bool nd_exact_feeds_units(const struct nd_exact_graph *g, size_t node);
+bool nd_exact_feeds_layers(const struct nd_exact_graph *g, size_t node);
 /* What nd_exact_graph_is_pure says, found out by looking at every node. */
-bool nd_exact_has_only_units(const struct nd_exact_graph *g);
+bool nd_exact_has_only_layers(const struct nd_exact_graph *g);
 
 /* graph_store.c: finds the constants that have `wholes`, and makes them; they share the constants' values
  * where zero points are 0. The same of one constant, nothing if it has none; the constant and its wholes from
  * their shorts; and letting go of wholes, but not of shorts. */
-enum nd_status nd_exact_prepare_wholes(struct nd_exact_graph *g, struct nd_error *err);
-void nd_exact_forget_wholes(const struct nd_exact_graph *g, size_t tensor);
+enum nd_status nd_exact_prepare_packed_weights(struct nd_exact_graph *g, struct nd_error *err);
+void nd_exact_forget_packed_weights(const struct nd_exact_graph *g, size_t tensor);
 
 /* ---- graph_store.c ---- */
 
@@ -129,7 +129,7 @@ struct nd_exact_call {
     size_t tensor; /* what the QuantizeLinear reads, past Relu and Clip */
 };
 /* graph_table.c: false: something that it reads is not there as codes. */
-bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *unit);
+bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *layer);
 
 /* Codes of a QuantizeLinear: of a unit by its exact values, of a graph input as ONNX has it. */
 enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err);

@@ -10,26 +10,26 @@
 #include "core/memory.h"
 #include "model/graph/load.h"
 
-static enum nd_status nd_exact_store_make_wholes(struct nd_exact_graph *g, size_t t, struct nd_error *err);
+static enum nd_status nd_exact_store_make_packed_weights(struct nd_exact_graph *g, size_t t, struct nd_error *err);
 
 /* Weights as products take them, made once for a graph. */
 
-bool nd_exact_feeds_units(const struct nd_exact_graph *g, size_t node)
+bool nd_exact_feeds_layers(const struct nd_exact_graph *g, size_t node)
 {
     const struct nd_graph *graph = &g->model->graph;
     const struct nd_graph_node *n = &graph->nodes[node];
     bool feeds = n->n_made > 0;
     for (size_t i = 0; i < n->n_made && feeds; i++) {
-        size_t made = nd_graph_made(graph, node, i), edge;
+        size_t made = nd_graph_made(graph, node, i), tensor;
         if (made == ND_NO_INDEX)
             continue;
-        const struct nd_graph_tensor *tensor = &graph->tensors[made];
-        edge = g->model->tensor_edge[made];
-        feeds = tensor->output == ND_NO_INDEX &&
-                (edge == ND_NO_INDEX || strcmp(g->model->edges[edge].onnx_name, tensor->name) != 0);
-        for (size_t r = 0; r < tensor->n_readers && feeds; r++) {
-            size_t reader = graph->readers[tensor->first_reader + r];
-            feeds = graph->nodes[reader].kind == ND_NODE_QUANTIZE && g->unit_of_node[reader] == reader;
+        const struct nd_graph_tensor *value = &graph->tensors[made];
+        tensor = g->model->tensor_of_value[made];
+        feeds = value->output == ND_NO_INDEX &&
+                (tensor == ND_NO_INDEX || strcmp(g->model->tensors[tensor].onnx_name, value->name) != 0);
+        for (size_t r = 0; r < value->n_readers && feeds; r++) {
+            size_t reader = graph->readers[value->first_reader + r];
+            feeds = graph->nodes[reader].kind == ND_NODE_QUANTIZE && g->layer_of_node[reader] == reader;
         }
     }
     return feeds;
@@ -40,12 +40,12 @@ bool nd_exact_graph_is_pure(const struct nd_exact_graph *g)
     return g->is_pure;
 }
 
-bool nd_exact_has_only_units(const struct nd_exact_graph *g)
+bool nd_exact_has_only_layers(const struct nd_exact_graph *g)
 {
     const struct nd_graph *graph = &g->model->graph;
     for (size_t n = 0; n < graph->n_nodes; n++)
         if (graph->nodes[n].is_alive && !graph->nodes[n].is_constant && graph->nodes[n].kind == ND_NODE_OTHER &&
-            g->unit_of_node[n] == ND_NO_INDEX && !nd_exact_feeds_units(g, n))
+            g->layer_of_node[n] == ND_NO_INDEX && !nd_exact_feeds_layers(g, n))
             return false;
     return true;
 }
@@ -68,101 +68,101 @@ static size_t find_weights(const struct nd_exact_graph *g, size_t node)
     if (producer == ND_NO_INDEX || graph->nodes[producer].kind != ND_NODE_DEQUANTIZE ||
         g->quants[producer].quant.n == 0)
         return ND_NO_INDEX;
-    size_t codes = nd_graph_used(graph, producer, 0);
-    return codes != ND_NO_INDEX && g->constants[codes].shape.rank >= 0 ? producer : ND_NO_INDEX;
+    size_t qvalues = nd_graph_used(graph, producer, 0);
+    return qvalues != ND_NO_INDEX && g->constants[qvalues].shape.rank >= 0 ? producer : ND_NO_INDEX;
 }
 
-static bool is_without_zero(const struct nd_exact_graph *g, size_t codes)
+static bool is_without_zero(const struct nd_exact_graph *g, size_t qvalues)
 {
-    const struct nd_quant *quant = &g->quants[g->store->dequantiser[codes]].quant;
-    bool is_without = nd_dtype_is_integer(g->constants[codes].dtype);
+    const struct nd_quant *quant = &g->quants[g->store->dequantiser[qvalues]].quant;
+    bool is_without = nd_dtype_is_integer(g->constants[qvalues].dtype);
     for (size_t c = 0; c < quant->n && is_without; c++)
         is_without = quant->zero_point[c] == 0;
     return is_without;
 }
 
-static enum nd_status prepare_shorts(const struct nd_exact_graph *g, size_t codes, struct nd_error *err)
+static enum nd_status prepare_shorts(const struct nd_exact_graph *g, size_t qvalues, struct nd_error *err)
 {
-    const struct nd_array *wholes = &g->wholes[codes];
-    if (g->largest[codes] > INT16_MAX)
+    const struct nd_array *packed_weights = &g->packed_weights[qvalues];
+    if (g->largest[qvalues] > INT16_MAX)
         return ND_OK;
-    int16_t *shorts = nd_tensor_room((wholes->n + 1) * sizeof *shorts);
+    int16_t *shorts = nd_tensor_room((packed_weights->n + 1) * sizeof *shorts);
     if (shorts == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < wholes->n; i++)
-        shorts[i] = (int16_t)wholes->x[i];
-    shorts[wholes->n] = 0;
-    g->shorts[codes] = shorts;
+    for (size_t i = 0; i < packed_weights->n; i++)
+        shorts[i] = (int16_t)packed_weights->x[i];
+    shorts[packed_weights->n] = 0;
+    g->shorts[qvalues] = shorts;
     return ND_OK;
 }
 
 /* Codes without a zero point are their own wholes. */
-static enum nd_status share_wholes(const struct nd_exact_graph *g, size_t codes, struct nd_array *wholes,
+static enum nd_status share_packed_weights(const struct nd_exact_graph *g, size_t qvalues, struct nd_array *packed_weights,
                                    struct nd_error *err)
 {
     int axis;
     size_t n_inner;
     double largest = 0;
-    *wholes = g->constants[codes];
-    wholes->dtype = ND_DTYPE_F32; /* operators make integers of integers wrap around */
-    for (size_t i = 0; i < wholes->n; i++)
-        largest = fabs(wholes->x[i]) > largest ? fabs(wholes->x[i]) : largest;
-    g->largest[codes] = largest;
-    return nd_linear_layout(&g->quants[g->store->dequantiser[codes]].quant, &wholes->shape, &axis, &n_inner,
+    *packed_weights = g->constants[qvalues];
+    packed_weights->dtype = ND_DTYPE_F32; /* operators make integers of integers wrap around */
+    for (size_t i = 0; i < packed_weights->n; i++)
+        largest = fabs(packed_weights->x[i]) > largest ? fabs(packed_weights->x[i]) : largest;
+    g->largest[qvalues] = largest;
+    return nd_linear_layout(&g->quants[g->store->dequantiser[qvalues]].quant, &packed_weights->shape, &axis, &n_inner,
                             err);
 }
 
 /* One scale and zero point for all, or by channel: as the unit's evaluation would make them. What it refuses is
  * left to it. */
-static enum nd_status nd_exact_make_wholes(const struct nd_exact_graph *g, size_t codes, struct nd_error *err)
+static enum nd_status nd_exact_make_packed_weights(const struct nd_exact_graph *g, size_t qvalues, struct nd_error *err)
 {
-    size_t dequantize = g->store->dequantiser[codes];
+    size_t dequantize = g->store->dequantiser[qvalues];
     if (dequantize == ND_NO_INDEX)
         return ND_OK;
-    const struct nd_linear_input input = {.values = &g->constants[codes],
+    const struct nd_linear_input input = {.values = &g->constants[qvalues],
                                           .quant = &g->quants[dequantize].quant};
     const struct nd_linear_call call = {.opset = g->model->opset, .n_inputs = 1, .inputs = &input};
-    struct nd_array wholes = {0};
+    struct nd_array packed_weights = {0};
     struct nd_error ignored;
-    if (is_without_zero(g, codes)) {
-        if (share_wholes(g, codes, &wholes, &ignored) != ND_OK)
+    if (is_without_zero(g, qvalues)) {
+        if (share_packed_weights(g, qvalues, &packed_weights, &ignored) != ND_OK)
             return ND_OK;
-        g->wholes[codes] = wholes;
-        return prepare_shorts(g, codes, err);
+        g->packed_weights[qvalues] = packed_weights;
+        return prepare_shorts(g, qvalues, err);
     }
-    enum nd_status status = nd_linear_wholes(&call, 0, &wholes, &g->largest[codes], &ignored);
+    enum nd_status status = nd_linear_packed_weights(&call, 0, &packed_weights, &g->largest[qvalues], &ignored);
     if (status == ND_ERR_MEMORY)
         return nd_fail_memory(err);
     if (status != ND_OK) {
-        nd_array_deinit(&wholes);
+        nd_array_deinit(&packed_weights);
         return ND_OK;
     }
-    g->wholes[codes] = wholes;
-    return prepare_shorts(g, codes, err);
+    g->packed_weights[qvalues] = packed_weights;
+    return prepare_shorts(g, qvalues, err);
 }
 
 /* Codes and wholes from the shorts of both. */
-static enum nd_status nd_exact_widen_shorts(const struct nd_exact_graph *g, size_t codes, struct nd_error *err)
+static enum nd_status nd_exact_widen_shorts(const struct nd_exact_graph *g, size_t qvalues, struct nd_error *err)
 {
-    struct nd_array *values = &g->constants[codes], *wholes = &g->wholes[codes];
-    const struct nd_quant *quant = &g->quants[g->store->dequantiser[codes]].quant;
-    const int16_t *shorts = g->shorts[codes];
-    bool is_shared = is_without_zero(g, codes);
+    struct nd_array *values = &g->constants[qvalues], *packed_weights = &g->packed_weights[qvalues];
+    const struct nd_quant *quant = &g->quants[g->store->dequantiser[qvalues]].quant;
+    const int16_t *shorts = g->shorts[qvalues];
+    bool is_shared = is_without_zero(g, qvalues);
     values->x = nd_tensor_room(values->n * sizeof *values->x);
-    wholes->x = is_shared ? values->x : nd_tensor_room(values->n * sizeof *wholes->x);
-    if (values->x == NULL || wholes->x == NULL)
+    packed_weights->x = is_shared ? values->x : nd_tensor_room(values->n * sizeof *packed_weights->x);
+    if (values->x == NULL || packed_weights->x == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < values->n; i++)
-        wholes->x[i] = (double)shorts[i];
+        packed_weights->x[i] = (double)shorts[i];
     size_t inner = nd_exact_inner(quant, &values->shape, values->n), channel = 0;
     for (size_t start = 0; start < values->n && !is_shared; start += inner, channel = (channel + 1) % quant->n)
         for (size_t i = start; i < start + inner; i++)
-            values->x[i] = wholes->x[i] + (double)quant->zero_point[channel];
+            values->x[i] = packed_weights->x[i] + (double)quant->zero_point[channel];
     return ND_OK;
 }
 
 /* Codes that two DequantizeLinear read, with zero points each, are nobody's. */
-enum nd_status nd_exact_prepare_wholes(struct nd_exact_graph *g, struct nd_error *err)
+enum nd_status nd_exact_prepare_packed_weights(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
     size_t *readers = nd_calloc(graph->n_tensors, sizeof *readers), *found = g->store->dequantiser;
@@ -175,29 +175,29 @@ enum nd_status nd_exact_prepare_wholes(struct nd_exact_graph *g, struct nd_error
         if (!graph->nodes[n].is_alive || !is_product(graph->nodes[n].proto))
             continue;
         size_t dequantize = find_weights(g, n);
-        size_t codes = dequantize != ND_NO_INDEX ? nd_graph_used(graph, dequantize, 0) : ND_NO_INDEX;
-        if (codes == ND_NO_INDEX || readers[codes] != 1 || found[codes] != ND_NO_INDEX)
+        size_t qvalues = dequantize != ND_NO_INDEX ? nd_graph_used(graph, dequantize, 0) : ND_NO_INDEX;
+        if (qvalues == ND_NO_INDEX || readers[qvalues] != 1 || found[qvalues] != ND_NO_INDEX)
             continue;
-        found[codes] = dequantize;
-        status = nd_exact_store_make_wholes(g, codes, err);
+        found[qvalues] = dequantize;
+        status = nd_exact_store_make_packed_weights(g, qvalues, err);
     }
     free(readers);
     return status;
 }
 
-void nd_exact_forget_wholes(const struct nd_exact_graph *g, size_t tensor)
+void nd_exact_forget_packed_weights(const struct nd_exact_graph *g, size_t tensor)
 {
-    if (g->wholes[tensor].x != g->constants[tensor].x)
-        free(g->wholes[tensor].x);
-    g->wholes[tensor].x = NULL;
+    if (g->packed_weights[tensor].x != g->constants[tensor].x)
+        free(g->packed_weights[tensor].x);
+    g->packed_weights[tensor].x = NULL;
 }
 
 /* Smaller arrays always stay; chosen: what a lock costs is nothing to who reads as much. */
-static const size_t least_loose_bytes = (size_t)16 << 10;
+static const size_t min_loose_bytes = (size_t)16 << 10;
 
 static bool is_loose(const struct nd_exact_graph *g, size_t t)
 {
-    return g->constants[t].n >= least_loose_bytes / sizeof *g->constants[t].x;
+    return g->constants[t].n >= min_loose_bytes / sizeof *g->constants[t].x;
 }
 
 static bool is_here(const struct nd_exact_graph *g, size_t t)
@@ -208,8 +208,8 @@ static bool is_here(const struct nd_exact_graph *g, size_t t)
 static size_t bytes_of(const struct nd_exact_graph *g, size_t t)
 {
     const struct nd_array *values = &g->constants[t];
-    bool has_own_wholes = g->wholes[t].x != NULL && g->wholes[t].x != values->x;
-    return values->n * ((values->x != NULL ? sizeof *values->x : 0) + (has_own_wholes ? sizeof *values->x : 0) +
+    bool has_own_packed_weights = g->packed_weights[t].x != NULL && g->packed_weights[t].x != values->x;
+    return values->n * ((values->x != NULL ? sizeof *values->x : 0) + (has_own_packed_weights ? sizeof *values->x : 0) +
                         (g->shorts[t] != NULL ? sizeof *g->shorts[t] : 0));
 }
 
@@ -264,7 +264,7 @@ static void drop(const struct nd_exact_graph *g, size_t t)
 {
     struct nd_exact_store *store = g->store;
     store->kept_bytes -= bytes_of(g, t);
-    nd_exact_forget_wholes(g, t);
+    nd_exact_forget_packed_weights(g, t);
     free(g->constants[t].x);
     g->constants[t].x = NULL;
     if (store->kept_bytes + bytes_of(g, t) > store->limit_bytes) {
@@ -292,7 +292,7 @@ static enum nd_status read_model(const struct nd_exact_graph *g, size_t t, struc
     }
     g->constants[t].x = values.x;
     nd_exact_apply_scaling(g, t);
-    return nd_exact_make_wholes(g, t, err);
+    return nd_exact_make_packed_weights(g, t, err);
 }
 
 static enum nd_status read_again(const struct nd_exact_graph *g, size_t t, struct nd_error *err)
@@ -356,12 +356,12 @@ void nd_exact_store_put(struct nd_exact_graph *g, size_t t, struct nd_array *val
 }
 
 /* Makes the wholes of a constant that is there and has some. */
-static enum nd_status nd_exact_store_make_wholes(struct nd_exact_graph *g, size_t t, struct nd_error *err)
+static enum nd_status nd_exact_store_make_packed_weights(struct nd_exact_graph *g, size_t t, struct nd_error *err)
 {
     if (!is_here(g, t))
         return ND_OK;
     g->store->kept_bytes -= bytes_of(g, t);
-    enum nd_status status = nd_exact_make_wholes(g, t, err);
+    enum nd_status status = nd_exact_make_packed_weights(g, t, err);
     g->store->kept_bytes += bytes_of(g, t);
     if (is_loose(g, t) && is_full(g->store))
         drop(g, t);
@@ -415,27 +415,27 @@ size_t nd_exact_graph_kept_bytes(const struct nd_exact_graph *g)
 
 bool nd_exact_run_holds(const struct nd_exact_run *run, size_t t)
 {
-    struct nd_exact_holding *held = run->held;
+    struct nd_exact_holding *decoded = run->decoded;
     if (!is_loose(run->g, t))
         return true;
-    if (held->status != ND_OK)
+    if (decoded->status != ND_OK)
         return false;
-    for (size_t i = 0; i < held->n; i++)
-        if (held->tensors[i] == t)
+    for (size_t i = 0; i < decoded->n; i++)
+        if (decoded->tensors[i] == t)
             return true;
-    if (!nd_grow((void **)&held->tensors, &held->capacity, held->n + 1, sizeof *held->tensors))
-        held->status = nd_fail_memory(&held->error);
+    if (!nd_grow((void **)&decoded->tensors, &decoded->capacity, decoded->n + 1, sizeof *decoded->tensors))
+        decoded->status = nd_fail_memory(&decoded->error);
     else
-        held->status = hold(run->g, t, &held->error);
-    if (held->status == ND_OK)
-        held->tensors[held->n++] = t;
-    return held->status == ND_OK;
+        decoded->status = hold(run->g, t, &decoded->error);
+    if (decoded->status == ND_OK)
+        decoded->tensors[decoded->n++] = t;
+    return decoded->status == ND_OK;
 }
 
 void nd_exact_run_release(struct nd_exact_run *run)
 {
-    while (run->held->n > 0)
-        release(run->g, run->held->tensors[--run->held->n]);
+    while (run->decoded->n > 0)
+        release(run->g, run->decoded->tensors[--run->decoded->n]);
 }
 
 enum nd_status nd_exact_run_init(struct nd_exact_run *run, const struct nd_exact_graph *g, struct nd_error *err)
@@ -445,10 +445,10 @@ enum nd_status nd_exact_run_init(struct nd_exact_run *run, const struct nd_exact
     *run = (struct nd_exact_run){.g = g, .graph = &g->model->graph, .options = &defaults};
     run->values = nd_calloc(n, sizeof *run->values);
     run->is_missed = nd_calloc(n, sizeof *run->is_missed);
-    run->held = nd_calloc(1, sizeof *run->held);
+    run->decoded = nd_calloc(1, sizeof *run->decoded);
     for (size_t t = 0; run->values != NULL && t < n; t++)
         run->values[t] = nd_exact_none();
-    bool has_all = run->values != NULL && run->is_missed != NULL && run->held != NULL;
+    bool has_all = run->values != NULL && run->is_missed != NULL && run->decoded != NULL;
     return has_all ? ND_OK : nd_fail_memory(err);
 }
 
@@ -457,11 +457,11 @@ void nd_exact_run_deinit(struct nd_exact_run *run)
     for (size_t t = 0; run->values != NULL && t < run->graph->n_tensors; t++)
         if (run->values[t].shape.rank >= 0)
             nd_array_deinit(&run->values[t]);
-    if (run->held != NULL) {
+    if (run->decoded != NULL) {
         nd_exact_run_release(run);
-        free(run->held->tensors);
+        free(run->decoded->tensors);
     }
-    free(run->held);
+    free(run->decoded);
     free(run->values);
     free(run->is_missed);
 }

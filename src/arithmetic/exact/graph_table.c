@@ -7,7 +7,7 @@
 
 #include "arithmetic/exact/graph_internal.h"
 #include "arithmetic/exact/linear/linear_families.h"
-#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "core/error.h"
 #include "core/memory.h"
 
@@ -41,11 +41,11 @@ static const struct nd_array *nd_exact_value(const struct nd_exact_run *run, siz
 }
 
 /* Whether the tensor, an edge or what stands for one, has real values in the place of codes. */
-static bool nd_exact_is_real(const struct nd_exact_run *run, size_t tensor)
+static bool nd_exact_is_real(const struct nd_exact_run *run, size_t value)
 {
-    size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
-    bool has_any = run->options != NULL && run->options->is_real != NULL && edge != ND_NO_INDEX;
-    return has_any && run->options->is_real[edge];
+    size_t tensor = value != ND_NO_INDEX ? run->g->model->tensor_of_value[value] : ND_NO_INDEX;
+    bool has_any = run->options != NULL && run->options->is_real != NULL && tensor != ND_NO_INDEX;
+    return has_any && run->options->is_real[tensor];
 }
 
 /* A DequantizeLinear of real values has nothing to do. */
@@ -69,13 +69,13 @@ static enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, s
         return ND_OK;
     const struct nd_graph_tensor *t = &run->graph->tensors[tensor];
     size_t producer = t->producer;
-    if (run->held->status != ND_OK) {
+    if (run->decoded->status != ND_OK) {
         if (err != NULL)
-            *err = run->held->error;
-        return run->held->status;
+            *err = run->decoded->error;
+        return run->decoded->status;
     }
     if (run->is_missed != NULL && run->is_missed[tensor]) {
-        const char *name = run->g->model->edges[run->g->model->tensor_edge[tensor]].name;
+        const char *name = run->g->model->tensors[run->g->model->tensor_of_value[tensor]].name;
         return nd_fail(err, ND_E_EXACT_UNKNOWN, name, "what it reads, '%s', is not known", name);
     }
     if (producer == ND_NO_INDEX && t->initializer != NULL)
@@ -134,95 +134,95 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
 /* ---- edges ---- */
 
 /* The edge that the tensor itself is, or ND_NO_INDEX. */
-static size_t edge_of(const struct nd_exact_run *run, size_t tensor)
+static size_t tensor_of(const struct nd_exact_run *run, size_t value)
 {
     const struct nd_model *model = run->g->model;
-    size_t edge = tensor != ND_NO_INDEX ? model->tensor_edge[tensor] : ND_NO_INDEX;
+    size_t tensor = value != ND_NO_INDEX ? model->tensor_of_value[value] : ND_NO_INDEX;
     bool is_it =
-        edge != ND_NO_INDEX && strcmp(model->edges[edge].onnx_name, run->graph->tensors[tensor].name) == 0;
-    return is_it ? edge : ND_NO_INDEX;
+        tensor != ND_NO_INDEX && strcmp(model->tensors[tensor].onnx_name, run->graph->tensors[value].name) == 0;
+    return is_it ? tensor : ND_NO_INDEX;
 }
 
-static const struct nd_array *given_for(const struct nd_exact_run *run, size_t edge)
+static const struct nd_array *given_for(const struct nd_exact_run *run, size_t tensor)
 {
-    const struct nd_array *given = run->options->given != NULL ? &run->options->given[edge] : NULL;
+    const struct nd_array *given = run->options->given != NULL ? &run->options->given[tensor] : NULL;
     return given != NULL && given->shape.rank >= 0 ? given : NULL;
 }
 
 /* Whether the edge that the tensor is, or stands for, is given and need not be computed; and its codes. */
-static bool nd_exact_is_skipped(const struct nd_exact_run *run, size_t tensor)
+static bool nd_exact_is_skipped(const struct nd_exact_run *run, size_t value)
 {
-    size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
-    return run->options->is_skipped != NULL && edge != ND_NO_INDEX && run->options->is_skipped[edge] &&
-           given_for(run, edge) != NULL;
+    size_t tensor = value != ND_NO_INDEX ? run->g->model->tensor_of_value[value] : ND_NO_INDEX;
+    return run->options->is_skipped != NULL && tensor != ND_NO_INDEX && run->options->is_skipped[tensor] &&
+           given_for(run, tensor) != NULL;
 }
 
-static void copy_given(const struct nd_exact_run *run, size_t edge, double *to)
+static void copy_given(const struct nd_exact_run *run, size_t tensor, double *to)
 {
-    const struct nd_array *given = given_for(run, edge);
+    const struct nd_array *given = given_for(run, tensor);
     if (given->n > 0 && given->x == NULL)
-        run->options->give(run->context, edge, to);
+        run->options->give(run->context, tensor, to);
     else if (given->n > 0)
         memcpy(to, given->x, given->n * sizeof *given->x);
 }
 
 /* Whether the edge that the tensor is, or stands for, is given and need not be computed; and its codes. */
-static enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t tensor, struct nd_error *err)
+static enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t value, struct nd_error *err)
 {
-    struct nd_array codes = {0};
-    size_t edge = run->g->model->tensor_edge[tensor];
-    const struct nd_array *given = given_for(run, edge);
-    enum nd_status status = nd_array_make_room(&codes, given->dtype, &given->shape, err);
+    struct nd_array qvalues = {0};
+    size_t tensor = run->g->model->tensor_of_value[value];
+    const struct nd_array *given = given_for(run, tensor);
+    enum nd_status status = nd_array_make_room(&qvalues, given->dtype, &given->shape, err);
     if (status != ND_OK)
         return status;
-    copy_given(run, edge, codes.x);
-    run->values[tensor] = codes;
+    copy_given(run, tensor, qvalues.x);
+    run->values[value] = qvalues;
     return ND_OK;
 }
 
 /* The edge, if the tensor is one, cannot be evaluated. */
-static enum nd_status miss(struct nd_exact_run *run, size_t tensor, const struct nd_error *why,
+static enum nd_status miss(struct nd_exact_run *run, size_t value, const struct nd_error *why,
                            struct nd_error *err)
 {
-    size_t edge = edge_of(run, tensor);
+    size_t tensor = tensor_of(run, value);
     enum nd_status status = ND_OK;
-    if (edge == ND_NO_INDEX)
+    if (tensor == ND_NO_INDEX)
         return ND_OK;
-    bool is_skipped = nd_exact_is_skipped(run, tensor);
-    if (run->values[tensor].shape.rank >= 0)
-        nd_array_deinit(&run->values[tensor]);
-    run->values[tensor] = nd_exact_none();
-    if (given_for(run, edge) != NULL)
-        status = nd_exact_take_given(run, tensor, err);
+    bool is_skipped = nd_exact_is_skipped(run, value);
+    if (run->values[value].shape.rank >= 0)
+        nd_array_deinit(&run->values[value]);
+    run->values[value] = nd_exact_none();
+    if (given_for(run, tensor) != NULL)
+        status = nd_exact_take_given(run, value, err);
     else
-        run->is_missed[tensor] = true;
+        run->is_missed[value] = true;
     if (status == ND_OK && !is_skipped)
-        status = run->options->missed(run->context, edge, why, err);
+        status = run->options->missed(run->context, tensor, why, err);
     run->is_ended = status != ND_OK;
     return status;
 }
 
 /* Tells of the edge that the tensor is, if it is one, and puts the given values in its place. */
-static enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_exact_way way,
+static enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t value, enum nd_exact_method method,
                                     struct nd_error *err)
 {
-    size_t edge = edge_of(run, tensor);
-    if (edge == ND_NO_INDEX || run->values[tensor].shape.rank < 0)
+    size_t tensor = tensor_of(run, value);
+    if (tensor == ND_NO_INDEX || run->values[value].shape.rank < 0)
         return ND_OK;
-    const struct nd_array *given = given_for(run, edge);
-    if (given != NULL && !nd_shape_equal(&given->shape, &run->values[tensor].shape)) {
+    const struct nd_array *given = given_for(run, tensor);
+    if (given != NULL && !nd_shape_equal(&given->shape, &run->values[value].shape)) {
         struct nd_error why;
-        const char *name = run->g->model->edges[edge].name;
+        const char *name = run->g->model->tensors[tensor].name;
         nd_fail(&why, ND_E_EXACT_SHAPE, name, "what is given for edge '%s' has another shape", name);
         if (run->options->missed != NULL)
-            return miss(run, tensor, &why, err);
+            return miss(run, value, &why, err);
         return nd_fail(err, ND_E_EXACT_SHAPE, name, "%s", why.message);
     }
     enum nd_status status =
-        run->found != NULL ? run->found(run->context, edge, &run->values[tensor], way, err) : ND_OK;
+        run->found != NULL ? run->found(run->context, tensor, &run->values[value], method, err) : ND_OK;
     run->is_ended = status != ND_OK;
     if (status == ND_OK && given != NULL)
-        copy_given(run, edge, run->values[tensor].x);
+        copy_given(run, tensor, run->values[value].x);
     return status;
 }
 
@@ -236,12 +236,12 @@ static bool is_spared(const struct nd_exact_run *run, size_t node, bool *is_take
     bool is_ignored = run->options->is_ignored != NULL;
     *is_taken = run->options->is_skipped != NULL;
     for (size_t i = 0; i < n->n_made; i++) {
-        size_t tensor = nd_graph_made(run->graph, node, i), edge = edge_of(run, tensor);
-        if (tensor == ND_NO_INDEX)
+        size_t value = nd_graph_made(run->graph, node, i), tensor = tensor_of(run, value);
+        if (value == ND_NO_INDEX)
             continue;
-        is_ignored = is_ignored && edge != ND_NO_INDEX && run->options->is_ignored[edge];
-        *is_taken = *is_taken && edge != ND_NO_INDEX && nd_exact_is_skipped(run, tensor) &&
-                    run->values[tensor].shape.rank < 0;
+        is_ignored = is_ignored && tensor != ND_NO_INDEX && run->options->is_ignored[tensor];
+        *is_taken = *is_taken && tensor != ND_NO_INDEX && nd_exact_is_skipped(run, value) &&
+                    run->values[value].shape.rank < 0;
     }
     *is_taken = *is_taken && !is_ignored;
     return is_ignored || *is_taken;
@@ -263,11 +263,11 @@ static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct
         return ND_OK;
     if (n->kind == ND_NODE_QUANTIZE)
         return nd_exact_run_quantize(run, node, err);
-    if (run->g->unit_of_node[node] != ND_NO_INDEX || nd_exact_feeds_units(run->g, node))
+    if (run->g->layer_of_node[node] != ND_NO_INDEX || nd_exact_feeds_layers(run->g, node))
         return ND_OK; /* its unit decides, or its units do */
     /* Units look at the codes before it; who wants its numbers asks for them. */
     if (n->kind == ND_NODE_DEQUANTIZE && n->n_made == 1 &&
-        edge_of(run, nd_graph_made(run->graph, node, 0)) == ND_NO_INDEX)
+        tensor_of(run, nd_graph_made(run->graph, node, 0)) == ND_NO_INDEX)
         return ND_OK;
     bool is_taken;
     if (n->n_made > 0 && is_spared(run, node, &is_taken))
@@ -293,7 +293,7 @@ static enum nd_status run_or_miss(struct nd_exact_run *run, size_t node, struct 
     enum nd_status status = run_in_order(run, node, &why);
     if (status == ND_OK)
         return ND_OK;
-    bool is_broken = run->is_ended || run->held->status != ND_OK;
+    bool is_broken = run->is_ended || run->decoded->status != ND_OK;
     if (is_broken || (status != ND_ERR_UNSUPPORTED && status != ND_ERR_FORMAT)) {
         if (err != NULL)
             *err = why;
@@ -363,15 +363,15 @@ static bool linear_input(const struct nd_exact_run *run, size_t tensor, struct n
     size_t producer = run->graph->tensors[tensor].producer;
     if (producer != ND_NO_INDEX && run->graph->nodes[producer].kind == ND_NODE_DEQUANTIZE &&
         nd_exact_replaced(run, tensor) == NULL && run->g->quants[producer].quant.n > 0) {
-        size_t codes = nd_graph_used(run->graph, producer, 0);
-        out->values = nd_exact_value(run, codes);
-        if (nd_exact_is_real(run, codes))
+        size_t qvalues = nd_graph_used(run->graph, producer, 0);
+        out->values = nd_exact_value(run, qvalues);
+        if (nd_exact_is_real(run, qvalues))
             return out->values != NULL;
         out->quant = &run->g->quants[producer].quant;
-        if (codes != ND_NO_INDEX && run->g->wholes[codes].x != NULL) {
-            out->wholes = &run->g->wholes[codes];
-            out->largest = run->g->largest[codes];
-            out->shorts = run->g->shorts[codes];
+        if (qvalues != ND_NO_INDEX && run->g->packed_weights[qvalues].x != NULL) {
+            out->packed_weights = &run->g->packed_weights[qvalues];
+            out->largest = run->g->largest[qvalues];
+            out->shorts = run->g->shorts[qvalues];
         }
         return out->values != NULL;
     }
@@ -426,27 +426,27 @@ static size_t output_number(const struct nd_graph *graph, size_t node, size_t te
     return i;
 }
 
-bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *unit)
+bool nd_exact_describe(const struct nd_exact_run *run, size_t quantize, struct nd_exact_call *layer)
 {
-    struct nd_linear_call *call = &unit->call;
+    struct nd_linear_call *call = &layer->call;
     *call = (struct nd_linear_call){.opset = run->g->model->opset,
                                     .out_quant = &run->g->quants[quantize].quant,
-                                    .inputs = unit->inputs,
-                                    .shared = &unit->shared,
+                                    .inputs = layer->inputs,
+                                    .shared = &layer->shared,
                                     .n_inputs = 1};
-    unit->shared = (struct nd_linear_shared){0};
-    unit->node = find_operator(run, quantize, &unit->tensor, &call->low, &call->high);
+    layer->shared = (struct nd_linear_shared){0};
+    layer->node = find_operator(run, quantize, &layer->tensor, &call->low, &call->high);
     if (call->out_quant->n == 0)
         return false;
-    if (unit->node == ND_NO_INDEX)
-        return linear_input(run, unit->tensor, &unit->inputs[0]);
-    const struct nd_graph_node *n = &run->graph->nodes[unit->node];
+    if (layer->node == ND_NO_INDEX)
+        return linear_input(run, layer->tensor, &layer->inputs[0]);
+    const struct nd_graph_node *n = &run->graph->nodes[layer->node];
     call->node = n->proto;
     call->n_inputs = n->n_inputs;
-    call->output = output_number(run->graph, unit->node, unit->tensor);
+    call->output = output_number(run->graph, layer->node, layer->tensor);
     bool is_known = n->n_inputs <= ND_EXACT_MAX_OPERANDS;
     for (size_t i = 0; i < n->n_inputs && is_known; i++)
-        is_known = linear_input(run, nd_graph_used(run->graph, unit->node, i), &unit->inputs[i]);
+        is_known = linear_input(run, nd_graph_used(run->graph, layer->node, i), &layer->inputs[i]);
     return is_known;
 }
 
@@ -458,14 +458,14 @@ static bool takes_quick(const struct nd_exact_run *run)
 }
 
 /* ND_ERR_UNSUPPORTED: the unit is not linear, or something that it reads is not there as codes. */
-static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct nd_exact_call *unit,
+static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct nd_exact_call *layer,
                                     struct nd_linear_result *result, struct nd_error *err)
 {
-    if (!unit->is_known)
+    if (!layer->is_known)
         return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the unit does not read codes only");
     if (takes_quick(run))
-        return nd_linear_unit_quick(&unit->call, result, err);
-    return nd_linear_unit(&unit->call, result, err);
+        return nd_linear_layer_quick(&layer->call, result, err);
+    return nd_linear_layer(&layer->call, result, err);
 }
 
 static bool only_moves(const Onnx__NodeProto *node)
@@ -487,33 +487,33 @@ static enum nd_exact_origin origin_of(const struct nd_exact_run *run, size_t ten
         if (run->graph->nodes[producer].is_constant)
             return ND_EXACT_FROM_CONSTANT;
         if (!only_moves(run->graph->nodes[producer].proto))
-            return ND_EXACT_FROM_UNIT;
+            return ND_EXACT_FROM_LAYER;
         tensor = nd_graph_used(run->graph, producer, 0);
     }
     return ND_EXACT_FROM_CONSTANT;
 }
 
 /* The codes of the unit by options.make, which may leave *is_made false. */
-static enum nd_status make_codes(struct nd_exact_run *run, size_t quantize, const struct nd_exact_call *unit,
-                                 struct nd_array *codes, bool *is_made, struct nd_error *err)
+static enum nd_status make_qvalues(struct nd_exact_run *run, size_t quantize, const struct nd_exact_call *layer,
+                                 struct nd_array *qvalues, bool *is_made, struct nd_error *err)
 {
     enum nd_exact_origin origins[ND_EXACT_MAX_OPERANDS];
-    size_t edges[ND_EXACT_MAX_OPERANDS];
+    size_t tensors[ND_EXACT_MAX_OPERANDS];
     *is_made = false;
-    if (run->options->make == NULL || !unit->is_known)
+    if (run->options->make == NULL || !layer->is_known)
         return ND_OK;
-    for (size_t i = 0; i < unit->call.n_inputs; i++) {
-        size_t tensor = unit->node != ND_NO_INDEX ? nd_graph_used(run->graph, unit->node, i) : unit->tensor;
+    for (size_t i = 0; i < layer->call.n_inputs; i++) {
+        size_t tensor = layer->node != ND_NO_INDEX ? nd_graph_used(run->graph, layer->node, i) : layer->tensor;
         origins[i] = origin_of(run, tensor);
-        edges[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
+        tensors[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_of_value[tensor] : ND_NO_INDEX;
     }
-    const struct nd_exact_unit asked = {.edge =
-                                            run->g->model->tensor_edge[nd_graph_made(run->graph, quantize, 0)],
-                                        .call = &unit->call,
+    const struct nd_exact_layer asked = {.tensor =
+                                            run->g->model->tensor_of_value[nd_graph_made(run->graph, quantize, 0)],
+                                        .call = &layer->call,
                                         .origins = origins,
-                                        .input_edges = edges,
+                                        .input_tensors = tensors,
                                         .dtype = run->g->quants[quantize].dtype};
-    enum nd_status status = run->options->make(run->context, &asked, codes, is_made, err);
+    enum nd_status status = run->options->make(run->context, &asked, qvalues, is_made, err);
     run->is_ended = status != ND_OK;
     return status;
 }
@@ -539,42 +539,42 @@ size_t nd_exact_inner(const struct nd_quant *quant, const struct nd_shape *shape
 }
 
 static enum nd_status round_plainly(const struct nd_exact_run *run, const struct nd_exact_values *values,
-                                    struct nd_array *codes)
+                                    struct nd_array *qvalues)
 {
     double low, high;
     if (values->quick != NULL) {
-        nd_code_range(values->dtype, &low, &high);
-        nd_quick_round(values->quick, (double)values->quant->zero_point[0], low, high, codes->x);
+        nd_qvalue_range(values->dtype, &low, &high);
+        nd_quick_round(values->quick, (double)values->quant->zero_point[0], low, high, qvalues->x);
         return ND_OK;
     }
     for (size_t i = 0; i < values->n; i++) {
         size_t channel = nd_exact_channel(values->quant, values->shape, i);
-        codes->x[i] = nd_code_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
+        qvalues->x[i] = nd_qvalue_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
                                        run->options->rounding);
     }
     return ND_OK;
 }
 
 static enum nd_status round_ratios(struct nd_exact_run *run, size_t quantize,
-                                   const struct nd_linear_result *result, enum nd_exact_way way,
-                                   struct nd_array *codes, struct nd_error *err)
+                                   const struct nd_linear_result *result, enum nd_exact_method method,
+                                   struct nd_array *qvalues, struct nd_error *err)
 {
     const struct nd_node_quant *quant = &run->g->quants[quantize];
     size_t tensor = nd_graph_made(run->graph, quantize, 0);
-    const struct nd_exact_values values = {.edge = run->g->model->tensor_edge[tensor],
+    const struct nd_exact_values values = {.tensor = run->g->model->tensor_of_value[tensor],
                                            .shape = &result->shape,
                                            .n = result->n,
                                            .v = result->v,
                                            .quick = result->quick,
                                            .quant = &quant->quant,
                                            .dtype = quant->dtype,
-                                           .way = way};
-    enum nd_status status = nd_array_make_room(codes, quant->dtype, &result->shape, err);
+                                           .method = method};
+    enum nd_status status = nd_array_make_room(qvalues, quant->dtype, &result->shape, err);
     if (status != ND_OK)
         return status;
     if (run->options->round == NULL)
-        return round_plainly(run, &values, codes);
-    status = run->options->round(run->context, &values, codes, err);
+        return round_plainly(run, &values, qvalues);
+    status = run->options->round(run->context, &values, qvalues, err);
     run->is_ended = status != ND_OK;
     return status;
 }
@@ -601,7 +601,7 @@ static enum nd_status in_steps(const struct nd_exact_run *run, const struct nd_a
 }
 
 /* Section "else": everything in double, and the quotient by the scale rounded by the program. */
-static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, struct nd_array *codes,
+static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, struct nd_array *qvalues,
                                    struct nd_error *err)
 {
     const struct nd_node_quant *quant = &run->g->quants[quantize];
@@ -614,43 +614,43 @@ static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, st
     struct nd_linear_result result = {0};
     status = in_steps(run, nd_exact_value(run, input), &quant->quant, &result, err);
     if (status == ND_OK)
-        status = round_ratios(run, quantize, &result, ND_EXACT_AS_DOUBLE, codes, err);
+        status = round_ratios(run, quantize, &result, ND_EXACT_AS_DOUBLE, qvalues, err);
     nd_linear_deinit(&result);
     return status;
 }
 
 /* The quantisation of a graph input is no unit of a device: it is ONNX's operator on float32, with its division
  * in float32, rounded half to even whatever the program. */
-static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, struct nd_array *codes,
+static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, struct nd_array *qvalues,
                                      struct nd_error *err)
 {
     const struct nd_node_quant *quant = &run->g->quants[node];
     const struct nd_array *real = nd_exact_value(run, nd_graph_used(run->graph, node, 0));
     if (real == NULL || real->dtype != ND_DTYPE_F32 || quant->quant.n == 0 || quant->dtype == ND_DTYPE_NONE)
         return ND_ERR_UNSUPPORTED;
-    enum nd_status status = nd_array_make(codes, quant->dtype, &real->shape, err);
-    for (size_t i = 0; i < codes->n && status == ND_OK; i++) {
+    enum nd_status status = nd_array_make(qvalues, quant->dtype, &real->shape, err);
+    for (size_t i = 0; i < qvalues->n && status == ND_OK; i++) {
         size_t channel = nd_exact_channel(&quant->quant, &real->shape, i);
         float quotient = (float)real->x[i] / quant->quant.scale[channel];
         const struct nd_ratio ratio = nd_ratio_of((double)quotient, 1);
-        codes->x[i] = nd_code_of_ratio(&ratio, (double)quant->quant.zero_point[channel], quant->dtype,
+        qvalues->x[i] = nd_qvalue_of_ratio(&ratio, (double)quant->quant.zero_point[channel], quant->dtype,
                                        ND_ROUND_HALF_EVEN);
     }
     return status;
 }
 
 /* By exact values, or in doubles where there are none. */
-static enum nd_status evaluate(struct nd_exact_run *run, size_t node, const struct nd_exact_call *unit,
-                               struct nd_array *codes, enum nd_exact_way *way, struct nd_error *err)
+static enum nd_status evaluate(struct nd_exact_run *run, size_t node, const struct nd_exact_call *layer,
+                               struct nd_array *qvalues, enum nd_exact_method *method, struct nd_error *err)
 {
     struct nd_linear_result result;
     struct nd_error ignored = {0};
-    enum nd_status status = linear_ratios(run, unit, &result, &ignored);
-    *way = status == ND_ERR_UNSUPPORTED ? ND_EXACT_AS_DOUBLE : ND_EXACT_AS_RATIO;
+    enum nd_status status = linear_ratios(run, layer, &result, &ignored);
+    *method = status == ND_ERR_UNSUPPORTED ? ND_EXACT_AS_DOUBLE : ND_EXACT_AS_RATIO;
     if (status == ND_ERR_UNSUPPORTED)
-        return round_values(run, node, codes, err);
+        return round_values(run, node, qvalues, err);
     if (status == ND_OK) {
-        status = round_ratios(run, node, &result, *way, codes, err);
+        status = round_ratios(run, node, &result, *method, qvalues, err);
         nd_linear_deinit(&result);
     } else if (err != NULL) {
         *err = ignored;
@@ -660,42 +660,42 @@ static enum nd_status evaluate(struct nd_exact_run *run, size_t node, const stru
 
 enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err)
 {
-    size_t tensor = nd_graph_made(run->graph, node, 0);
-    struct nd_array codes = {0};
-    size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
-    if (run->options->is_ignored != NULL && edge != ND_NO_INDEX && run->options->is_ignored[edge])
+    size_t value = nd_graph_made(run->graph, node, 0);
+    struct nd_array qvalues = {0};
+    size_t tensor = value != ND_NO_INDEX ? run->g->model->tensor_of_value[value] : ND_NO_INDEX;
+    if (run->options->is_ignored != NULL && tensor != ND_NO_INDEX && run->options->is_ignored[tensor])
         return ND_OK;
-    if (nd_exact_is_skipped(run, tensor))
-        return nd_exact_take_given(run, tensor, err);
-    bool is_unit = run->g->unit_of_node[node] != ND_NO_INDEX, is_made = false;
-    enum nd_exact_way way = is_unit ? ND_EXACT_AS_MADE : ND_EXACT_AS_DOUBLE;
+    if (nd_exact_is_skipped(run, value))
+        return nd_exact_take_given(run, value, err);
+    bool is_layer = run->g->layer_of_node[node] != ND_NO_INDEX, is_made = false;
+    enum nd_exact_method method = is_layer ? ND_EXACT_AS_MADE : ND_EXACT_AS_DOUBLE;
     enum nd_status status;
-    struct nd_exact_call unit;
-    unit.shared = (struct nd_linear_shared){0};
-    unit.is_known = nd_exact_describe(run, node, &unit);
-    if (is_unit) {
-        status = make_codes(run, node, &unit, &codes, &is_made, err);
+    struct nd_exact_call layer;
+    layer.shared = (struct nd_linear_shared){0};
+    layer.is_known = nd_exact_describe(run, node, &layer);
+    if (is_layer) {
+        status = make_qvalues(run, node, &layer, &qvalues, &is_made, err);
     } else {
-        status = quantise_input(run, node, &codes, err);
+        status = quantise_input(run, node, &qvalues, err);
         is_made = status != ND_ERR_UNSUPPORTED;
         status = is_made ? status : ND_OK;
     }
     if (status == ND_OK && !is_made)
-        status = evaluate(run, node, &unit, &codes, &way, err);
-    nd_linear_shared_deinit(&unit.shared);
+        status = evaluate(run, node, &layer, &qvalues, &method, err);
+    nd_linear_shared_deinit(&layer.shared);
     if (status != ND_OK) {
-        nd_array_deinit(&codes);
+        nd_array_deinit(&qvalues);
         return status;
     }
-    if (run->values[tensor].shape.rank < 0)
-        run->values[tensor] = codes;
-    return nd_exact_tell(run, tensor, way, err);
+    if (run->values[value].shape.rank < 0)
+        run->values[value] = qvalues;
+    return nd_exact_tell(run, value, method, err);
 }
 
 enum {
-    SHARE_OF_CODES = 16, /* a tensor with fewer elements than codes by this has no table: chosen, since a model
+    SHARE_OF_QVALUES = 16, /* a tensor with fewer elements than codes by this has no table: chosen, since a model
                             is evaluated for many samples and devices */
-    MOST_TABLE_BYTES = 64 << 20, /* of all tables of a graph, 128 of 16-bit codes: chosen */
+    MAX_TABLE_BYTES = 64 << 20, /* of all tables of a graph, 128 of 16-bit codes: chosen */
 };
 
 void nd_exact_tables_deinit(struct nd_exact_graph *g)
@@ -705,15 +705,15 @@ void nd_exact_tables_deinit(struct nd_exact_graph *g)
 }
 
 /* How many codes a type has; 0: too many for a table. */
-static size_t n_codes_of(enum nd_dtype dtype)
+static size_t n_qvalues_of(enum nd_dtype dtype)
 {
     size_t bytes = nd_dtype_is_integer(dtype) ? nd_dtype_size_bytes(dtype) : 0;
     return bytes == 1 || bytes == 2 ? (size_t)1 << (8 * bytes) : 0;
 }
 
-static double least_code(enum nd_dtype dtype, size_t n_codes)
+static double min_qvalue(enum nd_dtype dtype, size_t n_qvalues)
 {
-    return nd_dtype_is_signed_integer(dtype) ? -(double)(n_codes / 2) : 0;
+    return nd_dtype_is_signed_integer(dtype) ? -(double)(n_qvalues / 2) : 0;
 }
 
 /* The DequantizeLinear with one scale before the operator; ND_NO_INDEX: there is none. */
@@ -748,13 +748,13 @@ static enum nd_status run_on(const struct nd_exact_run *run, size_t node, const 
 static enum nd_status make_table(struct nd_exact_run *run, size_t node, size_t dequantiser, enum nd_dtype dtype,
                                  struct nd_array *table, struct nd_error *err)
 {
-    size_t n_codes = n_codes_of(dtype), n_inputs = run->graph->nodes[dequantiser].n_inputs;
-    const struct nd_shape shape = {.rank = 1, .dims = {(int64_t)n_codes}};
-    struct nd_array codes = {0}, real = {0};
-    const struct nd_array *inputs[3] = {&codes, NULL, NULL}, *operand[] = {&real};
-    enum nd_status status = nd_array_make_room(&codes, dtype, &shape, err);
-    for (size_t i = 0; i < codes.n && status == ND_OK; i++)
-        codes.x[i] = least_code(dtype, n_codes) + (double)i;
+    size_t n_qvalues = n_qvalues_of(dtype), n_inputs = run->graph->nodes[dequantiser].n_inputs;
+    const struct nd_shape shape = {.rank = 1, .dims = {(int64_t)n_qvalues}};
+    struct nd_array qvalues = {0}, real = {0};
+    const struct nd_array *inputs[3] = {&qvalues, NULL, NULL}, *operand[] = {&real};
+    enum nd_status status = nd_array_make_room(&qvalues, dtype, &shape, err);
+    for (size_t i = 0; i < qvalues.n && status == ND_OK; i++)
+        qvalues.x[i] = min_qvalue(dtype, n_qvalues) + (double)i;
     for (size_t i = 1; i < n_inputs && i < 3 && status == ND_OK; i++) {
         status = nd_exact_ensure(run, nd_graph_used(run->graph, dequantiser, i), err);
         inputs[i] = nd_exact_value(run, nd_graph_used(run->graph, dequantiser, i));
@@ -763,7 +763,7 @@ static enum nd_status make_table(struct nd_exact_run *run, size_t node, size_t d
         status = run_on(run, dequantiser, inputs, &real, err);
     if (status == ND_OK)
         status = run_on(run, node, operand, table, err);
-    nd_array_deinit(&codes);
+    nd_array_deinit(&qvalues);
     nd_array_deinit(&real);
     return status;
 }
@@ -774,9 +774,9 @@ static const struct nd_array *table_of(struct nd_exact_run *run, size_t node, si
 {
     struct nd_exact_store *store = run->g->store;
     struct nd_array *kept = &store->tables[node], made = {0};
-    size_t bytes = n_codes_of(dtype) * sizeof *kept->x;
+    size_t bytes = n_qvalues_of(dtype) * sizeof *kept->x;
     pthread_mutex_lock(&store->lock);
-    bool is_there = kept->n > 0, has_room = store->table_bytes + bytes <= MOST_TABLE_BYTES;
+    bool is_there = kept->n > 0, has_room = store->table_bytes + bytes <= MAX_TABLE_BYTES;
     pthread_mutex_unlock(&store->lock);
     if (!is_there && (!has_room || make_table(run, node, dequantiser, dtype, &made, NULL) != ND_OK)) {
         nd_array_deinit(&made);
@@ -794,10 +794,10 @@ static const struct nd_array *table_of(struct nd_exact_run *run, size_t node, si
 }
 
 /* False: a code that the type does not have, as those have that were moved to see how far an error reaches. */
-static bool gather(const struct nd_array *table, double least, const struct nd_array *codes, double *out)
+static bool gather(const struct nd_array *table, double least, const struct nd_array *qvalues, double *out)
 {
-    for (size_t i = 0; i < codes->n; i++) {
-        double place = codes->x[i] - least;
+    for (size_t i = 0; i < qvalues->n; i++) {
+        double place = qvalues->x[i] - least;
         if (!(place >= 0 && place < (double)table->n && place == (double)(int)place))
             return false;
         out[i] = table->x[(int)place];
@@ -818,16 +818,16 @@ static enum nd_status nd_exact_look_up(struct nd_exact_run *run, size_t node, bo
     enum nd_status status = nd_exact_ensure(run, tensor, err);
     if (status != ND_OK)
         return status;
-    const struct nd_array *codes = nd_exact_value(run, tensor);
-    size_t n_codes = n_codes_of(codes->dtype);
-    if (n_codes == 0 || codes->n < n_codes / SHARE_OF_CODES)
+    const struct nd_array *qvalues = nd_exact_value(run, tensor);
+    size_t n_qvalues = n_qvalues_of(qvalues->dtype);
+    if (n_qvalues == 0 || qvalues->n < n_qvalues / SHARE_OF_QVALUES)
         return ND_OK;
-    const struct nd_array *table = table_of(run, node, dequantiser, codes->dtype);
+    const struct nd_array *table = table_of(run, node, dequantiser, qvalues->dtype);
     struct nd_array values = {0};
     if (table == NULL)
         return ND_OK;
-    status = nd_array_make_room(&values, table->dtype, &codes->shape, err);
-    *is_made = status == ND_OK && gather(table, least_code(codes->dtype, n_codes), codes, values.x);
+    status = nd_array_make_room(&values, table->dtype, &qvalues->shape, err);
+    *is_made = status == ND_OK && gather(table, min_qvalue(qvalues->dtype, n_qvalues), qvalues, values.x);
     if (*is_made)
         run->values[made] = values;
     else

@@ -32,7 +32,7 @@ static double kept_of(double n, double most)
 static double gated(const struct nd_htp_gate *gate, double n, double fine, const struct nd_htp_bounds *bounds)
 {
     double opened = nd_within(floor((fine + 0.5) * gate->slope) + gate->middle, 0, gate->top);
-    double y = floor((n + 0.5) * opened * gate->unit + gate->half) + gate->zero;
+    double y = floor((n + 0.5) * opened * gate->layer + gate->half) + gate->zero;
     return nd_within(y, bounds->low, bounds->high);
 }
 
@@ -40,7 +40,7 @@ double nd_htp_scale_gated(const struct nd_htp_gate *gate, double a, const struct
                           bool *wraps)
 {
     double sum = a + gate->beta, n = floor(sum / gate->step), fine = floor(sum / gate->fine_step);
-    double kept = kept_of(n, gate->most), code = gated(gate, kept, fine == n ? kept : fine, bounds);
-    *wraps |= kept != n && fabs(code - gated(gate, n, fine, bounds)) > 1;
-    return code;
+    double kept = kept_of(n, gate->most), qvalue = gated(gate, kept, fine == n ? kept : fine, bounds);
+    *wraps |= kept != n && fabs(qvalue - gated(gate, n, fine, bounds)) > 1;
+    return qvalue;
 }

@@ -4,17 +4,17 @@
 #include <math.h>
 
 #include "arithmetic/htp/htp_internal.h"
-#include "arithmetic/programs/requantise.h"
+#include "arithmetic/arithmetics/requantise.h"
 
 enum { FACTOR = 1, BIAS, MEAN, VARIANCE, N_INPUTS, RANK = 4, MULTIPLIER_BITS = 14 };
 
 /* The multipliers of which it is known (measured, see the docs): powers of two. */
-enum { LEAST_LOG = -10, GREATEST_LOG = -4 };
+enum { MIN_LOG = -10, GREATEST_LOG = -4 };
 
 /* What is added before the floor beside the half: the multiplier's power of two, less that many bits. */
 enum { MORE_BITS8 = 5, MORE_BITS16 = 3 };
 
-static const float LEAST_RANGE = 0.0001F;   /* of the provider's encodings */
+static const float MIN_RANGE = 0.0001F;   /* of the provider's encodings */
 static const float DEFAULT_EPSILON = 1e-5F; /* of the operator */
 
 struct norm {
@@ -29,7 +29,7 @@ struct norm {
 static bool is_known_constant(const struct nd_htp_job *job, size_t i, size_t n)
 {
     const struct nd_linear_input *input = &job->call->inputs[i];
-    if (job->unit->origins[i] != ND_EXACT_FROM_CONSTANT || input->values->n != n)
+    if (job->layer->origins[i] != ND_EXACT_FROM_CONSTANT || input->values->n != n)
         return false;
     enum nd_dtype dtype = input->values->dtype;
     if (input->quant == NULL)
@@ -50,7 +50,7 @@ static bool is_one_operation(const struct nd_htp_job *job)
 static bool is_known(const struct nd_htp_job *job)
 {
     const struct nd_linear_call *call = job->call;
-    if (call->n_inputs != N_INPUTS || !nd_htp_all_are(job, 1, job->unit->dtype) || !is_one_operation(job) ||
+    if (call->n_inputs != N_INPUTS || !nd_htp_all_are(job, 1, job->layer->dtype) || !is_one_operation(job) ||
         call->inputs[0].values->n == 0 || call->inputs[0].values->shape.rank != RANK)
         return false;
     for (size_t i = FACTOR; i < N_INPUTS; i++)
@@ -69,7 +69,7 @@ static void find_range(const struct nd_array *values, float *low, float *high)
         greatest = fmax(greatest, values->x[i]);
     }
     *low = (float)least;
-    *high = fmaxf((float)greatest, *low + LEAST_RANGE);
+    *high = fmaxf((float)greatest, *low + MIN_RANGE);
 }
 
 /* Values become 8-bit codes less their zero point. */
@@ -105,7 +105,7 @@ static double encode_words(struct nd_array *values, bool *overflows)
 static bool are_usual(const struct norm *norm)
 {
     const struct nd_linear_input *factor = &norm->job->call->inputs[FACTOR];
-    bool can_be_negative = norm->job->unit->dtype == ND_DTYPE_U8 || factor->values->dtype == ND_DTYPE_U8;
+    bool can_be_negative = norm->job->layer->dtype == ND_DTYPE_U8 || factor->values->dtype == ND_DTYPE_U8;
     for (size_t c = 0; c < norm->weights.n; c++)
         if (!isfinite(norm->weights.x[c]) || !isfinite(norm->biases.x[c]) ||
             (norm->weights.x[c] < 0 && !can_be_negative))
@@ -148,11 +148,11 @@ static bool find_multiplier(struct norm *norm)
 {
     const struct nd_linear_call *call = norm->job->call;
     norm->m = (double)(call->inputs[0].quant->scale[0] * (float)norm->scale_w / call->out_quant->scale[0]);
-    return norm->m >= ldexp(1, LEAST_LOG) && norm->m < ldexp(1, GREATEST_LOG);
+    return norm->m >= ldexp(1, MIN_LOG) && norm->m < ldexp(1, GREATEST_LOG);
 }
 
 /* v73, uint8: a product of one weight. */
-static void make_product(const struct norm *norm, size_t channel, const double *x, size_t n, double *codes)
+static void make_product(const struct norm *norm, size_t channel, const double *x, size_t n, double *qvalues)
 {
     const struct nd_quant *from = norm->job->call->inputs[0].quant, *to = norm->job->call->out_quant;
     struct nd_htp_column column = {.scale_x = (double)from->scale[0],
@@ -166,18 +166,18 @@ static void make_product(const struct norm *norm, size_t channel, const double *
     struct nd_htp_scaling scaling = nd_htp_scaling8(ND_HTP_V73, &column);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(norm->job);
     for (size_t i = 0; i < n; i++)
-        codes[i] = nd_htp_scale(&scaling, (x[i] - column.zero_x) * w, &bounds);
+        qvalues[i] = nd_htp_scale(&scaling, (x[i] - column.zero_x) * w, &bounds);
 }
 
 /* v69, and uint16: bias and zero point go into the sum, each rounded by itself. */
-static void make_sum(const struct norm *norm, size_t channel, const double *x, size_t n, double *codes)
+static void make_sum(const struct norm *norm, size_t channel, const double *x, size_t n, double *qvalues)
 {
     const struct nd_quant *from = norm->job->call->inputs[0].quant, *to = norm->job->call->out_quant;
-    float unit = from->scale[0] * (float)norm->scale_w;
-    float bias = (float)norm->biases.x[channel] * (float)norm->scale_b * (1 / unit);
+    float layer = from->scale[0] * (float)norm->scale_w;
+    float bias = (float)norm->biases.x[channel] * (float)norm->scale_b * (1 / layer);
     float zero = (float)to->zero_point[0] / (float)norm->m;
     double beta = (double)rintf(bias) + (double)floorf(zero + 0.5F);
-    int more_bits = norm->job->unit->dtype == ND_DTYPE_U8 ? MORE_BITS8 : MORE_BITS16;
+    int more_bits = norm->job->layer->dtype == ND_DTYPE_U8 ? MORE_BITS8 : MORE_BITS16;
     int exponent;
     frexp(norm->m, &exponent);
     double more = ldexp(1, exponent - 1 - more_bits);
@@ -185,7 +185,7 @@ static void make_sum(const struct norm *norm, size_t channel, const double *x, s
     struct nd_htp_bounds bounds = nd_htp_bounds_of(norm->job);
     for (size_t i = 0; i < n; i++) {
         double y = floor(((x[i] - (double)from->zero_point[0]) * w + beta) * c + 0.5 + more);
-        codes[i] = fmin(fmax(y, bounds.low), bounds.high);
+        qvalues[i] = fmin(fmax(y, bounds.low), bounds.high);
     }
 }
 
@@ -199,21 +199,21 @@ enum nd_status nd_htp_batch_norm(const struct nd_htp_job *job, struct nd_error *
     enum nd_status status = fuse(&norm, &are_known, err);
     bool is_covered = status == ND_OK && are_known && find_multiplier(&norm);
     if (is_covered)
-        status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
-    bool is_product = job->program->arch == ND_HTP_V73 && job->unit->dtype == ND_DTYPE_U8;
+        status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
+    bool is_product = job->arithmetic->arch == ND_HTP_V73 && job->layer->dtype == ND_DTYPE_U8;
     size_t run = nd_dims_product(&x->shape, 2, RANK);
     for (size_t i = 0; is_covered && status == ND_OK && i < x->n; i += run)
         (is_product ? make_product : make_sum)(&norm, i / run % norm.weights.n, x->x + i, run,
-                                               job->codes->x + i);
+                                               job->qvalues->x + i);
     *job->is_covered = is_covered && status == ND_OK;
     nd_array_deinit(&norm.weights);
     nd_array_deinit(&norm.biases);
     return status;
 }
 
-bool nd_unit_loses_sign_of_bias(const struct nd_exact_unit *unit)
+bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer)
 {
-    const struct nd_htp_job job = {.unit = unit, .call = unit->call};
+    const struct nd_htp_job job = {.layer = layer, .call = layer->call};
     struct norm norm = {.job = &job};
     bool are_known = false;
     if (is_known(&job))

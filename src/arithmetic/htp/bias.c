@@ -52,11 +52,11 @@ double nd_htp_bias(const struct nd_htp_biases *biases, size_t channel, double *s
     if (!biases->is_there)
         return 0;
     const struct nd_linear_input *input = &biases->call->inputs[2];
-    double code = input->values->x[channel];
+    double qvalue = input->values->x[channel];
     *scale = nd_linear_scale(input, channel);
     if (!biases->is_rescaled)
-        return code;
-    float real = (float)(code * *scale);
+        return qvalue;
+    float real = (float)(qvalue * *scale);
     *scale = (double)accumulator_scale(biases->call, channel);
     return fmin(fmax(round((double)real / *scale), INT32_MIN), INT32_MAX); /* halves away from zero */
 }
@@ -69,9 +69,9 @@ bool nd_htp_is_known_bias(const struct nd_htp_job *job, size_t n_columns)
     const struct nd_quant *quant = bias->quant;
     if (quant == NULL)
         return nd_htp_is_conv(job) && bias->values->dtype == ND_DTYPE_F32 && bias->values->n == n_columns &&
-               job->unit->origins[2] == ND_EXACT_FROM_CONSTANT;
+               job->layer->origins[2] == ND_EXACT_FROM_CONSTANT;
     bool is_known = bias->values->dtype == ND_DTYPE_I32 && bias->values->n == n_columns &&
-                    job->unit->origins[2] == ND_EXACT_FROM_CONSTANT &&
+                    job->layer->origins[2] == ND_EXACT_FROM_CONSTANT &&
                     (quant->n == n_columns || (quant->n == 1 && job->call->inputs[1].quant->n == 1));
     for (size_t c = 0; is_known && c < quant->n; c++)
         is_known = quant->zero_point[c] == 0 && quant->scale[c] > 0 && isfinite(quant->scale[c]);
@@ -97,12 +97,12 @@ static struct nd_htp_column column_of(const struct nd_htp_biases *biases, size_t
     return column;
 }
 
-bool nd_unit_wraps_bias(const struct nd_exact_unit *unit)
+bool nd_layer_wraps_bias(const struct nd_exact_layer *layer)
 {
-    const struct nd_htp_job job = {.unit = unit, .call = unit->call};
-    if (unit->dtype != ND_DTYPE_U8 || !nd_linear_has(unit->call, 2) || !nd_htp_is_product(&job))
+    const struct nd_htp_job job = {.layer = layer, .call = layer->call};
+    if (layer->dtype != ND_DTYPE_U8 || !nd_linear_has(layer->call, 2) || !nd_htp_is_product(&job))
         return false;
-    size_t n = unit->call->inputs[2].values->n, n_scales = unit->call->inputs[1].quant->n;
+    size_t n = layer->call->inputs[2].values->n, n_scales = layer->call->inputs[1].quant->n;
     if (!nd_htp_is_known_bias(&job, n) || (n_scales > 1 && n_scales != n))
         return false;
     struct nd_htp_biases biases = nd_htp_biases_of(&job);

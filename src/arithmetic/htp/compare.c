@@ -41,28 +41,28 @@ static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
     return dtype == ND_DTYPE_U8 && begins_with(op_type, "BatchNormalization") ? BYTE_NORMS : NOTHING;
 }
 
-static const char *op_type_of(const struct nd_exact_unit *unit)
+static const char *op_type_of(const struct nd_exact_layer *layer)
 {
-    return nd_onnx_text(unit->call->node != NULL ? unit->call->node->op_type : NULL);
+    return nd_onnx_text(layer->call->node != NULL ? layer->call->node->op_type : NULL);
 }
 
-bool nd_unit_is_product(const struct nd_exact_unit *unit)
+bool nd_layer_is_product(const struct nd_exact_layer *layer)
 {
-    return is_product(op_type_of(unit));
+    return is_product(op_type_of(layer));
 }
 
-bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_unit_program *b,
-                            const struct nd_exact_unit *unit)
+bool nd_layer_arithmetics_agree(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
+                            const struct nd_exact_layer *layer)
 {
-    switch (aspect_of(op_type_of(unit), unit->dtype)) {
+    switch (aspect_of(op_type_of(layer), layer->dtype)) {
     case BYTE_PRODUCTS:
     case WORD_PRODUCTS:
     case BYTE_NORMS:
     case SLOPES:
-        return a->arch == b->arch || nd_htp_is_strided_depthwise(unit);
+        return a->arch == b->arch || nd_htp_is_strided_depthwise(layer);
     case BYTE_AVERAGES:
     case WORD_AVERAGES:
-        return a->arch == b->arch || !nd_htp_averages_as_product(unit->call);
+        return a->arch == b->arch || !nd_htp_averages_as_product(layer->call);
     case BYTE_MUL:
         return a->rounds_products == b->rounds_products;
     case NOTHING:
@@ -71,63 +71,63 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
     return true;
 }
 
-bool nd_unit_programs_agree_alone(const struct nd_unit_program *a, const struct nd_unit_program *b,
-                                  const struct nd_exact_unit *unit)
+bool nd_layer_arithmetics_agree_alone(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
+                                  const struct nd_exact_layer *layer)
 {
-    return aspect_of(op_type_of(unit), unit->dtype) == SLOPES || nd_unit_programs_agree(a, b, unit);
+    return aspect_of(op_type_of(layer), layer->dtype) == SLOPES || nd_layer_arithmetics_agree(a, b, layer);
 }
 
 /* A depthwise Conv of uint16 that skips places: the HTP does not sum it as it sums others, and how it does is
  * not known. */
-static bool is_wide_depthwise_with_stride(const struct nd_exact_unit *unit)
+static bool is_wide_depthwise_with_stride(const struct nd_exact_layer *layer)
 {
-    const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
-    const struct nd_array *x = unit->call->inputs[0].values;
+    const struct nd_op_call call = {.node = layer->call->node, .opset = layer->call->opset};
+    const struct nd_array *x = layer->call->inputs[0].values;
     const int64_t *strides;
-    size_t n = unit->call->node != NULL ? nd_op_ints(&call, "strides", &strides) : 0;
+    size_t n = layer->call->node != NULL ? nd_op_ints(&call, "strides", &strides) : 0;
     bool is_skipping = false;
     for (size_t i = 0; i < n; i++)
         is_skipping = is_skipping || strides[i] > 1;
-    return unit->dtype == ND_DTYPE_U16 && is_skipping && x != NULL && x->shape.rank > 1 &&
+    return layer->dtype == ND_DTYPE_U16 && is_skipping && x != NULL && x->shape.rank > 1 &&
            x->shape.dims[1] > 1 && nd_op_i(&call, "group", 1) == x->shape.dims[1];
 }
 
-double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
-                             const struct nd_unit_memory *memory)
+double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
+                             const struct nd_layer_memory *memory)
 {
     /* Twice what was seen at most, and codes of which too few were seen. */
     static const double of_wide_means = 1e-4, of_wide_sums = 0.025, of_instances = 0.004;
-    const char *op_type = op_type_of(unit);
-    bool is_wide = unit->dtype == ND_DTYPE_U16;
-    if (nd_htp_reads_floats(unit))
+    const char *op_type = op_type_of(layer);
+    bool is_wide = layer->dtype == ND_DTYPE_U16;
+    if (nd_htp_reads_floats(layer))
         return 0;
     if (!is_wide && strcmp(op_type, "InstanceNormalization") == 0)
         return of_instances;
     if (is_wide && (strcmp(op_type, "GlobalAveragePool") == 0 || strcmp(op_type, "ReduceMean") == 0))
         return of_wide_means;
-    if (strcmp(op_type, "Conv") == 0 && is_wide_depthwise_with_stride(unit))
+    if (strcmp(op_type, "Conv") == 0 && is_wide_depthwise_with_stride(layer))
         return 1;
-    if (unit->dtype == ND_DTYPE_U8 && !is_product(op_type))
-        return nd_htp_layout_doubt(unit);
-    if (!is_product(op_type) || unit->call->n_inputs < 2 || unit->origins[1] != ND_EXACT_FROM_UNIT)
+    if (layer->dtype == ND_DTYPE_U8 && !is_product(op_type))
+        return nd_htp_layout_doubt(layer);
+    if (!is_product(op_type) || layer->call->n_inputs < 2 || layer->origins[1] != ND_EXACT_FROM_LAYER)
         return 0;
     if (is_wide)
-        return program->arch == ND_HTP_V69 ? of_wide_sums : 0;
-    bool is_known = nd_htp_recall_edge(memory, unit->input_edges[1], program->arch) != NULL ||
-                    nd_htp_is_plain_edge(memory, unit->input_edges[1]);
+        return arithmetic->arch == ND_HTP_V69 ? of_wide_sums : 0;
+    bool is_known = nd_htp_recall_tensor(memory, layer->input_tensors[1], arithmetic->arch) != NULL ||
+                    nd_htp_is_plain_tensor(memory, layer->input_tensors[1]);
     return is_known ? 0 : 1;
 }
 
-bool nd_unit_rescales_operand(const struct nd_exact_unit *unit, const struct nd_unit_memory *memory)
+bool nd_layer_rescales_operand(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory)
 {
     enum { MIDDLE = 128 };
-    if (!is_product(op_type_of(unit)) || unit->dtype != ND_DTYPE_U8 || unit->call->n_inputs < 2 ||
-        unit->origins[1] != ND_EXACT_FROM_UNIT)
+    if (!is_product(op_type_of(layer)) || layer->dtype != ND_DTYPE_U8 || layer->call->n_inputs < 2 ||
+        layer->origins[1] != ND_EXACT_FROM_LAYER)
         return false;
-    size_t edge = unit->input_edges[1];
-    const struct nd_quant *quant = unit->call->inputs[1].quant;
-    bool depends = nd_htp_recall_edge(memory, edge, ND_HTP_V73) != NULL ? nd_htp_is_summed_edge(memory, edge)
-                                                                        : nd_htp_is_plain_edge(memory, edge);
+    size_t tensor = layer->input_tensors[1];
+    const struct nd_quant *quant = layer->call->inputs[1].quant;
+    bool depends = nd_htp_recall_tensor(memory, tensor, ND_HTP_V73) != NULL ? nd_htp_is_summed_tensor(memory, tensor)
+                                                                        : nd_htp_is_plain_tensor(memory, tensor);
     return depends && quant != NULL && quant->n == 1 && quant->zero_point[0] != MIDDLE;
 }
 
@@ -170,19 +170,19 @@ static const struct {
      {"multiplies the whole sum", "multiplies the sum in granules, with half a granule added"}},
 };
 
-size_t nd_unit_program_differences(const struct nd_unit_program *a, const struct nd_unit_program *b,
-                                   const char *op_type, enum nd_dtype dtype, struct nd_unit_difference *out)
+size_t nd_layer_arithmetic_differences(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
+                                   const char *op_type, enum nd_dtype dtype, struct nd_layer_difference *out)
 {
     enum aspect aspect = aspect_of(op_type, dtype);
     size_t n = 0;
     for (size_t i = 0; i < sizeof properties / sizeof properties[0]; i++)
         if (properties[i].aspect == aspect && a->arch != b->arch)
-            out[n++] = (struct nd_unit_difference){properties[i].name, properties[i].texts[a->arch],
+            out[n++] = (struct nd_layer_difference){properties[i].name, properties[i].texts[a->arch],
                                                    properties[i].texts[b->arch]};
     if (aspect == BYTE_MUL && a->rounds_products != b->rounds_products) {
         static const char *const texts[2] = {"cuts off the bits that the first shift of a product drops",
                                              "rounds by the bits that the first shift of a product drops"};
-        out[n++] = (struct nd_unit_difference){"product-rounding", texts[a->rounds_products],
+        out[n++] = (struct nd_layer_difference){"product-rounding", texts[a->rounds_products],
                                                texts[b->rounds_products]};
     }
     return n;

@@ -23,12 +23,12 @@ bool nd_htp_is_strided_depthwise16(const struct nd_htp_job *job)
     bool is_strided = false;
     for (size_t i = 0; i < n; i++)
         is_strided = is_strided || strides[i] == 2;
-    if (strcmp(job->call->node->op_type, "Conv") != 0 || job->unit->dtype != ND_DTYPE_U16 || !is_strided ||
+    if (strcmp(job->call->node->op_type, "Conv") != 0 || job->layer->dtype != ND_DTYPE_U16 || !is_strided ||
         group < 2 || w->rank < 3 || w->dims[0] != group || w->dims[1] != 1)
         return false;
     /* From v73 on windows of 2 x 2 are no exception. */
     bool is_small = w->rank == 4 && is_two_by_two(&w->dims[2], 2);
-    return !(is_small && job->program != NULL && job->program->arch == ND_HTP_V73);
+    return !(is_small && job->arithmetic != NULL && job->arithmetic->arch == ND_HTP_V73);
 }
 
 /* Windows that were seen: 3 x 3, and 2 x 2 on v69, by two in either direction. With 5 x 5 sums are off by up to
@@ -80,7 +80,7 @@ static bool find_scalings(const struct nd_htp_job *job, struct nd_htp_scaling *s
 enum nd_status nd_htp_depthwise16(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (!nd_htp_is_product(job) || !nd_htp_is_strided_depthwise16(job) || !is_known(job) ||
-        job->unit->origins[1] != ND_EXACT_FROM_CONSTANT)
+        job->layer->origins[1] != ND_EXACT_FROM_CONSTANT)
         return ND_OK;
     size_t n = (size_t)job->call->inputs[1].values->shape.dims[0];
     struct nd_array own[3] = {0};
@@ -92,16 +92,16 @@ enum nd_status nd_htp_depthwise16(const struct nd_htp_job *job, struct nd_error 
     enum nd_status status = scalings != NULL ? ND_OK : nd_fail_memory(err);
     bool is_covered = status == ND_OK && find_scalings(job, scalings);
     for (size_t i = 0; i < 2 && is_covered && status == ND_OK; i++)
-        status = nd_linear_borrow_wholes(job->call, i, &own[i], &inputs[i], &largest, err);
+        status = nd_linear_borrow_packed_weights(job->call, i, &own[i], &inputs[i], &largest, err);
     if (is_covered && status == ND_OK)
         status = nd_linear_add_up(job->call, job->call->node, inputs, &own[2], &sums, err);
     if (is_covered && status == ND_OK)
-        status = nd_array_make(job->codes, job->unit->dtype, &sums->shape, err);
+        status = nd_array_make(job->qvalues, job->layer->dtype, &sums->shape, err);
     if (is_covered && status == ND_OK) {
         struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
         size_t n_inner = nd_dims_product(&sums->shape, 2, sums->shape.rank);
         for (size_t i = 0; i < sums->n; i++)
-            job->codes->x[i] = nd_htp_scale(&scalings[i / n_inner % n], sums->x[i], &bounds);
+            job->qvalues->x[i] = nd_htp_scale(&scalings[i / n_inner % n], sums->x[i], &bounds);
         *job->is_covered = true;
     }
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)

@@ -7,7 +7,7 @@
 #include "arithmetic/known/conditions.h"
 
 enum {
-    LEAST_NORMAL = 1 << (ND_HTP_FACTOR_BITS - 1), /* a magnitude is brought to 2^14 .. 2^15 - 1 */
+    MIN_NORMAL = 1 << (ND_HTP_FACTOR_BITS - 1), /* a magnitude is brought to 2^14 .. 2^15 - 1 */
     PIECE_BITS = 14,
     HALF = 1 << (ND_HTP_PLACE_BITS - 1),
     INVERSE_BITS = 28, /* a normal divisor times its inverse is 2^28 */
@@ -49,7 +49,7 @@ int64_t nd_htp_inverse(int64_t place)
 /* The divisor has 15 bits, the place 16 after the leading one. */
 static int64_t inverse_of(int64_t normal)
 {
-    return nd_htp_inverse((normal - LEAST_NORMAL) << (ND_HTP_PLACE_BITS - ND_HTP_FACTOR_BITS + 1));
+    return nd_htp_inverse((normal - MIN_NORMAL) << (ND_HTP_PLACE_BITS - ND_HTP_FACTOR_BITS + 1));
 }
 
 /* By zero: the greatest code, or the least below zero. */
@@ -65,7 +65,7 @@ static int64_t divide(const void *parameters, int64_t a, int64_t b)
     int exponent_a, exponent_b;
     int64_t sign = (a < 0) == (b < 0) ? 1 : -1;
     int64_t dividend = normal_of(llabs(a), &exponent_a);
-    if (q->is_short && sign < 0 && dividend == LEAST_NORMAL) { /* -2^15 is a signed number of 16 bits, too */
+    if (q->is_short && sign < 0 && dividend == MIN_NORMAL) { /* -2^15 is a signed number of 16 bits, too */
         dividend *= 2;
         exponent_a--;
     }
@@ -109,7 +109,7 @@ enum nd_status nd_htp_div(const struct nd_htp_job *job, struct nd_error *err)
         (is_short && !(are_bytes(job->call->inputs[0].values) && are_bytes(job->call->inputs[1].values))))
         return ND_OK;
     q.bounds = nd_htp_bounds_of(job);
-    enum nd_status status = nd_htp_for_pairs(job, divide, &q, &q.bounds, job->codes, err);
+    enum nd_status status = nd_htp_for_pairs(job, divide, &q, &q.bounds, job->qvalues, err);
     *job->is_covered = status == ND_OK;
     return status;
 }
@@ -123,16 +123,16 @@ enum nd_status nd_htp_reciprocal(const struct nd_htp_job *job, struct nd_error *
     const struct nd_array *values = job->call->inputs[0].values;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
     bool is_clipped;
-    float one = (float)nd_reciprocal_dividend(x, job->unit->dtype, &is_clipped);
+    float one = (float)nd_reciprocal_dividend(x, job->layer->dtype, &is_clipped);
     if (is_clipped)
         return ND_OK;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     float inverse = 1 / y->scale[0], zero = (float)y->zero_point[0];
-    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &values->shape, err);
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &values->shape, err);
     for (size_t i = 0; status == ND_OK && i < values->n; i++) {
         float below = (float)(values->x[i] - (double)x->zero_point[0]), quotient = one / below;
-        double code = below == 0 ? bounds.high : (double)rintf(quotient * inverse + zero);
-        job->codes->x[i] = fmin(fmax(code, bounds.low), bounds.high);
+        double qvalue = below == 0 ? bounds.high : (double)rintf(quotient * inverse + zero);
+        job->qvalues->x[i] = fmin(fmax(qvalue, bounds.low), bounds.high);
     }
     *job->is_covered = status == ND_OK;
     return status;

@@ -26,7 +26,7 @@ enum nd_status nd_htp_for_pairs(const struct nd_htp_job *job, nd_htp_pair *funct
     struct nd_shape shape = a->shape;
     enum nd_status status = nd_op_broadcast(&op_call, &b->shape, &shape, err);
     if (status == ND_OK)
-        status = nd_array_make(out, job->unit->dtype, &shape, err);
+        status = nd_array_make(out, job->layer->dtype, &shape, err);
     if (status != ND_OK)
         return status;
     struct nd_walk walk = {0};
@@ -36,18 +36,18 @@ enum nd_status nd_htp_for_pairs(const struct nd_htp_job *job, nd_htp_pair *funct
                      nd_broadcast_stride(b, &shape, axis), 0);
     for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
         for (ptrdiff_t i = 0; i < walk.n; i++, y++) {
-            int64_t code = function(parameters, (int64_t)a->x[walk.at[0] + i * walk.step[0]],
+            int64_t qvalue = function(parameters, (int64_t)a->x[walk.at[0] + i * walk.step[0]],
                                     (int64_t)b->x[walk.at[1] + i * walk.step[1]]);
-            *y = nd_within((double)code, bounds->low, bounds->high);
+            *y = nd_within((double)qvalue, bounds->low, bounds->high);
         }
     return ND_OK;
 }
 
-static enum nd_status make_codes(const struct nd_htp_job *job, const struct fixed_point *f,
+static enum nd_status make_qvalues(const struct nd_htp_job *job, const struct fixed_point *f,
                                  nd_htp_pair *function, struct nd_error *err)
 {
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    enum nd_status status = nd_htp_for_pairs(job, function, f, &bounds, job->codes, err);
+    enum nd_status status = nd_htp_for_pairs(job, function, f, &bounds, job->qvalues, err);
     *job->is_covered = status == ND_OK;
     return status;
 }
@@ -99,7 +99,7 @@ static enum nd_status add_as_words(const struct nd_htp_job *job, struct fixed_po
     int64_t taken = complement_of(job, f);
     f->offset = 2 * ((offset_of(f, zero, k) + half + taken + 1) >> 1) - taken; /* even */
     f->shift = k;
-    return make_codes(job, f, add_words, err);
+    return make_qvalues(job, f, add_words, err);
 }
 
 static enum nd_status add_as_bytes(const struct nd_htp_job *job, struct fixed_point *f, int k,
@@ -108,7 +108,7 @@ static enum nd_status add_as_bytes(const struct nd_htp_job *job, struct fixed_po
     f->half = (int64_t)1 << (k - 9);
     f->shift = k - 8;
     f->offset = -((128 - offset_of(f, job->call->out_quant->zero_point[0], k)) >> 8);
-    return make_codes(job, f, add_bytes, err);
+    return make_qvalues(job, f, add_bytes, err);
 }
 
 /* uint16 where an operand is broadcast is another operation; but not where the first one is a constant vector
@@ -117,9 +117,9 @@ static bool is_spread_sum(const struct nd_htp_job *job)
 {
     const struct nd_array *first = job->call->inputs[0].values, *second = job->call->inputs[1].values;
     int rank = first->shape.rank;
-    bool is_vector = job->unit->origins[0] == ND_EXACT_FROM_CONSTANT && rank > 0 && first->n > 1 &&
+    bool is_vector = job->layer->origins[0] == ND_EXACT_FROM_CONSTANT && rank > 0 && first->n > 1 &&
                      (size_t)first->shape.dims[rank - 1] == first->n;
-    return job->unit->dtype == ND_DTYPE_U16 && is_spread(second, first) && !is_vector;
+    return job->layer->dtype == ND_DTYPE_U16 && is_spread(second, first) && !is_vector;
 }
 
 /* What brings input i to the scale of the output. How it is rounded decides where a multiplier lies half
@@ -134,8 +134,8 @@ static double ratio_of(const struct nd_htp_job *job, size_t i)
  */
 static enum nd_status add(const struct nd_htp_job *job, struct nd_error *err)
 {
-    bool is_word = job->unit->dtype == ND_DTYPE_U16, subtracts = job->call->node->op_type[0] == 'S';
-    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, job->unit->dtype))
+    bool is_word = job->layer->dtype == ND_DTYPE_U16, subtracts = job->call->node->op_type[0] == 'S';
+    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, job->layer->dtype))
         return ND_OK;
     const struct nd_array *first = job->call->inputs[0].values, *second = job->call->inputs[1].values;
     if (is_word && subtracts && first->n < second->n)
@@ -171,7 +171,7 @@ enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
 }
 
 /* Both operands in the encoding of the output, then the less or the greater. */
-static int64_t least_of(const void *parameters, int64_t a, int64_t b)
+static int64_t min_of(const void *parameters, int64_t a, int64_t b)
 {
     (void)parameters;
     return a < b ? a : b;
@@ -184,16 +184,16 @@ static int64_t greatest_of(const void *parameters, int64_t a, int64_t b)
 }
 
 /* Codes of input i in the encoding of the output. False: it is not known how they get there. */
-static bool rescale_operand(const struct nd_htp_job *job, size_t i, struct nd_array *codes)
+static bool rescale_operand(const struct nd_htp_job *job, size_t i, struct nd_array *qvalues)
 {
     const struct nd_quant *quant = nd_htp_plain(job, i);
     struct nd_htp_rescaling r;
-    if (job->unit->dtype == ND_DTYPE_U16)
-        return nd_htp_rescale_words(job, i, codes);
+    if (job->layer->dtype == ND_DTYPE_U16)
+        return nd_htp_rescale_words(job, i, qvalues);
     if (!nd_htp_rescaling_init(&r, ND_HTP_FIXED, (double)quant->scale[0],
                                (double)job->call->out_quant->scale[0]))
         return false;
-    nd_htp_rescale_all(job, &r, (double)quant->zero_point[0], 1, codes);
+    nd_htp_rescale_all(job, &r, (double)quant->zero_point[0], 1, qvalues);
     return true;
 }
 
@@ -204,8 +204,8 @@ enum nd_status nd_htp_choose(const struct nd_htp_job *job, struct nd_error *err)
     struct nd_linear_call call = *job->call;
     struct nd_htp_job other = *job;
     enum nd_status status = ND_OK;
-    bool is_wide = job->unit->dtype == ND_DTYPE_U16;
-    if (call.n_inputs != 2 || !nd_htp_all_are(job, 2, job->unit->dtype) ||
+    bool is_wide = job->layer->dtype == ND_DTYPE_U16;
+    if (call.n_inputs != 2 || !nd_htp_all_are(job, 2, job->layer->dtype) ||
         (is_wide && !(nd_htp_are_words(job, 2) && nd_htp_is_unbounded(job))))
         return ND_OK;
     if (!is_wide && has_number(job))
@@ -219,7 +219,7 @@ enum nd_status nd_htp_choose(const struct nd_htp_job *job, struct nd_error *err)
     call.inputs = inputs;
     other.call = &call;
     if (is_known)
-        status = make_codes(&other, NULL, call.node->op_type[1] == 'i' ? least_of : greatest_of, err);
+        status = make_qvalues(&other, NULL, call.node->op_type[1] == 'i' ? min_of : greatest_of, err);
     nd_array_deinit(&operands[0]);
     nd_array_deinit(&operands[1]);
     return status;
@@ -235,17 +235,17 @@ static int64_t multiply(const void *parameters, int64_t a, int64_t b)
 /* uint16: all products are seen from the middle one, p0. */
 enum {
     WORD_BITS = 34,     /* of the multiplier, after the point */
-    WORD_CODE_BITS = 3, /* of the product, after the point */
+    WORD_QVALUE_BITS = 3, /* of the product, after the point */
 };
 /* Quotients of scales that the formula was held against (QAIRT 2.51, gen1 and gen3); usual ones are about
  * 2^-16. */
-static const double least_of_words = 0x1p-20, most_of_words = 0x1p-12;
+static const double min_of_words = 0x1p-20, max_of_words = 0x1p-12;
 
 static int64_t multiply_words(const void *parameters, int64_t a, int64_t b)
 {
     const struct fixed_point *f = parameters;
     int64_t product = ((a - f->z1) * (b - f->z2) - f->p0) * f->m1;
-    return (((product >> f->shift) + f->offset + (1 << (WORD_CODE_BITS - 1))) >> WORD_CODE_BITS) + f->zero;
+    return (((product >> f->shift) + f->offset + (1 << (WORD_QVALUE_BITS - 1))) >> WORD_QVALUE_BITS) + f->zero;
 }
 
 /* Whether input i is a number of which it is not known what becomes of it in blocks, as nd_htp_words_by_number
@@ -259,7 +259,7 @@ static bool is_unknown_number(const struct nd_htp_job *job, size_t i)
         (number->values->x[0] - (double)number->quant->zero_point[0]) * (double)number->quant->scale[0];
     double ratio =
         value * (double)job->call->inputs[!i].quant->scale[0] / (double)job->call->out_quant->scale[0];
-    return !(ratio >= ND_HTP_LEAST_BY_NUMBER && ratio < ND_HTP_MOST_BY_NUMBER);
+    return !(ratio >= ND_HTP_MIN_BY_NUMBER && ratio < ND_HTP_MAX_BY_NUMBER);
 }
 
 /* Where it is x Sigmoid(x), the device makes one operation of it: nd_unit_run_gated; of x and a positive
@@ -271,19 +271,19 @@ enum nd_status nd_htp_mul16(const struct nd_htp_job *job, struct nd_error *err)
         return ND_OK;
     const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
     float m = a->scale[0] * b->scale[0] / y->scale[0];
-    if (!((double)m >= least_of_words && (double)m <= most_of_words))
+    if (!((double)m >= min_of_words && (double)m <= max_of_words))
         return ND_OK;
     struct fixed_point f = {.z1 = a->zero_point[0], .z2 = b->zero_point[0], .zero = y->zero_point[0]};
-    f.shift = WORD_BITS - WORD_CODE_BITS;
+    f.shift = WORD_BITS - WORD_QVALUE_BITS;
     f.m1 = llrint(ldexp((double)m, WORD_BITS));
     f.p0 = ((UINT16_MAX - 2 * f.z1) * (UINT16_MAX - 2 * f.z2)) >> 1;
     f.offset = (f.p0 * f.m1 + ((int64_t)1 << (f.shift - 1))) >> f.shift;
-    return make_codes(job, &f, multiply_words, err);
+    return make_qvalues(job, &f, multiply_words, err);
 }
 
 enum nd_status nd_htp_mul(const struct nd_htp_job *job, struct nd_error *err)
 {
-    enum { LEAST_SHIFT = 15, GREATEST_SHIFT = 22, GREATEST_OFFSET = 32767 };
+    enum { MIN_SHIFT = 15, GREATEST_SHIFT = 22, GREATEST_OFFSET = 32767 };
     if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U8))
         return ND_OK;
     if (has_number(job))
@@ -292,10 +292,10 @@ enum nd_status nd_htp_mul(const struct nd_htp_job *job, struct nd_error *err)
     double m = (double)a->scale[0] * (double)b->scale[0] / (double)y->scale[0];
     int64_t shift = 14 - floor_log2(m), z1 = a->zero_point[0], z2 = b->zero_point[0], zero = y->zero_point[0];
     struct fixed_point f = {
-        .z1 = z1, .z2 = z2, .zero = zero, .rounding = job->program->rounds_products ? 1 << 14 : 0};
+        .z1 = z1, .z2 = z2, .zero = zero, .rounding = job->arithmetic->rounds_products ? 1 << 14 : 0};
     f.p0 = 256 * (int64_t)floor(2 * (127.5 - (double)z1) * (127.5 - (double)z2) / 256 + 0.5);
     for (shift = shift > GREATEST_SHIFT ? GREATEST_SHIFT : shift;; shift--) {
-        if (shift <= LEAST_SHIFT) /* no room left: products that are no sane multiplication */
+        if (shift <= MIN_SHIFT) /* no room left: products that are no sane multiplication */
             return ND_OK;
         f.m1 = llrint(ldexp(m, (int)shift));
         f.offset = (f.p0 * f.m1 + (1 << 14)) >> 15;
@@ -304,5 +304,5 @@ enum nd_status nd_htp_mul(const struct nd_htp_job *job, struct nd_error *err)
             break;
     }
     f.shift = (int)shift - 15;
-    return make_codes(job, &f, multiply, err);
+    return make_qvalues(job, &f, multiply, err);
 }

@@ -9,11 +9,11 @@
 
 enum {
     MULTIPLIER_BITS = 18, /* of a rescaling's multiplier, after the point */
-    CODE_BITS = 3,        /* of its sum, after the point */
+    QVALUE_BITS = 3,        /* of its sum, after the point */
 };
 /* The greatest quotients of scales that the formulas were held against are 200, and 16 for Abs (QAIRT 2.51:
  * from 26 on 4 of 65 536 codes were off by one); below 64 the multiplier has no more bits than a float32. */
-static const float most_of_rescaling = 64, most_of_abs = 16, most_of_leaky = 200;
+static const float max_of_rescaling = 64, max_of_abs = 16, max_of_leaky = 200;
 
 /* y = (((d m + half) >> 15) + offset + 4) >> 3 */
 struct rescaling {
@@ -22,9 +22,9 @@ struct rescaling {
 
 static int64_t rescale(const struct rescaling *r, int64_t d)
 {
-    enum { SHIFT = MULTIPLIER_BITS - CODE_BITS };
+    enum { SHIFT = MULTIPLIER_BITS - QVALUE_BITS };
     int64_t product = (d * r->m + ((int64_t)1 << (SHIFT - 1))) >> SHIFT;
-    return (product + r->offset + (1 << (CODE_BITS - 1))) >> CODE_BITS;
+    return (product + r->offset + (1 << (QVALUE_BITS - 1))) >> QVALUE_BITS;
 }
 
 /* False: scales that are not known to be handled like this. */
@@ -32,36 +32,36 @@ static bool make_rescaling(const struct nd_quant *x, const struct nd_quant *y, b
                            struct rescaling *out)
 {
     float ratio = x->scale[0] / y->scale[0];
-    if (!(ratio > 0 && ratio < most_of_rescaling))
+    if (!(ratio > 0 && ratio < max_of_rescaling))
         return false;
     out->m = llrint(ldexp((double)ratio, MULTIPLIER_BITS));
     float rounded = (float)ldexp((double)out->m, -MULTIPLIER_BITS);
     float moved = (float)x->zero_point[0] * (is_negative ? -rounded : rounded);
-    float offset = (1 << CODE_BITS) * ((float)y->zero_point[0] - moved);
+    float offset = (1 << QVALUE_BITS) * ((float)y->zero_point[0] - moved);
     out->offset = llrintf(offset);
     out->m = is_negative ? -out->m : out->m;
     return true;
 }
 
-bool nd_htp_rescale_words(const struct nd_htp_job *job, size_t i, struct nd_array *codes)
+bool nd_htp_rescale_words(const struct nd_htp_job *job, size_t i, struct nd_array *qvalues)
 {
-    enum { SHIFT = MULTIPLIER_BITS - CODE_BITS };
+    enum { SHIFT = MULTIPLIER_BITS - QVALUE_BITS };
     const struct nd_quant *x = job->call->inputs[i].quant, *y = job->call->out_quant;
     struct rescaling r;
     if (!make_rescaling(x, y, false, &r))
         return false;
     int64_t moved = (x->zero_point[0] * r.m + ((int64_t)1 << (SHIFT - 1))) >> SHIFT;
-    r.offset = y->zero_point[0] * (1 << CODE_BITS) - moved;
-    for (size_t k = 0; k < codes->n; k++) {
-        int64_t sum = (((int64_t)codes->x[k] * r.m) >> SHIFT) + r.offset;
-        codes->x[k] = fmin(fmax((double)((sum + (1 << (CODE_BITS - 1))) >> CODE_BITS), 0), UINT16_MAX);
+    r.offset = y->zero_point[0] * (1 << QVALUE_BITS) - moved;
+    for (size_t k = 0; k < qvalues->n; k++) {
+        int64_t sum = (((int64_t)qvalues->x[k] * r.m) >> SHIFT) + r.offset;
+        qvalues->x[k] = fmin(fmax((double)((sum + (1 << (QVALUE_BITS - 1))) >> QVALUE_BITS), 0), UINT16_MAX);
     }
     return true;
 }
 
 /* Codes: the whole numbers 0 .. 65535. Inputs that are moved, to see how far an error of theirs reaches, may be
  * others. */
-static bool are_codes(const struct nd_array *x)
+static bool are_qvalues(const struct nd_array *x)
 {
     for (size_t i = 0; i < x->n; i++)
         if (!(x->x[i] >= 0 && x->x[i] <= UINT16_MAX))
@@ -73,7 +73,7 @@ bool nd_htp_are_words(const struct nd_htp_job *job, size_t n)
 {
     bool are = job->call->n_inputs >= n && nd_htp_all_are(job, n, ND_DTYPE_U16);
     for (size_t i = 0; i < n && are; i++)
-        are = are_codes(job->call->inputs[i].values);
+        are = are_qvalues(job->call->inputs[i].values);
     return are;
 }
 
@@ -91,16 +91,16 @@ enum nd_status nd_htp_make_words(const struct nd_htp_job *job, nd_htp_word *func
                                  const struct nd_htp_bounds *bounds, struct nd_error *err)
 {
     const struct nd_array *x = job->call->inputs[0].values;
-    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     for (size_t i = 0; status == ND_OK && i < x->n; i++) {
         double y = (double)function(parameters, (int64_t)x->x[i]);
-        job->codes->x[i] = fmin(fmax(y, bounds->low), bounds->high);
+        job->qvalues->x[i] = fmin(fmax(y, bounds->low), bounds->high);
     }
     *job->is_covered = status == ND_OK;
     return status;
 }
 
-static int64_t rescale_code(const void *parameters, int64_t x)
+static int64_t rescale_qvalue(const void *parameters, int64_t x)
 {
     return rescale(parameters, x);
 }
@@ -117,12 +117,12 @@ enum nd_status nd_htp_narrow16(const struct nd_htp_job *job, struct nd_error *er
         return ND_OK;
     struct nd_htp_bounds bounds = nd_htp_bounds_between(job, low, high);
     bool is_left_out = bounds.low <= 0 && bounds.high >= UINT16_MAX;
-    enum nd_htp_layout layout = nd_htp_layout_of(job->memory, job->unit, 0);
+    enum nd_htp_layout layout = nd_htp_layout_of(job->memory, job->layer, 0);
     if (is_left_out && layout == ND_HTP_UNKNOWN)
         return ND_OK;
     if (is_left_out && layout == ND_HTP_BLOCKED)
         return nd_htp_rescale_input(job, ND_HTP_LAYOUT, err);
-    return nd_htp_make_words(job, rescale_code, &r, &bounds, err);
+    return nd_htp_make_words(job, rescale_qvalue, &r, &bounds, err);
 }
 
 enum nd_status nd_htp_neg16(const struct nd_htp_job *job, struct nd_error *err)
@@ -132,16 +132,16 @@ enum nd_status nd_htp_neg16(const struct nd_htp_job *job, struct nd_error *err)
         !make_rescaling(job->call->inputs[0].quant, job->call->out_quant, true, &r))
         return ND_OK;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    return nd_htp_make_words(job, rescale_code, &r, &bounds, err);
+    return nd_htp_make_words(job, rescale_qvalue, &r, &bounds, err);
 }
 
 /* The product is rounded in rows with an even index alone; in the
  * others it is cut. */
 static int64_t rescale_magnitude(const struct rescaling *r, int64_t magnitude, bool is_odd_row)
 {
-    enum { SHIFT = MULTIPLIER_BITS - CODE_BITS };
+    enum { SHIFT = MULTIPLIER_BITS - QVALUE_BITS };
     int64_t half = is_odd_row ? 0 : (int64_t)1 << (SHIFT - 1);
-    return (((magnitude * r->m + half) >> SHIFT) + r->offset + (1 << (CODE_BITS - 1))) >> CODE_BITS;
+    return (((magnitude * r->m + half) >> SHIFT) + r->offset + (1 << (QVALUE_BITS - 1))) >> QVALUE_BITS;
 }
 
 enum nd_status nd_htp_abs16(const struct nd_htp_job *job, struct nd_error *err)
@@ -153,18 +153,18 @@ enum nd_status nd_htp_abs16(const struct nd_htp_job *job, struct nd_error *err)
     if (!nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
         job->call->inputs[0].values->shape.rank != N_AXES ||
         !make_rescaling(job->call->inputs[0].quant, job->call->out_quant, false, &r) ||
-        job->call->inputs[0].quant->scale[0] >= most_of_abs * job->call->out_quant->scale[0])
+        job->call->inputs[0].quant->scale[0] >= max_of_abs * job->call->out_quant->scale[0])
         return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values;
     int64_t zero = job->call->inputs[0].quant->zero_point[0];
     size_t length = (size_t)x->shape.dims[1];
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    r.offset = job->call->out_quant->zero_point[0] * (1 << CODE_BITS);
-    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+    r.offset = job->call->out_quant->zero_point[0] * (1 << QVALUE_BITS);
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     for (size_t i = 0; status == ND_OK && i < x->n; i++) {
         bool is_odd = i / length % 2 == 1;
         double y = (double)rescale_magnitude(&r, llabs((int64_t)x->x[i] - zero), is_odd);
-        job->codes->x[i] = fmin(fmax(y, bounds.low), bounds.high);
+        job->qvalues->x[i] = fmin(fmax(y, bounds.low), bounds.high);
     }
     *job->is_covered = status == ND_OK;
     return status;
@@ -191,7 +191,7 @@ static int64_t leak(const void *parameters, int64_t x)
 static bool make_leaky(const struct nd_quant *x, const struct nd_quant *y, float slope, struct leaky *out)
 {
     float above = x->scale[0] / y->scale[0], below = above * slope, largest = fmaxf(above, fabsf(below));
-    if (!(largest < most_of_leaky))
+    if (!(largest < max_of_leaky))
         return false;
     int exponent; /* largest < 2^exponent */
     frexp((double)largest, &exponent);
@@ -220,7 +220,7 @@ static bool has_slopes(const struct nd_htp_job *job)
 {
     const struct nd_linear_call *call = job->call;
     if (call->n_inputs != 2 || !nd_htp_are_words(job, 2) || !nd_htp_is_unbounded(job) ||
-        job->unit->origins[1] != ND_EXACT_FROM_CONSTANT || call->inputs[1].quant->zero_point[0] != 0)
+        job->layer->origins[1] != ND_EXACT_FROM_CONSTANT || call->inputs[1].quant->zero_point[0] != 0)
         return false;
     const struct nd_shape *x = &call->inputs[0].values->shape, *slope = &call->inputs[1].values->shape;
     return x->rank == 4 && call->inputs[0].values->n > 0 && slope->rank == 3 && slope->dims[0] == x->dims[1] &&
@@ -234,7 +234,7 @@ enum nd_status nd_htp_prelu16(const struct nd_htp_job *job, struct nd_error *err
         return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values, *slopes = job->call->inputs[1].values;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     size_t run = (size_t)(x->shape.dims[2] * x->shape.dims[3]);
     for (size_t first = 0; status == ND_OK && first < x->n; first += run) {
         struct leaky l;
@@ -242,7 +242,7 @@ enum nd_status nd_htp_prelu16(const struct nd_htp_job *job, struct nd_error *err
         if (!(slope < 1) || !make_leaky(job->call->inputs[0].quant, job->call->out_quant, slope, &l))
             return ND_OK;
         for (size_t i = first; i < first + run; i++)
-            job->codes->x[i] = fmin(fmax((double)leak(&l, (int64_t)x->x[i]), bounds.low), bounds.high);
+            job->qvalues->x[i] = fmin(fmax((double)leak(&l, (int64_t)x->x[i]), bounds.low), bounds.high);
     }
     *job->is_covered = status == ND_OK;
     return status;
@@ -280,7 +280,7 @@ enum nd_status nd_htp_hard_sigmoid16(const struct nd_htp_job *job, struct nd_err
 static bool is_word(const struct nd_linear_input *input)
 {
     return input->values != NULL && input->quant != NULL && input->quant->n == 1 &&
-           input->quant->scale[0] > 0 && input->values->dtype == ND_DTYPE_U16 && are_codes(input->values);
+           input->quant->scale[0] > 0 && input->values->dtype == ND_DTYPE_U16 && are_qvalues(input->values);
 }
 
 enum nd_status nd_htp_follow_line16(const struct nd_htp_job *job, size_t i, struct nd_array *out,
@@ -313,14 +313,14 @@ static enum nd_htp_layout layout_for(const struct nd_htp_job *job)
 {
     enum { RANK = 4, CHANNELS = 1 };
     const char *op_type = job->call->node->op_type;
-    enum nd_htp_layout layout = nd_htp_layout_of(job->memory, job->unit, 0);
+    enum nd_htp_layout layout = nd_htp_layout_of(job->memory, job->layer, 0);
     bool is_reduction = strncmp(op_type, "Reduce", strlen("Reduce")) == 0;
     if (strcmp(op_type, "Concat") == 0)
         return ND_HTP_FLAT; /* or the Concat is none by itself */
     if (!is_reduction || layout == ND_HTP_FLAT)
         return layout;
     int64_t axis, rank = job->call->inputs[0].values->shape.rank;
-    if (!nd_htp_reduces_one_axis(job->unit, &axis))
+    if (!nd_htp_reduces_one_axis(job->layer, &axis))
         return ND_HTP_FLAT;
     axis = axis < 0 ? axis + rank : axis;
     bool is_known = rank == RANK && (axis == CHANNELS || axis == RANK - 1);
@@ -374,7 +374,7 @@ enum nd_status nd_htp_move16(const struct nd_htp_job *job, struct nd_error *err)
         return status;
     }
     moved.dtype = ND_DTYPE_U16;
-    *job->codes = moved;
+    *job->qvalues = moved;
     *job->is_covered = true;
     return ND_OK;
 }

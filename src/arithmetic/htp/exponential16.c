@@ -66,14 +66,14 @@ static int64_t bend(const void *parameters, int64_t x)
 }
 
 /* Of x, those that the formulas were held against. */
-static const float least_scale = 1e-7F, most_scale = 3e-3F;
+static const float min_scale = 1e-7F, max_scale = 3e-3F;
 
 static bool is_usual(const struct nd_htp_job *job)
 {
     if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job))
         return false;
     float scale = job->call->inputs[0].quant->scale[0];
-    return scale >= least_scale && scale <= most_scale;
+    return scale >= min_scale && scale <= max_scale;
 }
 
 /* Of the quantised input and output; the function is alpha e^x. */
@@ -98,11 +98,11 @@ enum nd_status nd_htp_exp16(const struct nd_htp_job *job, struct nd_error *err)
 
 enum nd_status nd_htp_elu16(const struct nd_htp_job *job, struct nd_error *err)
 {
-    static const float least_alpha = 0.1F, most_alpha = 3; /* those that the formula was held against */
+    static const float min_alpha = 0.1F, max_alpha = 3; /* those that the formula was held against */
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     float alpha = (float)nd_op_f(&op_call, "alpha", 1);
     struct exponential e;
-    if (!(alpha >= least_alpha && alpha <= most_alpha) || !is_usual(job) || !make_exponential(job, alpha, &e))
+    if (!(alpha >= min_alpha && alpha <= max_alpha) || !is_usual(job) || !make_exponential(job, alpha, &e))
         return ND_OK;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
     if (!nd_htp_factor_init(&e.line, nd_htp_quotient(x->scale[0], y->scale[0])))

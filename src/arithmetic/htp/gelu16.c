@@ -75,7 +75,7 @@ static int64_t bend(const void *parameters, int64_t x)
 enum nd_status nd_htp_gelu16(const struct nd_htp_job *job, struct nd_error *err)
 {
     /* Of x and as quotients, those that the formula was held against. */
-    static const float least_scale = 1e-8F, most_scale = 1, least = 0x1p-8F, most = 0x1p8F;
+    static const float min_scale = 1e-8F, max_scale = 1, least = 0x1p-8F, most = 0x1p8F;
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     char approximate[16];
     nd_op_text(&op_call, "approximate", approximate, sizeof approximate);
@@ -85,7 +85,7 @@ enum nd_status nd_htp_gelu16(const struct nd_htp_job *job, struct nd_error *err)
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
     float ratio = x->scale[0] / y->scale[0];
     struct gelu g = {.zero = x->zero_point[0]};
-    if (!(x->scale[0] >= least_scale && x->scale[0] <= most_scale && ratio >= least && ratio <= most) ||
+    if (!(x->scale[0] >= min_scale && x->scale[0] <= max_scale && ratio >= least && ratio <= most) ||
         !nd_htp_cutting_init(&g.out, ratio, y->zero_point[0]))
         return ND_OK;
     double factor = ldexp((double)x->scale[0] / sqrt(2), 14);

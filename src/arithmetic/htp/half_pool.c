@@ -1,7 +1,7 @@
 /* AveragePool of an input of the graph in floats. docs/science/htp-arithmetic.md#floats. */
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/htp/qfloat.h"
-#include "arithmetic/programs/requantise.h"
+#include "arithmetic/arithmetics/requantise.h"
 
 enum {
     WINDOW = 3, /* of ND_HTP_HALF_POOL_PRODUCT */
@@ -51,18 +51,18 @@ static double product_of(const struct plane *plane, int64_t row, int64_t column)
 
 void nd_htp_half_pool(const struct nd_htp_job *job, const struct nd_array *halves, struct nd_array *made)
 {
-    enum nd_htp_half_pool way = nd_htp_half_pool_of(job->call);
-    if (way != ND_HTP_HALF_POOL_PAIRS && way != ND_HTP_HALF_POOL_PRODUCT)
+    enum nd_htp_half_pool method = nd_htp_half_pool_of(job->call);
+    if (method != ND_HTP_HALF_POOL_PAIRS && method != ND_HTP_HALF_POOL_PRODUCT)
         return;
     struct plane plane = {.n_rows = halves->shape.dims[2],
                           .n_columns = halves->shape.dims[3],
-                          .is_exact = job->program->arch == ND_HTP_V69};
+                          .is_exact = job->arithmetic->arch == ND_HTP_V69};
     int64_t width = made->shape.dims[3], height = made->shape.dims[2];
     int64_t pad = (height + WINDOW - 1 - plane.n_rows) / 2; /* of steps of one, the same at all sides */
     for (size_t i = 0; i < made->n; i++) {
         int64_t column = (int64_t)i % width, row = (int64_t)i / width % height;
         plane.x = halves->x + (int64_t)i / (width * height) * plane.n_rows * plane.n_columns;
-        made->x[i] = way == ND_HTP_HALF_POOL_PAIRS
+        made->x[i] = method == ND_HTP_HALF_POOL_PAIRS
                          ? pairs_of(plane.x + 2 * row * plane.n_columns + 2 * column, plane.n_columns)
                          : product_of(&plane, row - pad, column - pad);
     }

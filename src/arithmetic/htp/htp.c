@@ -5,7 +5,7 @@
 
 #include "arithmetic/htp/htp_internal.h"
 
-static const struct nd_unit_program programs[] = {
+static const struct nd_layer_arithmetic arithmetics[] = {
     {"htp-v73", "HTP v73, v75, v79 and v81, QAIRT 2.47 and 2.51", ND_HTP_V73, false, false},
     {"htp-v69", "HTP v68 and v69, QAIRT 2.47 and 2.51", ND_HTP_V69, false, false},
     {"htp-v73:2.48", "HTP v73, v75, v79 and v81, QAIRT 2.48 to 2.50", ND_HTP_V73, true, false},
@@ -113,26 +113,26 @@ static const struct named_family families[] = {
     {"Unsqueeze", nd_htp_move},
 };
 
-const struct nd_unit_program *nd_unit_programs(size_t *n)
+const struct nd_layer_arithmetic *nd_layer_arithmetics(size_t *n)
 {
-    *n = sizeof programs / sizeof programs[0];
-    return programs;
+    *n = sizeof arithmetics / sizeof arithmetics[0];
+    return arithmetics;
 }
 
-const struct nd_unit_program *nd_unit_program_from_name(const char *name)
+const struct nd_layer_arithmetic *nd_layer_arithmetic_from_name(const char *name)
 {
-    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
-        if (strcmp(programs[i].name, name) == 0)
-            return &programs[i];
+    for (size_t i = 0; i < sizeof arithmetics / sizeof arithmetics[0]; i++)
+        if (strcmp(arithmetics[i].name, name) == 0)
+            return &arithmetics[i];
     return NULL;
 }
 
 /* Beyond them the product of two scales over a third may be none of float32. Models have 2^-24 to 2^10. */
-static const float least_scale = 0x1p-42f, greatest_scale = 0x1p42f;
+static const float min_scale = 0x1p-42f, greatest_scale = 0x1p42f;
 
 static bool is_plain(const struct nd_quant *quant)
 {
-    return quant != NULL && quant->n == 1 && quant->scale[0] >= least_scale &&
+    return quant != NULL && quant->n == 1 && quant->scale[0] >= min_scale &&
            quant->scale[0] <= greatest_scale;
 }
 
@@ -150,7 +150,7 @@ const struct nd_quant *nd_htp_plain_output(const struct nd_htp_job *job)
 
 bool nd_htp_all_are(const struct nd_htp_job *job, size_t n, enum nd_dtype dtype)
 {
-    bool are = job->unit->dtype == dtype && nd_htp_plain_output(job) != NULL;
+    bool are = job->layer->dtype == dtype && nd_htp_plain_output(job) != NULL;
     for (size_t i = 0; i < n && are; i++)
         are = nd_htp_plain(job, i) != NULL && job->call->inputs[i].values->dtype == dtype;
     return are;
@@ -171,7 +171,7 @@ struct nd_htp_bounds nd_htp_bounds_between(const struct nd_htp_job *job, double 
 {
     struct nd_htp_bounds bounds;
     const struct nd_quant *quant = job->call->out_quant;
-    nd_code_range(job->unit->dtype, &bounds.low, &bounds.high);
+    nd_qvalue_range(job->layer->dtype, &bounds.low, &bounds.high);
     double scale = (double)quant->scale[0], zero = (double)quant->zero_point[0], most = bounds.high;
     if (low > -HUGE_VAL)
         bounds.low = fmin(fmax(bounds.low, rint(low / scale) + zero), most);
@@ -190,7 +190,7 @@ static enum nd_status ask(const struct named_family *from, size_t n, const struc
         struct nd_error why;
         enum nd_status status = from[i].family(job, &why);
         if (status == ND_ERR_UNSUPPORTED) { /* its operator is not evaluated */
-            nd_array_deinit(job->codes);
+            nd_array_deinit(job->qvalues);
             return ND_OK;
         }
         if (status != ND_OK && err != NULL)
@@ -208,25 +208,25 @@ static bool has_known_domain(const Onnx__NodeProto *node)
            (strcmp(domain, "com.microsoft") == 0 && strcmp(nd_onnx_text(node->op_type), "Gelu") == 0);
 }
 
-enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
-                                   struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
+enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
+                                   struct nd_layer_memory *memory, struct nd_array *qvalues, bool *is_covered,
                                    struct nd_error *err)
 {
-    const struct nd_htp_job job = {.program = program,
-                                   .unit = unit,
-                                   .call = unit->call,
+    const struct nd_htp_job job = {.arithmetic = arithmetic,
+                                   .layer = layer,
+                                   .call = layer->call,
                                    .memory = memory,
-                                   .codes = codes,
+                                   .qvalues = qvalues,
                                    .is_covered = is_covered};
-    const Onnx__NodeProto *node = unit->call->node;
+    const Onnx__NodeProto *node = layer->call->node;
     *is_covered = false;
-    if (node == NULL || !has_known_domain(node) || (unit->dtype != ND_DTYPE_U8 && unit->dtype != ND_DTYPE_U16))
+    if (node == NULL || !has_known_domain(node) || (layer->dtype != ND_DTYPE_U8 && layer->dtype != ND_DTYPE_U16))
         return ND_OK;
-    nd_htp_note_edge(memory, unit);
+    nd_htp_note_tensor(memory, layer);
     enum nd_status status = ND_OK;
-    if (unit->dtype == ND_DTYPE_U16)
+    if (layer->dtype == ND_DTYPE_U16)
         status = ask(families_of_words, sizeof families_of_words / sizeof families_of_words[0], &job, err);
-    if (status == ND_OK && !*is_covered && nd_htp_reads_floats(unit))
+    if (status == ND_OK && !*is_covered && nd_htp_reads_floats(layer))
         status = nd_htp_halves(&job, err);
     if (status == ND_OK && !*is_covered)
         status = ask(families, sizeof families / sizeof families[0], &job, err);

@@ -22,13 +22,13 @@ enum nd_htp_arch {
 enum { ND_HTP_N_ARCHS = ND_HTP_V73 + 1 };
 
 /* What v73 makes with a product in one operation. */
-enum nd_unit_after {
-    ND_UNIT_AFTER_NONE,
-    ND_UNIT_AFTER_LINES, /* a LeakyRelu, or a Relu with another zero point than 0 */
-    ND_UNIT_AFTER_HARD_SWISH,
+enum nd_layer_after {
+    ND_LAYER_AFTER_NONE,
+    ND_LAYER_AFTER_LINES, /* a LeakyRelu, or a Relu with another zero point than 0 */
+    ND_LAYER_AFTER_HARD_SWISH,
 };
 
-struct nd_unit_program {
+struct nd_layer_arithmetic {
     const char *name; /* static */
     const char *summary;
     enum nd_htp_arch arch;
@@ -37,75 +37,75 @@ struct nd_unit_program {
 };
 
 /* All of them. "htp-v69" and "htp-v73" are QAIRT 2.47 and 2.51; ":2.48" behind the name is 2.48 to 2.50. */
-const struct nd_unit_program *nd_unit_programs(size_t *n);
+const struct nd_layer_arithmetic *nd_layer_arithmetics(size_t *n);
 /* NULL: none is called that. */
-const struct nd_unit_program *nd_unit_program_from_name(const char *name);
+const struct nd_layer_arithmetic *nd_layer_arithmetic_from_name(const char *name);
 
 /* What units of one sample made that the codes of their edges do not show: a MatMul whose second operand is the
  * sum of a uint8 Add, or a product, may read that with another zero point, from before it was clipped to the
  * codes (docs/science/htp-arithmetic.md#operands-that-are-calculated). One for each run at a time. */
-struct nd_unit_memory;
-enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out, struct nd_error *err);
+struct nd_layer_memory;
+enum nd_status nd_layer_memory_create(size_t n_tensors, struct nd_layer_memory **out, struct nd_error *err);
 /* Weights that it keeps from sample to sample take so many bytes at most; the others are made again. */
-void nd_unit_memory_limit(struct nd_unit_memory *memory, size_t limit_bytes);
-void nd_unit_memory_destroy(struct nd_unit_memory **memory);
-void nd_unit_memory_forget(struct nd_unit_memory *memory); /* before the next sample */
+void nd_layer_memory_limit(struct nd_layer_memory *memory, size_t limit_bytes);
+void nd_layer_memory_destroy(struct nd_layer_memory **memory);
+void nd_layer_memory_forget(struct nd_layer_memory *memory); /* before the next sample */
 /* The codes that the edge has are not those that a program made: then nothing else is known of it, either. */
-void nd_unit_memory_forget_edge(struct nd_unit_memory *memory, size_t edge);
+void nd_layer_memory_forget_tensor(struct nd_layer_memory *memory, size_t tensor);
 /* They are not those that this program made. */
-void nd_unit_memory_refute(struct nd_unit_memory *memory, size_t edge, const struct nd_unit_program *program);
+void nd_layer_memory_refute(struct nd_layer_memory *memory, size_t tensor, const struct nd_layer_arithmetic *arithmetic);
 
 /* Makes the codes of one unit: codes, zeroed before, are an array of the output's shape, to be freed by the
  * caller on success and failure. *is_covered false: the program does not say what the device makes of such a
  * unit, and codes are left as they were; that is so for operators, quantisations and attributes on which there
  * is no evidence. ND_ERR_FORMAT where shapes do not fit, ND_ERR_MEMORY. Threads may call at the same time
  * with a memory each. memory NULL: none, then such a MatMul takes the codes for what was calculated. */
-enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
-                                   struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
+enum nd_status nd_layer_arithmetic_run(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
+                                   struct nd_layer_memory *memory, struct nd_array *qvalues, bool *is_covered,
                                    struct nd_error *err);
 
 /* The same on v81, which has the programs of v73 but for what moves uint16 codes to another encoding, in floats
  * (docs/science/htp-arithmetic.md#moves16): covers nothing else. */
-enum nd_status nd_unit_run_as_v81(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
-                                  struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
+enum nd_status nd_layer_run_as_v81(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
+                                  struct nd_layer_memory *memory, struct nd_array *qvalues, bool *is_covered,
                                   struct nd_error *err);
 
 /* Whether the two make the same of every unit of the same operator and type. */
-bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_unit_program *b,
-                            const struct nd_exact_unit *unit);
+bool nd_layer_arithmetics_agree(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
+                            const struct nd_exact_layer *layer);
 
 /* The same of a unit that a device makes by itself: a LeakyRelu that it does not make with the Gemm or MatMul
  * before it is one to all of them. */
-bool nd_unit_programs_agree_alone(const struct nd_unit_program *a, const struct nd_unit_program *b,
-                                  const struct nd_exact_unit *unit);
+bool nd_layer_arithmetics_agree_alone(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
+                                  const struct nd_exact_layer *layer);
 
 /* Which share of the codes of a unit that it covers the program may have off by one on a device that does
  * follow it, as the formula is not complete (docs/science/htp-arithmetic.md); 0 where no code differed. 1:
  * nothing is known of how an operand is brought there, or how it is summed, and codes that differ say nothing.
  * Asked before the next unit is run with that memory (NULL: none). */
-double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
-                             const struct nd_unit_memory *memory);
+double nd_layer_arithmetic_doubt(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
+                             const struct nd_layer_memory *memory);
 
 /* Whether the unit reads a calculated second operand that the device makes fit 8 signed bits, by its values, or
  * that programs that agree on its codes may make in different ways. */
-bool nd_unit_rescales_operand(const struct nd_exact_unit *unit, const struct nd_unit_memory *memory);
+bool nd_layer_rescales_operand(const struct nd_exact_layer *layer, const struct nd_layer_memory *memory);
 
 /* Whether the provider makes of its greatest bias a code that does not fit 32 bits: a BatchNormalization, the
  * device has that bias with the wrong sign (docs/results/found.md#batch-norm). */
-bool nd_unit_loses_sign_of_bias(const struct nd_exact_unit *unit);
+bool nd_layer_loses_sign_of_bias(const struct nd_exact_layer *layer);
 
 /* Whether a bias of a uint8 product, in steps of the sum, does not fit 32 bits on v73, or on v69, where the
  * zero point of the output is part of it: it wraps (docs/results/found.md#bias). */
-bool nd_unit_wraps_bias(const struct nd_exact_unit *unit);
+bool nd_layer_wraps_bias(const struct nd_exact_layer *layer);
 
 /* What is known of two programs on everything that a unit can read: the given inputs show only its shapes. */
-enum nd_unit_proof_end {
-    ND_UNIT_PROOF_NONE,    /* nothing: reason says why */
-    ND_UNIT_PROOF_EQUAL,   /* they give the same codes for all inputs */
-    ND_UNIT_PROOF_UNEQUAL, /* of a product: there are sums for which they give different codes */
+enum nd_layer_proof_end {
+    ND_LAYER_PROOF_NONE,    /* nothing: reason says why */
+    ND_LAYER_PROOF_EQUAL,   /* they give the same codes for all inputs */
+    ND_LAYER_PROOF_UNEQUAL, /* of a product: there are sums for which they give different codes */
 };
-struct nd_unit_proof {
-    enum nd_unit_proof_end end;
+struct nd_layer_proof {
+    enum nd_layer_proof_end end;
     const char *reason; /* static; NULL where it is known */
     /* Of Conv, ConvTranspose, Gemm and MatMul, else 0. A sum is that of products, codes less zero points,
      * without the bias. Of calculated weights every 8-bit number is taken as possible. */
@@ -114,29 +114,29 @@ struct nd_unit_proof {
     double n_sums; /* that were covered, over all channels */
     /* The first of them. */
     size_t channel;
-    double sum, codes[2]; /* what a and b make of it */
+    double sum, qvalues[2]; /* what a and b make of it */
 };
 
 /* Of a Conv, ConvTranspose, Gemm or MatMul. Between the least and the greatest sum of each channel the codes of
  * both programs never fall as the sum rises, so that the ends of the runs of equal codes decide for all sums.
  * is_unequal is NULL, or room for one entry per output channel: those that n_unequal counts become true.
  * ND_ERR_MEMORY. Threads may call at the same time. */
-enum nd_status nd_unit_product_prove(const struct nd_unit_program *a, const struct nd_unit_program *b,
-                                     const struct nd_exact_unit *unit, struct nd_unit_proof *proof,
+enum nd_status nd_layer_product_prove(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
+                                     const struct nd_exact_layer *layer, struct nd_layer_proof *proof,
                                      bool *is_unequal, struct nd_error *err);
 
 /* Whether the operator is one of those. */
-bool nd_unit_is_product(const struct nd_exact_unit *unit);
+bool nd_layer_is_product(const struct nd_exact_layer *layer);
 
 /* What tells two programs apart in units of the operator with such codes. */
-struct nd_unit_difference {
+struct nd_layer_difference {
     const char *name;  /* "zero-point", "multiplier-bits", ...: stable */
     const char *a, *b; /* what each does: "keeps 10 bits of the multiplier" */
 };
-enum { ND_UNIT_MOST_DIFFERENCES = 8 };
+enum { ND_LAYER_MAX_DIFFERENCES = 8 };
 /* out[ND_UNIT_MOST_DIFFERENCES]; how many. Texts are static. op_type may be several, joined by '+': the first
  * counts. */
-size_t nd_unit_program_differences(const struct nd_unit_program *a, const struct nd_unit_program *b,
-                                   const char *op_type, enum nd_dtype dtype, struct nd_unit_difference *out);
+size_t nd_layer_arithmetic_differences(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
+                                   const char *op_type, enum nd_dtype dtype, struct nd_layer_difference *out);
 
 #endif

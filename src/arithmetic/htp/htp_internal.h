@@ -10,13 +10,13 @@
 
 /* One unit at work. */
 struct nd_htp_job {
-    const struct nd_unit_program *program;
-    const struct nd_exact_unit *unit;
+    const struct nd_layer_arithmetic *arithmetic;
+    const struct nd_exact_layer *layer;
     const struct nd_linear_call *call; /* of the unit */
-    struct nd_unit_memory *memory;     /* nullable */
-    struct nd_array *codes;            /* to be made */
+    struct nd_layer_memory *memory;     /* nullable */
+    struct nd_array *qvalues;            /* to be made */
     bool *is_covered;
-    enum nd_unit_after after; /* made with a product */
+    enum nd_layer_after after; /* made with a product */
     double slope;             /* of it, below zero; of a Relu 0 */
     bool *wraps;              /* nullable: see nd_htp_scale_gated */
 };
@@ -108,7 +108,7 @@ enum nd_status nd_htp_follow_line16(const struct nd_htp_job *job, size_t i, stru
 
 /* Input i, of uint16, in the encoding of the output, where the product is cut: codes of the output, clipped.
  * False: a quotient of scales that was not looked at. */
-bool nd_htp_rescale_words(const struct nd_htp_job *job, size_t i, struct nd_array *codes);
+bool nd_htp_rescale_words(const struct nd_htp_job *job, size_t i, struct nd_array *qvalues);
 
 /* ---- htp_scaling16.c ---- */
 
@@ -160,10 +160,10 @@ void nd_htp_softmax_of_pairs(float scale_x, double *x, size_t count);
 /* ---- htp_layout.c ---- */
 
 /* In which layout the unit's output is, after its inputs were noted. */
-enum nd_htp_layout nd_htp_layout_made(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
+enum nd_htp_layout nd_htp_layout_made(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
                                       const char *op_type);
 /* Whether a reduction is over one axis, which may be negative. */
-bool nd_htp_reduces_one_axis(const struct nd_exact_unit *unit, int64_t *axis);
+bool nd_htp_reduces_one_axis(const struct nd_exact_layer *layer, int64_t *axis);
 
 /* ---- htp_reduce16.c ---- */
 
@@ -202,7 +202,7 @@ int64_t nd_htp_cut(const struct nd_htp_cutting *c, int64_t value);
 /* ---- htp_rescale.c ---- */
 
 /* How uint8 codes become those of another encoding. */
-enum nd_htp_way {
+enum nd_htp_method {
     ND_HTP_FIXED,       /* with a 15-bit multiplier, as Slice and Transpose do */
     ND_HTP_LAYOUT,      /* the same where tensors lie in the layout of Conv, as of GlobalMaxPool */
     ND_HTP_HALVES,      /* by way of real values in float16, as MaxPool and Gather do */
@@ -210,21 +210,21 @@ enum nd_htp_way {
     ND_HTP_HALF, /* by a quotient of scales, the product rounded to float16: Reshape that moves nothing */
 };
 struct nd_htp_rescaling {
-    enum nd_htp_way way;
+    enum nd_htp_method method;
     double ratio, more;    /* rounded to its bits; what is added before the floor beside the half */
     double scale, inverse; /* ND_HTP_HALVES */
 };
 /* False: scales beyond those of which it is known. */
-bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_way way, double scale, double out_scale);
+bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale, double out_scale);
 /* Of a code less its zero point: the same in the other encoding, not clipped. */
 double nd_htp_rescale(const struct nd_htp_rescaling *r, double x);
 /* Of ND_HTP_HALVES: the float16 of a code less its zero point, in real numbers. */
 double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n);
 /* All codes with that zero point, times sign (1 or -1), as codes of the unit, clipped. */
 void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescaling *r, double zero,
-                        double sign, struct nd_array *codes);
+                        double sign, struct nd_array *qvalues);
 /* Input 0 in the encoding of the output, in that way. */
-enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_way way, struct nd_error *err);
+enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method, struct nd_error *err);
 /* Whether input i is one constant number. */
 bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
 /* uint8 Mul or Div of which input `constant` is one. */
@@ -233,30 +233,30 @@ enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bo
 
 /* The quotients of scales of which it was drawn how uint16 numbers are made in blocks (QAIRT 2.51.0, gen1 and
  * gen3): with 1/300 and 1/2500 3 and 119 of 1024 codes differed. */
-#define ND_HTP_LEAST_BY_NUMBER 0x1p-6
-#define ND_HTP_MOST_BY_NUMBER 16
+#define ND_HTP_MIN_BY_NUMBER 0x1p-6
+#define ND_HTP_MAX_BY_NUMBER 16
 /* uint16 Mul, Div and Sub by one number, in blocks. */
 enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_error *err);
 
 /* Of uint8 units that are ND_HTP_FIXED or ND_HTP_LAYOUT, as the layout is that the unit before chose, which is
  * not known: the share of codes that may be off by one (nd_unit_program_doubt), else 0. */
-double nd_htp_layout_doubt(const struct nd_exact_unit *unit);
+double nd_htp_layout_doubt(const struct nd_exact_layer *layer);
 
 /* ---- htp_halves.c ---- */
 
-bool nd_htp_reads_floats(const struct nd_exact_unit *unit);
+bool nd_htp_reads_floats(const struct nd_exact_layer *layer);
 
 /* To a float16 with all bits, whatever its exponent; a zero keeps the sign. */
 double nd_htp_round_to_half(double v, enum nd_rounding rounding);
 /* To float16, half to even; a zero keeps the sign. */
 double nd_htp_as_half(double v);
 /* The code of the unit's output that a number becomes, which is first made a float16; not within its bounds. */
-double nd_htp_code_of_half(const struct nd_htp_job *job, double value);
+double nd_htp_qvalue_of_half(const struct nd_htp_job *job, double value);
 
 /* ---- htp_move16.c ---- */
 
 /* The float16 of a uint16 code that is moved to another encoding. */
-double nd_htp_half_of_word(const struct nd_quant *x, double code, bool is_v81);
+double nd_htp_half_of_word(const struct nd_quant *x, double qvalue, bool is_v81);
 /* Whether scales are such as that is known of. */
 bool nd_htp_are_known_halves(const struct nd_quant *x);
 
@@ -296,15 +296,15 @@ struct nd_htp_weights;
 /* What an edge is as signed 8-bit numbers, NULL where it is not known; and telling it, which takes the array.
  */
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i);
-const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge,
+const struct nd_array *nd_htp_recall_tensor(const struct nd_layer_memory *memory, size_t tensor,
                                           enum nd_htp_arch arch);
 /* Whether a product reads the edge as it reads inputs of the graph: it makes the codes fit 8 signed bits,
  * column by column; and noting what is so of the edge that a unit makes. */
-bool nd_htp_is_plain_edge(const struct nd_unit_memory *memory, size_t edge);
+bool nd_htp_is_plain_tensor(const struct nd_layer_memory *memory, size_t tensor);
 /* Whether what the memory has of the edge is from a Gemm or MatMul, and so another thing for another program.
  */
-bool nd_htp_is_summed_edge(const struct nd_unit_memory *memory, size_t edge);
-void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit *unit);
+bool nd_htp_is_summed_tensor(const struct nd_layer_memory *memory, size_t tensor);
+void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_layer *layer);
 /* Whether input i lies in the layout of a Conv, as far as the operators before it say; false without a memory.
  */
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
@@ -312,7 +312,7 @@ bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i);
 bool nd_htp_is_share(const struct nd_htp_job *job, size_t i);
 /* In which layout input i of the unit is: those of the graph are flat. */
 enum nd_htp_layout { ND_HTP_UNKNOWN, ND_HTP_FLAT, ND_HTP_BLOCKED };
-enum nd_htp_layout nd_htp_layout_of(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
+enum nd_htp_layout nd_htp_layout_of(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
                                     size_t i);
 /* Whether v73 makes the unit, a LeakyRelu or a HardSwish, with the Gemm or MatMul before it, in a way that is
  * not known here; false without a memory. */
@@ -366,7 +366,7 @@ double nd_htp_scale_sloped(const struct nd_htp_slopes *slopes, double a, const s
  * 0 to `top`. */
 struct nd_htp_gate {
     double beta, step, fine_step, slope, middle, top, half, zero;
-    double unit; /* of the product of n and the gate, in codes */
+    double layer; /* of the product of n and the gate, in codes */
     double most; /* of n, of either sign */
 };
 /* *wraps becomes true where an n that is too large makes a code more than 1 from what it should be. */
@@ -420,7 +420,7 @@ struct nd_htp_phases {
 struct nd_htp_phases nd_htp_phases_of(const struct nd_htp_job *job);
 /* Whether it is a depthwise Conv of uint8 that steps by 2 x 2 places, its kernel 3 x 3 or larger: the HTP makes
  * it in a way of its own, in which weights need not fit 8 bits. */
-bool nd_htp_is_strided_depthwise(const struct nd_exact_unit *unit);
+bool nd_htp_is_strided_depthwise(const struct nd_exact_layer *layer);
 /* Of an element of the output. */
 size_t nd_htp_phase(const struct nd_htp_phases *phases, size_t row, size_t column);
 /* Whether attributes and weights of a ConvTranspose are such as there is evidence of. */

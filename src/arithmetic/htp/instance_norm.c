@@ -4,7 +4,7 @@
 
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/htp/moments.h"
-#include "arithmetic/programs/requantise.h"
+#include "arithmetic/arithmetics/requantise.h"
 
 enum {
     RANK = 4,
@@ -15,11 +15,11 @@ enum {
 /* The device takes the variance as the difference of the mean square and the squared mean, in float32. Where it
  * is a smaller part of the latter than this, more codes differ than nd_unit_program_doubt says (measured, see
  * the docs). */
-static const double least_part = 0x1p-9;
+static const double min_part = 0x1p-9;
 
 /* uint16: where a code times the gain of its plane may be greater than this, codes next to a half differ by 1.
  */
-static const double greatest_product = 0x1p20, greatest_code = 65535;
+static const double greatest_product = 0x1p20, greatest_qvalue = 65535;
 
 struct plane {
     double mean, variance; /* of codes */
@@ -39,13 +39,13 @@ static struct plane plane_of(const double *x, size_t n)
 
 static bool is_constant(const struct nd_htp_job *job, size_t i, enum nd_dtype dtype, size_t n)
 {
-    return nd_htp_plain(job, i) != NULL && job->unit->origins[i] == ND_EXACT_FROM_CONSTANT &&
+    return nd_htp_plain(job, i) != NULL && job->layer->origins[i] == ND_EXACT_FROM_CONSTANT &&
            job->call->inputs[i].values->dtype == dtype && job->call->inputs[i].values->n == n;
 }
 
 static bool is_known(const struct nd_htp_job *job)
 {
-    if (job->call->n_inputs != 3 || !nd_htp_all_are(job, 1, job->unit->dtype))
+    if (job->call->n_inputs != 3 || !nd_htp_all_are(job, 1, job->layer->dtype))
         return false;
     const struct nd_array *x = job->call->inputs[0].values;
     size_t n = x->shape.rank == RANK ? (size_t)x->shape.dims[1] : 0;
@@ -80,7 +80,7 @@ static bool normalise_words(const struct nd_htp_job *job, size_t channel, const 
     const struct nd_linear_input *inputs = job->call->inputs;
     float scale = inputs[0].quant->scale[0], epsilon = (float)nd_op_f(&op_call, "epsilon", (double)1e-5F);
     float square = scale * scale;
-    if (!(epsilon > 0) || !(square > 0) || n > ND_HTP_MOST_MOMENTS)
+    if (!(epsilon > 0) || !(square > 0) || n > ND_HTP_MAX_MOMENTS)
         return false;
     struct nd_htp_moments moments = nd_htp_moments_of(x, n, epsilon / square, N_STEPS);
     struct nd_qfloat inverse = nd_qfloat_read(1 / job->call->out_quant->scale[0]),
@@ -88,7 +88,7 @@ static bool normalise_words(const struct nd_htp_job *job, size_t channel, const 
                      weight = nd_qfloat_read(float_of(&inputs[1], channel)),
                      bias = nd_qfloat_read(float_of(&inputs[2], channel));
     struct nd_qfloat gain = settled_product(settled_product(weight, inverse), moments.inverse_root);
-    if (!(fabs(nd_qfloat_value(gain)) * greatest_code <= greatest_product))
+    if (!(fabs(nd_qfloat_value(gain)) * greatest_qvalue <= greatest_product))
         return false;
     struct nd_qfloat centre = nd_qfloat_product(gain, moments.mean),
                      offset = settled_sum(settled_product(bias, inverse), nd_qfloat_minus(centre));
@@ -109,7 +109,7 @@ static bool normalise(const struct nd_htp_job *job, size_t channel, const double
     double scale = (double)inputs[0].quant->scale[0], out_scale = (double)job->call->out_quant->scale[0];
     double epsilon = nd_op_f(&op_call, "epsilon", (double)1e-5F) / (scale * scale);
     struct plane plane = plane_of(x, n);
-    if (!(epsilon > 0) || (plane.variance > 0 && plane.variance < plane.mean * plane.mean * least_part))
+    if (!(epsilon > 0) || (plane.variance > 0 && plane.variance < plane.mean * plane.mean * min_part))
         return false;
     double gain = real_of(&inputs[1], channel) / out_scale / sqrt(plane.variance + epsilon);
     double offset = real_of(&inputs[2], channel) / out_scale + (double)job->call->out_quant->zero_point[0];
@@ -125,21 +125,21 @@ static bool normalise(const struct nd_htp_job *job, size_t channel, const double
 
 enum nd_status nd_htp_instance_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
-    struct nd_array codes = {0};
+    struct nd_array qvalues = {0};
     if (!is_known(job))
         return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values;
     size_t n_channels = (size_t)x->shape.dims[1], n = nd_dims_product(&x->shape, 2, RANK);
-    enum nd_status status = nd_array_make(&codes, job->unit->dtype, &x->shape, err);
+    enum nd_status status = nd_array_make(&qvalues, job->layer->dtype, &x->shape, err);
     bool is_covered = status == ND_OK;
     for (size_t i = 0; is_covered && i < x->n; i += n)
-        is_covered = (job->unit->dtype == ND_DTYPE_U16 ? normalise_words : normalise)(job, i / n % n_channels,
-                                                                                      x->x + i, n, codes.x + i);
+        is_covered = (job->layer->dtype == ND_DTYPE_U16 ? normalise_words : normalise)(job, i / n % n_channels,
+                                                                                      x->x + i, n, qvalues.x + i);
     if (!is_covered) {
-        nd_array_deinit(&codes);
+        nd_array_deinit(&qvalues);
         return status;
     }
-    *job->codes = codes;
+    *job->qvalues = qvalues;
     *job->is_covered = true;
     return ND_OK;
 }

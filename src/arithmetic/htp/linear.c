@@ -42,7 +42,7 @@ static enum nd_status multiply(struct product *p, struct nd_error *err)
     if (w->shorts == NULL)
         return nd_linear_add_up(p->job->call, call.node, operands, &p->own[1], &p->sums, err);
     memcpy(inputs, call.inputs, call.n_inputs * sizeof *inputs);
-    inputs[1].wholes = &w->view;
+    inputs[1].packed_weights = &w->view;
     inputs[1].largest = w->largest;
     inputs[1].shorts = w->shorts;
     call.inputs = inputs;
@@ -53,7 +53,7 @@ static enum nd_status multiply(struct product *p, struct nd_error *err)
 static enum nd_status add_up(struct product *p, struct nd_error *err)
 {
     double largest;
-    enum nd_status status = nd_linear_borrow_wholes(p->job->call, 0, &p->own[0], &p->x, &largest, err);
+    enum nd_status status = nd_linear_borrow_packed_weights(p->job->call, 0, &p->own[0], &p->x, &largest, err);
     if (status == ND_OK)
         status = multiply(p, err);
     if (status != ND_OK)
@@ -124,9 +124,9 @@ static struct nd_htp_column find_column(const struct product *p, size_t c)
 static bool are_known_multipliers(const struct product *p)
 {
     bool are_known = true;
-    for (size_t c = 0; c < p->weights->n_columns && are_known && p->job->unit->dtype == ND_DTYPE_U8; c++) {
+    for (size_t c = 0; c < p->weights->n_columns && are_known && p->job->layer->dtype == ND_DTYPE_U8; c++) {
         struct nd_htp_column column = find_column(p, c);
-        are_known = nd_htp_is_known_multiplier(p->job->program->arch, &column);
+        are_known = nd_htp_is_known_multiplier(p->job->arithmetic->arch, &column);
     }
     return are_known;
 }
@@ -134,9 +134,9 @@ static bool are_known_multipliers(const struct product *p)
 static struct nd_htp_scaling scaling_of(const struct product *p, size_t c)
 {
     struct nd_htp_column column = find_column(p, c);
-    enum nd_htp_arch arch = p->job->program->arch;
-    bool is_word = p->job->unit->dtype != ND_DTYPE_U8;
-    if (nd_htp_is_strided_depthwise(p->job->unit))
+    enum nd_htp_arch arch = p->job->arithmetic->arch;
+    bool is_word = p->job->layer->dtype != ND_DTYPE_U8;
+    if (nd_htp_is_strided_depthwise(p->job->layer))
         return nd_htp_scaling_strided(&column);
     return is_word ? nd_htp_scaling16(arch, &column) : nd_htp_scaling8(arch, &column);
 }
@@ -168,7 +168,7 @@ struct columns {
  */
 static inline __attribute__((always_inline)) bool scale_each(const struct columns *s, size_t column,
                                                              size_t step, const double *restrict sums, size_t n,
-                                                             double *restrict codes)
+                                                             double *restrict qvalues)
 {
     const double most = 0x1p50, low = s->bounds.low, high = s->bounds.high;
     const double *beta = s->beta + column, *inverse = s->inverse + column, *c = s->c + column,
@@ -180,15 +180,15 @@ static inline __attribute__((always_inline)) bool scale_each(const struct column
         double z = c[k] * (floor_of(x) + half[k]) + 0.5, y = floor_of(z) + zero[k];
         signs &= bits_of(fabs(x) - most) & bits_of(fabs(z) - most);
         y = y < low ? low : y;
-        codes[i] = y > high ? high : y;
+        qvalues[i] = y > high ? high : y;
     }
     return signs < 0;
 }
 
 static bool scale_run(const struct columns *s, size_t column, size_t step, const double *sums, size_t n,
-                      double *codes)
+                      double *qvalues)
 {
-    return step == 0 ? scale_each(s, column, 0, sums, n, codes) : scale_each(s, column, 1, sums, n, codes);
+    return step == 0 ? scale_each(s, column, 0, sums, n, qvalues) : scale_each(s, column, 1, sums, n, qvalues);
 }
 
 static enum nd_status make_columns(const struct product *p, struct columns *columns, struct nd_error *err)
@@ -225,20 +225,20 @@ static void shorten(const struct columns *columns, size_t column, size_t step, c
 static void requantise_run(const struct product *p, const struct columns *columns, size_t first, size_t n)
 {
     enum { RUN = 512 };
-    double short_sums[RUN], *codes = p->job->codes->x;
+    double short_sums[RUN], *qvalues = p->job->qvalues->x;
     size_t step = p->n_inner > 1 || p->weights->n_phases > 1 ? 0 : 1, column = column_of(p, first);
     for (size_t i = 0; i < n; i += RUN) {
         size_t m = n - i < RUN ? n - i : RUN, k = column + i * step;
         const double *sums = p->sums->x + first + i;
-        if (p->job->unit->dtype == ND_DTYPE_U16) {
+        if (p->job->layer->dtype == ND_DTYPE_U16) {
             shorten(columns, k, step, sums, m, short_sums);
             sums = short_sums;
         }
-        if (scale_run(columns, k, step, sums, m, codes + first + i))
+        if (scale_run(columns, k, step, sums, m, qvalues + first + i))
             continue;
         for (size_t j = 0; j < m; j++) {
             struct nd_htp_scaling scaling = scaling_of(p, k + j * step);
-            codes[first + i + j] = nd_htp_scale(&scaling, sums[j], &columns->bounds);
+            qvalues[first + i + j] = nd_htp_scale(&scaling, sums[j], &columns->bounds);
         }
     }
 }
@@ -265,8 +265,8 @@ struct bent {
 /* False: a multiplier of which it is not known. */
 static bool find_bent(const struct product *p, const struct nd_htp_column *column, struct bent *bent)
 {
-    enum nd_dtype dtype = p->job->unit->dtype;
-    return p->job->after == ND_UNIT_AFTER_HARD_SWISH
+    enum nd_dtype dtype = p->job->layer->dtype;
+    return p->job->after == ND_LAYER_AFTER_HARD_SWISH
                ? nd_htp_gate_of(dtype, column, &bent->gate)
                : nd_htp_slopes_of(dtype, column, p->job->slope, &bent->slopes);
 }
@@ -274,7 +274,7 @@ static bool find_bent(const struct product *p, const struct nd_htp_column *colum
 static bool requantise_bent(const struct product *p)
 {
     struct nd_htp_bounds bounds = nd_htp_bounds_of(p->job);
-    bool is_word = p->job->unit->dtype == ND_DTYPE_U16, wraps = false;
+    bool is_word = p->job->layer->dtype == ND_DTYPE_U16, wraps = false;
     size_t run = p->weights->n_phases > 1 ? 1 : p->n_inner;
     for (size_t first = 0; first < p->sums->n; first += run) {
         size_t k = column_of(p, first);
@@ -285,7 +285,7 @@ static bool requantise_bent(const struct product *p)
         double correction = p->common.zero_x * p->weights->sums[k];
         for (size_t i = first; i < first + run; i++) {
             double sum = is_word ? nd_htp_shorten(p->sums->x[i], correction) : p->sums->x[i];
-            p->job->codes->x[i] = p->job->after == ND_UNIT_AFTER_HARD_SWISH
+            p->job->qvalues->x[i] = p->job->after == ND_LAYER_AFTER_HARD_SWISH
                                       ? nd_htp_scale_gated(&bent.gate, sum, &bounds, &wraps)
                                       : nd_htp_scale_sloped(&bent.slopes, sum, &bounds);
         }
@@ -303,7 +303,7 @@ static enum nd_status remember_signed(const struct product *p, struct nd_error *
     if (!nd_htp_signed_init(&made, p->job))
         return ND_OK;
     other.job = &made.job;
-    enum nd_status status = nd_array_make(&made.bytes, p->job->unit->dtype, &p->sums->shape, err);
+    enum nd_status status = nd_array_make(&made.bytes, p->job->layer->dtype, &p->sums->shape, err);
     if (status == ND_OK && find_common(&other))
         status = requantise(&other, err);
     nd_htp_signed_remember(&made, p->job);
@@ -333,12 +333,12 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
                       nd_htp_is_known_bias(job, p.weights->n_columns / p.weights->n_phases) &&
                       find_common(&p) && are_known_multipliers(&p);
     if (is_covered)
-        status = nd_array_make(job->codes, job->unit->dtype, &p.sums->shape, err);
-    if (is_covered && status == ND_OK && job->after != ND_UNIT_AFTER_NONE)
+        status = nd_array_make(job->qvalues, job->layer->dtype, &p.sums->shape, err);
+    if (is_covered && status == ND_OK && job->after != ND_LAYER_AFTER_NONE)
         is_covered = requantise_bent(&p);
     else if (is_covered && status == ND_OK)
         status = requantise(&p, err);
-    if (is_covered && status == ND_OK && job->after == ND_UNIT_AFTER_NONE)
+    if (is_covered && status == ND_OK && job->after == ND_LAYER_AFTER_NONE)
         status = remember_signed(&p, err);
     *job->is_covered = is_covered && status == ND_OK;
     nd_htp_weights_deinit(&p.own_weights);
@@ -349,14 +349,14 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
 
 /* Whether the device makes a Relu whose zero point is not 0 with the product; *after: as a LeakyRelu with slope
  * 0, or as a product. docs/science/htp-arithmetic.md#sloped. */
-static bool takes_relu(const struct nd_htp_job *job, enum nd_unit_after *after)
+static bool takes_relu(const struct nd_htp_job *job, enum nd_layer_after *after)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    bool is_word = job->unit->dtype == ND_DTYPE_U16;
+    bool is_word = job->layer->dtype == ND_DTYPE_U16;
     bool is_matrix = !nd_htp_is_conv(job), is_plain = !is_matrix || job->call->inputs[1].quant->n > 1;
     bool is_depthwise = nd_op_i(&op_call, "group", 1) > 1 && job->call->inputs[1].values->shape.dims[1] == 1;
     if (is_plain == is_word || (is_op(job, "Gemm") && is_plain))
-        *after = ND_UNIT_AFTER_NONE;
+        *after = ND_LAYER_AFTER_NONE;
     return (is_plain || is_word) && !nd_htp_is_transposed(job) && !is_depthwise;
 }
 
@@ -364,10 +364,10 @@ static bool takes_relu(const struct nd_htp_job *job, enum nd_unit_after *after)
 enum nd_status nd_htp_bent(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_htp_job part = *job;
-    bool is_relu = job->after == ND_UNIT_AFTER_LINES && job->slope == 0;
-    bool is_known = job->program->arch == ND_HTP_V73 && job->call->n_inputs > 1 &&
-                    job->unit->origins[1] == ND_EXACT_FROM_CONSTANT && nd_htp_is_known_product(job) &&
-                    (job->unit->dtype == ND_DTYPE_U8 || job->unit->dtype == ND_DTYPE_U16) &&
+    bool is_relu = job->after == ND_LAYER_AFTER_LINES && job->slope == 0;
+    bool is_known = job->arithmetic->arch == ND_HTP_V73 && job->call->n_inputs > 1 &&
+                    job->layer->origins[1] == ND_EXACT_FROM_CONSTANT && nd_htp_is_known_product(job) &&
+                    (job->layer->dtype == ND_DTYPE_U8 || job->layer->dtype == ND_DTYPE_U16) &&
                     (nd_htp_is_conv(job) || job->call->inputs[1].values->shape.rank == 2) && job->slope < 1;
     if (is_known && is_relu)
         is_known = takes_relu(job, &part.after);

@@ -7,8 +7,8 @@
 
 enum { N_ARCHS = ND_HTP_N_ARCHS };
 
-struct nd_unit_memory {
-    size_t n_edges;
+struct nd_layer_memory {
+    size_t n_tensors;
     struct nd_array (*bytes)[N_ARCHS]; /* [n_edges], without elements where nothing is known */
     bool *is_matrix;                   /* [n_edges] made by a Gemm or MatMul */
     bool *is_share;                    /* [n_edges] what a Softmax made, also moved about */
@@ -21,60 +21,60 @@ struct nd_unit_memory {
     size_t limit_bytes, kept_bytes; /* of weights */
 };
 
-enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out, struct nd_error *err)
+enum nd_status nd_layer_memory_create(size_t n_tensors, struct nd_layer_memory **out, struct nd_error *err)
 {
-    struct nd_unit_memory *memory = nd_calloc(1, sizeof *memory);
+    struct nd_layer_memory *memory = nd_calloc(1, sizeof *memory);
     if (memory == NULL)
         return nd_fail_memory(err);
-    memory->bytes = nd_calloc(n_edges, sizeof *memory->bytes);
-    memory->weights = nd_calloc(n_edges, sizeof *memory->weights);
-    memory->is_matrix = nd_calloc(n_edges, sizeof *memory->is_matrix);
-    memory->is_plain = nd_calloc(n_edges, sizeof *memory->is_plain);
-    memory->is_summed = nd_calloc(n_edges, sizeof *memory->is_summed);
-    memory->is_share = nd_calloc(n_edges, sizeof *memory->is_share);
-    memory->is_laid_out = nd_calloc(n_edges, sizeof *memory->is_laid_out);
-    memory->layout = nd_calloc(n_edges, sizeof *memory->layout);
+    memory->bytes = nd_calloc(n_tensors, sizeof *memory->bytes);
+    memory->weights = nd_calloc(n_tensors, sizeof *memory->weights);
+    memory->is_matrix = nd_calloc(n_tensors, sizeof *memory->is_matrix);
+    memory->is_plain = nd_calloc(n_tensors, sizeof *memory->is_plain);
+    memory->is_summed = nd_calloc(n_tensors, sizeof *memory->is_summed);
+    memory->is_share = nd_calloc(n_tensors, sizeof *memory->is_share);
+    memory->is_laid_out = nd_calloc(n_tensors, sizeof *memory->is_laid_out);
+    memory->layout = nd_calloc(n_tensors, sizeof *memory->layout);
     if (memory->bytes == NULL || memory->weights == NULL || memory->is_matrix == NULL ||
         memory->is_plain == NULL || memory->is_summed == NULL || memory->is_laid_out == NULL ||
         memory->is_share == NULL || memory->layout == NULL) {
-        nd_unit_memory_destroy(&memory); /* of no edges yet */
+        nd_layer_memory_destroy(&memory); /* of no edges yet */
         return nd_fail_memory(err);
     }
-    memory->n_edges = n_edges;
+    memory->n_tensors = n_tensors;
     memory->limit_bytes = SIZE_MAX;
     *out = memory;
     return ND_OK;
 }
 
-void nd_unit_memory_limit(struct nd_unit_memory *memory, size_t limit_bytes)
+void nd_layer_memory_limit(struct nd_layer_memory *memory, size_t limit_bytes)
 {
     memory->limit_bytes = limit_bytes;
 }
 
-void nd_unit_memory_forget(struct nd_unit_memory *memory)
+void nd_layer_memory_forget(struct nd_layer_memory *memory)
 {
-    for (size_t e = 0; e < memory->n_edges; e++)
-        nd_unit_memory_forget_edge(memory, e);
+    for (size_t e = 0; e < memory->n_tensors; e++)
+        nd_layer_memory_forget_tensor(memory, e);
 }
 
-void nd_unit_memory_forget_edge(struct nd_unit_memory *memory, size_t edge)
+void nd_layer_memory_forget_tensor(struct nd_layer_memory *memory, size_t tensor)
 {
-    for (size_t arch = 0; arch < N_ARCHS && edge < memory->n_edges; arch++)
-        nd_array_deinit(&memory->bytes[edge][arch]);
+    for (size_t arch = 0; arch < N_ARCHS && tensor < memory->n_tensors; arch++)
+        nd_array_deinit(&memory->bytes[tensor][arch]);
 }
 
-void nd_unit_memory_refute(struct nd_unit_memory *memory, size_t edge, const struct nd_unit_program *program)
+void nd_layer_memory_refute(struct nd_layer_memory *memory, size_t tensor, const struct nd_layer_arithmetic *arithmetic)
 {
-    if (edge < memory->n_edges)
-        nd_array_deinit(&memory->bytes[edge][program->arch]);
+    if (tensor < memory->n_tensors)
+        nd_array_deinit(&memory->bytes[tensor][arithmetic->arch]);
 }
 
-void nd_unit_memory_destroy(struct nd_unit_memory **memory)
+void nd_layer_memory_destroy(struct nd_layer_memory **memory)
 {
     if (*memory == NULL)
         return;
-    nd_unit_memory_forget(*memory);
-    for (size_t e = 0; e < (*memory)->n_edges; e++)
+    nd_layer_memory_forget(*memory);
+    for (size_t e = 0; e < (*memory)->n_tensors; e++)
         nd_htp_weights_deinit(&(*memory)->weights[e]);
     free((*memory)->bytes);
     free((*memory)->is_share);
@@ -89,65 +89,65 @@ void nd_unit_memory_destroy(struct nd_unit_memory **memory)
 }
 
 /* What programs agree on, one of them made for all. */
-const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge,
+const struct nd_array *nd_htp_recall_tensor(const struct nd_layer_memory *memory, size_t tensor,
                                           enum nd_htp_arch arch)
 {
-    if (memory == NULL || edge >= memory->n_edges)
+    if (memory == NULL || tensor >= memory->n_tensors)
         return NULL;
-    for (size_t other = 0; other < N_ARCHS && memory->bytes[edge][arch].n == 0; other++)
+    for (size_t other = 0; other < N_ARCHS && memory->bytes[tensor][arch].n == 0; other++)
         arch = (enum nd_htp_arch)other;
-    return memory->bytes[edge][arch].n > 0 ? &memory->bytes[edge][arch] : NULL;
+    return memory->bytes[tensor][arch].n > 0 ? &memory->bytes[tensor][arch] : NULL;
 }
 
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
 {
-    return job->memory != NULL ? nd_htp_recall_edge(job->memory, job->unit->input_edges[i], job->program->arch)
+    return job->memory != NULL ? nd_htp_recall_tensor(job->memory, job->layer->input_tensors[i], job->arithmetic->arch)
                                : NULL;
 }
 
-bool nd_htp_is_plain_edge(const struct nd_unit_memory *memory, size_t edge)
+bool nd_htp_is_plain_tensor(const struct nd_layer_memory *memory, size_t tensor)
 {
-    return memory != NULL && edge < memory->n_edges && memory->is_plain[edge];
+    return memory != NULL && tensor < memory->n_tensors && memory->is_plain[tensor];
 }
 
-bool nd_htp_is_summed_edge(const struct nd_unit_memory *memory, size_t edge)
+bool nd_htp_is_summed_tensor(const struct nd_layer_memory *memory, size_t tensor)
 {
-    return memory != NULL && edge < memory->n_edges && memory->is_summed[edge];
+    return memory != NULL && tensor < memory->n_tensors && memory->is_summed[tensor];
 }
 
 bool nd_htp_is_made_with_matrix(const struct nd_htp_job *job)
 {
-    if (job->memory == NULL || job->program->arch != ND_HTP_V73)
+    if (job->memory == NULL || job->arithmetic->arch != ND_HTP_V73)
         return false;
-    size_t edge = job->unit->input_edges[0];
-    return edge < job->memory->n_edges && job->memory->is_matrix[edge];
+    size_t tensor = job->layer->input_tensors[0];
+    return tensor < job->memory->n_tensors && job->memory->is_matrix[tensor];
 }
 
 bool nd_htp_is_laid_out(const struct nd_htp_job *job, size_t i)
 {
     if (job->memory == NULL)
         return false;
-    size_t edge = job->unit->input_edges[i];
-    return edge < job->memory->n_edges && job->memory->is_laid_out[edge];
+    size_t tensor = job->layer->input_tensors[i];
+    return tensor < job->memory->n_tensors && job->memory->is_laid_out[tensor];
 }
 
 bool nd_htp_is_share(const struct nd_htp_job *job, size_t i)
 {
     if (job->memory == NULL)
         return false;
-    size_t edge = job->unit->input_edges[i];
-    return edge < job->memory->n_edges && job->memory->is_share[edge];
+    size_t tensor = job->layer->input_tensors[i];
+    return tensor < job->memory->n_tensors && job->memory->is_share[tensor];
 }
 
-enum nd_htp_layout nd_htp_layout_of(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
+enum nd_htp_layout nd_htp_layout_of(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
                                     size_t i)
 {
-    if (unit->origins[i] != ND_EXACT_FROM_UNIT)
+    if (layer->origins[i] != ND_EXACT_FROM_LAYER)
         return ND_HTP_FLAT;
     if (memory == NULL)
         return ND_HTP_UNKNOWN;
-    size_t edge = unit->input_edges[i];
-    return edge < memory->n_edges ? memory->layout[edge] : ND_HTP_UNKNOWN;
+    size_t tensor = layer->input_tensors[i];
+    return tensor < memory->n_tensors ? memory->layout[tensor] : ND_HTP_UNKNOWN;
 }
 
 static bool is_one_of(const char *op_type, const char *const names[], size_t n)
@@ -160,7 +160,7 @@ static bool is_one_of(const char *op_type, const char *const names[], size_t n)
 #define IS_ONE_OF(op_type, names) is_one_of(op_type, names, sizeof(names) / sizeof *(names))
 
 /* What was seen to hand on its codes, whatever its zero point. */
-static bool hands_on_codes(const char *op_type)
+static bool hands_on_qvalues(const char *op_type)
 {
     static const char *const names[] = {
         "Clip",      "Conv",    "ConvTranspose", "Div",       "Elu",
@@ -188,7 +188,7 @@ bool nd_htp_keeps_memory(const char *op_type)
 }
 
 /* ONNX Runtime brings the channels last for these, and only what names axes of its own brings them back. */
-static bool is_laid_out(const struct nd_unit_memory *memory, const struct nd_exact_unit *unit,
+static bool is_laid_out(const struct nd_layer_memory *memory, const struct nd_exact_layer *layer,
                         const char *op_type)
 {
     static const char *const makers[] = {"AveragePool",  "BatchNormalization",    "Conv",    "ConvTranspose",
@@ -196,8 +196,8 @@ static bool is_laid_out(const struct nd_unit_memory *memory, const struct nd_exa
     if (IS_ONE_OF(op_type, makers))
         return true;
     bool is = false;
-    for (size_t i = 0; i < unit->call->n_inputs; i++)
-        is = is || (unit->input_edges[i] < memory->n_edges && memory->is_laid_out[unit->input_edges[i]]);
+    for (size_t i = 0; i < layer->call->n_inputs; i++)
+        is = is || (layer->input_tensors[i] < memory->n_tensors && memory->is_laid_out[layer->input_tensors[i]]);
     return is && !nd_htp_keeps_memory(op_type) && !is_matrix(op_type);
 }
 
@@ -205,37 +205,37 @@ static bool is_laid_out(const struct nd_unit_memory *memory, const struct nd_exa
  * (docs/science/htp-arithmetic.md#operands-that-are-calculated). */
 enum { SIGNED_ZERO = 128, FARTHEST_ZERO = 16 };
 
-static bool makes_signed(const struct nd_exact_unit *unit)
+static bool makes_signed(const struct nd_exact_layer *layer)
 {
-    const char *op_type = nd_onnx_text(unit->call->node->op_type);
-    const struct nd_quant *y = unit->call->out_quant, *w = NULL;
-    if (unit->call->n_inputs > 1)
-        w = unit->call->inputs[1].quant;
+    const char *op_type = nd_onnx_text(layer->call->node->op_type);
+    const struct nd_quant *y = layer->call->out_quant, *w = NULL;
+    if (layer->call->n_inputs > 1)
+        w = layer->call->inputs[1].quant;
     bool is_per_channel = is_matrix(op_type) && w != NULL && w->n > 1;
-    return unit->dtype == ND_DTYPE_U8 && may_be_signed(op_type) && !is_per_channel && y != NULL && y->n == 1 &&
+    return layer->dtype == ND_DTYPE_U8 && may_be_signed(op_type) && !is_per_channel && y != NULL && y->n == 1 &&
            llabs(y->zero_point[0] - SIGNED_ZERO) <= FARTHEST_ZERO;
 }
 
-void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit *unit)
+void nd_htp_note_tensor(struct nd_layer_memory *memory, const struct nd_exact_layer *layer)
 {
-    if (memory == NULL || unit->edge >= memory->n_edges || unit->call->n_inputs == 0)
+    if (memory == NULL || layer->tensor >= memory->n_tensors || layer->call->n_inputs == 0)
         return;
-    const char *op_type = nd_onnx_text(unit->call->node->op_type);
+    const char *op_type = nd_onnx_text(layer->call->node->op_type);
     bool keeps = nd_htp_keeps_memory(op_type);
-    size_t from = keeps ? unit->input_edges[0] : SIZE_MAX;
-    memory->is_share[unit->edge] =
-        strcmp(op_type, "Softmax") == 0 || (from < memory->n_edges && memory->is_share[from]);
-    memory->is_laid_out[unit->edge] = is_laid_out(memory, unit, op_type);
-    memory->layout[unit->edge] = nd_htp_layout_made(memory, unit, op_type);
-    memory->is_matrix[unit->edge] = is_matrix(op_type);
-    memory->is_summed[unit->edge] = is_matrix(op_type) || (from < memory->n_edges && memory->is_summed[from]);
-    memory->is_plain[unit->edge] = hands_on_codes(op_type) || (may_be_signed(op_type) && !makes_signed(unit)) ||
-                                   nd_htp_is_plain_edge(memory, from);
+    size_t from = keeps ? layer->input_tensors[0] : SIZE_MAX;
+    memory->is_share[layer->tensor] =
+        strcmp(op_type, "Softmax") == 0 || (from < memory->n_tensors && memory->is_share[from]);
+    memory->is_laid_out[layer->tensor] = is_laid_out(memory, layer, op_type);
+    memory->layout[layer->tensor] = nd_htp_layout_made(memory, layer, op_type);
+    memory->is_matrix[layer->tensor] = is_matrix(op_type);
+    memory->is_summed[layer->tensor] = is_matrix(op_type) || (from < memory->n_tensors && memory->is_summed[from]);
+    memory->is_plain[layer->tensor] = hands_on_qvalues(op_type) || (may_be_signed(op_type) && !makes_signed(layer)) ||
+                                   nd_htp_is_plain_tensor(memory, from);
 }
 
 bool nd_htp_signed_init(struct nd_htp_signed *made, const struct nd_htp_job *job)
 {
-    if (job->memory == NULL || !makes_signed(job->unit) || !nd_htp_is_unbounded(job))
+    if (job->memory == NULL || !makes_signed(job->layer) || !nd_htp_is_unbounded(job))
         return false;
     *made = (struct nd_htp_signed){
         .job = *job, .call = *job->call, .quant = *job->call->out_quant, .zero = SIGNED_ZERO};
@@ -243,7 +243,7 @@ bool nd_htp_signed_init(struct nd_htp_signed *made, const struct nd_htp_job *job
     made->call.out_quant = &made->quant;
     made->job.call = &made->call;
     made->job.memory = NULL;
-    made->job.codes = &made->bytes;
+    made->job.qvalues = &made->bytes;
     made->job.is_covered = &made->is_covered;
     return true;
 }
@@ -257,21 +257,21 @@ void nd_htp_signed_remember(struct nd_htp_signed *made, const struct nd_htp_job 
 
 static struct nd_htp_weights *place_of(const struct nd_htp_job *job)
 {
-    bool has_place = job->memory != NULL && job->unit->edge < job->memory->n_edges;
-    return has_place && job->call->inputs[1].wholes != NULL ? &job->memory->weights[job->unit->edge] : NULL;
+    bool has_place = job->memory != NULL && job->layer->tensor < job->memory->n_tensors;
+    return has_place && job->call->inputs[1].packed_weights != NULL ? &job->memory->weights[job->layer->tensor] : NULL;
 }
 
 const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job)
 {
     struct nd_htp_weights *place = place_of(job);
-    if (place == NULL || place->from != job->call->inputs[1].wholes)
+    if (place == NULL || place->from != job->call->inputs[1].packed_weights)
         return NULL;
     if (place->w8.n == 0)
         place->view = *place->from; /* its values may have been read again */
     return place;
 }
 
-static size_t memory_left(const struct nd_unit_memory *memory)
+static size_t memory_left(const struct nd_layer_memory *memory)
 {
     return memory->limit_bytes > memory->kept_bytes ? memory->limit_bytes - memory->kept_bytes : 0;
 }
@@ -297,8 +297,8 @@ const struct nd_htp_weights *nd_htp_keep_weights(const struct nd_htp_job *job, s
 
 void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes)
 {
-    if (job->memory != NULL && job->unit->edge < job->memory->n_edges) {
-        struct nd_array *place = &job->memory->bytes[job->unit->edge][job->program->arch];
+    if (job->memory != NULL && job->layer->tensor < job->memory->n_tensors) {
+        struct nd_array *place = &job->memory->bytes[job->layer->tensor][job->arithmetic->arch];
         nd_array_deinit(place);
         *place = *bytes;
     } else {

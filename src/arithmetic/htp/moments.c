@@ -52,9 +52,9 @@ struct nd_htp_moments nd_htp_moments_of(const double *x, size_t n, float epsilon
 {
     int64_t sum = 0, squares = 0, count = (int64_t)n;
     for (size_t i = 0; i < n; i++) {
-        int64_t code = (int64_t)x[i];
-        sum += code;
-        squares += code * code;
+        int64_t qvalue = (int64_t)x[i];
+        sum += qvalue;
+        squares += qvalue * qvalue;
     }
     float square_of_n = (float)n * (float)n;
     struct nd_qfloat variance = nd_qfloat_settled(scaled_squares(count * squares - sum * sum, 1 / square_of_n));

@@ -7,7 +7,7 @@
 #include "arithmetic/htp/qfloat.h"
 
 /* More codes than this make whole numbers that do not fit 64 bits. */
-#define ND_HTP_MOST_MOMENTS 16384
+#define ND_HTP_MAX_MOMENTS 16384
 
 struct nd_htp_moments {
     struct nd_qfloat mean, inverse_root; /* the latter of variance and epsilon */

@@ -20,7 +20,7 @@ static bool has_one_source(const struct nd_htp_job *job)
 enum {
     VECTOR_BYTES = 128,    /* of an HVX register */
     GREATEST_FLAT = 50000, /* codes of the largest tensor that was seen to be worked through in one run */
-    MOST_AXES = 4,         /* of the HTP's tensors */
+    MAX_AXES = 4,         /* of the HTP's tensors */
 };
 
 enum order {
@@ -32,9 +32,9 @@ enum order {
 
 static const struct {
     const char *op_type;
-    enum nd_htp_way way;
+    enum nd_htp_method method;
     enum order order;
-} ways[] = {
+} methods[] = {
     {"Expand", ND_HTP_HALVES, WHOLE},    {"Flatten", ND_HTP_HALVES, STILL},
     {"Gather", ND_HTP_HALVES, FLAT},     {"GlobalMaxPool", ND_HTP_LAYOUT, ANY},
     {"Identity", ND_HTP_FIXED, ANY},     {"MaxPool", ND_HTP_HALVES, ANY},
@@ -57,37 +57,37 @@ bool nd_htp_is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
 }
 
 /* Codes that were moved, in the encoding of the output; false: it is not known how they get there. */
-static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_way way, enum order order,
+static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_method method, enum order order,
                        struct nd_array *moved)
 {
     const struct nd_shape *from = &job->call->inputs[0].values->shape;
     const struct nd_quant *x = nd_htp_plain(job, 0);
     struct nd_htp_rescaling r;
     if (order == STILL && nd_htp_is_same_but_ones(from, &moved->shape)) {
-        way = ND_HTP_HALF;
+        method = ND_HTP_HALF;
         order = ANY;
     }
     size_t n_rest = order == ANY ? 0 : moved->n % VECTOR_BYTES;
-    bool is_known = order == ANY || (moved->n <= GREATEST_FLAT && from->rank <= MOST_AXES &&
-                                     moved->shape.rank <= MOST_AXES && (order != WHOLE || n_rest == 0));
+    bool is_known = order == ANY || (moved->n <= GREATEST_FLAT && from->rank <= MAX_AXES &&
+                                     moved->shape.rank <= MAX_AXES && (order != WHOLE || n_rest == 0));
     if (!is_known || moved->n == 0 ||
-        !nd_htp_rescaling_init(&r, way, (double)x->scale[0], (double)job->call->out_quant->scale[0]))
+        !nd_htp_rescaling_init(&r, method, (double)x->scale[0], (double)job->call->out_quant->scale[0]))
         return false;
     struct nd_array rest = {.n = n_rest, .x = moved->x + moved->n - n_rest}, whole = *moved;
     whole.n -= n_rest;
     nd_htp_rescale_all(job, &r, (double)x->zero_point[0], 1, &whole);
-    r.way = ND_HTP_HALVES_DOWN;
+    r.method = ND_HTP_HALVES_DOWN;
     nd_htp_rescale_all(job, &r, (double)x->zero_point[0], 1, &rest);
     return true;
 }
 
 /* Which axis of the input each axis of the output is; false: of other ranks than were looked at. */
-static bool find_order(const struct nd_htp_job *job, int64_t order[MOST_AXES], int rank)
+static bool find_order(const struct nd_htp_job *job, int64_t order[MAX_AXES], int rank)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const int64_t *given = NULL;
     size_t n = nd_op_ints(&op_call, "perm", &given);
-    if (rank > MOST_AXES || (n != 0 && n != (size_t)rank))
+    if (rank > MAX_AXES || (n != 0 && n != (size_t)rank))
         return false;
     for (int i = 0; i < rank; i++)
         order[i] = n > 0 ? given[i] : rank - 1 - i;
@@ -100,14 +100,14 @@ static bool find_order(const struct nd_htp_job *job, int64_t order[MOST_AXES], i
  */
 static bool rescale_transposed(const struct nd_htp_job *job, struct nd_array *moved)
 {
-    static const int64_t still[][MOST_AXES] = {{0, 2, 1, 3}, {0, 2, 3, 1}}, last[] = {0, 1, 3, 2};
+    static const int64_t still[][MAX_AXES] = {{0, 2, 1, 3}, {0, 2, 3, 1}}, last[] = {0, 1, 3, 2};
     const struct nd_shape *shape = &job->call->inputs[0].values->shape;
-    int64_t order[MOST_AXES];
-    if (!find_order(job, order, shape->rank) || (shape->rank == MOST_AXES && order[0] != 0))
+    int64_t order[MAX_AXES];
+    if (!find_order(job, order, shape->rank) || (shape->rank == MAX_AXES && order[0] != 0))
         return false;
     if (!nd_htp_is_laid_out(job, 0))
         return rescale_as(job, ND_HTP_HALVES, FLAT, moved);
-    if (shape->rank != MOST_AXES)
+    if (shape->rank != MAX_AXES)
         return false;
     if (memcmp(order, last, sizeof last) == 0)
         return rescale_as(job, ND_HTP_HALVES, FLAT, moved);
@@ -119,13 +119,13 @@ static bool rescale(const struct nd_htp_job *job, struct nd_array *moved)
 {
     if (nd_htp_plain(job, 0) == NULL)
         return false;
-    if (job->unit->dtype == ND_DTYPE_U16)
+    if (job->layer->dtype == ND_DTYPE_U16)
         return nd_htp_rescale_moved_words(job, moved);
     if (strcmp(job->call->node->op_type, "Transpose") == 0)
         return rescale_transposed(job, moved);
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
-        if (strcmp(job->call->node->op_type, ways[i].op_type) == 0)
-            return rescale_as(job, ways[i].way, ways[i].order, moved);
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
+        if (strcmp(job->call->node->op_type, methods[i].op_type) == 0)
+            return rescale_as(job, methods[i].method, methods[i].order, moved);
     return false;
 }
 
@@ -133,14 +133,14 @@ static bool rescale(const struct nd_htp_job *job, struct nd_array *moved)
 static enum nd_status move_memory(const struct nd_htp_job *job, const struct nd_array **inputs,
                                   struct nd_error *err)
 {
-    const struct nd_array *codes = inputs[0];
+    const struct nd_array *qvalues = inputs[0];
     enum nd_status status = ND_OK;
     for (int arch = 0; arch < ND_HTP_N_ARCHS && status == ND_OK; arch++) {
-        struct nd_unit_program program = *job->program;
+        struct nd_layer_arithmetic arithmetic = *job->arithmetic;
         struct nd_htp_job part = *job;
         struct nd_array bytes = {0};
-        program.arch = (enum nd_htp_arch)arch;
-        part.program = &program;
+        arithmetic.arch = (enum nd_htp_arch)arch;
+        part.arithmetic = &arithmetic;
         inputs[0] = nd_htp_recall(&part, 0);
         if (inputs[0] == NULL || !nd_htp_keeps_memory(job->call->node->op_type))
             continue;
@@ -149,7 +149,7 @@ static enum nd_status move_memory(const struct nd_htp_job *job, const struct nd_
             nd_htp_remember(&part, &bytes);
         nd_array_deinit(&bytes);
     }
-    inputs[0] = codes;
+    inputs[0] = qvalues;
     return status;
 }
 
@@ -164,7 +164,7 @@ static bool find_inputs(const struct nd_htp_job *job, const struct nd_array **in
             is_known = i > 0; /* axes, shapes, indices */
             continue;
         }
-        is_known = inputs[i]->dtype == job->unit->dtype;
+        is_known = inputs[i]->dtype == job->layer->dtype;
         *is_rescaled |= !nd_quant_is_same(call->inputs[i].quant, call->out_quant);
     }
     return is_known && call->n_inputs > 0 && (!*is_rescaled || has_one_source(job));
@@ -185,8 +185,8 @@ static enum nd_status move(const struct nd_htp_job *job, const struct nd_array *
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     for (size_t i = 0; i < moved.n; i++)
         moved.x[i] = moved.x[i] < bounds.low ? bounds.low : moved.x[i] > bounds.high ? bounds.high : moved.x[i];
-    moved.dtype = job->unit->dtype;
-    *job->codes = moved;
+    moved.dtype = job->layer->dtype;
+    *job->qvalues = moved;
     *job->is_covered = true;
     return ND_OK;
 }
@@ -221,16 +221,16 @@ static bool pads_with_nought(const struct nd_htp_job *job)
 }
 
 /* The codes of input 0 in the encoding of the output, and what is put around them: the zero point. */
-static enum nd_status pad_with(const struct nd_htp_job *job, const struct nd_array *codes,
+static enum nd_status pad_with(const struct nd_htp_job *job, const struct nd_array *qvalues,
                                struct nd_array *moved, struct nd_error *err)
 {
     struct nd_array zero = {0};
     const struct nd_shape number = {.rank = 0};
-    enum nd_status status = nd_array_make(&zero, job->unit->dtype, &number, err);
+    enum nd_status status = nd_array_make(&zero, job->layer->dtype, &number, err);
     if (status != ND_OK)
         return status;
     zero.x[0] = (double)job->call->out_quant->zero_point[0];
-    const struct nd_array *inputs[] = {codes, job->call->inputs[1].values, &zero};
+    const struct nd_array *inputs[] = {qvalues, job->call->inputs[1].values, &zero};
     status = nd_linear_run(job->call, job->call->node, inputs, 3, moved, err);
     nd_array_deinit(&zero);
     return status;
@@ -244,24 +244,24 @@ static bool copies_input(const struct nd_htp_job *job)
     const struct nd_linear_call *call = job->call;
     const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
     nd_op_text(&op_call, "mode", mode, sizeof mode);
-    return job->unit->origins[0] == ND_EXACT_FROM_INPUT && call->opset >= 11 && nd_linear_has(call, 1) &&
+    return job->layer->origins[0] == ND_EXACT_FROM_INPUT && call->opset >= 11 && nd_linear_has(call, 1) &&
            !nd_linear_has(call, 3) && (strcmp(mode, "reflect") == 0 || strcmp(mode, "edge") == 0);
 }
 
 static enum nd_status copy_input(const struct nd_htp_job *job, struct nd_error *err)
 {
     const struct nd_array *inputs[] = {job->call->inputs[0].values, job->call->inputs[1].values};
-    enum nd_status status = nd_linear_run(job->call, job->call->node, inputs, 2, job->codes, err);
-    job->codes->dtype = job->unit->dtype;
+    enum nd_status status = nd_linear_run(job->call, job->call->node, inputs, 2, job->qvalues, err);
+    job->qvalues->dtype = job->layer->dtype;
     *job->is_covered = status == ND_OK;
     return status;
 }
 
 enum nd_status nd_htp_pad(const struct nd_htp_job *job, struct nd_error *err)
 {
-    struct nd_array codes = {0}, moved = {0};
-    bool is_known = false, is_made = job->unit->origins[0] == ND_EXACT_FROM_UNIT;
-    if (!nd_htp_all_are(job, 1, job->unit->dtype) || !nd_htp_is_unbounded(job) ||
+    struct nd_array qvalues = {0}, moved = {0};
+    bool is_known = false, is_made = job->layer->origins[0] == ND_EXACT_FROM_LAYER;
+    if (!nd_htp_all_are(job, 1, job->layer->dtype) || !nd_htp_is_unbounded(job) ||
         nd_quant_is_same(job->call->inputs[0].quant, job->call->out_quant))
         return ND_OK;
     if (copies_input(job))
@@ -269,22 +269,22 @@ enum nd_status nd_htp_pad(const struct nd_htp_job *job, struct nd_error *err)
     if (!pads_with_nought(job))
         return ND_OK;
     struct nd_htp_job part = *job;
-    part.codes = &codes;
+    part.qvalues = &qvalues;
     part.is_covered = &is_known;
     enum nd_status status = ND_OK;
-    if (!is_made && job->unit->dtype == ND_DTYPE_U16)
-        status = nd_htp_follow_line16(&part, 0, &codes, &is_known, err);
+    if (!is_made && job->layer->dtype == ND_DTYPE_U16)
+        status = nd_htp_follow_line16(&part, 0, &qvalues, &is_known, err);
     else
         status = nd_htp_rescale_input(&part, is_made ? ND_HTP_LAYOUT : ND_HTP_FIXED, err);
     if (status == ND_OK && is_known)
-        status = pad_with(job, &codes, &moved, err);
-    nd_array_deinit(&codes);
+        status = pad_with(job, &qvalues, &moved, err);
+    nd_array_deinit(&qvalues);
     if (status != ND_OK || !is_known) {
         nd_array_deinit(&moved);
         return status;
     }
-    moved.dtype = job->unit->dtype;
-    *job->codes = moved;
+    moved.dtype = job->layer->dtype;
+    *job->qvalues = moved;
     *job->is_covered = true;
     return ND_OK;
 }

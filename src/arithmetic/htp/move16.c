@@ -5,17 +5,17 @@
 
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/htp/qfloat.h"
-#include "arithmetic/programs/requantise.h"
+#include "arithmetic/arithmetics/requantise.h"
 #include "core/tensors/scales.h"
 
 enum {
-    MOST_AXES = 5,       /* that were looked at */
-    MOST_STILL_AXES = 4, /* with one more a leading axis of 1 is a move like another */
+    MAX_AXES = 5,       /* that were looked at */
+    MAX_STILL_AXES = 4, /* with one more a leading axis of 1 is a move like another */
 };
 /* Below 1e-7 up to 280 of 65 536 codes differ (QAIRT 2.51); above are infinities. */
-static const double least_scale = 0x1p-20, most_of_half = 65504;
+static const double min_scale = 0x1p-20, max_of_half = 65504;
 
-enum way {
+enum method {
     HALVES, /* real values as float16 */
     STILL,  /* the same; where no code is moved they are not rounded to float16 */
     KEPT,   /* the codes are not brought to the other encoding: a defect */
@@ -23,14 +23,14 @@ enum way {
 
 static const struct {
     const char *op_type;
-    enum way way;
-} ways[] = {
+    enum method method;
+} methods[] = {
     {"Expand", HALVES}, {"Flatten", STILL},    {"Gather", HALVES},     {"MaxPool", HALVES},
     {"Reshape", STILL}, {"Resize", HALVES},    {"SpaceToDepth", KEPT}, {"Squeeze", STILL},
     {"Tile", HALVES},   {"Transpose", HALVES}, {"Unsqueeze", STILL},
 };
 
-enum { N_WAYS = sizeof ways / sizeof ways[0] };
+enum { N_METHODS = sizeof methods / sizeof methods[0] };
 
 static double half_away(double v)
 {
@@ -42,93 +42,93 @@ struct step {
     bool is_still, is_v81;
 };
 
-static struct nd_qfloat real_of(const struct nd_quant *x, double code, bool is_v81)
+static struct nd_qfloat real_of(const struct nd_quant *x, double qvalue, bool is_v81)
 {
-    float n = (float)(code - (double)x->zero_point[0]);
+    float n = (float)(qvalue - (double)x->zero_point[0]);
     struct nd_qfloat whole =
         is_v81 ? nd_qfloat_from(n) : nd_qfloat_product(nd_qfloat_read(n), nd_qfloat_read(1));
     return nd_qfloat_product(whole, nd_qfloat_from(x->scale[0]));
 }
 
-double nd_htp_half_of_word(const struct nd_quant *x, double code, bool is_v81)
+double nd_htp_half_of_word(const struct nd_quant *x, double qvalue, bool is_v81)
 {
-    return nd_htp_as_half(nd_qfloat_value(real_of(x, code, is_v81)));
+    return nd_htp_as_half(nd_qfloat_value(real_of(x, qvalue, is_v81)));
 }
 
-static double rescale(const struct step *s, double code)
+static double rescale(const struct step *s, double qvalue)
 {
     float inverse = 1 / s->y->scale[0];
     if (s->is_still) {
-        struct nd_qfloat real = real_of(s->x, code, s->is_v81);
+        struct nd_qfloat real = real_of(s->x, qvalue, s->is_v81);
         return half_away(nd_qfloat_value(nd_qfloat_product(real, nd_qfloat_read(inverse))));
     }
-    float half = (float)nd_htp_half_of_word(s->x, code, s->is_v81);
+    float half = (float)nd_htp_half_of_word(s->x, qvalue, s->is_v81);
     return half_away(nd_qfloat_value(nd_qfloat_product(nd_qfloat_from(half), nd_qfloat_from(inverse))));
 }
 
 bool nd_htp_are_known_halves(const struct nd_quant *x)
 {
     double zero = (double)x->zero_point[0], farthest = fmax(zero, UINT16_MAX - zero);
-    return (double)x->scale[0] >= least_scale && farthest * (double)x->scale[0] <= most_of_half;
+    return (double)x->scale[0] >= min_scale && farthest * (double)x->scale[0] <= max_of_half;
 }
 
 static size_t row_of(const char *op_type)
 {
     size_t row = 0;
-    while (row < N_WAYS && strcmp(op_type, ways[row].op_type) != 0)
+    while (row < N_METHODS && strcmp(op_type, methods[row].op_type) != 0)
         row++;
     return row;
 }
 
-static bool is_other_on_v81(const struct nd_exact_unit *unit)
+static bool is_other_on_v81(const struct nd_exact_layer *layer)
 {
-    const struct nd_linear_call *call = unit->call;
-    return unit->dtype == ND_DTYPE_U16 && call->node != NULL && call->n_inputs > 0 &&
-           row_of(nd_onnx_text(call->node->op_type)) < N_WAYS &&
+    const struct nd_linear_call *call = layer->call;
+    return layer->dtype == ND_DTYPE_U16 && call->node != NULL && call->n_inputs > 0 &&
+           row_of(nd_onnx_text(call->node->op_type)) < N_METHODS &&
            !nd_quant_is_same(call->inputs[0].quant, call->out_quant);
 }
 
-static bool find_way(const struct nd_htp_job *job, const struct nd_shape *out, enum way *way)
+static bool find_method(const struct nd_htp_job *job, const struct nd_shape *out, enum method *method)
 {
     const struct nd_shape *in = &job->call->inputs[0].values->shape;
     size_t row = row_of(job->call->node->op_type);
-    if (row == N_WAYS || in->rank > MOST_AXES || out->rank > MOST_AXES)
+    if (row == N_METHODS || in->rank > MAX_AXES || out->rank > MAX_AXES)
         return false;
-    *way = ways[row].way;
-    bool is_still = *way == STILL && in->rank <= MOST_STILL_AXES && out->rank <= MOST_STILL_AXES &&
+    *method = methods[row].method;
+    bool is_still = *method == STILL && in->rank <= MAX_STILL_AXES && out->rank <= MAX_STILL_AXES &&
                     nd_htp_is_same_but_ones(in, out);
-    if (*way == STILL && !is_still)
-        *way = HALVES;
+    if (*method == STILL && !is_still)
+        *method = HALVES;
     /* What lies in blocks is brought to the other encoding in other ways, which differ by the operator. */
-    return !is_still || nd_htp_layout_of(job->memory, job->unit, 0) == ND_HTP_FLAT;
+    return !is_still || nd_htp_layout_of(job->memory, job->layer, 0) == ND_HTP_FLAT;
 }
 
 bool nd_htp_rescale_moved_words(const struct nd_htp_job *job, struct nd_array *moved)
 {
-    enum way way = HALVES;
+    enum method method = HALVES;
     const struct nd_quant *x = nd_htp_plain(job, 0), *y = nd_htp_plain_output(job);
-    if (x == NULL || y == NULL || !nd_htp_is_unbounded(job) || !find_way(job, &moved->shape, &way))
+    if (x == NULL || y == NULL || !nd_htp_is_unbounded(job) || !find_method(job, &moved->shape, &method))
         return false;
-    if (way == KEPT)
+    if (method == KEPT)
         return true;
     /* The device gives something else where a Softmax made the codes (five layers, 60 to 80 % of their codes).
      */
     if (nd_htp_is_share(job, 0))
         return false;
-    const struct step step = {.x = x, .y = y, .is_still = way == STILL, .is_v81 = job->program->is_v81};
+    const struct step step = {.x = x, .y = y, .is_still = method == STILL, .is_v81 = job->arithmetic->is_v81};
     for (size_t i = 0; nd_htp_are_known_halves(x) && i < moved->n; i++)
         moved->x[i] = fmin(fmax(rescale(&step, moved->x[i]) + (double)y->zero_point[0], 0), UINT16_MAX);
     return nd_htp_are_known_halves(x);
 }
 
-enum nd_status nd_unit_run_as_v81(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
-                                  struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
+enum nd_status nd_layer_run_as_v81(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
+                                  struct nd_layer_memory *memory, struct nd_array *qvalues, bool *is_covered,
                                   struct nd_error *err)
 {
-    struct nd_unit_program other = *program;
+    struct nd_layer_arithmetic other = *arithmetic;
     *is_covered = false;
-    if (program->arch != ND_HTP_V73 || !is_other_on_v81(unit))
+    if (arithmetic->arch != ND_HTP_V73 || !is_other_on_v81(layer))
         return ND_OK;
     other.is_v81 = true;
-    return nd_unit_program_run(&other, unit, memory, codes, is_covered, err);
+    return nd_layer_arithmetic_run(&other, layer, memory, qvalues, is_covered, err);
 }

@@ -5,11 +5,11 @@
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/htp/moments.h"
 #include "arithmetic/htp/qfloat.h"
-#include "arithmetic/programs/requantise.h"
+#include "arithmetic/arithmetics/requantise.h"
 
 /* Rows of one element are their bias: the device gives 65535, where the rounded mean gives 65505 (network 43346
  * of tools/studies/strangers). */
-enum { LEAST_ROW = 2 };
+enum { MIN_ROW = 2 };
 
 struct norm {
     double scale;   /* of the input times that of the weights over that of the output */
@@ -23,19 +23,19 @@ struct norm {
 
 static bool is_constant(const struct nd_htp_job *job, size_t i, size_t n)
 {
-    return nd_htp_plain(job, i) != NULL && job->unit->origins[i] == ND_EXACT_FROM_CONSTANT &&
+    return nd_htp_plain(job, i) != NULL && job->layer->origins[i] == ND_EXACT_FROM_CONSTANT &&
            job->call->inputs[i].values->n == n;
 }
 
-static bool is_known_unit(const struct nd_htp_job *job)
+static bool is_known_layer(const struct nd_htp_job *job)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     if (job->call->n_inputs < 2 || job->call->n_inputs > 3 || job->call->output != 0 ||
-        !nd_htp_all_are(job, 1, job->unit->dtype))
+        !nd_htp_all_are(job, 1, job->layer->dtype))
         return false;
     const struct nd_shape *shape = &job->call->inputs[0].values->shape;
     int64_t axis = nd_op_i(&op_call, "axis", -1);
-    if (shape->rank < 1 || (axis != -1 && axis != shape->rank - 1) || shape->dims[shape->rank - 1] < LEAST_ROW)
+    if (shape->rank < 1 || (axis != -1 && axis != shape->rank - 1) || shape->dims[shape->rank - 1] < MIN_ROW)
         return false;
     size_t n = (size_t)shape->dims[shape->rank - 1];
     bool has_bias = nd_linear_has(job->call, 2);
@@ -49,7 +49,7 @@ static struct norm describe(const struct nd_htp_job *job)
     const struct nd_linear_input *inputs = job->call->inputs;
     struct norm norm = {.scale_x = (double)inputs[0].quant->scale[0],
                         .epsilon = nd_op_f(&op_call, "epsilon", (double)1e-5F),
-                        .is_short = job->unit->dtype == ND_DTYPE_U8,
+                        .is_short = job->layer->dtype == ND_DTYPE_U8,
                         .weight = &inputs[1],
                         .bias = nd_linear_has(job->call, 2) ? &inputs[2] : NULL,
                         .scale_y = (double)job->call->out_quant->scale[0],
@@ -63,8 +63,8 @@ static double bias_of(const struct norm *norm, size_t i)
 {
     if (norm->bias == NULL)
         return norm->zero_y;
-    double code = norm->bias->values->x[i] - (double)norm->bias->quant->zero_point[0];
-    return rint(code * (double)norm->bias->quant->scale[0] / norm->scale_y) + norm->zero_y;
+    double qvalue = norm->bias->values->x[i] - (double)norm->bias->quant->zero_point[0];
+    return rint(qvalue * (double)norm->bias->quant->scale[0] / norm->scale_y) + norm->zero_y;
 }
 
 /* The mean of whole numbers of that sum. uint8: cut to 64ths, by a product with a reciprocal. uint16: two
@@ -88,7 +88,7 @@ static double multiplier_of(const struct norm *norm, const double *x, double var
     enum { SHORT_STEPS = 2, WIDE_STEPS = 3 }; /* of Newton's method */
     float scale = (float)norm->scale_x, square = scale * scale;
     double m = norm->scale / sqrt(variance + norm->epsilon);
-    if (norm->n <= ND_HTP_MOST_MOMENTS && square > 0) {
+    if (norm->n <= ND_HTP_MAX_MOMENTS && square > 0) {
         struct nd_htp_moments moments = nd_htp_moments_of(x, norm->n, (float)norm->epsilon / square,
                                                           norm->is_short ? SHORT_STEPS : WIDE_STEPS);
         struct nd_qfloat of_scales = nd_qfloat_read(norm->weight->quant->scale[0] / (float)norm->scale_y);
@@ -110,23 +110,23 @@ static void normalise(const struct norm *norm, const double *x, double *y, const
     mean = mean_of(norm, sum);
     for (size_t i = 0; i < norm->n; i++) {
         double weight = norm->weight->values->x[i] - (double)norm->weight->quant->zero_point[0];
-        double code = floor((x[i] - mean) * m * weight + 0.5) + bias_of(norm, i);
-        y[i] = fmin(fmax(code, bounds->low), bounds->high);
+        double qvalue = floor((x[i] - mean) * m * weight + 0.5) + bias_of(norm, i);
+        y[i] = fmin(fmax(qvalue, bounds->low), bounds->high);
     }
 }
 
 enum nd_status nd_htp_norm(const struct nd_htp_job *job, struct nd_error *err)
 {
-    if (!is_known_unit(job))
+    if (!is_known_layer(job))
         return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values;
     struct norm norm = describe(job);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     if (norm.epsilon <= 0)
         return ND_OK;
-    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     for (size_t row = 0; status == ND_OK && row < x->n; row += norm.n)
-        normalise(&norm, x->x + row, job->codes->x + row, &bounds);
+        normalise(&norm, x->x + row, job->qvalues->x + row, &bounds);
     *job->is_covered = status == ND_OK;
     return status;
 }

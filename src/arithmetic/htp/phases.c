@@ -27,18 +27,18 @@ struct nd_htp_phases nd_htp_phases_of(const struct nd_htp_job *job)
     return phases;
 }
 
-bool nd_htp_is_strided_depthwise(const struct nd_exact_unit *unit)
+bool nd_htp_is_strided_depthwise(const struct nd_exact_layer *layer)
 {
-    enum { STRIDE = 2, LEAST_KERNEL = 3 };
-    const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
-    if (unit->dtype != ND_DTYPE_U8 || call.node == NULL || unit->call->n_inputs < 2 ||
-        strcmp(nd_onnx_text(call.node->op_type), "Conv") != 0 || unit->call->inputs[1].values == NULL)
+    enum { STRIDE = 2, MIN_KERNEL = 3 };
+    const struct nd_op_call call = {.node = layer->call->node, .opset = layer->call->opset};
+    if (layer->dtype != ND_DTYPE_U8 || call.node == NULL || layer->call->n_inputs < 2 ||
+        strcmp(nd_onnx_text(call.node->op_type), "Conv") != 0 || layer->call->inputs[1].values == NULL)
         return false;
-    const struct nd_shape *w = &unit->call->inputs[1].values->shape;
+    const struct nd_shape *w = &layer->call->inputs[1].values->shape;
     if (w->rank != 4 || w->dims[0] < 2 || w->dims[1] != 1 || nd_op_i(&call, "group", 1) != w->dims[0])
         return false;
     for (size_t i = 0; i < 2; i++)
-        if (number_at(&call, "strides", i, 1) != STRIDE || w->dims[2 + i] < LEAST_KERNEL)
+        if (number_at(&call, "strides", i, 1) != STRIDE || w->dims[2 + i] < MIN_KERNEL)
             return false;
     return true;
 }
@@ -62,7 +62,7 @@ bool nd_htp_is_known_transposed(const struct nd_htp_job *job)
 {
     const struct nd_op_call call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_shape *w = &job->call->inputs[1].values->shape;
-    if (w->rank != 4 || job->unit->origins[1] != ND_EXACT_FROM_CONSTANT || nd_op_i(&call, "group", 1) != 1 ||
+    if (w->rank != 4 || job->layer->origins[1] != ND_EXACT_FROM_CONSTANT || nd_op_i(&call, "group", 1) != 1 ||
         is_padded_by_shape(&call))
         return false;
     for (size_t i = 0; i < 2; i++) {

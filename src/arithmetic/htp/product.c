@@ -35,16 +35,16 @@ static bool has_known_scales(const struct nd_htp_job *job)
     bool is_first = is_op(job, "Conv") || (is_op(job, "Gemm") && nd_op_i(&op_call, "transB", 0) != 0);
     if (w->quant->n == 1 || !nd_quant_is_sound(w->quant))
         return nd_quant_is_sound(w->quant);
-    return job->unit->origins[1] == ND_EXACT_FROM_CONSTANT && axis == (is_first ? 0 : 1) &&
+    return job->layer->origins[1] == ND_EXACT_FROM_CONSTANT && axis == (is_first ? 0 : 1) &&
            (nd_htp_is_conv(job) || rank == 2);
 }
 
 static bool are_known_operands(const struct nd_htp_job *job)
 {
     const struct nd_linear_input *x = &job->call->inputs[0], *w = &job->call->inputs[1];
-    bool is_constant = job->unit->origins[1] == ND_EXACT_FROM_CONSTANT;
+    bool is_constant = job->layer->origins[1] == ND_EXACT_FROM_CONSTANT;
     if (nd_htp_plain(job, 0) == NULL || nd_htp_plain_output(job) == NULL || !nd_linear_has(job->call, 1) ||
-        w->quant == NULL || w->quant->n == 0 || w->values->n == 0 || x->values->dtype != job->unit->dtype)
+        w->quant == NULL || w->quant->n == 0 || w->values->n == 0 || x->values->dtype != job->layer->dtype)
         return false;
     if (w->values->dtype == ND_DTYPE_U16) /* only what is calculated becomes 8-bit numbers */
         return !is_constant && x->values->dtype == ND_DTYPE_U16 && w->quant->n == 1 && is_op(job, "MatMul");

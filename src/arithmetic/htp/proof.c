@@ -20,17 +20,17 @@ struct pair {
 /* Whole numbers below it, and halves of them, are exact. */
 #define LARGEST_SUM 0x1p50
 
-static double code_of(const struct pair *p, int program, double q)
+static double qvalue_of(const struct pair *p, int arithmetic, double q)
 {
-    return nd_htp_scale(&p->scalings[program], q, &p->bounds);
+    return nd_htp_scale(&p->scalings[arithmetic], q, &p->bounds);
 }
 
 /* The greatest q between inside, where the program has the code, and outside, where it has it not. */
-static double last_of_code(const struct pair *p, int program, double code, double inside, double outside)
+static double last_of_qvalue(const struct pair *p, int arithmetic, double qvalue, double inside, double outside)
 {
     while (outside - inside > 1) {
         double middle = floor((inside + outside) / 2);
-        if (code_of(p, program, middle) == code)
+        if (qvalue_of(p, arithmetic, middle) == qvalue)
             inside = middle;
         else
             outside = middle;
@@ -40,22 +40,22 @@ static double last_of_code(const struct pair *p, int program, double code, doubl
 
 /* The greatest q up to p->high with the code that program 0 has at q. *length is that of the run before, a
  * guess for this one. */
-static double end_of_run(const struct pair *p, double q, double code, double *length)
+static double end_of_run(const struct pair *p, double q, double qvalue, double *length)
 {
     double inside = q, outside = p->high + 1, guess = q + *length - 1;
-    if (guess < p->high && code_of(p, 0, guess) == code) {
-        if (code_of(p, 0, guess + 1) != code)
+    if (guess < p->high && qvalue_of(p, 0, guess) == qvalue) {
+        if (qvalue_of(p, 0, guess + 1) != qvalue)
             return guess;
         inside = guess + 1;
     }
     for (double step = 1; inside + step <= p->high; step *= 2) {
-        if (code_of(p, 0, inside + step) != code) {
+        if (qvalue_of(p, 0, inside + step) != qvalue) {
             outside = inside + step;
             break;
         }
         inside += step;
     }
-    inside = last_of_code(p, 0, code, inside, outside);
+    inside = last_of_qvalue(p, 0, qvalue, inside, outside);
     *length = inside - q + 1;
     return inside;
 }
@@ -65,14 +65,14 @@ static bool find_unequal(const struct pair *p, double *out)
 {
     double length = 1, end;
     for (double q = p->low; q <= p->high; q = end + 1) {
-        double code = code_of(p, 0, q);
+        double qvalue = qvalue_of(p, 0, q);
         *out = q;
-        if (code_of(p, 1, q) != code)
+        if (qvalue_of(p, 1, q) != qvalue)
             return true;
-        end = end_of_run(p, q, code, &length);
-        if (code_of(p, 1, end) == code)
+        end = end_of_run(p, q, qvalue, &length);
+        if (qvalue_of(p, 1, end) == qvalue)
             continue;
-        *out = last_of_code(p, 1, code, q, end) + 1;
+        *out = last_of_qvalue(p, 1, qvalue, q, end) + 1;
         return true;
     }
     return false;
@@ -85,7 +85,7 @@ struct proof {
     struct nd_htp_weights weights;
     struct nd_htp_scaling *scalings[2];
     struct pair *pairs; /* [n_columns] */
-    double least_x, greatest_x, zero_x;
+    double min_x, greatest_x, zero_x;
     bool is_fixed; /* constant weights */
     bool is_word;
 };
@@ -96,14 +96,14 @@ static struct nd_htp_bounds sums_of(const struct proof *p, size_t column)
     struct nd_htp_bounds sums = {0, 0};
     if (!p->is_fixed) {
         const double least = -128, greatest = 127, n = (double)weights->n_rows;
-        sums.high = n * fmax(greatest * p->greatest_x, least * p->least_x);
-        sums.low = n * fmin(greatest * p->least_x, least * p->greatest_x);
+        sums.high = n * fmax(greatest * p->greatest_x, least * p->min_x);
+        sums.low = n * fmin(greatest * p->min_x, least * p->greatest_x);
         return sums;
     }
     for (size_t row = 0; row < nd_htp_n_rows(weights, column); row++) {
         double v = weights->view.x[nd_htp_place(weights, column, row)];
-        sums.high += v * (v > 0 ? p->greatest_x : p->least_x);
-        sums.low += v * (v > 0 ? p->least_x : p->greatest_x);
+        sums.high += v * (v > 0 ? p->greatest_x : p->min_x);
+        sums.low += v * (v > 0 ? p->min_x : p->greatest_x);
     }
     return sums;
 }
@@ -180,7 +180,7 @@ static bool take_in(struct pair *pair, const struct pair *other)
     return true;
 }
 
-static void note_unequal(const struct proof *p, size_t column, double q, struct nd_unit_proof *proof)
+static void note_unequal(const struct proof *p, size_t column, double q, struct nd_layer_proof *proof)
 {
     if (proof->n_unequal++ > 0)
         return;
@@ -191,11 +191,11 @@ static void note_unequal(const struct proof *p, size_t column, double q, struct 
         proof->sum = p->is_fixed ? fmax(256 * (q + offset_of(correction)) - correction, sums_of(p, column).low)
                                  : 256 * q;
     for (int i = 0; i < 2; i++)
-        proof->codes[i] = code_of(&p->pairs[column], i, q);
+        proof->qvalues[i] = qvalue_of(&p->pairs[column], i, q);
 }
 
 /* Which of the columns from..n - 1 of one group, `group[c] == from`, have an unequal sum. */
-static void look_at_each(const struct proof *p, const size_t *group, size_t from, struct nd_unit_proof *proof,
+static void look_at_each(const struct proof *p, const size_t *group, size_t from, struct nd_layer_proof *proof,
                          bool *is_unequal)
 {
     for (size_t c = from; c < p->weights.n_columns; c++) {
@@ -208,7 +208,7 @@ static void look_at_each(const struct proof *p, const size_t *group, size_t from
     }
 }
 
-static enum nd_status look_at_all(const struct proof *p, struct nd_unit_proof *proof, bool *is_unequal,
+static enum nd_status look_at_all(const struct proof *p, struct nd_layer_proof *proof, bool *is_unequal,
                                   struct nd_error *err)
 {
     size_t n = p->weights.n_columns, n_groups = 0;
@@ -236,7 +236,7 @@ static enum nd_status look_at_all(const struct proof *p, struct nd_unit_proof *p
         if (find_unequal(&whole[g], &q))
             look_at_each(p, group, firsts[g], proof, is_unequal);
     }
-    proof->end = proof->n_unequal > 0 ? ND_UNIT_PROOF_UNEQUAL : ND_UNIT_PROOF_EQUAL;
+    proof->end = proof->n_unequal > 0 ? ND_LAYER_PROOF_UNEQUAL : ND_LAYER_PROOF_EQUAL;
     proof->reason = NULL;
     free(group);
     free(firsts);
@@ -254,10 +254,10 @@ static bool always_fits(const struct proof *p)
     int64_t zero = w->quant->zero_point[0];
     if (w->values->dtype == ND_DTYPE_U16)
         return (2 * zero + STEP) / (2 * STEP) == MIDDLE;
-    return p->jobs[0].unit->origins[1] == ND_EXACT_FROM_UNIT || zero == MIDDLE;
+    return p->jobs[0].layer->origins[1] == ND_EXACT_FROM_LAYER || zero == MIDDLE;
 }
 
-static enum nd_status look_at_columns(struct proof *p, struct nd_unit_proof *proof, bool *is_unequal,
+static enum nd_status look_at_columns(struct proof *p, struct nd_layer_proof *proof, bool *is_unequal,
                                       struct nd_error *err)
 {
     if (!p->is_fixed && !always_fits(p)) {
@@ -286,24 +286,24 @@ static enum nd_status make_scalings(struct proof *p, bool *are_covered, struct n
     return status;
 }
 
-enum nd_status nd_unit_product_prove(const struct nd_unit_program *a, const struct nd_unit_program *b,
-                                     const struct nd_exact_unit *unit, struct nd_unit_proof *proof,
+enum nd_status nd_layer_product_prove(const struct nd_layer_arithmetic *a, const struct nd_layer_arithmetic *b,
+                                     const struct nd_exact_layer *layer, struct nd_layer_proof *proof,
                                      bool *is_unequal, struct nd_error *err)
 {
-    struct proof p = {.jobs = {{.program = a, .unit = unit, .call = unit->call},
-                               {.program = b, .unit = unit, .call = unit->call}}};
+    struct proof p = {.jobs = {{.arithmetic = a, .layer = layer, .call = layer->call},
+                               {.arithmetic = b, .layer = layer, .call = layer->call}}};
     bool are_covered = false;
-    *proof = (struct nd_unit_proof){.reason = "its arithmetic is not known"};
-    if (!nd_unit_is_product(unit) || !nd_htp_is_known_product(&p.jobs[0]))
+    *proof = (struct nd_layer_proof){.reason = "its arithmetic is not known"};
+    if (!nd_layer_is_product(layer) || !nd_htp_is_known_product(&p.jobs[0]))
         return ND_OK;
-    enum nd_dtype dtype = unit->call->inputs[0].values->dtype;
+    enum nd_dtype dtype = layer->call->inputs[0].values->dtype;
     double low, high;
-    nd_code_range(dtype, &low, &high);
-    p.zero_x = (double)unit->call->inputs[0].quant->zero_point[0];
-    p.least_x = fmin(low - p.zero_x, 0);
+    nd_qvalue_range(dtype, &low, &high);
+    p.zero_x = (double)layer->call->inputs[0].quant->zero_point[0];
+    p.min_x = fmin(low - p.zero_x, 0);
     p.greatest_x = fmax(high - p.zero_x, 0);
-    p.is_fixed = unit->origins[1] == ND_EXACT_FROM_CONSTANT;
-    p.is_word = unit->dtype == ND_DTYPE_U16;
+    p.is_fixed = layer->origins[1] == ND_EXACT_FROM_CONSTANT;
+    p.is_word = layer->dtype == ND_DTYPE_U16;
     enum nd_status status = make_scalings(&p, &are_covered, err);
     if (status == ND_OK && are_covered)
         status = look_at_columns(&p, proof, is_unequal, err);

@@ -8,7 +8,7 @@
 
 /* Of a qf32 and of a qf16. A zero becomes one unit of the least exponent. */
 struct format {
-    int fraction_bits, least_exponent;
+    int fraction_bits, min_exponent;
 };
 static const struct format wide = {23, -127}, half = {10, -15};
 
@@ -21,10 +21,10 @@ static struct nd_qfloat rounded(double significand, int exponent, double rest, s
 {
     int bits = format.fraction_bits;
     if (significand == 0 && rest == 0)
-        return (struct nd_qfloat){ldexp(1, -bits), format.least_exponent};
+        return (struct nd_qfloat){ldexp(1, -bits), format.min_exponent};
     bool is_wide = fabs(significand) >= 2 && significand != -2;
-    double units = ldexp(significand, is_wide ? bits - 1 : bits);
-    double fours = 4 * floor(units / 4), left = units - fours, end = is_wide ? at_two_of_wide : at_one;
+    double layers = ldexp(significand, is_wide ? bits - 1 : bits);
+    double fours = 4 * floor(layers / 4), left = layers - fours, end = is_wide ? at_two_of_wide : at_one;
     if (is_wide)
         exponent++;
     if (left == 0 && rest < 0)
@@ -45,7 +45,7 @@ static struct nd_qfloat rounded(double significand, int exponent, double rest, s
 
 struct nd_qfloat nd_qfloat_read(float value)
 {
-    struct nd_qfloat a = {0, wide.least_exponent + 1};
+    struct nd_qfloat a = {0, wide.min_exponent + 1};
     if (value != 0) {
         a.significand = 2 * frexp((double)value, &a.exponent);
         a.exponent--;

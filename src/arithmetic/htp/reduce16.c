@@ -5,29 +5,29 @@
 
 #include "arithmetic/htp/htp_internal.h"
 
-enum { MOST_AXES = 4 };
+enum { MAX_AXES = 4 };
 
 /* Which axes are reduced; false: none, or too many. */
-static bool mark_axes(const struct nd_htp_job *job, bool reduced[MOST_AXES])
+static bool mark_axes(const struct nd_htp_job *job, bool reduced[MAX_AXES])
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_shape *shape = &job->call->inputs[0].values->shape;
     const struct nd_array *given = nd_linear_has(job->call, 1) ? job->call->inputs[1].values : NULL;
     const int64_t *axes = NULL;
     size_t n = given != NULL ? given->n : nd_op_ints(&op_call, "axes", &axes);
-    memset(reduced, 0, MOST_AXES * sizeof reduced[0]);
+    memset(reduced, 0, MAX_AXES * sizeof reduced[0]);
     for (size_t i = 0; i < n; i++) {
         int64_t axis = given != NULL ? (int64_t)given->x[i] : axes[i];
         axis += axis < 0 ? shape->rank : 0;
-        if (axis < 0 || axis >= shape->rank || axis >= MOST_AXES)
+        if (axis < 0 || axis >= shape->rank || axis >= MAX_AXES)
             return false;
         reduced[axis] = true;
     }
-    return n > 0 && shape->rank <= MOST_AXES;
+    return n > 0 && shape->rank <= MAX_AXES;
 }
 
 /* The same of tensors that were looked at. */
-static bool find_axes(const struct nd_htp_job *job, bool reduced[MOST_AXES])
+static bool find_axes(const struct nd_htp_job *job, bool reduced[MAX_AXES])
 {
     const struct nd_shape *shape = &job->call->inputs[0].values->shape;
     bool is_known = shape->rank >= 2 && (shape->rank == 2 || shape->dims[0] == 1) && mark_axes(job, reduced);
@@ -36,12 +36,12 @@ static bool find_axes(const struct nd_htp_job *job, bool reduced[MOST_AXES])
 
 bool nd_htp_is_plane_mean(const struct nd_htp_job *job)
 {
-    bool reduced[MOST_AXES];
+    bool reduced[MAX_AXES];
     if (job->call->n_inputs == 0 || job->call->inputs[0].values == NULL ||
         strcmp(job->call->node->op_type, "ReduceMean") != 0 || !find_axes(job, reduced))
         return false;
     int rank = job->call->inputs[0].values->shape.rank;
-    if (rank == MOST_AXES && nd_htp_is_laid_out(job, 0))
+    if (rank == MAX_AXES && nd_htp_is_laid_out(job, 0))
         return !reduced[1] && reduced[2] && reduced[3];
     bool all = rank > 2 && !reduced[rank - 1];
     for (int i = 1; i < rank - 1; i++)
@@ -78,28 +78,28 @@ static int64_t scale(const struct nd_htp_sums *s, int64_t sum)
 
 bool nd_htp_is_byte_mean(const struct nd_htp_job *job, size_t count, bool *is_apart)
 {
-    enum { BATCH, HEIGHT, WIDTH, DEPTH, MOST_TOGETHER = 4 };
+    enum { BATCH, HEIGHT, WIDTH, DEPTH, MAX_TOGETHER = 4 };
     static const int as_they_are[] = {BATCH, HEIGHT, WIDTH, DEPTH}, laid_out[] = {BATCH, DEPTH, HEIGHT, WIDTH};
     const struct nd_shape *shape = &job->call->inputs[0].values->shape;
-    bool reduced[MOST_AXES], kept[MOST_AXES] = {false}, gone[MOST_AXES] = {false};
-    if (!mark_axes(job, reduced) || (shape->rank == MOST_AXES && shape->dims[0] != 1))
+    bool reduced[MAX_AXES], kept[MAX_AXES] = {false}, gone[MAX_AXES] = {false};
+    if (!mark_axes(job, reduced) || (shape->rank == MAX_AXES && shape->dims[0] != 1))
         return false;
-    bool is_laid_out = shape->rank == MOST_AXES && nd_htp_is_laid_out(job, 0);
+    bool is_laid_out = shape->rank == MAX_AXES && nd_htp_is_laid_out(job, 0);
     for (int i = 0; i < shape->rank; i++) {
-        int axis = (is_laid_out ? laid_out : as_they_are)[MOST_AXES - shape->rank + i];
+        int axis = (is_laid_out ? laid_out : as_they_are)[MAX_AXES - shape->rank + i];
         kept[axis] = shape->dims[i] > 1 && !reduced[i];
         gone[axis] = shape->dims[i] > 1 && reduced[i];
     }
     bool is_plane = !gone[DEPTH] && !kept[HEIGHT] && !kept[WIDTH];
-    bool is_short = !gone[HEIGHT] && !gone[WIDTH] && count <= MOST_TOGETHER;
+    bool is_short = !gone[HEIGHT] && !gone[WIDTH] && count <= MAX_TOGETHER;
     *is_apart = !is_plane && !is_short;
     return true;
 }
 
 bool nd_htp_is_byte_sum(const struct nd_htp_job *job)
 {
-    bool reduced[MOST_AXES];
-    return job->unit->dtype == ND_DTYPE_U8 && find_axes(job, reduced);
+    bool reduced[MAX_AXES];
+    return job->layer->dtype == ND_DTYPE_U8 && find_axes(job, reduced);
 }
 
 bool nd_htp_sums_init(struct nd_htp_sums *s, const struct nd_htp_job *job, size_t count, double multiplier)
@@ -124,10 +124,10 @@ static enum nd_status scale_all(const struct nd_htp_job *job, const struct nd_ar
                                 struct nd_htp_sums *s, struct nd_error *err)
 {
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &values->shape, err);
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &values->shape, err);
     for (size_t i = 0; status == ND_OK && i < values->n; i++) {
-        double code = (double)scale(s, llrint(values->x[i] * factor));
-        job->codes->x[i] = fmin(fmax(code, bounds.low), bounds.high);
+        double qvalue = (double)scale(s, llrint(values->x[i] * factor));
+        job->qvalues->x[i] = fmin(fmax(qvalue, bounds.low), bounds.high);
     }
     *job->is_covered = status == ND_OK;
     return status;
@@ -135,15 +135,15 @@ static enum nd_status scale_all(const struct nd_htp_job *job, const struct nd_ar
 
 enum nd_status nd_htp_reduce16(const struct nd_htp_job *job, struct nd_error *err)
 {
-    enum { MOST_COUNT = 2048 }; /* that was looked at */
+    enum { MAX_COUNT = 2048 }; /* that was looked at */
     struct nd_array x = {0}, reduced = {0};
-    bool axes[MOST_AXES];
+    bool axes[MAX_AXES];
     double largest;
     if (job->call->n_inputs > 2 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
         job->call->inputs[0].values->n == 0 || nd_htp_is_plane_mean(job) || !find_axes(job, axes))
         return ND_OK;
     const struct nd_array *inputs[] = {&x, nd_linear_has(job->call, 1) ? job->call->inputs[1].values : NULL};
-    enum nd_status status = nd_linear_wholes(job->call, 0, &x, &largest, err);
+    enum nd_status status = nd_linear_packed_weights(job->call, 0, &x, &largest, err);
     if (status == ND_OK)
         status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &reduced, err);
     if (status == ND_OK && reduced.n > 0) {
@@ -152,7 +152,7 @@ enum nd_status nd_htp_reduce16(const struct nd_htp_job *job, struct nd_error *er
         struct nd_htp_sums s = {
             .count = (int64_t)(x.n / reduced.n), .zero_x = from->zero_point[0], .zero_y = to->zero_point[0]};
         float count = is_mean ? (float)s.count : 1;
-        if (s.count <= MOST_COUNT && make_factor(from->scale[0] / count, to->scale[0], &s.factor))
+        if (s.count <= MAX_COUNT && make_factor(from->scale[0] / count, to->scale[0], &s.factor))
             /* The mean of whole numbers is within some ulp: times their count it rounds to their sum. */
             status = scale_all(job, &reduced, (double)count, &s, err);
     }

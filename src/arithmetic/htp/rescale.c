@@ -5,12 +5,12 @@
 
 #include "arithmetic/htp/htp_internal.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
-#include "arithmetic/programs/requantise.h"
+#include "arithmetic/arithmetics/requantise.h"
 
 enum {
     FIXED_BITS = 14,      /* behind the leading one of the multiplier */
     GREATEST_LOG = 3,     /* floor(log2) of the greatest ratio that was seen to follow the formula */
-    LEAST_HALF_LOG = -14, /* of the least normal float16 */
+    MIN_HALF_LOG = -14, /* of the least normal float16 */
     GREATEST_HALF_LOG = 7 /* 255 times as much is a float16 yet */
 };
 
@@ -26,19 +26,19 @@ static double half_away(double v)
     return copysign(floor(fabs(v) + 0.5), v);
 }
 
-bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_way way, double scale, double out_scale)
+bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_method method, double scale, double out_scale)
 {
     double ratio = scale / out_scale;
-    *r = (struct nd_htp_rescaling){.way = way, .ratio = ratio, .inverse = (double)(1 / (float)out_scale)};
+    *r = (struct nd_htp_rescaling){.method = method, .ratio = ratio, .inverse = (double)(1 / (float)out_scale)};
     if (!(ratio > 0) || !isfinite(ratio))
         return false;
     int log = floor_log2(ratio);
-    if (way == ND_HTP_HALVES || way == ND_HTP_HALF) {
+    if (method == ND_HTP_HALVES || method == ND_HTP_HALF) {
         r->scale = nd_htp_round_to_half(scale, ND_ROUND_HALF_EVEN);
-        return floor_log2(scale) >= LEAST_HALF_LOG && floor_log2(scale) <= GREATEST_HALF_LOG;
+        return floor_log2(scale) >= MIN_HALF_LOG && floor_log2(scale) <= GREATEST_HALF_LOG;
     }
     r->ratio = nd_multiplier_round(ratio, FIXED_BITS, ND_ROUND_HALF_UP);
-    r->more = way == ND_HTP_LAYOUT ? (log < -1 ? 0x1p-8 : 0) : ldexp(1, (log > 0 ? log : 0) - 7);
+    r->more = method == ND_HTP_LAYOUT ? (log < -1 ? 0x1p-8 : 0) : ldexp(1, (log > 0 ? log : 0) - 7);
     return log <= GREATEST_LOG;
 }
 
@@ -49,11 +49,11 @@ double nd_htp_half_of_byte(const struct nd_htp_rescaling *r, double n)
 
 double nd_htp_rescale(const struct nd_htp_rescaling *r, double x)
 {
-    if (r->way == ND_HTP_HALF)
+    if (r->method == ND_HTP_HALF)
         return half_away(nd_htp_round_to_half(x * r->ratio, ND_ROUND_HALF_EVEN));
-    if (r->way == ND_HTP_HALVES_DOWN)
+    if (r->method == ND_HTP_HALVES_DOWN)
         return floor(nd_htp_half_of_byte(r, x) * r->inverse);
-    if (r->way == ND_HTP_HALVES) /* the real value as a float16, and what it is in steps of the output */
+    if (r->method == ND_HTP_HALVES) /* the real value as a float16, and what it is in steps of the output */
         return half_away(nd_htp_round_to_half(nd_htp_half_of_byte(r, x) * r->inverse, ND_ROUND_HALF_EVEN));
     return floor(x * r->ratio + 0.5 + r->more);
 }
@@ -65,9 +65,9 @@ struct step {
     struct nd_htp_bounds bounds;
 };
 
-static double rescale(const struct step *s, double code)
+static double rescale(const struct step *s, double qvalue)
 {
-    return nd_within(nd_htp_rescale(s->r, s->sign * (code - s->zero)) + s->out_zero, s->bounds.low,
+    return nd_within(nd_htp_rescale(s->r, s->sign * (qvalue - s->zero)) + s->out_zero, s->bounds.low,
                      s->bounds.high);
 }
 
@@ -77,56 +77,56 @@ static bool rescale_bytes(const struct step *s, double *x, size_t n)
     enum { BLOCK = 1024, N_BYTES = UINT8_MAX + 1 };
     const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
     double made[N_BYTES];
-    uint8_t table[N_BYTES], codes[BLOCK];
-    for (size_t code = 0; code < N_BYTES; code++)
-        made[code] = rescale(s, (double)code);
+    uint8_t table[N_BYTES], qvalues[BLOCK];
+    for (size_t qvalue = 0; qvalue < N_BYTES; qvalue++)
+        made[qvalue] = rescale(s, (double)qvalue);
     if (n < N_BYTES || !kernels->narrow(made, 0, N_BYTES, table))
         return false;
     for (size_t first = 0; first < n; first += BLOCK)
-        if (!kernels->narrow(x + first, 0, n - first < BLOCK ? n - first : BLOCK, codes))
+        if (!kernels->narrow(x + first, 0, n - first < BLOCK ? n - first : BLOCK, qvalues))
             return false;
     for (size_t first = 0; first < n; first += BLOCK) {
         size_t m = n - first < BLOCK ? n - first : BLOCK;
-        kernels->narrow(x + first, 0, m, codes);
-        kernels->look_up(table, codes, m, codes);
-        kernels->spread(codes, 0, m, x + first);
+        kernels->narrow(x + first, 0, m, qvalues);
+        kernels->look_up(table, qvalues, m, qvalues);
+        kernels->spread(qvalues, 0, m, x + first);
     }
     return true;
 }
 
 void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescaling *r, double zero,
-                        double sign, struct nd_array *codes)
+                        double sign, struct nd_array *qvalues)
 {
     const struct step step = {.r = r,
                               .zero = zero,
                               .sign = sign,
                               .out_zero = (double)job->call->out_quant->zero_point[0],
                               .bounds = nd_htp_bounds_of(job)};
-    if (rescale_bytes(&step, codes->x, codes->n))
+    if (rescale_bytes(&step, qvalues->x, qvalues->n))
         return;
-    for (size_t i = 0; i < codes->n; i++)
-        codes->x[i] = rescale(&step, codes->x[i]);
+    for (size_t i = 0; i < qvalues->n; i++)
+        qvalues->x[i] = rescale(&step, qvalues->x[i]);
 }
 
 /* Input i times a number that is not zero. */
-static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_way way, double factor,
+static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, enum nd_htp_method method, double factor,
                                   struct nd_error *err)
 {
     const struct nd_quant *x = nd_htp_plain(job, i), *y = nd_htp_plain_output(job);
     struct nd_htp_rescaling r;
-    if (!nd_htp_rescaling_init(&r, way, (double)x->scale[0] * fabs(factor), (double)y->scale[0]))
+    if (!nd_htp_rescaling_init(&r, method, (double)x->scale[0] * fabs(factor), (double)y->scale[0]))
         return ND_OK;
-    enum nd_status status = nd_array_copy(job->call->inputs[i].values, job->codes, err);
+    enum nd_status status = nd_array_copy(job->call->inputs[i].values, job->qvalues, err);
     if (status != ND_OK)
         return status;
-    nd_htp_rescale_all(job, &r, (double)x->zero_point[0], copysign(1, factor), job->codes);
+    nd_htp_rescale_all(job, &r, (double)x->zero_point[0], copysign(1, factor), job->qvalues);
     *job->is_covered = true;
     return ND_OK;
 }
 
-enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_way way, struct nd_error *err)
+enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_method method, struct nd_error *err)
 {
-    return multiply_by(job, 0, way, 1, err);
+    return multiply_by(job, 0, method, 1, err);
 }
 
 enum nd_status nd_htp_negate(const struct nd_htp_job *job, struct nd_error *err)
@@ -139,7 +139,7 @@ enum nd_status nd_htp_negate(const struct nd_htp_job *job, struct nd_error *err)
 bool nd_htp_is_number(const struct nd_htp_job *job, size_t i)
 {
     return nd_linear_has(job->call, i) && job->call->inputs[i].values->n == 1 &&
-           job->unit->origins[i] == ND_EXACT_FROM_CONSTANT;
+           job->layer->origins[i] == ND_EXACT_FROM_CONSTANT;
 }
 
 /* By a negative constant the simulator goes another way. */
@@ -151,8 +151,8 @@ enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bo
         (number->values->x[0] - (double)number->quant->zero_point[0]) * (double)number->quant->scale[0];
     if (!(factor > 0) || number->values->shape.rank > other->values->shape.rank)
         return ND_OK;
-    enum nd_htp_way way = nd_htp_is_laid_out(job, !constant) ? ND_HTP_LAYOUT : ND_HTP_FIXED;
-    return multiply_by(job, !constant, way, divides ? 1 / factor : factor, err);
+    enum nd_htp_method method = nd_htp_is_laid_out(job, !constant) ? ND_HTP_LAYOUT : ND_HTP_FIXED;
+    return multiply_by(job, !constant, method, divides ? 1 / factor : factor, err);
 }
 
 /* uint16 in blocks: input i by a quotient, a float32, which decides where the multiplier lies half between two
@@ -164,16 +164,16 @@ static enum nd_status rescale_words(const struct nd_htp_job *job, size_t i, floa
     struct nd_linear_call call = *job->call;
     struct nd_htp_job moved = *job;
     struct nd_htp_rescaling r;
-    if (!((double)quotient >= ND_HTP_LEAST_BY_NUMBER && quotient < ND_HTP_MOST_BY_NUMBER) ||
+    if (!((double)quotient >= ND_HTP_MIN_BY_NUMBER && quotient < ND_HTP_MAX_BY_NUMBER) ||
         !nd_htp_rescaling_init(&r, ND_HTP_LAYOUT, (double)quotient, 1))
         return ND_OK;
-    enum nd_status status = nd_array_copy(call.inputs[i].values, job->codes, err);
+    enum nd_status status = nd_array_copy(call.inputs[i].values, job->qvalues, err);
     if (status != ND_OK)
         return status;
     quant.zero_point = &zero;
     call.out_quant = &quant;
     moved.call = &call;
-    nd_htp_rescale_all(&moved, &r, (double)call.inputs[i].quant->zero_point[0], 1, job->codes);
+    nd_htp_rescale_all(&moved, &r, (double)call.inputs[i].quant->zero_point[0], 1, job->qvalues);
     *job->is_covered = true;
     return ND_OK;
 }
@@ -212,17 +212,17 @@ enum nd_status nd_htp_words_by_number(const struct nd_htp_job *job, struct nd_er
     return rescale_words(job, !constant, scale / y->scale[0], y->zero_point[0], err);
 }
 
-static bool is_constant_number(const struct nd_exact_unit *unit, size_t i)
+static bool is_constant_number(const struct nd_exact_layer *layer, size_t i)
 {
-    const struct nd_linear_input *input = &unit->call->inputs[i];
-    return unit->origins[i] == ND_EXACT_FROM_CONSTANT && input->values != NULL && input->values->n == 1 &&
+    const struct nd_linear_input *input = &layer->call->inputs[i];
+    return layer->origins[i] == ND_EXACT_FROM_CONSTANT && input->values != NULL && input->values->n == 1 &&
            input->quant != NULL && input->quant->n == 1;
 }
 
-double nd_htp_layout_doubt(const struct nd_exact_unit *unit)
+double nd_htp_layout_doubt(const struct nd_exact_layer *layer)
 {
     static const char *const moves[] = {"Identity", "Pad", "Slice", "Split", "Transpose"};
-    const struct nd_linear_call *call = unit->call;
+    const struct nd_linear_call *call = layer->call;
     const char *op_type = nd_onnx_text(call->node != NULL ? call->node->op_type : NULL);
     bool divides = strcmp(op_type, "Div") == 0, is_move = false;
     size_t from = 0;
@@ -230,9 +230,9 @@ double nd_htp_layout_doubt(const struct nd_exact_unit *unit)
     for (size_t i = 0; i < sizeof moves / sizeof moves[0]; i++)
         is_move = is_move || strcmp(op_type, moves[i]) == 0;
     if (!is_move) {
-        size_t number = call->n_inputs == 2 && is_constant_number(unit, 1);
+        size_t number = call->n_inputs == 2 && is_constant_number(layer, 1);
         if (call->n_inputs != 2 || (!divides && strcmp(op_type, "Mul") != 0) ||
-            !is_constant_number(unit, number))
+            !is_constant_number(layer, number))
             return 0;
         const struct nd_linear_input *input = &call->inputs[number];
         factor = (input->values->x[0] - (double)input->quant->zero_point[0]) * (double)input->quant->scale[0];
@@ -240,7 +240,7 @@ double nd_htp_layout_doubt(const struct nd_exact_unit *unit)
         from = !number;
     }
     const struct nd_quant *x = call->n_inputs > 0 ? call->inputs[from].quant : NULL, *y = call->out_quant;
-    if (x == NULL || x->n != 1 || y->n != 1 || unit->origins[from] != ND_EXACT_FROM_UNIT || !(factor > 0) ||
+    if (x == NULL || x->n != 1 || y->n != 1 || layer->origins[from] != ND_EXACT_FROM_LAYER || !(factor > 0) ||
         (is_move && x->scale[0] == y->scale[0] && x->zero_point[0] == y->zero_point[0]))
         return 0;
     /* Twice what the two add before they round down: that share of evenly spread values lies between. */

@@ -26,20 +26,20 @@ static bool is_half_pixel(const struct nd_op_call *call)
 /* Of an opset that has coordinates, and without what was not looked at. */
 static bool is_linear(const struct nd_htp_job *job, const struct nd_op_call *call)
 {
-    enum { MOST_INPUTS = 4, LEAST_OPSET = 11 };
-    return is_attribute(call, "mode", "linear") && job->call->opset >= LEAST_OPSET && job->call->n_inputs > 0 &&
-           job->call->n_inputs <= MOST_INPUTS && nd_op_i(call, "antialias", 0) == 0 &&
+    enum { MAX_INPUTS = 4, MIN_OPSET = 11 };
+    return is_attribute(call, "mode", "linear") && job->call->opset >= MIN_OPSET && job->call->n_inputs > 0 &&
+           job->call->n_inputs <= MAX_INPUTS && nd_op_i(call, "antialias", 0) == 0 &&
            nd_op_i(call, "exclude_outside", 0) == 0;
 }
 
 /* Powers of two, so that the mean has few bits: the greatest that was seen to follow. Of uint8 8 is not always
  * right (measured, see the docs). */
-static const double least_quotient = 0.25, greatest_of_bytes = 4, greatest_of_words = 16;
+static const double min_quotient = 0.25, greatest_of_bytes = 4, greatest_of_words = 16;
 
 static bool is_known_quotient(enum nd_dtype dtype, double quotient)
 {
     int exponent;
-    return frexp(quotient, &exponent) == 0.5 && quotient >= least_quotient &&
+    return frexp(quotient, &exponent) == 0.5 && quotient >= min_quotient &&
            quotient <= (dtype == ND_DTYPE_U8 ? greatest_of_bytes : greatest_of_words);
 }
 
@@ -54,7 +54,7 @@ static bool are_known_sizes(const struct nd_htp_job *job, const struct nd_shape 
         return false;
     for (size_t axis = 0; axis < RANK; axis++) {
         double quotient = (double)out->dims[axis] / (double)in->dims[axis];
-        bool is_known = axis < FIRST_RESIZED ? quotient == 1 : is_known_quotient(job->unit->dtype, quotient);
+        bool is_known = axis < FIRST_RESIZED ? quotient == 1 : is_known_quotient(job->layer->dtype, quotient);
         if (!is_known || (axis >= FIRST_RESIZED && out->dims[axis] == 1) ||
             (scales != NULL && scales->n == RANK && scales->x[axis] != quotient))
             return false;
@@ -69,7 +69,7 @@ static bool is_rounded_twice(const struct nd_htp_job *job, const struct nd_shape
     bool is_doubled = true;
     for (size_t axis = FIRST_RESIZED; axis < RANK; axis++)
         is_doubled = is_doubled && out->dims[axis] == 2 * in->dims[axis];
-    return job->unit->dtype == ND_DTYPE_U16 && is_asymmetric && is_doubled;
+    return job->layer->dtype == ND_DTYPE_U16 && is_asymmetric && is_doubled;
 }
 
 static double half_up(double a, double b)
@@ -91,9 +91,9 @@ static double round_twice(const struct nd_array *x, size_t i)
 
 static enum nd_status interpolate(const struct nd_htp_job *job, struct nd_error *err)
 {
-    enum { MOST_INPUTS = 4 };
+    enum { MAX_INPUTS = 4 };
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    const struct nd_array *inputs[MOST_INPUTS] = {NULL};
+    const struct nd_array *inputs[MAX_INPUTS] = {NULL};
     struct nd_array x = {0}, mean = {0};
     double largest, zero = (double)job->call->out_quant->zero_point[0];
     bool is_asymmetric = is_attribute(&op_call, "coordinate_transformation_mode", "asymmetric");
@@ -102,7 +102,7 @@ static enum nd_status interpolate(const struct nd_htp_job *job, struct nd_error 
     for (size_t i = 1; i < job->call->n_inputs; i++)
         inputs[i] = nd_linear_has(job->call, i) ? job->call->inputs[i].values : NULL;
     inputs[0] = &x;
-    enum nd_status status = nd_linear_wholes(job->call, 0, &x, &largest, err);
+    enum nd_status status = nd_linear_packed_weights(job->call, 0, &x, &largest, err);
     if (status == ND_OK)
         status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &mean, err);
     nd_array_deinit(&x);
@@ -113,11 +113,11 @@ static enum nd_status interpolate(const struct nd_htp_job *job, struct nd_error 
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     bool is_twice = is_rounded_twice(job, &mean.shape, is_asymmetric);
     for (size_t i = 0; i < mean.n; i++) {
-        double code = is_twice ? round_twice(job->call->inputs[0].values, i) : floor(mean.x[i] + 0.5) + zero;
-        mean.x[i] = nd_within(code, bounds.low, bounds.high);
+        double qvalue = is_twice ? round_twice(job->call->inputs[0].values, i) : floor(mean.x[i] + 0.5) + zero;
+        mean.x[i] = nd_within(qvalue, bounds.low, bounds.high);
     }
-    mean.dtype = job->unit->dtype;
-    *job->codes = mean;
+    mean.dtype = job->layer->dtype;
+    *job->qvalues = mean;
     *job->is_covered = true;
     return ND_OK;
 }
@@ -173,17 +173,17 @@ bool nd_htp_half_resize(const struct nd_array *halves, struct nd_array *made)
 }
 
 /* The codes of the input as float16 numbers. False: scales of which it is not known. */
-static bool read_halves(const struct nd_htp_job *job, struct nd_array *codes)
+static bool read_halves(const struct nd_htp_job *job, struct nd_array *qvalues)
 {
     const struct nd_quant *x = job->call->inputs[0].quant;
-    struct nd_htp_rescaling way;
-    bool is_byte = job->unit->dtype == ND_DTYPE_U8;
-    bool is_known = is_byte ? nd_htp_rescaling_init(&way, ND_HTP_HALVES, (double)x->scale[0],
+    struct nd_htp_rescaling method;
+    bool is_byte = job->layer->dtype == ND_DTYPE_U8;
+    bool is_known = is_byte ? nd_htp_rescaling_init(&method, ND_HTP_HALVES, (double)x->scale[0],
                                                     (double)job->call->out_quant->scale[0])
                             : nd_htp_are_known_halves(x);
-    for (size_t i = 0; is_known && i < codes->n; i++)
-        codes->x[i] = is_byte ? nd_htp_half_of_byte(&way, codes->x[i] - (double)x->zero_point[0])
-                              : nd_htp_half_of_word(x, codes->x[i], job->program->is_v81);
+    for (size_t i = 0; is_known && i < qvalues->n; i++)
+        qvalues->x[i] = is_byte ? nd_htp_half_of_byte(&method, qvalues->x[i] - (double)x->zero_point[0])
+                              : nd_htp_half_of_word(x, qvalues->x[i], job->arithmetic->is_v81);
     return is_known;
 }
 
@@ -197,13 +197,13 @@ static enum nd_status interpolate_halves(const struct nd_htp_job *job, struct nd
     enum nd_status status = nd_array_copy(job->call->inputs[0].values, &halves, err);
     bool is_known = status == ND_OK && read_halves(job, &halves);
     if (is_known)
-        status = nd_array_make(&made, job->unit->dtype, &shape, err);
+        status = nd_array_make(&made, job->layer->dtype, &shape, err);
     if (is_known && status == ND_OK) {
         struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
         (void)nd_htp_half_resize(&halves, &made); /* four times as many */
         for (size_t i = 0; i < made.n; i++)
-            made.x[i] = nd_within(nd_htp_code_of_half(job, made.x[i]), bounds.low, bounds.high);
-        *job->codes = made;
+            made.x[i] = nd_within(nd_htp_qvalue_of_half(job, made.x[i]), bounds.low, bounds.high);
+        *job->qvalues = made;
         *job->is_covered = true;
     }
     nd_array_deinit(&halves);
@@ -215,7 +215,7 @@ enum nd_status nd_htp_resize(const struct nd_htp_job *job, struct nd_error *err)
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     if (is_attribute(&op_call, "mode", "") || is_attribute(&op_call, "mode", "nearest"))
         return nd_htp_move(job, err);
-    if (!is_linear(job, &op_call) || !nd_htp_all_are(job, 1, job->unit->dtype))
+    if (!is_linear(job, &op_call) || !nd_htp_all_are(job, 1, job->layer->dtype))
         return ND_OK;
     if (nd_quant_is_same(job->call->inputs[0].quant, job->call->out_quant))
         return interpolate(job, err);

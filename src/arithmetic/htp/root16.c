@@ -9,7 +9,7 @@
 enum {
     PIECE_BITS = 10, /* x from 2^14 on lies in 48 pieces */
     FIRST_PIECE = 16,
-    LEAST_NORMAL = 1 << 14,
+    MIN_NORMAL = 1 << 14,
     ROOT_BITS = 9, /* of x times one over its root, after the point, where x is normal */
 };
 
@@ -33,7 +33,7 @@ static int64_t take_root(const void *parameters, int64_t x)
     if (d == 0)
         return r->zero_y;
     int halvings = 0;
-    for (; d < LEAST_NORMAL; d *= 4)
+    for (; d < MIN_NORMAL; d *= 4)
         halvings++;
     /* One step of Newton's method. */
     int64_t guess = guess_of(d);
@@ -45,14 +45,14 @@ static int64_t take_root(const void *parameters, int64_t x)
 enum nd_status nd_htp_sqrt16(const struct nd_htp_job *job, struct nd_error *err)
 {
     /* Those that the formula was held against: of x, and as quotients. */
-    static const float least_scale = 1e-8F, most_scale = 10, least = 0x1p-10F, most = 0x1p6F;
+    static const float min_scale = 1e-8F, max_scale = 10, least = 0x1p-10F, most = 0x1p6F;
     if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job))
         return ND_OK;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
     /* The root of a code, in steps of 1/256. */
     float ratio = nd_htp_quotient(sqrtf(x->scale[0]), y->scale[0]) / 256;
     struct root r = {.zero = x->zero_point[0], .zero_y = y->zero_point[0]};
-    if (!(x->scale[0] >= least_scale && x->scale[0] <= most_scale && ratio >= least && ratio <= most) ||
+    if (!(x->scale[0] >= min_scale && x->scale[0] <= max_scale && ratio >= least && ratio <= most) ||
         !nd_htp_factor_init(&r.out, ratio))
         return ND_OK;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
@@ -90,14 +90,14 @@ static int64_t swish(const void *parameters, int64_t x)
 enum nd_status nd_htp_hard_swish16(const struct nd_htp_job *job, struct nd_error *err)
 {
     /* Those that the formula was held against: of x, and as quotients. */
-    static const float least_scale = 1e-6F, most_scale = 2e-3F, least = 1.0F / 60, most = 60;
+    static const float min_scale = 1e-6F, max_scale = 2e-3F, least = 1.0F / 60, most = 60;
     if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !nd_htp_is_unbounded(job) ||
         nd_htp_is_made_with_matrix(job))
         return ND_OK;
     const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
     float ratio = nd_htp_quotient(x->scale[0], y->scale[0]);
     struct hard_swish h = {.zero = x->zero_point[0], .zero_y = y->zero_point[0]};
-    if (!(x->scale[0] >= least_scale && x->scale[0] <= most_scale && ratio >= least && ratio <= most) ||
+    if (!(x->scale[0] >= min_scale && x->scale[0] <= max_scale && ratio >= least && ratio <= most) ||
         !nd_htp_factor_init(&h.gate, ldexpf(x->scale[0] / 6, GATE_BITS)) || !nd_htp_factor_init(&h.out, ratio))
         return ND_OK;
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);

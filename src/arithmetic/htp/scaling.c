@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "arithmetic/htp/htp_internal.h"
-#include "arithmetic/programs/requantise.h"
+#include "arithmetic/arithmetics/requantise.h"
 
 /* What the zero point in the accumulator is rounded to, of uint16: parts of what remains of a sum. */
 enum { WORD_STEP = 256 };
@@ -28,13 +28,13 @@ static float shared_bias_of(const struct nd_htp_column *c)
 }
 
 /* The bias in units of the accumulator, `size` products of scales each, not yet a whole number. */
-static float bias_in_units(const struct nd_htp_column *c, float size)
+static float bias_in_layers(const struct nd_htp_column *c, float size)
 {
     if (c->bias_scale <= 0)
         return 0;
     double scale_w = c->is_per_channel ? c->largest_scale_w : c->scale_w;
-    float unit = (float)c->scale_x * (float)scale_w * (float)c->r * size;
-    return (c->is_per_channel ? shared_bias_of(c) : (float)c->bias * (float)c->bias_scale) / unit;
+    float layer = (float)c->scale_x * (float)scale_w * (float)c->r * size;
+    return (c->is_per_channel ? shared_bias_of(c) : (float)c->bias * (float)c->bias_scale) / layer;
 }
 
 /* uint8: the lowest 32 bits of a whole number, as a signed one, is what the device keeps of a bias. A defect:
@@ -48,13 +48,13 @@ static double wrapped(double whole)
 /* v73: cut to a whole number. */
 static double bias_of(const struct nd_htp_column *c, float size)
 {
-    return trunc((double)bias_in_units(c, size));
+    return trunc((double)bias_in_layers(c, size));
 }
 
 /* v69: bias and zero point together, halves away from zero. */
 static double bias_and_zero_of(const struct nd_htp_column *c, float multiplier)
 {
-    float both = bias_in_units(c, 1) + (float)c->zero_y / multiplier;
+    float both = bias_in_layers(c, 1) + (float)c->zero_y / multiplier;
     return trunc((double)(both + copysignf(0.5F, both)));
 }
 
@@ -116,16 +116,16 @@ struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_ht
 struct nd_htp_scaling nd_htp_scaling_whole16(const struct nd_htp_column *c)
 {
     float multiplier = multiplier_of(c), zero = (float)c->zero_y / multiplier + 0.5F;
-    float unit = (float)c->scale_x * (float)(c->is_per_channel ? c->largest_scale_w : c->scale_w);
-    float real = (float)c->bias * unit; /* through real numbers, which moves large ones by one */
-    return (struct nd_htp_scaling){.beta = rint((double)(real * (1 / unit))) + floor((double)zero),
+    float layer = (float)c->scale_x * (float)(c->is_per_channel ? c->largest_scale_w : c->scale_w);
+    float real = (float)c->bias * layer; /* through real numbers, which moves large ones by one */
+    return (struct nd_htp_scaling){.beta = rint((double)(real * (1 / layer))) + floor((double)zero),
                                    .c = nd_multiplier_round((double)multiplier, 14, ND_ROUND_HALF_UP),
                                    .step = 1};
 }
 
 /* What a sum of one is in real numbers, with something after it: the share comes before the scale of the
  * output. */
-static float unit_of(const struct nd_htp_column *c)
+static float layer_of(const struct nd_htp_column *c)
 {
     float share = c->is_per_channel ? (float)c->scale_w / (float)c->largest_scale_w : (float)c->r;
     return (float)c->scale_x * (float)(c->is_per_channel ? c->largest_scale_w : c->scale_w) * share;
@@ -133,18 +133,18 @@ static float unit_of(const struct nd_htp_column *c)
 
 static float sloped_multiplier_of(const struct nd_htp_column *c)
 {
-    return c->is_per_channel ? unit_of(c) / (float)c->scale_y : multiplier_of(c);
+    return c->is_per_channel ? layer_of(c) / (float)c->scale_y : multiplier_of(c);
 }
 
 /* uint8: the range of codes on that side of the zero point decides how many bits of the sum are left. */
 static struct nd_htp_scaling line8(double m, double range)
 {
-    enum { SUM_LOG = 12, PRODUCT_BITS = 15, LEAST_SHIFT = 1 };
+    enum { SUM_LOG = 12, PRODUCT_BITS = 15, MIN_SHIFT = 1 };
     int exponent = 0;
     if (range > 0)
         frexp(range / m, &exponent);
     int shift = exponent - 1 - SUM_LOG, most = nd_multiplier_log(m) - 3;
-    shift = shift < LEAST_SHIFT ? LEAST_SHIFT : shift;
+    shift = shift < MIN_SHIFT ? MIN_SHIFT : shift;
     shift = shift > most ? most : shift;
     return (struct nd_htp_scaling){
         .c = ldexp(floor(ldexp(m, shift + PRODUCT_BITS) + 0.5), -shift - PRODUCT_BITS),
@@ -165,7 +165,7 @@ bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *c, double
                       struct nd_htp_slopes *slopes)
 {
     /* Of uint8: with more, the multiplier has bits that are not known (measured, see the docs). */
-    static const float most_of_bytes = 0x1p-4F;
+    static const float max_of_bytes = 0x1p-4F;
     bool is_word = dtype == ND_DTYPE_U16;
     float above = sloped_multiplier_of(c), below = above * (float)slope;
     *slopes = (struct nd_htp_slopes){.half = is_word ? 0 : 0.5};
@@ -175,7 +175,7 @@ bool nd_htp_slopes_of(enum nd_dtype dtype, const struct nd_htp_column *c, double
                                : line8((double)below, c->zero_y);
     slopes->above.beta = slopes->below.beta = bias_of(c, is_word ? WORD_STEP : 1);
     slopes->above.zero = slopes->below.zero = c->zero_y;
-    return above > 0 && slope >= 0 && (is_word || above < most_of_bytes);
+    return above > 0 && slope >= 0 && (is_word || above < max_of_bytes);
 }
 
 /* What the gate grows by where n does by one, of that many bits behind the point. Where it has more before
@@ -193,12 +193,12 @@ bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *c, struct n
 {
     static const struct {
         int product_bits, slope_bits, top_bits;
-        double most_of_slope, half;
-    } ways[] = {{15, 11, 0, 0x1p12, 0.5}, {27, 25, 2, 0x1p22, 0}};
+        double max_of_slope, half;
+    } methods[] = {{15, 11, 0, 0x1p12, 0.5}, {27, 25, 2, 0x1p22, 0}};
     static const float sixth = 1.0F / 6;
     bool is_word = dtype == ND_DTYPE_U16;
-    int bits = ways[is_word].product_bits, top_bits = ways[is_word].top_bits;
-    float multiplier = sloped_multiplier_of(c), slope = multiplier * sixth * unit_of(c);
+    int bits = methods[is_word].product_bits, top_bits = methods[is_word].top_bits;
+    float multiplier = sloped_multiplier_of(c), slope = multiplier * sixth * layer_of(c);
     if (!(multiplier > 0) || !isfinite(multiplier) || !isfinite(slope))
         return false;
     double size = is_word ? WORD_STEP : 1, m = size * (double)multiplier;
@@ -208,10 +208,10 @@ bool nd_htp_gate_of(enum nd_dtype dtype, const struct nd_htp_column *c, struct n
                                  .step = step,
                                  .middle = floor(top / 2 + 0.5),
                                  .top = ldexp(floor(ldexp(top, top_bits) + 0.5), -top_bits),
-                                 .half = ways[is_word].half,
+                                 .half = methods[is_word].half,
                                  .zero = c->zero_y,
-                                 .unit = ldexp(1, -bits),
+                                 .layer = ldexp(1, -bits),
                                  .most = ldexp(1, bits - 1)};
-    set_slope(gate, by_n, ways[is_word].slope_bits, ways[is_word].most_of_slope);
+    set_slope(gate, by_n, methods[is_word].slope_bits, methods[is_word].max_of_slope);
     return true;
 }

@@ -26,17 +26,17 @@ bool nd_htp_factor_init(struct nd_htp_factor *factor, float value)
 }
 
 /* More bits than these are lost or leave the codes in any case. */
-enum { MOST_RIGHT = 60, MOST_LEFT = 30 };
+enum { MAX_RIGHT = 60, MAX_LEFT = 30 };
 
 int64_t nd_htp_shift(int64_t value, int right)
 {
     if (right <= 0)
-        return value * ((int64_t)1 << (-right < MOST_LEFT ? -right : MOST_LEFT));
-    int places = right < MOST_RIGHT ? right : MOST_RIGHT;
+        return value * ((int64_t)1 << (-right < MAX_LEFT ? -right : MAX_LEFT));
+    int places = right < MAX_RIGHT ? right : MAX_RIGHT;
     return (value + ((int64_t)1 << (places - 1))) >> places;
 }
 
 int64_t nd_htp_shift_cut(int64_t value, int right)
 {
-    return right <= 0 ? nd_htp_shift(value, right) : value >> (right < MOST_RIGHT ? right : MOST_RIGHT);
+    return right <= 0 ? nd_htp_shift(value, right) : value >> (right < MAX_RIGHT ? right : MAX_RIGHT);
 }

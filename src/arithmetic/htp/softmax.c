@@ -10,8 +10,8 @@ enum {
     PIECE_BITS = 14, /* of the place within a piece */
     N_PIECES = 4,
     NEWTON_STEPS = 5,
-    MOST_INVERSE_BITS = 16,
-    MOST_WHOLE = 40, /* powers below 2^-40 are 0 */
+    MAX_INVERSE_BITS = 16,
+    MAX_WHOLE = 40, /* powers below 2^-40 are 0 */
 };
 
 /* 2^t in steps of 2^-15, by rising powers of t; the first two are in halves. */
@@ -21,12 +21,12 @@ struct piece {
 
 /* What the two types have of their own. */
 static const struct kind {
-    int least_row,
-        most_row;          /* elements: those that it was held against; shorter rows are made in another way */
-    float least_x, most_x; /* likewise, scales of the input and of the output */
-    float least_y, most_y;
+    int min_row,
+        max_row;          /* elements: those that it was held against; shorter rows are made in another way */
+    float min_x, max_x; /* likewise, scales of the input and of the output */
+    float min_y, max_y;
     int step_bits,
-        most_step_bits; /* of one code as an exponent: after the point, and in all; the rest is cut off */
+        max_step_bits; /* of one code as an exponent: after the point, and in all; the rest is cut off */
     int scale_bits;     /* of the output's scale, which bytes have after the point and words in all */
     int number_bits;    /* that are cut off their product with the sum */
     float usual_scale;  /* of codes that are rescaled then */
@@ -34,14 +34,14 @@ static const struct kind {
     struct piece pieces[N_PIECES];
 } bytes =
     {
-        .least_row = 3,
-        .most_row = 2000,
-        .least_x = 3.9e-4F,
-        .most_x = 1.6F,
-        .least_y = 1.3e-4F,
-        .most_y = 0.077F,
+        .min_row = 3,
+        .max_row = 2000,
+        .min_x = 3.9e-4F,
+        .max_x = 1.6F,
+        .min_y = 1.3e-4F,
+        .max_y = 0.077F,
         .step_bits = 14,
-        .most_step_bits = 8,
+        .max_step_bits = 8,
         .scale_bits = 16,
         .number_bits = 8,
         .usual_scale = 0x1p-8F,
@@ -49,14 +49,14 @@ static const struct kind {
         .pieces = {{32769, 22652, 4300}, {32876, 21816, 5119}, {33371, 19857, 6087}, {34675, 16404, 7230}},
 },
   words = {
-      .least_row = 3,
-      .most_row = 5000,
-      .least_x = 2.5e-6F,
-      .most_x = 0.19F,
-      .least_y = 4e-8F,
-      .most_y = 2.2e-2F,
+      .min_row = 3,
+      .max_row = 5000,
+      .min_x = 2.5e-6F,
+      .max_x = 0.19F,
+      .min_y = 4e-8F,
+      .max_y = 2.2e-2F,
       .step_bits = 22,
-      .most_step_bits = 16,
+      .max_step_bits = 16,
       .scale_bits = 16,
       .number_bits = 16,
       .usual_scale = 0x1p-16F,
@@ -80,7 +80,7 @@ static int64_t power_of(const struct softmax *s, int64_t distance)
     const struct piece *p = &s->kind->pieces[rest >> PIECE_BITS];
     int64_t slope = (((int64_t)p->first << (PLACE_BITS - 1)) + p->second * rest) >> PLACE_BITS;
     int64_t power = (((int64_t)p->ones << (PLACE_BITS - 1)) + slope * rest) >> PLACE_BITS;
-    return whole > MOST_WHOLE ? 0 : (power < INT16_MAX ? power : INT16_MAX) >> whole;
+    return whole > MAX_WHOLE ? 0 : (power < INT16_MAX ? power : INT16_MAX) >> whole;
 }
 
 /* m 2^-(kept + size) is one over a whole number. */
@@ -94,7 +94,7 @@ static struct inverse inverse_of(int64_t number)
 {
     int size;
     frexp((double)number, &size);
-    int n = size - 1, kept = n < MOST_INVERSE_BITS ? n : MOST_INVERSE_BITS;
+    int n = size - 1, kept = n < MAX_INVERSE_BITS ? n : MAX_INVERSE_BITS;
     int64_t m = (int64_t)1 << (kept - 1);
     for (int i = 0; i < NEWTON_STEPS; i++)
         m += (m * (((int64_t)1 << n) - ((m * number) >> kept))) >> n;
@@ -116,18 +116,18 @@ static void make_row(const struct softmax *s, const double *x, double *y)
     int right = inverse.size + s->kind->number_bits + s->exponent_y;
     for (size_t i = 0; i < s->n; i++) {
         int64_t share = (int64_t)y[i] * inverse.m;
-        int64_t code = s->kind->is_rounded ? nd_htp_shift(share >> inverse.kept, right)
+        int64_t qvalue = s->kind->is_rounded ? nd_htp_shift(share >> inverse.kept, right)
                                            : nd_htp_shift_cut(share, inverse.kept + right);
-        y[i] = (double)(code < s->most ? code : s->most);
+        y[i] = (double)(qvalue < s->most ? qvalue : s->most);
     }
 }
 
 /* At most so many bits of value, and none behind the point. */
-static int64_t cut(float value, int most_bits)
+static int64_t cut(float value, int max_bits)
 {
     int bits;
     frexpf(value, &bits);
-    int more = bits > most_bits ? bits - most_bits : 0;
+    int more = bits > max_bits ? bits - max_bits : 0;
     return (int64_t)ldexpf(value, -more) << more;
 }
 
@@ -157,8 +157,8 @@ bool nd_htp_has_bytes(const struct nd_htp_job *job)
 static bool is_known(const struct nd_htp_job *job, const struct kind *kind, int64_t n, float scale)
 {
     const struct nd_quant *x = nd_htp_plain(job, 0);
-    return n >= kind->least_row && n <= kind->most_row && x->scale[0] >= kind->least_x &&
-           x->scale[0] <= kind->most_x && scale >= kind->least_y && scale <= kind->most_y;
+    return n >= kind->min_row && n <= kind->max_row && x->scale[0] >= kind->min_x &&
+           x->scale[0] <= kind->max_x && scale >= kind->min_y && scale <= kind->max_y;
 }
 
 /* Rows, n codes one behind the other, in place. */
@@ -166,7 +166,7 @@ static void make_long_rows(const struct kind *kind, float scale_x, struct softma
 {
     float exponent = scale_x / (float)0.69314718055994530942;
     s->kind = kind;
-    s->step = cut(ldexpf(exponent, kind->step_bits), kind->most_step_bits);
+    s->step = cut(ldexpf(exponent, kind->step_bits), kind->max_step_bits);
     for (size_t row = 0; row < count; row += s->n)
         make_row(s, x + row, x + row);
 }
@@ -214,13 +214,13 @@ static enum nd_status make(const struct nd_htp_job *job, int64_t axis, float sca
     const struct nd_array *x = job->call->inputs[0].values;
     struct nd_array rows = {0};
     size_t n = (size_t)x->shape.dims[axis], step = nd_dims_product(&x->shape, (int)axis + 1, x->shape.rank);
-    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+    enum nd_status status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     if (status == ND_OK)
-        status = nd_array_make(&rows, job->unit->dtype, &x->shape, err);
+        status = nd_array_make(&rows, job->layer->dtype, &x->shape, err);
     if (status == ND_OK) {
         turn(x, n, step, false, rows.x);
         function(nd_htp_plain(job, 0)->scale[0], scale, n, rows.x, rows.n);
-        turn(&rows, n, step, true, job->codes->x);
+        turn(&rows, n, step, true, job->qvalues->x);
     }
     nd_array_deinit(&rows);
     return status;
@@ -228,22 +228,22 @@ static enum nd_status make(const struct nd_htp_job *job, int64_t axis, float sca
 
 /* In the scale of the output, or in that of its type and then rescaled in that way. */
 static enum nd_status make_output(const struct nd_htp_job *job, int64_t axis, const struct kind *kind,
-                                  const enum nd_htp_way *way, struct nd_error *err)
+                                  const enum nd_htp_method *method, struct nd_error *err)
 {
-    float scale_y = nd_htp_plain_output(job)->scale[0], scale = way != NULL ? kind->usual_scale : scale_y;
+    float scale_y = nd_htp_plain_output(job)->scale[0], scale = method != NULL ? kind->usual_scale : scale_y;
     int64_t n = job->call->inputs[0].values->shape.dims[axis];
     bool is_byte = kind == &bytes;
     struct nd_htp_rescaling r;
     if (!(is_byte && (n == 2 || nd_htp_is_short_row(n, scale))) && !is_known(job, kind, n, scale))
         return ND_OK;
-    if (way != NULL && !nd_htp_rescaling_init(&r, *way, (double)scale, (double)scale_y))
+    if (method != NULL && !nd_htp_rescaling_init(&r, *method, (double)scale, (double)scale_y))
         return ND_OK;
     enum nd_status status = make(job, axis, scale, is_byte ? make_bytes : make_words, err);
-    if (status == ND_OK && way != NULL)
-        nd_htp_rescale_all(job, &r, 0, 1, job->codes);
+    if (status == ND_OK && method != NULL)
+        nd_htp_rescale_all(job, &r, 0, 1, job->qvalues);
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    for (size_t i = 0; status == ND_OK && i < job->codes->n; i++)
-        job->codes->x[i] = nd_within(job->codes->x[i], bounds.low, bounds.high);
+    for (size_t i = 0; status == ND_OK && i < job->qvalues->n; i++)
+        job->qvalues->x[i] = nd_within(job->qvalues->x[i], bounds.low, bounds.high);
     *job->is_covered = status == ND_OK;
     return status;
 }
@@ -253,7 +253,7 @@ static enum nd_status make_output(const struct nd_htp_job *job, int64_t axis, co
 enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err)
 {
     enum { MIDDLE = 128 };
-    static const enum nd_htp_way of_pairs = ND_HTP_FIXED, of_rows = ND_HTP_LAYOUT;
+    static const enum nd_htp_method of_pairs = ND_HTP_FIXED, of_rows = ND_HTP_LAYOUT;
     int64_t axis = job->call->n_inputs == 1 && nd_htp_has_bytes(job) ? axis_of(job) : -1;
     if (axis < 0)
         return ND_OK;
@@ -266,7 +266,7 @@ enum nd_status nd_htp_softmax(const struct nd_htp_job *job, struct nd_error *err
 
 enum nd_status nd_htp_softmax16(const struct nd_htp_job *job, struct nd_error *err)
 {
-    static const enum nd_htp_way of_rows = ND_HTP_LAYOUT;
+    static const enum nd_htp_method of_rows = ND_HTP_LAYOUT;
     bool is_usual = job->call->n_inputs == 1 && nd_htp_has_words(job) && nd_htp_is_unbounded(job);
     int64_t axis = is_usual ? axis_of(job) : -1;
     if (axis < 0)

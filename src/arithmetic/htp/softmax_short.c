@@ -5,9 +5,9 @@
 #include "arithmetic/htp/htp_internal.h"
 
 enum {
-    LEAST_ROW = 3,
-    MOST_ROW = 16,
-    MOST_LANES = 4, /* the sum of rows up to this has no lowest bit */
+    MIN_ROW = 3,
+    MAX_ROW = 16,
+    MAX_LANES = 4, /* the sum of rows up to this has no lowest bit */
     POWER_BITS = 15,
     INVERSE_BITS = 14,
     SHARE_BITS = 10, /* of a sum: what it has more are bits of a share after the point */
@@ -16,11 +16,11 @@ enum {
 };
 
 /* Of the output: with less, the inverse of the scale has more than 15 bits, and rows are made as long ones. */
-static const float least_scale = 0x1p-9F;
+static const float min_scale = 0x1p-9F;
 
 bool nd_htp_is_short_row(int64_t n, float scale)
 {
-    return n >= LEAST_ROW && n <= MOST_ROW && scale >= least_scale;
+    return n >= MIN_ROW && n <= MAX_ROW && scale >= min_scale;
 }
 
 struct rows {
@@ -56,7 +56,7 @@ static void make_row(const struct rows *rows, double *x)
         greatest = fmax(greatest, x[i]);
     for (size_t i = 0; i < rows->n; i++)
         sum += rows->powers[(size_t)(greatest - x[i])];
-    if (rows->n <= MOST_LANES)
+    if (rows->n <= MAX_LANES)
         sum -= sum & 1;
     frexp((double)sum, &bits);
     int64_t place = nd_htp_shift_cut(sum, bits - 1 - ND_HTP_PLACE_BITS) - (1 << ND_HTP_PLACE_BITS);

@@ -5,7 +5,7 @@
 
 #include "arithmetic/htp/htp_internal.h"
 
-enum { N_ENTRIES = 256, MOST_INPUTS = 3 /* of Clip */ };
+enum { N_ENTRIES = 256, MAX_INPUTS = 3 /* of Clip */ };
 
 static bool is_known_function(const struct nd_htp_job *job)
 {
@@ -25,7 +25,7 @@ static bool find_variable(const struct nd_htp_job *job, size_t *variable)
 {
     const struct nd_linear_call *call = job->call;
     size_t n = 0;
-    if (call->n_inputs > MOST_INPUTS || nd_htp_plain_output(job) == NULL || job->unit->dtype != ND_DTYPE_U8)
+    if (call->n_inputs > MAX_INPUTS || nd_htp_plain_output(job) == NULL || job->layer->dtype != ND_DTYPE_U8)
         return false;
     for (size_t i = 0; i < call->n_inputs; i++) {
         bool is_number = i > 0 || call->n_inputs == 2 ? nd_htp_is_number(job, i) : false;
@@ -44,8 +44,8 @@ static enum nd_status make_values(const struct nd_htp_job *job, size_t variable,
 {
     const struct nd_shape shape = {.rank = 1, .dims = {N_ENTRIES}};
     const struct nd_quant *quant = job->call->inputs[variable].quant;
-    struct nd_array reals[MOST_INPUTS] = {0};
-    const struct nd_array *inputs[MOST_INPUTS] = {0};
+    struct nd_array reals[MAX_INPUTS] = {0};
+    const struct nd_array *inputs[MAX_INPUTS] = {0};
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < job->call->n_inputs && status == ND_OK; i++) {
         if (i == variable)
@@ -57,11 +57,11 @@ static enum nd_status make_values(const struct nd_htp_job *job, size_t variable,
         reals[i].shape.rank = i == variable; /* numbers have no axes */
         inputs[i] = &reals[i];
     }
-    for (int64_t code = 0; status == ND_OK && code < N_ENTRIES; code++)
-        reals[variable].x[code] = (double)((float)(code - quant->zero_point[0]) * quant->scale[0]);
+    for (int64_t qvalue = 0; status == ND_OK && qvalue < N_ENTRIES; qvalue++)
+        reals[variable].x[qvalue] = (double)((float)(qvalue - quant->zero_point[0]) * quant->scale[0]);
     if (status == ND_OK)
         status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, values, err);
-    for (size_t i = 0; i < MOST_INPUTS; i++)
+    for (size_t i = 0; i < MAX_INPUTS; i++)
         nd_array_deinit(&reals[i]);
     return status;
 }
@@ -96,19 +96,19 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
     const struct nd_array *x = job->call->inputs[variable].values;
     enum nd_status status = make_values(job, variable, &values, err);
     if (status == ND_OK)
-        status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+        status = nd_array_make(job->qvalues, job->layer->dtype, &x->shape, err);
     if (status == ND_OK) {
         struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
         float inverse = 1 / job->call->out_quant->scale[0];
         float zero = (float)job->call->out_quant->zero_point[0];
         double table[N_ENTRIES];
-        for (size_t code = 0; code < N_ENTRIES; code++) {
-            float steps = (float)values.x[code] * inverse; /* on its own: two roundings, not one */
+        for (size_t qvalue = 0; qvalue < N_ENTRIES; qvalue++) {
+            float steps = (float)values.x[qvalue] * inverse; /* on its own: two roundings, not one */
             double y = (double)rintf(steps + zero);
-            table[code] = isnan(y) ? (double)zero : fmin(fmax(y, bounds.low), bounds.high);
+            table[qvalue] = isnan(y) ? (double)zero : fmin(fmax(y, bounds.low), bounds.high);
         }
         for (size_t i = 0; i < x->n; i++)
-            job->codes->x[i] = table[(size_t)x->x[i]];
+            job->qvalues->x[i] = table[(size_t)x->x[i]];
         *job->is_covered = true;
     }
     nd_array_deinit(&values);

@@ -78,7 +78,7 @@ enum nd_status nd_htp_curve16(const struct nd_htp_job *job, struct nd_error *err
 
 enum {
     SILU_BITS = 33,     /* of the multiplier, after the point */
-    SILU_CODE_BITS = 3, /* of the product, after the point */
+    SILU_QVALUE_BITS = 3, /* of the product, after the point */
 };
 
 struct silu {
@@ -88,11 +88,11 @@ struct silu {
 
 static int64_t gate_itself(const void *parameters, int64_t x)
 {
-    enum { SHIFT = SILU_BITS - SILU_CODE_BITS };
+    enum { SHIFT = SILU_BITS - SILU_QVALUE_BITS };
     const struct silu *s = parameters;
     int64_t product = (x - s->gate.zero) * (bend(&s->gate, x) >> 1) - s->middle;
     int64_t sum = ((product * s->m + ((int64_t)1 << (SHIFT - 1))) >> SHIFT) + s->offset;
-    return ((sum + (1 << (SILU_CODE_BITS - 1))) >> SILU_CODE_BITS) + s->zero;
+    return ((sum + (1 << (SILU_QVALUE_BITS - 1))) >> SILU_QVALUE_BITS) + s->zero;
 }
 
 enum nd_status nd_htp_silu16(const struct nd_htp_job *job, struct nd_error *err)
@@ -110,7 +110,7 @@ enum nd_status nd_htp_silu16(const struct nd_htp_job *job, struct nd_error *err)
     s.m = llrint(ldexp((double)m, SILU_BITS));
     s.zero = y->zero_point[0];
     s.middle = (int64_t)(float)((double)((UINT16_MAX - 2 * s.gate.zero) * UINT16_MAX) / 4);
-    s.offset = llrint(ldexp((double)(s.middle * s.m), SILU_CODE_BITS - SILU_BITS));
+    s.offset = llrint(ldexp((double)(s.middle * s.m), SILU_QVALUE_BITS - SILU_BITS));
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
     return nd_htp_make_words(job, gate_itself, &s, &bounds, err);
 }

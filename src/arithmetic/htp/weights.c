@@ -5,24 +5,24 @@
 #include <string.h>
 
 #include "arithmetic/htp/htp_internal.h"
-#include "arithmetic/programs/requantise.h"
+#include "arithmetic/arithmetics/requantise.h"
 #include "core/memory.h"
 
-enum { LEAST_WEIGHT = -128, GREATEST_WEIGHT = 127, R_BITS = 11 };
+enum { MIN_WEIGHT = -128, GREATEST_WEIGHT = 127, R_BITS = 11 };
 
 /* uint16 codes as 8-bit ones of 257 times the scale, by a 15-bit multiplier, less their zero point. */
-static double code_of_word(int64_t code, int64_t zero)
+static double qvalue_of_word(int64_t qvalue, int64_t zero)
 {
     enum { MULTIPLIER = 32640 /* 2^23 / 257 */, STEP = 257 };
     int64_t offset = -((zero * MULTIPLIER) >> 16); /* arithmetic shifts: floor */
-    int64_t y = (((code * MULTIPLIER - 1) >> 16) + offset + 64) >> 7;
+    int64_t y = (((qvalue * MULTIPLIER - 1) >> 16) + offset + 64) >> 7;
     int64_t zero8 = (2 * zero + STEP) / (2 * STEP);
     return (double)(y < -zero8 ? -zero8 : y > 255 - zero8 ? 255 - zero8 : y);
 }
 
 static double clip_weight(double w)
 {
-    return fmin(fmax(w, LEAST_WEIGHT), GREATEST_WEIGHT);
+    return fmin(fmax(w, MIN_WEIGHT), GREATEST_WEIGHT);
 }
 
 /* Codes less zero point, as they are before they have to fit 8 bits. */
@@ -32,16 +32,16 @@ static enum nd_status read_weights(struct nd_htp_weights *weights, const struct 
     const struct nd_linear_input *input = &job->call->inputs[1];
     bool is_word = input->values->dtype == ND_DTYPE_U16;
     double largest;
-    if (input->wholes != NULL && !is_word && job->unit->origins[1] == ND_EXACT_FROM_CONSTANT) {
-        weights->from = input->wholes;
-        return input->largest > GREATEST_WEIGHT ? nd_array_copy(input->wholes, &weights->w8, err) : ND_OK;
+    if (input->packed_weights != NULL && !is_word && job->layer->origins[1] == ND_EXACT_FROM_CONSTANT) {
+        weights->from = input->packed_weights;
+        return input->largest > GREATEST_WEIGHT ? nd_array_copy(input->packed_weights, &weights->w8, err) : ND_OK;
     }
     if (!is_word) {
-        enum nd_status status = nd_linear_wholes(job->call, 1, &weights->w8, &largest, err);
-        bool is_calculated = job->unit->origins[1] == ND_EXACT_FROM_UNIT;
+        enum nd_status status = nd_linear_packed_weights(job->call, 1, &weights->w8, &largest, err);
+        bool is_calculated = job->layer->origins[1] == ND_EXACT_FROM_LAYER;
         const struct nd_array *bytes = nd_htp_recall(job, 1);
         bool is_known = bytes != NULL && bytes->n == weights->w8.n;
-        if (!is_known && is_calculated && nd_htp_is_plain_edge(job->memory, job->unit->input_edges[1]))
+        if (!is_known && is_calculated && nd_htp_is_plain_tensor(job->memory, job->layer->input_tensors[1]))
             return status;
         for (size_t i = 0; is_calculated && status == ND_OK && i < weights->w8.n; i++)
             weights->w8.x[i] = is_known ? bytes->x[i] : clip_weight(weights->w8.x[i]);
@@ -51,7 +51,7 @@ static enum nd_status read_weights(struct nd_htp_weights *weights, const struct 
     weights->w8.dtype = ND_DTYPE_F32; /* operators make integers of integers wrap around */
     weights->scale = (double)(257.0F * input->quant->scale[0]);
     for (size_t i = 0; status == ND_OK && i < weights->w8.n; i++)
-        weights->w8.x[i] = code_of_word((int64_t)weights->w8.x[i], input->quant->zero_point[0]);
+        weights->w8.x[i] = qvalue_of_word((int64_t)weights->w8.x[i], input->quant->zero_point[0]);
     return status;
 }
 
@@ -83,9 +83,9 @@ static enum nd_status find_columns(struct nd_htp_weights *weights, const struct 
 /* What the weights of a column are divided by, so that they fit: 1 where they do. */
 static double divisor_of(double most, double least)
 {
-    if (most <= GREATEST_WEIGHT && least >= LEAST_WEIGHT)
+    if (most <= GREATEST_WEIGHT && least >= MIN_WEIGHT)
         return 1;
-    return nd_multiplier_round(fmax(most / GREATEST_WEIGHT, least / LEAST_WEIGHT), R_BITS, ND_ROUND_HALF_EVEN);
+    return nd_multiplier_round(fmax(most / GREATEST_WEIGHT, least / MIN_WEIGHT), R_BITS, ND_ROUND_HALF_EVEN);
 }
 
 /* The weight divided by r, which is not 1. */
@@ -153,7 +153,7 @@ enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct 
     weights->sums = nd_calloc(weights->n_columns, sizeof *weights->sums);
     if (weights->r == NULL || weights->sums == NULL)
         return nd_fail_memory(err);
-    bool is_wide = nd_htp_is_strided_depthwise(job->unit);
+    bool is_wide = nd_htp_is_strided_depthwise(job->layer);
     for (size_t c = 0; c < weights->n_columns; c++)
         fit_column(weights, c, is_wide);
     return make_shorts(weights, &job->call->inputs[1], err);

@@ -9,84 +9,84 @@
 #include "arithmetic/known/conditions_internal.h"
 #include "core/tensors/scales.h"
 
-static bool nd_condition_has_text(const struct nd_exact_unit *unit, const char *name, const char *otherwise,
+static bool nd_condition_has_text(const struct nd_exact_layer *layer, const char *name, const char *otherwise,
                                   const char *value);
-static const struct nd_array *nd_condition_input(const struct nd_exact_unit *unit, size_t i);
+static const struct nd_array *nd_condition_input(const struct nd_exact_layer *layer, size_t i);
 static bool nd_condition_is_named(const char *op_types, const char *const *names, size_t n);
-static bool nd_condition_is_wide(const struct nd_exact_unit *unit);
-static bool nd_condition_reads(const struct nd_model *model, const struct nd_exact_unit *unit,
+static bool nd_condition_is_wide(const struct nd_exact_layer *layer);
+static bool nd_condition_reads(const struct nd_model *model, const struct nd_exact_layer *layer,
                                const char *op_type);
 
-static bool counts_padding(const struct nd_exact_unit *unit)
+static bool counts_padding(const struct nd_exact_layer *layer)
 {
-    return nd_onnx_attribute_i(unit->call->node, "count_include_pad", 0) != 0;
+    return nd_onnx_attribute_i(layer->call->node, "count_include_pad", 0) != 0;
 }
 
 /* An AveragePool that counts its own padding is another thing: is_mean_of_shifted. */
-bool nd_is_mean_of_padded(const struct nd_model *model, const struct nd_exact_unit *unit)
+bool nd_is_mean_of_padded(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    return !counts_padding(unit) && nd_condition_reads(model, unit, "Pad");
+    return !counts_padding(layer) && nd_condition_reads(model, layer, "Pad");
 }
 
-static bool has_other_encoding(const struct nd_exact_unit *unit, size_t i)
+static bool has_other_encoding(const struct nd_exact_layer *layer, size_t i)
 {
-    const struct nd_quant *from = unit->call->inputs[i].quant, *to = unit->call->out_quant;
+    const struct nd_quant *from = layer->call->inputs[i].quant, *to = layer->call->out_quant;
     return from != NULL && from->n == 1 && to != NULL && to->n == 1 && !nd_quant_is_same(from, to);
 }
 
 /* golden/found/concat.u8.onnx and others of its kind (the page of findings has which are right). */
-static bool is_input_among_three(const struct nd_model *model, const struct nd_exact_unit *unit, size_t i)
+static bool is_input_among_three(const struct nd_model *model, const struct nd_exact_layer *layer, size_t i)
 {
-    size_t edge = unit->input_edges[i];
-    return model != NULL && unit->call->n_inputs > 2 && edge != SIZE_MAX &&
-           strcmp(nd_model_edge(model, edge)->op_types, "input") == 0 && has_other_encoding(unit, i);
+    size_t tensor = layer->input_tensors[i];
+    return model != NULL && layer->call->n_inputs > 2 && tensor != SIZE_MAX &&
+           strcmp(nd_model_tensor(model, tensor)->op_types, "input") == 0 && has_other_encoding(layer, i);
 }
 
-bool nd_is_concat_with_input(const struct nd_model *model, const struct nd_exact_unit *unit)
+bool nd_is_concat_with_input(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    for (size_t i = 0; i < unit->call->n_inputs; i++)
-        if (is_input_among_three(model, unit, i))
+    for (size_t i = 0; i < layer->call->n_inputs; i++)
+        if (is_input_among_three(model, layer, i))
             return true;
     return false;
 }
 
 /* golden/found/slice-norm.u8.onnx and fourteen others of its kind: wrong where a Conv made what is sliced, and
  * columns are cut off on the left; right with uint16. */
-bool nd_is_norm_of_slice(const struct nd_model *model, const struct nd_exact_unit *unit)
+bool nd_is_norm_of_slice(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    return !nd_condition_is_wide(unit) && nd_condition_reads(model, unit, "Slice");
+    return !nd_condition_is_wide(layer) && nd_condition_reads(model, layer, "Slice");
 }
 
-static bool is_padded(const struct nd_exact_unit *unit)
+static bool is_padded(const struct nd_exact_layer *layer)
 {
-    const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
+    const struct nd_op_call call = {.node = layer->call->node, .opset = layer->call->opset};
     const int64_t *pads;
     size_t n = nd_op_ints(&call, "pads", &pads);
     for (size_t i = 0; i < n; i++)
         if (pads[i] != 0)
             return true;
-    return n == 0 && !nd_condition_has_text(unit, "auto_pad", "NOTSET", "NOTSET") &&
-           !nd_condition_has_text(unit, "auto_pad", "NOTSET", "VALID");
+    return n == 0 && !nd_condition_has_text(layer, "auto_pad", "NOTSET", "NOTSET") &&
+           !nd_condition_has_text(layer, "auto_pad", "NOTSET", "VALID");
 }
 
 /* golden/found/average-pool.float.u8.onnx and thirteen others of its kind: which sizes are wrong is not known.
  */
-bool nd_is_pool_of_floats(const struct nd_model *model, const struct nd_exact_unit *unit)
+bool nd_is_pool_of_floats(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    return unit->call->inputs[0].quant == NULL && is_padded(unit) && !counts_padding(unit);
+    return layer->call->inputs[0].quant == NULL && is_padded(layer) && !counts_padding(layer);
 }
 
 /* golden/found/slice-pool.u8.onnx, pad-pool.u8.onnx and 78 others of their kind: wrong where a Conv or MaxPool
  * made what the Slice or the Pad reads, and the first column (of a Pad: or row) is no multiple of 8. Behind a
  * Slice it is right where a padding counts, behind a Pad where windows overlap. */
-bool nd_is_mean_of_shifted(const struct nd_model *model, const struct nd_exact_unit *unit)
+bool nd_is_mean_of_shifted(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    if (unit->call->inputs[0].quant == NULL)
+    if (layer->call->inputs[0].quant == NULL)
         return false;
-    return counts_padding(unit) ? nd_condition_reads(model, unit, "Pad") ||
-                                      (!is_padded(unit) && nd_condition_reads(model, unit, "Slice"))
-                                : nd_condition_reads(model, unit, "Slice");
+    return counts_padding(layer) ? nd_condition_reads(model, layer, "Pad") ||
+                                      (!is_padded(layer) && nd_condition_reads(model, layer, "Slice"))
+                                : nd_condition_reads(model, layer, "Slice");
 }
 
 /* Whether one of the first n indices is that of the last of `rows` rows. */
@@ -102,18 +102,18 @@ static bool takes_last(const struct nd_array *indices, size_t n, size_t rows)
  * 32 at a time, and the others, the last n mod 32 of them, in another way that is right. It is right, too,
  * where the last row starts at a multiple of 128 bytes. With several runs of rows, other rows are wrong as
  * well. */
-bool nd_is_gather_of_last(const struct nd_model *model, const struct nd_exact_unit *unit)
+bool nd_is_gather_of_last(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     enum { AT_ONCE = 32, VECTOR = 128 };
     (void)model;
-    const struct nd_array *x = nd_condition_input(unit, 0), *indices = nd_condition_input(unit, 1);
-    if (x == NULL || indices == NULL || x->shape.rank < 1 || !nd_dtype_is_integer(unit->dtype))
+    const struct nd_array *x = nd_condition_input(layer, 0), *indices = nd_condition_input(layer, 1);
+    if (x == NULL || indices == NULL || x->shape.rank < 1 || !nd_dtype_is_integer(layer->dtype))
         return false;
-    int rank = x->shape.rank, axis = (int)nd_onnx_attribute_i(unit->call->node, "axis", 0);
+    int rank = x->shape.rank, axis = (int)nd_onnx_attribute_i(layer->call->node, "axis", 0);
     axis = axis < 0 ? axis + rank : axis;
     if (axis < 0 || axis >= rank || x->shape.dims[axis] < 2)
         return false;
-    size_t rows = (size_t)x->shape.dims[axis], n_bytes = nd_dtype_size_bytes(unit->dtype);
+    size_t rows = (size_t)x->shape.dims[axis], n_bytes = nd_dtype_size_bytes(layer->dtype);
     for (int k = axis + 1; k < rank; k++)
         n_bytes *= (size_t)x->shape.dims[k];
     if ((n_bytes != 8 && n_bytes != 16 && n_bytes != 32) || (rows - 1) * n_bytes % VECTOR == 0)
@@ -124,148 +124,148 @@ bool nd_is_gather_of_last(const struct nd_model *model, const struct nd_exact_un
 enum { LONGEST_CHAIN = 16 }; /* of moves one after the other */
 
 /* Whether the edge is an input of the model, or what these move from one with the encoding that it has. */
-static bool is_moved_input(const struct nd_model *model, size_t edge, const char *const *names, size_t n)
+static bool is_moved_input(const struct nd_model *model, size_t tensor, const char *const *names, size_t n)
 {
     for (size_t i = 0; i < LONGEST_CHAIN; i++) {
-        const struct nd_edge *to = nd_model_edge(model, edge);
-        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+        const struct nd_tensor *to = nd_model_tensor(model, tensor);
+        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
         if (strcmp(to->op_types, "input") == 0)
             return true;
         if (maker == NULL || maker->n_inputs != 1 || !nd_condition_is_named(maker->op_types, names, n) ||
-            !nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant, &to->quant))
+            !nd_quant_is_same(&nd_model_tensor(model, maker->inputs[0])->quant, &to->quant))
             return false;
-        edge = maker->inputs[0];
+        tensor = maker->inputs[0];
     }
     return false;
 }
 
 /* golden/found/pad.u8.onnx and about 75 others of its kind. Pad with a number is right, and so are those of
  * what Gather, Tile, Concat, or another operator that calculates made. */
-bool nd_is_pad_of_kept(const struct nd_model *model, const struct nd_exact_unit *unit)
+bool nd_is_pad_of_kept(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     static const char *const moves[] = {"DepthToSpace", "Identity", "Pad",      "Reshape",
                                         "Resize",       "Slice",    "Transpose"};
-    size_t edge = unit->input_edges[0];
-    bool copies = nd_condition_has_text(unit, "mode", "constant", "reflect") ||
-                  nd_condition_has_text(unit, "mode", "constant", "edge");
-    if (model == NULL || edge == SIZE_MAX || !copies || !has_other_encoding(unit, 0))
+    size_t tensor = layer->input_tensors[0];
+    bool copies = nd_condition_has_text(layer, "mode", "constant", "reflect") ||
+                  nd_condition_has_text(layer, "mode", "constant", "edge");
+    if (model == NULL || tensor == SIZE_MAX || !copies || !has_other_encoding(layer, 0))
         return false;
-    return nd_condition_reads(model, unit, "SpaceToDepth") || nd_condition_reads(model, unit, "ReduceMax") ||
-           is_moved_input(model, edge, moves, sizeof moves / sizeof moves[0]);
+    return nd_condition_reads(model, layer, "SpaceToDepth") || nd_condition_reads(model, layer, "ReduceMax") ||
+           is_moved_input(model, tensor, moves, sizeof moves / sizeof moves[0]);
 }
 
 /* golden/found/concat-moved.u8.onnx and about 45 others of its kind. A zero point of 0 makes it right, where
  * that of the Concat is another. The last move decides: behind a Resize, Slice, Gather, Tile or Identity it is
  * right, and behind a move of what an operator calculated. */
-static bool is_moved_and_kept(const struct nd_model *model, const struct nd_exact_unit *unit, size_t i)
+static bool is_moved_and_kept(const struct nd_model *model, const struct nd_exact_layer *layer, size_t i)
 {
     static const char *const last[] = {"DepthToSpace", "Pad", "Reshape", "Transpose"};
     static const char *const moves[] = {"DepthToSpace", "Pad", "Reshape", "Slice", "Transpose"};
-    size_t edge = unit->input_edges[i];
-    const struct nd_model_unit *maker =
-        model != NULL && edge != SIZE_MAX ? nd_model_unit_of_edge(model, edge) : NULL;
-    if (maker == NULL || !has_other_encoding(unit, i) ||
-        (unit->call->inputs[i].quant->zero_point[0] == 0 && unit->call->out_quant->zero_point[0] != 0))
+    size_t tensor = layer->input_tensors[i];
+    const struct nd_model_layer *maker =
+        model != NULL && tensor != SIZE_MAX ? nd_model_layer_of_tensor(model, tensor) : NULL;
+    if (maker == NULL || !has_other_encoding(layer, i) ||
+        (layer->call->inputs[i].quant->zero_point[0] == 0 && layer->call->out_quant->zero_point[0] != 0))
         return false;
     return strcmp(maker->op_types, "SpaceToDepth") == 0 ||
            (nd_condition_is_named(maker->op_types, last, sizeof last / sizeof last[0]) &&
-            is_moved_input(model, edge, moves, sizeof moves / sizeof moves[0]));
+            is_moved_input(model, tensor, moves, sizeof moves / sizeof moves[0]));
 }
 
-const struct nd_array *nd_unit_kept_codes(const struct nd_model *model, const struct nd_exact_unit *unit,
+const struct nd_array *nd_layer_kept_qvalues(const struct nd_model *model, const struct nd_exact_layer *layer,
                                           size_t i)
 {
-    bool may_be = is_moved_and_kept(model, unit, i) || is_input_among_three(model, unit, i);
-    return may_be ? nd_condition_input(unit, i) : NULL;
+    bool may_be = is_moved_and_kept(model, layer, i) || is_input_among_three(model, layer, i);
+    return may_be ? nd_condition_input(layer, i) : NULL;
 }
 
-bool nd_is_concat_of_kept(const struct nd_model *model, const struct nd_exact_unit *unit)
+bool nd_is_concat_of_kept(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    for (size_t i = 0; i < unit->call->n_inputs; i++)
-        if (is_moved_and_kept(model, unit, i))
+    for (size_t i = 0; i < layer->call->n_inputs; i++)
+        if (is_moved_and_kept(model, layer, i))
             return true;
     return false;
 }
 
 /* golden/found/max-pool.u8.onnx and 28 others of its kind: wrong where the input of the Pad lies in blocks, and
  * the Pad adds columns on the left. */
-bool nd_is_pool_of_padded(const struct nd_model *model, const struct nd_exact_unit *unit)
+bool nd_is_pool_of_padded(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    return is_padded(unit) && nd_condition_reads(model, unit, "Pad");
+    return is_padded(layer) && nd_condition_reads(model, layer, "Pad");
 }
 
 /* golden/found/pads.u16.onnx and those that docs/results/found.md lists. */
-bool nd_is_pad_of_pad(const struct nd_model *model, const struct nd_exact_unit *unit)
+bool nd_is_pad_of_pad(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    return nd_condition_reads(model, unit, "Pad");
+    return nd_condition_reads(model, layer, "Pad");
 }
 
 /* golden/found/depth-to-space.u8.onnx, space-to-depth.u8.onnx and those that docs/results/found.md lists. */
-bool nd_is_depth_of_kept(const struct nd_model *model, const struct nd_exact_unit *unit)
+bool nd_is_depth_of_kept(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    size_t edge = unit->input_edges[0];
+    size_t tensor = layer->input_tensors[0];
     bool is_to_depth =
-        strcmp(nd_onnx_text(unit->call->node->op_type), "SpaceToDepth") == 0; /* whoever made it */
-    return model != NULL && edge != SIZE_MAX && has_other_encoding(unit, 0) &&
-           (is_to_depth || is_moved_input(model, edge, NULL, 0));
+        strcmp(nd_onnx_text(layer->call->node->op_type), "SpaceToDepth") == 0; /* whoever made it */
+    return model != NULL && tensor != SIZE_MAX && has_other_encoding(layer, 0) &&
+           (is_to_depth || is_moved_input(model, tensor, NULL, 0));
 }
 
 /* Input i; NULL: there is none, or its values are not known. Borrowed. */
-static const struct nd_array *nd_condition_input(const struct nd_exact_unit *unit, size_t i)
+static const struct nd_array *nd_condition_input(const struct nd_exact_layer *layer, size_t i)
 {
-    return unit->call->n_inputs > i ? unit->call->inputs[i].values : NULL;
+    return layer->call->n_inputs > i ? layer->call->inputs[i].values : NULL;
 }
 
 /* Whether the unit makes 16 bits. */
-static bool nd_condition_is_wide(const struct nd_exact_unit *unit)
+static bool nd_condition_is_wide(const struct nd_exact_layer *layer)
 {
-    return nd_dtype_is_integer(unit->dtype) && nd_dtype_size_bytes(unit->dtype) == 2;
+    return nd_dtype_is_integer(layer->dtype) && nd_dtype_size_bytes(layer->dtype) == 2;
 }
 
-static bool is_depthwise_1x1(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_depthwise_1x1(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    const struct nd_array *x = nd_condition_input(unit, 0), *w = nd_condition_input(unit, 1);
+    const struct nd_array *x = nd_condition_input(layer, 0), *w = nd_condition_input(layer, 1);
     return x != NULL && w != NULL && x->shape.rank == 4 && w->shape.rank == 4 && x->shape.dims[1] > 1 &&
            w->shape.dims[1] == 1 && w->shape.dims[2] == 1 && w->shape.dims[3] == 1;
 }
 
 /* Whether the attribute, or otherwise this, is the value. */
-static bool nd_condition_has_text(const struct nd_exact_unit *unit, const char *name, const char *otherwise,
+static bool nd_condition_has_text(const struct nd_exact_layer *layer, const char *name, const char *otherwise,
                                   const char *value)
 {
-    const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
+    const struct nd_op_call call = {.node = layer->call->node, .opset = layer->call->opset};
     char buf[32];
     const char *text = nd_op_text(&call, name, buf, sizeof buf);
     return strcmp(text[0] != '\0' ? text : otherwise, value) == 0;
 }
 
-static bool is_resize_to_floor(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_resize_to_floor(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    return nd_condition_has_text(unit, "mode", "nearest", "nearest") &&
-           nd_condition_has_text(unit, "coordinate_transformation_mode", "half_pixel", "half_pixel") &&
-           nd_condition_has_text(unit, "nearest_mode", "round_prefer_floor", "floor");
+    return nd_condition_has_text(layer, "mode", "nearest", "nearest") &&
+           nd_condition_has_text(layer, "coordinate_transformation_mode", "half_pixel", "half_pixel") &&
+           nd_condition_has_text(layer, "nearest_mode", "round_prefer_floor", "floor");
 }
 
 /* Whether an operator of that type alone makes the first operand. */
-static bool nd_condition_reads(const struct nd_model *model, const struct nd_exact_unit *unit,
+static bool nd_condition_reads(const struct nd_model *model, const struct nd_exact_layer *layer,
                                const char *op_type)
 {
-    size_t edge = unit->input_edges[0];
-    const struct nd_model_unit *maker =
-        model != NULL && edge != SIZE_MAX ? nd_model_unit_of_edge(model, edge) : NULL;
+    size_t tensor = layer->input_tensors[0];
+    const struct nd_model_layer *maker =
+        model != NULL && tensor != SIZE_MAX ? nd_model_layer_of_tensor(model, tensor) : NULL;
     return maker != NULL && strcmp(maker->op_types, op_type) == 0;
 }
 
 /* golden/found/transposed-sum.u8.onnx and twelve others of its kind: nothing is wrong where the constant is the
  * first operand, one number for several channels, or where a Relu is part of the layer. */
-static bool is_sum_of_transposed(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_sum_of_transposed(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    const struct nd_array *x = nd_condition_input(unit, 0), *constant = nd_condition_input(unit, 1);
-    return x != NULL && constant != NULL && unit->origins[1] == ND_EXACT_FROM_CONSTANT && x->shape.rank == 4 &&
-           constant->n == (size_t)x->shape.dims[1] && isinf(unit->call->low) && isinf(unit->call->high) &&
-           nd_condition_reads(model, unit, "ConvTranspose");
+    const struct nd_array *x = nd_condition_input(layer, 0), *constant = nd_condition_input(layer, 1);
+    return x != NULL && constant != NULL && layer->origins[1] == ND_EXACT_FROM_CONSTANT && x->shape.rank == 4 &&
+           constant->n == (size_t)x->shape.dims[1] && isinf(layer->call->low) && isinf(layer->call->high) &&
+           nd_condition_reads(model, layer, "ConvTranspose");
 }
 
 /* Of one row the largest share and the least differ by no more than this factor; chosen: the nine values that
@@ -273,12 +273,12 @@ static bool is_sum_of_transposed(const struct nd_model *model, const struct nd_e
 static const double nearly_equal = 2;
 
 /* The last axis is looked at, which is the one that quantisers emit. */
-static bool is_softmax_of_equals(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_softmax_of_equals(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    const struct nd_array *x = nd_condition_input(unit, 0);
-    const struct nd_quant *quant = unit->call->inputs[0].quant;
-    if (!nd_condition_is_wide(unit) || x == NULL || quant == NULL || quant->n != 1 || x->shape.rank < 1 ||
+    const struct nd_array *x = nd_condition_input(layer, 0);
+    const struct nd_quant *quant = layer->call->inputs[0].quant;
+    if (!nd_condition_is_wide(layer) || x == NULL || quant == NULL || quant->n != 1 || x->shape.rank < 1 ||
         x->n == 0)
         return false;
     size_t n = (size_t)x->shape.dims[x->shape.rank - 1];
@@ -294,21 +294,21 @@ static bool is_softmax_of_equals(const struct nd_model *model, const struct nd_e
     return false;
 }
 
-static bool is_norm_that_loses_a_sign(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_norm_that_loses_a_sign(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    return nd_unit_loses_sign_of_bias(unit);
+    return nd_layer_loses_sign_of_bias(layer);
 }
 
-static bool is_concat_of_saturated(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_concat_of_saturated(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    for (size_t k = 0; nd_condition_is_wide(unit) && k < unit->call->n_inputs; k++) {
-        const struct nd_array *x = nd_condition_input(unit, k);
+    for (size_t k = 0; nd_condition_is_wide(layer) && k < layer->call->n_inputs; k++) {
+        const struct nd_array *x = nd_condition_input(layer, k);
         double low, high;
-        if (x == NULL || unit->call->inputs[k].quant == NULL)
+        if (x == NULL || layer->call->inputs[k].quant == NULL)
             continue;
-        nd_code_range(x->dtype, &low, &high);
+        nd_qvalue_range(x->dtype, &low, &high);
         for (size_t i = 0; i < x->n; i++)
             if (x->x[i] == low || x->x[i] == high)
                 return true;
@@ -319,60 +319,60 @@ static bool is_concat_of_saturated(const struct nd_model *model, const struct nd
 double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, bool *is_clipped)
 {
     double low, high, steps = rint(1 / (double)x->scale[0]), zero = (double)x->zero_point[0];
-    nd_code_range(dtype, &low, &high);
+    nd_qvalue_range(dtype, &low, &high);
     *is_clipped = steps + zero > high + 1;
     return fmin(steps + zero, high) - zero;
 }
 
-static bool is_reciprocal_of_fine(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_reciprocal_of_fine(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    const struct nd_quant *quant = unit->call->inputs[0].quant;
+    const struct nd_quant *quant = layer->call->inputs[0].quant;
     bool is_clipped = false;
     if (quant != NULL && quant->n == 1)
-        nd_reciprocal_dividend(quant, unit->dtype, &is_clipped);
+        nd_reciprocal_dividend(quant, layer->dtype, &is_clipped);
     return is_clipped;
 }
 
 /* Whether the Clip's bounds lie within the codes of its output. */
-static void find_cuts(const struct nd_exact_unit *unit, bool *cuts_below, bool *cuts_above)
+static void find_cuts(const struct nd_exact_layer *layer, bool *cuts_below, bool *cuts_above)
 {
-    const struct nd_linear_call *call = unit->call;
+    const struct nd_linear_call *call = layer->call;
     const struct nd_quant *y = call->out_quant;
     double low = call->low, high = call->high, least, greatest;
     *cuts_below = *cuts_above = false;
     if (y == NULL || y->n != 1 || !nd_linear_fold(call->node, call->n_inputs, call->inputs, &low, &high))
         return;
-    nd_code_range(unit->dtype, &least, &greatest);
+    nd_qvalue_range(layer->dtype, &least, &greatest);
     *cuts_below = rint(low / (double)y->scale[0]) + (double)y->zero_point[0] > least;
     *cuts_above = rint(high / (double)y->scale[0]) + (double)y->zero_point[0] < greatest;
 }
 
 /* golden/found/clip.u8.onnx and about 1000 others of its kind, of 28 makers: a Clip of what these make, or of
  * that transposed. uint16: always; uint8: where it cuts at one end alone. */
-static bool is_clip_left_out(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_clip_left_out(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     static const char *const makers[] = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul"};
     bool cuts_below, cuts_above;
-    find_cuts(unit, &cuts_below, &cuts_above);
-    size_t edge = unit->input_edges[0];
-    const struct nd_model_unit *maker = NULL;
-    if (model == NULL || edge == SIZE_MAX ||
-        (nd_condition_is_wide(unit) ? !cuts_below && !cuts_above : cuts_below == cuts_above))
+    find_cuts(layer, &cuts_below, &cuts_above);
+    size_t tensor = layer->input_tensors[0];
+    const struct nd_model_layer *maker = NULL;
+    if (model == NULL || tensor == SIZE_MAX ||
+        (nd_condition_is_wide(layer) ? !cuts_below && !cuts_above : cuts_below == cuts_above))
         return false;
-    maker = nd_model_unit_of_edge(model, edge);
+    maker = nd_model_layer_of_tensor(model, tensor);
     if (maker != NULL && strcmp(maker->op_types, "Transpose") == 0 && maker->n_inputs > 0)
-        maker = nd_model_unit_of_edge(model, maker->inputs[0]);
+        maker = nd_model_layer_of_tensor(model, maker->inputs[0]);
     for (size_t i = 0; maker != NULL && i < sizeof makers / sizeof makers[0]; i++)
         if (strcmp(maker->op_types, makers[i]) == 0) /* a MatMul of two calculated operands is right */
             return strcmp(makers[i], "MatMul") != 0 || maker->n_inputs == 1;
     return false;
 }
 
-static bool is_product_whose_bias_wraps(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_product_whose_bias_wraps(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     (void)model;
-    return nd_unit_wraps_bias(unit);
+    return nd_layer_wraps_bias(layer);
 }
 
 static bool nd_condition_is_named(const char *op_types, const char *const *names, size_t n)
@@ -384,35 +384,35 @@ static bool nd_condition_is_named(const char *op_types, const char *const *names
 }
 
 /* The only tensor that the unit reads beside constants is made by this one; NULL: there are several. */
-static const struct nd_model_unit *maker_before(const struct nd_model *model, const struct nd_model_unit *unit)
+static const struct nd_model_layer *maker_before(const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    return unit != NULL && unit->n_inputs == 1 ? nd_model_unit_of_edge(model, unit->inputs[0]) : NULL;
+    return layer != NULL && layer->n_inputs == 1 ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
 }
 
-static bool begins_with(const struct nd_model_unit *unit, const char *op_type)
+static bool begins_with(const struct nd_model_layer *layer, const char *op_type)
 {
-    return unit != NULL && strncmp(unit->op_types, op_type, strlen(op_type)) == 0;
+    return layer != NULL && strncmp(layer->op_types, op_type, strlen(op_type)) == 0;
 }
 
 /* Whether the gate is clip(x + c). */
 static bool is_gate_of(const struct nd_model *model, size_t gate, size_t x)
 {
-    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, gate);
+    const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, gate);
     if (begins_with(maker, "Clip"))
         maker = maker_before(model, maker);
     return begins_with(maker, "Add") && maker->n_inputs == 1 && maker->inputs[0] == x;
 }
 
 /* Whether the unit is the last of x clip(x + c, 0, d) k, of an input of the model or a MatMul by constants. */
-static bool ends_hard_swish(const struct nd_model *model, const struct nd_model_unit *unit)
+static bool ends_hard_swish(const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    const struct nd_model_unit *product = maker_before(model, unit);
+    const struct nd_model_layer *product = maker_before(model, layer);
     if (product == NULL || product->n_inputs != 2 || strcmp(product->op_types, "Mul") != 0)
         return false;
     size_t a = product->inputs[0], b = product->inputs[1], x = is_gate_of(model, b, a) ? a : b;
     if (!is_gate_of(model, x == a ? b : a, x))
         return false;
-    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, x);
+    const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, x);
     if (maker != NULL && strcmp(maker->op_types, "Add") == 0)
         maker = maker_before(model, maker);
     return maker == NULL || (strcmp(maker->op_types, "MatMul") == 0 && maker->n_inputs == 1);
@@ -420,15 +420,15 @@ static bool ends_hard_swish(const struct nd_model *model, const struct nd_model_
 
 /* golden/found/hard-swish.u8.onnx and those that docs/results/found.md lists. With a Div at the end the record
  * of that is right, and what an Add reads of it is not. */
-static bool is_hard_swish_in_parts(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_hard_swish_in_parts(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
-    const struct nd_model_unit *self = model != NULL ? nd_model_unit_of_edge(model, unit->edge) : NULL;
-    if (unit->dtype != ND_DTYPE_U8 || self == NULL)
+    const struct nd_model_layer *self = model != NULL ? nd_model_layer_of_tensor(model, layer->tensor) : NULL;
+    if (layer->dtype != ND_DTYPE_U8 || self == NULL)
         return false;
     if (begins_with(self, "Mul"))
         return ends_hard_swish(model, self);
     for (size_t i = 0; i < self->n_inputs; i++) {
-        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, self->inputs[i]);
+        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, self->inputs[i]);
         if (begins_with(maker, "Div") && ends_hard_swish(model, maker))
             return true;
     }
@@ -436,33 +436,33 @@ static bool is_hard_swish_in_parts(const struct nd_model *model, const struct nd
 }
 
 /* golden/found/tanh-rows.u16.onnx and those that docs/results/found.md lists. */
-static bool is_tanh_of_rows(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_tanh_of_rows(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     enum { ROWS = 16 };
-    const struct nd_array *x = nd_condition_input(unit, 0);
+    const struct nd_array *x = nd_condition_input(layer, 0);
     (void)model;
-    return nd_condition_is_wide(unit) && x != NULL && x->shape.rank >= 2 &&
+    return nd_condition_is_wide(layer) && x != NULL && x->shape.rank >= 2 &&
            x->shape.dims[x->shape.rank - 2] == ROWS;
 }
 
 /* Whether the unit is x Sigmoid(x), x from a convolution or a norm of one. */
-static bool is_silu(const struct nd_model *model, const struct nd_model_unit *unit)
+static bool is_silu(const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    for (size_t i = 0; begins_with(unit, "Mul") && unit->n_inputs == 2 && i < 2; i++) {
-        const struct nd_model_unit *gate = nd_model_unit_of_edge(model, unit->inputs[i]);
-        if (!begins_with(gate, "Sigmoid") || gate->n_inputs != 1 || gate->inputs[0] != unit->inputs[1 - i])
+    for (size_t i = 0; begins_with(layer, "Mul") && layer->n_inputs == 2 && i < 2; i++) {
+        const struct nd_model_layer *gate = nd_model_layer_of_tensor(model, layer->inputs[i]);
+        if (!begins_with(gate, "Sigmoid") || gate->n_inputs != 1 || gate->inputs[0] != layer->inputs[1 - i])
             continue;
-        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, gate->inputs[0]);
+        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, gate->inputs[0]);
         return begins_with(maker, "Conv") || begins_with(maker, "BatchNormalization");
     }
     return false;
 }
 
-static bool is_gate_of_silu(const struct nd_model *model, size_t edge)
+static bool is_gate_of_silu(const struct nd_model *model, size_t tensor)
 {
-    for (size_t u = 0; u < nd_model_n_units(model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(model, u);
-        if (unit->n_inputs == 2 && (unit->inputs[0] == edge || unit->inputs[1] == edge) && is_silu(model, unit))
+    for (size_t u = 0; u < nd_model_n_layers(model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(model, u);
+        if (layer->n_inputs == 2 && (layer->inputs[0] == tensor || layer->inputs[1] == tensor) && is_silu(model, layer))
             return true;
     }
     return false;
@@ -470,38 +470,38 @@ static bool is_gate_of_silu(const struct nd_model *model, size_t edge)
 
 /* golden/found/silu-512.w8a16.onnx and those that docs/results/found.md lists: the Sigmoid, the product, or a
  * Conv that reads the product. */
-static bool is_silu_that_races(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_silu_that_races(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     enum { RANK = 4, HEIGHT = 2, AT_ONCE_of_conditions = 8 };
-    const struct nd_array *x = nd_condition_input(unit, 0);
-    if (model == NULL || !nd_condition_is_wide(unit) || x == NULL || x->shape.rank != RANK ||
+    const struct nd_array *x = nd_condition_input(layer, 0);
+    if (model == NULL || !nd_condition_is_wide(layer) || x == NULL || x->shape.rank != RANK ||
         x->shape.dims[HEIGHT] % AT_ONCE_of_conditions == 0)
         return false;
-    const struct nd_model_unit *self = nd_model_unit_of_edge(model, unit->edge);
-    size_t read = unit->input_edges[0];
+    const struct nd_model_layer *self = nd_model_layer_of_tensor(model, layer->tensor);
+    size_t read = layer->input_tensors[0];
     return begins_with(self, "Sigmoid")
-               ? is_gate_of_silu(model, unit->edge)
+               ? is_gate_of_silu(model, layer->tensor)
                : is_silu(model, self) ||
-                     (read != SIZE_MAX && is_silu(model, nd_model_unit_of_edge(model, read)));
+                     (read != SIZE_MAX && is_silu(model, nd_model_layer_of_tensor(model, read)));
 }
 
 /* golden/found/softmax.u8.onnx: the output has the zero point 0. Rows of two have the model's. */
-static bool is_softmax_with_zero(const struct nd_model *model, const struct nd_exact_unit *unit)
+static bool is_softmax_with_zero(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     enum { KEPT = 128, SHORTEST = 3 };
     (void)model;
-    const struct nd_quant *quant = unit->call->out_quant;
-    const struct nd_array *x = nd_condition_input(unit, 0);
-    if (unit->dtype != ND_DTYPE_U8 || quant == NULL || quant->n != 1 || x == NULL || x->shape.rank < 1)
+    const struct nd_quant *quant = layer->call->out_quant;
+    const struct nd_array *x = nd_condition_input(layer, 0);
+    if (layer->dtype != ND_DTYPE_U8 || quant == NULL || quant->n != 1 || x == NULL || x->shape.rank < 1)
         return false;
-    int axis = (int)nd_onnx_attribute_i(unit->call->node, "axis", -1);
+    int axis = (int)nd_onnx_attribute_i(layer->call->node, "axis", -1);
     axis = axis < 0 ? axis + x->shape.rank : axis;
     return axis >= 0 && axis < x->shape.rank && x->shape.dims[axis] >= SHORTEST && quant->zero_point[0] != 0 &&
            quant->zero_point[0] != KEPT;
 }
 
-bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
-                enum nd_unit_condition condition)
+bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *layer,
+                enum nd_layer_condition condition)
 {
 #define ND_OPERATORS(...) __VA_ARGS__
     static const struct {
@@ -511,9 +511,9 @@ bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
 #define ND_DEFECT(condition, function, operators, ...) {{ND_OPERATORS operators}, function},
 #include "arithmetic/known/defects.def"
     };
-    const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
+    const char *op_type = layer->call->node != NULL ? nd_onnx_text(layer->call->node->op_type) : "";
     for (size_t k = 0; k < 3 && rows[condition].op_types[k] != NULL; k++)
         if (strcmp(rows[condition].op_types[k], op_type) == 0)
-            return rows[condition].has(model, unit);
+            return rows[condition].has(model, layer);
     return false;
 }

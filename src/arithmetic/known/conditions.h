@@ -7,10 +7,10 @@
 #include "npudiff/model/model.h"
 
 /* ND_UNIT_DEPTHWISE_1X1 and so on; arith/defects.def says of each what layer it is. */
-enum nd_unit_condition {
-#define ND_DEFECT(condition, ...) ND_UNIT_##condition,
+enum nd_layer_condition {
+#define ND_DEFECT(condition, ...) ND_LAYER_##condition,
 #include "arithmetic/known/defects.def"
-    ND_N_UNIT_CONDITIONS
+    ND_N_LAYER_CONDITIONS
 };
 
 /* What a Reciprocal divides, in steps of its input, of which there is one scale: one as a code of that
@@ -20,12 +20,12 @@ double nd_reciprocal_dividend(const struct nd_quant *x, enum nd_dtype dtype, boo
 
 /* Whether the unit is such a one, by its operator and what it reads of the sample at hand. model may be NULL:
  * then nothing is known of what a Pad makes, or which tensors are inputs. Any thread. */
-bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
-                enum nd_unit_condition condition);
+bool nd_layer_is(const struct nd_model *model, const struct nd_exact_layer *layer,
+                enum nd_layer_condition condition);
 
 /* The codes of input i of a Concat, where the HTP may not bring them to the encoding of the Concat: a defect.
  * NULL: it does, or nothing is known. Borrowed. model may be NULL. Any thread. */
-const struct nd_array *nd_unit_kept_codes(const struct nd_model *model, const struct nd_exact_unit *unit,
+const struct nd_array *nd_layer_kept_qvalues(const struct nd_model *model, const struct nd_exact_layer *layer,
                                           size_t i);
 
 #endif

@@ -150,7 +150,7 @@ static double load_small(enum nd_dtype dtype, const unsigned char *from, size_t 
 }
 
 /* The codes that captures and weights mostly hold. False: another type. */
-static bool load_codes(enum nd_dtype dtype, const unsigned char *from, size_t n, double *restrict x)
+static bool load_qvalues(enum nd_dtype dtype, const unsigned char *from, size_t n, double *restrict x)
 {
     if (dtype == ND_DTYPE_U8) {
         nd_gemm_kernels()->spread(from, 0, n, x);
@@ -162,9 +162,9 @@ static bool load_codes(enum nd_dtype dtype, const unsigned char *from, size_t n,
         return true;
     }
     for (size_t i = 0; i < n && dtype == ND_DTYPE_U16; i++) {
-        uint16_t code;
-        memcpy(&code, from + i * sizeof code, sizeof code);
-        x[i] = (double)code;
+        uint16_t qvalue;
+        memcpy(&qvalue, from + i * sizeof qvalue, sizeof qvalue);
+        x[i] = (double)qvalue;
     }
     return dtype == ND_DTYPE_U16;
 }
@@ -182,7 +182,7 @@ static void load_small_bytes(enum nd_dtype dtype, const unsigned char *from, siz
 void nd_array_load(enum nd_dtype dtype, const void *bytes, size_t n, double *x)
 {
     const unsigned char *from = bytes;
-    if (load_codes(dtype, from, n, x))
+    if (load_qvalues(dtype, from, n, x))
         return;
     if (n > UINT8_MAX && nd_dtype_is_float(dtype) && nd_dtype_size_bytes(dtype) == 1) {
         load_small_bytes(dtype, from, n, x);

@@ -223,7 +223,7 @@ static enum nd_status fit_transposed(const struct nd_op_call *call, struct nd_wi
     for (size_t i = 0; i < n; i++) {
         size_t axis = ND_WINDOW_AXES - n + i;
         int64_t add = n_extra != 0 ? extra[i] : 0;
-        if (add < 0 || add > ND_WINDOW_MOST || (n_wanted != 0 && (wanted[i] < 1 || wanted[i] > ND_WINDOW_MOST)))
+        if (add < 0 || add > ND_WINDOW_MAX || (n_wanted != 0 && (wanted[i] < 1 || wanted[i] > ND_WINDOW_MAX)))
             return nd_op_misfit(call, err, "output_padding or output_shape out of range");
         ptrdiff_t full =
             (w->out[axis] - 1) * w->stride[axis] + (w->kernel[axis] - 1) * w->dilation[axis] + 1 + add;

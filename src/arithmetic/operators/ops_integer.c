@@ -6,9 +6,9 @@
 
 /* An operand as codes less zero point; and where its parts are among the inputs. */
 struct operand {
-    size_t codes, scale, zero_point; /* scale: SIZE_MAX for sums */
+    size_t qvalues, scale, zero_point; /* scale: SIZE_MAX for sums */
     int axis;                        /* that may have a zero point and scale each */
-    struct nd_array wholes;
+    struct nd_array packed_weights;
 };
 
 static bool is_rounded(const struct nd_op_call *call)
@@ -22,17 +22,17 @@ static double parameter(const struct nd_array *values, size_t channel)
     return values == NULL ? 0 : values->x[values->n == 1 ? 0 : channel];
 }
 
-static enum nd_status take_wholes(const struct nd_op_call *call, struct operand *operand, struct nd_error *err)
+static enum nd_status take_packed_weights(const struct nd_op_call *call, struct operand *operand, struct nd_error *err)
 {
-    const struct nd_array *codes = call->inputs[operand->codes], *zero = nd_op_in(call, operand->zero_point);
-    int rank = codes->shape.rank, axis = operand->axis < 0 ? rank - 1 : operand->axis;
-    size_t n_channels = axis >= 0 && axis < rank ? (size_t)codes->shape.dims[axis] : 1;
-    size_t inner = rank > 0 ? nd_dims_product(&codes->shape, axis + 1, rank) : 1;
+    const struct nd_array *qvalues = call->inputs[operand->qvalues], *zero = nd_op_in(call, operand->zero_point);
+    int rank = qvalues->shape.rank, axis = operand->axis < 0 ? rank - 1 : operand->axis;
+    size_t n_channels = axis >= 0 && axis < rank ? (size_t)qvalues->shape.dims[axis] : 1;
+    size_t inner = rank > 0 ? nd_dims_product(&qvalues->shape, axis + 1, rank) : 1;
     if (zero != NULL && zero->n != 1 && zero->n != n_channels)
         return nd_op_misfit(call, err, "%zu zero points for %zu channels", zero->n, n_channels);
-    enum nd_status status = nd_array_make(&operand->wholes, ND_DTYPE_F64, &codes->shape, err);
-    for (size_t i = 0; status == ND_OK && i < codes->n; i++)
-        operand->wholes.x[i] = codes->x[i] - parameter(zero, i / inner % n_channels);
+    enum nd_status status = nd_array_make(&operand->packed_weights, ND_DTYPE_F64, &qvalues->shape, err);
+    for (size_t i = 0; status == ND_OK && i < qvalues->n; i++)
+        operand->packed_weights.x[i] = qvalues->x[i] - parameter(zero, i / inner % n_channels);
     return status;
 }
 
@@ -50,7 +50,7 @@ static enum nd_status round_sums(const struct nd_op_call *call, const struct ope
         return nd_op_unsupported(call, err, "scales of these axes");
     double low, high;
     enum nd_status status = nd_op_make(call, 0, zero->dtype, &sums->shape, err);
-    nd_op_code_range(zero->dtype, &low, &high);
+    nd_op_qvalue_range(zero->dtype, &low, &high);
     for (size_t i = 0; status == ND_OK && i < sums->n; i++) {
         double steps = sums->x[i] * a->x[0] * parameter(b, i / inner % n_channels) / scale->x[0];
         call->outputs[0]->x[i] = fmin(fmax(rint(steps) + zero->x[0], low), high);
@@ -62,23 +62,23 @@ static enum nd_status round_sums(const struct nd_op_call *call, const struct ope
 static enum nd_status run(const struct nd_op_call *call, nd_op_function *product, int weights_axis, int axis,
                           struct nd_error *err)
 {
-    struct operand operands[2] = {{.codes = 0, .scale = SIZE_MAX, .zero_point = 2, .axis = -1},
-                                  {.codes = 1, .scale = SIZE_MAX, .zero_point = 3, .axis = weights_axis}};
+    struct operand operands[2] = {{.qvalues = 0, .scale = SIZE_MAX, .zero_point = 2, .axis = -1},
+                                  {.qvalues = 1, .scale = SIZE_MAX, .zero_point = 3, .axis = weights_axis}};
     if (is_rounded(call)) {
-        operands[0] = (struct operand){.codes = 0, .scale = 1, .zero_point = 2, .axis = -1};
-        operands[1] = (struct operand){.codes = 3, .scale = 4, .zero_point = 5, .axis = weights_axis};
+        operands[0] = (struct operand){.qvalues = 0, .scale = 1, .zero_point = 2, .axis = -1};
+        operands[1] = (struct operand){.qvalues = 3, .scale = 4, .zero_point = 5, .axis = weights_axis};
     }
     struct nd_array sums = {0}, *out = &sums;
-    const struct nd_array *inputs[] = {&operands[0].wholes, &operands[1].wholes,
+    const struct nd_array *inputs[] = {&operands[0].packed_weights, &operands[1].packed_weights,
                                        is_rounded(call) ? nd_op_in(call, 8) : NULL};
     struct nd_op_call inner = *call;
     inner.n_inputs = inputs[2] != NULL ? 3 : 2;
     inner.inputs = inputs;
     inner.n_outputs = 1;
     inner.outputs = &out;
-    enum nd_status status = take_wholes(call, &operands[0], err);
+    enum nd_status status = take_packed_weights(call, &operands[0], err);
     if (status == ND_OK)
-        status = take_wholes(call, &operands[1], err);
+        status = take_packed_weights(call, &operands[1], err);
     if (status == ND_OK)
         status = product(&inner, err);
     if (status == ND_OK && is_rounded(call)) {
@@ -89,8 +89,8 @@ static enum nd_status run(const struct nd_op_call *call, nd_op_function *product
             call->outputs[0]->x[i] = sums.x[i];
         status = status == ND_OK ? nd_op_wrap(call, call->outputs[0], err) : status;
     }
-    nd_array_deinit(&operands[0].wholes);
-    nd_array_deinit(&operands[1].wholes);
+    nd_array_deinit(&operands[0].packed_weights);
+    nd_array_deinit(&operands[1].packed_weights);
     nd_array_deinit(&sums);
     return status;
 }

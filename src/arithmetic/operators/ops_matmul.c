@@ -11,15 +11,15 @@
 void nd_matrix_product(const double *a, const double *b, double *c, size_t n, size_t inner, size_t m)
 {
     /* As many columns of as many rows of b as stay in the second-level cache: 256 KiB; chosen. */
-    enum { MOST_COLUMNS = 192, MOST_TERMS = 170 };
+    enum { MAX_COLUMNS = 192, MAX_TERMS = 170 };
     const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
     if (n * m > 0)
         memset(c, 0, n * m * sizeof *c);
-    for (size_t j = 0; j < m; j += MOST_COLUMNS)
-        for (size_t k = 0; k < inner; k += MOST_TERMS) {
+    for (size_t j = 0; j < m; j += MAX_COLUMNS)
+        for (size_t k = 0; k < inner; k += MAX_TERMS) {
             const struct nd_gemm gemm = {.n = n,
-                                         .n_k = inner - k < MOST_TERMS ? inner - k : MOST_TERMS,
-                                         .m = m - j < MOST_COLUMNS ? m - j : MOST_COLUMNS,
+                                         .n_k = inner - k < MAX_TERMS ? inner - k : MAX_TERMS,
+                                         .m = m - j < MAX_COLUMNS ? m - j : MAX_COLUMNS,
                                          .a = a + k,
                                          .b = b + k * m + j,
                                          .c = c + j,
@@ -176,10 +176,10 @@ static bool multiply_shorts(const struct nd_op_call *call, const struct nd_shape
  * product. Each sum in order of its terms, as nd_matrix_product has it. False: not that way. */
 static bool multiply_few_rows(const struct nd_op_call *call, const struct nd_shape *shape, size_t inner)
 {
-    enum { MOST_ROWS = 3, AT_ONCE = 8 }; /* chosen */
+    enum { MAX_ROWS = 3, AT_ONCE = 8 }; /* chosen */
     const struct nd_array *a = call->inputs[0], *b = call->inputs[1], *y = call->outputs[0];
     size_t n = (size_t)shape->dims[0], m = (size_t)shape->dims[1];
-    if (n > MOST_ROWS || y->n == 0 || nd_op_i(call, "transA", 0) != 0 || nd_op_i(call, "transB", 0) == 0)
+    if (n > MAX_ROWS || y->n == 0 || nd_op_i(call, "transA", 0) != 0 || nd_op_i(call, "transB", 0) == 0)
         return false;
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < m; j += AT_ONCE) {

@@ -63,7 +63,7 @@ static enum nd_status fit_scales(const struct nd_op_call *call, struct scales *o
     return status;
 }
 
-void nd_op_code_range(enum nd_dtype dtype, double *low, double *high)
+void nd_op_qvalue_range(enum nd_dtype dtype, double *low, double *high)
 {
     switch (dtype) {
     case ND_DTYPE_U4:
@@ -87,10 +87,10 @@ void nd_op_code_range(enum nd_dtype dtype, double *low, double *high)
 static double quantize(double x, double scale, double zero_point, enum nd_dtype dtype, bool is_float32)
 {
     double steps = rint(is_float32 ? (double)((float)x / (float)scale) : x / scale);
-    double code = isnan(steps) ? -HUGE_VAL : steps + zero_point;
+    double qvalue = isnan(steps) ? -HUGE_VAL : steps + zero_point;
     double low, high;
-    nd_op_code_range(dtype, &low, &high);
-    return code < low ? low : code > high ? high : code;
+    nd_op_qvalue_range(dtype, &low, &high);
+    return qvalue < low ? low : qvalue > high ? high : qvalue;
 }
 
 /* y of x; dtype is that of the codes where y are codes, ND_DTYPE_NONE where x are. */
@@ -114,7 +114,7 @@ enum nd_status nd_op_quantize(const struct nd_op_call *call, struct nd_error *er
     enum nd_dtype dtype = zero_point != NULL ? zero_point->dtype
                           : named != 0       ? (enum nd_dtype)named
                                              : ND_DTYPE_U8;
-    if (!nd_dtype_is_of_codes(dtype))
+    if (!nd_dtype_is_of_qvalues(dtype))
         return nd_op_unsupported(call, err, "codes of type %s", nd_dtype_name(dtype));
     struct scales scales;
     enum nd_status status = fit_scales(call, &scales, err);

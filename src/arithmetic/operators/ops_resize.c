@@ -232,12 +232,12 @@ static int64_t scaled_size(int64_t in, double scale)
 }
 
 /* Sizes that keep the aspect ratio follow from the least or the largest of the scales that were asked for. */
-static void keep_aspect(bool is_least, const struct nd_op_list *axes, struct resized_axis *plans)
+static void keep_aspect(bool is_min, const struct nd_op_list *axes, struct resized_axis *plans)
 {
     double scale = plans[axes->v[0]].scale;
     for (size_t i = 1; i < axes->n; i++) {
         double other = plans[axes->v[i]].scale;
-        if (is_least ? other < scale : other > scale)
+        if (is_min ? other < scale : other > scale)
             scale = other;
     }
     for (size_t i = 0; i < axes->n; i++) {

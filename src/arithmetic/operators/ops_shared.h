@@ -35,7 +35,7 @@ enum nd_status nd_op_place(const struct nd_op_call *call, const struct nd_array 
                            ptrdiff_t *out, struct nd_error *err);
 
 /* The least and the greatest code of an integer type. */
-void nd_op_code_range(enum nd_dtype dtype, double *low, double *high);
+void nd_op_qvalue_range(enum nd_dtype dtype, double *low, double *high);
 
 /* A short list of whole numbers: axes, pads, sizes. */
 struct nd_op_list {

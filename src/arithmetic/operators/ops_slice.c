@@ -85,7 +85,7 @@ enum nd_status nd_op_slice(const struct nd_op_call *call, struct nd_error *err)
     return status;
 }
 
-enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP };
+enum pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_TENSOR, PAD_WRAP };
 
 /* The element that stands at i when an axis of n elements goes on; -1 for the constant. */
 static int64_t padded_index(int64_t i, int64_t n, enum pad_mode mode)
@@ -94,7 +94,7 @@ static int64_t padded_index(int64_t i, int64_t n, enum pad_mode mode)
         return i;
     if (mode == PAD_CONSTANT || n == 0)
         return -1;
-    if (mode == PAD_EDGE)
+    if (mode == PAD_TENSOR)
         return i < 0 ? 0 : n - 1;
     if (mode == PAD_WRAP)
         return (i % n + n) % n;

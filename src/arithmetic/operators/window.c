@@ -7,14 +7,14 @@ static enum nd_status read_list(const struct nd_op_call *call, const char *name,
                                 struct nd_error *err)
 {
     bool is_pads = strcmp(name, "pads") == 0;
-    int64_t least = is_pads ? -ND_WINDOW_MOST : 1;
+    int64_t least = is_pads ? -ND_WINDOW_MAX : 1;
     const int64_t *values = NULL;
     size_t given = nd_op_ints(call, name, &values);
     if (given != 0 && given != n)
         return nd_op_misfit(call, err, "'%s' has %zu numbers, not %zu", name, given, n);
     for (size_t i = 0; i < n; i++) {
         out[i] = given != 0 ? values[i] : !is_pads;
-        if (out[i] < least || out[i] > ND_WINDOW_MOST)
+        if (out[i] < least || out[i] > ND_WINDOW_MAX)
             return nd_op_misfit(call, err, "'%s' has the number %lld", name, (long long)out[i]);
     }
     return ND_OK;
@@ -45,7 +45,7 @@ enum nd_status nd_window_read(const struct nd_op_call *call, const struct nd_sha
         made.dilation[axis] = own < 0 ? 1 : (ptrdiff_t)dilations[own];
         made.pad_begin[axis] = own < 0 ? 0 : (ptrdiff_t)pads[own];
         made.pad_end[axis] = own < 0 ? 0 : (ptrdiff_t)pads[own + n];
-        if (made.kernel[axis] < 1 || made.kernel[axis] > ND_WINDOW_MOST || made.in[axis] > ND_WINDOW_MOST)
+        if (made.kernel[axis] < 1 || made.kernel[axis] > ND_WINDOW_MAX || made.in[axis] > ND_WINDOW_MAX)
             return nd_op_misfit(call, err, "a kernel of %td on an axis of %td", made.kernel[axis],
                                 made.in[axis]);
     }

@@ -6,7 +6,7 @@
 #include "arithmetic/operators/ops_shared.h"
 
 /* Larger axes, strides, pads and the like are refused, so that nothing overflows. */
-enum { ND_WINDOW_AXES = 3, ND_WINDOW_MOST = 1 << 30 };
+enum { ND_WINDOW_AXES = 3, ND_WINDOW_MAX = 1 << 30 };
 
 /* Always three axes; the leading ones are of length 1 where there are fewer. Window o of an axis reads the
  * elements o * stride + k * dilation - pad_begin for k = 0..kernel - 1, as far as they lie in 0..in - 1. */

@@ -4,18 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/ops_shared.h"
 #include "core/error.h"
 #include "core/memory.h"
 
-enum { WEIGHTS = 1, BIAS = 2, MOST_INPUTS = 4 };
+enum { WEIGHTS = 1, BIAS = 2, MAX_INPUTS = 4 };
 
 /* A unit with other constants. */
 struct changed {
-    struct nd_exact_unit unit;
+    struct nd_exact_layer layer;
     struct nd_linear_call call;
-    struct nd_linear_input inputs[MOST_INPUTS];
+    struct nd_linear_input inputs[MAX_INPUTS];
     struct nd_array values; /* in the place of one of them */
     struct nd_quant quant;  /* of the weights; scale is owned where it is another one */
     bool is_other;          /* some constant is another one */
@@ -26,15 +26,15 @@ static bool is_op(const struct nd_linear_call *call, const char *name)
     return call->node != NULL && strcmp(call->node->op_type, name) == 0;
 }
 
-static bool has_constants(const struct nd_exact_unit *unit)
+static bool has_constants(const struct nd_exact_layer *layer)
 {
-    const struct nd_linear_call *call = unit->call;
+    const struct nd_linear_call *call = layer->call;
     bool is_product =
         is_op(call, "Conv") || is_op(call, "ConvTranspose") || is_op(call, "Gemm") || is_op(call, "MatMul");
-    if (!is_product || call->n_inputs <= WEIGHTS || call->n_inputs > MOST_INPUTS || call->out_quant->n != 1)
+    if (!is_product || call->n_inputs <= WEIGHTS || call->n_inputs > MAX_INPUTS || call->out_quant->n != 1)
         return false;
     const struct nd_linear_input *weights = &call->inputs[WEIGHTS];
-    return unit->origins[0] != ND_EXACT_FROM_CONSTANT && unit->origins[WEIGHTS] == ND_EXACT_FROM_CONSTANT &&
+    return layer->origins[0] != ND_EXACT_FROM_CONSTANT && layer->origins[WEIGHTS] == ND_EXACT_FROM_CONSTANT &&
            weights->values != NULL && weights->quant != NULL && weights->quant->n > 0;
 }
 
@@ -69,7 +69,7 @@ static enum nd_status copy_values(struct changed *c, size_t place, struct nd_err
 {
     enum nd_status status = nd_array_copy(c->call.inputs[place].values, &c->values, err);
     c->inputs[place].values = &c->values;
-    c->inputs[place].wholes = NULL;
+    c->inputs[place].packed_weights = NULL;
     c->inputs[place].shorts = NULL;
     return status;
 }
@@ -89,7 +89,7 @@ static enum nd_status change_bias(struct changed *c, const struct nd_changed_con
     return status;
 }
 
-static enum nd_status change_codes(struct changed *c, const struct nd_changed_constants *change,
+static enum nd_status change_qvalues(struct changed *c, const struct nd_changed_constants *change,
                                    struct nd_error *err)
 {
     size_t n = 1, inner = 1;
@@ -97,15 +97,15 @@ static enum nd_status change_codes(struct changed *c, const struct nd_changed_co
     if (change->channel != SIZE_MAX && !find_channel(&c->call, &n, &inner))
         return ND_OK;
     enum nd_status status = copy_values(c, WEIGHTS, err);
-    nd_code_range(c->values.dtype, &low, &high);
+    nd_qvalue_range(c->values.dtype, &low, &high);
     for (size_t i = 0; status == ND_OK && i < c->values.n; i++) {
         double zero = zero_of(&c->inputs[WEIGHTS], i), old = c->values.x[i];
         bool is_meant = change->channel == SIZE_MAX || i / inner % n == change->channel;
-        double code = change->kind == ND_CONSTANTS_WEIGHTS_RECODED ? rint(zero + change->amount * (old - zero))
+        double qvalue = change->kind == ND_CONSTANTS_WEIGHTS_RECODED ? rint(zero + change->amount * (old - zero))
                                                                    : old + change->amount;
         if (change->kind != ND_CONSTANTS_ZERO_POINT_MOVED)
-            code = fmin(fmax(code, low), high);
-        c->values.x[i] = is_meant ? code : old;
+            qvalue = fmin(fmax(qvalue, low), high);
+        c->values.x[i] = is_meant ? qvalue : old;
         c->is_other = c->is_other || c->values.x[i] != old;
     }
     return status;
@@ -127,7 +127,7 @@ static enum nd_status change_scale(struct changed *c, const struct nd_changed_co
     c->quant = *from;
     c->quant.scale = scale;
     c->inputs[WEIGHTS].quant = &c->quant;
-    c->inputs[WEIGHTS].wholes = NULL;
+    c->inputs[WEIGHTS].packed_weights = NULL;
     c->inputs[WEIGHTS].shorts = NULL;
     c->is_other = change->amount != 1;
     return ND_OK;
@@ -153,11 +153,11 @@ static enum nd_status change_kernels(struct changed *c, bool is_turned, struct n
 }
 
 /* c is zeroed before; deinit in any case. */
-static enum nd_status change_unit(const struct nd_exact_unit *unit, const struct nd_changed_constants *change,
+static enum nd_status change_layer(const struct nd_exact_layer *layer, const struct nd_changed_constants *change,
                                   struct changed *c, struct nd_error *err)
 {
-    c->unit = *unit;
-    c->call = *unit->call;
+    c->layer = *layer;
+    c->call = *layer->call;
     memcpy(c->inputs, c->call.inputs, c->call.n_inputs * sizeof *c->inputs);
     c->call.shared = NULL;
     enum nd_status status = ND_OK;
@@ -176,7 +176,7 @@ static enum nd_status change_unit(const struct nd_exact_unit *unit, const struct
     case ND_CONSTANTS_WEIGHTS_RECODED:
     case ND_CONSTANTS_WEIGHTS_MOVED:
     case ND_CONSTANTS_ZERO_POINT_MOVED:
-        status = change_codes(c, change, err);
+        status = change_qvalues(c, change, err);
         break;
     case ND_CONSTANTS_KERNEL_TRANSPOSED:
     case ND_CONSTANTS_KERNEL_TURNED:
@@ -184,7 +184,7 @@ static enum nd_status change_unit(const struct nd_exact_unit *unit, const struct
         break;
     }
     c->call.inputs = c->inputs;
-    c->unit.call = &c->call;
+    c->layer.call = &c->call;
     return status;
 }
 
@@ -197,41 +197,41 @@ static void changed_deinit(struct changed *c)
 /* ---- what comes out ---- */
 
 /* By exact values. Left empty where the operator or its quantisation is not covered. */
-static enum nd_status round_exact(const struct changed *c, const struct nd_program *usual,
-                                  struct nd_array *codes, struct nd_error *err)
+static enum nd_status round_exact(const struct changed *c, const struct nd_rounding_rule *usual,
+                                  struct nd_array *qvalues, struct nd_error *err)
 {
     struct nd_linear_result result;
     struct nd_error problem = {0};
-    enum nd_status status = nd_linear_unit(&c->call, &result, &problem);
+    enum nd_status status = nd_linear_layer(&c->call, &result, &problem);
     if (status == ND_ERR_MEMORY)
         return nd_fail_memory(err);
     if (status != ND_OK)
         return ND_OK;
-    status = nd_array_make(codes, c->unit.dtype, &result.shape, err);
+    status = nd_array_make(qvalues, c->layer.dtype, &result.shape, err);
     for (size_t i = 0; status == ND_OK && i < result.n; i++)
-        codes->x[i] =
-            nd_program_code(usual, &result.v[i], (double)c->call.out_quant->zero_point[0], c->unit.dtype);
+        qvalues->x[i] =
+            nd_rounding_rule_qvalue(usual, &result.v[i], (double)c->call.out_quant->zero_point[0], c->layer.dtype);
     nd_linear_deinit(&result);
     return status;
 }
 
-enum nd_status nd_unit_changed(const struct nd_exact_unit *unit, const struct nd_unit_program *unit_program,
-                               const struct nd_program *usual, const struct nd_changed_constants *change,
-                               struct nd_array *codes, struct nd_error *err)
+enum nd_status nd_layer_changed(const struct nd_exact_layer *layer, const struct nd_layer_arithmetic *layer_arithmetic,
+                               const struct nd_rounding_rule *usual, const struct nd_changed_constants *change,
+                               struct nd_array *qvalues, struct nd_error *err)
 {
     struct changed c = {.is_other = false};
     bool is_covered = false;
-    *codes = (struct nd_array){0};
-    if (!has_constants(unit))
+    *qvalues = (struct nd_array){0};
+    if (!has_constants(layer))
         return ND_OK;
-    enum nd_status status = change_unit(unit, change, &c, err);
-    if (status == ND_OK && c.is_other && unit_program != NULL)
-        status = nd_unit_program_run(unit_program, &c.unit, NULL, codes, &is_covered, err);
+    enum nd_status status = change_layer(layer, change, &c, err);
+    if (status == ND_OK && c.is_other && layer_arithmetic != NULL)
+        status = nd_layer_arithmetic_run(layer_arithmetic, &c.layer, NULL, qvalues, &is_covered, err);
     if (status == ND_OK && c.is_other && !is_covered)
-        status = round_exact(&c, usual, codes, err);
+        status = round_exact(&c, usual, qvalues, err);
     changed_deinit(&c);
     if (status != ND_OK)
-        nd_array_deinit(codes);
+        nd_array_deinit(qvalues);
     return status;
 }
 
@@ -242,7 +242,7 @@ static enum nd_status find_exact(struct changed *c, struct nd_array *values, str
     struct nd_error problem = {0};
     c->call.low = -HUGE_VAL;
     c->call.high = HUGE_VAL;
-    enum nd_status status = nd_linear_unit(&c->call, &result, &problem);
+    enum nd_status status = nd_linear_layer(&c->call, &result, &problem);
     if (status != ND_OK)
         return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK;
     status = nd_array_make(values, ND_DTYPE_F64, &result.shape, err);
@@ -252,9 +252,9 @@ static enum nd_status find_exact(struct changed *c, struct nd_array *values, str
     return status;
 }
 
-static void describe(const struct nd_exact_unit *unit, struct nd_product_parts *out)
+static void describe(const struct nd_exact_layer *layer, struct nd_product_parts *out)
 {
-    const struct nd_linear_call *call = unit->call;
+    const struct nd_linear_call *call = layer->call;
     const struct nd_shape *shape = &out->products.shape;
     double scale = (double)call->out_quant->scale[0], zero = (double)call->out_quant->zero_point[0];
     int axis = is_op(call, "Conv") || is_op(call, "ConvTranspose") ? 1 : shape->rank - 1;
@@ -262,7 +262,7 @@ static void describe(const struct nd_exact_unit *unit, struct nd_product_parts *
     out->n_inner = 1;
     for (int a = axis + 1; a < shape->rank; a++)
         out->n_inner *= (size_t)shape->dims[a];
-    nd_code_range(unit->dtype, &out->low, &out->high);
+    nd_qvalue_range(layer->dtype, &out->low, &out->high);
     out->low = fmax(out->low, zero + call->low / scale);
     out->high = fmin(out->high, zero + call->high / scale);
 }
@@ -272,7 +272,7 @@ static enum nd_status make_added(const struct nd_linear_input *weights, double s
                                  struct nd_error *err)
 {
     double low, high;
-    nd_code_range(weights->values->dtype, &low, &high);
+    nd_qvalue_range(weights->values->dtype, &low, &high);
     enum nd_status status = nd_array_copy(weights->values, out, err);
     for (size_t i = 0; status == ND_OK && i < out->n; i++) {
         double added = shift == 0 ? 1 : fmin(fmax(out->x[i] + shift, low), high) - out->x[i];
@@ -281,27 +281,27 @@ static enum nd_status make_added(const struct nd_linear_input *weights, double s
     return status;
 }
 
-enum nd_status nd_unit_product_parts(const struct nd_exact_unit *unit, double shift,
+enum nd_status nd_layer_product_parts(const struct nd_exact_layer *layer, double shift,
                                      struct nd_product_parts *out, struct nd_error *err)
 {
     static const struct nd_changed_constants no_bias = {ND_CONSTANTS_BIAS_LOST, SIZE_MAX, 0};
     struct changed c = {.is_other = false};
     struct nd_array added = {0};
     *out = (struct nd_product_parts){.n_channels = 0};
-    if (!has_constants(unit))
+    if (!has_constants(layer))
         return ND_OK;
-    enum nd_status status = change_unit(unit, &no_bias, &c, err);
+    enum nd_status status = change_layer(layer, &no_bias, &c, err);
     if (status == ND_OK)
         status = find_exact(&c, &out->products, err);
     if (status == ND_OK)
-        status = make_added(&unit->call->inputs[WEIGHTS], shift, &added, err);
+        status = make_added(&layer->call->inputs[WEIGHTS], shift, &added, err);
     c.inputs[WEIGHTS].values = &added;
-    c.inputs[WEIGHTS].wholes = NULL;
+    c.inputs[WEIGHTS].packed_weights = NULL;
     c.inputs[WEIGHTS].shorts = NULL;
     if (status == ND_OK)
         status = find_exact(&c, &out->moved, err);
     if (status == ND_OK && out->products.n > 0)
-        describe(unit, out);
+        describe(layer, out);
     nd_array_deinit(&added);
     changed_deinit(&c);
     return status;

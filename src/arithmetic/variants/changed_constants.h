@@ -3,7 +3,7 @@
 #ifndef ND_ARITH_CHANGED_CONSTANTS_H
 #define ND_ARITH_CHANGED_CONSTANTS_H
 
-#include "arithmetic/exact/program.h"
+#include "arithmetic/exact/rounding_rule.h"
 #include "arithmetic/htp/htp.h"
 
 enum nd_constants_kind {
@@ -28,9 +28,9 @@ struct nd_changed_constants {
  * by `usual`). codes->n is 0 where the change does not fit the unit (one channel's weights of a ConvTranspose
  * in groups, no bias, kernels that are not square), or changes no constant. The caller frees *codes.
  * ND_ERR_MEMORY; what cannot be evaluated is no error. */
-enum nd_status nd_unit_changed(const struct nd_exact_unit *unit, const struct nd_unit_program *unit_program,
-                               const struct nd_program *usual, const struct nd_changed_constants *change,
-                               struct nd_array *codes, struct nd_error *err);
+enum nd_status nd_layer_changed(const struct nd_exact_layer *layer, const struct nd_layer_arithmetic *layer_arithmetic,
+                               const struct nd_rounding_rule *usual, const struct nd_changed_constants *change,
+                               struct nd_array *qvalues, struct nd_error *err);
 
 /* The exact values of a Conv, ConvTranspose, Gemm or MatMul of one tensor by constants, in steps of the output
  * and without its zero point and bounds. */
@@ -44,7 +44,7 @@ struct nd_product_parts {
 
 /* shift 0: one higher, without a clip. products.n is 0 of other units, and where there are no exact values.
  * ND_ERR_MEMORY; deinit in any case. */
-enum nd_status nd_unit_product_parts(const struct nd_exact_unit *unit, double shift,
+enum nd_status nd_layer_product_parts(const struct nd_exact_layer *layer, double shift,
                                      struct nd_product_parts *out, struct nd_error *err);
 void nd_product_parts_deinit(struct nd_product_parts *parts);
 

@@ -22,8 +22,8 @@ struct block {
 };
 
 struct pairs {
-    const struct nd_exact_unit *unit;
-    const struct nd_program *usual;
+    const struct nd_exact_layer *layer;
+    const struct nd_rounding_rule *usual;
     size_t n_channels, n_positions; /* of the terms; n_positions is 1 of matrices */
     size_t n_outputs, n_inner;      /* channels of the output, and elements that follow each other in one */
     double alpha;
@@ -88,7 +88,7 @@ static bool is_stack(const struct nd_shape *left, const struct nd_shape *right)
 
 static enum nd_status read_matrices(struct pairs *p, bool *is_covered, struct nd_error *err)
 {
-    const struct nd_linear_call *call = p->unit->call;
+    const struct nd_linear_call *call = p->layer->call;
     const struct nd_array *left = call->inputs[0].values, *right = call->inputs[1].values;
     const struct nd_shape *l = &left->shape, *r = &right->shape;
     if (!is_stack(l, r))
@@ -158,7 +158,7 @@ static void copy_windows(const struct nd_window *w, const double *planes, double
 /* One block for each sample of the batch and group. */
 static enum nd_status read_conv(struct pairs *p, bool *is_covered, struct nd_error *err)
 {
-    const struct nd_linear_call *call = p->unit->call;
+    const struct nd_linear_call *call = p->layer->call;
     const struct nd_array *x = call->inputs[0].values, *weight = call->inputs[1].values;
     const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
     int64_t n_groups = nd_op_i(&op_call, "group", 1);
@@ -204,7 +204,7 @@ static bool has_bytes(const struct nd_linear_input *input)
 
 static enum nd_status read_operands(struct pairs *p, bool *is_covered, struct nd_error *err)
 {
-    const struct nd_linear_call *call = p->unit->call;
+    const struct nd_linear_call *call = p->layer->call;
     *is_covered = false;
     if (call->node == NULL || call->n_inputs < 2 || nd_onnx_domain(call->node->domain)[0] != 0 ||
         !has_bytes(&call->inputs[0]) || !has_bytes(&call->inputs[1]) || call->inputs[0].quant->n != 1)
@@ -267,7 +267,7 @@ static bool can_overflow(const struct nd_pair_sum *sum, int a, int b)
 static bool add_pair(struct pairs *p, const struct block *block, const struct nd_pair_sum *sum, size_t first,
                      size_t second)
 {
-    const struct nd_linear_input *inputs = p->unit->call->inputs;
+    const struct nd_linear_input *inputs = p->layer->call->inputs;
     int moved_left = offset_of(inputs[0].values->dtype, sum->is_unsigned);
     int moved_right = offset_of(inputs[1].values->dtype, false);
     const int16_t *a = block->left + first * block->n_rows, *b = block->left + second * block->n_rows;
@@ -304,9 +304,9 @@ static bool add_overflows(struct pairs *p, const struct nd_pair_sum *sum)
 /* ---- codes ---- */
 
 /* The code of element i, with what overflows added to its accumulator. */
-static double code_of(const struct pairs *p, size_t i)
+static double qvalue_of(const struct pairs *p, size_t i)
 {
-    const struct nd_linear_call *call = p->unit->call;
+    const struct nd_linear_call *call = p->layer->call;
     struct nd_ratio v = p->exact.v[i];
     double zero = (double)call->out_quant->zero_point[nd_exact_channel(call->out_quant, &p->exact.shape, i)];
     if (p->added[i] != 0) {
@@ -319,18 +319,18 @@ static double code_of(const struct pairs *p, size_t i)
         v.numerator = nd_wide_from(call->low);
     if (call->high < HUGE_VAL && nd_wide_compare(v.numerator, nd_wide_from(call->high)) > 0)
         v.numerator = nd_wide_from(call->high);
-    return nd_program_code(p->usual, &v, zero, p->unit->dtype);
+    return nd_rounding_rule_qvalue(p->usual, &v, zero, p->layer->dtype);
 }
 
 /* The exact values without Relu and Clip, which come after the overflow. is_covered stays false where there are
  * none. */
 static enum nd_status find_exact(struct pairs *p, bool *is_covered, struct nd_error *err)
 {
-    struct nd_linear_call call = *p->unit->call;
+    struct nd_linear_call call = *p->layer->call;
     struct nd_error problem = {0};
     call.low = -HUGE_VAL;
     call.high = HUGE_VAL;
-    enum nd_status status = nd_linear_unit(&call, &p->exact, &problem);
+    enum nd_status status = nd_linear_layer(&call, &p->exact, &problem);
     if (status == ND_ERR_MEMORY)
         return nd_fail_memory(err);
     size_t n_scales = call.inputs[1].quant->n;
@@ -344,29 +344,29 @@ static enum nd_status find_exact(struct pairs *p, bool *is_covered, struct nd_er
 static enum nd_status try_all(struct pairs *p, nd_pair_sum_found *found, void *context, struct nd_error *err)
 {
     const struct nd_pair_sum *sums = nd_pair_sums();
-    struct nd_array codes = {0}, plain = {0};
-    enum nd_status status = nd_array_make(&plain, p->unit->dtype, &p->exact.shape, err);
+    struct nd_array qvalues = {0}, plain = {0};
+    enum nd_status status = nd_array_make(&plain, p->layer->dtype, &p->exact.shape, err);
     if (status == ND_OK)
-        status = nd_array_make(&codes, p->unit->dtype, &p->exact.shape, err);
+        status = nd_array_make(&qvalues, p->layer->dtype, &p->exact.shape, err);
     for (size_t i = 0; status == ND_OK && i < plain.n; i++)
-        plain.x[i] = code_of(p, i);
+        plain.x[i] = qvalue_of(p, i);
     for (size_t s = 0; s < ND_N_PAIR_SUMS && status == ND_OK; s++) {
         if (p->n_positions == 1 && sums[s].order != ND_PAIR_CHANNELS_FASTEST)
             continue;
         bool is_over = add_overflows(p, &sums[s]);
-        for (size_t i = 0; i < codes.n; i++)
-            codes.x[i] = p->added[i] != 0 ? code_of(p, i) : plain.x[i];
-        status = found(context, s, is_over ? &codes : &plain, err);
+        for (size_t i = 0; i < qvalues.n; i++)
+            qvalues.x[i] = p->added[i] != 0 ? qvalue_of(p, i) : plain.x[i];
+        status = found(context, s, is_over ? &qvalues : &plain, err);
     }
-    nd_array_deinit(&codes);
+    nd_array_deinit(&qvalues);
     nd_array_deinit(&plain);
     return status;
 }
 
-enum nd_status nd_unit_in_pairs(const struct nd_exact_unit *unit, const struct nd_program *usual,
+enum nd_status nd_layer_in_pairs(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
                                 nd_pair_sum_found *found, void *context, struct nd_error *err)
 {
-    struct pairs p = {.unit = unit, .usual = usual};
+    struct pairs p = {.layer = layer, .usual = usual};
     bool is_covered = false;
     enum nd_status status = read_operands(&p, &is_covered, err);
     if (status == ND_OK && is_covered)

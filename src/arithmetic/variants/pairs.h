@@ -13,7 +13,7 @@
 #define ND_ARITH_PAIRS_H
 
 #include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/exact/program.h"
+#include "arithmetic/exact/rounding_rule.h"
 
 /* In which order the terms of a Conv are counted. The terms of a MatMul or Gemm have one order. */
 enum nd_pair_order {
@@ -39,13 +39,13 @@ const struct nd_pair_sum *nd_pair_sums(void);
 const char *nd_pair_sum_text(const struct nd_pair_sum *sum, bool has_orders, char buf[ND_PAIR_SUM_TEXT_BYTES]);
 
 /* Told of the codes that the unit gives with nd_pair_sums()[which]. An error ends the run. */
-typedef enum nd_status nd_pair_sum_found(void *context, size_t which, const struct nd_array *codes,
+typedef enum nd_status nd_pair_sum_found(void *context, size_t which, const struct nd_array *qvalues,
                                          struct nd_error *err);
 
 /* Calls found for those that may give other codes than exact sums, each rounded by `usual`: none where the unit
  * is no Conv, Gemm or MatMul of 8 bit codes, or where it is not linear. Orders that are the same for a unit are
  * tried once. ND_ERR_MEMORY, or what found returned. Threads may call at the same time. */
-enum nd_status nd_unit_in_pairs(const struct nd_exact_unit *unit, const struct nd_program *usual,
+enum nd_status nd_layer_in_pairs(const struct nd_exact_layer *layer, const struct nd_rounding_rule *usual,
                                 nd_pair_sum_found *found, void *context, struct nd_error *err);
 
 #endif

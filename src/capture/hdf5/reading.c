@@ -24,7 +24,7 @@
 enum { ND_MARK_ASK = 0x41534b3f };
 
 /* What parent and child share: ND_DESK_BYTES, which the parent fills and never reads. NULL: out of memory. */
-enum { ND_DESK_BYTES = 256 << 10 };
+enum { ND_SHARED_BUFFER_BYTES = 256 << 10 };
 
 static enum nd_status nd_reading_flush(struct nd_reading_child *child, struct nd_error *err);
 
@@ -37,16 +37,16 @@ struct question {
     uint64_t n_bytes;
 };
 
-static unsigned char *nd_desk_make(void)
+static unsigned char *nd_shared_buffer_make(void)
 {
-    void *desk = mmap(NULL, ND_DESK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return desk != MAP_FAILED ? desk : NULL;
+    void *shared_buffer = mmap(NULL, ND_SHARED_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return shared_buffer != MAP_FAILED ? shared_buffer : NULL;
 }
 
-static void nd_desk_free(unsigned char *desk)
+static void nd_shared_buffer_free(unsigned char *shared_buffer)
 {
-    if (desk != NULL)
-        munmap(desk, ND_DESK_BYTES);
+    if (shared_buffer != NULL)
+        munmap(shared_buffer, ND_SHARED_BUFFER_BYTES);
 }
 
 static void close_from_to(unsigned first, unsigned last)
@@ -78,7 +78,7 @@ enum nd_status nd_reading_ask(struct nd_reading_child *child, uint64_t offset, v
     unsigned char *to = buf;
     while (n_bytes > 0) {
         const int mark = ND_MARK_ASK;
-        const struct question question = {offset, n_bytes < ND_DESK_BYTES ? n_bytes : ND_DESK_BYTES};
+        const struct question question = {offset, n_bytes < ND_SHARED_BUFFER_BYTES ? n_bytes : ND_SHARED_BUFFER_BYTES};
         uint64_t n_answers = 0;
         enum nd_status status = nd_reading_send(child, &mark, sizeof mark, err);
         if (status == ND_OK)
@@ -94,7 +94,7 @@ enum nd_status nd_reading_ask(struct nd_reading_child *child, uint64_t offset, v
                 nd_fail(err, ND_E_FILE_READ, child->path, "cannot read '%s': %s", child->path, strerror(errno));
         if (status != ND_OK)
             return status;
-        memcpy(to, child->desk, question.n_bytes);
+        memcpy(to, child->shared_buffer, question.n_bytes);
         to += question.n_bytes;
         offset += question.n_bytes;
         n_bytes -= question.n_bytes;
@@ -110,13 +110,13 @@ static enum nd_status nd_reading_answer(struct nd_reading *reading, struct nd_er
     enum nd_status status = nd_reading_take(reading, &question, sizeof question, err);
     if (status != ND_OK)
         return status;
-    if (reading->fetch == NULL || question.n_bytes == 0 || question.n_bytes > ND_DESK_BYTES ||
+    if (reading->fetch == NULL || question.n_bytes == 0 || question.n_bytes > ND_SHARED_BUFFER_BYTES ||
         question.offset > reading->file_bytes || question.n_bytes > reading->file_bytes - question.offset)
         return nd_reading_fail(reading, err);
     reading->n_fetched += question.n_bytes < QUESTION_BYTES ? QUESTION_BYTES : question.n_bytes;
     if (reading->n_fetched / MAX_TIMES_READ > reading->file_bytes && reading->n_fetched > MIN_FETCHED_BYTES)
         return nd_reading_fail(reading, err);
-    status = reading->fetch(reading->fetch_context, question.offset, reading->desk, question.n_bytes, err);
+    status = reading->fetch(reading->fetch_context, question.offset, reading->shared_buffer, question.n_bytes, err);
     const uint64_t one = 1;
     if (status == ND_OK && write(reading->answers, &one, sizeof one) != sizeof one)
         return nd_reading_fail(reading, err);
@@ -203,7 +203,7 @@ static void run_child(const struct nd_reading *reading, int pipe_fd)
         .pipe = pipe_fd,
         .path = reading->path,
         .answers = reading->answers,
-        .desk = reading->desk,
+        .shared_buffer = reading->shared_buffer,
         .buffer = reading->buffer, /* the child's own copy */
         /* The kernel's limit is for a parent that is stopped: it must hold for every sound file. */
         .max_cpu_s = 1 + (uint64_t)cpu_limit_s(reading, (1 + max_expansion) * (double)reading->file_bytes)};
@@ -262,7 +262,7 @@ static void stop_child(struct nd_reading *reading)
 
 static void free_all(struct nd_reading *reading)
 {
-    nd_desk_free(reading->desk);
+    nd_shared_buffer_free(reading->shared_buffer);
     if (reading->answers >= 0)
         close(reading->answers);
     free(reading->buffer);
@@ -273,9 +273,9 @@ enum nd_status nd_reading_begin(struct nd_reading *reading, nd_reading_work *wor
 {
     bool asks = reading->fetch != NULL;
     reading->buffer = nd_calloc(BUFFER_BYTES, 1);
-    reading->desk = asks ? nd_desk_make() : NULL;
+    reading->shared_buffer = asks ? nd_shared_buffer_make() : NULL;
     reading->answers = asks ? eventfd(0, EFD_CLOEXEC) : -1;
-    if (reading->buffer == NULL || (asks && (reading->desk == NULL || reading->answers < 0))) {
+    if (reading->buffer == NULL || (asks && (reading->shared_buffer == NULL || reading->answers < 0))) {
         free_all(reading);
         return nd_fail_memory(err);
     }

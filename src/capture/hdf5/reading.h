@@ -26,7 +26,7 @@
 struct nd_reading_child {
     int pipe;
     int answers;               /* an eventfd; -1 where nothing is asked */
-    const unsigned char *desk; /* answers lie here */
+    const unsigned char *shared_buffer; /* answers lie here */
     const char *path;
     uint64_t max_cpu_s; /* what any sound file of that size needs at most */
     unsigned char *buffer;
@@ -50,7 +50,7 @@ struct nd_reading {
     pid_t child;
     int pipe;
     int answers;
-    unsigned char *desk;
+    unsigned char *shared_buffer;
     uint64_t n_fetched;
     uint64_t n_received;
     uint64_t waited_ns;

@@ -4,7 +4,7 @@
 static const struct {
     int64_t code;
     const char *symbol;
-} codes[] = {
+} qvalues[] = {
     {1000, "QNN_COMMON_ERROR_NOT_SUPPORTED"},
     {1002, "QNN_COMMON_ERROR_MEM_ALLOC"},
     {1003, "QNN_COMMON_ERROR_SYSTEM"},
@@ -44,8 +44,8 @@ static const struct {
 
 const char *nd_log_code_symbol(int64_t code)
 {
-    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
-        if (codes[i].code == code)
-            return codes[i].symbol;
+    for (size_t i = 0; i < sizeof qvalues / sizeof qvalues[0]; i++)
+        if (qvalues[i].code == code)
+            return qvalues[i].symbol;
     return "";
 }

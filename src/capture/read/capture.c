@@ -92,17 +92,17 @@ static enum nd_status check_tensor(const struct subject *subject, const struct n
 }
 
 /* Stored repeats are kept sorted by sample; hashing goes by row. */
-static enum nd_status check_repeats(const struct subject *subject, size_t probe, size_t edge,
+static enum nd_status check_repeats(const struct subject *subject, size_t probe, size_t tensor,
                                     struct nd_error *err)
 {
-    const struct nd_probe_edge *part = &subject->capture->probes[probe].edges[edge];
+    const struct nd_probe_tensor *part = &subject->capture->probes[probe].tensors[tensor];
     struct nd_repeat_row *rows = nd_calloc(part->n_repeat_rows, sizeof *rows);
     struct nd_digest *digests = nd_calloc(part->n_repeat_rows, sizeof *digests);
     for (size_t i = 0; rows != NULL && digests != NULL && i < part->n_repeat_rows; i++) {
         const struct nd_repeat_row *row = &part->repeat_rows[i];
         rows[row->row] = *row;
         digests[row->row] =
-            nd_capture_digest(subject->capture, probe, edge, (size_t)row->sample, (size_t)row->repeat);
+            nd_capture_digest(subject->capture, probe, tensor, (size_t)row->sample, (size_t)row->repeat);
     }
     struct expectation expected = {digests, 1, rows};
     enum nd_status status = rows != NULL && digests != NULL
@@ -124,10 +124,10 @@ static enum nd_status check_probe(const struct nd_capture *capture, size_t p,
         struct expectation expected = {data->inputs[i].digests, 1, NULL};
         status = check_tensor(&subject, data->inputs[i].object, &expected, err);
     }
-    for (size_t i = 0; i < capture->n_edges && status == ND_OK; i++) {
-        const struct nd_probe_edge *part = &data->edges[i];
+    for (size_t i = 0; i < capture->n_tensors && status == ND_OK; i++) {
+        const struct nd_probe_tensor *part = &data->tensors[i];
         struct subject subject = {
-            capture, data->probe.name, "edge", capture->edges[i].name, capture->edges[i].dtype, out};
+            capture, data->probe.name, "edge", capture->tensors[i].name, capture->tensors[i].dtype, out};
         status = nd_probe_need_digests(capture, p, i, err);
         struct expectation expected = {part->digests, data->probe.n_repeats, NULL};
         if (status == ND_OK && part->outputs != NULL)
@@ -149,10 +149,10 @@ static enum nd_status content_of(const struct nd_capture *capture, char hex[stat
     if (stated == NULL)
         return nd_fail_memory(err);
     for (size_t p = 0; p < capture->n_probes; p++)
-        for (size_t e = 0; e < capture->n_edges; e++) {
-            const struct nd_index_object *object = capture->probes[p].edges[e].digests_object;
+        for (size_t e = 0; e < capture->n_tensors; e++) {
+            const struct nd_index_object *object = capture->probes[p].tensors[e].digests_object;
             if (object != NULL)
-                stated[object - index->objects] = nd_capture_edge_digest(capture, p, e);
+                stated[object - index->objects] = nd_capture_tensor_digest(capture, p, e);
         }
     enum nd_status status = nd_content_digest(index, stated, hex, err);
     free(stated);
@@ -168,7 +168,7 @@ enum nd_status nd_capture_check_content(const struct nd_capture *capture, struct
     enum nd_status status = content_of(capture, digest, err);
     bool is_right = status == ND_OK && stored != NULL && strcmp(stored, digest) == 0;
     if (is_right && capture->deferred == NULL)
-        is_right = nd_capture_are_edge_digests_right(capture);
+        is_right = nd_capture_are_tensor_digests_right(capture);
     if (status == ND_OK && !is_right)
         return nd_fail(
             err, ND_E_CAPTURE_DIGEST, capture->path,
@@ -189,7 +189,7 @@ enum nd_status nd_capture_verify(const struct nd_capture *capture, struct nd_cap
     if (status == ND_OK) {
         const char *stored = nd_capture_string(capture, "", "content_digest");
         found.content_matches =
-            stored != NULL && strcmp(stored, digest) == 0 && nd_capture_are_edge_digests_right(capture);
+            stored != NULL && strcmp(stored, digest) == 0 && nd_capture_are_tensor_digests_right(capture);
     } else if (status == ND_ERR_FORMAT) {
         status = ND_OK; /* a table that cannot be read does not match either */
     }
@@ -350,7 +350,7 @@ static enum nd_status open_capture(const char *path, bool is_deferred, struct nd
     if (status == ND_OK)
         status = nd_capture_load_attrs(capture, err);
     if (status == ND_OK)
-        status = nd_capture_load_edges(capture, err);
+        status = nd_capture_load_tensors(capture, err);
     if (status == ND_OK)
         status = nd_capture_load_nodes(capture, err);
     if (status == ND_OK)
@@ -408,9 +408,9 @@ static void close_tables(struct nd_capture *capture)
         free(capture->attrs[i].key);
         free(capture->attrs[i].string);
     }
-    for (size_t i = 0; i < capture->n_edges; i++) {
-        if (capture->edges != NULL)
-            nd_edge_deinit(&capture->edges[i]);
+    for (size_t i = 0; i < capture->n_tensors; i++) {
+        if (capture->tensors != NULL)
+            nd_tensor_deinit(&capture->tensors[i]);
         if (capture->providers != NULL)
             free(capture->providers[i]);
     }
@@ -428,12 +428,12 @@ void nd_capture_close(struct nd_capture **capture_at)
     if (capture == NULL)
         return;
     for (size_t i = 0; i < capture->n_probes; i++)
-        nd_probe_data_deinit(&capture->probes[i], capture->n_edges);
+        nd_probe_data_deinit(&capture->probes[i], capture->n_tensors);
     close_tables(capture);
     free(capture->attrs);
-    free(capture->edges);
+    free(capture->tensors);
     free(capture->providers);
-    free(capture->edge_keys);
+    free(capture->tensor_keys);
     free(capture->nodes);
     free(capture->probes);
     free(capture->logs);
@@ -500,33 +500,33 @@ const char *nd_capture_string(const struct nd_capture *capture, const char *grou
     return NULL;
 }
 
-size_t nd_capture_n_edges(const struct nd_capture *capture)
+size_t nd_capture_n_tensors(const struct nd_capture *capture)
 {
-    return capture->n_edges;
+    return capture->n_tensors;
 }
 
-const struct nd_edge *nd_capture_edge(const struct nd_capture *capture, size_t edge)
+const struct nd_tensor *nd_capture_tensor(const struct nd_capture *capture, size_t tensor)
 {
-    assert(edge < capture->n_edges);
-    return &capture->edges[edge];
+    assert(tensor < capture->n_tensors);
+    return &capture->tensors[tensor];
 }
 
-const char *nd_capture_edge_provider(const struct nd_capture *capture, size_t edge)
+const char *nd_capture_tensor_provider(const struct nd_capture *capture, size_t tensor)
 {
-    assert(edge < capture->n_edges);
-    return capture->providers[edge];
+    assert(tensor < capture->n_tensors);
+    return capture->providers[tensor];
 }
 
 static int compare_name(const void *name, const void *key)
 {
-    return strcmp(name, ((const struct nd_edge_key *)key)->name);
+    return strcmp(name, ((const struct nd_tensor_key *)key)->name);
 }
 
-size_t nd_capture_find_edge(const struct nd_capture *capture, const char *name)
+size_t nd_capture_find_tensor(const struct nd_capture *capture, const char *name)
 {
-    const struct nd_edge_key *key =
-        bsearch(name, capture->edge_keys, capture->n_edges, sizeof *capture->edge_keys, compare_name);
-    return key != NULL ? key->edge : SIZE_MAX;
+    const struct nd_tensor_key *key =
+        bsearch(name, capture->tensor_keys, capture->n_tensors, sizeof *capture->tensor_keys, compare_name);
+    return key != NULL ? key->tensor : SIZE_MAX;
 }
 
 size_t nd_capture_n_nodes(const struct nd_capture *capture)
@@ -596,10 +596,10 @@ struct nd_digest nd_capture_input_digest(const struct nd_capture *capture, size_
     return data->inputs[input].digests[sample];
 }
 
-bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size_t edge)
+bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size_t tensor)
 {
-    assert(probe < capture->n_probes && edge < capture->n_edges);
-    return capture->probes[probe].edges[edge].outputs != NULL;
+    assert(probe < capture->n_probes && tensor < capture->n_tensors);
+    return capture->probes[probe].tensors[tensor].outputs != NULL;
 }
 
 size_t nd_capture_n_objects(const struct nd_capture *capture)

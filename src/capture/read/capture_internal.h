@@ -19,7 +19,7 @@ struct nd_repeat_row {
 };
 
 /* What a probe holds of one edge. */
-struct nd_probe_edge {
+struct nd_probe_tensor {
     const struct nd_index_object *outputs;        /* NULL when only digests are stored */
     const struct nd_index_object *repeats;        /* of repeats or reruns; NULL when none differs */
     const struct nd_index_object *digests_object; /* NULL: there are none */
@@ -36,8 +36,8 @@ struct nd_probe_input_data {
 struct nd_probe_data {
     struct nd_capture_probe probe;
     struct nd_probe_input_data *inputs; /* probe.n_inputs */
-    struct nd_probe_edge *edges;        /* one per edge of the capture */
-    struct nd_digest *edge_digests;     /* one per edge of the capture, or NULL */
+    struct nd_probe_tensor *tensors;        /* one per edge of the capture */
+    struct nd_digest *tensor_digests;     /* one per edge of the capture, or NULL */
     size_t n_reruns;
     int64_t (*reruns)[2]; /* sample and repeat (from 1) of the samples that were run again */
     struct nd_digest
@@ -49,9 +49,9 @@ struct nd_capture_log {
     char *text;
 };
 
-struct nd_edge_key {
+struct nd_tensor_key {
     const char *name;
-    size_t edge;
+    size_t tensor;
 };
 
 /* Of a capture whose digests are read when they are first asked for. */
@@ -68,11 +68,11 @@ struct nd_capture {
     bool is_trusted;              /* nothing is held against digests */
     bool is_checked;              /* opening has seen that the content digest is right */
     struct nd_deferred *deferred; /* NULL: opening has read all digests */
-    size_t n_attrs, n_edges, n_nodes, n_probes, n_logs, n_objects;
+    size_t n_attrs, n_tensors, n_nodes, n_probes, n_logs, n_objects;
     struct nd_attr *attrs;
-    struct nd_edge *edges;
+    struct nd_tensor *tensors;
     char **providers;              /* one per edge */
-    struct nd_edge_key *edge_keys; /* sorted by name */
+    struct nd_tensor_key *tensor_keys; /* sorted by name */
     struct nd_capture_node *nodes;
     struct nd_probe_data *probes;
     struct nd_capture_log *logs;
@@ -82,11 +82,11 @@ struct nd_capture {
 };
 
 /* Each fills its part of the capture; what was filled before a failure is freed by nd_capture_close. */
-enum nd_status nd_capture_load_edges(struct nd_capture *capture, struct nd_error *err);
+enum nd_status nd_capture_load_tensors(struct nd_capture *capture, struct nd_error *err);
 enum nd_status nd_capture_load_nodes(struct nd_capture *capture, struct nd_error *err);
 enum nd_status nd_capture_load_findings(struct nd_capture *capture, struct nd_error *err); /* after logs */
 enum nd_status nd_capture_load_probes(struct nd_capture *capture, struct nd_error *err);
-void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges);
+void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_tensors);
 
 /* What a dataset must be. */
 struct nd_wanted {
@@ -108,13 +108,13 @@ enum nd_status nd_capture_find(const struct nd_capture *capture, const char *pat
 /* The digests of all digests of each edge (docs/reference/capture-format.md#edge-digests). Loading: absent ones
  * are not stated. _edge_digest: NULL where it is not stated. _make_edge_digest: what the writer states, zero
  * for what it does not state; needs the digests. */
-#define ND_EDGE_DIGESTS "edge_digests"
-struct nd_digest nd_capture_make_edge_digest(const struct nd_capture *capture, size_t probe, size_t edge);
+#define ND_TENSOR_DIGESTS "edge_digests"
+struct nd_digest nd_capture_make_tensor_digest(const struct nd_capture *capture, size_t probe, size_t tensor);
 /* Whether those that are stated are what the digests say. */
-bool nd_capture_are_edge_digests_right(const struct nd_capture *capture);
+bool nd_capture_are_tensor_digests_right(const struct nd_capture *capture);
 /* Reads the digests of an edge unless they are there. Any thread may call it. ND_E_CAPTURE_DIGEST, ND_ERR_IO,
  * ND_ERR_MEMORY; after a failure every later call fails with the same error. */
-enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t edge,
+enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t tensor,
                                      struct nd_error *err);
 
 /* The element type of a tensor: as stored, unless its attribute `dtype` names one that HDF5 has not. */
@@ -122,7 +122,7 @@ enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enu
                                        struct nd_error *err);
 
 /* Row of /repeats that holds this repeat, or NULL. */
-const struct nd_repeat_row *nd_capture_repeat_row(const struct nd_probe_edge *edge, size_t sample,
+const struct nd_repeat_row *nd_capture_repeat_row(const struct nd_probe_tensor *tensor, size_t sample,
                                                   size_t repeat);
 
 #endif

@@ -22,37 +22,37 @@ static const struct nd_digest *find_rerun(const struct nd_capture *capture, cons
 {
     for (size_t i = 0; i < data->n_reruns; i++)
         if (data->reruns[i][0] == (int64_t)sample && data->reruns[i][1] == (int64_t)repeat)
-            return data->rerun_digests + i * capture->n_edges;
+            return data->rerun_digests + i * capture->n_tensors;
     return NULL;
 }
 
-size_t nd_capture_n_runs(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample)
+size_t nd_capture_n_runs(const struct nd_capture *capture, size_t probe, size_t tensor, size_t sample)
 {
-    assert(probe < capture->n_probes && edge < capture->n_edges);
+    assert(probe < capture->n_probes && tensor < capture->n_tensors);
     const struct nd_probe_data *data = &capture->probes[probe];
     assert(sample < data->probe.n_samples);
     size_t n = data->probe.n_repeats;
     const struct nd_digest *digests;
     while (data->n_reruns > 0 && (digests = find_rerun(capture, data, sample, n)) != NULL &&
-           is_made(digests[edge]))
+           is_made(digests[tensor]))
         n++;
     return n;
 }
 
-struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample,
+struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t tensor, size_t sample,
                                    size_t repeat)
 {
-    assert(probe < capture->n_probes && edge < capture->n_edges);
+    assert(probe < capture->n_probes && tensor < capture->n_tensors);
     const struct nd_probe_data *data = &capture->probes[probe];
     assert(sample < data->probe.n_samples);
     if (repeat < data->probe.n_repeats) {
-        bool is_there = nd_probe_need_digests(capture, probe, edge, NULL) == ND_OK;
-        return is_there ? data->edges[edge].digests[sample * data->probe.n_repeats + repeat]
+        bool is_there = nd_probe_need_digests(capture, probe, tensor, NULL) == ND_OK;
+        return is_there ? data->tensors[tensor].digests[sample * data->probe.n_repeats + repeat]
                         : (struct nd_digest){0};
     }
     const struct nd_digest *digests = find_rerun(capture, data, sample, repeat);
     assert(digests != NULL);
-    return digests[edge];
+    return digests[tensor];
 }
 
 /* Each sample's reruns follow each other without a gap. */
@@ -76,7 +76,7 @@ static enum nd_status nd_probe_load_reruns(const struct nd_capture *capture, str
     enum nd_status status = nd_capture_load_part(capture, nd_name_probe_path(name, "rerun_samples", NULL),
                                                  &pairs, &loaded[0], &n, err);
     const struct nd_wanted digests = {
-        ND_DTYPE_U64, {.rank = 3, .dims = {(int64_t)n, (int64_t)capture->n_edges, 2}}, loaded[0] == NULL};
+        ND_DTYPE_U64, {.rank = 3, .dims = {(int64_t)n, (int64_t)capture->n_tensors, 2}}, loaded[0] == NULL};
     if (status == ND_OK)
         status = nd_capture_load_part(capture, nd_name_probe_path(name, "rerun_digests", NULL), &digests,
                                       &loaded[1], NULL, err);
@@ -98,23 +98,23 @@ static enum nd_status nd_probe_load_reruns(const struct nd_capture *capture, str
 
 static const struct nd_digest not_stated = {0};
 
-static enum nd_status nd_probe_load_edge_digests(const struct nd_capture *capture, struct nd_probe_data *data,
+static enum nd_status nd_probe_load_tensor_digests(const struct nd_capture *capture, struct nd_probe_data *data,
                                                  struct nd_error *err)
 {
     const struct nd_wanted wanted = {
-        ND_DTYPE_U64, {.rank = 2, .dims = {(int64_t)capture->n_edges, 2}}, .is_optional = true};
+        ND_DTYPE_U64, {.rank = 2, .dims = {(int64_t)capture->n_tensors, 2}}, .is_optional = true};
     void *loaded = NULL;
     enum nd_status status = nd_capture_load_part(
-        capture, nd_name_probe_path(data->probe.name, ND_EDGE_DIGESTS, NULL), &wanted, &loaded, NULL, err);
-    data->edge_digests = loaded;
+        capture, nd_name_probe_path(data->probe.name, ND_TENSOR_DIGESTS, NULL), &wanted, &loaded, NULL, err);
+    data->tensor_digests = loaded;
     return status;
 }
 
-const struct nd_digest *nd_capture_edge_digest(const struct nd_capture *capture, size_t probe, size_t edge)
+const struct nd_digest *nd_capture_tensor_digest(const struct nd_capture *capture, size_t probe, size_t tensor)
 {
-    assert(probe < capture->n_probes && edge < capture->n_edges);
-    const struct nd_digest *all = capture->probes[probe].edge_digests;
-    return all != NULL && !nd_digest_equal(all[edge], not_stated) ? &all[edge] : NULL;
+    assert(probe < capture->n_probes && tensor < capture->n_tensors);
+    const struct nd_digest *all = capture->probes[probe].tensor_digests;
+    return all != NULL && !nd_digest_equal(all[tensor], not_stated) ? &all[tensor] : NULL;
 }
 
 static struct nd_digest digest_of(const struct nd_probe_data *data, const struct nd_digest *digests)
@@ -122,7 +122,7 @@ static struct nd_digest digest_of(const struct nd_probe_data *data, const struct
     return nd_digest_bytes(digests, data->probe.n_samples * data->probe.n_repeats * sizeof *digests);
 }
 
-struct nd_digest nd_capture_make_edge_digest(const struct nd_capture *capture, size_t p, size_t e)
+struct nd_digest nd_capture_make_tensor_digest(const struct nd_capture *capture, size_t p, size_t e)
 {
     const struct nd_probe_data *data = &capture->probes[p];
     bool are_all_equal = true;
@@ -133,15 +133,15 @@ struct nd_digest nd_capture_make_edge_digest(const struct nd_capture *capture, s
             if (!nd_digest_equal(first, nd_capture_digest(capture, p, e, s, r)))
                 return not_stated;
     }
-    return are_all_equal ? not_stated : digest_of(data, data->edges[e].digests);
+    return are_all_equal ? not_stated : digest_of(data, data->tensors[e].digests);
 }
 
-bool nd_capture_are_edge_digests_right(const struct nd_capture *capture)
+bool nd_capture_are_tensor_digests_right(const struct nd_capture *capture)
 {
     for (size_t p = 0; p < capture->n_probes; p++)
-        for (size_t e = 0; e < capture->n_edges; e++) {
-            const struct nd_digest *stated = nd_capture_edge_digest(capture, p, e);
-            if (stated != NULL && !nd_digest_equal(*stated, nd_capture_make_edge_digest(capture, p, e)))
+        for (size_t e = 0; e < capture->n_tensors; e++) {
+            const struct nd_digest *stated = nd_capture_tensor_digest(capture, p, e);
+            if (stated != NULL && !nd_digest_equal(*stated, nd_capture_make_tensor_digest(capture, p, e)))
                 return false;
         }
     return true;
@@ -149,17 +149,17 @@ bool nd_capture_are_edge_digests_right(const struct nd_capture *capture)
 
 /* ---- digests that are read when they are first asked for ---- */
 
-static enum nd_status load(const struct nd_capture *capture, const struct nd_probe_data *data, size_t edge,
+static enum nd_status load(const struct nd_capture *capture, const struct nd_probe_data *data, size_t tensor,
                            struct nd_digest **out, struct nd_error *err)
 {
-    const struct nd_index_object *object = data->edges[edge].digests_object;
+    const struct nd_index_object *object = data->tensors[tensor].digests_object;
     struct nd_digest *loaded = nd_calloc(object->n_bytes, 1);
     if (loaded == NULL)
         return nd_fail_memory(err);
     enum nd_status status =
         nd_index_read(capture->index, object, 0, (size_t)object->shape.dims[0], loaded, err);
     if (status == ND_OK && !capture->is_trusted &&
-        !nd_digest_equal(digest_of(data, loaded), data->edge_digests[edge]))
+        !nd_digest_equal(digest_of(data, loaded), data->tensor_digests[tensor]))
         status =
             nd_fail(err, ND_E_CAPTURE_DIGEST, capture->path,
                     "'%s' is damaged: '%s' is not what its digest was made of", capture->path, object->path);
@@ -170,18 +170,18 @@ static enum nd_status load(const struct nd_capture *capture, const struct nd_pro
     return status;
 }
 
-enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t edge,
+enum nd_status nd_probe_need_digests(const struct nd_capture *capture, size_t probe, size_t tensor,
                                      struct nd_error *err)
 {
     const struct nd_probe_data *data = &capture->probes[probe];
-    struct nd_probe_edge *part = &data->edges[edge];
+    struct nd_probe_tensor *part = &data->tensors[tensor];
     if (atomic_load_explicit(&part->digests, memory_order_acquire) != NULL || part->digests_object == NULL)
         return ND_OK;
     struct nd_deferred *deferred = capture->deferred;
     struct nd_digest *loaded = NULL;
     pthread_mutex_lock(&deferred->lock);
     if (deferred->status == ND_OK && atomic_load_explicit(&part->digests, memory_order_relaxed) == NULL) {
-        deferred->status = load(capture, data, edge, &loaded, &deferred->err);
+        deferred->status = load(capture, data, tensor, &loaded, &deferred->err);
         atomic_store_explicit(&part->digests, loaded, memory_order_release);
     }
     enum nd_status status = loaded != NULL || part->digests != NULL ? ND_OK : deferred->status;
@@ -214,13 +214,13 @@ static int compare_rows(const void *a, const void *b)
     return x->repeat == y->repeat ? 0 : x->repeat < y->repeat ? -1 : 1;
 }
 
-const struct nd_repeat_row *nd_capture_repeat_row(const struct nd_probe_edge *edge, size_t sample,
+const struct nd_repeat_row *nd_capture_repeat_row(const struct nd_probe_tensor *tensor, size_t sample,
                                                   size_t repeat)
 {
     struct nd_repeat_row key = {.sample = (int64_t)sample, .repeat = (int64_t)repeat};
-    if (edge->n_repeat_rows == 0)
+    if (tensor->n_repeat_rows == 0)
         return NULL;
-    return bsearch(&key, edge->repeat_rows, edge->n_repeat_rows, sizeof key, compare_rows);
+    return bsearch(&key, tensor->repeat_rows, tensor->n_repeat_rows, sizeof key, compare_rows);
 }
 
 /* The group of a probe with its repeats ("" or "_index" at its end): that of reruns where it has some. */
@@ -237,13 +237,13 @@ static enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture
                                                 struct nd_error *err)
 {
     const struct nd_capture_probe *probe = &data->probe;
-    const struct nd_edge *edge = &capture->edges[e];
-    struct nd_probe_edge *part = &data->edges[e];
+    const struct nd_tensor *tensor = &capture->tensors[e];
+    struct nd_probe_tensor *part = &data->tensors[e];
     static const struct nd_wanted pairs = {ND_DTYPE_I64, {.rank = 2, .dims = {-1, 2}}, true};
     void *loaded = NULL;
     size_t n = 0;
     enum nd_status status = nd_capture_load_part(
-        capture, nd_name_probe_path(probe->name, nd_probe_repeats_part(data, true), edge->name), &pairs,
+        capture, nd_name_probe_path(probe->name, nd_probe_repeats_part(data, true), tensor->name), &pairs,
         &loaded, &n, err);
     if (status != ND_OK)
         return status;
@@ -258,16 +258,16 @@ static enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture
         part->repeat_rows[i] = (struct nd_repeat_row){index[2 * i], index[2 * i + 1], i};
         if (index[2 * i] < 0 || (uint64_t)index[2 * i] >= probe->n_samples || index[2 * i + 1] < 1 ||
             (data->n_reruns == 0 && (uint64_t)index[2 * i + 1] >= probe->n_repeats))
-            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
+            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name,
                              "probe '%s', edge '%s': a stored repeat is of sample %lld, repeat %lld",
-                             probe->name, edge->name, (long long)index[2 * i], (long long)index[2 * i + 1]);
+                             probe->name, tensor->name, (long long)index[2 * i], (long long)index[2 * i + 1]);
     }
     free(loaded);
     qsort(part->repeat_rows, n, sizeof *part->repeat_rows, compare_rows);
     for (size_t i = 1; i < n && status == ND_OK; i++)
         if (compare_rows(&part->repeat_rows[i - 1], &part->repeat_rows[i]) == 0)
-            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
-                             "probe '%s', edge '%s': a repeat is stored twice", probe->name, edge->name);
+            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name,
+                             "probe '%s', edge '%s': a repeat is stored twice", probe->name, tensor->name);
     return status;
 }
 
@@ -277,8 +277,8 @@ static enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, s
                                              struct nd_error *err)
 {
     const struct nd_capture_probe *probe = &capture->probes[p].probe;
-    const struct nd_probe_edge *part = &capture->probes[p].edges[e];
-    const char *name = capture->edges[e].name;
+    const struct nd_probe_tensor *part = &capture->probes[p].tensors[e];
+    const char *name = capture->tensors[e].name;
     if ((part->n_repeat_rows > 0) != (part->repeats != NULL) ||
         (part->repeats != NULL && part->outputs == NULL))
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, name,
@@ -293,7 +293,7 @@ static enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, s
                            (long long)part->repeat_rows[i].sample);
     /* (A rerun whose digest was damaged is found by whoever reads it.) */
     bool is_checked = part->outputs != NULL && capture->probes[p].n_reruns == 0 && probe->n_repeats > 1 &&
-                      nd_capture_edge_digest(capture, p, e) == NULL;
+                      nd_capture_tensor_digest(capture, p, e) == NULL;
     for (size_t s = 0; is_checked && s < probe->n_samples; s++)
         for (size_t r = 1, n = nd_capture_n_runs(capture, p, e, s); r < n; r++)
             if (!nd_digest_equal(nd_capture_digest(capture, p, e, s, 0),
@@ -305,12 +305,12 @@ static enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, s
     return ND_OK;
 }
 
-void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges)
+void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_tensors)
 {
     struct nd_capture_probe *probe = &data->probe;
-    for (size_t i = 0; data->edges != NULL && i < n_edges; i++) {
-        free(atomic_load(&data->edges[i].digests));
-        free(data->edges[i].repeat_rows);
+    for (size_t i = 0; data->tensors != NULL && i < n_tensors; i++) {
+        free(atomic_load(&data->tensors[i].digests));
+        free(data->tensors[i].repeat_rows);
     }
     for (size_t i = 0; i < probe->n_inputs; i++) {
         if (probe->inputs != NULL)
@@ -318,8 +318,8 @@ void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges)
         if (data->inputs != NULL)
             free(data->inputs[i].digests);
     }
-    free(data->edges);
-    free(data->edge_digests);
+    free(data->tensors);
+    free(data->tensor_digests);
     free(data->inputs);
     free(data->reruns);
     free(data->rerun_digests);
@@ -517,10 +517,10 @@ static bool is_attr_equal(const struct nd_index_object *object, const char *name
 }
 
 /* The attributes that repeat the table for the eyes of other programs must say the same. */
-static enum nd_status check_quant_attrs(const struct nd_index_object *object, const struct nd_edge *edge,
+static enum nd_status check_quant_attrs(const struct nd_index_object *object, const struct nd_tensor *tensor,
                                         struct nd_error *err)
 {
-    const struct nd_quant *quant = &edge->quant;
+    const struct nd_quant *quant = &tensor->quant;
     int64_t axis = quant->axis;
     if (!is_attr_equal(object, "scale", quant->scale, quant->n * sizeof *quant->scale) ||
         !is_attr_equal(object, "zero_point", quant->zero_point, quant->n * sizeof *quant->zero_point) ||
@@ -535,17 +535,17 @@ static enum nd_status load_digests(const struct nd_capture *capture, size_t p, s
 {
     const struct nd_probe_data *data = &capture->probes[p];
     const struct nd_capture_probe *probe = &data->probe;
-    struct nd_probe_edge *part = &data->edges[e];
+    struct nd_probe_tensor *part = &data->tensors[e];
     const struct nd_wanted wanted = {
         ND_DTYPE_U64,
         {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}},
         probe->n_samples == 0};
-    char *path = nd_name_probe_path(probe->name, "digests", capture->edges[e].name);
+    char *path = nd_name_probe_path(probe->name, "digests", capture->tensors[e].name);
     if (path == NULL)
         return nd_fail_memory(err);
     void *loaded = NULL;
     enum nd_status status = nd_capture_find(capture, path, &wanted, &part->digests_object, err);
-    bool is_read_now = capture->deferred == NULL || nd_capture_edge_digest(capture, p, e) == NULL;
+    bool is_read_now = capture->deferred == NULL || nd_capture_tensor_digest(capture, p, e) == NULL;
     if (status == ND_OK && is_read_now)
         status = nd_capture_load(capture, path, &wanted, &loaded, NULL, err);
     atomic_store(&part->digests, loaded);
@@ -553,14 +553,14 @@ static enum nd_status load_digests(const struct nd_capture *capture, size_t p, s
     return status;
 }
 
-static enum nd_status load_edge(const struct nd_capture *capture, size_t p, size_t e, struct nd_error *err)
+static enum nd_status load_tensor(const struct nd_capture *capture, size_t p, size_t e, struct nd_error *err)
 {
     const struct nd_probe_data *data = &capture->probes[p];
     const struct nd_capture_probe *probe = &data->probe;
-    const struct nd_edge *edge = &capture->edges[e];
-    struct nd_probe_edge *part = &data->edges[e];
-    char *outputs = nd_name_probe_path(probe->name, "outputs", edge->name);
-    char *repeats = nd_name_probe_path(probe->name, nd_probe_repeats_part(data, false), edge->name);
+    const struct nd_tensor *tensor = &capture->tensors[e];
+    struct nd_probe_tensor *part = &data->tensors[e];
+    char *outputs = nd_name_probe_path(probe->name, "outputs", tensor->name);
+    char *repeats = nd_name_probe_path(probe->name, nd_probe_repeats_part(data, false), tensor->name);
     enum nd_status status = outputs == NULL || repeats == NULL ? nd_fail_memory(err) : ND_OK;
     if (status == ND_OK)
         status = load_digests(capture, p, e, err);
@@ -571,16 +571,16 @@ static enum nd_status load_edge(const struct nd_capture *capture, size_t p, size
         part->repeats = nd_index_find(capture->index, repeats);
     }
     if (status == ND_OK && part->outputs != NULL)
-        status = check_tensor(part->outputs, probe->n_samples, &edge->shape, edge->dtype, err);
+        status = check_tensor(part->outputs, probe->n_samples, &tensor->shape, tensor->dtype, err);
     if (status == ND_OK && part->outputs != NULL)
-        status = check_quant_attrs(part->outputs, edge, err);
+        status = check_quant_attrs(part->outputs, tensor, err);
     if (status == ND_OK && part->repeats != NULL)
-        status = check_tensor(part->repeats, part->n_repeat_rows, &edge->shape, edge->dtype, err);
+        status = check_tensor(part->repeats, part->n_repeat_rows, &tensor->shape, tensor->dtype, err);
     if (status == ND_OK)
         status = nd_probe_check_repeats(capture, p, e, err);
-    if (status == ND_OK && probe->n_samples > 0 && (edge->dtype == ND_DTYPE_NONE || edge->shape.rank < 0))
-        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' has samples, but no type or shape",
-                         edge->name);
+    if (status == ND_OK && probe->n_samples > 0 && (tensor->dtype == ND_DTYPE_NONE || tensor->shape.rank < 0))
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "edge '%s' has samples, but no type or shape",
+                         tensor->name);
     free(outputs);
     free(repeats);
     return status;
@@ -594,11 +594,11 @@ static enum nd_status check_no_strangers(const struct nd_capture *capture, const
     size_t n_used[6] = {0}, first, end, at = data->n_reruns > 0 ? 4 : 2;
     static const char *const parts[6] = {"outputs",      "digests", "repeats",
                                          "repeat_index", "reruns",  "rerun_index"};
-    for (size_t i = 0; i < capture->n_edges; i++) {
-        n_used[0] += data->edges[i].outputs != NULL;
-        n_used[1] += data->edges[i].digests_object != NULL;
-        n_used[at] += data->edges[i].repeats != NULL;
-        n_used[at + 1] += data->edges[i].n_repeat_rows > 0;
+    for (size_t i = 0; i < capture->n_tensors; i++) {
+        n_used[0] += data->tensors[i].outputs != NULL;
+        n_used[1] += data->tensors[i].digests_object != NULL;
+        n_used[at] += data->tensors[i].repeats != NULL;
+        n_used[at + 1] += data->tensors[i].n_repeat_rows > 0;
     }
     for (size_t i = 0; i < 6; i++) {
         enum nd_status status = count_part(capture, &data->probe, parts[i], &first, &end, err);
@@ -622,16 +622,16 @@ static enum nd_status load_probe(const struct nd_capture *capture, const struct 
     if (status == ND_OK)
         status = nd_probe_load_reruns(capture, data, err);
     if (status == ND_OK)
-        status = nd_probe_load_edge_digests(capture, data, err);
+        status = nd_probe_load_tensor_digests(capture, data, err);
     if (status == ND_OK)
         status = load_inputs(capture, group, data, err);
     if (status != ND_OK)
         return status;
-    data->edges = nd_calloc(capture->n_edges, sizeof *data->edges);
-    if (data->edges == NULL)
+    data->tensors = nd_calloc(capture->n_tensors, sizeof *data->tensors);
+    if (data->tensors == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < capture->n_edges && status == ND_OK; i++)
-        status = load_edge(capture, at, i, err);
+    for (size_t i = 0; i < capture->n_tensors && status == ND_OK; i++)
+        status = load_tensor(capture, at, i, err);
     return status == ND_OK ? check_no_strangers(capture, data, err) : status;
 }
 

@@ -128,20 +128,20 @@ static enum nd_status count_rows(const struct nd_capture *capture, const struct 
 
 /* ---- edges ---- */
 
-static enum nd_status set_shape(struct nd_edge *edge, int64_t rank, const int64_t *dims, struct nd_error *err)
+static enum nd_status set_shape(struct nd_tensor *tensor, int64_t rank, const int64_t *dims, struct nd_error *err)
 {
     if (rank < -1 || rank >= ND_MAX_RANK)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' has rank %lld", edge->name,
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "edge '%s' has rank %lld", tensor->name,
                        (long long)rank);
-    edge->shape.rank = (int)rank;
-    for (int i = 0; i < edge->shape.rank; i++)
-        edge->shape.dims[i] = dims[i];
+    tensor->shape.rank = (int)rank;
+    for (int i = 0; i < tensor->shape.rank; i++)
+        tensor->shape.dims[i] = dims[i];
     size_t n_bytes;
-    if (rank < 0 || edge->dtype == ND_DTYPE_NONE)
+    if (rank < 0 || tensor->dtype == ND_DTYPE_NONE)
         return ND_OK;
-    enum nd_status status = nd_shape_size_bytes(&edge->shape, edge->dtype, &n_bytes, err);
+    enum nd_status status = nd_shape_size_bytes(&tensor->shape, tensor->dtype, &n_bytes, err);
     if (status != ND_OK)
-        nd_error_context(err, "edge '%s'", edge->name);
+        nd_error_context(err, "edge '%s'", tensor->name);
     return status;
 }
 
@@ -152,74 +152,74 @@ struct scales {
 };
 
 /* Takes the next scales. */
-static enum nd_status set_quant(struct nd_edge *edge, const struct nd_edge_row *row, struct scales *scales,
+static enum nd_status set_quant(struct nd_tensor *tensor, const struct nd_tensor_row *row, struct scales *scales,
                                 struct nd_error *err)
 {
     int64_t n = row->quant_n, axis = row->quant_axis;
     if (n < 0 || (uint64_t)n > scales->n - scales->used)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' has %lld scales, more than are stored",
-                       edge->name, (long long)n);
-    bool is_known = edge->shape.rank >= 0;
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "edge '%s' has %lld scales, more than are stored",
+                       tensor->name, (long long)n);
+    bool is_known = tensor->shape.rank >= 0;
     bool is_sound = axis < 0 ? axis == -1 && n <= 1
                              : n > 0 && axis < ND_MAX_RANK &&
-                                   (!is_known || (axis < edge->shape.rank && edge->shape.dims[axis] == n));
+                                   (!is_known || (axis < tensor->shape.rank && tensor->shape.dims[axis] == n));
     if (!is_sound)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
-                       "edge '%s' has %lld scales on axis %lld, which its shape contradicts", edge->name,
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name,
+                       "edge '%s' has %lld scales on axis %lld, which its shape contradicts", tensor->name,
                        (long long)n, (long long)axis);
-    edge->quant.n = (size_t)n;
-    edge->quant.axis = (int)axis;
-    edge->quant.scale = nd_calloc(edge->quant.n, sizeof *edge->quant.scale);
-    edge->quant.zero_point = nd_calloc(edge->quant.n, sizeof *edge->quant.zero_point);
-    if (edge->quant.scale == NULL || edge->quant.zero_point == NULL)
+    tensor->quant.n = (size_t)n;
+    tensor->quant.axis = (int)axis;
+    tensor->quant.scale = nd_calloc(tensor->quant.n, sizeof *tensor->quant.scale);
+    tensor->quant.zero_point = nd_calloc(tensor->quant.n, sizeof *tensor->quant.zero_point);
+    if (tensor->quant.scale == NULL || tensor->quant.zero_point == NULL)
         return nd_fail_memory(err);
-    for (size_t q = 0; q < edge->quant.n; q++, scales->used++) {
-        edge->quant.scale[q] = scales->rows[scales->used].scale;
-        edge->quant.zero_point[q] = scales->rows[scales->used].zero_point;
+    for (size_t q = 0; q < tensor->quant.n; q++, scales->used++) {
+        tensor->quant.scale[q] = scales->rows[scales->used].scale;
+        tensor->quant.zero_point[q] = scales->rows[scales->used].zero_point;
     }
     return ND_OK;
 }
 
 /* Takes the row's texts, but for its type. */
-static enum nd_status set_edge(struct nd_edge *edge, char **provider, struct nd_edge_row *row,
+static enum nd_status set_tensor(struct nd_tensor *tensor, char **provider, struct nd_tensor_row *row,
                                struct scales *scales, struct nd_error *err)
 {
-    edge->name = row->name;
-    edge->onnx_name = row->onnx_name;
-    edge->op_types = row->op_types;
-    edge->node = row->node;
+    tensor->name = row->name;
+    tensor->onnx_name = row->onnx_name;
+    tensor->op_types = row->op_types;
+    tensor->node = row->node;
     *provider = row->provider;
     row->name = row->onnx_name = row->op_types = row->node = row->provider = NULL;
-    edge->dtype = nd_dtype_from_name(row->dtype);
-    if (edge->dtype == ND_DTYPE_NONE && strcmp(row->dtype, "none") != 0)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' is of the unknown type '%s'",
-                       edge->name, row->dtype);
+    tensor->dtype = nd_dtype_from_name(row->dtype);
+    if (tensor->dtype == ND_DTYPE_NONE && strcmp(row->dtype, "none") != 0)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "edge '%s' is of the unknown type '%s'",
+                       tensor->name, row->dtype);
     if (row->is_model_input > 1 || row->is_model_output > 1)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' has a flag that is neither 0 nor 1",
-                       edge->name);
-    edge->is_model_input = row->is_model_input == 1;
-    edge->is_model_output = row->is_model_output == 1;
-    enum nd_status status = set_shape(edge, row->rank, row->dims, err);
-    return status == ND_OK ? set_quant(edge, row, scales, err) : status;
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name, "edge '%s' has a flag that is neither 0 nor 1",
+                       tensor->name);
+    tensor->is_model_input = row->is_model_input == 1;
+    tensor->is_model_output = row->is_model_output == 1;
+    enum nd_status status = set_shape(tensor, row->rank, row->dims, err);
+    return status == ND_OK ? set_quant(tensor, row, scales, err) : status;
 }
 
 static int compare_keys(const void *a, const void *b)
 {
-    return strcmp(((const struct nd_edge_key *)a)->name, ((const struct nd_edge_key *)b)->name);
+    return strcmp(((const struct nd_tensor_key *)a)->name, ((const struct nd_tensor_key *)b)->name);
 }
 
 static enum nd_status sort_keys(struct nd_capture *capture, struct nd_error *err)
 {
-    capture->edge_keys = nd_calloc(capture->n_edges, sizeof *capture->edge_keys);
-    if (capture->edge_keys == NULL)
+    capture->tensor_keys = nd_calloc(capture->n_tensors, sizeof *capture->tensor_keys);
+    if (capture->tensor_keys == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < capture->n_edges; i++)
-        capture->edge_keys[i] = (struct nd_edge_key){capture->edges[i].name, i};
-    qsort(capture->edge_keys, capture->n_edges, sizeof *capture->edge_keys, compare_keys);
-    for (size_t i = 1; i < capture->n_edges; i++)
-        if (compare_keys(&capture->edge_keys[i - 1], &capture->edge_keys[i]) == 0)
+    for (size_t i = 0; i < capture->n_tensors; i++)
+        capture->tensor_keys[i] = (struct nd_tensor_key){capture->tensors[i].name, i};
+    qsort(capture->tensor_keys, capture->n_tensors, sizeof *capture->tensor_keys, compare_keys);
+    for (size_t i = 1; i < capture->n_tensors; i++)
+        if (compare_keys(&capture->tensor_keys[i - 1], &capture->tensor_keys[i]) == 0)
             return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/edges/name", "two edges are named '%s'",
-                           capture->edge_keys[i].name);
+                           capture->tensor_keys[i].name);
     return ND_OK;
 }
 
@@ -233,42 +233,42 @@ static enum nd_status load_scales(struct nd_capture *capture, struct scales *sca
                                 : nd_fail_memory(err);
 }
 
-static enum nd_status set_edges(struct nd_capture *capture, struct nd_edge_row *rows, struct scales *scales,
+static enum nd_status set_tensors(struct nd_capture *capture, struct nd_tensor_row *rows, struct scales *scales,
                                 struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t i = 0; i < capture->n_edges && status == ND_OK; i++)
-        status = set_edge(&capture->edges[i], &capture->providers[i], &rows[i], scales, err);
+    for (size_t i = 0; i < capture->n_tensors && status == ND_OK; i++)
+        status = set_tensor(&capture->tensors[i], &capture->providers[i], &rows[i], scales, err);
     if (status == ND_OK && scales->used != scales->n)
         status = nd_fail(err, ND_E_CAPTURE_SCHEMA, "/edges/scale",
                          "'/edges/scale' has %zu entries; the edges need %zu", scales->n, scales->used);
     return status == ND_OK ? sort_keys(capture, err) : status;
 }
 
-enum nd_status nd_capture_load_edges(struct nd_capture *capture, struct nd_error *err)
+enum nd_status nd_capture_load_tensors(struct nd_capture *capture, struct nd_error *err)
 {
     struct scales scales = {0};
     size_t n = 0;
-    enum nd_status status = count_rows(capture, &nd_edge_table, MAX_ROWS, &n, err);
+    enum nd_status status = count_rows(capture, &nd_tensor_table, MAX_ROWS, &n, err);
     if (status != ND_OK)
         return status;
-    capture->n_edges = n;
-    capture->edges = nd_calloc(n, sizeof *capture->edges);
+    capture->n_tensors = n;
+    capture->tensors = nd_calloc(n, sizeof *capture->tensors);
     capture->providers = nd_calloc(n, sizeof *capture->providers);
-    struct nd_edge_row *rows = nd_calloc(n, sizeof *rows);
-    if (capture->edges == NULL || capture->providers == NULL || rows == NULL) {
+    struct nd_tensor_row *rows = nd_calloc(n, sizeof *rows);
+    if (capture->tensors == NULL || capture->providers == NULL || rows == NULL) {
         status = nd_fail_memory(err);
         goto out;
     }
-    status = load_table(capture, &nd_edge_table, rows, n, err);
+    status = load_table(capture, &nd_tensor_table, rows, n, err);
     if (status == ND_OK)
         status = load_scales(capture, &scales, err);
     if (status == ND_OK)
         status = load_table(capture, &nd_dims_table, rows, n, err);
     if (status == ND_OK)
-        status = set_edges(capture, rows, &scales, err);
+        status = set_tensors(capture, rows, &scales, err);
 out:
-    nd_stored_table_deinit(&nd_edge_table, rows, n);
+    nd_stored_table_deinit(&nd_tensor_table, rows, n);
     free(rows);
     free(scales.rows);
     return status;

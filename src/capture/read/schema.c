@@ -18,25 +18,25 @@
     }
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])
 
-static const struct nd_column edge_columns[] = {
-    TEXT(nd_edge_row, name),
-    TEXT(nd_edge_row, onnx_name),
-    TEXT(nd_edge_row, op_types),
-    TEXT(nd_edge_row, node),
-    TEXT(nd_edge_row, provider),
-    TEXT(nd_edge_row, dtype),
-    NUMBER(nd_edge_row, rank, I64),
-    NUMBER(nd_edge_row, is_model_input, U8),
-    NUMBER(nd_edge_row, is_model_output, U8),
-    NUMBER(nd_edge_row, quant_n, I64),
-    NUMBER(nd_edge_row, quant_axis, I64),
+static const struct nd_column tensor_columns[] = {
+    TEXT(nd_tensor_row, name),
+    TEXT(nd_tensor_row, onnx_name),
+    TEXT(nd_tensor_row, op_types),
+    TEXT(nd_tensor_row, node),
+    TEXT(nd_tensor_row, provider),
+    TEXT(nd_tensor_row, dtype),
+    NUMBER(nd_tensor_row, rank, I64),
+    NUMBER(nd_tensor_row, is_model_input, U8),
+    NUMBER(nd_tensor_row, is_model_output, U8),
+    NUMBER(nd_tensor_row, quant_n, I64),
+    NUMBER(nd_tensor_row, quant_axis, I64),
 };
 static const struct nd_column scale_columns[] = {
     NUMBER(nd_scale_row, scale, F32),
     NUMBER(nd_scale_row, zero_point, I64),
 };
 static const struct nd_column dims_columns[] = {
-    {"dims", ND_DTYPE_I64, offsetof(struct nd_edge_row, dims), ND_MAX_RANK, false},
+    {"dims", ND_DTYPE_I64, offsetof(struct nd_tensor_row, dims), ND_MAX_RANK, false},
 };
 static const struct nd_column node_columns[] = {
     TEXT(nd_capture_node, name),
@@ -57,11 +57,11 @@ static const struct nd_column finding_columns[] = {
     NUMBER(nd_capture_finding, code, I64),
 };
 
-const struct nd_stored_table nd_edge_table = {"/edges", sizeof(struct nd_edge_row), N_OF(edge_columns),
-                                              edge_columns};
+const struct nd_stored_table nd_tensor_table = {"/edges", sizeof(struct nd_tensor_row), N_OF(tensor_columns),
+                                              tensor_columns};
 const struct nd_stored_table nd_scale_table = {"/edges", sizeof(struct nd_scale_row), N_OF(scale_columns),
                                                scale_columns};
-const struct nd_stored_table nd_dims_table = {"/edges", sizeof(struct nd_edge_row), N_OF(dims_columns),
+const struct nd_stored_table nd_dims_table = {"/edges", sizeof(struct nd_tensor_row), N_OF(dims_columns),
                                               dims_columns};
 const struct nd_stored_table nd_node_table = {"/nodes", sizeof(struct nd_capture_node), N_OF(node_columns),
                                               node_columns};
@@ -175,7 +175,7 @@ static bool is_column(const struct nd_stored_table *table, const char *path)
 
 static enum nd_index_kind kind_of(const char *path)
 {
-    static const struct nd_stored_table *const tables[] = {&nd_edge_table, &nd_scale_table, &nd_dims_table,
+    static const struct nd_stored_table *const tables[] = {&nd_tensor_table, &nd_scale_table, &nd_dims_table,
                                                            &nd_node_table, &nd_finding_table};
     for (size_t i = 1; i < ND_CAPTURE_N_GROUPS; i++)
         if (strcmp(path + 1, nd_capture_groups[i]) == 0)

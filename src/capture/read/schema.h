@@ -26,7 +26,7 @@ struct nd_stored_table {
 };
 
 /* A row of /edges, but for its scales. */
-struct nd_edge_row {
+struct nd_tensor_row {
     char *name, *onnx_name, *op_types, *node, *provider, *dtype;
     int64_t rank;
     uint8_t is_model_input, is_model_output;
@@ -43,7 +43,7 @@ struct nd_scale_row {
 /* The columns of /edges are written in three steps: nd_edge_table, nd_scale_table, nd_dims_table. Rows of
  * nd_edge_table and nd_dims_table are struct nd_edge_row, of nd_node_table struct nd_capture_node, of
  * nd_finding_table struct nd_capture_finding. */
-extern const struct nd_stored_table nd_edge_table, nd_scale_table, nd_dims_table, nd_node_table,
+extern const struct nd_stored_table nd_tensor_table, nd_scale_table, nd_dims_table, nd_node_table,
     nd_finding_table;
 
 /* The groups that hold nothing but attributes. nd_capture_groups[0] is "", the root. */

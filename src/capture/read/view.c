@@ -31,37 +31,37 @@ static enum nd_status read_rows(const struct nd_capture *capture, struct rows ro
 }
 
 /* ND_ERR_NOT_FOUND: of this edge only digests are stored. */
-static enum nd_status nd_capture_fail_no_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
+static enum nd_status nd_capture_fail_no_outputs(const struct nd_capture *capture, size_t probe, size_t tensor,
                                                  struct nd_error *err)
 {
-    return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, capture->edges[edge].name,
+    return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, capture->tensors[tensor].name,
                    "'%s': of edge '%s' of probe '%s' only digests are stored", capture->path,
-                   capture->edges[edge].name, capture->probes[probe].probe.name);
+                   capture->tensors[tensor].name, capture->probes[probe].probe.name);
 }
 
-enum nd_status nd_capture_read_outputs(const struct nd_capture_tensor *tensor, size_t first, size_t n,
+enum nd_status nd_capture_read_outputs(const struct nd_probe_values *tensor, size_t first, size_t n,
                                        void *buf, struct nd_error *err)
 {
     const struct nd_capture *capture = tensor->capture;
-    assert(tensor->probe < capture->n_probes && tensor->edge < capture->n_edges);
+    assert(tensor->probe < capture->n_probes && tensor->tensor < capture->n_tensors);
     const struct nd_probe_data *data = &capture->probes[tensor->probe];
-    const struct nd_index_object *outputs = data->edges[tensor->edge].outputs;
+    const struct nd_index_object *outputs = data->tensors[tensor->tensor].outputs;
     if (outputs == NULL)
-        return nd_capture_fail_no_outputs(capture, tensor->probe, tensor->edge, err);
+        return nd_capture_fail_no_outputs(capture, tensor->probe, tensor->tensor, err);
     return read_rows(capture, (struct rows){outputs, data->probe.n_samples, first, n}, buf, err);
 }
 
-enum nd_status nd_capture_read_repeat(const struct nd_capture_tensor *tensor, size_t sample, size_t repeat,
+enum nd_status nd_capture_read_repeat(const struct nd_probe_values *tensor, size_t sample, size_t repeat,
                                       void *buf, struct nd_error *err)
 {
     const struct nd_capture *capture = tensor->capture;
-    assert(tensor->probe < capture->n_probes && tensor->edge < capture->n_edges);
+    assert(tensor->probe < capture->n_probes && tensor->tensor < capture->n_tensors);
     const struct nd_probe_data *data = &capture->probes[tensor->probe];
-    const struct nd_probe_edge *part = &data->edges[tensor->edge];
+    const struct nd_probe_tensor *part = &data->tensors[tensor->tensor];
     if (part->outputs == NULL)
-        return nd_capture_fail_no_outputs(capture, tensor->probe, tensor->edge, err);
+        return nd_capture_fail_no_outputs(capture, tensor->probe, tensor->tensor, err);
     if (sample >= data->probe.n_samples ||
-        repeat >= nd_capture_n_runs(capture, tensor->probe, tensor->edge, sample))
+        repeat >= nd_capture_n_runs(capture, tensor->probe, tensor->tensor, sample))
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, part->outputs->path,
                        "'%s': sample %zu, repeat %zu was asked for of %zu samples, but there was no such run",
                        capture->path, sample, repeat, data->probe.n_samples);
@@ -72,7 +72,7 @@ enum nd_status nd_capture_read_repeat(const struct nd_capture_tensor *tensor, si
 }
 
 /* kind: "edge" or "input". Of `where` only capture and probe count. */
-static enum nd_status fail_damaged(const struct nd_capture_tensor *where, const char *kind, const char *name,
+static enum nd_status fail_damaged(const struct nd_probe_values *where, const char *kind, const char *name,
                                    size_t sample, struct nd_error *err)
 {
     const struct nd_capture *capture = where->capture;
@@ -82,21 +82,21 @@ static enum nd_status fail_damaged(const struct nd_capture_tensor *where, const 
                    capture->path, kind, name, capture->probes[where->probe].probe.name, sample);
 }
 
-enum nd_status nd_capture_read_inputs(const struct nd_capture_tensor *input, size_t first, size_t n, void *buf,
+enum nd_status nd_capture_read_inputs(const struct nd_probe_values *input, size_t first, size_t n, void *buf,
                                       struct nd_error *err)
 {
     const struct nd_capture *capture = input->capture;
     assert(input->probe < capture->n_probes);
     const struct nd_probe_data *data = &capture->probes[input->probe];
-    assert(input->edge < data->probe.n_inputs);
-    const struct rows rows = {data->inputs[input->edge].object, data->probe.n_samples_expected, first, n};
+    assert(input->tensor < data->probe.n_inputs);
+    const struct rows rows = {data->inputs[input->tensor].object, data->probe.n_samples_expected, first, n};
     enum nd_status status = read_rows(capture, rows, buf, err);
     size_t sample_bytes = rows.n_rows > 0 ? rows.object->n_bytes / rows.n_rows : 0;
     for (size_t i = 0; status == ND_OK && !capture->is_trusted && i < n; i++)
         if (!nd_digest_equal(nd_digest_bytes((const unsigned char *)buf + i * sample_bytes, sample_bytes),
-                             data->inputs[input->edge].digests[first + i]))
-            status = fail_damaged(&(struct nd_capture_tensor){capture, input->probe, 0}, "input",
-                                  data->probe.inputs[input->edge].name, first + i, err);
+                             data->inputs[input->tensor].digests[first + i]))
+            status = fail_damaged(&(struct nd_probe_values){capture, input->probe, 0}, "input",
+                                  data->probe.inputs[input->tensor].name, first + i, err);
     return status;
 }
 
@@ -107,36 +107,36 @@ void nd_capture_trust(struct nd_capture *capture)
     capture->is_trusted = true;
 }
 
-static size_t sample_bytes_of(const struct nd_capture_tensor *tensor)
+static size_t sample_bytes_of(const struct nd_probe_values *tensor)
 {
-    const struct nd_index_object *object = tensor->capture->probes[tensor->probe].edges[tensor->edge].outputs;
+    const struct nd_index_object *object = tensor->capture->probes[tensor->probe].tensors[tensor->tensor].outputs;
     size_t n_rows = (size_t)object->shape.dims[0];
     return n_rows > 0 ? object->n_bytes / n_rows : 0;
 }
 
-static enum nd_status check_sample(const struct nd_capture_tensor *tensor, size_t sample, size_t repeat,
+static enum nd_status check_sample(const struct nd_probe_values *tensor, size_t sample, size_t repeat,
                                    const void *bytes, struct nd_error *err)
 {
     const struct nd_capture *capture = tensor->capture;
     if (capture->is_trusted)
         return ND_OK;
-    enum nd_status status = nd_probe_need_digests(capture, tensor->probe, tensor->edge, err);
+    enum nd_status status = nd_probe_need_digests(capture, tensor->probe, tensor->tensor, err);
     if (status != ND_OK)
         return status;
     if (nd_digest_equal(nd_digest_bytes(bytes, sample_bytes_of(tensor)),
-                        nd_capture_digest(capture, tensor->probe, tensor->edge, sample, repeat)))
+                        nd_capture_digest(capture, tensor->probe, tensor->tensor, sample, repeat)))
         return ND_OK;
-    return nd_capture_fail_damaged(capture, tensor->probe, tensor->edge, sample, err);
+    return nd_capture_fail_damaged(capture, tensor->probe, tensor->tensor, sample, err);
 }
 
-enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t edge,
+enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t tensor,
                                        size_t sample, struct nd_error *err)
 {
-    return fail_damaged(&(struct nd_capture_tensor){capture, probe, edge}, "edge", capture->edges[edge].name,
+    return fail_damaged(&(struct nd_probe_values){capture, probe, tensor}, "edge", capture->tensors[tensor].name,
                         sample, err);
 }
 
-enum nd_status nd_capture_read_verified(const struct nd_capture_tensor *tensor, size_t first, size_t n,
+enum nd_status nd_capture_read_verified(const struct nd_probe_values *tensor, size_t first, size_t n,
                                         void *buf, struct nd_error *err)
 {
     enum nd_status status = nd_capture_read_outputs(tensor, first, n, buf, err);
@@ -146,7 +146,7 @@ enum nd_status nd_capture_read_verified(const struct nd_capture_tensor *tensor, 
     return status;
 }
 
-enum nd_status nd_capture_read_repeat_verified(const struct nd_capture_tensor *tensor, size_t sample,
+enum nd_status nd_capture_read_repeat_verified(const struct nd_probe_values *tensor, size_t sample,
                                                size_t repeat, void *buf, struct nd_error *err)
 {
     enum nd_status status = nd_capture_read_repeat(tensor, sample, repeat, buf, err);
@@ -351,10 +351,10 @@ static enum nd_status view_contiguous(const struct source *source, size_t first_
     return status;
 }
 
-static const struct nd_index_object *find_outputs(const struct nd_capture_tensor *tensor)
+static const struct nd_index_object *find_outputs(const struct nd_probe_values *tensor)
 {
-    assert(tensor->probe < tensor->capture->n_probes && tensor->edge < tensor->capture->n_edges);
-    return tensor->capture->probes[tensor->probe].edges[tensor->edge].outputs;
+    assert(tensor->probe < tensor->capture->n_probes && tensor->tensor < tensor->capture->n_tensors);
+    return tensor->capture->probes[tensor->probe].tensors[tensor->tensor].outputs;
 }
 
 static bool is_inside(const struct nd_index_object *object, size_t first_byte, size_t n_bytes)
@@ -362,7 +362,7 @@ static bool is_inside(const struct nd_index_object *object, size_t first_byte, s
     return first_byte <= object->n_bytes && n_bytes <= object->n_bytes - first_byte;
 }
 
-enum nd_status nd_capture_view_outputs(const struct nd_capture_tensor *tensor, size_t first_byte,
+enum nd_status nd_capture_view_outputs(const struct nd_probe_values *tensor, size_t first_byte,
                                        size_t n_bytes, struct nd_view_scratch *scratch,
                                        const unsigned char **out, struct nd_error *err)
 {
@@ -370,7 +370,7 @@ enum nd_status nd_capture_view_outputs(const struct nd_capture_tensor *tensor, s
     const struct nd_capture *capture = tensor->capture;
     const struct source source = {capture->index, find_outputs(tensor), scratch};
     if (source.object == NULL)
-        return nd_capture_fail_no_outputs(capture, tensor->probe, tensor->edge, err);
+        return nd_capture_fail_no_outputs(capture, tensor->probe, tensor->tensor, err);
     if (!is_inside(source.object, first_byte, n_bytes))
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, source.object->path,
                        "'%s': %zu bytes from byte %zu were asked for of %zu in '%s'", capture->path, n_bytes,
@@ -387,7 +387,7 @@ enum nd_status nd_capture_view_outputs(const struct nd_capture_tensor *tensor, s
     return status;
 }
 
-size_t nd_capture_outputs_chunk_bytes(const struct nd_capture_tensor *tensor)
+size_t nd_capture_outputs_chunk_bytes(const struct nd_probe_values *tensor)
 {
     const struct nd_index_object *object = find_outputs(tensor);
     return object != NULL && object->chunks != NULL ? object->layout.chunk_bytes : 0;
@@ -401,7 +401,7 @@ static bool is_chunk_alike(const struct nd_index *a, const struct nd_index_chunk
            memcmp(a->map + of_a->offset, b->map + of_b->offset, of_a->stored_bytes) == 0;
 }
 
-bool nd_capture_is_stored_alike(const struct nd_capture_tensor *a, const struct nd_capture_tensor *b,
+bool nd_capture_is_stored_alike(const struct nd_probe_values *a, const struct nd_probe_values *b,
                                 size_t first_byte, size_t n_bytes)
 {
     const struct nd_index_object *of_a = find_outputs(a), *of_b = find_outputs(b);

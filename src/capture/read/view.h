@@ -49,7 +49,7 @@ void nd_view_scratch_deinit(struct nd_view_scratch *scratch);
  * Scratch takes at most n_bytes and two chunks, and a stored chunk where the file is not mapped. Threads may
  * view at the same time with a scratch each. ND_ERR_NOT_FOUND: only digests are stored, or the range is
  * outside; ND_ERR_FORMAT: a chunk cannot be decoded; ND_ERR_IO, ND_ERR_MEMORY. */
-enum nd_status nd_capture_view_outputs(const struct nd_capture_tensor *tensor, size_t first_byte,
+enum nd_status nd_capture_view_outputs(const struct nd_probe_values *tensor, size_t first_byte,
                                        size_t n_bytes, struct nd_view_scratch *scratch,
                                        const unsigned char **out, struct nd_error *err);
 
@@ -57,19 +57,19 @@ enum nd_status nd_capture_view_outputs(const struct nd_capture_tensor *tensor, s
 const struct nd_index *nd_capture_index(const struct nd_capture *capture);
 
 /* The error (ND_E_CAPTURE_DIGEST) of a sample whose bytes do not have the digest that the capture states. */
-enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t edge,
+enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t tensor,
                                        size_t sample, struct nd_error *err);
 
 /* Bytes in C order that one stored chunk of these outputs covers (of the last one of a sample, or of all, less
  * may be real): whole samples, or a part of one. 0 where they are contiguous, empty or not stored. For cutting
  * work so that no chunk is decoded twice. */
-size_t nd_capture_outputs_chunk_bytes(const struct nd_capture_tensor *tensor);
+size_t nd_capture_outputs_chunk_bytes(const struct nd_probe_values *tensor);
 
 /* True when the same range of these two outputs is known to be equal without decoding it: both have the same
  * shape, element size and chunks, and all chunks that overlap the range are deflated, filtered alike and equal
  * as they are stored. False means nothing (so for data that is not deflated: comparing it is as fast). Whether
  * the chunks can be decoded is not looked at. A range that is outside is not alike. */
-bool nd_capture_is_stored_alike(const struct nd_capture_tensor *a, const struct nd_capture_tensor *b,
+bool nd_capture_is_stored_alike(const struct nd_probe_values *a, const struct nd_probe_values *b,
                                 size_t first_byte, size_t n_bytes);
 
 /* ND_ERR_IO (ND_E_CAPTURE_CHANGED) when the file has another size or modification time than when it was opened:

@@ -259,20 +259,20 @@ static enum nd_status finish_content(struct nd_capture_writer *writer, enum nd_c
 }
 
 /* What is stated of the digests of each edge, in the place that is reserved for it. */
-static herr_t store_edge_digests(struct nd_capture_writer *writer, const struct nd_capture *capture, size_t p)
+static herr_t store_tensor_digests(struct nd_capture_writer *writer, const struct nd_capture *capture, size_t p)
 {
     const struct nd_probe_data *data = &capture->probes[p];
-    if (data->edge_digests == NULL)
+    if (data->tensor_digests == NULL)
         return 0;
-    char *path = nd_name_probe_path(data->probe.name, ND_EDGE_DIGESTS, NULL);
-    for (size_t e = 0; e < capture->n_edges; e++)
-        data->edge_digests[e] = nd_capture_make_edge_digest(capture, p, e);
+    char *path = nd_name_probe_path(data->probe.name, ND_TENSOR_DIGESTS, NULL);
+    for (size_t e = 0; e < capture->n_tensors; e++)
+        data->tensor_digests[e] = nd_capture_make_tensor_digest(capture, p, e);
     hid_t type = nd_hdf5_type_make(ND_DTYPE_U64), dataset = H5I_INVALID_HID;
     if (path != NULL)
         dataset = H5Dopen2(writer->file, path, H5P_DEFAULT);
     herr_t rc = -1;
     if (dataset >= 0)
-        rc = H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data->edge_digests);
+        rc = H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data->tensor_digests);
     if (dataset >= 0 && H5Dclose(dataset) < 0)
         rc = -1;
     H5Tclose(type);
@@ -292,7 +292,7 @@ static enum nd_status store_digests(struct nd_capture_writer *writer, const stru
         attr = H5Aopen(writer->file, "content_digest", H5P_DEFAULT);
     herr_t rc = attr >= 0 ? H5Awrite(attr, type, digest) : -1;
     for (size_t p = 0; rc >= 0 && p < capture->n_probes; p++)
-        rc = store_edge_digests(writer, capture, p);
+        rc = store_tensor_digests(writer, capture, p);
     if ((attr >= 0 && H5Aclose(attr) < 0) || rc < 0)
         status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary,
                               "cannot write the digests of '%s'", writer->place.temporary);

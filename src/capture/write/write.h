@@ -33,8 +33,8 @@ enum nd_status nd_capture_writer_attr(struct nd_capture_writer *writer, const st
 
 /* The tables /edges and /nodes. providers[i] is the provider of edge i. Call once each, edges before outputs.
  */
-enum nd_status nd_capture_writer_edges(struct nd_capture_writer *writer, const struct nd_edge *edges,
-                                       const char *const *providers, size_t n_edges, struct nd_error *err);
+enum nd_status nd_capture_writer_tensors(struct nd_capture_writer *writer, const struct nd_tensor *tensors,
+                                       const char *const *providers, size_t n_tensors, struct nd_error *err);
 enum nd_status nd_capture_writer_nodes(struct nd_capture_writer *writer, const struct nd_capture_node *nodes,
                                        size_t n_nodes, struct nd_error *err);
 
@@ -51,18 +51,18 @@ enum nd_status nd_capture_writer_input(struct nd_capture_writer *writer, const s
 
 /* Digests [n_samples][n_repeats] of one edge. */
 enum nd_status nd_capture_writer_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                         const struct nd_edge *edge, const struct nd_digest *digests,
+                                         const struct nd_tensor *tensor, const struct nd_digest *digests,
                                          struct nd_error *err);
 
 /* How the outputs of an edge are cut: as it would be for all samples asked for, shortened to those there are.
  */
-enum nd_status nd_capture_output_layout(const struct nd_capture_probe *probe, const struct nd_edge *edge,
+enum nd_status nd_capture_output_layout(const struct nd_capture_probe *probe, const struct nd_tensor *tensor,
                                         struct nd_chunk_layout *out, struct nd_error *err);
 
 /* The outputs of an edge in a probe of n_samples >= 1. */
 struct nd_capture_output {
     const struct nd_capture_probe *probe;
-    const struct nd_edge *edge;
+    const struct nd_tensor *tensor;
     const char *provider;                 /* nullable */
     const struct nd_chunk_layout *layout; /* NULL: nd_capture_output_layout */
 };
@@ -92,7 +92,7 @@ struct nd_capture_repeats {
     const void *data; /* the rows' tensors, back to back */
 };
 enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                         const struct nd_edge *edge, const struct nd_capture_repeats *repeats,
+                                         const struct nd_tensor *tensor, const struct nd_capture_repeats *repeats,
                                          struct nd_error *err);
 
 /* Runs of samples beyond the n_repeats (1) that every sample has. Call before the outputs. Where no sample has
@@ -101,7 +101,7 @@ enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const
 struct nd_capture_reruns {
     const size_t (*sample_repeat)[2]; /* ascending; repeats from 1 */
     size_t n;
-    size_t n_edges;
+    size_t n_tensors;
     const struct nd_digest *digests; /* [n][n_edges]; zero where the session of the edge did not make the run */
 };
 enum nd_status nd_capture_writer_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,

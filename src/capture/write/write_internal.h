@@ -17,8 +17,8 @@ struct nd_capture_writer {
     uint64_t value_bytes;    /* that will be stored; 0: unknown */
     uint64_t reserved_bytes; /* of the file, from its start */
     int64_t n_probes;
-    size_t n_edges;
-    bool has_edges;
+    size_t n_tensors;
+    bool has_tensors;
     bool has_nodes;
 };
 

@@ -412,50 +412,50 @@ static enum nd_status put_table(struct nd_capture_writer *writer, const struct n
 }
 
 /* The row only shows the edge's texts; nobody writes to them. */
-static struct nd_edge_row row_of(const struct nd_edge *edge, const char *provider)
+static struct nd_tensor_row row_of(const struct nd_tensor *tensor, const char *provider)
 {
-    struct nd_edge_row row = {
-        .name = edge->name,
-        .onnx_name = edge->onnx_name,
-        .op_types = edge->op_types,
-        .node = edge->node,
+    struct nd_tensor_row row = {
+        .name = tensor->name,
+        .onnx_name = tensor->onnx_name,
+        .op_types = tensor->op_types,
+        .node = tensor->node,
         .provider = (char *)(uintptr_t)provider,
-        .dtype = (char *)(uintptr_t)nd_dtype_name(edge->dtype),
-        .rank = edge->shape.rank,
-        .is_model_input = edge->is_model_input,
-        .is_model_output = edge->is_model_output,
-        .quant_n = (int64_t)edge->quant.n,
-        .quant_axis = edge->quant.n > 0 ? edge->quant.axis : -1,
+        .dtype = (char *)(uintptr_t)nd_dtype_name(tensor->dtype),
+        .rank = tensor->shape.rank,
+        .is_model_input = tensor->is_model_input,
+        .is_model_output = tensor->is_model_output,
+        .quant_n = (int64_t)tensor->quant.n,
+        .quant_axis = tensor->quant.n > 0 ? tensor->quant.axis : -1,
     };
-    for (int d = 0; d < edge->shape.rank && d < ND_MAX_RANK; d++)
-        row.dims[d] = edge->shape.dims[d];
+    for (int d = 0; d < tensor->shape.rank && d < ND_MAX_RANK; d++)
+        row.dims[d] = tensor->shape.dims[d];
     return row;
 }
 
-static enum nd_status put_edges(struct nd_capture_writer *writer, const struct nd_edge *edges,
+static enum nd_status put_tensors(struct nd_capture_writer *writer, const struct nd_tensor *tensors,
                                 const char *const *providers, size_t n, struct nd_error *err)
 {
     size_t n_scales = 0;
     for (size_t i = 0; i < n; i++)
-        n_scales += edges[i].quant.n;
-    struct nd_edge_row *rows = nd_calloc(n, sizeof *rows);
+        n_scales += tensors[i].quant.n;
+    struct nd_tensor_row *rows = nd_calloc(n, sizeof *rows);
     struct nd_scale_row *scales = nd_calloc(n_scales, sizeof *scales);
     enum nd_status status = rows != NULL && scales != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0, at = 0; i < n && status == ND_OK; i++) {
-        rows[i] = row_of(&edges[i], providers[i]);
-        for (size_t q = 0; q < edges[i].quant.n; q++, at++)
-            scales[at] = (struct nd_scale_row){edges[i].quant.scale[q], edges[i].quant.zero_point[q]};
+        rows[i] = row_of(&tensors[i], providers[i]);
+        for (size_t q = 0; q < tensors[i].quant.n; q++, at++)
+            scales[at] = (struct nd_scale_row){tensors[i].quant.scale[q], tensors[i].quant.zero_point[q]};
     }
     if (status == ND_OK)
-        status = put_table(writer, &nd_edge_table, rows, n, err);
+        status = put_table(writer, &nd_tensor_table, rows, n, err);
     if (status == ND_OK)
         status = put_table(writer, &nd_scale_table, scales, n_scales, err);
     if (status == ND_OK)
         status = put_table(writer, &nd_dims_table, rows, n, err);
     free(rows);
     free(scales);
-    writer->has_edges = true;
-    writer->n_edges = n;
+    writer->has_tensors = true;
+    writer->n_tensors = n;
     return status;
 }
 
@@ -468,17 +468,17 @@ static enum nd_status put_nodes(struct nd_capture_writer *writer, const struct n
 
 enum nd_status nd_writer_put_missing_tables(struct nd_capture_writer *writer, struct nd_error *err)
 {
-    enum nd_status status = writer->has_edges ? ND_OK : put_edges(writer, NULL, NULL, 0, err);
+    enum nd_status status = writer->has_tensors ? ND_OK : put_tensors(writer, NULL, NULL, 0, err);
     if (status == ND_OK && !writer->has_nodes)
         status = put_nodes(writer, NULL, 0, err);
     return status;
 }
 
-enum nd_status nd_capture_writer_edges(struct nd_capture_writer *writer, const struct nd_edge *edges,
-                                       const char *const *providers, size_t n_edges, struct nd_error *err)
+enum nd_status nd_capture_writer_tensors(struct nd_capture_writer *writer, const struct nd_tensor *tensors,
+                                       const char *const *providers, size_t n_tensors, struct nd_error *err)
 {
     nd_hdf5_lock();
-    enum nd_status status = put_edges(writer, edges, providers, n_edges, err);
+    enum nd_status status = put_tensors(writer, tensors, providers, n_tensors, err);
     nd_hdf5_unlock();
     return status;
 }

@@ -55,14 +55,14 @@ static enum nd_status put_latency(struct nd_capture_writer *writer, const struct
 }
 
 /* Zeros, which commit overwrites: then all digests are there. */
-static enum nd_status reserve_edge_digests(struct nd_capture_writer *writer,
+static enum nd_status reserve_tensor_digests(struct nd_capture_writer *writer,
                                            const struct nd_capture_probe *probe, struct nd_error *err)
 {
-    const struct nd_shape shape = {.rank = 2, .dims = {(int64_t)writer->n_edges, 2}};
-    struct nd_digest *zeros = nd_calloc(writer->n_edges, sizeof *zeros);
+    const struct nd_shape shape = {.rank = 2, .dims = {(int64_t)writer->n_tensors, 2}};
+    struct nd_digest *zeros = nd_calloc(writer->n_tensors, sizeof *zeros);
     if (zeros == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_writer_put(writer, nd_name_probe_path(probe->name, ND_EDGE_DIGESTS, NULL),
+    enum nd_status status = nd_writer_put(writer, nd_name_probe_path(probe->name, ND_TENSOR_DIGESTS, NULL),
                                           ND_DTYPE_U64, &shape, zeros, err);
     free(zeros);
     return status;
@@ -88,9 +88,9 @@ enum nd_status nd_capture_writer_probe(struct nd_capture_writer *writer, const s
     if (status == ND_OK && probe->labels != NULL)
         status = nd_writer_put(writer, nd_name_probe_path(probe->name, "labels", NULL), ND_DTYPE_I64, &labels,
                                probe->labels, err);
-    if (status == ND_OK && writer->n_edges > 0 &&
+    if (status == ND_OK && writer->n_tensors > 0 &&
         probe->n_samples > 1) /* one sample: nothing would be stated */
-        status = reserve_edge_digests(writer, probe, err);
+        status = reserve_tensor_digests(writer, probe, err);
     if (status == ND_OK)
         writer->n_probes++;
     nd_hdf5_unlock();
@@ -151,7 +151,7 @@ enum nd_status nd_capture_writer_input(struct nd_capture_writer *writer, const s
 }
 
 static enum nd_status put_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                  const struct nd_edge *edge, const struct nd_digest *digests,
+                                  const struct nd_tensor *tensor, const struct nd_digest *digests,
                                   struct nd_error *err)
 {
     struct nd_shape shape = {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}};
@@ -160,27 +160,27 @@ static enum nd_status put_digests(struct nd_capture_writer *writer, const struct
         return nd_fail_memory(err);
     enum nd_status status = nd_writer_group(writer, group, err);
     if (status == ND_OK)
-        status = nd_writer_put(writer, nd_name_probe_path(probe->name, "digests", edge->name), ND_DTYPE_U64,
+        status = nd_writer_put(writer, nd_name_probe_path(probe->name, "digests", tensor->name), ND_DTYPE_U64,
                                &shape, digests, err);
     free(group);
     return status;
 }
 
 enum nd_status nd_capture_writer_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                         const struct nd_edge *edge, const struct nd_digest *digests,
+                                         const struct nd_tensor *tensor, const struct nd_digest *digests,
                                          struct nd_error *err)
 {
     nd_hdf5_lock();
-    enum nd_status status = put_digests(writer, probe, edge, digests, err);
+    enum nd_status status = put_digests(writer, probe, tensor, digests, err);
     nd_hdf5_unlock();
     return status;
 }
 
 /* What a person with h5py needs to turn codes into numbers, on the spot. */
-static enum nd_status put_quant(struct nd_capture_dataset *dataset, const struct nd_edge *edge,
+static enum nd_status put_quant(struct nd_capture_dataset *dataset, const struct nd_tensor *tensor,
                                 const char *provider, struct nd_error *err)
 {
-    const struct nd_quant *quant = &edge->quant;
+    const struct nd_quant *quant = &tensor->quant;
     enum nd_status status = nd_writer_put_text(dataset->id, dataset->path, "provider", provider, err);
     if (status != ND_OK || quant->n == 0)
         return status;
@@ -195,11 +195,11 @@ static enum nd_status put_quant(struct nd_capture_dataset *dataset, const struct
     return status;
 }
 
-enum nd_status nd_capture_output_layout(const struct nd_capture_probe *probe, const struct nd_edge *edge,
+enum nd_status nd_capture_output_layout(const struct nd_capture_probe *probe, const struct nd_tensor *tensor,
                                         struct nd_chunk_layout *out, struct nd_error *err)
 {
     enum nd_status status =
-        nd_chunk_layout_make(&edge->shape, edge->dtype, probe->n_samples_expected, out, err);
+        nd_chunk_layout_make(&tensor->shape, tensor->dtype, probe->n_samples_expected, out, err);
     if (status == ND_OK)
         nd_chunk_layout_shorten(out, probe->n_samples);
     return status;
@@ -208,18 +208,18 @@ enum nd_status nd_capture_output_layout(const struct nd_capture_probe *probe, co
 static enum nd_status begin_outputs(struct nd_capture_writer *writer, const struct nd_capture_output *output,
                                     struct nd_capture_dataset **out, struct nd_error *err)
 {
-    const struct nd_edge *edge = output->edge;
-    const struct nd_writer_tensor tensor = {output->probe->name, "outputs", edge->name, edge->dtype};
+    const struct nd_tensor *tensor = output->tensor;
+    const struct nd_writer_tensor item = {output->probe->name, "outputs", tensor->name, tensor->dtype};
     struct nd_chunk_layout layout;
     enum nd_status status = ND_OK;
     if (output->layout != NULL)
         layout = *output->layout;
     else
-        status = nd_capture_output_layout(output->probe, edge, &layout, err);
+        status = nd_capture_output_layout(output->probe, tensor, &layout, err);
     if (status == ND_OK)
-        status = nd_writer_dataset_begin(writer, &tensor, &layout, out, err);
+        status = nd_writer_dataset_begin(writer, &item, &layout, out, err);
     if (status == ND_OK)
-        status = put_quant(*out, edge, output->provider != NULL ? output->provider : "", err);
+        status = put_quant(*out, tensor, output->provider != NULL ? output->provider : "", err);
     if (status != ND_OK)
         nd_writer_dataset_destroy(out);
     return status;
@@ -255,22 +255,22 @@ enum nd_status nd_capture_writer_outputs(struct nd_capture_writer *writer,
 }
 
 static enum nd_status put_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                  const struct nd_edge *edge, const struct nd_capture_repeats *repeats,
+                                  const struct nd_tensor *tensor, const struct nd_capture_repeats *repeats,
                                   struct nd_error *err)
 {
     bool is_rerun = probe->n_repeats < 2;
     const char *index_name = is_rerun ? "rerun_index" : "repeat_index";
-    const struct nd_writer_tensor tensor = {probe->name, is_rerun ? "reruns" : "repeats", edge->name,
-                                            edge->dtype};
+    const struct nd_writer_tensor item = {probe->name, is_rerun ? "reruns" : "repeats", tensor->name,
+                                            tensor->dtype};
     size_t n = repeats->n;
     struct nd_capture_dataset *dataset = NULL;
     struct nd_chunk_layout layout;
     int64_t(*index)[2] = NULL;
     char *group = NULL;
-    enum nd_status status = nd_chunk_layout_make(&edge->shape, edge->dtype, n, &layout, err);
+    enum nd_status status = nd_chunk_layout_make(&tensor->shape, tensor->dtype, n, &layout, err);
     if (status != ND_OK)
         goto out;
-    status = nd_writer_dataset_begin(writer, &tensor, &layout, &dataset, err);
+    status = nd_writer_dataset_begin(writer, &item, &layout, &dataset, err);
     if (status == ND_OK)
         status = nd_writer_dataset_fill(dataset, repeats->data, err);
     if (status == ND_OK)
@@ -290,7 +290,7 @@ static enum nd_status put_repeats(struct nd_capture_writer *writer, const struct
     struct nd_shape shape = {.rank = 2, .dims = {(int64_t)n, 2}};
     status = nd_writer_group(writer, group, err);
     if (status == ND_OK)
-        status = nd_writer_put(writer, nd_name_probe_path(probe->name, index_name, edge->name), ND_DTYPE_I64,
+        status = nd_writer_put(writer, nd_name_probe_path(probe->name, index_name, tensor->name), ND_DTYPE_I64,
                                &shape, index, err);
 out:
     nd_writer_dataset_destroy(&dataset);
@@ -300,13 +300,13 @@ out:
 }
 
 enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                         const struct nd_edge *edge, const struct nd_capture_repeats *repeats,
+                                         const struct nd_tensor *tensor, const struct nd_capture_repeats *repeats,
                                          struct nd_error *err)
 {
     if (repeats->n == 0)
         return ND_OK;
     nd_hdf5_lock();
-    enum nd_status status = put_repeats(writer, probe, edge, repeats, err);
+    enum nd_status status = put_repeats(writer, probe, tensor, repeats, err);
     nd_hdf5_unlock();
     return status;
 }
@@ -315,7 +315,7 @@ static enum nd_status put_reruns(struct nd_capture_writer *writer, const struct 
                                  const struct nd_capture_reruns *reruns, struct nd_error *err)
 {
     struct nd_shape shape = {.rank = 2, .dims = {(int64_t)reruns->n, 2}};
-    struct nd_shape digests = {.rank = 3, .dims = {(int64_t)reruns->n, (int64_t)reruns->n_edges, 2}};
+    struct nd_shape digests = {.rank = 3, .dims = {(int64_t)reruns->n, (int64_t)reruns->n_tensors, 2}};
     int64_t(*runs)[2] = nd_calloc(reruns->n, sizeof *runs);
     if (runs == NULL)
         return nd_fail_memory(err);

@@ -83,7 +83,7 @@ static void fill_options(const struct values *values, struct nd_capture_options 
 {
     static const char *const levels[] = {"verbose", "info", "warning", "error"};
     nd_capture_options_init(options);
-    options->edges = values->tensors;
+    options->tensors = values->tensors;
     options->prefixes = values->prefixes;
     options->n_repeats = values->repeats; /* 0: once, and a few samples again */
     if (values->deflate != NULL)

@@ -33,13 +33,13 @@ static enum nd_status print(const struct compare_values *values, const struct co
                             struct nd_error *err)
 {
     const struct nd_report_options options = {.struct_size = sizeof options,
-                                              .all_edges = values->all_edges,
+                                              .all_tensors = values->all_tensors,
                                               .details = values->verbose,
                                               .worst = values->worst.is_given,
                                               .width = cli_text_width(values->answer.width),
                                               .matrices = setup->matrices,
                                               .n_matrices = values->matrices.n,
-                                              .is_brief = !values->all_edges && !values->verbose,
+                                              .is_brief = !values->all_tensors && !values->verbose,
                                               .model = nd_capture_string(ref, "model", "file"),
                                               .model_path = nd_capture_model_path(ref)};
     char *text = NULL;
@@ -414,7 +414,7 @@ static const struct cli_option options[] = {
     OPT_LIST(0, "merge", struct compare_values, merge, CLI_A_FILE("FILE"),
              "take the results from this part; give all N parts, with the captures and options that they were "
              "made with"),
-    OPT_FLAG('a', "all", struct compare_values, all_edges,
+    OPT_FLAG('a', "all", struct compare_values, all_tensors,
              "print the tables, list equal tensors, too, and print every list in full"),
     OPT_VERBOSE(
         struct compare_values,

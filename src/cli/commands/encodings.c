@@ -26,8 +26,8 @@ static enum nd_status of_capture(const char *path, struct nd_encodings **out, st
     enum nd_status status = nd_capture_open(path, &capture, err);
     if (status == ND_OK)
         status = nd_encodings_create(path, "capture", &made, err);
-    for (size_t e = 0; status == ND_OK && e < nd_capture_n_edges(capture); e++)
-        status = nd_encodings_add_edge(made, nd_capture_edge(capture, e), err);
+    for (size_t e = 0; status == ND_OK && e < nd_capture_n_tensors(capture); e++)
+        status = nd_encodings_add_tensor(made, nd_capture_tensor(capture, e), err);
     nd_capture_close(&capture);
     if (status == ND_OK)
         *out = made;
@@ -203,7 +203,7 @@ static bool has_difference(const struct nd_encodings_check *check, const struct 
 {
     for (size_t i = 0; i < check->n_used; i++) {
         const struct nd_encoding_use *use = &check->uses[i];
-        if (use->edge != SIZE_MAX && nd_capture_edge(capture, use->edge)->quant.n > 0 && !use->is_stated_same)
+        if (use->tensor != SIZE_MAX && nd_capture_tensor(capture, use->tensor)->quant.n > 0 && !use->is_stated_same)
             return true;
     }
     return check->n_without > 0;

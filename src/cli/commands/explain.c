@@ -32,11 +32,11 @@ struct values {
     size_t memory_mib;
 };
 
-enum { MIN_TABLE = 120, DEFAULT_HARM_SAMPLES = 16 };
+enum { MIN_TABLE = 120, DEFAULT_OUTPUT_EFFECT_SAMPLES = 16 };
 
-static size_t n_harm_samples(const struct values *values)
+static size_t n_output_effect_samples(const struct values *values)
 {
-    return values->n_effect_samples.is_given ? (size_t)values->n_effect_samples.value : DEFAULT_HARM_SAMPLES;
+    return values->n_effect_samples.is_given ? (size_t)values->n_effect_samples.value : DEFAULT_OUTPUT_EFFECT_SAMPLES;
 }
 
 static enum nd_status open_captures(const char *const *paths, size_t n, struct nd_capture **captures,
@@ -117,7 +117,7 @@ static int explain(const struct values *values, const struct subject *subject,
     struct nd_explain_options options = {.struct_size = sizeof options,
                                          .probe = values->probe,
                                          .n_samples = values->n_samples,
-                                         .n_harm_samples = n_harm_samples(values),
+                                         .n_output_effect_samples = n_output_effect_samples(values),
                                          .untouched = (const struct nd_capture *const *)untouched,
                                          .n_untouched = values->untouched.n,
                                          .n_threads = values->n_threads,

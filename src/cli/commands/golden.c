@@ -12,7 +12,7 @@
 #include "npudiff/report/report.h"
 
 /* That a check of one capture, or a diff, lists. */
-enum { MOST_TENSORS = 5 };
+enum { MAX_TENSORS = 5 };
 
 int golden_tell_problems(const char *path, const struct nd_golden *store)
 {
@@ -122,7 +122,7 @@ static int run_diff(const struct golden_values *values, const char *path, const 
         values->answer.json
             ? nd_report_golden_diff_json(&check, store, &text, &err)
             : nd_report_golden_check_text(&check, check.test.label, cli_text_width(0),
-                                          values->verbose ? SIZE_MAX : MOST_TENSORS, &text, &err);
+                                          values->verbose ? SIZE_MAX : MAX_TENSORS, &text, &err);
     nd_golden_check_deinit(&check);
     return cli_worse(exit_code, cli_print_answer(status, text, &values->answer, &err));
 }
@@ -177,7 +177,7 @@ static int run_check(const struct golden_values *values, const char *path, const
     char *text = NULL;
     int exit_code = 0;
     /* Of several captures only the first tensor each: the answer shall fit a screen. */
-    size_t most = values->verbose ? SIZE_MAX : n > 1 ? 1 : MOST_TENSORS;
+    size_t most = values->verbose ? SIZE_MAX : n > 1 ? 1 : MAX_TENSORS;
     if (checks == NULL)
         return cli_fail_memory();
     for (size_t i = 0; i < n; i++) {

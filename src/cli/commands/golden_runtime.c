@@ -65,7 +65,7 @@ static char *cell_path(const struct golden_values *values, const char *chipset, 
 
 static bool is_captured_alike(const struct nd_golden_entry *a, const struct nd_golden_entry *b)
 {
-    return strcmp(a->edges, b->edges) == 0 && a->has_prefixes == b->has_prefixes &&
+    return strcmp(a->tensors, b->tensors) == 0 && a->has_prefixes == b->has_prefixes &&
            a->allows_fallback == b->allows_fallback;
 }
 
@@ -99,7 +99,7 @@ static int capture_alike(struct regression *regression, size_t first)
                               .has_no_table = true, /* stdout is for the matrix */
                               .is_resumable = true};
     nd_capture_options_init(&fleet.options);
-    fleet.options.edges = like->edges[0] != '\0' ? like->edges : NULL;
+    fleet.options.tensors = like->tensors[0] != '\0' ? like->tensors : NULL;
     fleet.options.replace = values->force;
     fleet.options.resume = values->resume;
     fleet.options.prefixes = like->has_prefixes;

@@ -57,7 +57,7 @@ static int print_formats(bool is_json)
 
 static void print_result(const char *output, const struct nd_import_result *result)
 {
-    printf("%s: %zu %s, %zu %s", output, result->n_edges, result->n_edges == 1 ? "tensor" : "tensors",
+    printf("%s: %zu %s, %zu %s", output, result->n_tensors, result->n_tensors == 1 ? "tensor" : "tensors",
            result->n_samples, result->n_samples == 1 ? "sample" : "samples");
     if (result->n_inputs > 0)
         printf(", %zu %s", result->n_inputs, result->n_inputs == 1 ? "input" : "inputs");
@@ -78,7 +78,7 @@ static void print_json(const char *output, const struct nd_import_result *result
     for (size_t i = 0; i < result->n_facts; i++)
         json_object_set_new(facts, result->facts[i].kind, cli_text(result->facts[i].source));
     json_t *root = json_pack("{s:o, s:I, s:I, s:I, s:s, s:o}", "capture", cli_text(output), "tensors",
-                             (json_int_t)result->n_edges, "inputs", (json_int_t)result->n_inputs, "samples",
+                             (json_int_t)result->n_tensors, "inputs", (json_int_t)result->n_inputs, "samples",
                              (json_int_t)result->n_samples, "status",
                              result->cut_short == NULL ? "complete"
                              : result->is_failed       ? "failed"

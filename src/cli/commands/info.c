@@ -86,7 +86,7 @@ static json_int_t count_reruns(const struct nd_capture *capture, size_t p)
     size_t n = 0;
     for (size_t s = 0; s < probe->n_samples; s++) {
         size_t most = probe->n_repeats;
-        for (size_t e = 0; e < nd_capture_n_edges(capture); e++) {
+        for (size_t e = 0; e < nd_capture_n_tensors(capture); e++) {
             size_t n_runs = nd_capture_n_runs(capture, p, e, s);
             most = n_runs > most ? n_runs : most;
         }
@@ -151,7 +151,7 @@ static json_t *describe(const struct nd_capture *capture)
     return json_pack(
         "{s:o, s:s, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)),
         "status", nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture),
-        "tensors", (json_int_t)nd_capture_n_edges(capture), "left_out", cli_left_out_rows(capture), "nodes",
+        "tensors", (json_int_t)nd_capture_n_tensors(capture), "left_out", cli_left_out_rows(capture), "nodes",
         (json_int_t)nd_capture_n_nodes(capture), "placement", placement_counts(capture), "probes",
         probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
 }
@@ -475,15 +475,15 @@ static json_t *quantisation_text(const struct nd_quant *quant)
                         (long long)quant->zero_point[0]);
 }
 
-static json_t *edge_row(const struct nd_edge *edge)
+static json_t *tensor_row(const struct nd_tensor *tensor)
 {
     char shape[256];
-    const char *role = edge->is_model_input ? "input" : edge->is_model_output ? "output" : "";
-    return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:s}", "tensor", cli_text(edge->name),
-                     "op_types", cli_text(edge->op_types), "type", nd_dtype_name(edge->dtype), "shape",
-                     nd_shape_format(&edge->shape, shape, sizeof shape), "onnx_name", cli_text(edge->onnx_name),
-                     "quantisation", quantisation_text(&edge->quant), "scale", scales(&edge->quant),
-                     "zero_point", zero_points(&edge->quant), "axis", edge->quant.axis, "role", role);
+    const char *role = tensor->is_model_input ? "input" : tensor->is_model_output ? "output" : "";
+    return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:s}", "tensor", cli_text(tensor->name),
+                     "op_types", cli_text(tensor->op_types), "type", nd_dtype_name(tensor->dtype), "shape",
+                     nd_shape_format(&tensor->shape, shape, sizeof shape), "onnx_name", cli_text(tensor->onnx_name),
+                     "quantisation", quantisation_text(&tensor->quant), "scale", scales(&tensor->quant),
+                     "zero_point", zero_points(&tensor->quant), "axis", tensor->quant.axis, "role", role);
 }
 
 /* Of one scale the digits that a person reads. */
@@ -520,8 +520,8 @@ static int list_model(const struct values *values, const char *path)
     if (nd_model_load(path, &model, &err) != ND_OK)
         return cli_report_error(&err);
     json_t *rows = json_array();
-    for (size_t i = 0; i < nd_model_n_edges(model); i++)
-        json_array_append_new(rows, edge_row(nd_model_edge(model, i)));
+    for (size_t i = 0; i < nd_model_n_tensors(model); i++)
+        json_array_append_new(rows, tensor_row(nd_model_tensor(model, i)));
     nd_model_destroy(&model);
     static const struct nd_report_column columns[] = {{"tensor", "TENSOR"},
                                                       {"op_types", "OPERATORS"},
@@ -555,7 +555,7 @@ static int print_objects(const struct nd_capture *capture, const char *path, jso
 {
     const char *next[] = {"npudiff", "info", path};
     struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
-    size_t n_samples = 0, n_tensors = nd_capture_n_edges(capture), n_probes = nd_capture_n_probes(capture);
+    size_t n_samples = 0, n_tensors = nd_capture_n_tensors(capture), n_probes = nd_capture_n_probes(capture);
     double n_bytes = 0;
     for (size_t p = 0; p < n_probes; p++)
         n_samples += nd_capture_probe(capture, p)->n_samples;

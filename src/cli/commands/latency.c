@@ -88,7 +88,7 @@ static int examine_probe(const struct nd_capture *capture, size_t probe, const c
     if (keep_runs(entry, about->latency_us, about->n_samples * about->n_repeats) != 0)
         return ND_EXIT_TROUBLE;
     size_t first = entry->latency.join.first_tied;
-    if (first != SIZE_MAX && (entry->first_tied = strdup(nd_capture_edge(capture, first)->name)) == NULL)
+    if (first != SIZE_MAX && (entry->first_tied = strdup(nd_capture_tensor(capture, first)->name)) == NULL)
         return cli_fail_memory();
     return 0;
 }

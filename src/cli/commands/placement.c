@@ -32,7 +32,7 @@ struct values {
 static void fill_options(const struct values *values, struct nd_capture_options *options)
 {
     nd_capture_options_init(options);
-    options->edges = "none";
+    options->tensors = "none";
     options->n_repeats = values->repeats > 0 ? values->repeats : 5;
     options->store_digests_only = true;
     options->allow_fallback = true;
@@ -117,7 +117,7 @@ static int tell(const struct values *values, const struct nd_model *model,
     for (size_t d = 0; d < n; d++) {
         if (devices[d].has_failed)
             exit_code = cli_worse(exit_code, ND_EXIT_DEVICE_FAILED);
-        else if (nd_placed_n_fallen(&devices[d]) > 0)
+        else if (nd_placed_n_fell_back(&devices[d]) > 0)
             exit_code = cli_worse(exit_code, ND_EXIT_DIFFERS);
     }
     if (values->report != NULL) {

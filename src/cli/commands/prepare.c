@@ -73,7 +73,7 @@ static enum nd_status prepare(const struct values *values, const struct nd_model
     struct nd_prepared_summary summary;
     struct nd_device device = {0};
     nd_prepare_options_init(&options);
-    options.edges = values->tensors;
+    options.tensors = values->tensors;
     options.agent = values->agent;
     options.replace = values->force;
     options.profiling_level = values->profiling_level;

@@ -147,7 +147,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return ND_EXIT_TROUBLE;
     options.folder = values->output;
     options.replace = values->force;
-    options.edge = values->tensor;
+    options.tensor = values->tensor;
     options.allow_fallback = values->allow_fallback;
     options.agent = values->agent;
     if (values->n_sessions > 0)

@@ -11,7 +11,7 @@
 #include "cli/terminal/progress.h"
 #include "npudiff/capture/captured_model.h"
 
-enum { HARM_SAMPLES = 16 }; /* as `npudiff explain` takes by default */
+enum { OUTPUT_EFFECT_SAMPLES = 16 }; /* as `npudiff explain` takes by default */
 
 enum nd_status report_documents_add(struct report_documents *documents, const char *name, const char *model,
                                     enum nd_status status, char *json, struct nd_error *err)
@@ -104,7 +104,7 @@ static enum nd_status explain(struct report_documents *documents, const struct m
     char *json = NULL;
     const struct nd_explain_options options = {.struct_size = sizeof options,
                                                .n_samples = sources->n_samples,
-                                               .n_harm_samples = HARM_SAMPLES,
+                                               .n_output_effect_samples = OUTPUT_EFFECT_SAMPLES,
                                                .n_threads = sources->n_threads,
                                                .progress = show_progress,
                                                .progress_context = progress};
@@ -198,7 +198,7 @@ static enum nd_status add_series(struct nd_latency_series **series, size_t *n_se
     one->us = nd_capture_probe(capture, probe)->latency_us;
     one->n_us = nd_capture_probe(capture, probe)->n_samples * nd_capture_probe(capture, probe)->n_repeats;
     if (one->latency.join.first_tied != SIZE_MAX)
-        one->first_tied = nd_capture_edge(capture, one->latency.join.first_tied)->name;
+        one->first_tied = nd_capture_tensor(capture, one->latency.join.first_tied)->name;
     *n_series += 1;
     return ND_OK;
 }

@@ -73,13 +73,13 @@ static const char *find_difference(const struct cli_fleet *fleet, const struct c
                                    const struct nd_capture *capture)
 {
     bool is_here = cell->device.transport == ND_TRANSPORT_NONE;
-    const char *edges = fleet->options.edges != NULL ? fleet->options.edges : "all";
+    const char *tensors = fleet->options.tensors != NULL ? fleet->options.tensors : "all";
     if (!is_text(capture, "model", "sha256", nd_model_sha256(fleet->model)))
         return "a different model";
     if (is_here ? !is_text(capture, "device", "uri", cell->device.uri)
                 : !is_text(capture, "device", "label", cell->device.label))
         return "a different device";
-    if (!is_text(capture, "model", "edges", edges))
+    if (!is_text(capture, "model", "edges", tensors))
         return "other edges";
     if (nd_capture_n_probes(capture) != fleet->n_probes)
         return "other probes";

@@ -90,8 +90,8 @@ static int run_explain(const struct values *values, const char *model, const str
 
 static bool is_quantised(const struct nd_model *model)
 {
-    for (size_t i = 0; i < nd_model_n_edges(model); i++)
-        if (nd_model_edge(model, i)->quant.n > 0)
+    for (size_t i = 0; i < nd_model_n_tensors(model); i++)
+        if (nd_model_tensor(model, i)->quant.n > 0)
             return true;
     return false;
 }

@@ -51,7 +51,7 @@ static enum nd_status parse_matrices(const struct compare_values *values, struct
 static void fill_options(const struct compare_values *values, struct nd_compare_options *options)
 {
     const char *cpu_cap = getenv("NPUDIFF_CPU");
-    options->edges = values->tensors;
+    options->tensors = values->tensors;
     options->probes = values->probes.items;
     options->n_probes = values->probes.n;
     options->allow_different_models = values->different_models;

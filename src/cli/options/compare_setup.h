@@ -25,7 +25,7 @@ struct compare_values {
     struct cli_part part;
     const char *cut;
     struct cli_list merge;
-    bool all_edges;
+    bool all_tensors;
     bool verbose;
     struct cli_answer answer;
     const char *report;

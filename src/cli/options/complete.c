@@ -65,8 +65,8 @@ static bool complete_capture(const char *path, bool wants_probes)
         return false;
     for (size_t i = 0; wants_probes && i < nd_capture_n_probes(capture); i++)
         print_candidate(nd_capture_probe(capture, i)->name, "probe");
-    for (size_t i = 0; !wants_probes && i < nd_capture_n_edges(capture); i++)
-        print_candidate(nd_capture_edge(capture, i)->name, nd_capture_edge(capture, i)->op_types);
+    for (size_t i = 0; !wants_probes && i < nd_capture_n_tensors(capture); i++)
+        print_candidate(nd_capture_tensor(capture, i)->name, nd_capture_tensor(capture, i)->op_types);
     nd_capture_close(&capture);
     return true;
 }
@@ -76,8 +76,8 @@ static bool complete_model(const char *path)
     struct nd_model *model = NULL;
     if (!cli_ends_with(path, ".onnx") || nd_model_load(path, &model, NULL) != ND_OK)
         return false;
-    for (size_t i = 0; i < nd_model_n_edges(model); i++)
-        print_candidate(nd_model_edge(model, i)->name, nd_model_edge(model, i)->op_types);
+    for (size_t i = 0; i < nd_model_n_tensors(model); i++)
+        print_candidate(nd_model_tensor(model, i)->name, nd_model_tensor(model, i)->op_types);
     nd_model_destroy(&model);
     return true;
 }

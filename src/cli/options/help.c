@@ -15,7 +15,7 @@
 #include "cli/terminal/output.h"
 #include "npudiff/core/parse.h"
 
-enum { LEAST_WIDTH = 60, MOST_WIDTH = 100, USUAL_WIDTH = 80 };
+enum { MIN_WIDTH = 60, MAX_WIDTH = 100, USUAL_WIDTH = 80 };
 
 /* Columns for the text. */
 static size_t text_width(void)
@@ -24,7 +24,7 @@ static size_t text_width(void)
     if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
         return USUAL_WIDTH;
     size_t width = size.ws_col;
-    return width < LEAST_WIDTH ? LEAST_WIDTH : width > MOST_WIDTH ? MOST_WIDTH : width;
+    return width < MIN_WIDTH ? MIN_WIDTH : width > MAX_WIDTH ? MAX_WIDTH : width;
 }
 
 /* The length of what stays on one line: a word; of a command line also what is quoted or in brackets, and an

@@ -8,7 +8,7 @@
 
 /* Blocks of 64 bytes to 1 MiB, each twice the one before: the report of an error needs a few small ones.
  * Chosen. */
-enum { N_BLOCKS = 15, LEAST_BYTES = 64 };
+enum { N_BLOCKS = 15, MIN_BYTES = 64 };
 
 /* Blocks of malloc, as who gets one gives it to free. NULL: taken. */
 static _Atomic(void *) reserve[N_BLOCKS];
@@ -22,7 +22,7 @@ static void *allocate(size_t size_bytes)
         return memory;
     tell_lost();
     for (int i = 0; i < N_BLOCKS; i++)
-        if (size_bytes <= (size_t)LEAST_BYTES << i && (memory = atomic_exchange(&reserve[i], NULL)) != NULL)
+        if (size_bytes <= (size_t)MIN_BYTES << i && (memory = atomic_exchange(&reserve[i], NULL)) != NULL)
             return memory;
     ssize_t n = write(STDERR_FILENO, message, sizeof message - 1);
     (void)n;
@@ -34,6 +34,6 @@ void cli_reserve_json_memory(void (*lost)(void))
     tell_lost = lost;
     for (int i = 0; i < N_BLOCKS; i++)
         if (atomic_load(&reserve[i]) == NULL)
-            atomic_store(&reserve[i], malloc((size_t)LEAST_BYTES << i));
+            atomic_store(&reserve[i], malloc((size_t)MIN_BYTES << i));
     json_set_alloc_funcs(allocate, free);
 }

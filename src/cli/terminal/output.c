@@ -115,8 +115,8 @@ static char *folder_of(const char *path)
 }
 
 /* Of one command: what it reads, then what it writes. */
-enum { MOST_NOTED = 64 };
-static char *noted[MOST_NOTED];
+enum { MAX_NOTED = 64 };
+static char *noted[MAX_NOTED];
 static size_t n_noted;
 
 static bool is_same_file(const char *a, const char *b)
@@ -138,7 +138,7 @@ static bool is_same_file(const char *a, const char *b)
 
 void cli_note_file(const char *path)
 {
-    if (n_noted < MOST_NOTED && (noted[n_noted] = strdup(path)) != NULL)
+    if (n_noted < MAX_NOTED && (noted[n_noted] = strdup(path)) != NULL)
         n_noted++;
 }
 

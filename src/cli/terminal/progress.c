@@ -87,14 +87,14 @@ static void put_rate(struct line *line, double rate)
 }
 
 struct form {
-    size_t most_label;
+    size_t max_label;
     size_t cells; /* of the bar; 0: none */
     bool has_stage, has_counts, has_unit, has_rate, has_rest;
 };
 
 static void put_counted(struct line *line, const struct cli_progress_track *track, const struct form *form)
 {
-    const double least_s = 1; /* before that a rate says nothing */
+    const double min_s = 1; /* before that a rate says nothing */
     size_t done = track->done < track->total ? track->done : track->total;
     size_t filled = form->cells * done / track->total;
     if (form->cells > 0)
@@ -109,7 +109,7 @@ static void put_counted(struct line *line, const struct cli_progress_track *trac
         put(line, " %zu%%", 100 * done / track->total);
     if (form->has_unit && track->unit[0] != '\0')
         put(line, " %s", track->unit);
-    if (track->elapsed_s < least_s || track->done <= track->done_before)
+    if (track->elapsed_s < min_s || track->done <= track->done_before)
         return;
     double rate = (double)(track->done - track->done_before) / track->elapsed_s;
     if (form->has_rate)
@@ -134,7 +134,7 @@ void cli_progress_compose(const struct cli_progress_track *track, size_t columns
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         out.n = 0;
         line[0] = '\0';
-        put_label(&out, track->label, forms[i].most_label);
+        put_label(&out, track->label, forms[i].max_label);
         if (forms[i].has_stage || track->total == 0)
             put(&out, " %s", track->stage);
         if (track->total > 0)
@@ -174,7 +174,7 @@ struct cli_progress {
 
 static const double redraw_s = 0.1;      /* chosen: no more than ten times a second */
 static const double sign_of_life_s = 60; /* chosen: in a log, a long stage says once a minute how far it is */
-enum { MOST_LINES = 8 };                 /* chosen: of devices; the rest is one line */
+enum { MAX_LINES = 8 };                 /* chosen: of devices; the rest is one line */
 
 static double now_s(void)
 {
@@ -255,9 +255,9 @@ static void measure(size_t *columns, size_t *lines)
         wide = size.ws_col;
     else if (text != NULL)
         nd_parse_u64(text, &wide);
-    size_t high = is_known && size.ws_row > 1 ? size.ws_row - 1 : MOST_LINES;
+    size_t high = is_known && size.ws_row > 1 ? size.ws_row - 1 : MAX_LINES;
     *columns = wide > 1 ? (size_t)wide - 1 : 1;
-    *lines = high < MOST_LINES ? high : MOST_LINES;
+    *lines = high < MAX_LINES ? high : MAX_LINES;
 }
 
 static void erase(struct cli_progress *progress)

@@ -16,13 +16,13 @@ struct seen {
 
 struct tally {
     const struct nd_encoding *encoding;
-    const struct nd_edge *edge;
+    const struct nd_tensor *tensor;
     size_t n_channels; /* the encoding's scales */
     size_t inner;      /* elements of one channel that lie together */
     struct seen *seen;
 };
 
-static double code_low(const struct nd_encoding *encoding)
+static double qvalue_low(const struct nd_encoding *encoding)
 {
     return nd_dtype_is_signed_integer(encoding->dtype) ? -ldexp(1, encoding->bits - 1) : 0;
 }
@@ -66,8 +66,8 @@ static double element(enum nd_dtype dtype, const void *data, size_t i)
 /* The scale that the edge's own codes have at an element; an edge per channel has the encoding's channels. */
 static double real_of(const struct tally *tally, const void *data, size_t i, size_t channel)
 {
-    const struct nd_quant *quant = &tally->edge->quant;
-    double value = element(tally->edge->dtype, data, i);
+    const struct nd_quant *quant = &tally->tensor->quant;
+    double value = element(tally->tensor->dtype, data, i);
     if (quant->n == 0)
         return value;
     size_t at = quant->n == 1 ? 0 : channel;
@@ -95,19 +95,19 @@ static void look(struct tally *tally, const void *data, size_t n)
 }
 
 static enum nd_status look_at_probe(struct tally *tally, const struct nd_capture *capture, size_t probe,
-                                    size_t edge, struct nd_error *err)
+                                    size_t tensor, struct nd_error *err)
 {
     size_t n, sample_bytes, n_samples = nd_capture_probe(capture, probe)->n_samples;
-    enum nd_status status = nd_shape_n_elems(&tally->edge->shape, &n, err);
+    enum nd_status status = nd_shape_n_elems(&tally->tensor->shape, &n, err);
     if (status == ND_OK)
-        status = nd_shape_size_bytes(&tally->edge->shape, tally->edge->dtype, &sample_bytes, err);
+        status = nd_shape_size_bytes(&tally->tensor->shape, tally->tensor->dtype, &sample_bytes, err);
     if (status != ND_OK)
         return status;
     void *buf = nd_tensor_alloc(sample_bytes);
     if (buf == NULL)
         return nd_fail_memory(err);
     for (size_t s = 0; s < n_samples && status == ND_OK; s++) {
-        status = nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, s, 1, buf, err);
+        status = nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, s, 1, buf, err);
         if (status == ND_OK)
             look(tally, buf, n);
     }
@@ -118,8 +118,8 @@ static enum nd_status look_at_probe(struct tally *tally, const struct nd_capture
 /* Which elements belong to which scale. */
 static enum nd_status find_channels(struct tally *tally, struct nd_error *err)
 {
-    const struct nd_shape *shape = &tally->edge->shape;
-    const struct nd_quant *own = &tally->edge->quant, *quant = &tally->encoding->quant;
+    const struct nd_shape *shape = &tally->tensor->shape;
+    const struct nd_quant *own = &tally->tensor->quant, *quant = &tally->encoding->quant;
     int axis = quant->axis;
     tally->n_channels = quant->n;
     tally->inner = 1;
@@ -167,10 +167,10 @@ static void summarise(const struct tally *tally, struct nd_encoding_use *use)
     use->high_share = (double)n_high / (double)use->n_elements;
 }
 
-static enum nd_status look_at_edge(const struct nd_capture *capture, struct nd_encoding_use *use,
+static enum nd_status look_at_tensor(const struct nd_capture *capture, struct nd_encoding_use *use,
                                    struct nd_error *err)
 {
-    struct tally tally = {.encoding = use->encoding, .edge = nd_capture_edge(capture, use->edge)};
+    struct tally tally = {.encoding = use->encoding, .tensor = nd_capture_tensor(capture, use->tensor)};
     enum nd_status status = find_channels(&tally, err);
     if (status != ND_OK)
         return status;
@@ -179,15 +179,15 @@ static enum nd_status look_at_edge(const struct nd_capture *capture, struct nd_e
         return nd_fail_memory(err);
     for (size_t c = 0; c < tally.n_channels; c++) {
         double scale = (double)use->encoding->quant.scale[c];
-        double low = code_low(use->encoding) - (double)use->encoding->quant.zero_point[c];
+        double low = qvalue_low(use->encoding) - (double)use->encoding->quant.zero_point[c];
         tally.seen[c] = (struct seen){.lowest = INFINITY,
                                       .highest = -INFINITY,
                                       .low = scale * low,
                                       .high = scale * (low + ldexp(1, use->encoding->bits) - 1)};
     }
     for (size_t p = 0; p < nd_capture_n_probes(capture) && status == ND_OK; p++)
-        if (nd_capture_has_outputs(capture, p, use->edge))
-            status = look_at_probe(&tally, capture, p, use->edge, err);
+        if (nd_capture_has_outputs(capture, p, use->tensor))
+            status = look_at_probe(&tally, capture, p, use->tensor, err);
     if (status == ND_OK)
         summarise(&tally, use);
     free(tally.seen);
@@ -195,21 +195,21 @@ static enum nd_status look_at_edge(const struct nd_capture *capture, struct nd_e
 }
 
 /* Whether the edge's own parameters mean the same reals. */
-static enum nd_status is_stated_same(const struct nd_encoding *encoding, const struct nd_edge *edge, bool *out,
+static enum nd_status is_stated_same(const struct nd_encoding *encoding, const struct nd_tensor *tensor, bool *out,
                                      struct nd_error *err)
 {
     struct nd_encodings *stated = NULL, *wanted = NULL;
     struct nd_encodings_diff diff = {0};
-    struct nd_edge copy = {.name = encoding->name, .dtype = encoding->dtype, .quant = encoding->quant};
-    struct nd_edge own = {.name = encoding->name, .dtype = edge->dtype, .quant = edge->quant};
+    struct nd_tensor copy = {.name = encoding->name, .dtype = encoding->dtype, .quant = encoding->quant};
+    struct nd_tensor own = {.name = encoding->name, .dtype = tensor->dtype, .quant = tensor->quant};
     enum nd_status status = nd_encodings_create("", "", &stated, err);
     *out = false;
     if (status == ND_OK)
         status = nd_encodings_create("", "", &wanted, err);
     if (status == ND_OK)
-        status = nd_encodings_add_edge(stated, &own, err);
+        status = nd_encodings_add_tensor(stated, &own, err);
     if (status == ND_OK)
-        status = nd_encodings_add_edge(wanted, &copy, err);
+        status = nd_encodings_add_tensor(wanted, &copy, err);
     if (status == ND_OK)
         status = nd_encodings_compare(wanted, stated, 0, &diff, err);
     if (status == ND_OK)
@@ -226,20 +226,20 @@ static enum nd_status use_encodings(const struct nd_encodings *encodings, const 
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < nd_encodings_n(encodings) && status == ND_OK; i++) {
         const struct nd_encoding *encoding = nd_encodings_at(encodings, i);
-        size_t edge = nd_capture_find_edge(capture, encoding->name);
+        size_t tensor = nd_capture_find_tensor(capture, encoding->name);
         /* Constants are not captured; where the role is unstated only the name can tell. */
-        bool is_of_interest = encoding->role == ND_ENCODING_ACTIVATION || edge != SIZE_MAX;
+        bool is_of_interest = encoding->role == ND_ENCODING_ACTIVATION || tensor != SIZE_MAX;
         if (encoding->unhandled != NULL || encoding->role == ND_ENCODING_PARAM || !is_of_interest)
             continue;
         struct nd_encoding_use *use = &check->uses[check->n_used++];
-        *use = (struct nd_encoding_use){.encoding = encoding, .edge = edge};
-        if (edge == SIZE_MAX)
+        *use = (struct nd_encoding_use){.encoding = encoding, .tensor = tensor};
+        if (tensor == SIZE_MAX)
             continue;
-        status = is_stated_same(encoding, nd_capture_edge(capture, edge), &use->is_stated_same, err);
-        const struct nd_edge *captured = nd_capture_edge(capture, edge);
+        status = is_stated_same(encoding, nd_capture_tensor(capture, tensor), &use->is_stated_same, err);
+        const struct nd_tensor *captured = nd_capture_tensor(capture, tensor);
         bool has_meaning = !nd_dtype_is_integer(captured->dtype) || captured->quant.n > 0;
         if (status == ND_OK && has_meaning && can_be_read(captured->dtype))
-            status = look_at_edge(capture, use, err);
+            status = look_at_tensor(capture, use, err);
     }
     return status;
 }
@@ -247,15 +247,15 @@ static enum nd_status use_encodings(const struct nd_encodings *encodings, const 
 enum nd_status nd_encodings_check(const struct nd_encodings *encodings, const struct nd_capture *capture,
                                   struct nd_encodings_check *out, struct nd_error *err)
 {
-    size_t n_edges = nd_capture_n_edges(capture);
+    size_t n_tensors = nd_capture_n_tensors(capture);
     struct nd_encodings_check check = {.uses = nd_calloc(nd_encodings_n(encodings), sizeof *check.uses),
-                                       .without = nd_calloc(n_edges, sizeof *check.without)};
+                                       .without = nd_calloc(n_tensors, sizeof *check.without)};
     enum nd_status status = check.uses != NULL && check.without != NULL
                                 ? use_encodings(encodings, capture, &check, err)
                                 : nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < n_edges; e++) {
-        const struct nd_edge *edge = nd_capture_edge(capture, e);
-        if (edge->quant.n > 0 && nd_encodings_find(encodings, edge->name) == SIZE_MAX)
+    for (size_t e = 0; status == ND_OK && e < n_tensors; e++) {
+        const struct nd_tensor *tensor = nd_capture_tensor(capture, e);
+        if (tensor->quant.n > 0 && nd_encodings_find(encodings, tensor->name) == SIZE_MAX)
             check.without[check.n_without++] = e;
     }
     if (status == ND_OK)

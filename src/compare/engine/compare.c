@@ -7,7 +7,7 @@
 #include "compare/engine/part.h"
 #include "compare/engine/result.h"
 #include "compare/findings/channels.h"
-#include "compare/findings/classes.h"
+#include "compare/findings/groups.h"
 #include "compare/findings/labels.h"
 #include "compare/findings/predicates.h"
 #include "compare/findings/repeats.h"
@@ -60,19 +60,19 @@ void nd_compare_options_init_sized(struct nd_compare_options *options, size_t st
 }
 
 /* Gates and classes: what digests and options alone decide. */
-static enum nd_status prepare_edges(const struct nd_matching *alignment,
+static enum nd_status prepare_tensors(const struct nd_matching *alignment,
                                     const struct nd_compare_options *options, struct nd_comparison *comparison,
                                     struct nd_error *err)
 {
-    enum nd_status status = nd_gates_check(options->gates, comparison->edges, comparison->n_edges, err);
-    for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
-        struct nd_compared_edge *edge = &comparison->edges[e];
+    enum nd_status status = nd_gates_check(options->gates, comparison->tensors, comparison->n_tensors, err);
+    for (size_t e = 0; e < comparison->n_tensors && status == ND_OK; e++) {
+        struct nd_compared_tensor *tensor = &comparison->tensors[e];
         struct nd_gate_values gate =
-            nd_gates_resolve(options->gates, edge->name, nd_dtype_is_float(edge->dtype));
-        edge->gate = nd_gate_describe(&gate);
-        if (edge->gate == NULL)
+            nd_gates_resolve(options->gates, tensor->name, nd_dtype_is_float(tensor->dtype));
+        tensor->gate = nd_gate_describe(&gate);
+        if (tensor->gate == NULL)
             return nd_fail_memory(err);
-        status = nd_classes_of_edge(alignment, e, edge, err);
+        status = nd_classes_of_tensor(alignment, e, tensor, err);
     }
     return status;
 }
@@ -84,13 +84,13 @@ static enum nd_status check_common(const struct nd_comparison *comparison, struc
         if (comparison->devices[c].status != ND_CAPTURE_COMPLETE)
             return ND_OK;
     const char *reason = "there are no edges";
-    for (size_t e = 0; e < comparison->n_edges; e++)
+    for (size_t e = 0; e < comparison->n_tensors; e++)
         for (size_t t = 1; t < comparison->n_devices; t++) {
-            const struct nd_compared_pair *pair = &comparison->edges[e].pairs[t - 1];
+            const struct nd_compared_pair *pair = &comparison->tensors[e].pairs[t - 1];
             if (pair->total.coverage != ND_COVERAGE_NONE || pair->label != NULL)
                 return ND_OK;
             if (e == 0 && t == 1)
-                reason = comparison->edges[e].pairs[0].total.reason;
+                reason = comparison->tensors[e].pairs[0].total.reason;
         }
     return nd_fail(err, ND_E_COMPARE_NOTHING, comparison->devices[1].capture,
                    "'%s' and '%s' have nothing to compare: %s", comparison->devices[0].capture,
@@ -170,16 +170,16 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     for (size_t c = 0; status == ND_OK && c < n && !options->trust_digests; c++)
         status = nd_capture_check_content(captures[c], err);
     if (status == ND_OK)
-        status = nd_matching_select(&alignment, options->edges, err);
+        status = nd_matching_select(&alignment, options->tensors, err);
     if (status == ND_OK)
         status = nd_matching_select_probes(&alignment, options->probes, options->n_probes, err);
-    comparison->n_edges_left_out = alignment.n_left_out;
+    comparison->n_tensors_left_out = alignment.n_left_out;
     comparison->unknown_models = alignment.unknown_models;
     comparison->unknown_inputs = alignment.unknown_inputs;
     if (status == ND_OK)
         status = nd_result_describe(&alignment, options->all_pairs, comparison, err);
     if (status == ND_OK)
-        status = prepare_edges(&alignment, options, comparison, err);
+        status = prepare_tensors(&alignment, options, comparison, err);
     if (status == ND_OK)
         status = compare_values(&alignment, options, comparison, err);
     if (status == ND_OK)
@@ -247,11 +247,11 @@ static enum nd_verdict judge_pair(const struct nd_compared_pair *pair, bool is_b
 }
 
 /* Section 16. */
-static size_t find_odd(const struct nd_comparison *comparison, const struct nd_compared_edge *edge)
+static size_t find_odd(const struct nd_comparison *comparison, const struct nd_compared_tensor *tensor)
 {
     size_t n = 0, n_classes = 0, odd = SIZE_MAX, counts[3] = {0};
     for (size_t c = 0; c < comparison->n_devices; c++) {
-        int k = edge != NULL ? edge->devices[c].class_id : comparison->devices[c].class_id;
+        int k = tensor != NULL ? tensor->devices[c].class_id : comparison->devices[c].class_id;
         if (k > 1)
             return SIZE_MAX;
         n += k >= 0;
@@ -262,7 +262,7 @@ static size_t find_odd(const struct nd_comparison *comparison, const struct nd_c
         return SIZE_MAX;
     int alone = counts[0] == 1 ? 0 : 1;
     for (size_t c = 0; c < comparison->n_devices && odd == SIZE_MAX; c++)
-        if ((edge != NULL ? edge->devices[c].class_id : comparison->devices[c].class_id) == alone)
+        if ((tensor != NULL ? tensor->devices[c].class_id : comparison->devices[c].class_id) == alone)
             odd = c;
     return odd;
 }
@@ -301,18 +301,18 @@ static void choose_signal(struct nd_compared_pair *pair, size_t n_probes)
 }
 
 /* Coverage and verdicts of all pairs; those of two tests have a verdict that counts for nothing else. */
-static enum nd_status judge_edge(struct nd_comparison *comparison, size_t e, const struct nd_gates *gates,
+static enum nd_status judge_tensor(struct nd_comparison *comparison, size_t e, const struct nd_gates *gates,
                                  struct nd_error *err)
 {
-    struct nd_compared_edge *edge = &comparison->edges[e];
-    struct nd_gate_values gate = nd_gates_resolve(gates, edge->name, nd_dtype_is_float(edge->dtype));
+    struct nd_compared_tensor *tensor = &comparison->tensors[e];
+    struct nd_gate_values gate = nd_gates_resolve(gates, tensor->name, nd_dtype_is_float(tensor->dtype));
     enum nd_status status = ND_OK;
     for (size_t p = 0; p < comparison->n_pairs && status == ND_OK; p++) {
-        struct nd_compared_pair *pair = &edge->pairs[p];
+        struct nd_compared_pair *pair = &tensor->pairs[p];
         status = sum_up_coverage(pair, comparison->n_probes, err);
         choose_signal(pair, comparison->n_probes);
         pair->is_unrecorded_input =
-            edge->is_model_input && (!edge->devices[pair->ref].exists || !edge->devices[pair->test].exists);
+            tensor->is_model_input && (!tensor->devices[pair->ref].exists || !tensor->devices[pair->test].exists);
         pair->verdict = judge_pair(pair, gate.bitwise);
     }
     return status;
@@ -320,33 +320,33 @@ static enum nd_status judge_edge(struct nd_comparison *comparison, size_t e, con
 
 /* A model input that one side did not record is no loss: what was fed is compared by the probes. has_counted:
  * of every device. */
-static void conclude_edge(struct nd_comparison *comparison, size_t e, bool *has_counted)
+static void conclude_tensor(struct nd_comparison *comparison, size_t e, bool *has_counted)
 {
-    struct nd_compared_edge *edge = &comparison->edges[e];
-    edge->comparable = true;
-    edge->verdict = ND_VERDICT_SAME;
-    edge->odd_one_out = find_odd(comparison, edge);
+    struct nd_compared_tensor *tensor = &comparison->tensors[e];
+    tensor->comparable = true;
+    tensor->verdict = ND_VERDICT_SAME;
+    tensor->odd_one_out = find_odd(comparison, tensor);
     for (size_t t = 1; t < comparison->n_devices; t++) {
-        const struct nd_compared_pair *pair = &edge->pairs[t - 1];
+        const struct nd_compared_pair *pair = &tensor->pairs[t - 1];
         struct nd_compared_device *device = &comparison->devices[t];
-        edge->comparable = edge->comparable && pair->total.coverage == ND_COVERAGE_FULL;
-        edge->verdict = nd_verdict_worse(edge->verdict, pair->verdict);
+        tensor->comparable = tensor->comparable && pair->total.coverage == ND_COVERAGE_FULL;
+        tensor->verdict = nd_verdict_worse(tensor->verdict, pair->verdict);
         if (!pair->is_unrecorded_input) {
             comparison->verdict = nd_verdict_worse(comparison->verdict, pair->verdict);
             has_counted[t] = true;
         }
         if (pair->total.difference.n_samples_differing == 0 || pair->within_noise)
             continue;
-        if (device->first_edge == SIZE_MAX)
-            device->first_edge = e;
-        if (comparison->first_edge == SIZE_MAX) {
-            comparison->first_edge = e;
+        if (device->first_tensor == SIZE_MAX)
+            device->first_tensor = e;
+        if (comparison->first_tensor == SIZE_MAX) {
+            comparison->first_tensor = e;
             comparison->first_test = t;
         }
     }
-    for (size_t c = 1; c < comparison->n_devices && comparison->first_edge == SIZE_MAX; c++)
-        if (edge->devices[0].class_id < 0 && edge->devices[c].class_id > 0)
-            comparison->first_edge = e; /* tests differ among themselves where the reference has no data */
+    for (size_t c = 1; c < comparison->n_devices && comparison->first_tensor == SIZE_MAX; c++)
+        if (tensor->devices[0].class_id < 0 && tensor->devices[c].class_id > 0)
+            comparison->first_tensor = e; /* tests differ among themselves where the reference has no data */
 }
 
 static size_t first_member(const struct nd_comparison *comparison, int class_id)
@@ -359,10 +359,10 @@ static size_t first_member(const struct nd_comparison *comparison, int class_id)
 
 static size_t part_at(const struct nd_comparison *comparison, size_t a, size_t b)
 {
-    for (size_t e = 0; e < comparison->n_edges; e++) {
-        const struct nd_compared_edge *edge = &comparison->edges[e];
-        int x = edge->devices[a].class_id, y = edge->devices[b].class_id;
-        if (x >= 0 && y >= 0 && x != y && !nd_edge_is_noisy(edge, a, b))
+    for (size_t e = 0; e < comparison->n_tensors; e++) {
+        const struct nd_compared_tensor *tensor = &comparison->tensors[e];
+        int x = tensor->devices[a].class_id, y = tensor->devices[b].class_id;
+        if (x >= 0 && y >= 0 && x != y && !nd_tensor_is_noisy(tensor, a, b))
             return e;
     }
     return SIZE_MAX;
@@ -382,7 +382,7 @@ static enum nd_status find_partings(struct nd_comparison *comparison, struct nd_
         for (int b = a + 1; b < n_classes; b++) {
             struct nd_parting *parting = &comparison->partings[comparison->n_partings++];
             *parting = (struct nd_parting){a, b, first_member(comparison, a), first_member(comparison, b), 0};
-            parting->edge = part_at(comparison, parting->device_a, parting->device_b);
+            parting->tensor = part_at(comparison, parting->device_a, parting->device_b);
         }
     return ND_OK;
 }
@@ -395,10 +395,10 @@ static enum nd_status nd_result_conclude(struct nd_comparison *comparison, const
     bool *has_counted = nd_calloc(comparison->n_devices, sizeof *has_counted);
     enum nd_status status = has_counted != NULL ? ND_OK : nd_fail_memory(err);
     comparison->verdict = ND_VERDICT_SAME;
-    comparison->first_edge = comparison->first_test = SIZE_MAX;
-    for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
-        status = judge_edge(comparison, e, gates, err);
-        conclude_edge(comparison, e, has_counted);
+    comparison->first_tensor = comparison->first_test = SIZE_MAX;
+    for (size_t e = 0; e < comparison->n_tensors && status == ND_OK; e++) {
+        status = judge_tensor(comparison, e, gates, err);
+        conclude_tensor(comparison, e, has_counted);
     }
     for (size_t t = 1; t < comparison->n_devices && status == ND_OK; t++)
         if (!has_counted[t]) /* nothing of it was compared */

@@ -10,7 +10,7 @@
 #include "capture/read/view.h"
 #include "compare/engine/job_plan.h"
 #include "compare/engine/part.h"
-#include "compare/engine/unit.h"
+#include "compare/engine/tile.h"
 #include "compare/metrics/joint.h"
 #include "core/documents/json_out.h"
 #include "core/error.h"
@@ -21,7 +21,7 @@
  * #mixed-types and #parts. */
 
 /* What an edge is waiting for. */
-struct nd_edge_work {
+struct nd_tensor_work {
     size_t n_jobs_left;
     struct nd_pair_state **totals;           /* [n_pairs] over the probes so far; NULL where there is nothing */
     const struct nd_pair_context **contexts; /* [n_pairs], borrowed from the jobs */
@@ -31,7 +31,7 @@ struct nd_delivery {
     const struct nd_matching *alignment;
     const struct nd_compare_options *options;
     struct nd_comparison *comparison;
-    struct nd_edge_work *edges; /* [n_edges] */
+    struct nd_tensor_work *tensors; /* [n_edges] */
     struct nd_output_rows rows;
 };
 
@@ -146,7 +146,7 @@ static bool is_name(const json_t *value, const char *name)
 static const char *find_mismatch(const json_t *root, const struct nd_comparison *c)
 {
     const json_t *captures = json_object_get(root, "captures"), *probes = json_object_get(root, "probes");
-    const json_t *edges = json_object_get(root, "edges");
+    const json_t *tensors = json_object_get(root, "edges");
     if (json_array_size(captures) != c->n_devices)
         return "a different number of captures";
     for (size_t i = 0; i < c->n_devices; i++)
@@ -156,16 +156,16 @@ static const char *find_mismatch(const json_t *root, const struct nd_comparison 
         integer_of(root, "worst") != (json_int_t)c->n_worst ||
         !is_text(json_object_get(root, "ulp_in"), nd_dtype_name(c->ulp_in)))
         return "other options";
-    if (json_array_size(probes) != c->n_probes || json_array_size(edges) != c->n_edges)
+    if (json_array_size(probes) != c->n_probes || json_array_size(tensors) != c->n_tensors)
         return "other tensors or probes";
     for (size_t i = 0; i < c->n_probes; i++)
         if (!is_name(json_array_get(probes, i), c->probes[i].name))
             return "other probes";
-    for (size_t e = 0; e < c->n_edges; e++) {
-        const json_t *edge = json_array_get(edges, e);
-        if (!is_name(json_object_get(edge, "name"), c->edges[e].name))
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        const json_t *tensor = json_array_get(tensors, e);
+        if (!is_name(json_object_get(tensor, "name"), c->tensors[e].name))
             return "other tensors";
-        if (!is_text(json_object_get(edge, "gate"), c->edges[e].gate))
+        if (!is_text(json_object_get(tensor, "gate"), c->tensors[e].gate))
             return "other gates";
     }
     return NULL;
@@ -209,8 +209,8 @@ static bool has_places(const struct nd_job *job, const struct nd_pair_state *sta
 static enum nd_status load_state(const struct nd_parts *parts, size_t part, const struct nd_job *job, size_t p,
                                  struct nd_job_pair *pair, struct nd_error *err)
 {
-    const json_t *edge = json_array_get(json_object_get(parts->roots[part], "edges"), job->edge);
-    const json_t *state = json_array_get(json_array_get(json_object_get(edge, "pairs"), p), job->probe);
+    const json_t *tensor = json_array_get(json_object_get(parts->roots[part], "edges"), job->tensor);
+    const json_t *state = json_array_get(json_array_get(json_object_get(tensor, "pairs"), p), job->probe);
     if (json_is_null(state))
         return ND_OK;
     struct nd_pair_state *read = nd_pair_state_create(&pair->context, err);
@@ -301,18 +301,18 @@ static enum nd_status nd_delivery_init(struct nd_delivery *delivery, struct nd_j
                                        struct nd_error *err)
 {
     struct nd_comparison *comparison = delivery->comparison;
-    delivery->edges = nd_calloc(comparison->n_edges, sizeof *delivery->edges);
+    delivery->tensors = nd_calloc(comparison->n_tensors, sizeof *delivery->tensors);
     delivery->rows.n_captures = delivery->alignment->n_captures;
-    if (delivery->edges == NULL)
+    if (delivery->tensors == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < n_jobs; i++)
-        delivery->edges[jobs[i]->edge].n_jobs_left++;
+        delivery->tensors[jobs[i]->tensor].n_jobs_left++;
     enum nd_status status = ND_OK;
-    for (size_t e = 0; e < comparison->n_edges; e++) {
-        const struct nd_compared_edge *edge = &comparison->edges[e];
+    for (size_t e = 0; e < comparison->n_tensors; e++) {
+        const struct nd_compared_tensor *tensor = &comparison->tensors[e];
         size_t n_elems;
-        if (!edge->is_model_output || edge->shape.rank < 1 ||
-            nd_shape_n_elems(&edge->shape, &n_elems, NULL) != ND_OK || n_elems < 2)
+        if (!tensor->is_model_output || tensor->shape.rank < 1 ||
+            nd_shape_n_elems(&tensor->shape, &n_elems, NULL) != ND_OK || n_elems < 2)
             continue;
         for (size_t p = 0; p < comparison->n_probes && status == ND_OK; p++) {
             size_t first, end;
@@ -323,20 +323,20 @@ static enum nd_status nd_delivery_init(struct nd_delivery *delivery, struct nd_j
     return status;
 }
 
-static void free_totals(struct nd_edge_work *work, size_t n_pairs)
+static void free_totals(struct nd_tensor_work *work, size_t n_pairs)
 {
     for (size_t p = 0; work->totals != NULL && p < n_pairs; p++)
         nd_pair_state_destroy(&work->totals[p]);
     free(work->totals);
     free(work->contexts);
-    *work = (struct nd_edge_work){0};
+    *work = (struct nd_tensor_work){0};
 }
 
 static void nd_delivery_deinit(struct nd_delivery *delivery)
 {
-    for (size_t e = 0; delivery->edges != NULL && e < delivery->comparison->n_edges; e++)
-        free_totals(&delivery->edges[e], delivery->comparison->n_pairs);
-    free(delivery->edges);
+    for (size_t e = 0; delivery->tensors != NULL && e < delivery->comparison->n_tensors; e++)
+        free_totals(&delivery->tensors[e], delivery->comparison->n_pairs);
+    free(delivery->tensors);
     nd_output_rows_deinit(&delivery->rows);
 }
 
@@ -426,17 +426,17 @@ static enum nd_status nd_deliver_check(const struct nd_job *job, struct nd_error
             if (!atomic_load(&pair->seen[s - job->first_sample]) &&
                 !nd_job_is_equal(job, pair->ref, pair->test, s))
                 return nd_fail(
-                    err, ND_E_CAPTURE_DIGEST, a->edge_names[job->edge],
+                    err, ND_E_CAPTURE_DIGEST, a->tensor_names[job->tensor],
                     "edge '%s', probe '%s', sample %zu: the digests in '%s' and '%s' differ, but the "
                     "data does not",
-                    a->edge_names[job->edge], a->probe_names[job->probe], s,
+                    a->tensor_names[job->tensor], a->probe_names[job->probe], s,
                     nd_capture_path(job->streams[pair->ref].tensor.capture),
                     nd_capture_path(job->streams[pair->test].tensor.capture));
     }
     return ND_OK;
 }
 
-static enum nd_status add_total(struct nd_edge_work *work, size_t n_pairs, size_t p,
+static enum nd_status add_total(struct nd_tensor_work *work, size_t n_pairs, size_t p,
                                 const struct nd_job_pair *pair, struct nd_error *err)
 {
     if (work->totals == NULL) {
@@ -456,34 +456,34 @@ static enum nd_status deliver_pair(struct nd_delivery *delivery, struct nd_job *
 {
     struct nd_comparison *comparison = delivery->comparison;
     struct nd_job_pair *pair = &job->pairs[job->pair_of[p]];
-    struct nd_compared_part *part = &comparison->edges[job->edge].pairs[p].probes[job->probe];
+    struct nd_compared_part *part = &comparison->tensors[job->tensor].pairs[p].probes[job->probe];
     if (comparison->cut != ND_CUT_NONE) {
         part->state = nd_pair_state_format(pair->state);
         if (part->state == NULL)
             return nd_fail_memory(err);
     }
     enum nd_status status = nd_pair_state_finish(pair->state, &pair->context, &part->difference, err);
-    return status == ND_OK ? add_total(&delivery->edges[job->edge], comparison->n_pairs, p, pair, err) : status;
+    return status == ND_OK ? add_total(&delivery->tensors[job->tensor], comparison->n_pairs, p, pair, err) : status;
 }
 
-static enum nd_status finish_edge(struct nd_delivery *delivery, size_t e, struct nd_error *err)
+static enum nd_status finish_tensor(struct nd_delivery *delivery, size_t e, struct nd_error *err)
 {
-    struct nd_edge_work *work = &delivery->edges[e];
-    struct nd_compared_edge *edge = &delivery->comparison->edges[e];
+    struct nd_tensor_work *work = &delivery->tensors[e];
+    struct nd_compared_tensor *tensor = &delivery->comparison->tensors[e];
     size_t n_pairs = delivery->comparison->n_pairs;
     enum nd_status status = ND_OK;
     for (size_t p = 0; p < n_pairs && work->totals != NULL && status == ND_OK; p++)
         if (work->totals[p] != NULL)
             status =
-                nd_pair_state_finish(work->totals[p], work->contexts[p], &edge->pairs[p].total.difference, err);
+                nd_pair_state_finish(work->totals[p], work->contexts[p], &tensor->pairs[p].total.difference, err);
     free_totals(work, n_pairs);
     return status;
 }
 
-static struct nd_output_row *find_row(struct nd_output_rows *rows, size_t edge, size_t probe)
+static struct nd_output_row *find_row(struct nd_output_rows *rows, size_t tensor, size_t probe)
 {
     for (size_t i = 0; i < rows->n; i++)
-        if (rows->rows[i].edge == edge && rows->rows[i].probe == probe)
+        if (rows->rows[i].tensor == tensor && rows->rows[i].probe == probe)
             return &rows->rows[i];
     return NULL;
 }
@@ -491,7 +491,7 @@ static struct nd_output_row *find_row(struct nd_output_rows *rows, size_t edge, 
 static enum nd_status deliver_classes(struct nd_delivery *delivery, const struct nd_job *job,
                                       struct nd_error *err)
 {
-    struct nd_output_row *row = find_row(&delivery->rows, job->edge, job->probe);
+    struct nd_output_row *row = find_row(&delivery->rows, job->tensor, job->probe);
     size_t n_samples = job->end_sample - job->first_sample;
     for (size_t c = 0; row != NULL && job->best != NULL && c < delivery->alignment->n_captures; c++) {
         if (job->stream_of[c] == SIZE_MAX)
@@ -522,8 +522,8 @@ static enum nd_status nd_deliver(struct nd_delivery *delivery, struct nd_job *jo
         status = deliver_classes(delivery, job, err);
     for (size_t i = 0; i < job->n_pairs; i++)
         nd_pair_state_destroy(&job->pairs[i].state);
-    if (status == ND_OK && --delivery->edges[job->edge].n_jobs_left == 0)
-        status = finish_edge(delivery, job->edge, err);
+    if (status == ND_OK && --delivery->tensors[job->tensor].n_jobs_left == 0)
+        status = finish_tensor(delivery, job->tensor, err);
     return status;
 }
 
@@ -537,26 +537,26 @@ struct engine {
     struct nd_worker **workers;
     struct nd_job **jobs;
     size_t n_jobs, jobs_capacity;
-    size_t *first_unit; /* [n_jobs + 1]: units are numbered over all jobs */
+    size_t *first_tile; /* [n_jobs + 1]: units are numbered over all jobs */
     pthread_mutex_t lock;
     atomic_size_t n_done; /* units */
     struct nd_delivery delivery;
 };
 
-static enum nd_status plan_edge(struct engine *engine, const struct nd_job_options *job_options, size_t e,
+static enum nd_status plan_tensor(struct engine *engine, const struct nd_job_options *job_options, size_t e,
                                 struct nd_error *err)
 {
-    struct nd_compared_edge *edge = &engine->comparison->edges[e];
+    struct nd_compared_tensor *tensor = &engine->comparison->tensors[e];
     bool *is_mixed = nd_calloc(engine->comparison->n_pairs, sizeof *is_mixed);
     enum nd_status status = is_mixed != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t p = 0; p < engine->comparison->n_pairs && status == ND_OK; p++) {
-        struct nd_compared_pair *pair = &edge->pairs[p];
-        status = nd_align_edges(nd_aligned_edge(engine->alignment, e, pair->ref),
-                                nd_aligned_edge(engine->alignment, e, pair->test), &is_mixed[p],
+        struct nd_compared_pair *pair = &tensor->pairs[p];
+        status = nd_align_tensors(nd_aligned_tensor(engine->alignment, e, pair->ref),
+                                nd_aligned_tensor(engine->alignment, e, pair->test), &is_mixed[p],
                                 &pair->total.reason, err);
     }
     for (size_t probe = 0; probe < engine->comparison->n_probes && status == ND_OK; probe++)
-        status = nd_jobs_plan(engine->alignment, e, probe, job_options, edge, is_mixed, &engine->jobs,
+        status = nd_jobs_plan(engine->alignment, e, probe, job_options, tensor, is_mixed, &engine->jobs,
                               &engine->n_jobs, &engine->jobs_capacity, err);
     free(is_mixed);
     return status;
@@ -570,19 +570,19 @@ static enum nd_status plan(struct engine *engine, const struct nd_kernels *kerne
                                          .n_pairs = comparison->n_pairs,
                                          .n_workers = engine->n_workers};
     enum nd_status status = ND_OK;
-    for (size_t e = 0; e < comparison->n_edges; e++)
-        job_options.has_outputs = job_options.has_outputs || comparison->edges[e].is_model_output;
-    for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
-        job_options.pairs = comparison->edges[e].pairs;
-        status = plan_edge(engine, &job_options, e, err);
+    for (size_t e = 0; e < comparison->n_tensors; e++)
+        job_options.has_outputs = job_options.has_outputs || comparison->tensors[e].is_model_output;
+    for (size_t e = 0; e < comparison->n_tensors && status == ND_OK; e++) {
+        job_options.pairs = comparison->tensors[e].pairs;
+        status = plan_tensor(engine, &job_options, e, err);
     }
     if (status != ND_OK)
         return status;
-    engine->first_unit = nd_calloc(engine->n_jobs + 1, sizeof *engine->first_unit);
-    if (engine->first_unit == NULL)
+    engine->first_tile = nd_calloc(engine->n_jobs + 1, sizeof *engine->first_tile);
+    if (engine->first_tile == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < engine->n_jobs; i++)
-        engine->first_unit[i + 1] = engine->first_unit[i] + engine->jobs[i]->n_units;
+        engine->first_tile[i + 1] = engine->first_tile[i] + engine->jobs[i]->n_tiles;
     return ND_OK;
 }
 
@@ -600,9 +600,9 @@ static enum nd_status fit_memory(struct engine *engine, struct nd_error *err)
     size_t each = most + WORKER_MEMORY;
     if (each > budget)
         return nd_fail(err, ND_E_COMPARE_MEMORY,
-                       engine->alignment->edge_names[largest != NULL ? largest->edge : 0],
+                       engine->alignment->tensor_names[largest != NULL ? largest->tensor : 0],
                        "edge '%s' needs %zu MiB for the chunks of %zu captures, and %zu MiB were granted",
-                       engine->alignment->edge_names[largest != NULL ? largest->edge : 0], (each >> 20) + 1,
+                       engine->alignment->tensor_names[largest != NULL ? largest->tensor : 0], (each >> 20) + 1,
                        largest != NULL ? largest->n_streams : 0, budget >> 20);
     if (engine->n_workers > budget / each)
         engine->n_workers = budget / each;
@@ -626,12 +626,12 @@ static enum nd_status make_workers(struct engine *engine, struct nd_error *err)
 }
 
 /* The last job whose units begin at or before that number, and which has any. */
-static size_t find_job(const struct engine *engine, size_t unit)
+static size_t find_job(const struct engine *engine, size_t tile)
 {
     size_t low = 0, high = engine->n_jobs;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
-        if (engine->first_unit[middle] <= unit)
+        if (engine->first_tile[middle] <= tile)
             low = middle;
         else
             high = middle;
@@ -647,11 +647,11 @@ static enum nd_status run_task(void *context, size_t worker, size_t task, struct
     const struct nd_compare_options *options = engine->options;
     if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
         return nd_fail(err, ND_E_CANCELLED, NULL, "the comparison was stopped on request");
-    enum nd_status status = nd_unit_run(engine->workers[worker], job, task - engine->first_unit[j], err);
+    enum nd_status status = nd_tile_run(engine->workers[worker], job, task - engine->first_tile[j], err);
     if (options->progress != NULL)
         options->progress(options->progress_context, "compare", atomic_fetch_add(&engine->n_done, 1) + 1,
-                          engine->first_unit[engine->n_jobs]);
-    if (status != ND_OK || atomic_fetch_sub(&job->n_units_left, 1) > 1)
+                          engine->first_tile[engine->n_jobs]);
+    if (status != ND_OK || atomic_fetch_sub(&job->n_tiles_left, 1) > 1)
         return status;
     pthread_mutex_lock(&engine->lock);
     status = nd_deliver(&engine->delivery, job, err);
@@ -663,13 +663,13 @@ static enum nd_status run(struct engine *engine, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < engine->n_jobs && status == ND_OK; i++)
-        if (engine->jobs[i]->n_units == 0)
+        if (engine->jobs[i]->n_tiles == 0)
             status = nd_deliver(&engine->delivery, engine->jobs[i], err);
     if (status == ND_OK)
-        status = nd_parallel_for(engine->n_workers, engine->first_unit[engine->n_jobs], run_task, engine, err);
+        status = nd_parallel_for(engine->n_workers, engine->first_tile[engine->n_jobs], run_task, engine, err);
     /* In order of the jobs, so that of several damaged samples always the same one is named. */
     for (size_t i = 0; i < engine->n_jobs && status == ND_OK && engine->options->merge == NULL; i++)
-        if (engine->jobs[i]->n_units > 0)
+        if (engine->jobs[i]->n_tiles > 0)
             status = nd_deliver_check(engine->jobs[i], err);
     /* What looks damaged in a file that was changed meanwhile is no damage: the change is the error. */
     bool may_be_changed = status == ND_OK || status == ND_ERR_FORMAT;
@@ -710,7 +710,7 @@ enum nd_status nd_engine_run(const struct nd_matching *alignment, const struct n
     for (size_t i = 0; i < engine.n_jobs; i++)
         nd_job_destroy(&engine.jobs[i]);
     free(engine.jobs);
-    free(engine.first_unit);
+    free(engine.first_tile);
     pthread_mutex_destroy(&engine.lock);
     return status;
 }

@@ -13,7 +13,7 @@
 
 /* Work is handed out in pieces of about this size. A sample up to it is never split, so that what needs a whole
  * sample does not depend on how the file is laid out. */
-enum { UNIT_BYTES = 2 << 20 };
+enum { TILE_BYTES = 2 << 20 };
 
 /* Of a sample that is split and lies in the file as it is, each piece is read twice, for its digest and for the
  * comparison: both tensors stay in a second cache of 1 MiB (chosen; measured on one processor,
@@ -35,7 +35,7 @@ bool nd_job_is_equal(const struct nd_job *job, size_t a, size_t b, size_t sample
         return true;
     const struct nd_matching *al = job->alignment;
     return job->alike[a * job->n_streams + b] &&
-           nd_aligned_is_equal(al, job->edge, job->probe, job->streams[a].capture, job->streams[b].capture,
+           nd_aligned_is_equal(al, job->tensor, job->probe, job->streams[a].capture, job->streams[b].capture,
                                sample);
 }
 
@@ -48,10 +48,10 @@ static enum nd_status is_same_stream(const struct nd_job *job, const struct nd_s
     if (stream->capture == wanted->capture || job->verify_digests || stream->is_real || wanted->is_real ||
         stream->n_samples != wanted->n_samples || stream->has_values != wanted->has_values)
         return ND_OK;
-    enum nd_status status = nd_align_is_alike(nd_aligned_edge(al, job->edge, stream->capture),
-                                              nd_aligned_edge(al, job->edge, wanted->capture), is_same, err);
+    enum nd_status status = nd_align_is_alike(nd_aligned_tensor(al, job->tensor, stream->capture),
+                                              nd_aligned_tensor(al, job->tensor, wanted->capture), is_same, err);
     for (size_t s = 0; s < wanted->n_samples && *is_same; s++)
-        *is_same = nd_aligned_is_equal(al, job->edge, job->probe, stream->capture, wanted->capture, s);
+        *is_same = nd_aligned_is_equal(al, job->tensor, job->probe, stream->capture, wanted->capture, s);
     return status;
 }
 
@@ -62,17 +62,17 @@ static enum nd_status nd_job_find_stream(struct nd_job *job, size_t capture, boo
                                          struct nd_error *err)
 {
     const struct nd_matching *al = job->alignment;
-    const struct nd_edge *edge = nd_aligned_edge(al, job->edge, capture);
+    const struct nd_tensor *tensor = nd_aligned_tensor(al, job->tensor, capture);
     struct nd_stream wanted = {.capture = capture,
-                               .tensor = nd_aligned_tensor(al, job->edge, job->probe, capture),
+                               .tensor = nd_aligned_values(al, job->tensor, job->probe, capture),
                                .n_samples = nd_aligned_probe(al, job->probe, capture)->n_samples};
-    enum nd_status status = nd_layout_make(edge, &wanted.layout, err);
+    enum nd_status status = nd_layout_make(tensor, &wanted.layout, err);
     if (status != ND_OK)
         return status;
     wanted.is_real = is_real && !wanted.layout.is_float && !wanted.layout.is_real;
     if (wanted.is_real)
         nd_layout_make_real(&wanted.layout);
-    wanted.has_values = nd_aligned_has_values(al, job->edge, job->probe, capture);
+    wanted.has_values = nd_aligned_has_values(al, job->tensor, job->probe, capture);
     wanted.chunk_bytes = nd_capture_outputs_chunk_bytes(&wanted.tensor);
     bool is_found = false;
     for (size_t i = 0; i < job->n_streams && status == ND_OK && !is_found; i++) {
@@ -109,8 +109,8 @@ static enum nd_status nd_job_add_pair(struct nd_job *job, const struct nd_job_op
         .has_values = job->streams[ref].has_values && job->streams[test].has_values,
         .first_differing = SIZE_MAX,
     };
-    status = nd_pair_context_make(nd_aligned_edge(job->alignment, job->edge, captures->ref),
-                                  nd_aligned_edge(job->alignment, job->edge, captures->test), options->compare,
+    status = nd_pair_context_make(nd_aligned_tensor(job->alignment, job->tensor, captures->ref),
+                                  nd_aligned_tensor(job->alignment, job->tensor, captures->test), options->compare,
                                   options->kernels, &pair->context, err);
     job->pair_of[p] = job->n_pairs++;
     return status;
@@ -155,7 +155,7 @@ void nd_cut_samples(const struct nd_matching *alignment, size_t probe, const str
 }
 
 /* Units begin at chunks where that is possible, so that few chunks are decoded twice. */
-static void cut_units(struct nd_job *job)
+static void cut_tiles(struct nd_job *job)
 {
     size_t sample_bytes = 0, chunk_elems = 0;
     for (size_t i = 0; i < job->n_streams; i++) {
@@ -164,16 +164,16 @@ static void cut_units(struct nd_job *job)
         sample_bytes = s->layout.sample_bytes > sample_bytes ? s->layout.sample_bytes : sample_bytes;
         chunk_elems = elems > chunk_elems ? elems : chunk_elems;
     }
-    job->units_per_sample = job->samples_per_unit = 1;
-    job->unit_elems = job->n_elems;
+    job->tiles_per_sample = job->samples_per_tile = 1;
+    job->tile_elems = job->n_elems;
     if (sample_bytes == 0 || n_job_samples(job) == 0)
         return;
-    if (sample_bytes <= UNIT_BYTES || (job->is_output && job->n_elems <= ND_OUTPUT_WHOLE)) {
+    if (sample_bytes <= TILE_BYTES || (job->is_output && job->n_elems <= ND_OUTPUT_WHOLE)) {
         size_t per_chunk = chunk_elems > job->n_elems ? chunk_elems / job->n_elems : 1;
-        job->samples_per_unit =
-            round_up(UNIT_BYTES / sample_bytes > 0 ? UNIT_BYTES / sample_bytes : 1, per_chunk);
+        job->samples_per_tile =
+            round_up(TILE_BYTES / sample_bytes > 0 ? TILE_BYTES / sample_bytes : 1, per_chunk);
     } else {
-        size_t elem_bytes = sample_bytes / job->n_elems, wanted = UNIT_BYTES / elem_bytes;
+        size_t elem_bytes = sample_bytes / job->n_elems, wanted = TILE_BYTES / elem_bytes;
         size_t step = chunk_elems % ND_BLOCK == 0 && chunk_elems > 0 ? chunk_elems : ND_BLOCK;
         if (chunk_elems == 0) /* contiguous */
             wanted = CACHED_BYTES / elem_bytes;
@@ -181,13 +181,13 @@ static void cut_units(struct nd_job *job)
             wanted /= 2;
         else if (step == ND_BLOCK && wanted < 4 * chunk_elems)
             wanted = 4 * chunk_elems;
-        job->unit_elems = round_up(wanted, step);
-        job->units_per_sample = (job->n_elems + job->unit_elems - 1) / job->unit_elems;
+        job->tile_elems = round_up(wanted, step);
+        job->tiles_per_sample = (job->n_elems + job->tile_elems - 1) / job->tile_elems;
     }
     /* The first unit begins at a multiple of samples_per_unit, wherever the part begins. */
-    size_t first = job->first_sample / job->samples_per_unit, end = job->end_sample;
-    job->n_units =
-        (round_up(end, job->samples_per_unit) / job->samples_per_unit - first) * job->units_per_sample;
+    size_t first = job->first_sample / job->samples_per_tile, end = job->end_sample;
+    job->n_tiles =
+        (round_up(end, job->samples_per_tile) / job->samples_per_tile - first) * job->tiles_per_sample;
 }
 
 static bool must_read(const struct nd_job *job)
@@ -217,8 +217,8 @@ static enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare
         for (size_t b = 0; b < job->n_streams && status == ND_OK; b++) {
             bool is_alike = false;
             if (job->streams[a].is_real == job->streams[b].is_real)
-                status = nd_align_is_alike(nd_aligned_edge(job->alignment, job->edge, job->streams[a].capture),
-                                           nd_aligned_edge(job->alignment, job->edge, job->streams[b].capture),
+                status = nd_align_is_alike(nd_aligned_tensor(job->alignment, job->tensor, job->streams[a].capture),
+                                           nd_aligned_tensor(job->alignment, job->tensor, job->streams[b].capture),
                                            &is_alike, err);
             job->alike[a * job->n_streams + b] = is_alike;
         }
@@ -230,32 +230,32 @@ static enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare
     }
     if (status != ND_OK || options->merge != NULL || !must_read(job))
         return status;
-    cut_units(job);
+    cut_tiles(job);
     for (size_t i = 0; i < job->n_pairs; i++)
         job->pairs[i].context.may_join = job->n_pairs <= JOINT_PAIRS && job->n_elems > 0 &&
                                          n_samples >= JOINT_ELEMS / job->n_elems &&
                                          nd_joint_fits(&job->pairs[i].context);
     if (job->is_scanned)
         job->best = nd_calloc(n_cells, sizeof *job->best);
-    if (job->units_per_sample > 1)
+    if (job->tiles_per_sample > 1)
         job->spans = nd_calloc(n_cells, sizeof *job->spans);
-    if (job->units_per_sample > 1 && !job->trust_digests)
+    if (job->tiles_per_sample > 1 && !job->trust_digests)
         job->digests = nd_job_digests_create(job);
-    if ((job->is_scanned && job->best == NULL) || (job->units_per_sample > 1 && job->spans == NULL) ||
-        (job->units_per_sample > 1 && !job->trust_digests && job->digests == NULL))
+    if ((job->is_scanned && job->best == NULL) || (job->tiles_per_sample > 1 && job->spans == NULL) ||
+        (job->tiles_per_sample > 1 && !job->trust_digests && job->digests == NULL))
         return nd_fail_memory(err);
     for (size_t i = 0; i < n_cells && job->best != NULL; i++)
         job->best[i].index = -1;
     for (size_t i = 0; i < n_cells && job->spans != NULL; i++)
         job->spans[i] = (struct nd_span){.min = INFINITY, .max = -INFINITY};
-    atomic_store(&job->n_units_left, job->n_units);
+    atomic_store(&job->n_tiles_left, job->n_tiles);
     return ND_OK;
 }
 
 /* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
  * of captures, each made when there is none yet; and, when all are there, sample counts, units and memory for
  * results. */
-static struct nd_job *nd_job_create(const struct nd_matching *alignment, size_t edge, size_t probe,
+static struct nd_job *nd_job_create(const struct nd_matching *alignment, size_t tensor, size_t probe,
                                     const struct nd_job_options *options, const struct nd_shape *shape)
 {
     struct nd_job *job = nd_calloc(1, sizeof *job);
@@ -263,7 +263,7 @@ static struct nd_job *nd_job_create(const struct nd_matching *alignment, size_t 
         return NULL;
     job->alignment = alignment;
     job->kernels = options->kernels;
-    job->edge = edge;
+    job->tensor = tensor;
     job->probe = probe;
     job->shape = *shape;
     job->verify_digests = options->compare->verify_digests;
@@ -316,10 +316,10 @@ void nd_job_destroy(struct nd_job **job)
 size_t nd_job_memory(const struct nd_job *job)
 {
     size_t total = 0;
-    for (size_t i = 0; i < job->n_streams && job->n_units > 0; i++) {
+    for (size_t i = 0; i < job->n_streams && job->n_tiles > 0; i++) {
         const struct nd_stream *s = &job->streams[i];
         if (s->chunk_bytes > 0)
-            total += job->samples_per_unit * job->unit_elems * s->layout.elem_bytes + 2 * s->chunk_bytes;
+            total += job->samples_per_tile * job->tile_elems * s->layout.elem_bytes + 2 * s->chunk_bytes;
         if (job->is_output && job->n_elems <= ND_OUTPUT_WHOLE)
             total += job->n_elems * sizeof(double);
     }
@@ -330,7 +330,7 @@ size_t nd_job_memory(const struct nd_job *job)
 struct plan {
     const struct nd_matching *alignment;
     const struct nd_job_options *options;
-    size_t edge, probe;
+    size_t tensor, probe;
     bool is_output, is_scanned;
     struct nd_job ***jobs;
     size_t *n_jobs, *capacity;
@@ -371,7 +371,7 @@ static enum nd_status find_job(struct plan *plan, const struct nd_shape *shape, 
         }
     if (!nd_grow((void **)plan->jobs, plan->capacity, *plan->n_jobs + 1, sizeof **plan->jobs))
         return nd_fail_memory(err);
-    struct nd_job *job = nd_job_create(plan->alignment, plan->edge, plan->probe, plan->options, shape);
+    struct nd_job *job = nd_job_create(plan->alignment, plan->tensor, plan->probe, plan->options, shape);
     if (job == NULL)
         return nd_fail_memory(err);
     (*plan->jobs)[(*plan->n_jobs)++] = job;
@@ -385,7 +385,7 @@ static enum nd_status find_job(struct plan *plan, const struct nd_shape *shape, 
 static enum nd_status add_pair(struct plan *plan, size_t p, size_t n_common, bool is_mixed,
                                struct nd_error *err)
 {
-    const struct nd_edge *ref = nd_aligned_edge(plan->alignment, plan->edge, plan->options->pairs[p].ref);
+    const struct nd_tensor *ref = nd_aligned_tensor(plan->alignment, plan->tensor, plan->options->pairs[p].ref);
     struct nd_job *job;
     enum nd_status status = find_job(plan, &ref->shape, &job, err);
     return status == ND_OK ? nd_job_add_pair(job, plan->options, p, n_common, is_mixed, err) : status;
@@ -395,13 +395,13 @@ static enum nd_status add_pair(struct plan *plan, size_t p, size_t n_common, boo
 static enum nd_status add_scanned(struct plan *plan, size_t capture, struct nd_error *err)
 {
     const struct nd_matching *a = plan->alignment;
-    const struct nd_edge *edge = nd_aligned_edge(a, plan->edge, capture);
+    const struct nd_tensor *tensor = nd_aligned_tensor(a, plan->tensor, capture);
     const struct nd_capture_probe *probe = nd_aligned_probe(a, plan->probe, capture);
-    if (edge == NULL || probe == NULL || probe->n_samples == 0 || edge->dtype == ND_DTYPE_NONE ||
-        edge->shape.rank < 0 || !nd_aligned_has_values(a, plan->edge, plan->probe, capture))
+    if (tensor == NULL || probe == NULL || probe->n_samples == 0 || tensor->dtype == ND_DTYPE_NONE ||
+        tensor->shape.rank < 0 || !nd_aligned_has_values(a, plan->tensor, plan->probe, capture))
         return ND_OK;
     struct nd_job *job;
-    enum nd_status status = find_job(plan, &edge->shape, &job, err);
+    enum nd_status status = find_job(plan, &tensor->shape, &job, err);
     if (status != ND_OK || !job->is_scanned)
         return status;
     size_t stream;
@@ -413,14 +413,14 @@ static enum nd_status add_scanned(struct plan *plan, size_t capture, struct nd_e
     return ND_OK;
 }
 
-enum nd_status nd_jobs_plan(const struct nd_matching *alignment, size_t edge, size_t probe,
-                            const struct nd_job_options *options, struct nd_compared_edge *compared,
+enum nd_status nd_jobs_plan(const struct nd_matching *alignment, size_t tensor, size_t probe,
+                            const struct nd_job_options *options, struct nd_compared_tensor *compared,
                             const bool *is_mixed, struct nd_job ***jobs, size_t *n_jobs, size_t *capacity,
                             struct nd_error *err)
 {
     struct plan plan = {.alignment = alignment,
                         .options = options,
-                        .edge = edge,
+                        .tensor = tensor,
                         .probe = probe,
                         .is_output = compared->is_model_output,
                         .is_scanned = compared->is_model_output ||
@@ -430,7 +430,7 @@ enum nd_status nd_jobs_plan(const struct nd_matching *alignment, size_t edge, si
                         .capacity = capacity,
                         .first_job = *n_jobs};
     const struct nd_compare_options *compare = options->compare;
-    bool is_elsewhere = compare->cut == ND_CUT_TENSORS && edge % compare->n_parts != compare->part;
+    bool is_elsewhere = compare->cut == ND_CUT_TENSORS && tensor % compare->n_parts != compare->part;
     enum nd_status status = ND_OK;
     for (size_t p = 0; p < options->n_pairs && status == ND_OK; p++) {
         struct nd_compared_pair *pair = &compared->pairs[p];

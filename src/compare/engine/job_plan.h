@@ -15,7 +15,7 @@
 
 struct nd_stream {
     size_t capture;                  /* the first that it stands for */
-    struct nd_capture_tensor tensor; /* there */
+    struct nd_probe_values tensor; /* there */
     struct nd_layout layout;
     bool is_real; /* codes that are taken as real values, for pairs of mixed types */
     size_t n_samples;
@@ -43,7 +43,7 @@ struct nd_span {
 struct nd_job {
     const struct nd_matching *alignment;
     const struct nd_kernels *kernels;
-    size_t edge, probe;
+    size_t tensor, probe;
     bool is_scanned;     /* all samples are read: a model output, or a float tensor where none is compared */
     bool is_output;      /* a model output that has classes: at least two elements, and a dimension */
     bool verify_digests; /* read also what digests say is equal */
@@ -58,11 +58,11 @@ struct nd_job {
     size_t *pair_of;   /* [pairs of captures]: index into pairs, or SIZE_MAX */
     size_t *stream_of; /* [captures]: the stream of its values as they are, or SIZE_MAX */
     /* The work: units are numbered by sample, then by part of a sample. */
-    size_t n_units, samples_per_unit, units_per_sample, unit_elems;
+    size_t n_tiles, samples_per_tile, tiles_per_sample, tile_elems;
 
     /* Filled by the workers. */
     pthread_mutex_t lock;
-    atomic_size_t n_units_left;
+    atomic_size_t n_tiles_left;
     struct nd_job_digests *digests; /* where samples are split, and what is read is checked, else NULL */
     struct nd_span *spans;          /* [n_streams * n_samples] where samples are split, else NULL */
     struct nd_best *best;           /* [n_streams * n_samples], of what is scanned, else NULL */
@@ -87,8 +87,8 @@ void nd_cut_samples(const struct nd_matching *alignment, size_t probe, const str
 /* The jobs of one edge and probe, appended to *jobs: one per shape that is of interest. Fills the coverage and
  * reasons of the pairs' parts; a pair whose total has a reason cannot be compared. is_mixed[pair]: as section
  * 12 has it. */
-enum nd_status nd_jobs_plan(const struct nd_matching *alignment, size_t edge, size_t probe,
-                            const struct nd_job_options *options, struct nd_compared_edge *compared,
+enum nd_status nd_jobs_plan(const struct nd_matching *alignment, size_t tensor, size_t probe,
+                            const struct nd_job_options *options, struct nd_compared_tensor *compared,
                             const bool *is_mixed, struct nd_job ***jobs, size_t *n_jobs, size_t *capacity,
                             struct nd_error *err);
 void nd_job_destroy(struct nd_job **job);

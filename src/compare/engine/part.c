@@ -39,15 +39,15 @@ static json_t *name_value(const char *name)
     return json_string(digits);
 }
 
-static json_t *edge_value(struct writer *w, const struct nd_compared_edge *edge)
+static json_t *tensor_value(struct writer *w, const struct nd_compared_tensor *tensor)
 {
     json_t *object = json_object(), *pairs = json_array();
-    put(w, object, "name", name_value(edge->name));
-    put(w, object, "gate", json_string(edge->gate));
+    put(w, object, "name", name_value(tensor->name));
+    put(w, object, "gate", json_string(tensor->gate));
     for (size_t p = 0; p < w->comparison->n_pairs; p++) {
         json_t *probes = json_array();
         for (size_t i = 0; i < w->comparison->n_probes; i++) {
-            const char *state = edge->pairs[p].probes[i].state;
+            const char *state = tensor->pairs[p].probes[i].state;
             push(w, probes, state != NULL ? json_string(state) : json_null());
         }
         push(w, pairs, probes);
@@ -88,13 +88,13 @@ enum nd_status nd_compare_part_format(const struct nd_comparison *comparison, ch
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "this comparison is whole, not a part");
     struct writer w = {.comparison = comparison};
     json_t *root = nd_json_document(ND_DOCUMENT_PART, json_object()), *captures = json_array(),
-           *probes = json_array(), *edges = json_array(), *top1 = json_array();
+           *probes = json_array(), *tensors = json_array(), *top1 = json_array();
     for (size_t c = 0; c < comparison->n_devices; c++)
         push(&w, captures, json_string(comparison->devices[c].content_digest));
     for (size_t p = 0; p < comparison->n_probes; p++)
         push(&w, probes, name_value(comparison->probes[p].name));
-    for (size_t e = 0; e < comparison->n_edges; e++)
-        push(&w, edges, edge_value(&w, &comparison->edges[e]));
+    for (size_t e = 0; e < comparison->n_tensors; e++)
+        push(&w, tensors, tensor_value(&w, &comparison->tensors[e]));
     for (size_t i = 0; i < comparison->n_top1; i++)
         push(&w, top1, top1_value(&w, &comparison->top1[i]));
     put(&w, root, "npudiff_part", json_integer(ND_PART_FORMAT));
@@ -106,7 +106,7 @@ enum nd_status nd_compare_part_format(const struct nd_comparison *comparison, ch
     put(&w, root, "worst", json_integer((json_int_t)comparison->n_worst));
     put(&w, root, "captures", captures);
     put(&w, root, "probes", probes);
-    put(&w, root, "edges", edges);
+    put(&w, root, "edges", tensors);
     put(&w, root, "top1", top1);
     char *text = !w.failed && nd_json_stamp(root, NULL) == ND_OK ? nd_json_dump(root, 1) : NULL;
     json_decref(root);

@@ -138,7 +138,7 @@ static enum nd_status nd_device_describe(const struct nd_capture *capture, struc
     if (environment == NULL)
         return nd_fail_memory(err);
     device->status = nd_capture_state(capture);
-    device->first_edge = SIZE_MAX;
+    device->first_tensor = SIZE_MAX;
     for (size_t p = 0; p < nd_capture_n_probes(capture); p++) {
         const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
         device->n_samples += probe->n_samples;
@@ -178,7 +178,7 @@ static enum nd_status nd_devices_number_labels(struct nd_compared_device *device
 
 /* Whether an edge was computed by the CPU provider on a device that says that it is something else than a CPU
  * or a reference. Model inputs are expected there. */
-static bool nd_device_fell_back(const struct nd_compared_device *device, const struct nd_edge *edge,
+static bool nd_device_fell_back(const struct nd_compared_device *device, const struct nd_tensor *tensor,
                                 const char *provider)
 {
     static const char *const expected[] = {"", "cpu", "reference",
@@ -186,7 +186,7 @@ static bool nd_device_fell_back(const struct nd_compared_device *device, const s
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
         if (strcmp(device->kind, expected[i]) == 0)
             return false;
-    return !edge->is_model_input && strcmp(provider, "CPUExecutionProvider") == 0;
+    return !tensor->is_model_input && strcmp(provider, "CPUExecutionProvider") == 0;
 }
 
 static void nd_compared_device_deinit(struct nd_compared_device *device)
@@ -244,13 +244,13 @@ static enum nd_status describe_probes(const struct nd_matching *alignment, struc
 static enum nd_status describe_on_devices(const struct nd_matching *alignment, size_t e,
                                           struct nd_comparison *comparison, struct nd_error *err)
 {
-    struct nd_compared_edge *edge = &comparison->edges[e];
+    struct nd_compared_tensor *tensor = &comparison->tensors[e];
     for (size_t c = 0; c < alignment->n_captures; c++) {
-        struct nd_edge_on_device *on = &edge->devices[c];
-        const struct nd_edge *described = nd_aligned_edge(alignment, e, c);
+        struct nd_tensor_on_device *on = &tensor->devices[c];
+        const struct nd_tensor *described = nd_aligned_tensor(alignment, e, c);
         const struct nd_capture *capture = alignment->captures[c];
-        size_t index = alignment->edges[e * alignment->n_captures + c];
-        const char *provider = described != NULL ? nd_capture_edge_provider(capture, index) : "";
+        size_t index = alignment->tensors[e * alignment->n_captures + c];
+        const char *provider = described != NULL ? nd_capture_tensor_provider(capture, index) : "";
         enum nd_status status = nd_text_set(&on->provider, err, "%s", provider);
         if (status != ND_OK)
             return status;
@@ -260,51 +260,51 @@ static enum nd_status describe_on_devices(const struct nd_matching *alignment, s
             continue;
         on->is_on_cpu = nd_device_fell_back(&comparison->devices[c], described, provider);
         nd_repeats_count(alignment, e, c, on);
-        comparison->devices[c].n_unstable_edges += on->n_unstable > 0;
-        comparison->devices[c].n_cpu_edges += on->is_on_cpu;
+        comparison->devices[c].n_unstable_tensors += on->n_unstable > 0;
+        comparison->devices[c].n_cpu_tensors += on->is_on_cpu;
     }
     return ND_OK;
 }
 
-static const struct nd_edge *first_description(const struct nd_matching *alignment, size_t e)
+static const struct nd_tensor *first_description(const struct nd_matching *alignment, size_t e)
 {
-    const struct nd_edge *first = NULL;
+    const struct nd_tensor *first = NULL;
     for (size_t c = 0; c < alignment->n_captures; c++) {
-        const struct nd_edge *edge = nd_aligned_edge(alignment, e, c);
-        if (edge != NULL && (first == NULL || (first->dtype == ND_DTYPE_NONE && edge->dtype != ND_DTYPE_NONE)))
-            first = edge;
+        const struct nd_tensor *tensor = nd_aligned_tensor(alignment, e, c);
+        if (tensor != NULL && (first == NULL || (first->dtype == ND_DTYPE_NONE && tensor->dtype != ND_DTYPE_NONE)))
+            first = tensor;
     }
     return first;
 }
 
-static enum nd_status describe_edge(const struct nd_matching *alignment, size_t e,
+static enum nd_status describe_tensor(const struct nd_matching *alignment, size_t e,
                                     struct nd_comparison *comparison, struct nd_error *err)
 {
-    struct nd_compared_edge *edge = &comparison->edges[e];
-    const struct nd_edge *described = first_description(alignment, e);
+    struct nd_compared_tensor *tensor = &comparison->tensors[e];
+    const struct nd_tensor *described = first_description(alignment, e);
     size_t n = alignment->n_captures;
-    edge->dtype = described->dtype;
-    edge->shape = described->shape;
-    edge->is_quantised = described->quant.n > 0;
-    edge->is_model_input = described->is_model_input;
-    edge->is_model_output = described->is_model_output;
-    edge->devices = nd_calloc(n, sizeof *edge->devices);
-    edge->pairs = nd_calloc(comparison->n_pairs, sizeof *edge->pairs);
-    if (edge->devices == NULL || edge->pairs == NULL)
+    tensor->dtype = described->dtype;
+    tensor->shape = described->shape;
+    tensor->is_quantised = described->quant.n > 0;
+    tensor->is_model_input = described->is_model_input;
+    tensor->is_model_output = described->is_model_output;
+    tensor->devices = nd_calloc(n, sizeof *tensor->devices);
+    tensor->pairs = nd_calloc(comparison->n_pairs, sizeof *tensor->pairs);
+    if (tensor->devices == NULL || tensor->pairs == NULL)
         return nd_fail_memory(err);
     size_t p = 0;
     for (size_t ref = 0; ref < n; ref++)
         for (size_t test = ref + 1; test < n && p < comparison->n_pairs; test++, p++) {
-            edge->pairs[p].ref = ref;
-            edge->pairs[p].test = test;
-            edge->pairs[p].probes = nd_calloc(alignment->n_probes, sizeof *edge->pairs[p].probes);
-            if (edge->pairs[p].probes == NULL)
+            tensor->pairs[p].ref = ref;
+            tensor->pairs[p].test = test;
+            tensor->pairs[p].probes = nd_calloc(alignment->n_probes, sizeof *tensor->pairs[p].probes);
+            if (tensor->pairs[p].probes == NULL)
                 return nd_fail_memory(err);
         }
-    enum nd_status status = nd_text_set(&edge->name, err, "%s", alignment->edge_names[e]);
+    enum nd_status status = nd_text_set(&tensor->name, err, "%s", alignment->tensor_names[e]);
     if (status == ND_OK)
         status =
-            nd_text_set(&edge->op_types, err, "%s", described->op_types != NULL ? described->op_types : "");
+            nd_text_set(&tensor->op_types, err, "%s", described->op_types != NULL ? described->op_types : "");
     return status == ND_OK ? describe_on_devices(alignment, e, comparison, err) : status;
 }
 
@@ -318,12 +318,12 @@ enum nd_status nd_result_describe(const struct nd_matching *alignment, bool all_
         status = describe_probes(alignment, comparison, err);
     if (status != ND_OK)
         return status;
-    comparison->edges = nd_calloc(alignment->n_edges, sizeof *comparison->edges);
-    if (comparison->edges == NULL)
+    comparison->tensors = nd_calloc(alignment->n_tensors, sizeof *comparison->tensors);
+    if (comparison->tensors == NULL)
         return nd_fail_memory(err);
-    for (size_t e = 0; e < alignment->n_edges && status == ND_OK; e++) {
-        comparison->n_edges = e + 1;
-        status = describe_edge(alignment, e, comparison, err);
+    for (size_t e = 0; e < alignment->n_tensors && status == ND_OK; e++) {
+        comparison->n_tensors = e + 1;
+        status = describe_tensor(alignment, e, comparison, err);
     }
     return status;
 }
@@ -347,21 +347,21 @@ static void pair_deinit(struct nd_comparison *comparison, struct nd_compared_pai
     free(pair->probes);
 }
 
-static void edge_deinit(struct nd_comparison *comparison, struct nd_compared_edge *edge)
+static void tensor_deinit(struct nd_comparison *comparison, struct nd_compared_tensor *tensor)
 {
-    for (size_t p = 0; edge->pairs != NULL && p < comparison->n_pairs; p++)
-        pair_deinit(comparison, &edge->pairs[p]);
-    for (size_t c = 0; edge->devices != NULL && c < comparison->n_devices; c++) {
-        free(edge->devices[c].provider);
-        if (edge->devices[c].noise != NULL)
-            free(edge->devices[c].noise->worst);
-        free(edge->devices[c].noise);
+    for (size_t p = 0; tensor->pairs != NULL && p < comparison->n_pairs; p++)
+        pair_deinit(comparison, &tensor->pairs[p]);
+    for (size_t c = 0; tensor->devices != NULL && c < comparison->n_devices; c++) {
+        free(tensor->devices[c].provider);
+        if (tensor->devices[c].noise != NULL)
+            free(tensor->devices[c].noise->worst);
+        free(tensor->devices[c].noise);
     }
-    free(edge->pairs);
-    free(edge->devices);
-    free(edge->name);
-    free(edge->op_types);
-    free(edge->gate);
+    free(tensor->pairs);
+    free(tensor->devices);
+    free(tensor->name);
+    free(tensor->op_types);
+    free(tensor->gate);
 }
 
 void nd_comparison_destroy(struct nd_comparison **comparison)
@@ -369,8 +369,8 @@ void nd_comparison_destroy(struct nd_comparison **comparison)
     struct nd_comparison *c = *comparison;
     if (c == NULL)
         return;
-    for (size_t i = 0; i < c->n_edges; i++)
-        edge_deinit(c, &c->edges[i]);
+    for (size_t i = 0; i < c->n_tensors; i++)
+        tensor_deinit(c, &c->tensors[i]);
     for (size_t i = 0; i < c->n_devices; i++)
         nd_compared_device_deinit(&c->devices[i]);
     for (size_t i = 0; i < c->n_probes; i++)
@@ -385,7 +385,7 @@ void nd_comparison_destroy(struct nd_comparison **comparison)
         }
         free(c->top1[i].changed);
     }
-    free(c->edges);
+    free(c->tensors);
     free(c->devices);
     free(c->probes);
     free(c->top1);

@@ -14,7 +14,7 @@ enum { READ_BYTES = 32 << 20 };
 /* One device at one output. */
 struct side {
     const struct nd_capture *capture; /* NULL: it has no values there */
-    size_t edge, probe, n_samples;
+    size_t tensor, probe, n_samples;
     struct nd_layout layout;
     int64_t *classes; /* [n_samples] */
 };
@@ -38,7 +38,7 @@ static enum nd_status read_classes(const struct look *look, struct side *side, s
     enum nd_status status = block != NULL && side->classes != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t at = 0; status == ND_OK && at < side->n_samples; at += n_block) {
         size_t n = side->n_samples - at < n_block ? side->n_samples - at : n_block;
-        status = nd_capture_read_verified(&(struct nd_capture_tensor){side->capture, side->probe, side->edge},
+        status = nd_capture_read_verified(&(struct nd_probe_values){side->capture, side->probe, side->tensor},
                                           at, n, block, err);
         for (size_t i = 0; status == ND_OK && i < n; i++) {
             struct nd_best best = {.index = -1};
@@ -56,13 +56,13 @@ static enum nd_status open_side(const struct look *look, const struct nd_capture
     const struct nd_top1 *row = look->row;
     if (!row->devices[device].exists)
         return ND_OK;
-    side->edge = nd_capture_find_edge(capture, look->comparison->edges[row->edge].name);
+    side->tensor = nd_capture_find_tensor(capture, look->comparison->tensors[row->tensor].name);
     side->probe = nd_capture_find_probe(capture, look->comparison->probes[row->probe].name);
-    if (side->edge == SIZE_MAX || side->probe == SIZE_MAX)
+    if (side->tensor == SIZE_MAX || side->probe == SIZE_MAX)
         return ND_OK;
     side->capture = capture;
     side->n_samples = nd_capture_probe(capture, side->probe)->n_samples;
-    enum nd_status status = nd_layout_make(nd_capture_edge(capture, side->edge), &side->layout, err);
+    enum nd_status status = nd_layout_make(nd_capture_tensor(capture, side->tensor), &side->layout, err);
     return status == ND_OK && side->n_samples > 0 ? read_classes(look, side, err) : status;
 }
 
@@ -123,7 +123,7 @@ static enum nd_status read_values(const struct look *look, size_t device, struct
     if (bytes == NULL)
         return nd_fail_memory(err);
     enum nd_status status = nd_capture_read_verified(
-        &(struct nd_capture_tensor){side->capture, side->probe, side->edge}, kept->sample, 1, bytes, err);
+        &(struct nd_probe_values){side->capture, side->probe, side->tensor}, kept->sample, 1, bytes, err);
     for (size_t i = 0; status == ND_OK && i < kept->n_shown; i++)
         values[i] = value_at(look, side, bytes, (size_t)kept->shown[i]);
     free(bytes);

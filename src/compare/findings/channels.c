@@ -16,7 +16,7 @@ struct work {
     const struct nd_matching *alignment;
     const struct nd_compare_options *options;
     const struct nd_kernels *kernels;
-    size_t edge, ref, test;
+    size_t tensor, ref, test;
     size_t axis, n_channels, outer, inner; /* elements: [outer][n_channels][inner] */
     size_t ref_bytes, test_bytes;          /* of an element */
     struct nd_pair_context *contexts;      /* [n_channels] */
@@ -25,11 +25,11 @@ struct work {
 };
 
 /* The edge as channel c sees it. The scale is borrowed from the edge. */
-static struct nd_edge slice_edge(const struct nd_edge *edge, size_t axis, size_t c)
+static struct nd_tensor slice_tensor(const struct nd_tensor *tensor, size_t axis, size_t c)
 {
-    struct nd_edge slice = *edge;
+    struct nd_tensor slice = *tensor;
     slice.shape.dims[axis] = 1;
-    if (edge->quant.n > 1 && edge->quant.axis == (int)axis) {
+    if (tensor->quant.n > 1 && tensor->quant.axis == (int)axis) {
         slice.quant.n = 1;
         slice.quant.axis = -1;
         slice.quant.scale += c;
@@ -40,8 +40,8 @@ static struct nd_edge slice_edge(const struct nd_edge *edge, size_t axis, size_t
 
 static enum nd_status prepare(struct work *w, struct nd_error *err)
 {
-    const struct nd_edge *ref = nd_aligned_edge(w->alignment, w->edge, w->ref),
-                         *test = nd_aligned_edge(w->alignment, w->edge, w->test);
+    const struct nd_tensor *ref = nd_aligned_tensor(w->alignment, w->tensor, w->ref),
+                         *test = nd_aligned_tensor(w->alignment, w->tensor, w->test);
     w->ref_bytes = nd_dtype_size_bytes(ref->dtype);
     w->test_bytes = nd_dtype_size_bytes(test->dtype);
     size_t n_slice = w->outer * w->inner, n_elems = n_slice * w->n_channels;
@@ -56,7 +56,7 @@ static enum nd_status prepare(struct work *w, struct nd_error *err)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
     for (size_t c = 0; c < w->n_channels && status == ND_OK; c++) {
-        struct nd_edge ref_slice = slice_edge(ref, w->axis, c), test_slice = slice_edge(test, w->axis, c);
+        struct nd_tensor ref_slice = slice_tensor(ref, w->axis, c), test_slice = slice_tensor(test, w->axis, c);
         status = nd_pair_context_make(&ref_slice, &test_slice, w->options, w->kernels, &w->contexts[c], err);
         if (status == ND_OK && (w->states[c] = nd_pair_state_create(&w->contexts[c], err)) == NULL)
             status = ND_ERR_MEMORY;
@@ -75,10 +75,10 @@ static void gather(const struct work *w, const unsigned char *sample, size_t ele
 static enum nd_status add_sample(struct work *w, size_t probe, size_t sample, struct nd_error *err)
 {
     const struct nd_matching *a = w->alignment;
-    const struct nd_capture_tensor ref = nd_aligned_tensor(a, w->edge, probe, w->ref),
-                                   test = nd_aligned_tensor(a, w->edge, probe, w->test);
+    const struct nd_probe_values ref = nd_aligned_values(a, w->tensor, probe, w->ref),
+                                   test = nd_aligned_values(a, w->tensor, probe, w->test);
     bool is_mixed = w->contexts[0].is_mixed;
-    bool differs = is_mixed || !nd_aligned_is_equal(a, w->edge, probe, w->ref, w->test, sample);
+    bool differs = is_mixed || !nd_aligned_is_equal(a, w->tensor, probe, w->ref, w->test, sample);
     enum nd_status status = ND_OK;
     if (differs)
         status = nd_capture_read_verified(&ref, sample, 1, w->ref_sample, err);
@@ -183,28 +183,28 @@ struct context {
     struct nd_comparison *comparison;
 };
 
-static enum nd_status compare_edge(void *context, size_t worker, size_t e, struct nd_error *err)
+static enum nd_status compare_tensor(void *context, size_t worker, size_t e, struct nd_error *err)
 {
     (void)worker;
     const struct context *c = context;
-    struct nd_compared_edge *edge = &c->comparison->edges[e];
+    struct nd_compared_tensor *tensor = &c->comparison->tensors[e];
     enum nd_status status = ND_OK;
     for (size_t p = 0; p < c->comparison->n_pairs && status == ND_OK; p++) {
-        struct nd_compared_pair *pair = &edge->pairs[p];
+        struct nd_compared_pair *pair = &tensor->pairs[p];
         const struct nd_difference *d = &pair->total.difference;
         struct work work = {.alignment = c->alignment,
                             .options = c->options,
                             .kernels = c->kernels,
-                            .edge = e,
+                            .tensor = e,
                             .ref = pair->ref,
                             .test = pair->test};
         if (!d->has_values || d->n_differing == 0 ||
-            !set_axis(&work, &nd_aligned_edge(c->alignment, e, pair->ref)->shape))
+            !set_axis(&work, &nd_aligned_tensor(c->alignment, e, pair->ref)->shape))
             continue;
         size_t budget = c->options->memory_bytes > 0 ? c->options->memory_bytes : DEFAULT_MEMORY;
         if (work.n_channels > budget / 4 / sizeof(struct nd_pair_state))
-            return nd_fail(err, ND_E_COMPARE_MEMORY, edge->name, "the %zu channels of edge '%s' need %zu MiB",
-                           work.n_channels, edge->name,
+            return nd_fail(err, ND_E_COMPARE_MEMORY, tensor->name, "the %zu channels of edge '%s' need %zu MiB",
+                           work.n_channels, tensor->name,
                            (4 * work.n_channels * sizeof(struct nd_pair_state) >> 20) + 1);
         status = compare_pair(&work, pair, err);
     }
@@ -216,5 +216,5 @@ enum nd_status nd_channels_compare(const struct nd_matching *alignment,
                                    struct nd_comparison *comparison, struct nd_error *err)
 {
     struct context context = {alignment, options, kernels, comparison};
-    return nd_parallel_for(options->n_threads, comparison->n_edges, compare_edge, &context, err);
+    return nd_parallel_for(options->n_threads, comparison->n_tensors, compare_tensor, &context, err);
 }

@@ -39,7 +39,7 @@ struct counts {
     size_t n_real;                  /* real values that are equal */
     size_t n_real_near[N_ROOMS];    /* that are at most 2^k steps apart */
     double sum, squares;            /* of the reference's codes */
-    double least_apart, most_apart; /* real values, in steps of the reference */
+    double min_apart, max_apart; /* real values, in steps of the reference */
     double step;
     size_t n_as_floats;            /* elements whose bits, read as floats, are near */
     double error_power, ref_power; /* of these floats */
@@ -49,10 +49,10 @@ struct counts {
 
 struct looking {
     const struct nd_matching *alignment;
-    const struct nd_edge *ref, *test;
+    const struct nd_tensor *ref, *test;
     enum nd_dtype floats; /* one side calls the bytes so, the other bare integers; else ND_DTYPE_NONE */
     bool is_bare;         /* only one side states a scale: codes are held against codes */
-    size_t edge, ref_capture, test_capture;
+    size_t tensor, ref_capture, test_capture;
     size_t elem_bytes, n_elems, inner; /* inner: elements that share a scale */
     struct counts counts;
 };
@@ -65,7 +65,7 @@ static uint32_t bits_at(const void *data, size_t elem_bytes, size_t i)
     return elem_bytes == 2 ? ((const uint16_t *)data)[i] : ((const uint32_t *)data)[i];
 }
 
-static int64_t code_of(enum nd_dtype dtype, uint32_t bits)
+static int64_t qvalue_of(enum nd_dtype dtype, uint32_t bits)
 {
     if (!nd_dtype_is_signed_integer(dtype))
         return bits;
@@ -74,18 +74,18 @@ static int64_t code_of(enum nd_dtype dtype, uint32_t bits)
 }
 
 /* scale * (code - zero point); of a tensor without a scale the code. */
-static double real_of(const struct nd_edge *edge, int64_t code, size_t channel, bool is_bare)
+static double real_of(const struct nd_tensor *tensor, int64_t qvalue, size_t channel, bool is_bare)
 {
-    const struct nd_quant *quant = &edge->quant;
+    const struct nd_quant *quant = &tensor->quant;
     if (quant->n == 0 || is_bare)
-        return (double)code;
+        return (double)qvalue;
     size_t c = quant->n > 1 ? channel % quant->n : 0;
-    return (double)quant->scale[c] * (double)(code - quant->zero_point[c]);
+    return (double)quant->scale[c] * (double)(qvalue - quant->zero_point[c]);
 }
 
 /* Chosen: of the floats that two devices compute 90 % are within a 16th of each other (small ones need not be),
  * and the power of the differences is 24 dB below theirs. Integers that are no floats, read so, are neither. */
-static const double near_of_float = 1.0 / 16, near_float_share = 0.9, most_error_power = 1.0 / 256;
+static const double near_of_float = 1.0 / 16, near_float_share = 0.9, max_error_power = 1.0 / 256;
 
 static void count_floats(struct looking *l, const void *ref, const void *test, size_t n)
 {
@@ -116,8 +116,8 @@ static void count(struct looking *l, const void *ref, const void *test, size_t n
         double step = l->ref->quant.n > 0 && !l->is_bare
                           ? (double)l->ref->quant.scale[l->ref->quant.n > 1 ? channel % l->ref->quant.n : 0]
                           : 1;
-        double x = real_of(l->ref, code_of(l->ref->dtype, a), channel, l->is_bare);
-        double y = real_of(l->test, code_of(l->test->dtype, b), channel, l->is_bare);
+        double x = real_of(l->ref, qvalue_of(l->ref->dtype, a), channel, l->is_bare);
+        double y = real_of(l->test, qvalue_of(l->test->dtype, b), channel, l->is_bare);
         double apart = fabs(x - y) / step, room = scale_tolerance * fmax(fabs(x), fabs(y)) / step;
         counts->n_same += a == b;
         counts->n_real += apart <= room;
@@ -125,12 +125,12 @@ static void count(struct looking *l, const void *ref, const void *test, size_t n
             counts->n_near[k] += (a > b ? a - b : b - a) <= (uint32_t)1 << k;
             counts->n_real_near[k] += apart <= ldexp(1, k) + room;
         }
-        double code = (double)code_of(l->ref->dtype, a);
-        counts->sum += code;
-        counts->squares += code * code;
+        double qvalue = (double)qvalue_of(l->ref->dtype, a);
+        counts->sum += qvalue;
+        counts->squares += qvalue * qvalue;
         if (a == b) {
-            counts->least_apart = fmin(counts->least_apart, apart);
-            counts->most_apart = fmax(counts->most_apart, apart);
+            counts->min_apart = fmin(counts->min_apart, apart);
+            counts->max_apart = fmax(counts->max_apart, apart);
         }
         counts->step = step;
         counts->n_distinct += !counts->seen[a % N_SEEN];
@@ -149,8 +149,8 @@ static enum nd_status read_probe(struct looking *l, size_t probe, size_t n_sampl
     n_at_once = n_at_once < n_samples ? n_at_once : n_samples;
     void *buffers[2] = {nd_tensor_alloc(n_at_once * sample_bytes), nd_tensor_alloc(n_at_once * sample_bytes)};
     enum nd_status status = buffers[0] != NULL && buffers[1] != NULL ? ND_OK : nd_fail_memory(err);
-    const struct nd_capture_tensor tensors[2] = {nd_aligned_tensor(a, l->edge, probe, l->ref_capture),
-                                                 nd_aligned_tensor(a, l->edge, probe, l->test_capture)};
+    const struct nd_probe_values tensors[2] = {nd_aligned_values(a, l->tensor, probe, l->ref_capture),
+                                                 nd_aligned_values(a, l->tensor, probe, l->test_capture)};
     for (size_t s = 0; status == ND_OK && s < n_samples; s += n_at_once) {
         size_t n = n_samples - s < n_at_once ? n_samples - s : n_at_once;
         for (size_t k = 0; status == ND_OK && k < 2; k++)
@@ -176,8 +176,8 @@ static enum nd_status read_all(struct looking *l, bool *is_whole, struct nd_erro
         free(reason);
         if (status != ND_OK || n == 0)
             continue;
-        if (nd_aligned_has_values(l->alignment, l->edge, p, l->ref_capture) &&
-            nd_aligned_has_values(l->alignment, l->edge, p, l->test_capture))
+        if (nd_aligned_has_values(l->alignment, l->tensor, p, l->ref_capture) &&
+            nd_aligned_has_values(l->alignment, l->tensor, p, l->test_capture))
             status = read_probe(l, p, n, err);
         else
             *is_whole = false;
@@ -187,11 +187,11 @@ static enum nd_status read_all(struct looking *l, bool *is_whole, struct nd_erro
 
 /* ---- what it says ---- */
 
-static void put_label(struct nd_strbuf *out, const struct nd_edge *edge, bool with_type, const char *device)
+static void put_label(struct nd_strbuf *out, const struct nd_tensor *tensor, bool with_type, const char *device)
 {
-    const struct nd_quant *quant = &edge->quant;
+    const struct nd_quant *quant = &tensor->quant;
     if (with_type)
-        nd_strbuf_printf(out, "%s", nd_dtype_name(edge->dtype));
+        nd_strbuf_printf(out, "%s", nd_dtype_name(tensor->dtype));
     if (quant->n > 0)
         nd_strbuf_printf(out, "%sscale %.6g, zero point %" PRId64 "%s", with_type ? " with " : "",
                          (double)quant->scale[0], quant->zero_point[0], quant->n > 1 ? ", ..." : "");
@@ -220,11 +220,11 @@ static enum nd_status say_wrong(const struct looking *l, int room, struct nd_com
     put_label(&text, l->test, with_type, comparison->devices[pair->test].label);
     nd_strbuf_puts(&text, ": one label is wrong; ");
     bool has_scales = !l->is_bare && l->ref->quant.n > 0;
-    bool is_one = c->most_apart - c->least_apart <= scale_tolerance * c->most_apart;
+    bool is_one = c->max_apart - c->min_apart <= scale_tolerance * c->max_apart;
     nd_strbuf_printf(&text, "%s are %s%.6g steps apart", has_scales ? "real values" : "values",
-                     is_one ? "" : "up to ", c->most_apart);
+                     is_one ? "" : "up to ", c->max_apart);
     if (has_scales && l->ref->quant.n == 1)
-        nd_strbuf_printf(&text, " (%.6g)", c->most_apart * c->step);
+        nd_strbuf_printf(&text, " (%.6g)", c->max_apart * c->step);
     free(pair->label);
     pair->label = nd_strbuf_take(&text);
     return pair->label != NULL ? nd_text_set(&pair->total.reason, err, "%s", pair->label) : nd_fail_memory(err);
@@ -238,7 +238,7 @@ static enum nd_status judge_floats(const struct looking *l, struct nd_comparison
     struct nd_strbuf text = {0};
     if (c->n < MIN_ELEMENTS || c->n_distinct < MIN_DISTINCT ||
         (double)c->n_as_floats < near_float_share * (double)c->n ||
-        !(c->error_power <= most_error_power * c->ref_power))
+        !(c->error_power <= max_error_power * c->ref_power))
         return ND_OK;
     nd_strbuf_printf(&text, "the same bytes in %zu of %zu elements%s, called ", c->n_same, c->n,
                      c->n_same < c->n ? ", the rest nearly the same floats" : "");
@@ -326,7 +326,7 @@ static enum nd_status judge(const struct looking *l, struct nd_comparison *compa
 }
 
 /* The float type, where only one side calls the bytes so. */
-static enum nd_dtype find_floats(const struct nd_edge *ref, const struct nd_edge *test)
+static enum nd_dtype find_floats(const struct nd_tensor *ref, const struct nd_tensor *test)
 {
     bool is_ref = nd_dtype_is_float(ref->dtype), is_test = nd_dtype_is_float(test->dtype);
     return is_ref == is_test ? ND_DTYPE_NONE : is_ref ? ref->dtype : test->dtype;
@@ -338,7 +338,7 @@ static bool is_number(enum nd_dtype dtype)
 }
 
 /* Numbers of one size and shape, labelled otherwise: integers, or integers and floats. */
-static bool is_candidate(const struct nd_edge *ref, const struct nd_edge *test)
+static bool is_candidate(const struct nd_tensor *ref, const struct nd_tensor *test)
 {
     if (ref == NULL || test == NULL || !is_number(ref->dtype) || !is_number(test->dtype) ||
         (nd_dtype_is_float(ref->dtype) && nd_dtype_is_float(test->dtype)))
@@ -353,17 +353,17 @@ static bool is_candidate(const struct nd_edge *ref, const struct nd_edge *test)
     return is_one_axis && nd_shape_equal(&ref->shape, &test->shape);
 }
 
-static enum nd_status look(const struct nd_matching *alignment, struct nd_comparison *comparison, size_t edge,
+static enum nd_status look(const struct nd_matching *alignment, struct nd_comparison *comparison, size_t tensor,
                            struct nd_compared_pair *pair, struct nd_error *err)
 {
     struct looking l = {.alignment = alignment,
-                        .ref = nd_aligned_edge(alignment, edge, pair->ref),
-                        .test = nd_aligned_edge(alignment, edge, pair->test),
-                        .edge = edge,
+                        .ref = nd_aligned_tensor(alignment, tensor, pair->ref),
+                        .test = nd_aligned_tensor(alignment, tensor, pair->test),
+                        .tensor = tensor,
                         .ref_capture = pair->ref,
                         .test_capture = pair->test,
                         .inner = 1,
-                        .counts = {.least_apart = INFINITY}};
+                        .counts = {.min_apart = INFINITY}};
     bool is_whole = false;
     if (pair->total.reason == NULL || !is_candidate(l.ref, l.test))
         return ND_OK;
@@ -391,8 +391,8 @@ enum nd_status nd_labels_find(const struct nd_matching *alignment, struct nd_com
                               struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t e = 0; status == ND_OK && e < comparison->n_edges; e++)
+    for (size_t e = 0; status == ND_OK && e < comparison->n_tensors; e++)
         for (size_t p = 0; status == ND_OK && p < comparison->n_pairs; p++)
-            status = look(alignment, comparison, e, &comparison->edges[e].pairs[p], err);
+            status = look(alignment, comparison, e, &comparison->tensors[e].pairs[p], err);
     return status;
 }

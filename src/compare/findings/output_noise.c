@@ -5,8 +5,8 @@
 double nd_comparison_sqnr_db(const struct nd_comparison *comparison, size_t pair)
 {
     double sum = 0, n = 0;
-    for (size_t e = 0; e < comparison->n_edges; e++) {
-        const struct nd_compared_part *total = &comparison->edges[e].pairs[pair].total;
+    for (size_t e = 0; e < comparison->n_tensors; e++) {
+        const struct nd_compared_part *total = &comparison->tensors[e].pairs[pair].total;
         if (total->coverage != ND_COVERAGE_FULL || !total->difference.has_values)
             continue;
         sum += total->difference.has_signal ? pow(10, -total->difference.sqnr_db / 10) : 0;

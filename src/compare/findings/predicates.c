@@ -13,11 +13,11 @@
 #include "core/text/strbuf.h"
 
 /* 20 dB, as a whole tensor is called wrong (predicates.c); and a gap of 20 dB to all others. Both chosen. */
-static const double least_gross = 0.1, least_gap = 10;
+static const double min_gross = 0.1, min_gap = 10;
 
 /* A sample of more elements is read once, by the engine, and not a second time here: chosen, as
  * ND_OUTPUT_WHOLE. */
-static const size_t most_elems = (size_t)1 << 20;
+static const size_t max_elems = (size_t)1 << 20;
 
 /* Bytes of each side that are read at once: a chunk has 256 KiB of small samples, and is inflated once. Chosen.
  */
@@ -25,7 +25,7 @@ static const size_t block_bytes = (size_t)4 << 20;
 
 struct reader {
     const struct nd_matching *alignment;
-    size_t edge, test, probe, n_elems, sample_bytes;
+    size_t tensor, test, probe, n_elems, sample_bytes;
     size_t block;            /* samples that are read at once, 1 or more */
     unsigned char *bytes[2]; /* of a block */
     double *values[2];       /* [n_elems] of the reference and of the test */
@@ -39,7 +39,7 @@ static enum nd_status read_block(struct reader *r, size_t first, size_t n, struc
     const size_t captures[2] = {0, r->test};
     enum nd_status status = ND_OK;
     for (size_t k = 0; k < 2 && status == ND_OK; k++) {
-        const struct nd_capture_tensor tensor = nd_aligned_tensor(r->alignment, r->edge, r->probe, captures[k]);
+        const struct nd_probe_values tensor = nd_aligned_values(r->alignment, r->tensor, r->probe, captures[k]);
         status = nd_capture_read_verified(&tensor, first, n, r->bytes[k], err);
     }
     return status;
@@ -50,7 +50,7 @@ static void load_sample(struct reader *r, size_t at)
 {
     const size_t captures[2] = {0, r->test};
     for (size_t k = 0; k < 2; k++)
-        nd_array_load(nd_aligned_edge(r->alignment, r->edge, captures[k])->dtype,
+        nd_array_load(nd_aligned_tensor(r->alignment, r->tensor, captures[k])->dtype,
                       r->bytes[k] + at * r->sample_bytes, r->n_elems, r->values[k]);
 }
 
@@ -76,14 +76,14 @@ static double measure(struct reader *r)
 /* Leaves bytes and values NULL where the samples, n of them, are not to be read. */
 static enum nd_status open_reader(struct reader *r, size_t n, struct nd_error *err)
 {
-    const struct nd_edge *edge = nd_aligned_edge(r->alignment, r->edge, 0);
-    enum nd_status status = nd_shape_size_bytes(&edge->shape, edge->dtype, &r->sample_bytes, err);
+    const struct nd_tensor *tensor = nd_aligned_tensor(r->alignment, r->tensor, 0);
+    enum nd_status status = nd_shape_size_bytes(&tensor->shape, tensor->dtype, &r->sample_bytes, err);
     if (status == ND_OK)
-        status = nd_shape_n_elems(&edge->shape, &r->n_elems, err);
+        status = nd_shape_n_elems(&tensor->shape, &r->n_elems, err);
     r->block = r->sample_bytes < block_bytes && r->sample_bytes > 0 ? block_bytes / r->sample_bytes : 1;
     if (r->block > n)
         r->block = n > 0 ? n : 1;
-    for (size_t k = 0; k < 2 && status == ND_OK && r->n_elems > 0 && r->n_elems <= most_elems; k++) {
+    for (size_t k = 0; k < 2 && status == ND_OK && r->n_elems > 0 && r->n_elems <= max_elems; k++) {
         r->bytes[k] = nd_tensor_alloc(r->block * r->sample_bytes);
         r->values[k] = nd_calloc(r->n_elems, sizeof *r->values[k]);
         if (r->bytes[k] == NULL || r->values[k] == NULL)
@@ -101,8 +101,8 @@ static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *
         size_t n_common = 0;
         status = nd_align_samples(r->alignment, r->probe, 0, r->test, &n_common, &reason, err);
         free(reason);
-        *is_known = n_common == 0 || (nd_aligned_has_values(r->alignment, r->edge, r->probe, 0) &&
-                                      nd_aligned_has_values(r->alignment, r->edge, r->probe, r->test));
+        *is_known = n_common == 0 || (nd_aligned_has_values(r->alignment, r->tensor, r->probe, 0) &&
+                                      nd_aligned_has_values(r->alignment, r->tensor, r->probe, r->test));
         n_common = *is_known && n_common > n - n_read ? n - n_read : n_common;
         for (size_t s = 0; s < n_common && status == ND_OK && *is_known; s += r->block) {
             size_t n_block = n_common - s < r->block ? n_common - s : r->block;
@@ -121,10 +121,10 @@ static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *
  * in units of the reference's spread over all of them; infinite where one side alone is not finite. Codes are
  * compared as codes. *is_known: both captures keep all values, and the reference is not one value. sizes: [n].
  * ND_ERR_MEMORY, or what reading gives. */
-static enum nd_status nd_sample_sizes_read(const struct nd_matching *alignment, size_t edge, size_t test,
+static enum nd_status nd_sample_sizes_read(const struct nd_matching *alignment, size_t tensor, size_t test,
                                            size_t n, double *sizes, bool *is_known, struct nd_error *err)
 {
-    struct reader r = {.alignment = alignment, .edge = edge, .test = test};
+    struct reader r = {.alignment = alignment, .tensor = tensor, .test = test};
     enum nd_status status = open_reader(&r, n, err);
     *is_known = r.bytes[0] != NULL && status == ND_OK;
     if (*is_known)
@@ -148,12 +148,12 @@ bool nd_sample_sizes_part(const double *sizes, size_t n, bool *is_gross)
     for (size_t s = 0; s < n; s++) {
         if (isnan(sizes[s]))
             return false;
-        is_gross[s] = sizes[s] >= least_gross;
+        is_gross[s] = sizes[s] >= min_gross;
         n_gross += is_gross[s];
         least = is_gross[s] ? fmin(least, sizes[s]) : least;
         most = is_gross[s] ? most : fmax(most, sizes[s]);
     }
-    return n_gross > 0 && n_gross < n && least >= least_gap * most;
+    return n_gross > 0 && n_gross < n && least >= min_gap * most;
 }
 
 /* Of longer names the first ones are used (chosen). */
@@ -258,7 +258,7 @@ enum { ROUNDING_LSB = 2 };
 enum { MAX_SAMPLE_SEARCHES = 16 };
 
 /* Samples that are listed one by one where no rule fits (chosen: they fit into a line). */
-enum { MOST_LISTED = 8 };
+enum { MAX_LISTED = 8 };
 
 bool nd_predicates_is_wrong(const struct nd_difference *d, bool has_gates)
 {
@@ -271,10 +271,10 @@ bool nd_predicates_is_wrong(const struct nd_difference *d, bool has_gates)
 }
 
 /* Whether it is known if the tensor is wrong: it was compared, and is not fed to the model. */
-static bool is_cell(const struct nd_compared_edge *edge, const struct nd_compared_pair *pair)
+static bool is_cell(const struct nd_compared_tensor *tensor, const struct nd_compared_pair *pair)
 {
     const struct nd_difference *d = &pair->total.difference;
-    return !edge->is_model_input && pair->label == NULL && pair->total.coverage != ND_COVERAGE_NONE &&
+    return !tensor->is_model_input && pair->label == NULL && pair->total.coverage != ND_COVERAGE_NONE &&
            d->n_samples > 0 && (d->n_samples_differing == 0 || d->has_values);
 }
 
@@ -295,21 +295,21 @@ static enum nd_status add_shape(struct nd_cells *cells, size_t cell, const struc
     return status == ND_OK ? nd_cells_add(cells, cell, ND_FACT_ELEMENTS, "", 0, n_elems, err) : status;
 }
 
-static enum nd_status add_tensor(struct nd_cells *cells, size_t cell, const struct nd_compared_edge *edge,
+static enum nd_status add_tensor(struct nd_cells *cells, size_t cell, const struct nd_compared_tensor *tensor,
                                  struct nd_error *err)
 {
-    const char *type = nd_dtype_name(edge->dtype);
+    const char *type = nd_dtype_name(tensor->dtype);
     enum nd_status status = nd_cells_add(cells, cell, ND_FACT_TYPE, type, strlen(type), 0, err);
-    if (status == ND_OK && edge->op_types[0] != '\0')
-        status = nd_cells_add(cells, cell, ND_FACT_OPERATOR, edge->op_types, strlen(edge->op_types), 0, err);
+    if (status == ND_OK && tensor->op_types[0] != '\0')
+        status = nd_cells_add(cells, cell, ND_FACT_OPERATOR, tensor->op_types, strlen(tensor->op_types), 0, err);
     if (status == ND_OK)
-        status = nd_cells_add_name(cells, cell, edge->name, err);
-    return status == ND_OK ? add_shape(cells, cell, &edge->shape, err) : status;
+        status = nd_cells_add_name(cells, cell, tensor->name, err);
+    return status == ND_OK ? add_shape(cells, cell, &tensor->shape, err) : status;
 }
 
 /* What is asked: of the tensors of a device (edge: SIZE_MAX), or of the samples of one. */
 struct question {
-    size_t device, edge;
+    size_t device, tensor;
     bool is_of_size; /* which samples are grossly wrong, not which differ */
 };
 
@@ -317,11 +317,11 @@ static void put_subject(const struct nd_comparison *comparison, const struct que
                         size_t n, struct nd_strbuf *text)
 {
     const char *label = comparison->devices[q->device].label;
-    if (q->edge == SIZE_MAX)
+    if (q->tensor == SIZE_MAX)
         nd_strbuf_printf(text, "the %zu wrong tensors of %zu on %s are exactly those ", n_wrong, n, label);
     else
         nd_strbuf_printf(text, "the %zu samples of %zu of '%s' that %s on %s are exactly those ", n_wrong, n,
-                         comparison->edges[q->edge].name,
+                         comparison->tensors[q->tensor].name,
                          q->is_of_size ? "are wrong by more than rounding" : "differ", label);
 }
 
@@ -344,7 +344,7 @@ static enum nd_status note(struct nd_comparison *comparison, const struct questi
                      q->is_of_size ? "; all others differ by rounding at most" : "");
     struct nd_compared_predicate *predicate = &comparison->predicates[comparison->n_predicates++];
     *predicate = (struct nd_compared_predicate){.device = q->device,
-                                                .edge = q->edge,
+                                                .tensor = q->tensor,
                                                 .n_wrong = n_wrong,
                                                 .n = cells->n,
                                                 .n_conditions = found->n_conditions,
@@ -364,7 +364,7 @@ static enum nd_status list_samples(const struct nd_cells *cells, struct nd_predi
     size_t n_wrong = 0, n_told = 0;
     for (size_t i = 0; i < cells->n; i++)
         n_wrong += cells->is_wrong[i];
-    if (n_wrong > MOST_LISTED || n_wrong * 2 > cells->n)
+    if (n_wrong > MAX_LISTED || n_wrong * 2 > cells->n)
         return ND_OK;
     nd_strbuf_puts(&text, "with sample index ");
     for (size_t i = 0; i < cells->n; i++)
@@ -395,18 +395,18 @@ static enum nd_status search_tensors(const struct nd_matching *alignment, struct
     struct nd_cells cells = {.is_wrong = is_wrong, .is_inherited = !alignment->unknown_models, .n_searches = 1};
     size_t n_wrong = 0;
     enum nd_status status = ND_OK;
-    for (size_t e = 0; e < comparison->n_edges; e++) {
-        const struct nd_compared_pair *pair = &comparison->edges[e].pairs[test - 1];
-        if (!is_cell(&comparison->edges[e], pair))
+    for (size_t e = 0; e < comparison->n_tensors; e++) {
+        const struct nd_compared_pair *pair = &comparison->tensors[e].pairs[test - 1];
+        if (!is_cell(&comparison->tensors[e], pair))
             continue;
         is_wrong[cells.n] = nd_predicates_is_wrong(&pair->total.difference, comparison->has_gates);
         n_wrong += is_wrong[cells.n++];
     }
     if (n_wrong == 0 || n_wrong == cells.n || cells.n > ND_PREDICATE_MAX_CELLS)
         return ND_OK;
-    for (size_t e = 0, cell = 0; e < comparison->n_edges && status == ND_OK; e++)
-        if (is_cell(&comparison->edges[e], &comparison->edges[e].pairs[test - 1]))
-            status = add_tensor(&cells, cell++, &comparison->edges[e], err);
+    for (size_t e = 0, cell = 0; e < comparison->n_tensors && status == ND_OK; e++)
+        if (is_cell(&comparison->tensors[e], &comparison->tensors[e].pairs[test - 1]))
+            status = add_tensor(&cells, cell++, &comparison->tensors[e], err);
     if (status == ND_OK)
         status = find_and_note(comparison, &(struct question){test, SIZE_MAX, false}, &cells, err);
     nd_cells_deinit(&cells);
@@ -417,13 +417,13 @@ static enum nd_status search_tensors(const struct nd_matching *alignment, struct
 
 /* Which samples are grossly wrong among others that differ by rounding, in place of which differ; false in
  * *is_of_size: the sizes do not part them, or are not known. */
-static enum nd_status part_by_size(const struct nd_matching *alignment, size_t test, size_t edge, size_t n,
+static enum nd_status part_by_size(const struct nd_matching *alignment, size_t test, size_t tensor, size_t n,
                                    bool *is_wrong, bool *is_of_size, struct nd_error *err)
 {
     double *sizes = nd_calloc(n, sizeof *sizes);
     bool *is_gross = nd_calloc(n, sizeof *is_gross), is_known = false;
     enum nd_status status = sizes != NULL && is_gross != NULL
-                                ? nd_sample_sizes_read(alignment, edge, test, n, sizes, &is_known, err)
+                                ? nd_sample_sizes_read(alignment, tensor, test, n, sizes, &is_known, err)
                                 : nd_fail_memory(err);
     bool is_told = status == ND_OK && is_known && nd_sample_sizes_part(sizes, n, is_gross);
     *is_of_size = false;
@@ -440,9 +440,9 @@ static enum nd_status part_by_size(const struct nd_matching *alignment, size_t t
 /* The samples of a tensor that differ; where some are grossly wrong among others that differ by rounding,
  * these. */
 static enum nd_status search_samples(const struct nd_matching *alignment, struct nd_comparison *comparison,
-                                     size_t test, size_t edge, size_t n_searches, struct nd_error *err)
+                                     size_t test, size_t tensor, size_t n_searches, struct nd_error *err)
 {
-    size_t n_samples = comparison->edges[edge].pairs[test - 1].total.difference.n_samples;
+    size_t n_samples = comparison->tensors[tensor].pairs[test - 1].total.difference.n_samples;
     bool *is_wrong = nd_calloc(n_samples, sizeof *is_wrong);
     struct nd_cells cells = {.is_wrong = is_wrong, .n_searches = n_searches};
     enum nd_status status = is_wrong != NULL ? ND_OK : nd_fail_memory(err);
@@ -453,16 +453,16 @@ static enum nd_status search_samples(const struct nd_matching *alignment, struct
         status = nd_align_samples(alignment, p, 0, test, &n, &reason, err);
         free(reason);
         for (size_t s = 0; s < n && cells.n < n_samples && status == ND_OK; s++) {
-            is_wrong[cells.n] = !nd_aligned_is_equal(alignment, edge, p, 0, test, s);
+            is_wrong[cells.n] = !nd_aligned_is_equal(alignment, tensor, p, 0, test, s);
             status = nd_cells_add(&cells, cells.n, ND_FACT_PROBE, probe, strlen(probe), 0, err);
             if (status == ND_OK)
                 status = nd_cells_add(&cells, cells.n, ND_FACT_SAMPLE, "", 0, (int64_t)s, err);
             cells.n++;
         }
     }
-    struct question question = {test, edge, false};
+    struct question question = {test, tensor, false};
     if (status == ND_OK && cells.n == n_samples)
-        status = part_by_size(alignment, test, edge, n_samples, is_wrong, &question.is_of_size, err);
+        status = part_by_size(alignment, test, tensor, n_samples, is_wrong, &question.is_of_size, err);
     if (status == ND_OK)
         status = find_and_note(comparison, &question, &cells, err);
     nd_cells_deinit(&cells);
@@ -472,15 +472,15 @@ static enum nd_status search_samples(const struct nd_matching *alignment, struct
 
 /* Samples may be told apart: by digests, or by the sizes of their differences. */
 static enum nd_status is_searched(const struct nd_matching *alignment, const struct nd_comparison *comparison,
-                                  size_t test, size_t edge, bool *out, struct nd_error *err)
+                                  size_t test, size_t tensor, bool *out, struct nd_error *err)
 {
-    const struct nd_compared_pair *pair = &comparison->edges[edge].pairs[test - 1];
+    const struct nd_compared_pair *pair = &comparison->tensors[tensor].pairs[test - 1];
     const struct nd_difference *d = &pair->total.difference;
     *out = false;
-    if (!is_cell(&comparison->edges[edge], pair) || !nd_predicates_is_wrong(d, comparison->has_gates) ||
+    if (!is_cell(&comparison->tensors[tensor], pair) || !nd_predicates_is_wrong(d, comparison->has_gates) ||
         d->n_samples < 2 || d->n_samples > ND_PREDICATE_MAX_CELLS)
         return ND_OK;
-    return nd_align_is_alike(nd_aligned_edge(alignment, edge, 0), nd_aligned_edge(alignment, edge, test), out,
+    return nd_align_is_alike(nd_aligned_tensor(alignment, tensor, 0), nd_aligned_tensor(alignment, tensor, test), out,
                              err);
 }
 
@@ -488,24 +488,24 @@ static enum nd_status is_searched(const struct nd_matching *alignment, const str
 static enum nd_status search_all_samples(const struct nd_matching *alignment, struct nd_comparison *comparison,
                                          size_t test, struct nd_error *err)
 {
-    size_t edges[MAX_SAMPLE_SEARCHES], n = 0, n_before = comparison->n_predicates;
+    size_t tensors[MAX_SAMPLE_SEARCHES], n = 0, n_before = comparison->n_predicates;
     size_t limit = alignment->unknown_models ? MAX_SAMPLE_SEARCHES : 1;
     enum nd_status status = ND_OK;
-    for (size_t e = 0; e < comparison->n_edges && n < limit && status == ND_OK; e++) {
+    for (size_t e = 0; e < comparison->n_tensors && n < limit && status == ND_OK; e++) {
         bool is_wanted;
         status = is_searched(alignment, comparison, test, e, &is_wanted, err);
         if (status == ND_OK && is_wanted)
-            edges[n++] = e;
+            tensors[n++] = e;
     }
     for (size_t i = 0; i < n && status == ND_OK && comparison->n_predicates == n_before; i++)
-        status = search_samples(alignment, comparison, test, edges[i], n, err);
+        status = search_samples(alignment, comparison, test, tensors[i], n, err);
     return status;
 }
 
 enum nd_status nd_predicates_find(const struct nd_matching *alignment, const struct nd_compare_options *options,
                                   struct nd_comparison *comparison, struct nd_error *err)
 {
-    bool *is_wrong = nd_calloc(comparison->n_edges, sizeof *is_wrong);
+    bool *is_wrong = nd_calloc(comparison->n_tensors, sizeof *is_wrong);
     enum nd_status status = is_wrong != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t t = 1; t < comparison->n_devices && status == ND_OK; t++) {
         size_t n_before = comparison->n_predicates;

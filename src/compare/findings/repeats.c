@@ -14,40 +14,40 @@ double nd_repeats_bound(uint64_t k, uint64_t n)
 }
 
 /* All samples gave one output although they were fed differently. */
-static bool is_stuck(const struct nd_matching *a, size_t edge, size_t probe, size_t capture)
+static bool is_stuck(const struct nd_matching *a, size_t tensor, size_t probe, size_t capture)
 {
     const struct nd_capture_probe *described = nd_aligned_probe(a, probe, capture);
     const struct nd_digest *inputs = a->inputs[probe * a->n_captures + capture];
     bool are_inputs_equal = true;
-    if (nd_aligned_edge_digest(a, edge, probe, capture) != NULL) /* then not all samples are equal */
+    if (nd_aligned_tensor_digest(a, tensor, probe, capture) != NULL) /* then not all samples are equal */
         return false;
     for (size_t s = 1; s < described->n_samples; s++) {
-        if (!nd_digest_equal(nd_aligned_digest(a, edge, probe, capture, s),
-                             nd_aligned_digest(a, edge, probe, capture, 0)))
+        if (!nd_digest_equal(nd_aligned_digest(a, tensor, probe, capture, s),
+                             nd_aligned_digest(a, tensor, probe, capture, 0)))
             return false;
         are_inputs_equal = are_inputs_equal && inputs != NULL && nd_digest_equal(inputs[s], inputs[0]);
     }
     return inputs != NULL && described->n_samples > 1 && !are_inputs_equal;
 }
 
-static bool is_repeat_equal(const struct nd_matching *a, size_t edge, size_t probe, size_t capture,
+static bool is_repeat_equal(const struct nd_matching *a, size_t tensor, size_t probe, size_t capture,
                             size_t sample, size_t repeat)
 {
-    const struct nd_capture_tensor tensor = nd_aligned_tensor(a, edge, probe, capture);
-    if (nd_aligned_edge_digest(a, edge, probe, capture) != NULL) /* then every repeat is equal */
+    const struct nd_probe_values item = nd_aligned_values(a, tensor, probe, capture);
+    if (nd_aligned_tensor_digest(a, tensor, probe, capture) != NULL) /* then every repeat is equal */
         return true;
-    return nd_digest_equal(nd_capture_digest(tensor.capture, tensor.probe, tensor.edge, sample, repeat),
-                           nd_aligned_digest(a, edge, probe, capture, sample));
+    return nd_digest_equal(nd_capture_digest(item.capture, item.probe, item.tensor, sample, repeat),
+                           nd_aligned_digest(a, tensor, probe, capture, sample));
 }
 
-static size_t count_runs(const struct nd_matching *a, size_t edge, size_t probe, size_t capture, size_t sample)
+static size_t count_runs(const struct nd_matching *a, size_t tensor, size_t probe, size_t capture, size_t sample)
 {
-    const struct nd_capture_tensor tensor = nd_aligned_tensor(a, edge, probe, capture);
-    return nd_capture_n_runs(tensor.capture, tensor.probe, tensor.edge, sample);
+    const struct nd_probe_values item = nd_aligned_values(a, tensor, probe, capture);
+    return nd_capture_n_runs(item.capture, item.probe, item.tensor, sample);
 }
 
-void nd_repeats_count(const struct nd_matching *alignment, size_t edge, size_t capture,
-                      struct nd_edge_on_device *on)
+void nd_repeats_count(const struct nd_matching *alignment, size_t tensor, size_t capture,
+                      struct nd_tensor_on_device *on)
 {
     for (size_t p = 0; p < alignment->n_probes; p++) {
         const struct nd_capture_probe *probe = nd_aligned_probe(alignment, p, capture);
@@ -55,14 +55,14 @@ void nd_repeats_count(const struct nd_matching *alignment, size_t edge, size_t c
             continue;
         for (size_t s = 0; s < probe->n_samples; s++) {
             uint64_t n_unequal = 0;
-            size_t n_runs = count_runs(alignment, edge, p, capture, s);
+            size_t n_runs = count_runs(alignment, tensor, p, capture, s);
             for (size_t r = 1; r < n_runs; r++)
-                n_unequal += !is_repeat_equal(alignment, edge, p, capture, s, r);
+                n_unequal += !is_repeat_equal(alignment, tensor, p, capture, s, r);
             on->n_repeats += n_runs - 1;
             on->n_repeats_unequal += n_unequal;
             on->n_unstable += n_unequal > 0;
         }
-        on->is_stuck = on->is_stuck || is_stuck(alignment, edge, p, capture);
+        on->is_stuck = on->is_stuck || is_stuck(alignment, tensor, p, capture);
     }
     on->unstable_bound = nd_repeats_bound(on->n_repeats_unequal, on->n_repeats);
 }
@@ -70,7 +70,7 @@ void nd_repeats_count(const struct nd_matching *alignment, size_t edge, size_t c
 /* The repeats of one edge on one device. */
 struct work {
     const struct nd_matching *alignment;
-    size_t edge, capture;
+    size_t tensor, capture;
     struct nd_pair_context context;
     struct nd_pair_state *state;
     unsigned char *first, *repeat; /* a sample each */
@@ -80,11 +80,11 @@ static enum nd_status add_sample(struct work *w, size_t p, size_t sample, size_t
                                  struct nd_error *err)
 {
     const struct nd_matching *a = w->alignment;
-    const struct nd_capture_tensor tensor = nd_aligned_tensor(a, w->edge, p, w->capture);
+    const struct nd_probe_values tensor = nd_aligned_values(a, w->tensor, p, w->capture);
     bool is_read = false;
     enum nd_status status = ND_OK;
     for (size_t r = 1; r < n_repeats && status == ND_OK; r++) {
-        bool differs = !is_repeat_equal(a, w->edge, p, w->capture, sample, r);
+        bool differs = !is_repeat_equal(a, w->tensor, p, w->capture, sample, r);
         if (differs && !is_read)
             status = nd_capture_read_verified(&tensor, sample, 1, w->first, err);
         is_read = is_read || differs;
@@ -108,7 +108,7 @@ static enum nd_status measure(struct work *w, struct nd_difference *out, struct 
     for (size_t p = 0; p < a->n_probes && status == ND_OK; p++) {
         const struct nd_capture_probe *probe = nd_aligned_probe(a, p, w->capture);
         for (size_t s = 0; probe != NULL && s < probe->n_samples && status == ND_OK; s++)
-            status = add_sample(w, p, s, count_runs(a, w->edge, p, w->capture, s), err);
+            status = add_sample(w, p, s, count_runs(a, w->tensor, p, w->capture, s), err);
     }
     if (status == ND_OK)
         status = nd_pair_state_finish(w->state, &w->context, out, err);
@@ -120,14 +120,14 @@ static enum nd_status measure(struct work *w, struct nd_difference *out, struct 
     return status;
 }
 
-static bool has_values(const struct nd_matching *a, size_t edge, size_t capture)
+static bool has_values(const struct nd_matching *a, size_t tensor, size_t capture)
 {
     bool has_some = false;
     for (size_t p = 0; p < a->n_probes; p++) {
         if (nd_aligned_probe(a, p, capture) == NULL)
             continue;
         if (!nd_capture_has_outputs(a->captures[capture], a->probes[p * a->n_captures + capture],
-                                    a->edges[edge * a->n_captures + capture]))
+                                    a->tensors[tensor * a->n_captures + capture]))
             return false;
         has_some = true;
     }
@@ -140,7 +140,7 @@ static bool has_values(const struct nd_matching *a, size_t edge, size_t capture)
 static const double largest_slack = 8, share_slack = 2;
 
 /* The share of the values that a device changes from run to run, at most (95 %). */
-static double most_noise(const struct nd_edge_on_device *on)
+static double max_noise(const struct nd_tensor_on_device *on)
 {
     if (on->noise == NULL || on->n_repeats_unequal == 0)
         return 0;
@@ -148,41 +148,41 @@ static double most_noise(const struct nd_edge_on_device *on)
     return of_unequal * on->unstable_bound;
 }
 
-static bool is_within_size(const struct nd_difference *d, const struct nd_edge_on_device *a,
-                           const struct nd_edge_on_device *b)
+static bool is_within_size(const struct nd_difference *d, const struct nd_tensor_on_device *a,
+                           const struct nd_tensor_on_device *b)
 {
     double max = fmax(a->noise != NULL ? a->noise->abs.max : 0, b->noise != NULL ? b->noise->abs.max : 0);
-    return d->abs.max <= largest_slack * max && d->share <= share_slack * (most_noise(a) + most_noise(b));
+    return d->abs.max <= largest_slack * max && d->share <= share_slack * (max_noise(a) + max_noise(b));
 }
 
 /* The probability that a sample of this tensor changes from run to run, at most, on a device that is not
  * repeatable. */
-static double most_rare(const struct nd_compared_device *device, const struct nd_edge_on_device *on)
+static double max_rare(const struct nd_compared_device *device, const struct nd_tensor_on_device *on)
 {
-    return device->n_unstable_edges > 0 ? on->unstable_bound : 0;
+    return device->n_unstable_tensors > 0 ? on->unstable_bound : 0;
 }
 
 /* The reruns of this tensor are equal, those of a different tensor are not: so few samples differ that noise
  * may be the cause, which the few reruns did not show here. */
-static bool is_within_rare(const struct nd_comparison *comparison, const struct nd_compared_edge *edge,
+static bool is_within_rare(const struct nd_comparison *comparison, const struct nd_compared_tensor *tensor,
                            const struct nd_compared_pair *pair)
 {
     const struct nd_difference *d = &pair->total.difference;
-    double same = (1 - most_rare(&comparison->devices[pair->ref], &edge->devices[pair->ref])) *
-                  (1 - most_rare(&comparison->devices[pair->test], &edge->devices[pair->test]));
+    double same = (1 - max_rare(&comparison->devices[pair->ref], &tensor->devices[pair->ref])) *
+                  (1 - max_rare(&comparison->devices[pair->test], &tensor->devices[pair->test]));
     return (double)d->n_samples_differing <= ceil((1 - same) * (double)d->n_samples);
 }
 
-static void judge_pairs(struct nd_comparison *comparison, struct nd_compared_edge *edge)
+static void judge_pairs(struct nd_comparison *comparison, struct nd_compared_tensor *tensor)
 {
     for (size_t p = 0; p < comparison->n_pairs; p++) {
-        struct nd_compared_pair *pair = &edge->pairs[p];
-        const struct nd_edge_on_device *a = &edge->devices[pair->ref], *b = &edge->devices[pair->test];
+        struct nd_compared_pair *pair = &tensor->pairs[p];
+        const struct nd_tensor_on_device *a = &tensor->devices[pair->ref], *b = &tensor->devices[pair->test];
         const struct nd_difference *d = &pair->total.difference;
         bool is_measured = a->n_repeats_unequal + b->n_repeats_unequal > 0;
         bool is_any = d->has_values && d->n_differing > 0 && d->n_nan_mismatch + d->n_inf_mismatch == 0;
         pair->within_noise =
-            is_any && (is_measured ? is_within_size(d, a, b) : is_within_rare(comparison, edge, pair));
+            is_any && (is_measured ? is_within_size(d, a, b) : is_within_rare(comparison, tensor, pair));
     }
 }
 
@@ -191,20 +191,20 @@ enum nd_status nd_repeats_measure(const struct nd_matching *alignment, const str
                                   struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
-        struct nd_compared_edge *edge = &comparison->edges[e];
+    for (size_t e = 0; e < comparison->n_tensors && status == ND_OK; e++) {
+        struct nd_compared_tensor *tensor = &comparison->tensors[e];
         for (size_t c = 0; c < comparison->n_devices && status == ND_OK; c++) {
-            struct nd_edge_on_device *on = &edge->devices[c];
+            struct nd_tensor_on_device *on = &tensor->devices[c];
             if (on->n_repeats_unequal == 0 || !has_values(alignment, e, c))
                 continue;
-            struct work work = {.alignment = alignment, .edge = e, .capture = c};
-            status = nd_pair_context_make(nd_aligned_edge(alignment, e, c), nd_aligned_edge(alignment, e, c),
+            struct work work = {.alignment = alignment, .tensor = e, .capture = c};
+            status = nd_pair_context_make(nd_aligned_tensor(alignment, e, c), nd_aligned_tensor(alignment, e, c),
                                           options, kernels, &work.context, err);
             on->noise = status == ND_OK ? nd_calloc(1, sizeof *on->noise) : NULL;
             if (status == ND_OK)
                 status = on->noise != NULL ? measure(&work, on->noise, err) : nd_fail_memory(err);
         }
-        judge_pairs(comparison, edge);
+        judge_pairs(comparison, tensor);
     }
     return status;
 }

@@ -7,8 +7,8 @@
 
 /* Counts the repeats of an edge on one device by their digests: n_unstable, n_repeats, n_repeats_unequal,
  * unstable_bound and is_stuck. edge indexes the alignment; the capture has it. */
-void nd_repeats_count(const struct nd_matching *alignment, size_t edge, size_t capture,
-                      struct nd_edge_on_device *on);
+void nd_repeats_count(const struct nd_matching *alignment, size_t tensor, size_t capture,
+                      struct nd_tensor_on_device *on);
 
 /* Upper 95 % bound of a probability of which k of n trials came true (Clopper-Pearson, one-sided); 1 when n is
  * 0. Relative error below 1e-9. */

@@ -4,7 +4,7 @@
 #include "compare/findings/top1_classes.h"
 
 /* Codes order like their real values when one positive scale holds for all. */
-static bool is_ordered_by_code(const struct nd_layout *layout)
+static bool is_ordered_by_qvalue(const struct nd_layout *layout)
 {
     return !layout->is_float && (layout->n_channels == 0 || (layout->n_channels == 1 && layout->scale[0] > 0));
 }
@@ -13,8 +13,8 @@ static bool is_better(const struct nd_best *a, const struct nd_best *b)
 {
     if (a->index < 0 || b->index < 0)
         return a->index >= 0;
-    if (a->code != b->code)
-        return a->code > b->code;
+    if (a->qvalue != b->qvalue)
+        return a->qvalue > b->qvalue;
     return a->value != b->value ? a->value > b->value : a->index < b->index;
 }
 
@@ -28,7 +28,7 @@ void nd_best_merge(struct nd_best *best, const struct nd_best *other)
 }
 
 /* uint64 values are taken less 2^63: the order stays as it is. */
-static int64_t code_at(const struct nd_layout *layout, const unsigned char *bytes, size_t i)
+static int64_t qvalue_at(const struct nd_layout *layout, const unsigned char *bytes, size_t i)
 {
     uint64_t bits = 0;
     memcpy(&bits, bytes + i * layout->elem_bytes, layout->elem_bytes);
@@ -45,7 +45,7 @@ static void offer_block(struct nd_best *best, const struct nd_layout *layout, co
     for (size_t i = 0; i < n; i++) {
         struct nd_best offered = {.index = (int64_t)(first + i)};
         if (x == NULL)
-            offered.code = code_at(layout, bytes, i);
+            offered.qvalue = qvalue_at(layout, bytes, i);
         else
             offered.value = layout->unit * x[i];
         best->specials.n_nan += isnan(offered.value) != 0;
@@ -70,17 +70,17 @@ void nd_best_offer(struct nd_best *best, const struct nd_layout *layout, const s
                    const unsigned char *bytes, size_t first, size_t n)
 {
     double x[ND_BLOCK];
-    bool by_code = is_ordered_by_code(layout), is_narrow = layout->elem_bytes <= 4;
+    bool by_qvalue = is_ordered_by_qvalue(layout), is_narrow = layout->elem_bytes <= 4;
     for (size_t at = 0; at < n; at += ND_BLOCK) {
         size_t n_block = n - at < ND_BLOCK ? n - at : ND_BLOCK;
         const unsigned char *block = bytes + at * layout->elem_bytes;
-        if (!by_code)
+        if (!by_qvalue)
             nd_layout_load(layout, kernels, block, first + at, n_block, x);
         else if (is_narrow)
             kernels->load[layout->kind](block, n_block, 0, x);
-        if (by_code ? is_narrow && is_beaten(best, kernels, (double)best->code, x, n_block)
+        if (by_qvalue ? is_narrow && is_beaten(best, kernels, (double)best->qvalue, x, n_block)
                     : layout->unit == 1 && is_beaten(best, kernels, best->value, x, n_block))
             continue;
-        offer_block(best, layout, block, first + at, n_block, by_code ? NULL : x);
+        offer_block(best, layout, block, first + at, n_block, by_qvalue ? NULL : x);
     }
 }

@@ -23,7 +23,7 @@ void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *
     }
 }
 
-enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t edge, size_t probe, size_t first_sample,
+enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t tensor, size_t probe, size_t first_sample,
                                   size_t end_sample, struct nd_error *err)
 {
     int64_t **classes = nd_calloc(rows->n_captures, sizeof(int64_t *));
@@ -31,7 +31,7 @@ enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t edge, size
         free(classes);
         return nd_fail_memory(err);
     }
-    rows->rows[rows->n++] = (struct nd_output_row){edge, probe, first_sample, end_sample, classes};
+    rows->rows[rows->n++] = (struct nd_output_row){tensor, probe, first_sample, end_sample, classes};
     return ND_OK;
 }
 
@@ -128,8 +128,8 @@ static enum nd_status count_pair(const struct work *work, const int64_t *labels,
     if (status != ND_OK)
         return status;
     free(reason);
-    const struct nd_edge *ref = nd_aligned_edge(work->alignment, row->edge, 0),
-                         *test = nd_aligned_edge(work->alignment, row->edge, pair->test);
+    const struct nd_tensor *ref = nd_aligned_tensor(work->alignment, row->tensor, 0),
+                         *test = nd_aligned_tensor(work->alignment, row->tensor, pair->test);
     if (n_common > 0 && row->classes[0] != NULL && row->classes[pair->test] != NULL &&
         nd_shape_equal(&ref->shape, &test->shape))
         nd_top1_pair_count(row->classes[0], row->classes[pair->test], labels != NULL ? labels + first : NULL,
@@ -169,10 +169,10 @@ enum nd_status nd_accuracy_count(const struct nd_matching *alignment, const stru
     for (size_t i = 0; i < rows->n && status == ND_OK; i++) {
         struct work work = {alignment, &rows->rows[i]};
         struct nd_top1 *entry = &comparison->top1[comparison->n_top1++];
-        *entry = (struct nd_top1){.edge = work.row->edge, .probe = work.row->probe};
+        *entry = (struct nd_top1){.tensor = work.row->tensor, .probe = work.row->probe};
         const int64_t *labels;
         size_t n_classes;
-        status = nd_shape_n_elems(&comparison->edges[entry->edge].shape, &n_classes, err);
+        status = nd_shape_n_elems(&comparison->tensors[entry->tensor].shape, &n_classes, err);
         if (status == ND_OK)
             status = find_labels(&work, n_classes, &labels, &entry->labels_missing_reason, err);
         entry->n_classes = status == ND_OK ? n_classes : 0;

@@ -12,7 +12,7 @@ enum { ND_OUTPUT_WHOLE = 1 << 20 };
  * value. And how many of the values are no numbers. */
 struct nd_best {
     int64_t index;
-    int64_t code;
+    int64_t qvalue;
     double value;
     struct nd_specials specials;
 };
@@ -29,7 +29,7 @@ void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *
 /* The top-1 classes of one probe at one model output, of the samples [first_sample, end_sample) of this part.
  */
 struct nd_output_row {
-    size_t edge, probe;
+    size_t tensor, probe;
     size_t first_sample, end_sample;
     int64_t **classes; /* [n_captures], each [end_sample - first_sample] (-1: none) or NULL without values */
 };
@@ -40,7 +40,7 @@ struct nd_output_rows {
 };
 
 /* Appends an empty row. */
-enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t edge, size_t probe, size_t first_sample,
+enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t tensor, size_t probe, size_t first_sample,
                                   size_t end_sample, struct nd_error *err);
 void nd_output_rows_deinit(struct nd_output_rows *rows);
 

@@ -15,7 +15,7 @@
 
 enum { N_PEELS = 3 };
 /* docs/science/latency.md#modes. */
-static const double correlated = 0.3, strong_bic = 10, apart = 2, least_weight = 0.05;
+static const double correlated = 0.3, strong_bic = 10, apart = 2, min_weight = 0.05;
 
 /* What separates the runs, in the logarithms that are left after their level's median. */
 struct parting {
@@ -104,13 +104,13 @@ static double minor_weight(const struct nd_mixture *m)
 
 static bool is_accepted(const struct nd_mixture *m)
 {
-    return m->delta_bic > strong_bic && m->ashman_d > apart && minor_weight(m) >= least_weight;
+    return m->delta_bic > strong_bic && m->ashman_d > apart && minor_weight(m) >= min_weight;
 }
 
 /* Sets apart what lies beyond the widest gap of the outer 5 % at either end. False: nothing does. */
 static bool peel(const double *sorted, size_t n, struct parting *parting, size_t *from, size_t *to)
 {
-    size_t most = (size_t)(least_weight * (double)n), low = *from, high = *to;
+    size_t most = (size_t)(min_weight * (double)n), low = *from, high = *to;
     double gap_low = 0, gap_high = 0;
     for (size_t i = *from + 1; i <= most && i < *to; i++)
         if (sorted[i] - sorted[i - 1] > gap_low) {
@@ -159,7 +159,7 @@ static void judge_modes(const struct parting *parting, struct nd_latency *out)
     out->minor_weight = minor_weight(m);
     out->is_mixture = is_accepted(m);
     out->is_dip = out->dip > out->dip_limit;
-    out->is_bimodal = out->is_mixture || (out->is_dip && out->minor_weight >= least_weight);
+    out->is_bimodal = out->is_mixture || (out->is_dip && out->minor_weight >= min_weight);
 }
 
 /* Counts and medians of both modes and of the tail. */
@@ -255,8 +255,8 @@ static enum nd_status nd_latency_find_modes(struct nd_timed *timed, const struct
 }
 
 /* The rule of detected warm-up (docs/science/latency.md#warm-up). */
-enum { WARM_UP_PART = 10, WARM_UP_MOST = 50 };
-static const double warm_up_deviations = 3, warm_up_least = 0.02;
+enum { WARM_UP_PART = 10, WARM_UP_MAX = 50 };
+static const double warm_up_deviations = 3, warm_up_min = 0.02;
 
 void nd_latency_options_init_sized(struct nd_latency_options *options, size_t struct_size)
 {
@@ -339,13 +339,13 @@ static enum nd_status gather(const double *us, size_t n, double *kept, size_t *i
 static size_t detect_warm_up(const double *us, size_t n, double *scratch)
 {
     size_t half = n / 2, n_half = n - half;
-    size_t most = n / WARM_UP_PART < WARM_UP_MOST ? n / WARM_UP_PART : WARM_UP_MOST, k = 1;
+    size_t most = n / WARM_UP_PART < WARM_UP_MAX ? n / WARM_UP_PART : WARM_UP_MAX, k = 1;
     memcpy(scratch, us + half, n_half * sizeof *us);
     double median = nd_series_median(scratch, n_half);
     for (size_t i = 0; i < n_half; i++)
         scratch[i] = fabs(us[half + i] - median);
     double usual =
-        fmax(warm_up_deviations * 1.4826 * nd_series_median(scratch, n_half), warm_up_least * median);
+        fmax(warm_up_deviations * 1.4826 * nd_series_median(scratch, n_half), warm_up_min * median);
     while (k < most && us[k] - median > usual)
         k++;
     return k;
@@ -414,7 +414,7 @@ static bool has_enough(const struct nd_latency_options *options, const struct nd
 static const double overwhelming_p = 1e-6, overwhelming_bic = 27.6;
 
 /* Runs of the smaller mode: as many as a weight of 0.05 is of 200 runs. Fewer may be outliers of a tail. */
-enum { LEAST_MODE_RUNS = 10 };
+enum { MIN_MODE_RUNS = 10 };
 
 static bool is_changed_for_sure(const struct nd_latency *l)
 {
@@ -428,7 +428,7 @@ void nd_latency_conclude(const struct nd_latency_options *options, struct nd_lat
 {
     bool is_enough = has_enough(options, out);
     bool is_clear = out->is_mixture && out->delta_bic > overwhelming_bic &&
-                    out->modes[0].n >= LEAST_MODE_RUNS && out->modes[1].n >= LEAST_MODE_RUNS;
+                    out->modes[0].n >= MIN_MODE_RUNS && out->modes[1].n >= MIN_MODE_RUNS;
     bool is_bimodal = out->is_bimodal && (is_enough || is_clear);
     bool is_changed = is_enough ? out->n_changes > 0 : is_changed_for_sure(out);
     double join_level = is_enough ? ND_LATENCY_JOIN_LEVEL : overwhelming_p;
@@ -511,7 +511,7 @@ enum nd_status nd_latency_examine(const double *us, size_t n, const struct nd_la
 /* Whether slow runs give other bits: docs/science/latency.md#other-bits. */
 
 /* Of one sample and edge; runs that give still more different results are no reference for anything. */
-enum { MOST_DIGESTS = 64 };
+enum { MAX_DIGESTS = 64 };
 
 struct table {
     size_t n_slow, n_slow_other, n_fast, n_fast_other;
@@ -544,18 +544,18 @@ struct join {
 };
 
 /* The digest that most fast runs of the sample gave; false: it has no fast run. */
-static bool find_reference(const struct join *j, size_t edge, size_t sample, struct nd_digest *out)
+static bool find_reference(const struct join *j, size_t tensor, size_t sample, struct nd_digest *out)
 {
-    struct nd_digest digests[MOST_DIGESTS];
-    size_t counts[MOST_DIGESTS], n = 0, best = 0;
+    struct nd_digest digests[MAX_DIGESTS];
+    size_t counts[MAX_DIGESTS], n = 0, best = 0;
     for (size_t r = 0; r < j->n_repeats; r++) {
         if (j->classes[sample * j->n_repeats + r] != ND_RUN_FAST)
             continue;
-        struct nd_digest digest = nd_capture_digest(j->capture, j->probe, edge, sample, r);
+        struct nd_digest digest = nd_capture_digest(j->capture, j->probe, tensor, sample, r);
         size_t k = 0;
         while (k < n && !nd_digest_equal(digests[k], digest))
             k++;
-        if (k == n && n < MOST_DIGESTS) {
+        if (k == n && n < MAX_DIGESTS) {
             digests[n] = digest;
             counts[n++] = 0;
         }
@@ -578,16 +578,16 @@ static void count(struct table *table, enum nd_run_class class, bool is_other)
     table->n_fast_other += class == ND_RUN_FAST && is_other;
 }
 
-static struct table join_edge(const struct join *j, size_t edge)
+static struct table join_tensor(const struct join *j, size_t tensor)
 {
     struct table table = {0};
     for (size_t s = 0; s < j->n_samples; s++) {
         struct nd_digest reference;
-        if (!find_reference(j, edge, s, &reference))
+        if (!find_reference(j, tensor, s, &reference))
             continue;
         for (size_t r = 0; r < j->n_repeats; r++) {
             size_t run = s * j->n_repeats + r;
-            bool is_other = !nd_digest_equal(reference, nd_capture_digest(j->capture, j->probe, edge, s, r));
+            bool is_other = !nd_digest_equal(reference, nd_capture_digest(j->capture, j->probe, tensor, s, r));
             count(&table, j->classes[run], is_other);
             j->others[run] |= is_other;
         }
@@ -606,9 +606,9 @@ static bool has_fast_run(const struct join *j, size_t sample)
 static void join_all(const struct join *j, struct nd_latency_join *out)
 {
     struct table all = {0};
-    for (size_t e = 0; e < out->n_edges; e++) {
-        struct table table = join_edge(j, e);
-        bool is_tied = table.n_slow_other > 0 && fisher(&table) * (double)out->n_edges < ND_LATENCY_JOIN_LEVEL;
+    for (size_t e = 0; e < out->n_tensors; e++) {
+        struct table table = join_tensor(j, e);
+        bool is_tied = table.n_slow_other > 0 && fisher(&table) * (double)out->n_tensors < ND_LATENCY_JOIN_LEVEL;
         if (is_tied && out->n_tied++ == 0)
             out->first_tied = e;
     }
@@ -644,7 +644,7 @@ enum nd_status nd_latency_of_capture(const struct nd_capture *capture, size_t pr
         status = nd_latency_classify(p->latency_us, n, options, classes, &found, err);
     if (status == ND_OK) {
         struct join join = {capture, probe, p->n_samples, p->n_repeats, classes, classes + n};
-        found.join.n_edges = nd_capture_n_edges(capture);
+        found.join.n_tensors = nd_capture_n_tensors(capture);
         found.join.state = p->n_repeats < 2             ? ND_JOIN_NO_REPEATS
                            : found.slow == ND_SLOW_NONE ? ND_JOIN_NO_SLOW
                                                         : ND_JOIN_KNOWN;

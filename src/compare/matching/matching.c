@@ -50,9 +50,9 @@ struct item_kind {
     size_t (*find)(const struct nd_capture *, const char *);
 };
 
-static const char *edge_name(const struct nd_capture *capture, size_t i)
+static const char *tensor_name(const struct nd_capture *capture, size_t i)
 {
-    return nd_capture_edge(capture, i)->name;
+    return nd_capture_tensor(capture, i)->name;
 }
 
 static const char *probe_name(const struct nd_capture *capture, size_t i)
@@ -60,7 +60,7 @@ static const char *probe_name(const struct nd_capture *capture, size_t i)
     return nd_capture_probe(capture, i)->name;
 }
 
-static const struct item_kind edge_kind = {nd_capture_n_edges, edge_name, nd_capture_find_edge};
+static const struct item_kind tensor_kind = {nd_capture_n_tensors, tensor_name, nd_capture_find_tensor};
 static const struct item_kind probe_kind = {nd_capture_n_probes, probe_name, nd_capture_find_probe};
 
 static bool is_in_earlier_capture(const struct nd_matching *a, const struct item_kind *kind, size_t capture,
@@ -167,7 +167,7 @@ enum nd_status nd_matching_make(const struct nd_capture *const *captures, size_t
     struct nd_matching a = {.captures = captures, .n_captures = n};
     enum nd_status status = check_models(&a, allow_different_models, different_models, err);
     if (status == ND_OK)
-        status = align_items(&a, &edge_kind, &a.edge_names, &a.edges, &a.n_edges, err);
+        status = align_items(&a, &tensor_kind, &a.tensor_names, &a.tensors, &a.n_tensors, err);
     if (status == ND_OK)
         status = align_items(&a, &probe_kind, &a.probe_names, &a.probes, &a.n_probes, err);
     if (status == ND_OK)
@@ -186,17 +186,17 @@ void nd_matching_deinit(struct nd_matching *alignment)
     for (size_t i = 0; alignment->inputs != NULL && i < alignment->n_probes * alignment->n_captures; i++)
         free(alignment->inputs[i]);
     free(alignment->inputs);
-    free(alignment->edges);
+    free(alignment->tensors);
     free(alignment->probes);
-    free(alignment->edge_names);
+    free(alignment->tensor_names);
     free(alignment->probe_names);
     *alignment = (struct nd_matching){0};
 }
 
-const struct nd_edge *nd_aligned_edge(const struct nd_matching *alignment, size_t edge, size_t capture)
+const struct nd_tensor *nd_aligned_tensor(const struct nd_matching *alignment, size_t tensor, size_t capture)
 {
-    size_t i = alignment->edges[edge * alignment->n_captures + capture];
-    return i == SIZE_MAX ? NULL : nd_capture_edge(alignment->captures[capture], i);
+    size_t i = alignment->tensors[tensor * alignment->n_captures + capture];
+    return i == SIZE_MAX ? NULL : nd_capture_tensor(alignment->captures[capture], i);
 }
 
 const struct nd_capture_probe *nd_aligned_probe(const struct nd_matching *alignment, size_t probe,
@@ -206,42 +206,42 @@ const struct nd_capture_probe *nd_aligned_probe(const struct nd_matching *alignm
     return i == SIZE_MAX ? NULL : nd_capture_probe(alignment->captures[capture], i);
 }
 
-struct nd_capture_tensor nd_aligned_tensor(const struct nd_matching *alignment, size_t edge, size_t probe,
+struct nd_probe_values nd_aligned_values(const struct nd_matching *alignment, size_t tensor, size_t probe,
                                            size_t capture)
 {
     size_t n = alignment->n_captures;
-    return (struct nd_capture_tensor){alignment->captures[capture], alignment->probes[probe * n + capture],
-                                      alignment->edges[edge * n + capture]};
+    return (struct nd_probe_values){alignment->captures[capture], alignment->probes[probe * n + capture],
+                                      alignment->tensors[tensor * n + capture]};
 }
 
-bool nd_aligned_has_values(const struct nd_matching *alignment, size_t edge, size_t probe, size_t capture)
+bool nd_aligned_has_values(const struct nd_matching *alignment, size_t tensor, size_t probe, size_t capture)
 {
-    const struct nd_capture_tensor tensor = nd_aligned_tensor(alignment, edge, probe, capture);
-    return nd_capture_has_outputs(tensor.capture, tensor.probe, tensor.edge);
+    const struct nd_probe_values item = nd_aligned_values(alignment, tensor, probe, capture);
+    return nd_capture_has_outputs(item.capture, item.probe, item.tensor);
 }
 
-struct nd_digest nd_aligned_digest(const struct nd_matching *alignment, size_t edge, size_t probe,
+struct nd_digest nd_aligned_digest(const struct nd_matching *alignment, size_t tensor, size_t probe,
                                    size_t capture, size_t sample)
 {
-    const struct nd_capture_tensor tensor = nd_aligned_tensor(alignment, edge, probe, capture);
-    return nd_capture_digest(tensor.capture, tensor.probe, tensor.edge, sample, 0);
+    const struct nd_probe_values item = nd_aligned_values(alignment, tensor, probe, capture);
+    return nd_capture_digest(item.capture, item.probe, item.tensor, sample, 0);
 }
 
-bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t edge, size_t probe, size_t a, size_t b,
+bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t tensor, size_t probe, size_t a, size_t b,
                          size_t sample)
 {
-    const struct nd_digest *of_a = nd_aligned_edge_digest(alignment, edge, probe, a),
-                           *of_b = nd_aligned_edge_digest(alignment, edge, probe, b);
+    const struct nd_digest *of_a = nd_aligned_tensor_digest(alignment, tensor, probe, a),
+                           *of_b = nd_aligned_tensor_digest(alignment, tensor, probe, b);
     return (of_a != NULL && of_b != NULL && nd_digest_equal(*of_a, *of_b)) ||
-           nd_digest_equal(nd_aligned_digest(alignment, edge, probe, a, sample),
-                           nd_aligned_digest(alignment, edge, probe, b, sample));
+           nd_digest_equal(nd_aligned_digest(alignment, tensor, probe, a, sample),
+                           nd_aligned_digest(alignment, tensor, probe, b, sample));
 }
 
-const struct nd_digest *nd_aligned_edge_digest(const struct nd_matching *alignment, size_t edge, size_t probe,
+const struct nd_digest *nd_aligned_tensor_digest(const struct nd_matching *alignment, size_t tensor, size_t probe,
                                                size_t capture)
 {
-    const struct nd_capture_tensor tensor = nd_aligned_tensor(alignment, edge, probe, capture);
-    return nd_capture_edge_digest(tensor.capture, tensor.probe, tensor.edge);
+    const struct nd_probe_values item = nd_aligned_values(alignment, tensor, probe, capture);
+    return nd_capture_tensor_digest(item.capture, item.probe, item.tensor);
 }
 
 static bool is_same_quant(const struct nd_quant *a, const struct nd_quant *b)
@@ -252,12 +252,12 @@ static bool is_same_quant(const struct nd_quant *a, const struct nd_quant *b)
                          memcmp(a->zero_point, b->zero_point, a->n * sizeof *a->zero_point) == 0);
 }
 
-static bool has_real_values(const struct nd_edge *edge)
+static bool has_real_values(const struct nd_tensor *tensor)
 {
-    return nd_dtype_is_float(edge->dtype) || (nd_dtype_is_integer(edge->dtype) && edge->quant.n > 0);
+    return nd_dtype_is_float(tensor->dtype) || (nd_dtype_is_integer(tensor->dtype) && tensor->quant.n > 0);
 }
 
-enum nd_status nd_align_edges(const struct nd_edge *ref, const struct nd_edge *test, bool *is_mixed,
+enum nd_status nd_align_tensors(const struct nd_tensor *ref, const struct nd_tensor *test, bool *is_mixed,
                               char **reason, struct nd_error *err)
 {
     *reason = NULL;
@@ -281,12 +281,12 @@ enum nd_status nd_align_edges(const struct nd_edge *ref, const struct nd_edge *t
     return ND_OK;
 }
 
-enum nd_status nd_align_is_alike(const struct nd_edge *a, const struct nd_edge *b, bool *is_alike,
+enum nd_status nd_align_is_alike(const struct nd_tensor *a, const struct nd_tensor *b, bool *is_alike,
                                  struct nd_error *err)
 {
     char *reason;
     bool is_mixed;
-    enum nd_status status = nd_align_edges(a, b, &is_mixed, &reason, err);
+    enum nd_status status = nd_align_tensors(a, b, &is_mixed, &reason, err);
     *is_alike = status == ND_OK && reason == NULL && !is_mixed;
     free(reason);
     return status;

@@ -12,11 +12,11 @@
 struct nd_matching {
     const struct nd_capture *const *captures; /* borrowed */
     size_t n_captures;
-    size_t n_edges, n_probes;
+    size_t n_tensors, n_probes;
     size_t n_left_out; /* edges that nd_matching_select took away */
-    size_t *edges;
+    size_t *tensors;
     size_t *probes;
-    const char **edge_names; /* borrowed from the captures */
+    const char **tensor_names; /* borrowed from the captures */
     const char **probe_names;
     struct nd_digest **inputs; /* [probe * n_captures + capture]: digest of each sample's inputs, or NULL */
     bool unknown_models;       /* a capture does not say of which model it is */
@@ -38,36 +38,36 @@ enum nd_status nd_matching_select_probes(struct nd_matching *alignment, const ch
 void nd_matching_deinit(struct nd_matching *alignment);
 
 /* The edge or probe of one capture, NULL where it has none. */
-const struct nd_edge *nd_aligned_edge(const struct nd_matching *alignment, size_t edge, size_t capture);
+const struct nd_tensor *nd_aligned_tensor(const struct nd_matching *alignment, size_t tensor, size_t capture);
 const struct nd_capture_probe *nd_aligned_probe(const struct nd_matching *alignment, size_t probe,
                                                 size_t capture);
 
 /* The values of an edge that the capture has, in a probe that it has; and whether they are stored. */
-struct nd_capture_tensor nd_aligned_tensor(const struct nd_matching *alignment, size_t edge, size_t probe,
+struct nd_probe_values nd_aligned_values(const struct nd_matching *alignment, size_t tensor, size_t probe,
                                            size_t capture);
-bool nd_aligned_has_values(const struct nd_matching *alignment, size_t edge, size_t probe, size_t capture);
+bool nd_aligned_has_values(const struct nd_matching *alignment, size_t tensor, size_t probe, size_t capture);
 
 /* Digest of one sample of the first repeat. Both must exist, sample < n_samples. */
-struct nd_digest nd_aligned_digest(const struct nd_matching *alignment, size_t edge, size_t probe,
+struct nd_digest nd_aligned_digest(const struct nd_matching *alignment, size_t tensor, size_t probe,
                                    size_t capture, size_t sample);
 
 /* Whether a sample of the first repeat has the same digest in both captures. Where both state one digest for
  * all and these are equal, no digest is read. */
-bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t edge, size_t probe, size_t a, size_t b,
+bool nd_aligned_is_equal(const struct nd_matching *alignment, size_t tensor, size_t probe, size_t a, size_t b,
                          size_t sample);
 /* nd_capture_edge_digest of a tensor: NULL where it is not stated. */
-const struct nd_digest *nd_aligned_edge_digest(const struct nd_matching *alignment, size_t edge, size_t probe,
+const struct nd_digest *nd_aligned_tensor_digest(const struct nd_matching *alignment, size_t tensor, size_t probe,
                                                size_t capture);
 
 /* Whether two edges can be compared element by element: same shape, and the same type (integers: and
  * quantisation) or, with *is_mixed set, two types of which both have real values: floats, and codes against
  * floats. When not, *reason is new text that the caller frees ("uint8 against int8"). Either may be NULL: the
  * reason then says that the edge is missing. ND_ERR_MEMORY is the only failure. */
-enum nd_status nd_align_edges(const struct nd_edge *ref, const struct nd_edge *test, bool *is_mixed,
+enum nd_status nd_align_tensors(const struct nd_tensor *ref, const struct nd_tensor *test, bool *is_mixed,
                               char **reason, struct nd_error *err);
 
 /* Whether equal bytes mean equal tensors: comparable and not mixed. */
-enum nd_status nd_align_is_alike(const struct nd_edge *a, const struct nd_edge *b, bool *is_alike,
+enum nd_status nd_align_is_alike(const struct nd_tensor *a, const struct nd_tensor *b, bool *is_alike,
                                  struct nd_error *err);
 
 /* How many leading samples of a probe two captures have in common and were fed alike, and why not more: *reason

@@ -9,10 +9,10 @@
 #include "npudiff/core/parse.h"
 
 /* Whether any capture says that it is an output of the model: an import may not know. */
-static bool is_output(const struct nd_matching *a, size_t edge)
+static bool is_output(const struct nd_matching *a, size_t tensor)
 {
     for (size_t c = 0; c < a->n_captures; c++) {
-        const struct nd_edge *one = nd_aligned_edge(a, edge, c);
+        const struct nd_tensor *one = nd_aligned_tensor(a, tensor, c);
         if (one != NULL && one->is_model_output)
             return true;
     }
@@ -23,8 +23,8 @@ static size_t mark(const struct nd_matching *a, const char *pattern, bool *chose
 {
     size_t n = 0;
     bool is_word = strcmp(pattern, "outputs") == 0;
-    for (size_t e = 0; e < a->n_edges; e++) {
-        const char *name = a->edge_names[e];
+    for (size_t e = 0; e < a->n_tensors; e++) {
+        const char *name = a->tensor_names[e];
         /* A name always means itself, whatever a pattern reads in it. */
         if (strcmp(pattern, name) == 0 || (is_word ? is_output(a, e) : fnmatch(pattern, name, 0) == 0)) {
             chosen[e] = true;
@@ -41,15 +41,15 @@ static enum nd_status fail_no_match(const struct nd_matching *a, const char *pat
     if (strcmp(pattern, "outputs") == 0)
         return nd_fail(err, ND_E_OPTION_VALUE, pattern,
                        "no capture says which tensors are the model's outputs; name them instead");
-    for (size_t e = 0; e < a->n_edges && e < 5; e++)
-        nd_strbuf_printf(&examples, "%s'%s'", e > 0 ? ", " : "", a->edge_names[e]);
+    for (size_t e = 0; e < a->n_tensors && e < 5; e++)
+        nd_strbuf_printf(&examples, "%s'%s'", e > 0 ? ", " : "", a->tensor_names[e]);
     char *list = nd_strbuf_take(&examples);
     enum nd_status status =
         list == NULL
             ? nd_fail_memory(err)
             : nd_fail(err, ND_E_OPTION_VALUE, pattern,
                       "no tensor of the captures matches '%s'; examples of their tensors: %.400s%s", pattern,
-                      list, nd_did_you_mean(pattern, a->edge_names, a->n_edges, sizeof *a->edge_names, meant));
+                      list, nd_did_you_mean(pattern, a->tensor_names, a->n_tensors, sizeof *a->tensor_names, meant));
     free(list);
     return status;
 }
@@ -73,21 +73,21 @@ enum nd_status nd_matching_select(struct nd_matching *a, const char *spec, struc
 {
     if (spec == NULL || strcmp(spec, "all") == 0)
         return ND_OK;
-    bool *chosen = nd_calloc(a->n_edges, sizeof *chosen);
+    bool *chosen = nd_calloc(a->n_tensors, sizeof *chosen);
     enum nd_status status = chosen != NULL ? mark_all(a, spec, chosen, err) : nd_fail_memory(err);
     size_t n = 0;
-    for (size_t e = 0; status == ND_OK && e < a->n_edges; e++) {
+    for (size_t e = 0; status == ND_OK && e < a->n_tensors; e++) {
         if (!chosen[e])
             continue;
-        a->edge_names[n] = a->edge_names[e];
-        memmove(a->edges + n * a->n_captures, a->edges + e * a->n_captures, a->n_captures * sizeof *a->edges);
+        a->tensor_names[n] = a->tensor_names[e];
+        memmove(a->tensors + n * a->n_captures, a->tensors + e * a->n_captures, a->n_captures * sizeof *a->tensors);
         n++;
     }
     free(chosen);
     if (status != ND_OK)
         return status;
-    a->n_left_out = a->n_edges - n;
-    a->n_edges = n;
+    a->n_left_out = a->n_tensors - n;
+    a->n_tensors = n;
     return ND_OK;
 }
 

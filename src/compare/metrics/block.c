@@ -16,7 +16,7 @@ static const struct nd_float_format *narrower(const struct nd_layout *a, const s
     return x->fraction_bits <= y->fraction_bits ? x : y;
 }
 
-enum nd_status nd_pair_context_make(const struct nd_edge *ref, const struct nd_edge *test,
+enum nd_status nd_pair_context_make(const struct nd_tensor *ref, const struct nd_tensor *test,
                                     const struct nd_compare_options *options, const struct nd_kernels *kernels,
                                     struct nd_pair_context *out, struct nd_error *err)
 {

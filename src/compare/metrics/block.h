@@ -78,7 +78,7 @@ struct nd_block_scratch {
 
 /* What two edges that can be compared have in common; is_mixed and the gate are as nd_align_edges and the
  * options say. Fails as nd_layout_make. */
-enum nd_status nd_pair_context_make(const struct nd_edge *ref, const struct nd_edge *test,
+enum nd_status nd_pair_context_make(const struct nd_tensor *ref, const struct nd_tensor *test,
                                     const struct nd_compare_options *options, const struct nd_kernels *kernels,
                                     struct nd_pair_context *out, struct nd_error *err);
 

@@ -32,15 +32,15 @@ static bool is_of_format(const struct nd_float_format *format, double value)
 
 /* One code and the float beside it. */
 struct dequantised {
-    double code, zero, scale, value;
+    double qvalue, zero, scale, value;
 };
 
 static bool is_within_roundings(const struct nd_float_format *format, const struct dequantised *d)
 {
     double unit = ldexp(1, -format->fraction_bits - 1), scale = fabs(d->scale);
     double tiny = ldexp(nd_float_min_normal(format), -format->fraction_bits);
-    double error = fabs(d->value - d->scale * (d->code - d->zero));
-    double bound = ROUNDINGS * unit * scale * (fabs(d->code) + fabs(d->zero) + fabs(d->code - d->zero));
+    double error = fabs(d->value - d->scale * (d->qvalue - d->zero));
+    double bound = ROUNDINGS * unit * scale * (fabs(d->qvalue) + fabs(d->zero) + fabs(d->qvalue - d->zero));
     /* Beyond half a step it may as well be another code. */
     return error <= bound + TINY_ROUNDINGS * tiny && error < 0.5 * scale;
 }
@@ -50,7 +50,7 @@ static bool is_within_roundings(const struct nd_float_format *format, const stru
 static bool is_dequantised(const struct nd_float_format *stored, const struct dequantised *d)
 {
     static const enum nd_dtype narrower[] = {ND_DTYPE_F32, ND_DTYPE_F16};
-    if (nd_float_distance_in(stored, d->scale * (d->code - d->zero), d->value) == 0 ||
+    if (nd_float_distance_in(stored, d->scale * (d->qvalue - d->zero), d->value) == 0 ||
         is_within_roundings(stored, d))
         return true;
     for (size_t i = 0; i < sizeof narrower / sizeof narrower[0]; i++) {
@@ -65,25 +65,25 @@ static bool is_dequantised(const struct nd_float_format *stored, const struct de
 void nd_dequantise_mask(const struct nd_pair_context *context, const struct nd_pair_block *block, uint8_t *mask,
                         struct nd_dequantised *out)
 {
-    bool is_ref_code = !context->ref.is_float;
-    const struct nd_layout *layout = is_ref_code ? &context->ref : &context->test;
-    const struct nd_layout *other = is_ref_code ? &context->test : &context->ref;
-    const struct nd_side_view *codes = is_ref_code ? &block->ref : &block->test;
-    const struct nd_side_view *floats = is_ref_code ? &block->test : &block->ref;
+    bool is_ref_qvalue = !context->ref.is_float;
+    const struct nd_layout *layout = is_ref_qvalue ? &context->ref : &context->test;
+    const struct nd_layout *other = is_ref_qvalue ? &context->test : &context->ref;
+    const struct nd_side_view *qvalues = is_ref_qvalue ? &block->ref : &block->test;
+    const struct nd_side_view *floats = is_ref_qvalue ? &block->test : &block->ref;
     double x[ND_BLOCK];
     *out = (struct nd_dequantised){.max_steps = -INFINITY};
     if (layout->is_float || layout->n_channels == 0 || !other->is_float)
         return;
-    context->kernels->load[layout->kind](codes->bytes, block->n, 0, x);
+    context->kernels->load[layout->kind](qvalues->bytes, block->n, 0, x);
     for (size_t i = 0; i < block->n; i++) {
         size_t channel = (block->first + i) / layout->inner % layout->n_channels;
-        struct dequantised d = {.code = x[i],
+        struct dequantised d = {.qvalue = x[i],
                                 .zero = (double)layout->zero_point[channel],
                                 .scale = (double)layout->scale[channel],
                                 .value = floats->x[i]};
         if (!mask[i] || !isfinite(d.value) || !is_dequantised(context->ulp_format, &d))
             continue;
-        double steps = fabs((d.value - d.scale * (d.code - d.zero)) / d.scale);
+        double steps = fabs((d.value - d.scale * (d.qvalue - d.zero)) / d.scale);
         mask[i] = 0;
         out->n++;
         out->max_steps = steps > out->max_steps ? steps : out->max_steps;

@@ -123,21 +123,21 @@ bool nd_gates_any(const struct nd_gates *gates)
 }
 
 /* 3 for an equal name, 2 for a matching pattern, 1 for the default, 0 for none of them. */
-static int match_rank(const struct rule *rule, const char *edge)
+static int match_rank(const struct rule *rule, const char *tensor)
 {
     if (rule->name == NULL)
         return 1;
-    if (strcmp(rule->name, edge) == 0)
+    if (strcmp(rule->name, tensor) == 0)
         return 3;
-    return fnmatch(rule->name, edge, 0) == 0 ? 2 : 0;
+    return fnmatch(rule->name, tensor, 0) == 0 ? 2 : 0;
 }
 
-static const struct rule *find_rule(const struct nd_gates *gates, enum nd_gate_kind kind, const char *edge)
+static const struct rule *find_rule(const struct nd_gates *gates, enum nd_gate_kind kind, const char *tensor)
 {
     const struct rule *best = NULL;
     int best_rank = 1;
     for (size_t i = 0; gates != NULL && i < gates->n; i++) {
-        int rank = gates->rules[i].kind == kind ? match_rank(&gates->rules[i], edge) : 0;
+        int rank = gates->rules[i].kind == kind ? match_rank(&gates->rules[i], tensor) : 0;
         if (rank >= best_rank) {
             best = &gates->rules[i];
             best_rank = rank;
@@ -146,14 +146,14 @@ static const struct rule *find_rule(const struct nd_gates *gates, enum nd_gate_k
     return best;
 }
 
-struct nd_gate_values nd_gates_resolve(const struct nd_gates *gates, const char *edge, bool is_float)
+struct nd_gate_values nd_gates_resolve(const struct nd_gates *gates, const char *tensor, bool is_float)
 {
-    const struct rule *lsb = is_float ? NULL : find_rule(gates, ND_GATE_LSB, edge);
-    const struct rule *ulp = is_float ? find_rule(gates, ND_GATE_ULP, edge) : NULL;
-    const struct rule *atol = find_rule(gates, ND_GATE_ATOL, edge),
-                      *rtol = find_rule(gates, ND_GATE_RTOL, edge);
+    const struct rule *lsb = is_float ? NULL : find_rule(gates, ND_GATE_LSB, tensor);
+    const struct rule *ulp = is_float ? find_rule(gates, ND_GATE_ULP, tensor) : NULL;
+    const struct rule *atol = find_rule(gates, ND_GATE_ATOL, tensor),
+                      *rtol = find_rule(gates, ND_GATE_RTOL, tensor);
     struct nd_gate_values values = {
-        .bitwise = find_rule(gates, ND_GATE_BITWISE, edge) != NULL,
+        .bitwise = find_rule(gates, ND_GATE_BITWISE, tensor) != NULL,
         .has_lsb = lsb != NULL,
         .has_ulp = ulp != NULL,
         .has_tolerance = atol != NULL || rtol != NULL,
@@ -167,19 +167,19 @@ struct nd_gate_values nd_gates_resolve(const struct nd_gates *gates, const char 
     return values;
 }
 
-static enum nd_status check_rule(const struct rule *rule, const struct nd_compared_edge *edges, size_t n_edges,
+static enum nd_status check_rule(const struct rule *rule, const struct nd_compared_tensor *tensors, size_t n_tensors,
                                  struct nd_error *err)
 {
     bool is_matched = rule->name == NULL;
-    for (size_t i = 0; i < n_edges && rule->name != NULL; i++) {
-        int rank = match_rank(rule, edges[i].name);
+    for (size_t i = 0; i < n_tensors && rule->name != NULL; i++) {
+        int rank = match_rank(rule, tensors[i].name);
         is_matched = is_matched || rank > 0;
-        bool is_float = nd_dtype_is_float(edges[i].dtype);
+        bool is_float = nd_dtype_is_float(tensors[i].dtype);
         bool is_misplaced = rule->kind == ND_GATE_LSB ? is_float : rule->kind == ND_GATE_ULP && !is_float;
-        if (rank == 3 && is_misplaced && edges[i].dtype != ND_DTYPE_NONE)
+        if (rank == 3 && is_misplaced && tensors[i].dtype != ND_DTYPE_NONE)
             return nd_fail(err, ND_E_COMPARE_GATE, rule->name,
                            "gate '%s' does not apply to tensor '%s' of type %s", kind_name(rule->kind),
-                           rule->name, nd_dtype_name(edges[i].dtype));
+                           rule->name, nd_dtype_name(tensors[i].dtype));
     }
     if (!is_matched)
         return nd_fail(err, ND_E_COMPARE_GATE, rule->name, "gate '%s' names '%s', which matches no tensor",
@@ -187,11 +187,11 @@ static enum nd_status check_rule(const struct rule *rule, const struct nd_compar
     return ND_OK;
 }
 
-enum nd_status nd_gates_check(const struct nd_gates *gates, const struct nd_compared_edge *edges,
-                              size_t n_edges, struct nd_error *err)
+enum nd_status nd_gates_check(const struct nd_gates *gates, const struct nd_compared_tensor *tensors,
+                              size_t n_tensors, struct nd_error *err)
 {
     for (size_t i = 0; gates != NULL && i < gates->n; i++) {
-        enum nd_status status = check_rule(&gates->rules[i], edges, n_edges, err);
+        enum nd_status status = check_rule(&gates->rules[i], tensors, n_tensors, err);
         if (status != ND_OK)
             return status;
     }

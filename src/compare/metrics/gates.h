@@ -17,11 +17,11 @@ bool nd_gates_any(const struct nd_gates *gates);
 
 /* The values for one edge. Where no rule applies (lsb does not apply to floats, nor ulp to integers) only
  * bit-equality passes: bitwise is set. gates may be NULL. */
-struct nd_gate_values nd_gates_resolve(const struct nd_gates *gates, const char *edge, bool is_float);
+struct nd_gate_values nd_gates_resolve(const struct nd_gates *gates, const char *tensor, bool is_float);
 
 /* Refuses rules that name no edge, and rules whose exact name is an edge of a type they do not apply to. */
-enum nd_status nd_gates_check(const struct nd_gates *gates, const struct nd_compared_edge *edges,
-                              size_t n_edges, struct nd_error *err);
+enum nd_status nd_gates_check(const struct nd_gates *gates, const struct nd_compared_tensor *tensors,
+                              size_t n_tensors, struct nd_error *err);
 
 /* "bit-equal", "lsb <= 1", "ulp <= 4, |d| <= 0.1 + 0.01 |ref|" in new memory, NULL when out of memory. */
 char *nd_gate_describe(const struct nd_gate_values *gate);

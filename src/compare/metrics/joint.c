@@ -5,14 +5,14 @@
 
 #include "core/memory.h"
 
-enum { CODES = 256 };
+enum { QVALUES = 256 };
 
 /* Counters have 32 bits. */
-static const uint64_t most_elems = UINT64_C(1) << 31;
+static const uint64_t max_elems = UINT64_C(1) << 31;
 
 struct nd_joint {
-    struct nd_joint_cell cells[CODES * CODES]; /* first, so that none lies in two cache lines */
-    double x[CODES];                           /* by the byte */
+    struct nd_joint_cell cells[QVALUES * QVALUES]; /* first, so that none lies in two cache lines */
+    double x[QVALUES];                           /* by the byte */
     uint64_t n_elems;
 };
 
@@ -27,15 +27,15 @@ bool nd_joint_fits(const struct nd_pair_context *context)
 static struct nd_joint *create(const struct nd_pair_context *context)
 {
     struct nd_joint *joint = nd_calloc(1, sizeof *joint);
-    unsigned char codes[CODES];
+    unsigned char qvalues[QVALUES];
     if (joint == NULL)
         return NULL;
-    for (size_t i = 0; i < CODES; i++)
-        codes[i] = (unsigned char)i;
-    nd_layout_load(&context->ref, context->kernels, codes, 0, CODES, joint->x);
-    for (size_t r = 0; r < CODES; r++)
-        for (size_t t = 0; t < CODES && joint->x[r] != 0; t++)
-            joint->cells[r * CODES + t].ratio = fabs(joint->x[t] - joint->x[r]) / fabs(joint->x[r]);
+    for (size_t i = 0; i < QVALUES; i++)
+        qvalues[i] = (unsigned char)i;
+    nd_layout_load(&context->ref, context->kernels, qvalues, 0, QVALUES, joint->x);
+    for (size_t r = 0; r < QVALUES; r++)
+        for (size_t t = 0; t < QVALUES && joint->x[r] != 0; t++)
+            joint->cells[r * QVALUES + t].ratio = fabs(joint->x[t] - joint->x[r]) / fabs(joint->x[r]);
     return joint;
 }
 
@@ -43,7 +43,7 @@ struct nd_joint *nd_joint_of(struct nd_pair_state *state, const struct nd_pair_c
 {
     if (!context->may_join)
         return NULL;
-    if (state->joint != NULL && state->joint->n_elems > most_elems)
+    if (state->joint != NULL && state->joint->n_elems > max_elems)
         nd_joint_settle(state, context);
     if (state->joint == NULL)
         state->joint = create(context);
@@ -63,9 +63,9 @@ void nd_joint_settle(struct nd_pair_state *state, const struct nd_pair_context *
     if (joint == NULL)
         return;
     state->joint = NULL;
-    for (size_t i = 0; i < CODES * CODES; i++) {
+    for (size_t i = 0; i < QVALUES * QVALUES; i++) {
         const uint32_t *n = joint->cells[i].n;
-        const struct nd_cell cell = {joint->x[i / CODES], joint->x[i % CODES], (uint64_t)n[0] + n[1]};
+        const struct nd_cell cell = {joint->x[i / QVALUES], joint->x[i % QVALUES], (uint64_t)n[0] + n[1]};
         if (cell.n > 0 && cell.ref != cell.test)
             nd_pair_state_add_cell(state, context, &cell);
     }

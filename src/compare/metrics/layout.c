@@ -7,9 +7,9 @@
 #include "compare/metrics/kernels/float_format.h"
 #include "core/error.h"
 
-static enum nd_status set_channels(const struct nd_edge *edge, struct nd_layout *layout, struct nd_error *err)
+static enum nd_status set_channels(const struct nd_tensor *tensor, struct nd_layout *layout, struct nd_error *err)
 {
-    const struct nd_quant *quant = &edge->quant;
+    const struct nd_quant *quant = &tensor->quant;
     if (quant->n == 0 || layout->is_float)
         return ND_OK; /* plain numbers; a float is compared as it is */
     layout->n_channels = quant->n;
@@ -20,14 +20,14 @@ static enum nd_status set_channels(const struct nd_edge *edge, struct nd_layout 
         layout->unit = (double)quant->scale[0];
         return ND_OK;
     }
-    if (quant->axis < 0 || quant->axis >= edge->shape.rank ||
-        edge->shape.dims[quant->axis] != (int64_t)quant->n)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
-                       "edge '%s' has %zu scales on axis %d, which do not fit its shape", edge->name, quant->n,
+    if (quant->axis < 0 || quant->axis >= tensor->shape.rank ||
+        tensor->shape.dims[quant->axis] != (int64_t)quant->n)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, tensor->name,
+                       "edge '%s' has %zu scales on axis %d, which do not fit its shape", tensor->name, quant->n,
                        quant->axis);
     layout->is_real = true;
-    for (int i = quant->axis + 1; i < edge->shape.rank; i++)
-        layout->inner *= (size_t)edge->shape.dims[i]; /* fits: the whole shape does, or it is empty */
+    for (int i = quant->axis + 1; i < tensor->shape.rank; i++)
+        layout->inner *= (size_t)tensor->shape.dims[i]; /* fits: the whole shape does, or it is empty */
     return ND_OK;
 }
 
@@ -49,19 +49,19 @@ static void set_range(struct nd_layout *layout)
     layout->high = ldexp(1, is_signed ? n_bits - 1 : n_bits) - 1; /* of 64 bits: rounded like the values are */
 }
 
-enum nd_status nd_layout_make(const struct nd_edge *edge, struct nd_layout *layout, struct nd_error *err)
+enum nd_status nd_layout_make(const struct nd_tensor *tensor, struct nd_layout *layout, struct nd_error *err)
 {
-    struct nd_layout made = {.dtype = edge->dtype, .shape = edge->shape, .inner = 1, .unit = 1};
-    enum nd_status status = nd_shape_size_bytes(&edge->shape, edge->dtype, &made.sample_bytes, err);
+    struct nd_layout made = {.dtype = tensor->dtype, .shape = tensor->shape, .inner = 1, .unit = 1};
+    enum nd_status status = nd_shape_size_bytes(&tensor->shape, tensor->dtype, &made.sample_bytes, err);
     if (status == ND_OK)
-        status = nd_shape_n_elems(&edge->shape, &made.n_elems, err);
+        status = nd_shape_n_elems(&tensor->shape, &made.n_elems, err);
     if (status != ND_OK)
         return status;
-    made.kind = nd_elem_kind_of(edge->dtype);
-    made.elem_bytes = nd_dtype_size_bytes(edge->dtype);
-    made.is_float = nd_dtype_is_float(edge->dtype);
+    made.kind = nd_elem_kind_of(tensor->dtype);
+    made.elem_bytes = nd_dtype_size_bytes(tensor->dtype);
+    made.is_float = nd_dtype_is_float(tensor->dtype);
     if (made.n_elems > 0)
-        status = set_channels(edge, &made, err);
+        status = set_channels(tensor, &made, err);
     set_range(&made);
     if (status == ND_OK)
         *layout = made;

@@ -27,7 +27,7 @@ struct nd_layout {
 
 /* Fills layout for an edge. ND_ERR_FORMAT: unknown dtype or shape, or quantisation parameters that do not fit
  * it. The edge's quantisation arrays stay borrowed. */
-enum nd_status nd_layout_make(const struct nd_edge *edge, struct nd_layout *layout, struct nd_error *err);
+enum nd_status nd_layout_make(const struct nd_tensor *tensor, struct nd_layout *layout, struct nd_error *err);
 
 /* The same edge with real values from the start, for pairs of mixed types. */
 void nd_layout_make_real(struct nd_layout *layout);

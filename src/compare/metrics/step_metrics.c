@@ -30,7 +30,7 @@ static void add_distance(struct nd_steps_state *steps, uint64_t distance, bool i
 
 /* Whole numbers by sign, exponent and highest fraction bit: what tells 1, 2, 3 and the powers of two apart.
  * Four counters of each take turns, since adding to one waits for the addition before. */
-enum { STEPS = 256, BELOW = 128, WAYS = 4 };
+enum { STEPS = 256, BELOW = 128, METHODS = 4 };
 
 /* Of all elements, or where few differ of those; how many. */
 static size_t find_slots(const struct nd_kernels *kernels, const struct nd_pair_block *block, uint8_t *slots)
@@ -54,18 +54,18 @@ static size_t find_slots(const struct nd_kernels *kernels, const struct nd_pair_
 static void add_by_slots(struct nd_steps_state *steps, const struct nd_kernels *kernels,
                          const struct nd_pair_block *block, uint64_t max)
 {
-    uint16_t counts[STEPS][WAYS] = {0};
+    uint16_t counts[STEPS][METHODS] = {0};
     uint8_t slots[ND_BLOCK];
     size_t n_slots = find_slots(kernels, block, slots);
     for (size_t i = 0; i < n_slots; i++)
-        counts[slots[i]][i % WAYS]++;
+        counts[slots[i]][i % METHODS]++;
     for (int is_above = 0; is_above < 2; is_above++)
         for (uint64_t size = 0;; size++) {
             uint64_t distance = size < 2 ? 1 : (2 + size % 2) << (size / 2 - 1), n = 0;
             if (distance > max)
                 break;
-            for (size_t way = 0; way < WAYS; way++)
-                n += counts[size | (is_above ? 0 : BELOW)][way];
+            for (size_t method = 0; method < METHODS; method++)
+                n += counts[size | (is_above ? 0 : BELOW)][method];
             if (n > 0)
                 add_distance(steps, distance, is_above, n);
         }

@@ -13,7 +13,7 @@ static const struct nd_metric_field fields[] = {
 
 /* The least double q with error <= q * size in double arithmetic. The product grows with q, and doubles of one
  * sign are ordered as their bits are. */
-static double least_ratio(double error, double size)
+static double min_ratio(double error, double size)
 {
     if (size == 0)
         return error > 0 ? INFINITY : 0;
@@ -89,7 +89,7 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
         double error = unit * fabs(block->test.x[i] - block->ref.x[i]), size = fabs(unit * block->ref.x[i]);
         if (error >
             rtol * size) /* it needs more than all others so far (inf * 0 is no number: nothing needs more) */
-            rtol = least_ratio(error, size);
+            rtol = min_ratio(error, size);
     }
     tolerance->rtol = rtol;
 }
@@ -103,7 +103,7 @@ static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *
     if (context->gate.bitwise || !passes(&context->gate, (uint64_t)d, error, size))
         tolerance->n_failing += cell->n;
     tolerance->atol = error > tolerance->atol ? error : tolerance->atol;
-    tolerance->rtol = error > rtol * size ? least_ratio(error, size) : rtol;
+    tolerance->rtol = error > rtol * size ? min_ratio(error, size) : rtol;
 }
 
 static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,

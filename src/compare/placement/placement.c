@@ -116,18 +116,18 @@ static enum nd_status list_events(struct nd_placing *placing, struct nd_error *e
     return ND_OK;
 }
 
-static enum nd_status list_edges(struct nd_placing *placing, struct nd_error *err)
+static enum nd_status list_tensors(struct nd_placing *placing, struct nd_error *err)
 {
-    size_t n = nd_capture_n_edges(placing->capture);
-    placing->edges = nd_calloc(n, sizeof *placing->edges);
-    if (placing->edges == NULL)
+    size_t n = nd_capture_n_tensors(placing->capture);
+    placing->tensors = nd_calloc(n, sizeof *placing->tensors);
+    if (placing->tensors == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n; e++) {
-        const char *provider = nd_capture_edge_provider(placing->capture, e);
-        placing->edges[e] = (struct nd_placed_edge){nd_capture_edge(placing->capture, e)->name, provider,
+        const char *provider = nd_capture_tensor_provider(placing->capture, e);
+        placing->tensors[e] = (struct nd_placed_tensor){nd_capture_tensor(placing->capture, e)->name, provider,
                                                     nd_placing_where(placing, provider)};
     }
-    placing->report.n_edges = n;
+    placing->report.n_tensors = n;
     return ND_OK;
 }
 
@@ -139,11 +139,11 @@ static enum nd_status weigh_nodes(struct nd_placing *placing, struct nd_error *e
     if (placing->infos == NULL)
         return nd_fail_memory(err);
     nd_infer_declared(placing->model, placing->infos);
-    for (size_t e = 0; e < nd_capture_n_edges(placing->capture); e++) {
-        const struct nd_edge *edge = nd_capture_edge(placing->capture, e);
-        size_t tensor = nd_names_find(&graph->names, edge->onnx_name);
-        if (tensor != ND_NO_INDEX && edge->shape.rank >= 0 && edge->dtype != ND_DTYPE_NONE)
-            placing->infos[tensor] = (struct nd_tensor_info){edge->dtype, edge->shape};
+    for (size_t e = 0; e < nd_capture_n_tensors(placing->capture); e++) {
+        const struct nd_tensor *tensor = nd_capture_tensor(placing->capture, e);
+        size_t item = nd_names_find(&graph->names, tensor->onnx_name);
+        if (item != ND_NO_INDEX && tensor->shape.rank >= 0 && tensor->dtype != ND_DTYPE_NONE)
+            placing->infos[item] = (struct nd_tensor_info){tensor->dtype, tensor->shape};
     }
     nd_infer_propagate(placing->model, placing->infos);
     for (size_t i = 0; i < placing->n_model_nodes; i++)
@@ -237,7 +237,7 @@ static enum nd_status examine(struct nd_placing *placing, struct nd_error *err)
     if (status == ND_OK)
         status = nd_placing_match(placing, err);
     if (status == ND_OK)
-        status = list_edges(placing, err);
+        status = list_tensors(placing, err);
     if (status == ND_OK)
         status = list_events(placing, err);
     if (status == ND_OK && placing->model != NULL)
@@ -266,7 +266,7 @@ enum nd_status nd_placement_examine(const struct nd_model *model, const struct n
     enum nd_status status = examine(placing, err);
     struct nd_placement_report *report = &placing->report;
     report->nodes = placing->nodes;
-    report->edges = placing->edges;
+    report->tensors = placing->tensors;
     report->pieces = placing->pieces;
     report->cuts = placing->cuts;
     report->events = placing->events;
@@ -288,7 +288,7 @@ void nd_placement_destroy(struct nd_placement_report **report)
     free(placing->problems);
     free(placing->nodes);
     free(placing->subgraphs);
-    free(placing->edges);
+    free(placing->tensors);
     free(placing->pieces);
     free(placing->cuts);
     free(placing->events);

@@ -17,7 +17,7 @@ struct nd_placing {
     int64_t *subgraphs;           /* [report.n_nodes]: as nd_capture_node has them */
     size_t n_model_nodes;
     struct nd_names run_names; /* what the assignment (else the model) calls a node -> node */
-    struct nd_placed_edge *edges;
+    struct nd_placed_tensor *tensors;
     struct nd_placed_piece *pieces;
     struct nd_placed_cut *cuts;
     size_t cuts_capacity;

@@ -17,7 +17,7 @@ static const double pi = 3.14159265358979323846;
 static const double deviation_floor = 0.02;
 
 /* Of log likelihood in a step, where the criterion is a difference of 10 in twice that. */
-static const double least_gain = 1e-4;
+static const double min_gain = 1e-4;
 
 /* The starts: the lower part has this share of the values. The sixth splits at the widest gap. */
 static const double start_shares[] = {0.1, 0.25, 0.5, 0.75, 0.9};
@@ -108,7 +108,7 @@ static void climb(const struct fit *fit, size_t n_steps, struct nd_mixture *m)
             return;
         double now = expect(fit, m), gain = now - m->log_likelihood;
         m->log_likelihood = now;
-        if (gain < least_gain)
+        if (gain < min_gain)
             return;
     }
 }

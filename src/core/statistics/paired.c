@@ -118,7 +118,7 @@ uint64_t nd_samples_needed(const struct nd_question *question, double discordant
     return to_count(ceil(z * z * discordant / (question->margin * question->margin)));
 }
 
-uint64_t nd_samples_least(const struct nd_question *question)
+uint64_t nd_samples_min(const struct nd_question *question)
 {
     check_question(question);
     /* Without disagreement the ends are -+ z^2 / (n + z^2). */
@@ -148,7 +148,7 @@ void nd_paired_ask(const struct nd_paired *table, const struct nd_question *ques
     out->interval = nd_paired_tango(table, out->confidence);
     out->kind = answer_of(question, &out->interval);
     out->discordant = n_discordant == 0 ? nd_binomial_upper(0, n, 0.05) : (double)n_discordant / (double)n;
-    uint64_t needed = nd_samples_needed(question, out->discordant), least = nd_samples_least(question);
+    uint64_t needed = nd_samples_needed(question, out->discordant), least = nd_samples_min(question);
     out->n_needed = needed > least ? needed : least;
 }
 

@@ -72,6 +72,6 @@ const char *nd_answer_name(enum nd_question_kind question, enum nd_answer_kind a
 uint64_t nd_samples_needed(const struct nd_question *question, double discordant);
 
 /* The fewest samples that can prove it at all: with one less, not even no disagreement would. */
-uint64_t nd_samples_least(const struct nd_question *question);
+uint64_t nd_samples_min(const struct nd_question *question);
 
 #endif

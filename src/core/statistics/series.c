@@ -15,7 +15,7 @@ static int by_value(const void *a, const void *b)
 enum { DIGIT_BITS = 11, N_DIGITS = 1 << DIGIT_BITS, N_PASSES = 3 };
 
 /* Of doubles: fewer are compared. */
-enum { N_LONG_PASSES = 6, LEAST_BY_DIGIT = 1 << 10 };
+enum { N_LONG_PASSES = 6, MIN_BY_DIGIT = 1 << 10 };
 
 /* Bits that are in the order of the doubles; 0 and -0 are equal. */
 static uint64_t long_key_of(double x)
@@ -61,7 +61,7 @@ static void sort_by_digits(double *values, size_t n, double *scratch, size_t (*c
 /* Both ways give the same order. */
 void nd_series_sort(double *values, size_t n)
 {
-    double *scratch = n >= LEAST_BY_DIGIT ? malloc(n * sizeof *scratch) : NULL;
+    double *scratch = n >= MIN_BY_DIGIT ? malloc(n * sizeof *scratch) : NULL;
     size_t(*counts)[N_DIGITS] = scratch != NULL ? calloc(N_LONG_PASSES, sizeof *counts) : NULL;
     if (counts != NULL)
         sort_by_digits(values, n, scratch, counts);

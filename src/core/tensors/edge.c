@@ -5,17 +5,17 @@
 #include "core/tensors/scales.h"
 #include "npudiff/core/tensor.h"
 
-void nd_edge_deinit(struct nd_edge *edge)
+void nd_tensor_deinit(struct nd_tensor *tensor)
 {
-    free(edge->name);
-    free(edge->onnx_name);
-    free(edge->op_types);
-    free(edge->node);
-    nd_quant_deinit(&edge->quant);
-    *edge = (struct nd_edge){0};
+    free(tensor->name);
+    free(tensor->onnx_name);
+    free(tensor->op_types);
+    free(tensor->node);
+    nd_quant_deinit(&tensor->quant);
+    *tensor = (struct nd_tensor){0};
 }
 
-enum nd_status nd_edge_copy(const struct nd_edge *src, struct nd_edge *dst, struct nd_error *err)
+enum nd_status nd_tensor_copy(const struct nd_tensor *src, struct nd_tensor *dst, struct nd_error *err)
 {
     *dst = *src;
     dst->quant = (struct nd_quant){.axis = -1};
@@ -28,6 +28,6 @@ enum nd_status nd_edge_copy(const struct nd_edge *src, struct nd_edge *dst, stru
         (src->op_types == NULL || dst->op_types != NULL) && (src->node == NULL || dst->node != NULL);
     enum nd_status status = is_whole ? nd_quant_copy(&src->quant, &dst->quant, err) : nd_fail_memory(err);
     if (status != ND_OK)
-        nd_edge_deinit(dst);
+        nd_tensor_deinit(dst);
     return status;
 }

@@ -19,7 +19,7 @@ bool nd_quant_is_same(const struct nd_quant *a, const struct nd_quant *b)
            a->zero_point[0] == b->zero_point[0];
 }
 
-bool nd_dtype_is_of_codes(enum nd_dtype dtype)
+bool nd_dtype_is_of_qvalues(enum nd_dtype dtype)
 {
     return nd_dtype_is_integer(dtype) && nd_dtype_size_bytes(dtype) <= sizeof(int32_t);
 }

@@ -15,7 +15,7 @@ enum nd_status nd_quant_copy(const struct nd_quant *from, struct nd_quant *to, s
 bool nd_quant_is_same(const struct nd_quant *a, const struct nd_quant *b);
 
 /* Whether quantised values can have the type: integers of at most 32 bits. */
-bool nd_dtype_is_of_codes(enum nd_dtype dtype);
+bool nd_dtype_is_of_qvalues(enum nd_dtype dtype);
 
 /* Whether there are scales, and each is above 0 and finite. */
 bool nd_quant_is_sound(const struct nd_quant *quant);

@@ -68,7 +68,7 @@ enum nd_status nd_sha256_file(const char *path, char hex[static ND_SHA256_HEX_BY
 }
 
 /* More files than a run loads libraries. */
-enum { MOST_KNOWN = 128 };
+enum { MAX_KNOWN = 128 };
 
 /* A file that was written less than so long before it was hashed may be written again without a time of its own
  * (chosen: coarse clocks of file systems have a second or two). */
@@ -77,7 +77,7 @@ enum { SETTLED_SECONDS = 3 };
 static struct {
     struct stat file;
     char hex[ND_SHA256_HEX_BYTES];
-} known[MOST_KNOWN];
+} known[MAX_KNOWN];
 static size_t n_known;
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -108,7 +108,7 @@ static bool find_known(const struct stat *file, char hex[static ND_SHA256_HEX_BY
 static void keep_known(const struct stat *file, const char hex[static ND_SHA256_HEX_BYTES])
 {
     pthread_mutex_lock(&known_lock);
-    if (n_known < MOST_KNOWN) {
+    if (n_known < MAX_KNOWN) {
         known[n_known].file = *file;
         memcpy(known[n_known++].hex, hex, ND_SHA256_HEX_BYTES);
     }

@@ -9,7 +9,7 @@
 
 enum { MAX_WORD = 63 };
 
-static size_t least_of(size_t a, size_t b, size_t c)
+static size_t min_of(size_t a, size_t b, size_t c)
 {
     size_t least = a < b ? a : b;
     return least < c ? least : c;
@@ -28,7 +28,7 @@ size_t nd_word_distance(const char *a, const char *b)
         for (size_t k = 1; k <= n_b; k++) {
             size_t exchanged = diagonal + (a[i - 1] != b[k - 1]);
             diagonal = row[k];
-            row[k] = least_of(row[k] + 1, row[k - 1] + 1, exchanged);
+            row[k] = min_of(row[k] + 1, row[k - 1] + 1, exchanged);
         }
     }
     return row[n_b];

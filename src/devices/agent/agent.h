@@ -30,9 +30,9 @@ struct nd_agent {
     size_t *target_of_input;        /* session input -> job target */
     const void **inputs;            /* session inputs of the run in progress */
     struct nd_output_view *outputs; /* session outputs */
-    struct nd_agent_codes *codes;   /* [edges of the job]: of those that the session gives as floats */
+    struct nd_agent_codes *qvalues;   /* [edges of the job]: of those that the session gives as floats */
     size_t pass;
-    const struct nd_output_view **edges;  /* edge of the pass -> its session output */
+    const struct nd_output_view **tensors;  /* edge of the pass -> its session output */
     const struct nd_output_view **checks; /* checked edge -> its session output */
     size_t *check_ids; /* checked edges, as numbers in the job; sorted, those of all passes */
     size_t n_check_ids;

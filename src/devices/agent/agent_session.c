@@ -173,11 +173,11 @@ static size_t list_outputs(const struct nd_agent *agent, const char **names)
     const struct nd_job *job = agent->job;
     const struct nd_job_pass *pass = &job->passes[agent->pass];
     size_t n = 0;
-    for (size_t e = 0; e < job->n_edges; e++)
-        if (job->edges[e].pass == agent->pass)
-            names[n++] = job->edges[e].output;
+    for (size_t e = 0; e < job->n_tensors; e++)
+        if (job->tensors[e].pass == agent->pass)
+            names[n++] = job->tensors[e].output;
     for (size_t i = 0; agent->pass > 0 && i < pass->n_checks; i++)
-        names[n++] = job->edges[pass->checks[i]].output;
+        names[n++] = job->tensors[pass->checks[i]].output;
     return n;
 }
 
@@ -186,7 +186,7 @@ static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
     const struct nd_job *job = agent->job;
     size_t n_options = job->n_provider_options;
     struct nd_option_pair *pairs = nd_calloc(n_options + 2 + job->n_config, sizeof *pairs);
-    const char **outputs = nd_calloc(job->n_edges, sizeof *outputs);
+    const char **outputs = nd_calloc(job->n_tensors, sizeof *outputs);
     if (pairs == NULL || outputs == NULL) {
         free(pairs);
         free(outputs);
@@ -282,8 +282,8 @@ static enum nd_status record_node(struct nd_agent *agent, const struct nd_placem
     return status;
 }
 
-static enum nd_status find_fallen(const struct nd_job *job, const struct nd_placement *placed, size_t n,
-                                  bool *is_fallen, struct nd_error *err)
+static enum nd_status find_fell_back(const struct nd_job *job, const struct nd_placement *placed, size_t n,
+                                  bool *is_fell_back, struct nd_error *err)
 {
     struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
     if (nodes == NULL)
@@ -291,7 +291,7 @@ static enum nd_status find_fallen(const struct nd_job *job, const struct nd_plac
     for (size_t i = 0; i < n; i++)
         nodes[i] = (struct nd_job_node){placed[i].provider, placed[i].name, placed[i].op_type};
     if (has_provider(job))
-        nd_job_find_fallen(job, nodes, n, is_fallen);
+        nd_job_find_fell_back(job, nodes, n, is_fell_back);
     free(nodes);
     return ND_OK;
 }
@@ -301,28 +301,28 @@ enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error 
 {
     const struct nd_job *job = agent->job;
     struct nd_placement *nodes = NULL;
-    size_t n = 0, n_fallen = 0;
+    size_t n = 0, n_fell_back = 0;
     enum nd_status status = nd_session_placement(agent->session, &nodes, &n, err);
-    struct nd_strbuf fallen = {0};
-    bool *is_fallen = nd_calloc(n, sizeof *is_fallen);
+    struct nd_strbuf fell_back = {0};
+    bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
     if (status == ND_OK)
-        status = is_fallen != NULL ? find_fallen(job, nodes, n, is_fallen, err) : nd_fail_memory(err);
+        status = is_fell_back != NULL ? find_fell_back(job, nodes, n, is_fell_back, err) : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         status = record_node(agent, &nodes[i], i, err);
-        if (status == ND_OK && is_fallen[i] && n_fallen++ < 8)
-            nd_strbuf_printf(&fallen, "%s%s '%s'", n_fallen > 1 ? ", " : "", nodes[i].op_type, nodes[i].name);
+        if (status == ND_OK && is_fell_back[i] && n_fell_back++ < 8)
+            nd_strbuf_printf(&fell_back, "%s%s '%s'", n_fell_back > 1 ? ", " : "", nodes[i].op_type, nodes[i].name);
     }
-    free(is_fallen);
+    free(is_fell_back);
     if (status == ND_OK && nd_agent_is_resumed_pass(agent) && agent->resume->has_runs &&
         n != agent->resume->nodes.n)
         status =
             nd_fail(err, ND_E_DEVICE_OUTPUT, NULL, "%zu nodes are placed, and %zu were before the interruption",
                     n, agent->resume->nodes.n);
-    if (status == ND_OK && n_fallen > 0 && !job->is_fallback_allowed)
+    if (status == ND_OK && n_fell_back > 0 && !job->is_fallback_allowed)
         status =
-            nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu of %zu nodes do not run on %s: %s%s", n_fallen, n,
-                    job->provider_name, fallen.text != NULL ? fallen.text : "", n_fallen > 8 ? ", ..." : "");
-    nd_strbuf_deinit(&fallen);
+            nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu of %zu nodes do not run on %s: %s%s", n_fell_back, n,
+                    job->provider_name, fell_back.text != NULL ? fell_back.text : "", n_fell_back > 8 ? ", ..." : "");
+    nd_strbuf_deinit(&fell_back);
     free(nodes);
     return status;
 }

@@ -53,27 +53,27 @@ static enum nd_status name_outputs(const struct nd_agent *agent, struct nd_names
     return ND_OK;
 }
 
-static enum nd_status find_output(struct nd_agent *agent, const struct nd_names *names, size_t edge,
+static enum nd_status find_output(struct nd_agent *agent, const struct nd_names *names, size_t tensor,
                                   const struct nd_output_view **out, struct nd_error *err)
 {
-    const char *name = agent->job->edges[edge].output;
+    const char *name = agent->job->tensors[tensor].output;
     size_t i = nd_names_find(names, name);
     if (i == SIZE_MAX)
         return nd_fail(err, ND_E_DEVICE_OUTPUT, name, "the session has no output '%s'", name);
-    bool is_float = agent->job->edges[edge].scale > 0;
+    bool is_float = agent->job->tensors[tensor].scale > 0;
     if (is_float)
-        agent->codes[edge].floats = &agent->outputs[i];
-    *out = is_float ? &agent->codes[edge].view : &agent->outputs[i];
+        agent->qvalues[tensor].floats = &agent->outputs[i];
+    *out = is_float ? &agent->qvalues[tensor].view : &agent->outputs[i];
     return ND_OK;
 }
 
-static bool is_checked_here(const struct nd_agent *agent, size_t edge)
+static bool is_checked_here(const struct nd_agent *agent, size_t tensor)
 {
     const struct nd_job_pass *pass = &agent->job->passes[agent->pass];
     if (agent->pass == 0)
         return true;
     for (size_t i = 0; i < pass->n_checks; i++)
-        if (pass->checks[i] == edge)
+        if (pass->checks[i] == tensor)
             return true;
     return false;
 }
@@ -84,15 +84,15 @@ static enum nd_status connect_outputs(struct nd_agent *agent, struct nd_error *e
     struct nd_names names = {0};
     size_t n = 0;
     agent->outputs = nd_calloc(nd_session_n_outputs(agent->session), sizeof *agent->outputs);
-    agent->codes = nd_calloc(job->n_edges, sizeof *agent->codes);
-    agent->edges = nd_calloc(job->n_edges, sizeof *agent->edges);
+    agent->qvalues = nd_calloc(job->n_tensors, sizeof *agent->qvalues);
+    agent->tensors = nd_calloc(job->n_tensors, sizeof *agent->tensors);
     agent->checks = nd_calloc(agent->n_check_ids, sizeof *agent->checks);
-    if (agent->outputs == NULL || agent->codes == NULL || agent->edges == NULL || agent->checks == NULL)
+    if (agent->outputs == NULL || agent->qvalues == NULL || agent->tensors == NULL || agent->checks == NULL)
         return nd_fail_memory(err);
     enum nd_status status = name_outputs(agent, &names, err);
-    for (size_t e = 0; status == ND_OK && e < job->n_edges; e++)
-        if (job->edges[e].pass == agent->pass)
-            status = find_output(agent, &names, e, &agent->edges[n++], err);
+    for (size_t e = 0; status == ND_OK && e < job->n_tensors; e++)
+        if (job->tensors[e].pass == agent->pass)
+            status = find_output(agent, &names, e, &agent->tensors[n++], err);
     for (size_t i = 0; status == ND_OK && i < agent->n_check_ids; i++)
         if (is_checked_here(agent, agent->check_ids[i]))
             status = find_output(agent, &names, agent->check_ids[i], &agent->checks[i], err);
@@ -103,14 +103,14 @@ static enum nd_status connect_outputs(struct nd_agent *agent, struct nd_error *e
 static enum nd_status check_types(const struct nd_agent *agent, struct nd_error *err)
 {
     size_t n = 0;
-    for (size_t e = 0; e < agent->job->n_edges; e++) {
-        const struct nd_job_edge *edge = &agent->job->edges[e];
-        if (edge->pass != agent->pass)
+    for (size_t e = 0; e < agent->job->n_tensors; e++) {
+        const struct nd_job_tensor *tensor = &agent->job->tensors[e];
+        if (tensor->pass != agent->pass)
             continue;
-        enum nd_dtype dtype = agent->edges[n++]->dtype;
-        if (edge->dtype != ND_DTYPE_NONE && dtype != edge->dtype)
-            return nd_fail(err, ND_E_DEVICE_OUTPUT, edge->output, "output '%s' is %s; the model says %s",
-                           edge->output, nd_dtype_name(dtype), nd_dtype_name(edge->dtype));
+        enum nd_dtype dtype = agent->tensors[n++]->dtype;
+        if (tensor->dtype != ND_DTYPE_NONE && dtype != tensor->dtype)
+            return nd_fail(err, ND_E_DEVICE_OUTPUT, tensor->output, "output '%s' is %s; the model says %s",
+                           tensor->output, nd_dtype_name(dtype), nd_dtype_name(tensor->dtype));
     }
     return ND_OK;
 }
@@ -127,7 +127,7 @@ static enum nd_status check_passes(struct nd_agent *agent, size_t probe, size_t 
             continue;
         struct nd_digest *first = &agent->first_pass[row * agent->n_check_ids + i];
         struct nd_digest digest = nd_digest_bytes(agent->checks[i]->data, agent->checks[i]->size_bytes);
-        const char *name = agent->job->edges[agent->check_ids[i]].output;
+        const char *name = agent->job->tensors[agent->check_ids[i]].output;
         if (agent->pass == 0)
             *first = digest;
         else if (!nd_digest_equal(*first, digest))
@@ -145,7 +145,7 @@ static void restore_first_pass(struct nd_agent *agent, size_t n_samples)
     for (size_t i = 0; i < agent->n_check_ids; i++) {
         size_t place = 0;
         for (size_t e = 0; e < agent->check_ids[i]; e++)
-            place += job->edges[e].pass == 0;
+            place += job->tensors[e].pass == 0;
         for (size_t row = 0; row < n_samples; row++) {
             const char *digests = agent->resume->first_pass[row];
             struct nd_digest *first = &agent->first_pass[row * agent->n_check_ids + i];
@@ -161,8 +161,8 @@ enum nd_status nd_agent_prepare_checks(struct nd_agent *agent, struct nd_error *
     size_t n_samples = 0, n_cells;
     for (size_t p = 0; p < job->n_probes; p++)
         n_samples += job->probes[p].n_samples;
-    agent->check_ids = nd_calloc(job->n_edges, sizeof *agent->check_ids);
-    for (size_t e = 0; agent->check_ids != NULL && e < job->n_edges; e++) {
+    agent->check_ids = nd_calloc(job->n_tensors, sizeof *agent->check_ids);
+    for (size_t e = 0; agent->check_ids != NULL && e < job->n_tensors; e++) {
         bool is_checked = false;
         for (size_t p = 1; p < job->n_passes; p++)
             for (size_t i = 0; i < job->passes[p].n_checks; i++)
@@ -188,17 +188,17 @@ void nd_agent_disconnect(struct nd_agent *agent)
 {
     free(agent->target_of_input);
     free(agent->inputs);
-    for (size_t e = 0; agent->codes != NULL && e < agent->job->n_edges; e++)
-        free(agent->codes[e].bytes);
-    free(agent->codes);
+    for (size_t e = 0; agent->qvalues != NULL && e < agent->job->n_tensors; e++)
+        free(agent->qvalues[e].bytes);
+    free(agent->qvalues);
     free(agent->outputs);
-    free(agent->edges);
+    free(agent->tensors);
     free(agent->checks);
     agent->target_of_input = NULL;
     agent->inputs = NULL;
-    agent->codes = NULL;
+    agent->qvalues = NULL;
     agent->outputs = NULL;
-    agent->edges = NULL;
+    agent->tensors = NULL;
     agent->checks = NULL;
 }
 

@@ -21,11 +21,11 @@ static enum nd_status append(struct nd_store_thread *store, enum nd_record_kind 
 }
 
 /* Encodes one chunk's raw bytes (already padded to chunk_bytes) and appends it. */
-static enum nd_status append_chunk(struct nd_store_thread *store, size_t edge, size_t chunk, const void *raw,
+static enum nd_status append_chunk(struct nd_store_thread *store, size_t tensor, size_t chunk, const void *raw,
                                    size_t n_bytes, struct nd_error *err)
 {
-    const struct nd_chunk_layout *layout = &store->edges[edge].layout;
-    const uint64_t index[4] = {store->probe, store->edge_ids[edge], chunk};
+    const struct nd_chunk_layout *layout = &store->tensors[tensor].layout;
+    const uint64_t index[4] = {store->probe, store->tensor_ids[tensor], chunk};
     if (store->job->deflate_level == 0) /* a contiguous dataset has no padding */
         return append(store, ND_RECORD_CHUNK, index, raw, n_bytes, err);
     size_t needed = nd_chunk_bound(layout->chunk_bytes);
@@ -45,53 +45,53 @@ static enum nd_status append_chunk(struct nd_store_thread *store, size_t edge, s
 }
 
 /* A sample that shares its chunk with others. */
-static enum nd_status store_in_shared_chunk(struct nd_store_thread *store, size_t edge, const struct slot *slot,
+static enum nd_status store_in_shared_chunk(struct nd_store_thread *store, size_t tensor, const struct slot *slot,
                                             struct nd_error *err)
 {
-    struct edge_state *state = &store->edges[edge];
+    struct tensor_state *state = &store->tensors[tensor];
     size_t chunk = slot->sample / state->layout.samples_per_chunk;
     struct nd_chunk_span span;
     nd_chunk_span(&state->layout, chunk, &span);
-    memcpy(state->open_chunk + state->n_open * state->sample_bytes, slot->data[edge], state->sample_bytes);
+    memcpy(state->open_chunk + state->n_open * state->sample_bytes, slot->data[tensor], state->sample_bytes);
     if (++state->n_open < span.n_samples)
         return ND_OK;
     memset(state->open_chunk + span.n_bytes, 0, state->layout.chunk_bytes - span.n_bytes);
     state->n_open = 0;
     state->n_acknowledged = 0;
-    return append_chunk(store, edge, chunk, state->open_chunk, span.n_bytes, err);
+    return append_chunk(store, tensor, chunk, state->open_chunk, span.n_bytes, err);
 }
 
 /* A large sample, which has chunks of its own. */
-static enum nd_status store_in_own_chunks(struct nd_store_thread *store, size_t edge, const struct slot *slot,
+static enum nd_status store_in_own_chunks(struct nd_store_thread *store, size_t tensor, const struct slot *slot,
                                           struct nd_error *err)
 {
-    struct edge_state *state = &store->edges[edge];
+    struct tensor_state *state = &store->tensors[tensor];
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < state->layout.chunks_per_sample; i++) {
         size_t chunk = slot->sample * state->layout.chunks_per_sample + i;
         struct nd_chunk_span span;
         nd_chunk_span(&state->layout, chunk, &span);
-        memcpy(state->open_chunk, (const unsigned char *)slot->data[edge] + span.offset_bytes, span.n_bytes);
+        memcpy(state->open_chunk, (const unsigned char *)slot->data[tensor] + span.offset_bytes, span.n_bytes);
         memset(state->open_chunk + span.n_bytes, 0, state->layout.chunk_bytes - span.n_bytes);
-        status = append_chunk(store, edge, chunk, state->open_chunk, span.n_bytes, err);
+        status = append_chunk(store, tensor, chunk, state->open_chunk, span.n_bytes, err);
     }
     return status;
 }
 
-static enum nd_status store_tensor(struct nd_store_thread *store, size_t edge, const struct slot *slot,
+static enum nd_status store_tensor(struct nd_store_thread *store, size_t tensor, const struct slot *slot,
                                    struct nd_error *err)
 {
-    struct edge_state *state = &store->edges[edge];
+    struct tensor_state *state = &store->tensors[tensor];
     if (store->job->store == ND_STORE_DIGEST || state->layout.n_chunks == 0)
         return ND_OK;
     if (slot->repeat > 0) {
-        if (nd_digest_equal(store->digests[edge], store->first_digests[edge]))
+        if (nd_digest_equal(store->digests[tensor], store->first_digests[tensor]))
             return ND_OK;
-        const uint64_t index[4] = {slot->probe, store->edge_ids[edge], slot->sample, slot->repeat};
-        return append(store, ND_RECORD_REPEAT, index, slot->data[edge], state->sample_bytes, err);
+        const uint64_t index[4] = {slot->probe, store->tensor_ids[tensor], slot->sample, slot->repeat};
+        return append(store, ND_RECORD_REPEAT, index, slot->data[tensor], state->sample_bytes, err);
     }
-    return state->layout.samples_per_chunk > 1 ? store_in_shared_chunk(store, edge, slot, err)
-                                               : store_in_own_chunks(store, edge, slot, err);
+    return state->layout.samples_per_chunk > 1 ? store_in_shared_chunk(store, tensor, slot, err)
+                                               : store_in_own_chunks(store, tensor, slot, err);
 }
 
 /* Everything complete so far becomes durable: open chunks as fragments, then the acknowledgement, then the
@@ -102,14 +102,14 @@ static enum nd_status acknowledge(struct nd_store_thread *store, struct nd_error
     store->acknowledged_ns = nd_clock_ns();
     if (store->n_complete == store->n_acknowledged)
         return ND_OK;
-    for (size_t e = 0; status == ND_OK && e < store->n_edges; e++) {
-        struct edge_state *state = &store->edges[e];
+    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++) {
+        struct tensor_state *state = &store->tensors[e];
         if (state->n_open == state->n_acknowledged)
             continue;
         /* With repeats the newest open sample may not be complete yet: storing it early does no harm. */
         size_t in_chunk = store->n_complete - store->n_complete % state->layout.samples_per_chunk;
         size_t n = state->n_open - state->n_acknowledged;
-        const uint64_t index[4] = {store->probe, store->edge_ids[e], in_chunk + state->n_acknowledged, n};
+        const uint64_t index[4] = {store->probe, store->tensor_ids[e], in_chunk + state->n_acknowledged, n};
         status = append(store, ND_RECORD_FRAGMENT, index,
                         state->open_chunk + state->n_acknowledged * state->sample_bytes,
                         n * state->sample_bytes, err);
@@ -130,8 +130,8 @@ enum nd_status nd_store_begin_probe(struct nd_store_thread *store, size_t probe,
     store->probe = probe;
     store->n_complete = 0;
     store->n_acknowledged = 0;
-    for (size_t e = 0; status == ND_OK && e < store->n_edges; e++) {
-        struct edge_state *state = &store->edges[e];
+    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++) {
+        struct tensor_state *state = &store->tensors[e];
         status = nd_chunk_layout_make(&state->shape, state->dtype, store->job->probes[probe].n_samples,
                                       &state->layout, err);
         free(state->open_chunk);
@@ -147,12 +147,12 @@ enum nd_status nd_store_begin_probe(struct nd_store_thread *store, size_t probe,
 static enum nd_status announce_outputs(struct nd_store_thread *store, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t e = 0; status == ND_OK && e < store->n_edges; e++) {
+    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++) {
         char dims[256];
         struct nd_strbuf fields = {0};
-        nd_fields_add_u64(&fields, "dtype", (uint64_t)store->edges[e].dtype);
-        nd_fields_add(&fields, "dims", nd_shape_format(&store->edges[e].shape, dims, sizeof dims));
-        status = nd_fields_append(store->writer, ND_RECORD_OUTPUT, (uint64_t[]){store->edge_ids[e]}, 1, &fields,
+        nd_fields_add_u64(&fields, "dtype", (uint64_t)store->tensors[e].dtype);
+        nd_fields_add(&fields, "dims", nd_shape_format(&store->tensors[e].shape, dims, sizeof dims));
+        status = nd_fields_append(store->writer, ND_RECORD_OUTPUT, (uint64_t[]){store->tensor_ids[e]}, 1, &fields,
                                   err);
     }
     return status;
@@ -161,7 +161,7 @@ static enum nd_status announce_outputs(struct nd_store_thread *store, struct nd_
 /* How often the sample in work is run, as far as its runs until now say. */
 static size_t count_runs(const struct nd_store_thread *store, const struct slot *slot)
 {
-    size_t n_bytes = store->n_edges * sizeof *store->digests;
+    size_t n_bytes = store->n_tensors * sizeof *store->digests;
     if (slot->repeat > 1)
         return store->n_runs;
     bool differs = slot->repeat == 1 && memcmp(store->digests, store->first_digests, n_bytes) != 0;
@@ -175,16 +175,16 @@ static enum nd_status process(struct nd_store_thread *store, const struct slot *
         status = announce_outputs(store, err);
     if (status == ND_OK && store->probe != slot->probe)
         status = nd_store_begin_probe(store, slot->probe, err);
-    for (size_t e = 0; status == ND_OK && e < store->n_edges; e++) {
-        store->digests[e] = nd_digest_bytes(slot->data[e], store->edges[e].sample_bytes);
+    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++) {
+        store->digests[e] = nd_digest_bytes(slot->data[e], store->tensors[e].sample_bytes);
         status = store_tensor(store, e, slot, err);
     }
     if (status == ND_OK)
         status = append(store, ND_RECORD_SAMPLE,
                         (const uint64_t[4]){slot->probe, slot->sample, slot->repeat, slot->latency_ns},
-                        store->digests, store->n_edges * sizeof *store->digests, err);
+                        store->digests, store->n_tensors * sizeof *store->digests, err);
     if (slot->repeat == 0)
-        memcpy(store->first_digests, store->digests, store->n_edges * sizeof *store->digests);
+        memcpy(store->first_digests, store->digests, store->n_tensors * sizeof *store->digests);
     store->n_runs = count_runs(store, slot);
     if (slot->repeat + 1 == store->n_runs)
         store->n_complete = slot->sample + 1;
@@ -248,14 +248,14 @@ static void *run_thread(void *context)
 static void destroy(struct nd_store_thread *store)
 {
     for (size_t s = 0; s < N_SLOTS; s++) {
-        for (size_t e = 0; store->slots[s].data != NULL && e < store->n_edges; e++)
+        for (size_t e = 0; store->slots[s].data != NULL && e < store->n_tensors; e++)
             free(store->slots[s].data[e]);
         free(store->slots[s].data);
     }
-    for (size_t e = 0; store->edges != NULL && e < store->n_edges; e++)
-        free(store->edges[e].open_chunk);
-    free(store->edges);
-    free(store->edge_ids);
+    for (size_t e = 0; store->tensors != NULL && e < store->n_tensors; e++)
+        free(store->tensors[e].open_chunk);
+    free(store->tensors);
+    free(store->tensor_ids);
     free(store->digests);
     free(store->first_digests);
     free(store->encoded);
@@ -265,13 +265,13 @@ static void destroy(struct nd_store_thread *store)
 }
 
 /* The edges of the pass; false when memory is out. */
-static bool choose_edges(struct nd_store_thread *store, size_t pass)
+static bool choose_tensors(struct nd_store_thread *store, size_t pass)
 {
-    store->edge_ids = nd_calloc(store->job->n_edges, sizeof *store->edge_ids);
-    for (size_t e = 0; store->edge_ids != NULL && e < store->job->n_edges; e++)
-        if (store->job->edges[e].pass == pass)
-            store->edge_ids[store->n_edges++] = e;
-    return store->edge_ids != NULL;
+    store->tensor_ids = nd_calloc(store->job->n_tensors, sizeof *store->tensor_ids);
+    for (size_t e = 0; store->tensor_ids != NULL && e < store->job->n_tensors; e++)
+        if (store->job->tensors[e].pass == pass)
+            store->tensor_ids[store->n_tensors++] = e;
+    return store->tensor_ids != NULL;
 }
 
 enum nd_status nd_store_start(const struct nd_job *job, size_t pass, struct nd_spool_writer *writer,
@@ -290,13 +290,13 @@ enum nd_status nd_store_start(const struct nd_job *job, size_t pass, struct nd_s
     pthread_mutex_init(&store->lock, NULL);
     pthread_cond_init(&store->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    bool is_whole = choose_edges(store, pass);
-    store->edges = nd_calloc(store->n_edges, sizeof *store->edges);
-    store->digests = nd_calloc(store->n_edges, sizeof *store->digests);
-    store->first_digests = nd_calloc(store->n_edges, sizeof *store->first_digests);
-    is_whole = is_whole && store->edges != NULL && store->digests != NULL && store->first_digests != NULL;
+    bool is_whole = choose_tensors(store, pass);
+    store->tensors = nd_calloc(store->n_tensors, sizeof *store->tensors);
+    store->digests = nd_calloc(store->n_tensors, sizeof *store->digests);
+    store->first_digests = nd_calloc(store->n_tensors, sizeof *store->first_digests);
+    is_whole = is_whole && store->tensors != NULL && store->digests != NULL && store->first_digests != NULL;
     for (size_t s = 0; s < N_SLOTS; s++) {
-        store->slots[s].data = nd_calloc(store->n_edges, sizeof *store->slots[s].data);
+        store->slots[s].data = nd_calloc(store->n_tensors, sizeof *store->slots[s].data);
         is_whole = is_whole && store->slots[s].data != NULL;
     }
     if (!is_whole || pthread_create(&store->thread, NULL, run_thread, store) != 0) {
@@ -307,18 +307,18 @@ enum nd_status nd_store_start(const struct nd_job *job, size_t pass, struct nd_s
     return ND_OK;
 }
 
-static const char *output_name(const struct nd_store_thread *store, size_t edge)
+static const char *output_name(const struct nd_store_thread *store, size_t tensor)
 {
-    return store->job->edges[store->edge_ids[edge]].output;
+    return store->job->tensors[store->tensor_ids[tensor]].output;
 }
 
-enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t edge, enum nd_dtype dtype,
+enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t tensor, enum nd_dtype dtype,
                                   const struct nd_shape *shape, struct nd_error *err)
 {
-    struct edge_state *state = &store->edges[edge];
+    struct tensor_state *state = &store->tensors[tensor];
     if (shape->rank >= ND_MAX_RANK)
-        return nd_fail(err, ND_E_DEVICE_OUTPUT, output_name(store, edge),
-                       "output '%s' has rank %d; at most %d can be stored", output_name(store, edge),
+        return nd_fail(err, ND_E_DEVICE_OUTPUT, output_name(store, tensor),
+                       "output '%s' has rank %d; at most %d can be stored", output_name(store, tensor),
                        shape->rank, ND_MAX_RANK - 1);
     enum nd_status status = nd_shape_size_bytes(shape, dtype, &state->sample_bytes, err);
     if (status != ND_OK)
@@ -326,7 +326,7 @@ enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t edge, en
     state->dtype = dtype;
     state->shape = *shape;
     for (size_t s = 0; s < N_SLOTS; s++)
-        if ((store->slots[s].data[edge] = nd_tensor_alloc(state->sample_bytes)) == NULL)
+        if ((store->slots[s].data[tensor] = nd_tensor_alloc(state->sample_bytes)) == NULL)
             return nd_fail_memory(err);
     return ND_OK;
 }
@@ -336,7 +336,7 @@ static enum nd_status learn_shapes(struct nd_store_thread *store, const struct n
                                    struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t e = 0; status == ND_OK && e < store->n_edges; e++)
+    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++)
         status = nd_store_set_shape(store, e, run->views[e]->dtype, &run->views[e]->shape, err);
     store->has_shapes = status == ND_OK;
     return status;
@@ -345,9 +345,9 @@ static enum nd_status learn_shapes(struct nd_store_thread *store, const struct n
 static enum nd_status check_shapes(const struct nd_store_thread *store, const struct nd_store_run *run,
                                    struct nd_error *err)
 {
-    for (size_t e = 0; e < store->n_edges; e++) {
+    for (size_t e = 0; e < store->n_tensors; e++) {
         const struct nd_output_view *view = run->views[e];
-        if (view->dtype != store->edges[e].dtype || !nd_shape_equal(&view->shape, &store->edges[e].shape))
+        if (view->dtype != store->tensors[e].dtype || !nd_shape_equal(&view->shape, &store->tensors[e].shape))
             return nd_fail(err, ND_E_DEVICE_OUTPUT, output_name(store, e),
                            "output '%s' changed its type or shape between two runs", output_name(store, e));
     }
@@ -374,7 +374,7 @@ enum nd_status nd_store_put(struct nd_store_thread *store, const struct nd_store
     slot->sample = run->sample;
     slot->repeat = run->repeat;
     slot->latency_ns = run->latency_ns;
-    for (size_t e = 0; e < store->n_edges; e++)
+    for (size_t e = 0; e < store->n_tensors; e++)
         if (run->views[e]->size_bytes > 0)
             memcpy(slot->data[e], run->views[e]->data, run->views[e]->size_bytes);
     pthread_mutex_lock(&store->lock);

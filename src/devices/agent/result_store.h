@@ -39,7 +39,7 @@ struct nd_store_fragment {
     const void *bytes;
     size_t n_bytes;
 };
-struct nd_store_past_edge {
+struct nd_store_past_tensor {
     bool is_known;
     enum nd_dtype dtype;
     struct nd_shape shape;
@@ -50,7 +50,7 @@ struct nd_store_past {
     size_t probe, sample, repeat;           /* of its last run */
     size_t n_runs;                          /* of that sample */
     const void *first_digests;              /* one of every edge of the pass, from repeat 0 of that sample */
-    const struct nd_store_past_edge *edges; /* of the whole job */
+    const struct nd_store_past_tensor *tensors; /* of the whole job */
 };
 
 /* Takes up where that agent stopped, before the first nd_store_put, which hands over the run after its last.

@@ -19,7 +19,7 @@ struct slot {
 };
 
 /* What the thread keeps per edge. */
-struct edge_state {
+struct tensor_state {
     enum nd_dtype dtype;
     struct nd_shape shape;
     size_t sample_bytes;
@@ -32,8 +32,8 @@ struct edge_state {
 struct nd_store_thread {
     const struct nd_job *job;
     struct nd_spool_writer *writer;
-    size_t n_edges;   /* of the pass */
-    size_t *edge_ids; /* their numbers in the job */
+    size_t n_tensors;   /* of the pass */
+    size_t *tensor_ids; /* their numbers in the job */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -45,7 +45,7 @@ struct nd_store_thread {
     enum nd_status status;
     struct nd_error error;
     /* the thread's own */
-    struct edge_state *edges;
+    struct tensor_state *tensors;
     struct nd_digest *digests;       /* of the run in work */
     struct nd_digest *first_digests; /* of repeat 0 of the sample in work */
     unsigned char *encoded;
@@ -58,7 +58,7 @@ struct nd_store_thread {
 };
 
 /* Fixes what an edge (of the pass) is and makes the buffers for it. Once per edge. */
-enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t edge, enum nd_dtype dtype,
+enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t tensor, enum nd_dtype dtype,
                                   const struct nd_shape *shape, struct nd_error *err);
 
 /* Cuts the edges into chunks for that probe, none of them begun. */

@@ -3,12 +3,12 @@
 #include "devices/agent/result_store_internal.h"
 
 /* The samples of a chunk that was not whole yet. */
-static enum nd_status restore_open_chunk(struct nd_store_thread *store, size_t edge,
+static enum nd_status restore_open_chunk(struct nd_store_thread *store, size_t tensor,
                                          const struct nd_store_past *past, struct nd_error *err)
 {
-    struct edge_state *state = &store->edges[edge];
-    const struct nd_store_past_edge *stored = &past->edges[store->edge_ids[edge]];
-    const char *name = store->job->edges[store->edge_ids[edge]].output;
+    struct tensor_state *state = &store->tensors[tensor];
+    const struct nd_store_past_tensor *stored = &past->tensors[store->tensor_ids[tensor]];
+    const char *name = store->job->tensors[store->tensor_ids[tensor]].output;
     size_t n_stored = past->sample + 1, n = state->layout.samples_per_chunk, filled = 0;
     if (store->job->store == ND_STORE_DIGEST || state->layout.n_chunks == 0 || n == 1)
         return ND_OK;
@@ -36,9 +36,9 @@ static enum nd_status restore(struct nd_store_thread *store, const struct nd_sto
                               struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t e = 0; status == ND_OK && e < store->n_edges; e++) {
-        const struct nd_store_past_edge *stored = &past->edges[store->edge_ids[e]];
-        const char *name = store->job->edges[store->edge_ids[e]].output;
+    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++) {
+        const struct nd_store_past_tensor *stored = &past->tensors[store->tensor_ids[e]];
+        const char *name = store->job->tensors[store->tensor_ids[e]].output;
         status = stored->is_known ? nd_store_set_shape(store, e, stored->dtype, &stored->shape, err)
                                   : nd_fail(err, ND_E_SPOOL_RESUME, name,
                                             "the spool does not say what output '%s' is", name);
@@ -46,12 +46,12 @@ static enum nd_status restore(struct nd_store_thread *store, const struct nd_sto
     store->has_shapes = status == ND_OK;
     if (status == ND_OK)
         status = nd_store_begin_probe(store, past->probe, err);
-    for (size_t e = 0; status == ND_OK && e < store->n_edges; e++)
+    for (size_t e = 0; status == ND_OK && e < store->n_tensors; e++)
         status = restore_open_chunk(store, e, past, err);
     if (status != ND_OK)
         return status;
-    if (store->n_edges > 0)
-        memcpy(store->first_digests, past->first_digests, store->n_edges * sizeof *store->first_digests);
+    if (store->n_tensors > 0)
+        memcpy(store->first_digests, past->first_digests, store->n_tensors * sizeof *store->first_digests);
     store->n_complete = past->sample + (past->repeat + 1 == past->n_runs ? 1 : 0);
     store->n_acknowledged = store->n_complete;
     store->n_runs = past->n_runs;

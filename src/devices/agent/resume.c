@@ -10,7 +10,7 @@ struct reading {
     const struct nd_job *job;
     struct nd_resume *resume;
     size_t n_passes;     /* begun */
-    size_t n_edges;      /* of the pass in work */
+    size_t n_tensors;      /* of the pass in work */
     size_t row;          /* of the next run's sample, over all probes */
     size_t n_samples;    /* of all probes */
     bool is_out_of_room; /* out of memory */
@@ -51,11 +51,11 @@ static bool take_pass(struct reading *reading, const struct nd_record *record)
     resume->nodes.n = 0;
     resume->probe = resume->sample = resume->repeat = 0;
     reading->row = 0;
-    reading->n_edges = 0;
+    reading->n_tensors = 0;
     memset(resume->n_runs, 0, reading->n_samples * sizeof *resume->n_runs);
-    for (size_t e = 0; e < job->n_edges; e++) {
-        resume->edges[e].n_fragments = 0;
-        reading->n_edges += job->edges[e].pass == resume->pass;
+    for (size_t e = 0; e < job->n_tensors; e++) {
+        resume->tensors[e].n_fragments = 0;
+        reading->n_tensors += job->tensors[e].pass == resume->pass;
     }
     settle_probe(reading);
     return true;
@@ -68,7 +68,7 @@ static bool take_sample(struct reading *reading, const struct nd_record *record)
     const uint64_t *at = record->index;
     if (reading->n_passes == 0 || resume->probe == reading->job->n_probes || at[0] != resume->probe ||
         at[1] != resume->sample || at[2] != resume->repeat ||
-        record->payload_bytes != reading->n_edges * sizeof(struct nd_digest))
+        record->payload_bytes != reading->n_tensors * sizeof(struct nd_digest))
         return false;
     resume->has_runs = true;
     resume->past.probe = resume->probe;
@@ -93,32 +93,32 @@ static bool take_sample(struct reading *reading, const struct nd_record *record)
     return true;
 }
 
-static struct nd_store_past_edge *edge_of(struct reading *reading, uint64_t number)
+static struct nd_store_past_tensor *tensor_of(struct reading *reading, uint64_t number)
 {
-    bool is_known = number < reading->job->n_edges &&
-                    reading->job->edges[number].pass == reading->resume->pass && reading->n_passes > 0;
-    return is_known ? &reading->resume->edges[number] : NULL;
+    bool is_known = number < reading->job->n_tensors &&
+                    reading->job->tensors[number].pass == reading->resume->pass && reading->n_passes > 0;
+    return is_known ? &reading->resume->tensors[number] : NULL;
 }
 
 static bool take_output(struct reading *reading, const struct nd_record *record)
 {
-    struct nd_store_past_edge *edge = edge_of(reading, record->index[0]);
-    if (edge == NULL)
+    struct nd_store_past_tensor *tensor = tensor_of(reading, record->index[0]);
+    if (tensor == NULL)
         return false;
-    edge->is_known = nd_job_read_output(record, &edge->dtype, &edge->shape);
-    return edge->is_known;
+    tensor->is_known = nd_job_read_output(record, &tensor->dtype, &tensor->shape);
+    return tensor->is_known;
 }
 
 static bool take_fragment(struct reading *reading, const struct nd_record *record)
 {
-    struct nd_store_past_edge *edge = edge_of(reading, record->index[1]);
-    if (edge == NULL || record->index[0] >= reading->job->n_probes)
+    struct nd_store_past_tensor *tensor = tensor_of(reading, record->index[1]);
+    if (tensor == NULL || record->index[0] >= reading->job->n_probes)
         return false;
-    if (!nd_grow((void **)&edge->fragments, &edge->capacity, edge->n_fragments + 1, sizeof *edge->fragments)) {
+    if (!nd_grow((void **)&tensor->fragments, &tensor->capacity, tensor->n_fragments + 1, sizeof *tensor->fragments)) {
         reading->is_out_of_room = true;
         return false;
     }
-    edge->fragments[edge->n_fragments++] = (struct nd_store_fragment){.first = (size_t)record->index[2],
+    tensor->fragments[tensor->n_fragments++] = (struct nd_store_fragment){.first = (size_t)record->index[2],
                                                                       .n = (size_t)record->index[3],
                                                                       .bytes = record->payload,
                                                                       .n_bytes = record->payload_bytes};
@@ -128,10 +128,10 @@ static bool take_fragment(struct reading *reading, const struct nd_record *recor
 /* A chunk that is whole replaces the fragments of it. */
 static bool take_chunk(struct reading *reading, const struct nd_record *record)
 {
-    struct nd_store_past_edge *edge = edge_of(reading, record->index[1]);
-    if (edge != NULL)
-        edge->n_fragments = 0;
-    return edge != NULL;
+    struct nd_store_past_tensor *tensor = tensor_of(reading, record->index[1]);
+    if (tensor != NULL)
+        tensor->n_fragments = 0;
+    return tensor != NULL;
 }
 
 static bool take_record(struct reading *reading, const struct nd_record *record)
@@ -173,14 +173,14 @@ static enum nd_status read_kept(const struct nd_job *job, const char *path, uint
     bool is_whole = true;
     for (size_t p = 0; p < job->n_probes; p++)
         n_samples += job->probes[p].n_samples;
-    resume->edges = nd_calloc(job->n_edges, sizeof *resume->edges);
+    resume->tensors = nd_calloc(job->n_tensors, sizeof *resume->tensors);
     resume->first_pass = nd_calloc(n_samples, sizeof *resume->first_pass);
     resume->n_runs = nd_calloc(n_samples, sizeof *resume->n_runs);
     reading.n_samples = n_samples;
-    if (resume->edges == NULL || resume->first_pass == NULL || resume->n_runs == NULL)
+    if (resume->tensors == NULL || resume->first_pass == NULL || resume->n_runs == NULL)
         return nd_fail_memory(err);
-    resume->n_edges = job->n_edges;
-    resume->past.edges = resume->edges;
+    resume->n_tensors = job->n_tensors;
+    resume->past.tensors = resume->tensors;
     while (is_whole && resume->reader.offset_bytes < kept_bytes && nd_spool_next(&resume->reader, &record))
         is_whole = take_record(&reading, &record);
     if (reading.is_out_of_room)
@@ -240,9 +240,9 @@ enum nd_status nd_resume_open(const struct nd_job *job, const char *path, struct
 
 void nd_resume_close(struct nd_resume *resume)
 {
-    for (size_t e = 0; e < resume->n_edges; e++)
-        free(resume->edges[e].fragments);
-    free(resume->edges);
+    for (size_t e = 0; e < resume->n_tensors; e++)
+        free(resume->tensors[e].fragments);
+    free(resume->tensors);
     free(resume->first_pass);
     free(resume->n_runs);
     free(resume->libraries.items);

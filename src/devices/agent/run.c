@@ -41,7 +41,7 @@ static enum nd_status run_once(struct nd_agent *agent, size_t probe, size_t samp
                                .sample = sample,
                                .repeat = repeat,
                                .latency_ns = nd_clock_ns() - start_ns,
-                               .views = agent->edges};
+                               .views = agent->tensors};
     if (status != ND_OK || is_known)
         return status;
     status = nd_agent_make_codes(agent, err);
@@ -64,7 +64,7 @@ static enum nd_status run_sample(struct nd_agent *agent, size_t probe, size_t sa
         n_runs = nd_resume_n_runs(agent->resume, job, probe, sample);
     for (size_t repeat = 0; status == ND_OK && repeat < n_runs; repeat++) {
         status = run_once(agent, probe, sample, repeat, err);
-        bool may_need_more = repeat >= job->n_repeats && repeat + 1 == n_runs && n_runs < ND_RERUN_MOST;
+        bool may_need_more = repeat >= job->n_repeats && repeat + 1 == n_runs && n_runs < ND_RERUN_MAX;
         if (status == ND_OK && may_need_more && !is_stored(agent, probe, sample, repeat))
             status = nd_store_n_runs(agent->store, &n_runs, err);
     }

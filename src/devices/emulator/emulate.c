@@ -63,15 +63,15 @@ static double zero_point(const struct nd_exact_values *values, size_t i)
     return (double)values->quant->zero_point[nd_exact_channel(values->quant, values->shape, i)];
 }
 
-static void flip(const struct nd_emu_scene *scene, struct nd_array *codes)
+static void flip(const struct nd_emu_scene *scene, struct nd_array *qvalues)
 {
     double low, high;
     uint64_t key = nd_emu_key(scene->seed, scene->name, scene->run);
-    nd_code_range(scene->values->dtype, &low, &high);
-    for (size_t i = 0; i < codes->n; i++)
+    nd_qvalue_range(scene->values->dtype, &low, &high);
+    for (size_t i = 0; i < qvalues->n; i++)
         if (nd_emu_uniform(key, 2 * i) < scene->item->real) {
             double step = nd_emu_uniform(key, 2 * i + 1) < 0.5 ? -1 : 1;
-            codes->x[i] = fmin(fmax(codes->x[i] + step, low), high);
+            qvalues->x[i] = fmin(fmax(qvalues->x[i] + step, low), high);
         }
 }
 
@@ -100,14 +100,14 @@ static size_t transposed(const struct nd_shape *shape, size_t i)
 }
 
 /* The codes move; from says whence. */
-static enum nd_status move(const struct nd_emu_scene *scene, struct nd_array *codes, struct nd_error *err)
+static enum nd_status move(const struct nd_emu_scene *scene, struct nd_array *qvalues, struct nd_error *err)
 {
     const struct nd_emu_channels *channels = &scene->channels;
     struct nd_array from = {0};
     size_t *cycle = make_cycle(channels->n, scene->item->seed);
-    enum nd_status status = cycle != NULL ? nd_array_copy(codes, &from, err) : nd_fail_memory(err);
-    int64_t n = (int64_t)codes->n;
-    for (size_t i = 0; status == ND_OK && i < codes->n; i++) {
+    enum nd_status status = cycle != NULL ? nd_array_copy(qvalues, &from, err) : nd_fail_memory(err);
+    int64_t n = (int64_t)qvalues->n;
+    for (size_t i = 0; status == ND_OK && i < qvalues->n; i++) {
         size_t source = i, channel = i / channels->n_inner % channels->n;
         if (scene->item->word == ND_EMU_SHIFT)
             source = (size_t)((((int64_t)i + scene->item->first % n) % n + n) % n);
@@ -115,53 +115,53 @@ static enum nd_status move(const struct nd_emu_scene *scene, struct nd_array *co
             source = transposed(scene->values->shape, i);
         else
             source = i - channel * channels->n_inner + cycle[channel] * channels->n_inner;
-        codes->x[i] = from.x[source];
+        qvalues->x[i] = from.x[source];
     }
     nd_array_deinit(&from);
     free(cycle);
     return status;
 }
 
-static void overwrite(const struct nd_emu_scene *scene, struct nd_array *codes)
+static void overwrite(const struct nd_emu_scene *scene, struct nd_array *qvalues)
 {
     const struct nd_emu_item *item = scene->item;
     double low, high;
-    nd_code_range(scene->values->dtype, &low, &high);
-    for (size_t i = 0; i < codes->n; i++) {
-        double *code = &codes->x[i];
-        if (item->word == ND_EMU_ZERO || (item->word == ND_EMU_CLIFF && *code > (double)item->first))
-            *code = zero_point(scene->values, i);
+    nd_qvalue_range(scene->values->dtype, &low, &high);
+    for (size_t i = 0; i < qvalues->n; i++) {
+        double *qvalue = &qvalues->x[i];
+        if (item->word == ND_EMU_ZERO || (item->word == ND_EMU_CLIFF && *qvalue > (double)item->first))
+            *qvalue = zero_point(scene->values, i);
         else if (item->word == ND_EMU_CLAMP)
-            *code = fmin(fmax(fmin(fmax(*code, (double)item->first), (double)item->second), low), high);
+            *qvalue = fmin(fmax(fmin(fmax(*qvalue, (double)item->first), (double)item->second), low), high);
         else if (item->word == ND_EMU_WINDOW && (int64_t)i >= item->first &&
                  (int64_t)i - item->first < item->second)
-            *code = 0;
+            *qvalue = 0;
     }
 }
 
 /* Applies a fault of codes. */
-static enum nd_status nd_emu_spoil(const struct nd_emu_scene *scene, struct nd_array *codes,
+static enum nd_status nd_emu_inject_fault(const struct nd_emu_scene *scene, struct nd_array *qvalues,
                                    struct nd_error *err)
 {
     switch (scene->item->word) {
     case ND_EMU_STALE:
-        if (scene->before->n == codes->n)
-            memcpy(codes->x, scene->before->x, codes->n * sizeof *codes->x);
+        if (scene->before->n == qvalues->n)
+            memcpy(qvalues->x, scene->before->x, qvalues->n * sizeof *qvalues->x);
         return ND_OK;
     case ND_EMU_FLIP:
-        flip(scene, codes);
+        flip(scene, qvalues);
         return ND_OK;
     case ND_EMU_TRANSPOSE:
-        if (codes->shape.rank != 3 && codes->shape.rank != 4)
+        if (qvalues->shape.rank != 3 && qvalues->shape.rank != 4)
             return nd_fail(err, ND_E_DEVICE_PROFILE, scene->item->text,
                            "item '%s': rank %d cannot be transposed, but 3 and 4", scene->item->text,
-                           codes->shape.rank);
-        return move(scene, codes, err);
+                           qvalues->shape.rank);
+        return move(scene, qvalues, err);
     case ND_EMU_PERMUTE:
     case ND_EMU_SHIFT:
-        return move(scene, codes, err);
+        return move(scene, qvalues, err);
     default:
-        overwrite(scene, codes);
+        overwrite(scene, qvalues);
         return ND_OK;
     }
 }
@@ -170,8 +170,8 @@ static enum nd_status nd_emu_spoil(const struct nd_emu_scene *scene, struct nd_a
 struct work {
     struct nd_emulator *emulator;
     const struct nd_exact_values *values;
-    const struct nd_emu_unit *unit;
-    struct nd_emu_edge *state;
+    const struct nd_emu_layer *layer;
+    struct nd_emu_tensor *state;
     struct nd_emu_channels channels;
     const struct nd_ratio *v; /* those of values, or own */
     struct nd_ratio *own;
@@ -193,13 +193,13 @@ static uint64_t sample_of(const struct nd_emulator *emulator)
 
 /* ---- rounding ---- */
 
-static double round_one(const struct nd_emu_program *program, const struct nd_ratio *v, uint64_t key, size_t i)
+static double round_one(const struct nd_emu_arithmetic *arithmetic, const struct nd_ratio *v, uint64_t key, size_t i)
 {
     struct nd_place place = nd_place_of(v);
-    if (program == NULL)
+    if (arithmetic == NULL)
         return nd_round_place(&place, ND_ROUND_HALF_EVEN);
-    if (!program->is_stochastic)
-        return nd_program_round(&program->program, v, &place);
+    if (!arithmetic->is_stochastic)
+        return nd_rounding_rule_round(&arithmetic->rule, v, &place);
     bool is_up = !place.is_whole && nd_emu_uniform(key, i) < place.fraction;
     return place.floor + (is_up ? 1 : 0) + 0.0;
 }
@@ -210,7 +210,7 @@ static double clip(const struct work *work, size_t i, double rounded)
     double low, high;
     size_t channel = nd_exact_channel(values->quant, values->shape, i);
     double zero = (double)values->quant->zero_point[channel] + (work->offsets != NULL ? work->offsets[i] : 0);
-    nd_code_range(values->dtype, &low, &high);
+    nd_qvalue_range(values->dtype, &low, &high);
     return fmin(fmax(rounded + zero, low), high);
 }
 
@@ -220,11 +220,11 @@ static size_t product_channel(const struct work *work, size_t i);
 static struct nd_arithmetic_scaling scaling_of(const struct work *work, size_t i, double *a)
 {
     const struct nd_exact_values *values = work->values;
-    const struct nd_emu_edge *state = work->state;
+    const struct nd_emu_tensor *state = work->state;
     size_t channel = nd_exact_channel(values->quant, values->shape, i);
     struct nd_arithmetic_scaling scaling = {.scale = (double)values->quant->scale[channel]};
     scaling.zero = (double)values->quant->zero_point[channel] + (work->offsets != NULL ? work->offsets[i] : 0);
-    nd_code_range(values->dtype, &scaling.low, &scaling.high);
+    nd_qvalue_range(values->dtype, &scaling.low, &scaling.high);
     *a = 0;
     if (state->n_steps > 0) {
         const struct nd_wide *step = &state->steps[product_channel(work, i) % state->n_steps];
@@ -235,29 +235,29 @@ static struct nd_arithmetic_scaling scaling_of(const struct work *work, size_t i
 }
 
 /* A code; half-even where the program is not applicable. */
-static double run_of_table(const struct work *work, const struct nd_emu_program *program, uint64_t key,
+static double run_of_table(const struct work *work, const struct nd_emu_arithmetic *arithmetic, uint64_t key,
                            size_t i)
 {
     struct nd_arithmetic_element element = {.v = &work->v[i], .place = nd_place_of(&work->v[i])};
     const struct nd_arithmetic_scaling scaling = scaling_of(work, i, &element.a);
     struct nd_arithmetic_ready ready;
-    if (!nd_arithmetic_prepare(&program->arithmetic, &scaling, false, &ready))
+    if (!nd_arithmetic_prepare(&arithmetic->arithmetic, &scaling, false, &ready))
         return clip(work, i, nd_round_place(&element.place, ND_ROUND_HALF_EVEN));
     const struct nd_arithmetic_outcome outcome = nd_arithmetic_run(&ready, &element);
-    return outcome.p > 0 && nd_emu_uniform(key, i) < outcome.p ? outcome.other : outcome.code;
+    return outcome.p > 0 && nd_emu_uniform(key, i) < outcome.p ? outcome.other : outcome.qvalue;
 }
 
 /* What a program of units made; NULL: it does not cover it. */
-static const struct nd_array *made_by(const struct work *work, const struct nd_emu_program *program)
+static const struct nd_array *made_by(const struct work *work, const struct nd_emu_arithmetic *arithmetic)
 {
-    if (program == NULL || program->unit == NULL)
+    if (arithmetic == NULL || arithmetic->layer == NULL)
         return NULL;
-    const struct nd_array *made = &work->state->made[!nd_emu_is_same_program(program, work->unit->usual)];
+    const struct nd_array *made = &work->state->made[!nd_emu_is_same_arithmetic(arithmetic, work->layer->usual)];
     return made->n == work->values->n ? made : NULL;
 }
 
 /* Moved by what faults of values do to the code that is rounded half to even. */
-static double move_code(const struct work *work, double made, size_t i)
+static double move_qvalue(const struct work *work, double made, size_t i)
 {
     double low, high;
     struct nd_place before = nd_place_of(&work->values->v[i]), after = nd_place_of(&work->v[i]);
@@ -265,26 +265,26 @@ static double move_code(const struct work *work, double made, size_t i)
         return made;
     const struct nd_exact_values *values = work->values;
     double zero = (double)values->quant->zero_point[nd_exact_channel(values->quant, values->shape, i)];
-    nd_code_range(values->dtype, &low, &high);
+    nd_qvalue_range(values->dtype, &low, &high);
     double plain = fmin(fmax(nd_round_place(&before, ND_ROUND_HALF_EVEN) + zero, low), high);
     double moved = clip(work, i, nd_round_place(&after, ND_ROUND_HALF_EVEN));
     return fmin(fmax(made + moved - plain, low), high);
 }
 
-static void round_all(const struct work *work, const struct nd_emu_program *program, struct nd_array *codes)
+static void round_all(const struct work *work, const struct nd_emu_arithmetic *arithmetic, struct nd_array *qvalues)
 {
     uint64_t key = 0;
-    bool is_of_table = program != NULL && program->is_of_table;
-    const struct nd_array *made = made_by(work, program);
-    for (size_t i = 0; made != NULL && i < codes->n; i++)
-        codes->x[i] = move_code(work, made->x[i], i);
+    bool is_of_table = arithmetic != NULL && arithmetic->is_of_table;
+    const struct nd_array *made = made_by(work, arithmetic);
+    for (size_t i = 0; made != NULL && i < qvalues->n; i++)
+        qvalues->x[i] = move_qvalue(work, made->x[i], i);
     if (made != NULL)
         return;
-    if (program != NULL && (program->is_stochastic || is_of_table))
-        key = nd_emu_key(program->seed, work->emulator->names[work->values->edge], sample_of(work->emulator));
-    for (size_t i = 0; i < codes->n; i++)
-        codes->x[i] = is_of_table ? run_of_table(work, program, key, i)
-                                  : clip(work, i, round_one(program, &work->v[i], key, i));
+    if (arithmetic != NULL && (arithmetic->is_stochastic || is_of_table))
+        key = nd_emu_key(arithmetic->seed, work->emulator->names[work->values->tensor], sample_of(work->emulator));
+    for (size_t i = 0; i < qvalues->n; i++)
+        qvalues->x[i] = is_of_table ? run_of_table(work, arithmetic, key, i)
+                                  : clip(work, i, round_one(arithmetic, &work->v[i], key, i));
 }
 
 /* ---- counting ---- */
@@ -298,14 +298,14 @@ static uint64_t count_differing(const struct nd_array *a, const struct nd_array 
 }
 
 /* A fault begins: what the codes are until now. */
-static enum nd_status begin(struct work *work, const struct nd_array *codes, struct nd_error *err)
+static enum nd_status begin(struct work *work, const struct nd_array *qvalues, struct nd_error *err)
 {
-    return nd_array_copy(codes, &work->before, err);
+    return nd_array_copy(qvalues, &work->before, err);
 }
 
-static void end(struct work *work, const struct nd_array *codes)
+static void end(struct work *work, const struct nd_array *qvalues)
 {
-    work->emulator->truth[work->next_truth++].n_changed += count_differing(codes, &work->before);
+    work->emulator->truth[work->next_truth++].n_changed += count_differing(qvalues, &work->before);
 }
 
 /* ---- faults of values ---- */
@@ -337,7 +337,7 @@ static size_t product_channel(const struct work *work, size_t i)
 {
     const struct nd_shape *shape = work->values->shape;
     bool is_conv =
-        nd_emu_has_operator(nd_model_edge(work->emulator->model, work->values->edge)->op_types, "Conv");
+        nd_emu_has_operator(nd_model_tensor(work->emulator->model, work->values->tensor)->op_types, "Conv");
     size_t n_inner = 1;
     if (shape->rank == 0 || (is_conv && shape->rank < 2))
         return 0;
@@ -375,92 +375,92 @@ static void change_value(const struct work *work, const struct nd_emu_item *item
 /* ---- faults of codes ---- */
 
 /* Of a stale edge: what it should show is kept for the next sample. */
-static enum nd_status remember(const struct work *work, const struct nd_array *codes, struct nd_error *err)
+static enum nd_status remember(const struct work *work, const struct nd_array *qvalues, struct nd_error *err)
 {
     if (work->emulator->n_again > 0 || work->emulator->n_runs % work->emulator->n_repeats != 0)
         return ND_OK;
     struct nd_array oldest = work->state->before;
     work->state->before = work->state->now;
     work->state->now = oldest;
-    return nd_array_copy(codes, &work->state->now, err);
+    return nd_array_copy(qvalues, &work->state->now, err);
 }
 
-static enum nd_status spoil(const struct work *work, const struct nd_emu_item *item, struct nd_array *codes,
+static enum nd_status inject_fault(const struct work *work, const struct nd_emu_item *item, struct nd_array *qvalues,
                             struct nd_error *err)
 {
     const struct nd_emulator *emulator = work->emulator;
     const struct nd_emu_scene scene = {.item = item,
-                                       .name = emulator->names[work->values->edge],
+                                       .name = emulator->names[work->values->tensor],
                                        .values = work->values,
                                        .channels = work->channels,
                                        .seed = emulator->seed,
                                        .run = run_of(emulator) + (emulator->n_again << 32),
                                        .before = &work->state->before};
-    enum nd_status status = item->word == ND_EMU_STALE ? remember(work, codes, err) : ND_OK;
-    return status == ND_OK ? nd_emu_spoil(&scene, codes, err) : status;
+    enum nd_status status = item->word == ND_EMU_STALE ? remember(work, qvalues, err) : ND_OK;
+    return status == ND_OK ? nd_emu_inject_fault(&scene, qvalues, err) : status;
 }
 
 /* ---- a unit ---- */
 
-static enum nd_status apply(struct work *work, const struct nd_emu_item *item, struct nd_array *codes,
+static enum nd_status apply(struct work *work, const struct nd_emu_item *item, struct nd_array *qvalues,
                             struct nd_error *err)
 {
-    enum nd_status status = begin(work, codes, err);
-    if (status == ND_OK && nd_emu_is_of_codes(item->word)) {
-        status = spoil(work, item, codes, err);
+    enum nd_status status = begin(work, qvalues, err);
+    if (status == ND_OK && nd_emu_is_of_qvalues(item->word)) {
+        status = inject_fault(work, item, qvalues, err);
     } else if (status == ND_OK) {
         status = own_values(work, err);
         for (size_t i = 0; i < work->values->n && status == ND_OK; i++)
             change_value(work, item, i);
         if (status == ND_OK)
-            round_all(work, work->unit->program, codes);
+            round_all(work, work->layer->arithmetic, qvalues);
     }
     if (status == ND_OK)
-        end(work, codes);
+        end(work, qvalues);
     return status;
 }
 
-static enum nd_status make_codes(struct work *work, struct nd_array *codes, struct nd_error *err)
+static enum nd_status make_qvalues(struct work *work, struct nd_array *qvalues, struct nd_error *err)
 {
-    const struct nd_emu_unit *unit = work->unit;
+    const struct nd_emu_layer *layer = work->layer;
     enum nd_status status = ND_OK;
-    round_all(work, unit->usual, codes);
-    if (!nd_emu_is_same_program(unit->usual, unit->program)) {
-        status = begin(work, codes, err);
-        round_all(work, unit->program, codes);
+    round_all(work, layer->usual, qvalues);
+    if (!nd_emu_is_same_arithmetic(layer->usual, layer->arithmetic)) {
+        status = begin(work, qvalues, err);
+        round_all(work, layer->arithmetic, qvalues);
         if (status == ND_OK)
-            end(work, codes);
+            end(work, qvalues);
     }
-    if (status == ND_OK && unit->reads_fused)
-        status = nd_array_copy(codes, &work->state->plain, err);
-    for (size_t i = 0; i < unit->n_faults && status == ND_OK; i++)
-        status = apply(work, unit->faults[i], codes, err);
-    if (status != ND_OK || !unit->is_fused)
+    if (status == ND_OK && layer->reads_fused)
+        status = nd_array_copy(qvalues, &work->state->plain, err);
+    for (size_t i = 0; i < layer->n_faults && status == ND_OK; i++)
+        status = apply(work, layer->faults[i], qvalues, err);
+    if (status != ND_OK || !layer->is_fused)
         return status;
-    status = nd_array_copy(codes, &work->state->shown, err);
-    for (size_t i = 0; i < codes->n && status == ND_OK; i++)
-        codes->x[i] = clip(work, i, nd_ratio_value(&work->v[i]));
+    status = nd_array_copy(qvalues, &work->state->shown, err);
+    for (size_t i = 0; i < qvalues->n && status == ND_OK; i++)
+        qvalues->x[i] = clip(work, i, nd_ratio_value(&work->v[i]));
     return status;
 }
 
 /* Before it is rounded: what programs of units make of it. */
-static enum nd_status make_unit(void *context, const struct nd_exact_unit *asked, struct nd_array *codes,
+static enum nd_status make_layer(void *context, const struct nd_exact_layer *asked, struct nd_array *qvalues,
                                 bool *is_made, struct nd_error *err)
 {
-    (void)codes;
+    (void)qvalues;
     struct nd_emulator *emulator = context;
-    const struct nd_emu_unit *unit = &emulator->binding.units[asked->edge];
-    const struct nd_emu_program *programs[2] = {unit->usual, unit->program};
+    const struct nd_emu_layer *layer = &emulator->binding.layers[asked->tensor];
+    const struct nd_emu_arithmetic *arithmetics[2] = {layer->usual, layer->arithmetic};
     enum nd_status status = ND_OK;
     *is_made = false;
     for (size_t k = 0; k < 2 && !emulator->is_recounting && status == ND_OK; k++) {
-        struct nd_array *made = &emulator->edges[asked->edge].made[k];
+        struct nd_array *made = &emulator->tensors[asked->tensor].made[k];
         bool is_covered;
         nd_array_deinit(made);
-        if (!unit->is_unit || programs[k] == NULL || programs[k]->unit == NULL ||
-            (k == 1 && nd_emu_is_same_program(programs[0], programs[1])))
+        if (!layer->is_layer || arithmetics[k] == NULL || arithmetics[k]->layer == NULL ||
+            (k == 1 && nd_emu_is_same_arithmetic(arithmetics[0], arithmetics[1])))
             continue;
-        status = nd_unit_program_run(programs[k]->unit, asked, emulator->memory, made, &is_covered, err);
+        status = nd_layer_arithmetic_run(arithmetics[k]->layer, asked, emulator->memory, made, &is_covered, err);
     }
     return status;
 }
@@ -471,39 +471,39 @@ static bool is_equal(const struct nd_array *a, const struct nd_array *b)
 }
 
 /* What a fault has changed is read as codes, whatever the unit had made of it. */
-static void forget_changed(struct nd_emulator *emulator, size_t edge, const struct nd_array *codes)
+static void forget_changed(struct nd_emulator *emulator, size_t tensor, const struct nd_array *qvalues)
 {
-    const struct nd_emu_edge *state = &emulator->edges[edge];
-    if (!is_equal(codes, &state->made[0]) && !is_equal(codes, &state->made[1]))
-        nd_unit_memory_forget_edge(emulator->memory, edge);
+    const struct nd_emu_tensor *state = &emulator->tensors[tensor];
+    if (!is_equal(qvalues, &state->made[0]) && !is_equal(qvalues, &state->made[1]))
+        nd_layer_memory_forget_tensor(emulator->memory, tensor);
 }
 
 /* The place of a reader of fused edges among the truths: behind its own faults. */
-static size_t truth_of_fuse(const struct nd_emu_unit *unit, const struct nd_emu_edge *state)
+static size_t truth_of_fuse(const struct nd_emu_layer *layer, const struct nd_emu_tensor *state)
 {
-    return state->first_truth + !nd_emu_is_same_program(unit->usual, unit->program) + unit->n_faults;
+    return state->first_truth + !nd_emu_is_same_arithmetic(layer->usual, layer->arithmetic) + layer->n_faults;
 }
 
-static enum nd_status round_unit(void *context, const struct nd_exact_values *values, struct nd_array *codes,
+static enum nd_status round_layer(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
                                  struct nd_error *err)
 {
     struct nd_emulator *emulator = context;
-    static const struct nd_emu_unit no_unit;
-    struct nd_emu_edge *state = &emulator->edges[values->edge];
+    static const struct nd_emu_layer no_layer;
+    struct nd_emu_tensor *state = &emulator->tensors[values->tensor];
     struct work work = {.emulator = emulator, .values = values, .v = values->v, .state = state};
-    work.unit =
-        emulator->binding.units[values->edge].is_unit ? &emulator->binding.units[values->edge] : &no_unit;
+    work.layer =
+        emulator->binding.layers[values->tensor].is_layer ? &emulator->binding.layers[values->tensor] : &no_layer;
     work.channels = nd_emu_channels_of(values->quant, values->shape,
-                                       nd_model_edge(emulator->model, values->edge)->op_types);
+                                       nd_model_tensor(emulator->model, values->tensor)->op_types);
     work.next_truth = state->first_truth;
     enum nd_status status = ND_OK;
     if (!emulator->is_recounting) {
-        status = make_codes(&work, codes, err);
-        forget_changed(emulator, values->edge, codes);
+        status = make_qvalues(&work, qvalues, err);
+        forget_changed(emulator, values->tensor, qvalues);
     } else {
-        round_all(&work, work.unit->program, codes);
-        if (work.unit->reads_fused)
-            emulator->truth[truth_of_fuse(work.unit, state)].n_changed += count_differing(codes, &state->plain);
+        round_all(&work, work.layer->arithmetic, qvalues);
+        if (work.layer->reads_fused)
+            emulator->truth[truth_of_fuse(work.layer, state)].n_changed += count_differing(qvalues, &state->plain);
     }
     nd_array_deinit(&work.before);
     free(work.own);
@@ -513,25 +513,25 @@ static enum nd_status round_unit(void *context, const struct nd_exact_values *va
 
 /* ---- a run ---- */
 
-static enum nd_status show(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status show(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
                            struct nd_error *err)
 {
     struct nd_emulator *emulator = context;
     const struct nd_array *shown =
-        emulator->binding.units[edge].is_fused ? &emulator->edges[edge].shown : values;
+        emulator->binding.layers[tensor].is_fused ? &emulator->tensors[tensor].shown : values;
     enum nd_status status = ND_OK;
-    if (emulator->has_fused && nd_dtype_is_integer(nd_model_edge(emulator->model, edge)->dtype)) {
-        status = nd_array_copy(shown, &emulator->seen[edge], err);
-        emulator->is_seen[edge] = !emulator->binding.units[edge].reads_fused;
+    if (emulator->has_fused && nd_dtype_is_integer(nd_model_tensor(emulator->model, tensor)->dtype)) {
+        status = nd_array_copy(shown, &emulator->seen[tensor], err);
+        emulator->is_seen[tensor] = !emulator->binding.layers[tensor].reads_fused;
     }
-    return status == ND_OK ? emulator->found(emulator->context, edge, shown, way, err) : status;
+    return status == ND_OK ? emulator->found(emulator->context, tensor, shown, method, err) : status;
 }
 
 /* The readers of fused edges once more, on codes: how many of theirs the fusion changed. */
 static enum nd_status recount(struct nd_emulator *emulator, const struct nd_array *inputs, struct nd_error *err)
 {
     const struct nd_exact_options options = {.struct_size = sizeof options,
-                                             .round = round_unit,
+                                             .round = round_layer,
                                              .given = emulator->seen,
                                              .is_skipped = emulator->is_seen};
     emulator->is_recounting = true;
@@ -544,8 +544,8 @@ enum nd_status nd_emulator_run(struct nd_emulator *emulator, const struct nd_arr
                                nd_exact_found *found, void *context, struct nd_error *err)
 {
     const struct nd_exact_options options = {
-        .struct_size = sizeof options, .round = round_unit, .make = make_unit};
-    nd_unit_memory_forget(emulator->memory);
+        .struct_size = sizeof options, .round = round_layer, .make = make_layer};
+    nd_layer_memory_forget(emulator->memory);
     emulator->n_again = emulator->is_again ? emulator->n_again + 1 : 0;
     emulator->is_again = false;
     emulator->found = found;

@@ -3,7 +3,7 @@
  *
  * A device is a list of items, word[.OPTYPE][@EDGE][=VALUE], separated by commas. EDGE is the name of a unit's
  * edge (as `npudiff info --list` lists them; it may hold '/', '.' and '@', never ',' or '='), OPTYPE one of the
- * operators of a unit, PROGRAM one of program.h, stochastic:SEED or another one of programs/programs.h (those
+ * operators of a unit, PROGRAM one of program.h, stochastic:SEED or another one of programs/arithmetics.h (those
  * that work on an accumulator leave units without one to half-even) or a program of whole units of
  * programs/htp.h, as htp-v73: what it does not cover is half-even. Faults of values then move its code as
  * they move the one that is rounded half to even; what it makes of fractions is not known: its units
@@ -43,7 +43,7 @@
 
 #include "arithmetic/exact/eval_graph.h"
 #include "arithmetic/htp/htp.h"
-#include "arithmetic/programs/programs.h"
+#include "arithmetic/arithmetics/arithmetics.h"
 #include "core/text/strbuf.h"
 
 enum nd_emu_word {
@@ -66,22 +66,22 @@ enum nd_emu_word {
     ND_EMU_SEED,
 };
 
-struct nd_emu_program {
-    struct nd_program program; /* unless it is stochastic */
+struct nd_emu_arithmetic {
+    struct nd_rounding_rule rule; /* unless it is stochastic */
     bool is_stochastic;        /* rounded up with the probability of the fraction */
     bool is_of_table;          /* another one, arithmetic */
     struct nd_arithmetic arithmetic;
     uint64_t seed;
-    const struct nd_unit_program *unit; /* or this one, of whole units; units that it does not cover are rounded
+    const struct nd_layer_arithmetic *layer; /* or this one, of whole units; units that it does not cover are rounded
                                            half to even */
 };
 
 struct nd_emu_item {
     enum nd_emu_word word;
     char *text;                    /* as it was given */
-    char *edge;                    /* NULL: all, or those of op_type */
+    char *tensor;                    /* NULL: all, or those of op_type */
     char *op_type;                 /* NULL: all, or edge */
-    struct nd_emu_program program; /* of round and fallback */
+    struct nd_emu_arithmetic arithmetic; /* of round and fallback */
     int64_t channel;               /* -1: all */
     int64_t first, second;         /* FIRST:COUNT, LOW:HIGH; first alone: AMOUNT, BITS, N, CODE */
     double real;                   /* FACTOR, PROBABILITY */
@@ -141,7 +141,7 @@ void nd_emulator_repeat(struct nd_emulator *emulator);
 /* One fault of one unit whose codes do not follow from its input codes under the program that is usual for its
  * operator; of fuse, a reader of the fused edge. */
 struct nd_emu_truth {
-    const char *edge;   /* borrowed */
+    const char *tensor;   /* borrowed */
     const char *kind;   /* the word; "rounding" for round@EDGE. Static */
     uint64_t n_changed; /* codes that the fault changed, over all runs: against the same unit on the same
                            inputs, without this fault and those that come after it */

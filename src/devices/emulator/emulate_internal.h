@@ -6,11 +6,11 @@
 #include "devices/emulator/emulate.h"
 
 /* What is wrong with one edge. */
-struct nd_emu_unit {
-    bool is_unit;
-    const struct nd_emu_program *usual;   /* of its operator; NULL: half-even */
-    const struct nd_emu_program *program; /* its own */
-    enum nd_emu_word program_word;        /* where that is another one: ND_EMU_ROUND or ND_EMU_FALLBACK */
+struct nd_emu_layer {
+    bool is_layer;
+    const struct nd_emu_arithmetic *usual;   /* of its operator; NULL: half-even */
+    const struct nd_emu_arithmetic *arithmetic; /* its own */
+    enum nd_emu_word arithmetic_word;        /* where that is another one: ND_EMU_ROUND or ND_EMU_FALLBACK */
     const struct nd_emu_item **faults;    /* [n_faults] in the order in which they work */
     size_t n_faults;
     bool is_fused;
@@ -18,15 +18,15 @@ struct nd_emu_unit {
 };
 
 struct nd_emu_binding {
-    struct nd_emu_unit *units; /* [n_edges] */
-    size_t n_edges;
+    struct nd_emu_layer *layers; /* [n_edges] */
+    size_t n_tensors;
 };
 
 /* Whether the two round alike. NULL is half-even. */
-bool nd_emu_is_same_program(const struct nd_emu_program *a, const struct nd_emu_program *b);
+bool nd_emu_is_same_arithmetic(const struct nd_emu_arithmetic *a, const struct nd_emu_arithmetic *b);
 
 /* Whether the fault works on codes; the others work on values before they are rounded. */
-bool nd_emu_is_of_codes(enum nd_emu_word word);
+bool nd_emu_is_of_qvalues(enum nd_emu_word word);
 
 /* Whether op_type is one of those that are joined by '+', or all of them. */
 bool nd_emu_has_operator(const char *op_types, const char *op_type);
@@ -41,7 +41,7 @@ struct nd_emu_channels nd_emu_channels_of(const struct nd_quant *quant, const st
 /* ---- a device (emulate_make.c makes it, emulate.c runs it) ---- */
 
 /* What is kept of an edge from one call to the next. */
-struct nd_emu_edge {
+struct nd_emu_tensor {
     struct nd_array shown;  /* of a fused edge: the codes that it would have had */
     struct nd_array plain;  /* of a reader of one: what its program made of what it read */
     struct nd_array now;    /* of a stale edge: what this sample should have given */
@@ -56,7 +56,7 @@ struct nd_emulator {
     const struct nd_model *model;
     const struct nd_exact_graph *graph;
     struct nd_emu_binding binding;
-    struct nd_emu_edge *edges; /* [binding.n_edges] */
+    struct nd_emu_tensor *tensors; /* [binding.n_edges] */
     const char **names;
     struct nd_emu_truth *truth;
     size_t n_truth;
@@ -68,7 +68,7 @@ struct nd_emulator {
     uint64_t
         n_again;   /* how often the run at hand repeats the one before it, beyond n_repeats; 0: it does not */
     bool is_again; /* the next run does */
-    struct nd_unit_memory *memory; /* of the run at hand */
+    struct nd_layer_memory *memory; /* of the run at hand */
     nd_exact_found *found;
     void *context;
 };

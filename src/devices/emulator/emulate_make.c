@@ -13,11 +13,11 @@ static void nd_emu_unbind(struct nd_emu_binding *binding);
 
 /* Items of an emulated device from text. */
 
-enum place { NOWHERE, ON_EDGE, ON_EDGE_OR_ALL };
+enum place { NOWHERE, ON_TENSOR, ON_TENSOR_OR_ALL };
 
 enum value {
     NO_VALUE,
-    A_PROGRAM,
+    A_ARITHMETIC,
     AN_OPERATOR,
     CHANNEL_AND_AMOUNT,
     CHANNEL_AND_FACTOR,
@@ -36,24 +36,24 @@ static const struct word {
     enum value value;
     const char *usage;
 } words[] = {
-    [ND_EMU_ROUND] = {"round", ON_EDGE_OR_ALL, A_PROGRAM, "round[.OPTYPE][@EDGE]=PROGRAM"},
-    [ND_EMU_FALLBACK] = {"fallback", ON_EDGE_OR_ALL, AN_OPERATOR, "fallback=OPTYPE or fallback@EDGE"},
-    [ND_EMU_FUSE] = {"fuse", ON_EDGE, NO_VALUE, "fuse@EDGE"},
-    [ND_EMU_STALE] = {"stale", ON_EDGE, NO_VALUE, "stale@EDGE"},
-    [ND_EMU_ZERO_POINT] = {"zero-point", ON_EDGE, CHANNEL_AND_AMOUNT,
+    [ND_EMU_ROUND] = {"round", ON_TENSOR_OR_ALL, A_ARITHMETIC, "round[.OPTYPE][@EDGE]=PROGRAM"},
+    [ND_EMU_FALLBACK] = {"fallback", ON_TENSOR_OR_ALL, AN_OPERATOR, "fallback=OPTYPE or fallback@EDGE"},
+    [ND_EMU_FUSE] = {"fuse", ON_TENSOR, NO_VALUE, "fuse@EDGE"},
+    [ND_EMU_STALE] = {"stale", ON_TENSOR, NO_VALUE, "stale@EDGE"},
+    [ND_EMU_ZERO_POINT] = {"zero-point", ON_TENSOR, CHANNEL_AND_AMOUNT,
                            "zero-point@EDGE=CHANNEL:AMOUNT, CHANNEL a number or '*', AMOUNT not 0"},
-    [ND_EMU_SCALE] = {"scale", ON_EDGE, CHANNEL_AND_FACTOR,
+    [ND_EMU_SCALE] = {"scale", ON_TENSOR, CHANNEL_AND_FACTOR,
                       "scale@EDGE=CHANNEL:FACTOR, CHANNEL a number or '*', FACTOR above 0"},
-    [ND_EMU_SATURATE] = {"saturate", ON_EDGE, N_BITS, "saturate@EDGE=BITS, 2 to 52"},
-    [ND_EMU_WRAP] = {"wrap", ON_EDGE, N_BITS, "wrap@EDGE=BITS, 2 to 52"},
-    [ND_EMU_PERMUTE] = {"permute", ON_EDGE, A_SEED, "permute@EDGE=SEED"},
-    [ND_EMU_FLIP] = {"flip", ON_EDGE, A_PROBABILITY, "flip@EDGE=PROBABILITY, above 0 to 1"},
-    [ND_EMU_WINDOW] = {"window", ON_EDGE, FIRST_AND_COUNT, "window@EDGE=FIRST:COUNT, COUNT at least 1"},
-    [ND_EMU_ZERO] = {"zero", ON_EDGE, NO_VALUE, "zero@EDGE"},
-    [ND_EMU_SHIFT] = {"shift", ON_EDGE, A_SHIFT, "shift@EDGE=N, not 0"},
-    [ND_EMU_TRANSPOSE] = {"transpose", ON_EDGE, NO_VALUE, "transpose@EDGE"},
-    [ND_EMU_CLAMP] = {"clamp", ON_EDGE, LOW_AND_HIGH, "clamp@EDGE=LOW:HIGH, LOW not above HIGH"},
-    [ND_EMU_CLIFF] = {"cliff", ON_EDGE, A_NUMBER, "cliff@EDGE=CODE"},
+    [ND_EMU_SATURATE] = {"saturate", ON_TENSOR, N_BITS, "saturate@EDGE=BITS, 2 to 52"},
+    [ND_EMU_WRAP] = {"wrap", ON_TENSOR, N_BITS, "wrap@EDGE=BITS, 2 to 52"},
+    [ND_EMU_PERMUTE] = {"permute", ON_TENSOR, A_SEED, "permute@EDGE=SEED"},
+    [ND_EMU_FLIP] = {"flip", ON_TENSOR, A_PROBABILITY, "flip@EDGE=PROBABILITY, above 0 to 1"},
+    [ND_EMU_WINDOW] = {"window", ON_TENSOR, FIRST_AND_COUNT, "window@EDGE=FIRST:COUNT, COUNT at least 1"},
+    [ND_EMU_ZERO] = {"zero", ON_TENSOR, NO_VALUE, "zero@EDGE"},
+    [ND_EMU_SHIFT] = {"shift", ON_TENSOR, A_SHIFT, "shift@EDGE=N, not 0"},
+    [ND_EMU_TRANSPOSE] = {"transpose", ON_TENSOR, NO_VALUE, "transpose@EDGE"},
+    [ND_EMU_CLAMP] = {"clamp", ON_TENSOR, LOW_AND_HIGH, "clamp@EDGE=LOW:HIGH, LOW not above HIGH"},
+    [ND_EMU_CLIFF] = {"cliff", ON_TENSOR, A_NUMBER, "cliff@EDGE=CODE"},
     [ND_EMU_SEED] = {"seed", NOWHERE, A_SEED, "seed=N"},
 };
 enum { N_WORDS = sizeof words / sizeof words[0] };
@@ -63,16 +63,16 @@ static const char *nd_emu_word_name(enum nd_emu_word word)
     return words[word].name;
 }
 
-static bool parse_program(const char *text, struct nd_emu_program *out)
+static bool parse_arithmetic(const char *text, struct nd_emu_arithmetic *out)
 {
     static const char stochastic[] = "stochastic:";
-    *out = (struct nd_emu_program){.unit = nd_unit_program_from_name(text)};
-    if (out->unit != NULL)
+    *out = (struct nd_emu_arithmetic){.layer = nd_layer_arithmetic_from_name(text)};
+    if (out->layer != NULL)
         return true;
     out->is_stochastic = strncmp(text, stochastic, strlen(stochastic)) == 0;
     if (out->is_stochastic)
         return nd_parse_u64(text + strlen(stochastic), &out->seed);
-    if (nd_program_from_name(text, &out->program))
+    if (nd_rounding_rule_from_name(text, &out->rule))
         return true;
     /* `fuse` is the device of what needs values with unrounded inputs. */
     out->is_of_table =
@@ -121,8 +121,8 @@ static bool parse_pair(enum value kind, const char *value, struct nd_emu_item *i
 static bool parse_value(enum value kind, const char *value, struct nd_emu_item *item)
 {
     switch (kind) {
-    case A_PROGRAM:
-        return parse_program(value, &item->program);
+    case A_ARITHMETIC:
+        return parse_arithmetic(value, &item->arithmetic);
     case A_SEED:
         return nd_parse_u64(value, &item->seed);
     case A_PROBABILITY:
@@ -155,20 +155,20 @@ static enum nd_status fail_program(const struct nd_emu_item *item, const char *v
 {
     struct nd_strbuf names = {0};
     size_t n;
-    const struct nd_program *programs = nd_programs(&n);
+    const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n);
     for (size_t i = 0; i < n; i++) {
-        char name[ND_PROGRAM_NAME_BYTES];
-        if (programs[i].kind != ND_PROGRAM_DOUBLE)
-            nd_strbuf_printf(&names, "%s, ", nd_program_name(&programs[i], name));
+        char name[ND_ROUNDING_RULE_NAME_BYTES];
+        if (arithmetics[i].kind != ND_ROUNDED_TWICE)
+            nd_strbuf_printf(&names, "%s, ", nd_rounding_rule_name(&arithmetics[i], name));
     }
-    const struct nd_unit_program *unit_programs = nd_unit_programs(&n);
+    const struct nd_layer_arithmetic *layer_arithmetics = nd_layer_arithmetics(&n);
     for (size_t i = 0; i < n; i++)
-        nd_strbuf_printf(&names, "%s, ", unit_programs[i].name);
+        nd_strbuf_printf(&names, "%s, ", layer_arithmetics[i].name);
     enum nd_status status = nd_fail(
         err, ND_E_DEVICE_PROFILE, item->text,
         "item '%s': no program '%s'; there are %sdouble:1 to double:%d, stochastic:SEED and others of "
         "the table of programs, such as value-fp16, gemmlowp, drop-bits:4 and multiplier:11+rounding:half-up",
-        item->text, value, names.text != NULL ? names.text : "", (int)ND_PROGRAM_MAX_BITS);
+        item->text, value, names.text != NULL ? names.text : "", (int)ND_ROUNDING_RULE_MAX_BITS);
     nd_strbuf_deinit(&names);
     return status;
 }
@@ -195,8 +195,8 @@ static enum nd_status find_word(const struct nd_emu_item *item, const char *name
 /* fallback has either an edge or an operator; its program is float32. */
 static bool parse_fallback(const char *value, struct nd_emu_item *item)
 {
-    item->program.program.kind = ND_PROGRAM_FLOAT32;
-    if ((item->edge != NULL) == (value != NULL) || item->op_type != NULL || (value != NULL && *value == '\0'))
+    item->arithmetic.rule.kind = ND_ROUNDED_AS_FLOAT32;
+    if ((item->tensor != NULL) == (value != NULL) || item->op_type != NULL || (value != NULL && *value == '\0'))
         return false;
     return value == NULL || (item->op_type = nd_strdup(value)) != NULL;
 }
@@ -204,9 +204,9 @@ static bool parse_fallback(const char *value, struct nd_emu_item *item)
 /* head is "word[.OPTYPE][@EDGE]" and is taken apart. */
 static enum nd_status parse_parts(char *head, const char *value, struct nd_emu_item *item, struct nd_error *err)
 {
-    char *edge = strchr(head, '@');
-    if (edge != NULL)
-        *edge++ = '\0';
+    char *tensor = strchr(head, '@');
+    if (tensor != NULL)
+        *tensor++ = '\0';
     char *op_type = strchr(head, '.');
     if (op_type != NULL)
         *op_type++ = '\0';
@@ -216,14 +216,14 @@ static enum nd_status parse_parts(char *head, const char *value, struct nd_emu_i
         return status;
     const struct word *word = &words[w];
     item->word = (enum nd_emu_word)w;
-    bool is_placed = word->place == ON_EDGE_OR_ALL || (edge != NULL) == (word->place == ON_EDGE);
-    bool is_fitting = is_placed && (edge == NULL || *edge != '\0') &&
-                      (op_type == NULL || (item->word == ND_EMU_ROUND && edge == NULL && *op_type != '\0'));
+    bool is_placed = word->place == ON_TENSOR_OR_ALL || (tensor != NULL) == (word->place == ON_TENSOR);
+    bool is_fitting = is_placed && (tensor == NULL || *tensor != '\0') &&
+                      (op_type == NULL || (item->word == ND_EMU_ROUND && tensor == NULL && *op_type != '\0'));
     if (!is_fitting)
         return fail_usage(item, word, err);
-    item->edge = nd_strdup(edge);
+    item->tensor = nd_strdup(tensor);
     item->op_type = nd_strdup(op_type);
-    if ((edge != NULL && item->edge == NULL) || (op_type != NULL && item->op_type == NULL))
+    if ((tensor != NULL && item->tensor == NULL) || (op_type != NULL && item->op_type == NULL))
         return nd_fail_memory(err);
     if (item->word == ND_EMU_FALLBACK)
         return parse_fallback(value, item) ? ND_OK : fail_usage(item, word, err);
@@ -233,22 +233,22 @@ static enum nd_status parse_parts(char *head, const char *value, struct nd_emu_i
         return fail_usage(item, word, err);
     if (parse_value(word->value, value, item))
         return ND_OK;
-    return word->value == A_PROGRAM ? fail_program(item, value, err) : fail_usage(item, word, err);
+    return word->value == A_ARITHMETIC ? fail_program(item, value, err) : fail_usage(item, word, err);
 }
 
 static void free_item(struct nd_emu_item *item)
 {
     free(item->text);
-    free(item->edge);
+    free(item->tensor);
     free(item->op_type);
 }
 
 /* A program alone is the program of all units. */
 static char *spell_out(const char *text)
 {
-    struct nd_emu_program program;
+    struct nd_emu_arithmetic arithmetic;
     struct nd_strbuf whole = {0};
-    bool is_short = strchr(text, '=') == NULL && parse_program(text, &program);
+    bool is_short = strchr(text, '=') == NULL && parse_arithmetic(text, &arithmetic);
     nd_strbuf_printf(&whole, "%s%s", is_short ? "round=" : "", text);
     return nd_strbuf_take(&whole);
 }
@@ -327,22 +327,22 @@ struct bind {
 
 enum { N_NEAREST = 5 };
 
-bool nd_emu_is_same_program(const struct nd_emu_program *a, const struct nd_emu_program *b)
+bool nd_emu_is_same_arithmetic(const struct nd_emu_arithmetic *a, const struct nd_emu_arithmetic *b)
 {
-    static const struct nd_emu_program half_even;
+    static const struct nd_emu_arithmetic half_even;
     a = a != NULL ? a : &half_even;
     b = b != NULL ? b : &half_even;
-    if (a->unit != NULL || b->unit != NULL)
-        return a->unit == b->unit;
+    if (a->layer != NULL || b->layer != NULL)
+        return a->layer == b->layer;
     if (a->is_stochastic || b->is_stochastic)
         return a->is_stochastic == b->is_stochastic && a->seed == b->seed;
     if (a->is_of_table || b->is_of_table)
         return a->is_of_table == b->is_of_table && nd_arithmetic_is_same(&a->arithmetic, &b->arithmetic);
-    return a->program.kind == b->program.kind && a->program.rounding == b->program.rounding &&
-           a->program.n_bits == b->program.n_bits;
+    return a->rule.kind == b->rule.kind && a->rule.rounding == b->rule.rounding &&
+           a->rule.n_bits == b->rule.n_bits;
 }
 
-bool nd_emu_is_of_codes(enum nd_emu_word word)
+bool nd_emu_is_of_qvalues(enum nd_emu_word word)
 {
     return word != ND_EMU_SCALE && word != ND_EMU_ZERO_POINT && word != ND_EMU_SATURATE && word != ND_EMU_WRAP;
 }
@@ -359,39 +359,39 @@ static void put_nearest(struct nd_strbuf *text, const char *name, const char **c
     }
 }
 
-static const char *edge_name(const struct bind *bind, size_t edge)
+static const char *tensor_name(const struct bind *bind, size_t tensor)
 {
-    return bind->names != NULL ? bind->names[edge] : nd_model_edge(bind->model, edge)->name;
+    return bind->names != NULL ? bind->names[tensor] : nd_model_tensor(bind->model, tensor)->name;
 }
 
 /* The names of all edges that are units. Freed by the caller; NULL when memory is out. */
-static const char **unit_names(const struct bind *bind, size_t *n)
+static const char **layer_names(const struct bind *bind, size_t *n)
 {
-    const char **names = nd_calloc(bind->out.n_edges, sizeof *names);
+    const char **names = nd_calloc(bind->out.n_tensors, sizeof *names);
     *n = 0;
-    for (size_t e = 0; names != NULL && e < bind->out.n_edges; e++)
-        if (bind->out.units[e].is_unit)
-            names[(*n)++] = edge_name(bind, e);
+    for (size_t e = 0; names != NULL && e < bind->out.n_tensors; e++)
+        if (bind->out.layers[e].is_layer)
+            names[(*n)++] = tensor_name(bind, e);
     return names;
 }
 
-static enum nd_status fail_edge(const struct bind *bind, const struct nd_emu_item *item, bool is_there,
+static enum nd_status fail_tensor(const struct bind *bind, const struct nd_emu_item *item, bool is_there,
                                 struct nd_error *err)
 {
     size_t n;
     struct nd_strbuf near = {0};
-    const char **names = unit_names(bind, &n);
+    const char **names = layer_names(bind, &n);
     if (names == NULL)
         return nd_fail_memory(err);
-    put_nearest(&near, item->edge, names, n);
+    put_nearest(&near, item->tensor, names, n);
     const char *text = near.text != NULL ? near.text : "none";
     enum nd_status status =
         is_there
-            ? nd_fail(err, ND_E_DEVICE_PROFILE, item->edge,
+            ? nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
                       "item '%s': edge '%s' is not made by a unit with fixed scales; such are %s", item->text,
-                      item->edge, text)
-            : nd_fail(err, ND_E_MODEL_NO_EDGE, item->edge,
-                      "item '%s': the model has no edge '%s'; near it are %s", item->text, item->edge, text);
+                      item->tensor, text)
+            : nd_fail(err, ND_E_MODEL_NO_TENSOR, item->tensor,
+                      "item '%s': the model has no edge '%s'; near it are %s", item->text, item->tensor, text);
     nd_strbuf_deinit(&near);
     free(names);
     return status;
@@ -402,9 +402,9 @@ static const char **list_operators(const struct bind *bind, char **text, size_t 
 {
     struct nd_strbuf all = {0};
     size_t n_all = 1;
-    for (size_t e = 0; e < bind->out.n_edges; e++)
-        if (bind->out.units[e].is_unit)
-            nd_strbuf_printf(&all, "%s+", nd_model_edge(bind->model, e)->op_types);
+    for (size_t e = 0; e < bind->out.n_tensors; e++)
+        if (bind->out.layers[e].is_layer)
+            nd_strbuf_printf(&all, "%s+", nd_model_tensor(bind->model, e)->op_types);
     *text = nd_strbuf_take(&all);
     *n = 0;
     for (const char *at = *text; at != NULL && *at != '\0'; at++)
@@ -443,157 +443,157 @@ static enum nd_status fail_operator(const struct bind *bind, const struct nd_emu
 
 /* ---- binding ---- */
 
-static void find_units(struct bind *bind)
+static void find_layers(struct bind *bind)
 {
-    for (size_t u = 0; u < nd_model_n_units(bind->model); u++) {
-        size_t e = nd_model_unit(bind->model, u)->edge;
-        const struct nd_edge *edge = nd_model_edge(bind->model, e);
-        bind->out.units[e].is_unit = edge->quant.n > 0 && nd_dtype_is_integer(edge->dtype);
+    for (size_t u = 0; u < nd_model_n_layers(bind->model); u++) {
+        size_t e = nd_model_layer(bind->model, u)->tensor;
+        const struct nd_tensor *tensor = nd_model_tensor(bind->model, e);
+        bind->out.layers[e].is_layer = tensor->quant.n > 0 && nd_dtype_is_integer(tensor->dtype);
     }
 }
 
 /* Whether the edge's codes are those of the tensor. The output of a model that was cut behind a quantiser has
  * the quantiser's name, and the same edge of the whole model does not. */
-static bool has_codes_of(const struct bind *bind, size_t edge, const char *tensor)
+static bool has_qvalues_of(const struct bind *bind, size_t tensor, const char *item)
 {
-    const char *codes = nd_model_edge(bind->model, edge)->onnx_name;
-    size_t n = strlen(tensor);
-    return strncmp(codes, tensor, n) == 0 && strcmp(codes + n, "_QuantizeLinear_Output") == 0;
+    const char *qvalues = nd_model_tensor(bind->model, tensor)->onnx_name;
+    size_t n = strlen(item);
+    return strncmp(qvalues, item, n) == 0 && strcmp(qvalues + n, "_QuantizeLinear_Output") == 0;
 }
 
 /* ND_NO_INDEX where a part of a model lacks it. */
-static enum nd_status find_edge(const struct bind *bind, const struct nd_emu_item *item, size_t *out,
+static enum nd_status find_tensor(const struct bind *bind, const struct nd_emu_item *item, size_t *out,
                                 struct nd_error *err)
 {
     *out = SIZE_MAX;
-    for (size_t e = 0; e < bind->out.n_edges; e++)
-        if (strcmp(edge_name(bind, e), item->edge) == 0)
+    for (size_t e = 0; e < bind->out.n_tensors; e++)
+        if (strcmp(tensor_name(bind, e), item->tensor) == 0)
             *out = e;
-    for (size_t e = 0; e < bind->out.n_edges && *out == SIZE_MAX; e++)
-        if (has_codes_of(bind, e, item->edge))
+    for (size_t e = 0; e < bind->out.n_tensors && *out == SIZE_MAX; e++)
+        if (has_qvalues_of(bind, e, item->tensor))
             *out = e;
     if (*out == SIZE_MAX)
-        return bind->is_partial ? ND_OK : fail_edge(bind, item, false, err);
-    return bind->out.units[*out].is_unit ? ND_OK : fail_edge(bind, item, true, err);
+        return bind->is_partial ? ND_OK : fail_tensor(bind, item, false, err);
+    return bind->out.layers[*out].is_layer ? ND_OK : fail_tensor(bind, item, true, err);
 }
 
 static enum nd_status set_operators(struct bind *bind, const struct nd_emu_item *item, bool is_usual,
                                     struct nd_error *err)
 {
     bool is_found = bind->is_partial;
-    for (size_t e = 0; e < bind->out.n_edges; e++) {
-        struct nd_emu_unit *unit = &bind->out.units[e];
-        if (!unit->is_unit || (item->op_type != NULL &&
-                               !nd_emu_has_operator(nd_model_edge(bind->model, e)->op_types, item->op_type)))
+    for (size_t e = 0; e < bind->out.n_tensors; e++) {
+        struct nd_emu_layer *layer = &bind->out.layers[e];
+        if (!layer->is_layer || (item->op_type != NULL &&
+                               !nd_emu_has_operator(nd_model_tensor(bind->model, e)->op_types, item->op_type)))
             continue;
         is_found = true;
         if (is_usual)
-            unit->usual = &item->program;
-        unit->program = &item->program;
-        unit->program_word = item->word;
+            layer->usual = &item->arithmetic;
+        layer->arithmetic = &item->arithmetic;
+        layer->arithmetic_word = item->word;
     }
     return is_found || item->op_type == NULL ? ND_OK : fail_operator(bind, item, err);
 }
 
 /* From the least to the most specific: what comes later has the last word. */
-static enum nd_status set_programs(struct bind *bind, struct nd_error *err)
+static enum nd_status set_arithmetics(struct bind *bind, struct nd_error *err)
 {
-    enum { OF_ALL, OF_OPERATORS, FALLBACKS, OF_EDGES, N_LEVELS };
+    enum { OF_ALL, OF_OPERATORS, FALLBACKS, OF_TENSORS, N_LEVELS };
     const struct nd_emulation *emulation = bind->emulation;
     enum nd_status status = ND_OK;
     for (int level = OF_ALL; level < N_LEVELS; level++)
         for (size_t i = 0; i < emulation->n && status == ND_OK; i++) {
             const struct nd_emu_item *item = &emulation->items[i];
-            int of = item->edge != NULL ? OF_EDGES : item->op_type != NULL ? OF_OPERATORS : OF_ALL;
+            int of = item->tensor != NULL ? OF_TENSORS : item->op_type != NULL ? OF_OPERATORS : OF_ALL;
             if (of == OF_OPERATORS && item->word == ND_EMU_FALLBACK)
                 of = FALLBACKS;
             if (of != level || (item->word != ND_EMU_ROUND && item->word != ND_EMU_FALLBACK))
                 continue;
             size_t e = SIZE_MAX;
-            if (of != OF_EDGES)
+            if (of != OF_TENSORS)
                 status = set_operators(bind, item, of != FALLBACKS, err);
             else
-                status = find_edge(bind, item, &e, err);
+                status = find_tensor(bind, item, &e, err);
             if (status != ND_OK || e == SIZE_MAX)
                 continue;
-            bind->out.units[e].program = &item->program;
-            bind->out.units[e].program_word = item->word;
+            bind->out.layers[e].arithmetic = &item->arithmetic;
+            bind->out.layers[e].arithmetic_word = item->word;
         }
     return status;
 }
 
-static enum nd_status check_product(const struct bind *bind, const struct nd_emu_item *item, size_t edge,
+static enum nd_status check_product(const struct bind *bind, const struct nd_emu_item *item, size_t tensor,
                                     struct nd_error *err)
 {
-    const char *op_types = nd_model_edge(bind->model, edge)->op_types;
+    const char *op_types = nd_model_tensor(bind->model, tensor)->op_types;
     if (nd_emu_has_operator(op_types, "Conv") || nd_emu_has_operator(op_types, "Gemm") ||
         nd_emu_has_operator(op_types, "MatMul"))
         return ND_OK;
-    return nd_fail(err, ND_E_DEVICE_PROFILE, item->edge,
+    return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
                    "item '%s': '%s' is a unit of %s; only Conv, Gemm and MatMul have an accumulator",
-                   item->text, item->edge, op_types);
+                   item->text, item->tensor, op_types);
 }
 
 /* What the shape of the edge rules out, where the model says it. */
 static enum nd_status check_shape(const struct bind *bind, const struct nd_emu_item *item, size_t e,
                                   struct nd_error *err)
 {
-    const struct nd_edge *edge = nd_model_edge(bind->model, e);
+    const struct nd_tensor *tensor = nd_model_tensor(bind->model, e);
     size_t n;
-    if (edge->shape.rank < 0 || nd_shape_n_elems(&edge->shape, &n, NULL) != ND_OK)
+    if (tensor->shape.rank < 0 || nd_shape_n_elems(&tensor->shape, &n, NULL) != ND_OK)
         return ND_OK;
-    struct nd_emu_channels channels = nd_emu_channels_of(&edge->quant, &edge->shape, edge->op_types);
+    struct nd_emu_channels channels = nd_emu_channels_of(&tensor->quant, &tensor->shape, tensor->op_types);
     bool has_channel = item->word == ND_EMU_SCALE || item->word == ND_EMU_ZERO_POINT;
     if (has_channel && item->channel >= (int64_t)channels.n)
-        return nd_fail(err, ND_E_DEVICE_PROFILE, item->edge, "item '%s': edge '%s' has %zu channels, from 0 on",
-                       item->text, item->edge, channels.n);
+        return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor, "item '%s': edge '%s' has %zu channels, from 0 on",
+                       item->text, item->tensor, channels.n);
     if (item->word == ND_EMU_WINDOW && (item->first >= (int64_t)n || item->second > (int64_t)n - item->first))
-        return nd_fail(err, ND_E_DEVICE_PROFILE, item->edge, "item '%s': edge '%s' has %zu elements",
-                       item->text, item->edge, n);
-    if (item->word == ND_EMU_TRANSPOSE && edge->shape.rank != 3 && edge->shape.rank != 4)
-        return nd_fail(err, ND_E_DEVICE_PROFILE, item->edge,
-                       "item '%s': edge '%s' is of rank %d; 3 and 4 can be transposed", item->text, item->edge,
-                       edge->shape.rank);
+        return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor, "item '%s': edge '%s' has %zu elements",
+                       item->text, item->tensor, n);
+    if (item->word == ND_EMU_TRANSPOSE && tensor->shape.rank != 3 && tensor->shape.rank != 4)
+        return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor,
+                       "item '%s': edge '%s' is of rank %d; 3 and 4 can be transposed", item->text, item->tensor,
+                       tensor->shape.rank);
     return ND_OK;
 }
 
-static enum nd_status mark_readers(struct bind *bind, const struct nd_emu_item *item, size_t edge,
+static enum nd_status mark_readers(struct bind *bind, const struct nd_emu_item *item, size_t tensor,
                                    struct nd_error *err)
 {
     bool is_read = bind->is_partial;
-    bind->out.units[edge].is_fused = true;
-    for (size_t u = 0; u < nd_model_n_units(bind->model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(bind->model, u);
-        for (size_t i = 0; i < unit->n_inputs; i++)
-            if (unit->inputs[i] == edge && bind->out.units[unit->edge].is_unit)
-                is_read = bind->out.units[unit->edge].reads_fused = true;
+    bind->out.layers[tensor].is_fused = true;
+    for (size_t u = 0; u < nd_model_n_layers(bind->model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(bind->model, u);
+        for (size_t i = 0; i < layer->n_inputs; i++)
+            if (layer->inputs[i] == tensor && bind->out.layers[layer->tensor].is_layer)
+                is_read = bind->out.layers[layer->tensor].reads_fused = true;
     }
     if (is_read)
         return ND_OK;
-    return nd_fail(err, ND_E_DEVICE_PROFILE, item->edge, "item '%s': no unit reads edge '%s'", item->text,
-                   item->edge);
+    return nd_fail(err, ND_E_DEVICE_PROFILE, item->tensor, "item '%s': no unit reads edge '%s'", item->text,
+                   item->tensor);
 }
 
 static enum nd_status add_fault(struct bind *bind, const struct nd_emu_item *item, struct nd_error *err)
 {
     size_t e;
-    enum nd_status status = find_edge(bind, item, &e, err);
+    enum nd_status status = find_tensor(bind, item, &e, err);
     if (status != ND_OK || e == SIZE_MAX)
         return status;
-    struct nd_emu_unit *unit = &bind->out.units[e];
+    struct nd_emu_layer *layer = &bind->out.layers[e];
     if (item->word == ND_EMU_FUSE)
         return mark_readers(bind, item, e, err);
     if (item->word == ND_EMU_SATURATE || item->word == ND_EMU_WRAP)
         status = check_product(bind, item, e, err);
     if (status == ND_OK)
         status = check_shape(bind, item, e, err);
-    if (status == ND_OK && unit->faults == NULL) {
-        unit->faults = nd_calloc(bind->emulation->n, sizeof(const struct nd_emu_item *));
-        if (unit->faults == NULL)
+    if (status == ND_OK && layer->faults == NULL) {
+        layer->faults = nd_calloc(bind->emulation->n, sizeof(const struct nd_emu_item *));
+        if (layer->faults == NULL)
             status = nd_fail_memory(err);
     }
     if (status == ND_OK)
-        unit->faults[unit->n_faults++] = item;
+        layer->faults[layer->n_faults++] = item;
     return status;
 }
 
@@ -601,21 +601,21 @@ static enum nd_status add_fault(struct bind *bind, const struct nd_emu_item *ite
 static enum nd_status add_faults(struct bind *bind, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (int of_codes = 0; of_codes < 2; of_codes++)
+    for (int of_qvalues = 0; of_qvalues < 2; of_qvalues++)
         for (size_t i = 0; i < bind->emulation->n && status == ND_OK; i++) {
             const struct nd_emu_item *item = &bind->emulation->items[i];
             bool is_fault =
                 item->word != ND_EMU_ROUND && item->word != ND_EMU_FALLBACK && item->word != ND_EMU_SEED;
-            if (is_fault && nd_emu_is_of_codes(item->word) == (of_codes != 0))
+            if (is_fault && nd_emu_is_of_qvalues(item->word) == (of_qvalues != 0))
                 status = add_fault(bind, item, err);
         }
-    for (size_t e = 0; e < bind->out.n_edges && status == ND_OK; e++) {
-        const struct nd_emu_unit *unit = &bind->out.units[e];
-        for (size_t i = 0; i < unit->n_faults && unit->is_fused && status == ND_OK; i++)
-            if (nd_emu_is_of_codes(unit->faults[i]->word))
-                status = nd_fail(err, ND_E_DEVICE_PROFILE, unit->faults[i]->edge,
+    for (size_t e = 0; e < bind->out.n_tensors && status == ND_OK; e++) {
+        const struct nd_emu_layer *layer = &bind->out.layers[e];
+        for (size_t i = 0; i < layer->n_faults && layer->is_fused && status == ND_OK; i++)
+            if (nd_emu_is_of_qvalues(layer->faults[i]->word))
+                status = nd_fail(err, ND_E_DEVICE_PROFILE, layer->faults[i]->tensor,
                                  "item '%s' works on codes, and those of '%s' are skipped by fuse",
-                                 unit->faults[i]->text, unit->faults[i]->edge);
+                                 layer->faults[i]->text, layer->faults[i]->tensor);
     }
     return status;
 }
@@ -623,12 +623,12 @@ static enum nd_status add_faults(struct bind *bind, struct nd_error *err)
 /* What a program of whole units makes of fractions is not known. */
 static enum nd_status check_readers(const struct bind *bind, struct nd_error *err)
 {
-    for (size_t e = 0; e < bind->out.n_edges; e++) {
-        const struct nd_emu_unit *unit = &bind->out.units[e];
-        if (unit->reads_fused && unit->program != NULL && unit->program->unit != NULL)
-            return nd_fail(err, ND_E_DEVICE_PROFILE, edge_name(bind, e),
+    for (size_t e = 0; e < bind->out.n_tensors; e++) {
+        const struct nd_emu_layer *layer = &bind->out.layers[e];
+        if (layer->reads_fused && layer->arithmetic != NULL && layer->arithmetic->layer != NULL)
+            return nd_fail(err, ND_E_DEVICE_PROFILE, tensor_name(bind, e),
                            "'%s' reads an edge that is fused, and '%s' is a program on codes",
-                           edge_name(bind, e), unit->program->unit->name);
+                           tensor_name(bind, e), layer->arithmetic->layer->name);
     }
     return ND_OK;
 }
@@ -642,12 +642,12 @@ static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const st
                         .model = model,
                         .names = names,
                         .is_partial = is_partial,
-                        .out.n_edges = nd_model_n_edges(model)};
-    bind.out.units = nd_calloc(bind.out.n_edges, sizeof *bind.out.units);
-    if (bind.out.units == NULL)
+                        .out.n_tensors = nd_model_n_tensors(model)};
+    bind.out.layers = nd_calloc(bind.out.n_tensors, sizeof *bind.out.layers);
+    if (bind.out.layers == NULL)
         return nd_fail_memory(err);
-    find_units(&bind);
-    enum nd_status status = set_programs(&bind, err);
+    find_layers(&bind);
+    enum nd_status status = set_arithmetics(&bind, err);
     if (status == ND_OK)
         status = add_faults(&bind, err);
     if (status == ND_OK)
@@ -662,9 +662,9 @@ static enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const st
 /* names NULL: as the model calls its edges. Items are borrowed. *out needs nd_emu_unbind on success only. */
 static void nd_emu_unbind(struct nd_emu_binding *binding)
 {
-    for (size_t e = 0; binding->units != NULL && e < binding->n_edges; e++)
-        free(binding->units[e].faults);
-    free(binding->units);
+    for (size_t e = 0; binding->layers != NULL && e < binding->n_tensors; e++)
+        free(binding->layers[e].faults);
+    free(binding->layers);
     *binding = (struct nd_emu_binding){0};
 }
 
@@ -676,10 +676,10 @@ static enum nd_status check_size(const struct nd_emulation *emulation, const str
     size_t profile_bytes = 0, truth_bytes = 0;
     for (size_t i = 0; i < emulation->n; i++)
         profile_bytes += strlen(emulation->items[i].text) + 1;
-    for (size_t e = 0; e < binding->n_edges; e++) {
-        const struct nd_emu_unit *unit = &binding->units[e];
-        size_t n = unit->n_faults + unit->reads_fused + !nd_emu_is_same_program(unit->usual, unit->program);
-        size_t name_bytes = strlen(nd_model_edge(model, e)->name) + 1;
+    for (size_t e = 0; e < binding->n_tensors; e++) {
+        const struct nd_emu_layer *layer = &binding->layers[e];
+        size_t n = layer->n_faults + layer->reads_fused + !nd_emu_is_same_arithmetic(layer->usual, layer->arithmetic);
+        size_t name_bytes = strlen(nd_model_tensor(model, e)->name) + 1;
         truth_bytes += n * (name_bytes > NUMBER_BYTES ? name_bytes : NUMBER_BYTES);
     }
     if (profile_bytes <= MAX_BYTES && truth_bytes <= MAX_BYTES)
@@ -700,9 +700,9 @@ enum nd_status nd_emulation_check(const struct nd_emulation *emulation, const st
     return status;
 }
 
-static void add_truth(struct nd_emulator *emulator, size_t edge, const char *kind)
+static void add_truth(struct nd_emulator *emulator, size_t tensor, const char *kind)
 {
-    emulator->truth[emulator->n_truth++] = (struct nd_emu_truth){.edge = emulator->names[edge], .kind = kind};
+    emulator->truth[emulator->n_truth++] = (struct nd_emu_truth){.tensor = emulator->names[tensor], .kind = kind};
 }
 
 /* One after the other as round_unit meets them. */
@@ -710,45 +710,45 @@ static enum nd_status list_truth(struct nd_emulator *emulator, struct nd_error *
 {
     const struct nd_emu_binding *binding = &emulator->binding;
     size_t n = 0;
-    for (size_t e = 0; e < binding->n_edges; e++)
-        n += binding->units[e].n_faults + 2;
+    for (size_t e = 0; e < binding->n_tensors; e++)
+        n += binding->layers[e].n_faults + 2;
     emulator->truth = nd_calloc(n, sizeof *emulator->truth);
     if (emulator->truth == NULL)
         return nd_fail_memory(err);
-    for (size_t e = 0; e < binding->n_edges; e++) {
-        const struct nd_emu_unit *unit = &binding->units[e];
-        emulator->edges[e].first_truth = emulator->n_truth;
-        if (!nd_emu_is_same_program(unit->usual, unit->program))
+    for (size_t e = 0; e < binding->n_tensors; e++) {
+        const struct nd_emu_layer *layer = &binding->layers[e];
+        emulator->tensors[e].first_truth = emulator->n_truth;
+        if (!nd_emu_is_same_arithmetic(layer->usual, layer->arithmetic))
             add_truth(emulator, e,
-                      unit->program_word == ND_EMU_ROUND ? "rounding" : nd_emu_word_name(ND_EMU_FALLBACK));
-        for (size_t i = 0; i < unit->n_faults; i++)
-            add_truth(emulator, e, nd_emu_word_name(unit->faults[i]->word));
-        if (unit->reads_fused)
+                      layer->arithmetic_word == ND_EMU_ROUND ? "rounding" : nd_emu_word_name(ND_EMU_FALLBACK));
+        for (size_t i = 0; i < layer->n_faults; i++)
+            add_truth(emulator, e, nd_emu_word_name(layer->faults[i]->word));
+        if (layer->reads_fused)
             add_truth(emulator, e, nd_emu_word_name(ND_EMU_FUSE));
-        emulator->has_fused = emulator->has_fused || unit->is_fused;
+        emulator->has_fused = emulator->has_fused || layer->is_fused;
     }
     return ND_OK;
 }
 
 /* Of a unit whose program works on one; units without it stay as they are. */
-static bool needs_steps(const struct nd_emu_program *program)
+static bool needs_steps(const struct nd_emu_arithmetic *arithmetic)
 {
-    return program != NULL && program->is_of_table && nd_arithmetic_needs_accumulator(&program->arithmetic);
+    return arithmetic != NULL && arithmetic->is_of_table && nd_arithmetic_needs_accumulator(&arithmetic->arithmetic);
 }
 
 static enum nd_status find_steps(struct nd_emulator *emulator, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t e = 0; e < emulator->binding.n_edges; e++) {
-        const struct nd_emu_unit *unit = &emulator->binding.units[e];
-        struct nd_emu_edge *state = &emulator->edges[e];
+    for (size_t e = 0; e < emulator->binding.n_tensors; e++) {
+        const struct nd_emu_layer *layer = &emulator->binding.layers[e];
+        struct nd_emu_tensor *state = &emulator->tensors[e];
         struct nd_error ignored = {0};
-        if (needs_steps(unit->usual) || needs_steps(unit->program))
+        if (needs_steps(layer->usual) || needs_steps(layer->arithmetic))
             status = nd_exact_accumulator_steps(emulator->graph, e, &state->steps, &state->n_steps, &ignored);
         if (status == ND_ERR_UNSUPPORTED)
             status = ND_OK;
-        for (size_t i = 0; i < unit->n_faults && status == ND_OK; i++) {
-            const struct nd_emu_item *item = unit->faults[i];
+        for (size_t i = 0; i < layer->n_faults && status == ND_OK; i++) {
+            const struct nd_emu_item *item = layer->faults[i];
             if ((item->word != ND_EMU_SATURATE && item->word != ND_EMU_WRAP) || state->steps != NULL)
                 continue;
             status = nd_exact_accumulator_steps(emulator->graph, e, &state->steps, &state->n_steps, err);
@@ -762,17 +762,17 @@ static enum nd_status find_steps(struct nd_emulator *emulator, struct nd_error *
 static enum nd_status make_tables(struct nd_emulator *emulator, const struct nd_emulator_options *options,
                                   struct nd_error *err)
 {
-    size_t n = emulator->binding.n_edges;
-    emulator->edges = nd_calloc(n, sizeof *emulator->edges);
+    size_t n = emulator->binding.n_tensors;
+    emulator->tensors = nd_calloc(n, sizeof *emulator->tensors);
     emulator->names = nd_calloc(n, sizeof *emulator->names);
     emulator->seen = nd_calloc(n, sizeof *emulator->seen);
     emulator->is_seen = nd_calloc(n, sizeof *emulator->is_seen);
-    if (emulator->edges == NULL || emulator->names == NULL || emulator->seen == NULL ||
+    if (emulator->tensors == NULL || emulator->names == NULL || emulator->seen == NULL ||
         emulator->is_seen == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n; e++) {
         emulator->names[e] =
-            options->names != NULL ? options->names[e] : nd_model_edge(emulator->model, e)->name;
+            options->names != NULL ? options->names[e] : nd_model_tensor(emulator->model, e)->name;
         emulator->seen[e].shape.rank = -1;
     }
     return ND_OK;
@@ -792,7 +792,7 @@ enum nd_status nd_emulator_create(const struct nd_emulation *emulation, const st
     enum nd_status status =
         nd_emu_bind(emulation, model, options->names, options->is_partial, &emulator->binding, err);
     if (status == ND_OK)
-        status = nd_unit_memory_create(nd_model_n_edges(model), &emulator->memory, err);
+        status = nd_layer_memory_create(nd_model_n_tensors(model), &emulator->memory, err);
     if (status == ND_OK)
         status = make_tables(emulator, options, err);
     if (status == ND_OK)
@@ -811,25 +811,25 @@ void nd_emulator_destroy(struct nd_emulator **emulator)
     struct nd_emulator *e = *emulator;
     if (e == NULL)
         return;
-    for (size_t i = 0; i < e->binding.n_edges; i++) {
+    for (size_t i = 0; i < e->binding.n_tensors; i++) {
         if (e->seen != NULL)
             nd_array_deinit(&e->seen[i]);
-        if (e->edges == NULL)
+        if (e->tensors == NULL)
             continue;
-        nd_array_deinit(&e->edges[i].shown);
-        nd_array_deinit(&e->edges[i].plain);
-        nd_array_deinit(&e->edges[i].now);
-        nd_array_deinit(&e->edges[i].before);
-        nd_array_deinit(&e->edges[i].made[0]);
-        nd_array_deinit(&e->edges[i].made[1]);
-        free(e->edges[i].steps);
+        nd_array_deinit(&e->tensors[i].shown);
+        nd_array_deinit(&e->tensors[i].plain);
+        nd_array_deinit(&e->tensors[i].now);
+        nd_array_deinit(&e->tensors[i].before);
+        nd_array_deinit(&e->tensors[i].made[0]);
+        nd_array_deinit(&e->tensors[i].made[1]);
+        free(e->tensors[i].steps);
     }
-    free(e->edges);
+    free(e->tensors);
     free(e->names);
     free(e->seen);
     free(e->is_seen);
     free(e->truth);
-    nd_unit_memory_destroy(&e->memory);
+    nd_layer_memory_destroy(&e->memory);
     nd_emu_unbind(&e->binding);
     free(e);
     *emulator = NULL;

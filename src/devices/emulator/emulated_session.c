@@ -43,7 +43,7 @@ struct nd_session {
     struct nd_session_io *ios;
     struct nd_array *inputs;
     struct output *outputs;
-    struct output **output_of_edge; /* the last of each; NULL: none */
+    struct output **output_of_tensor; /* the last of each; NULL: none */
     struct nd_output_view *views;   /* of the run at hand */
 };
 
@@ -87,7 +87,7 @@ const char *nd_runtime_program(const struct nd_runtime *runtime)
     return "";
 }
 
-static const char edge_prefix[] = "edge.";
+static const char tensor_prefix[] = "edge.";
 
 static enum nd_status read_options(struct nd_session *session, const struct nd_session_options *options,
                                    struct nd_emulator_options *emulated, struct nd_error *err)
@@ -105,7 +105,7 @@ static enum nd_status read_options(struct nd_session *session, const struct nd_s
             is_known = nd_parse_u64(pair->value, &number) && number > 0;
             emulated->n_repeats = (size_t)number;
         } else {
-            is_known = strncmp(pair->key, edge_prefix, strlen(edge_prefix)) == 0;
+            is_known = strncmp(pair->key, tensor_prefix, strlen(tensor_prefix)) == 0;
         }
         if (!is_known)
             status = nd_fail(err, ND_E_OPTION_VALUE, pair->key, "option '%s=%s' is not understood", pair->key,
@@ -115,21 +115,21 @@ static enum nd_status read_options(struct nd_session *session, const struct nd_s
 }
 
 /* What the options call the edge, else what the model does. */
-static const char *edge_name(const struct nd_session_options *options, const struct nd_edge *edge)
+static const char *tensor_name(const struct nd_session_options *options, const struct nd_tensor *tensor)
 {
-    size_t n = strlen(edge_prefix);
+    size_t n = strlen(tensor_prefix);
     for (size_t i = 0; i < options->n_provider_options; i++) {
         const struct nd_option_pair *pair = &options->provider_options[i];
-        if (strncmp(pair->key, edge_prefix, n) == 0 && strcmp(pair->key + n, edge->onnx_name) == 0)
+        if (strncmp(pair->key, tensor_prefix, n) == 0 && strcmp(pair->key + n, tensor->onnx_name) == 0)
             return pair->value;
     }
-    return edge->name;
+    return tensor->name;
 }
 
 static enum nd_status create_emulator(struct nd_session *session, const struct nd_session_options *options,
                                       struct nd_emulator_options *emulated, struct nd_error *err)
 {
-    size_t n = nd_model_n_edges(session->model);
+    size_t n = nd_model_n_tensors(session->model);
     if (session->emulation.n == 0)
         return ND_OK;
     session->names = nd_calloc(n, sizeof *session->names);
@@ -137,7 +137,7 @@ static enum nd_status create_emulator(struct nd_session *session, const struct n
         return nd_fail_memory(err);
     session->n_names = n;
     for (size_t e = 0; e < n; e++)
-        if ((session->names[e] = nd_strdup(edge_name(options, nd_model_edge(session->model, e)))) == NULL)
+        if ((session->names[e] = nd_strdup(tensor_name(options, nd_model_tensor(session->model, e)))) == NULL)
             return nd_fail_memory(err);
     emulated->struct_size = sizeof *emulated;
     emulated->names = (const char *const *)session->names;
@@ -166,10 +166,10 @@ static enum nd_status describe_inputs(struct nd_session *session, struct nd_erro
 }
 
 /* The edges by their tensors; of two of one tensor the first. */
-static enum nd_status name_edges(const struct nd_model *model, struct nd_names *names, struct nd_error *err)
+static enum nd_status name_tensors(const struct nd_model *model, struct nd_names *names, struct nd_error *err)
 {
-    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
-        const char *tensor = nd_model_edge(model, e)->onnx_name;
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
+        const char *tensor = nd_model_tensor(model, e)->onnx_name;
         if (nd_names_find(names, tensor) == SIZE_MAX && !nd_names_add(names, tensor, e))
             return nd_fail_memory(err);
     }
@@ -181,16 +181,16 @@ static enum nd_status describe_output(struct nd_session *session, const struct n
 {
     const char *name = nd_model_output(session->model, i)->name;
     struct output *output = &session->outputs[i];
-    size_t edge = nd_names_find(names, name);
-    if (edge == SIZE_MAX)
+    size_t tensor = nd_names_find(names, name);
+    if (tensor == SIZE_MAX)
         return nd_fail(err, ND_E_EXACT_OPERATOR, name, "output '%s' cannot be had as it is: record edges",
                        name);
-    enum nd_dtype dtype = nd_model_edge(session->model, edge)->dtype;
-    bool is_code = nd_dtype_is_integer(dtype) || dtype == ND_DTYPE_BOOL;
-    output->next = session->output_of_edge[edge];
-    session->output_of_edge[edge] = output;
+    enum nd_dtype dtype = nd_model_tensor(session->model, tensor)->dtype;
+    bool is_qvalue = nd_dtype_is_integer(dtype) || dtype == ND_DTYPE_BOOL;
+    output->next = session->output_of_tensor[tensor];
+    session->output_of_tensor[tensor] = output;
     output->io = (struct nd_session_io){
-        .name = nd_strdup(name), .dtype = is_code ? dtype : ND_DTYPE_F64, .shape.rank = -1};
+        .name = nd_strdup(name), .dtype = is_qvalue ? dtype : ND_DTYPE_F64, .shape.rank = -1};
     return output->io.name != NULL ? ND_OK : nd_fail_memory(err);
 }
 
@@ -201,10 +201,10 @@ static enum nd_status describe_outputs(struct nd_session *session, struct nd_err
     struct nd_names names = {0};
     session->n_outputs = nd_model_n_outputs(model);
     session->outputs = nd_calloc(session->n_outputs, sizeof *session->outputs);
-    session->output_of_edge = nd_calloc(nd_model_n_edges(model), sizeof *session->output_of_edge);
-    if (session->outputs == NULL || session->output_of_edge == NULL)
+    session->output_of_tensor = nd_calloc(nd_model_n_tensors(model), sizeof *session->output_of_tensor);
+    if (session->outputs == NULL || session->output_of_tensor == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = name_edges(model, &names, err);
+    enum nd_status status = name_tensors(model, &names, err);
     for (size_t i = 0; i < session->n_outputs && status == ND_OK; i++)
         status = describe_output(session, &names, i, err);
     nd_names_deinit(&names);
@@ -255,7 +255,7 @@ void nd_session_destroy(struct nd_session **session)
     free(s->ios);
     free(s->inputs);
     free(s->outputs);
-    free(s->output_of_edge);
+    free(s->output_of_tensor);
     nd_emulator_destroy(&s->emulator);
     nd_emulation_deinit(&s->emulation);
     for (size_t e = 0; e < s->n_names; e++)
@@ -332,13 +332,13 @@ static enum nd_status store_output(struct output *output, const struct nd_array 
     return ND_OK;
 }
 
-static enum nd_status found(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status found(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
                             struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     struct nd_session *session = context;
     enum nd_status status = ND_OK;
-    struct output *output = session->output_of_edge[edge];
+    struct output *output = session->output_of_tensor[tensor];
     for (; output != NULL && status == ND_OK; output = output->next)
         status = store_output(output, values, &session->views[output - session->outputs], err);
     return status;
@@ -388,7 +388,7 @@ enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit
     struct nd_strbuf faulty = {0}, kinds = {0}, n_changed = {0};
     for (size_t i = 0; i < n; i++) {
         const char *separator = i > 0 ? "\n" : "";
-        nd_strbuf_printf(&faulty, "%s%s", separator, truth[i].edge);
+        nd_strbuf_printf(&faulty, "%s%s", separator, truth[i].tensor);
         nd_strbuf_printf(&kinds, "%s%s", separator, truth[i].kind);
         nd_strbuf_printf(&n_changed, "%s%llu", separator, (unsigned long long)truth[i].n_changed);
     }

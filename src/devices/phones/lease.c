@@ -201,7 +201,7 @@ static enum nd_status start_guard(const char *const *argv, struct nd_lease *leas
 
 /* Reads on until the guard prints "WHAT: CODE"; *code, and in line what was said last before. False: it did not
  * within limit_s, or the guard is gone, or the caller stops. */
-static bool hear(const struct nd_lease *lease, const char *what, double limit_s,
+static bool receive(const struct nd_lease *lease, const char *what, double limit_s,
                  const struct nd_capture_options *options, int *code, char *line, size_t size)
 {
     char said[4096] = "";
@@ -248,7 +248,7 @@ static enum nd_status wait_for_lease(const struct nd_fleet *fleet, const char *l
 {
     char line[300];
     int code = 0;
-    bool is_heard = hear(lease, "npudiff-lease: ", fleet->lease_limit_s, options, &code, line, sizeof line);
+    bool is_heard = receive(lease, "npudiff-lease: ", fleet->lease_limit_s, options, &code, line, sizeof line);
     if (is_heard && code == 0)
         return ND_OK;
     clean_line(line);
@@ -337,7 +337,7 @@ void nd_lease_end(struct nd_lease *lease)
         char line[300];
         int code;
         close(lease->hold);
-        hear(lease, "npudiff-release: ", release_limit_s, NULL, &code, line, sizeof line);
+        receive(lease, "npudiff-release: ", release_limit_s, NULL, &code, line, sizeof line);
         close(lease->said);
     }
     if (lease->has_place)

@@ -403,7 +403,7 @@ static int by_serial(const void *a, const void *b)
 enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_phone **out, size_t *n,
                               struct nd_error *err)
 {
-    enum { MOST_AT_ONCE = 16 };
+    enum { MAX_AT_ONCE = 16 };
     struct nd_adb_devices devices = {0};
     enum nd_status status = server != NULL ? nd_adb_check_server(server, server, err) : ND_OK;
     if (status == ND_OK)
@@ -430,7 +430,7 @@ enum nd_status nd_phones_list(const char *server, bool with_chipsets, struct nd_
         qsort(phones, n_phones, sizeof *phones, by_serial);
         struct asking asking = {phones, server};
         if (with_chipsets)
-            status = nd_parallel_for(n_phones < MOST_AT_ONCE ? n_phones : MOST_AT_ONCE, n_phones, ask_chipset,
+            status = nd_parallel_for(n_phones < MAX_AT_ONCE ? n_phones : MAX_AT_ONCE, n_phones, ask_chipset,
                                      &asking, err);
     }
     if (status != ND_OK) {

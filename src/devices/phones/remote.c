@@ -128,13 +128,13 @@ enum nd_status nd_remote_open(struct nd_remote *remote, const struct nd_device *
     enum nd_status status =
         nd_transport_open(device->transport, device->address, &watched, &remote->transport, err);
     if (status == ND_OK)
-        status = nd_identity_read(remote->transport, &remote->identity, err);
+        status = nd_device_facts_read(remote->transport, &remote->device_facts, err);
     if (status == ND_OK) {
         status = read_facts(remote, err);
         if (status == ND_OK)
             status = sign_in(remote, err);
         if (status != ND_OK)
-            nd_identity_deinit(&remote->identity);
+            nd_device_facts_deinit(&remote->device_facts);
     }
     nd_remote_explain_time(remote, err);
     if (status != ND_OK) {
@@ -192,7 +192,7 @@ void nd_remote_close(struct nd_remote *remote)
     }
     free(command);
     if (remote->root != NULL)
-        nd_identity_deinit(&remote->identity);
+        nd_device_facts_deinit(&remote->device_facts);
     nd_bundle_deinit(&remote->agent);
     nd_bundle_deinit(&remote->runtime);
     nd_bundle_deinit(&remote->model);

@@ -17,7 +17,7 @@
 
 #include "devices/agent/spool/job_file.h"
 #include "devices/launch.h"
-#include "devices/phones/identity.h"
+#include "devices/phones/device_facts.h"
 #include "devices/phones/remote_job.h"
 #include "devices/runtimes/sdk.h"
 
@@ -30,7 +30,7 @@ struct nd_remote_library {
 /* Zeroed is closed. It stays where it is while it is open: the transport points to it. */
 struct nd_remote {
     struct nd_transport *transport;
-    struct nd_identity identity;
+    struct nd_device_facts device_facts;
     const struct nd_capture_options *options; /* borrowed */
     const char *label;                        /* borrowed */
     const char *stage;                        /* "connect", "push", "start": what it is at */

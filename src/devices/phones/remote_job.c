@@ -12,7 +12,7 @@
 #include "devices/phones/remote.h"
 #include "model/graph/parts.h"
 
-static const double least_limit_s = 30;
+static const double min_limit_s = 30;
 static const double slowest_read_bytes_s = 5e6;
 
 enum nd_status nd_bundle_add(struct nd_bundle *bundle, const char *name, const char *path, bool is_executable,
@@ -109,7 +109,7 @@ static enum nd_status ask(struct nd_bundle *const *bundles, size_t n, struct nd_
     if (text == NULL)
         return nd_fail_memory(err);
     const struct nd_remote_command command = {
-        .text = text, .time_limit_s = least_limit_s + (double)size_bytes / slowest_read_bytes_s};
+        .text = text, .time_limit_s = min_limit_s + (double)size_bytes / slowest_read_bytes_s};
     enum nd_status status = nd_transport_run(transport, &command, reply, err);
     free(text);
     if (status != ND_OK || reply->exit_code == 0)
@@ -382,7 +382,7 @@ static enum nd_status collect_agent(struct nd_remote *remote, const struct nd_re
                                     struct nd_error *err)
 {
     char *path = NULL;
-    enum nd_status status = nd_agent_find_abi(run->options->agent, remote->identity.abi, &path, err);
+    enum nd_status status = nd_agent_find_abi(run->options->agent, remote->device_facts.abi, &path, err);
     if (status == ND_OK)
         status = nd_bundle_add(&remote->agent, "npudiff-agent", path, true, err);
     free(path);

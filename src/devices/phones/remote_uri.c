@@ -12,7 +12,7 @@ static const struct {
     const char *name, *what;
 } transports[] = {{ND_TRANSPORT_ADB, "adb", "serial"}, {ND_TRANSPORT_SSH, "ssh", "host"}};
 
-static const char *const ways[] = {[ND_REMOTE_AGENT] = "agent", [ND_REMOTE_QNN_NET_RUN] = "qnn-net-run"};
+static const char *const methods[] = {[ND_REMOTE_AGENT] = "agent", [ND_REMOTE_QNN_NET_RUN] = "qnn-net-run"};
 
 const char *nd_transport_name(enum nd_transport_kind transport)
 {
@@ -22,9 +22,9 @@ const char *nd_transport_name(enum nd_transport_kind transport)
     return "none";
 }
 
-const char *nd_remote_way_name(enum nd_remote_way way)
+const char *nd_remote_method_name(enum nd_remote_method method)
 {
-    return (size_t)way < sizeof ways / sizeof ways[0] ? ways[way] : "unknown";
+    return (size_t)method < sizeof methods / sizeof methods[0] ? methods[method] : "unknown";
 }
 
 /* Which of the transports the URI begins with; SIZE_MAX for none. */
@@ -113,10 +113,10 @@ static enum nd_status parse_rest(const char *uri, struct nd_remote_uri *out, str
     const char *at = out->rest;
     struct nd_strbuf device = {0};
     if (*at == '/') {
-        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
-            size_t n = strlen(ways[w]);
-            if (strncmp(at + 1, ways[w], n) == 0 && strchr("/?@", at[1 + n]) != NULL) {
-                out->way = (enum nd_remote_way)w;
+        for (size_t w = 0; w < sizeof methods / sizeof methods[0]; w++) {
+            size_t n = strlen(methods[w]);
+            if (strncmp(at + 1, methods[w], n) == 0 && strchr("/?@", at[1 + n]) != NULL) {
+                out->method = (enum nd_remote_method)w;
                 at += 1 + n;
                 break;
             }

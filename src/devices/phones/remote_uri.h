@@ -15,7 +15,7 @@ struct nd_remote_uri {
     enum nd_transport_kind transport;
     char *
         address; /* "" for the only phone, "*" for all; of adb with its server: "R5@lab7:5037", "*@lab7:5037" */
-    enum nd_remote_way way;
+    enum nd_remote_method method;
     char *rest;   /* the URI behind the address: "", "/agent/cpu", "?vtcm_mb=4" */
     char *device; /* "htp", "cpu@qairt-2.51.0?threads=2" */
 };
@@ -34,7 +34,7 @@ enum nd_status nd_adb_check_server(const char *uri, const char *server, struct n
 
 /* "adb", "ssh"; "agent", "qnn-net-run". Static storage. */
 const char *nd_transport_name(enum nd_transport_kind transport);
-const char *nd_remote_way_name(enum nd_remote_way way);
+const char *nd_remote_method_name(enum nd_remote_method method);
 
 /* Splits it; what is in its parts is not looked at but for what no address can be. ND_E_DEVICE_UNKNOWN. The
  * caller frees *out with nd_remote_uri_deinit. */

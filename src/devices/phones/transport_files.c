@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "devices/phones/transport.h"
 
-static const double least_limit_s = 60;
+static const double min_limit_s = 60;
 static const double slowest_bytes_s = 250e3; /* of a link that still counts as one */
 enum { N_PUSH_TRIES = 3 };
 enum { EXIT_NO_ROOM = 92, EXIT_NO_DIGEST = 93, EXIT_WRONG_DIGEST = 94 }; /* of the command that pushes */
@@ -57,7 +57,7 @@ enum nd_status nd_transport_push(struct nd_transport *transport, const char *loc
     const struct nd_remote_command command = {.text = text,
                                               .stdin_path = local,
                                               .time_limit_s =
-                                                  least_limit_s + (double)info.st_size / slowest_bytes_s};
+                                                  min_limit_s + (double)info.st_size / slowest_bytes_s};
     struct nd_remote_reply reply = {0};
     enum nd_status status = ND_OK;
     /* A link that breaks may end the file for the machine, which then holds a part of it. */

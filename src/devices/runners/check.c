@@ -9,7 +9,7 @@
 #include "core/files/file.h"
 #include "core/memory.h"
 #include "devices/agent/runner/asked.h"
-#include "devices/agent/runner/talk.h"
+#include "devices/agent/runner/connection.h"
 #include "model/rewrite/compose.h"
 #include "npudiff/devices/device.h"
 
@@ -62,7 +62,7 @@ struct test {
     const char *program;
     const char *folder;
     const struct nd_device *device;
-    struct nd_runner_talk talk;
+    struct nd_runner_connection connection;
     struct nd_asked asked[MAX_TENSORS];
     float *inputs[MAX_TENSORS];
     size_t n_elems;
@@ -142,7 +142,7 @@ static enum nd_status send_job(struct test *test, const char *model, struct nd_e
     json_t *job = make_job(test, model);
     const struct nd_runner_question question = {
         .message = job, .answer = "ready", .timeout_ms = answer_limit_ms, .doing = "load the model"};
-    enum nd_status status = job != NULL ? nd_runner_ask(&test->talk, &question, err) : nd_fail_memory(err);
+    enum nd_status status = job != NULL ? nd_runner_ask(&test->connection, &question, err) : nd_fail_memory(err);
     json_t *outputs = json_object_get(job, "outputs"), *output;
     size_t i;
     json_array_foreach(outputs, i, output)
@@ -175,15 +175,15 @@ static enum nd_status run_sample(struct test *test, size_t sample, bool with_nan
         .parts = parts,
         .n_parts = test->of->n_tensors,
         .answer = "result",
-        .max_data_bytes = nd_asked_most_bytes(test->asked, test->of->n_tensors),
+        .max_data_bytes = nd_asked_max_bytes(test->asked, test->of->n_tensors),
         .timeout_ms = answer_limit_ms,
         .doing = "run a sample",
     };
-    const struct nd_answer_rules rules = {.runner = test->talk.name, .rounds_off_grid = with_nan};
-    enum nd_status status = message != NULL ? nd_runner_ask(&test->talk, &question, err) : nd_fail_memory(err);
+    const struct nd_answer_rules rules = {.runner = test->connection.name, .rounds_off_grid = with_nan};
+    enum nd_status status = message != NULL ? nd_runner_ask(&test->connection, &question, err) : nd_fail_memory(err);
     json_decref(message);
     return status == ND_OK
-               ? nd_answer_take(&test->talk.frame, &rules, test->asked, test->of->n_tensors, views, err)
+               ? nd_answer_take(&test->connection.frame, &rules, test->asked, test->of->n_tensors, views, err)
                : status;
 }
 
@@ -244,7 +244,7 @@ static bool has_refused(const struct test *test, enum nd_status status, const st
 {
     if (status == ND_ERR_DEVICE && err->id == ND_E_RUNNER_REPORT)
         return true;
-    return status == ND_OK && json_array_size(json_object_get(test->talk.frame.message, "missing")) > 0;
+    return status == ND_OK && json_array_size(json_object_get(test->connection.frame.message, "missing")) > 0;
 }
 
 static enum nd_status try_job(struct test *test, const char *model, struct nd_runner_trial *out,
@@ -294,15 +294,15 @@ static enum nd_status try_once(struct test *test, struct nd_runner_trial *out, s
 {
     char *model = nd_path_join(test->folder, "check.onnx");
     enum nd_status status = model != NULL ? make_files(test, model, err) : nd_fail_memory(err);
-    test->talk.is_quiet = true;
-    test->talk.folder = test->folder;
+    test->connection.is_quiet = true;
+    test->connection.folder = test->folder;
     if (status == ND_OK)
-        status = nd_runner_start(&test->talk, test->program, err);
+        status = nd_runner_start(&test->connection, test->program, err);
     if (status == ND_OK)
         status = try_job(test, model, out, err);
     if (status == ND_OK && test->of->kind == END)
-        status = nd_runner_leave(&test->talk, err);
-    nd_runner_end(&test->talk);
+        status = nd_runner_leave(&test->connection, err);
+    nd_runner_end(&test->connection);
     for (size_t t = 0; t < test->of->n_tensors; t++) {
         free(test->inputs[t]);
         nd_asked_deinit(&test->asked[t]);

@@ -54,7 +54,7 @@ static bool has_same_scales(const struct nd_quant *a, const struct nd_quant *b)
                           memcmp(a->zero_point, b->zero_point, a->n * sizeof *a->zero_point) == 0));
 }
 
-static void compare_tensor(const struct nd_edge *recorded, const struct nd_edge *own,
+static void compare_tensor(const struct nd_tensor *recorded, const struct nd_tensor *own,
                            struct nd_audit_check *check)
 {
     check->n++;
@@ -81,15 +81,15 @@ static enum nd_status nd_audit_tensors(const struct nd_capture *capture, const s
         nd_audit_not_done(check, "no --model");
         return ND_OK;
     }
-    for (size_t e = 0; e < nd_model_n_edges(model) && status == ND_OK; e++) {
-        const char *tensor = nd_model_edge(model, e)->onnx_name;
+    for (size_t e = 0; e < nd_model_n_tensors(model) && status == ND_OK; e++) {
+        const char *tensor = nd_model_tensor(model, e)->onnx_name;
         if (nd_names_find(&names, tensor) == SIZE_MAX && !nd_names_add(&names, tensor, e))
             status = nd_fail_memory(err);
     }
-    for (size_t e = 0; e < nd_capture_n_edges(capture) && status == ND_OK; e++) {
-        const struct nd_edge *recorded = nd_capture_edge(capture, e);
+    for (size_t e = 0; e < nd_capture_n_tensors(capture) && status == ND_OK; e++) {
+        const struct nd_tensor *recorded = nd_capture_tensor(capture, e);
         size_t own = nd_names_find(&names, recorded->onnx_name);
-        compare_tensor(recorded, own != SIZE_MAX ? nd_model_edge(model, own) : NULL, check);
+        compare_tensor(recorded, own != SIZE_MAX ? nd_model_tensor(model, own) : NULL, check);
     }
     nd_names_deinit(&names);
     return status;
@@ -152,24 +152,24 @@ static enum nd_status nd_audit_places(const struct nd_capture *capture, struct n
 
 static void nd_audit_scales(const struct nd_capture *capture, struct nd_audit_check *check)
 {
-    for (size_t e = 0; e < nd_capture_n_edges(capture); e++) {
-        const struct nd_edge *edge = nd_capture_edge(capture, e);
-        const struct nd_quant *quant = &edge->quant;
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++) {
+        const struct nd_tensor *tensor = nd_capture_tensor(capture, e);
+        const struct nd_quant *quant = &tensor->quant;
         double low = -INFINITY, high = INFINITY;
-        if (nd_dtype_is_of_codes(edge->dtype))
-            nd_code_range(edge->dtype, &low, &high);
+        if (nd_dtype_is_of_qvalues(tensor->dtype))
+            nd_qvalue_range(tensor->dtype, &low, &high);
         check->n++;
-        bool has_axis = quant->n <= 1 || (quant->axis >= 0 && quant->axis < edge->shape.rank &&
-                                          edge->shape.dims[quant->axis] == (int64_t)quant->n);
+        bool has_axis = quant->n <= 1 || (quant->axis >= 0 && quant->axis < tensor->shape.rank &&
+                                          tensor->shape.dims[quant->axis] == (int64_t)quant->n);
         bool is_sound = has_axis;
         for (size_t i = 0; is_sound && i < quant->n; i++)
             is_sound = quant->scale[i] > 0 && isfinite(quant->scale[i]) &&
                        (double)quant->zero_point[i] >= low && (double)quant->zero_point[i] <= high;
         if (!has_axis)
-            nd_audit_wrong(check, "tensor '%s': %zu scales do not fit its shape", edge->name, quant->n);
+            nd_audit_wrong(check, "tensor '%s': %zu scales do not fit its shape", tensor->name, quant->n);
         else if (!is_sound)
             nd_audit_wrong(check, "tensor '%s': a scale is not above 0, or a zero point is outside %s",
-                           edge->name, nd_dtype_name(edge->dtype));
+                           tensor->name, nd_dtype_name(tensor->dtype));
     }
 }
 
@@ -300,42 +300,42 @@ struct work {
     struct nd_exact_graph *graph;
     struct nd_exact_options options;
     struct nd_array *inputs; /* [n_inputs of the model] */
-    size_t *edge_of;         /* [n_edges of the model] the capture's; SIZE_MAX: not recorded */
+    size_t *tensor_of;         /* [n_edges of the model] the capture's; SIZE_MAX: not recorded */
     unsigned char *bytes;    /* of a computed tensor */
     size_t capacity;
     size_t probe, sample; /* at hand */
     struct nd_audit_check *check;
 };
 
-static enum nd_status find_edges(struct work *work, struct nd_error *err)
+static enum nd_status find_tensors(struct work *work, struct nd_error *err)
 {
     struct nd_names names = {0};
-    size_t n = nd_model_n_edges(work->model);
+    size_t n = nd_model_n_tensors(work->model);
     enum nd_status status = ND_OK;
-    work->edge_of = nd_calloc(n, sizeof *work->edge_of);
-    if (work->edge_of == NULL)
+    work->tensor_of = nd_calloc(n, sizeof *work->tensor_of);
+    if (work->tensor_of == NULL)
         return nd_fail_memory(err);
-    for (size_t e = 0; e < nd_capture_n_edges(work->capture) && status == ND_OK; e++) {
-        const char *tensor = nd_capture_edge(work->capture, e)->onnx_name;
+    for (size_t e = 0; e < nd_capture_n_tensors(work->capture) && status == ND_OK; e++) {
+        const char *tensor = nd_capture_tensor(work->capture, e)->onnx_name;
         if (nd_names_find(&names, tensor) == SIZE_MAX && !nd_names_add(&names, tensor, e))
             status = nd_fail_memory(err);
     }
     for (size_t e = 0; e < n && status == ND_OK; e++)
-        work->edge_of[e] = nd_names_find(&names, nd_model_edge(work->model, e)->onnx_name);
+        work->tensor_of[e] = nd_names_find(&names, nd_model_tensor(work->model, e)->onnx_name);
     nd_names_deinit(&names);
     return status;
 }
 
 /* nd_exact_found: the digests of all runs of that sample must be those of the computed values. */
-static enum nd_status compare_edge(void *context, size_t own, const struct nd_array *values,
-                                   enum nd_exact_way way, struct nd_error *err)
+static enum nd_status compare_evaluated(void *context, size_t own, const struct nd_array *values,
+                                   enum nd_exact_method method, struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     struct work *work = context;
-    size_t edge = work->edge_of[own], n_bytes;
-    if (edge == SIZE_MAX)
+    size_t tensor = work->tensor_of[own], n_bytes;
+    if (tensor == SIZE_MAX)
         return ND_OK;
-    const struct nd_edge *recorded = nd_capture_edge(work->capture, edge);
+    const struct nd_tensor *recorded = nd_capture_tensor(work->capture, tensor);
     const struct nd_capture_probe *probe = nd_capture_probe(work->capture, work->probe);
     enum nd_status status = nd_shape_size_bytes(&values->shape, recorded->dtype, &n_bytes, err);
     if (status == ND_OK && !nd_grow((void **)&work->bytes, &work->capacity, n_bytes > 0 ? n_bytes : 1, 1))
@@ -345,8 +345,8 @@ static enum nd_status compare_edge(void *context, size_t own, const struct nd_ar
     nd_array_store(recorded->dtype, values->x, values->n, work->bytes);
     struct nd_digest digest = nd_digest_bytes(work->bytes, n_bytes);
     bool is_equal = true;
-    for (size_t r = 0; r < nd_capture_n_runs(work->capture, work->probe, edge, work->sample); r++)
-        is_equal = is_equal && nd_digest_equal(digest, nd_capture_digest(work->capture, work->probe, edge,
+    for (size_t r = 0; r < nd_capture_n_runs(work->capture, work->probe, tensor, work->sample); r++)
+        is_equal = is_equal && nd_digest_equal(digest, nd_capture_digest(work->capture, work->probe, tensor,
                                                                          work->sample, r));
     work->check->n++;
     if (!is_equal)
@@ -379,7 +379,7 @@ static enum nd_status load_inputs(struct work *work, struct nd_error *err)
             !nd_shape_equal(&probe->inputs[k].shape, &input->shape))
             return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, input->name, "input '%s' of the model is not stored",
                            input->name);
-        const struct nd_capture_tensor tensor = {work->capture, work->probe, k};
+        const struct nd_probe_values tensor = {work->capture, work->probe, k};
         void *room = make_room(&input->shape, input->dtype, &n_bytes, &status, err);
         if (status == ND_OK)
             status = nd_capture_read_inputs(&tensor, work->sample, 1, room, err);
@@ -401,7 +401,7 @@ static enum nd_status run_all(struct work *work, struct nd_error *err)
              work->sample++) {
             status = load_inputs(work, err);
             if (status == ND_OK)
-                status = nd_exact_graph_run(work->graph, work->inputs, &work->options, compare_edge, work, err);
+                status = nd_exact_graph_run(work->graph, work->inputs, &work->options, compare_evaluated, work, err);
         }
     return status;
 }
@@ -433,7 +433,7 @@ static enum nd_status nd_audit_exact(const struct nd_capture *capture, const str
         return ND_OK;
     }
     work.inputs = nd_calloc(nd_model_n_inputs(model), sizeof *work.inputs);
-    enum nd_status status = work.inputs != NULL ? find_edges(&work, &why) : nd_fail_memory(&why);
+    enum nd_status status = work.inputs != NULL ? find_tensors(&work, &why) : nd_fail_memory(&why);
     if (status == ND_OK)
         status = nd_exact_graph_create(model, &work.graph, &why);
     if (status == ND_OK)
@@ -442,7 +442,7 @@ static enum nd_status nd_audit_exact(const struct nd_capture *capture, const str
         nd_array_deinit(&work.inputs[i]);
     nd_exact_graph_destroy(&work.graph);
     free(work.inputs);
-    free(work.edge_of);
+    free(work.tensor_of);
     free(work.bytes);
     if (status == ND_ERR_MEMORY || status == ND_ERR_IO) {
         if (err != NULL)

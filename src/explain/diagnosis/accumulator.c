@@ -24,7 +24,7 @@ static struct nd_span predict_accumulator(const struct nd_look *look, const stru
         acc = fmin(fmax(acc, -limit), limit - 1);
     else
         acc -= 2 * limit * floor((acc + limit) / (2 * limit));
-    return nd_codes_of(look, zero_point + acc * step);
+    return nd_qvalues_of(look, zero_point + acc * step);
 }
 
 /* inner: of the axis that the steps count along. The most bits that fit: with fewer the rest would be cut, too.

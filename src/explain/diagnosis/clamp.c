@@ -44,7 +44,7 @@ static bool is_clamped(const struct nd_look *look, double extreme, double sign)
 /* Exact codes of another scale are scale.c's. */
 static double find_gain(const struct nd_look *look, const struct clamp *c)
 {
-    static const double least_gain =
+    static const double min_gain =
         0.02; /* chosen: more than a scale loses in half precision, many times over */
     const struct nd_evidence *e = look->e;
     size_t n = 0;
@@ -54,7 +54,7 @@ static double find_gain(const struct nd_look *look, const struct clamp *c)
             look->scratch[n++] = e->captured[i] / e->expected[i];
     }
     double gain = n >= ND_MIN_DECISIVE && !nd_is_exact(look) ? nd_look_quantile(look->scratch, n, 0.5) : 1;
-    return gain > 0 && fabs(gain - 1) > least_gain ? gain : 1;
+    return gain > 0 && fabs(gain - 1) > min_gain ? gain : 1;
 }
 
 /* What lies beyond a clamp is exactly the clamp: of 99 elements in 100. (So the judge asks of exact codes.) */
@@ -77,9 +77,9 @@ static bool is_end_of_type(const struct nd_look *look, const struct clamp *c)
 {
     const struct nd_evidence *e = look->e;
     double low, high;
-    if (!(e->step > 0) || !nd_dtype_is_of_codes(e->dtype))
+    if (!(e->step > 0) || !nd_dtype_is_of_qvalues(e->dtype))
         return false;
-    nd_code_range(e->dtype, &low, &high);
+    nd_qvalue_range(e->dtype, &low, &high);
     bool is_low = fabs(c->low / e->step + e->zero_point - low) < 0.5;
     bool is_high = fabs(c->high / e->step + e->zero_point - high) < 0.5;
     return (!c->has_low || is_low) && (!c->has_high || is_high);

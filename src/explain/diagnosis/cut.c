@@ -4,7 +4,7 @@
 #include "explain/diagnosis/look.h"
 
 /* A grid is named when chance would give it in less than one of a million tensors (chosen). */
-static const double most_chance = -6;
+static const double max_chance = -6;
 
 /* Float types by their mantissa and their least normal exponent. */
 struct grid {
@@ -42,8 +42,8 @@ static double to_grid(const struct grid *grid, double step, double x, enum direc
 {
     if (step > 0)
         return step * round_by(x / step, direction);
-    double unit = nd_unit_at(x, grid->bits, grid->least);
-    return round_by(x / unit, direction) * unit;
+    double layer = nd_layer_at(x, grid->bits, grid->least);
+    return round_by(x / layer, direction) * layer;
 }
 
 static bool is_on(const struct grid *grid, double x)
@@ -103,7 +103,7 @@ void nd_try_grid(const struct nd_look *look)
         double chance = nd_chance_of_grid(grids[g]->kind, n);
         char said[ND_CHANCE_BYTES];
         struct nd_finding f = nd_finding_of(look, grids[g]->kind, 0, 1, chance);
-        if (chance > most_chance)
+        if (chance > max_chance)
             continue;
         nd_add(look, &f, "all values are %s numbers; %zu distinct values show it (%s)", grids[g]->name, n,
                nd_say_chance(chance, said));
@@ -171,7 +171,7 @@ static double depth_of(const struct nd_evidence *e, const struct grid *grid, enu
                        double x)
 {
     double depth =
-        (e->expected[i] - x) / (e->step > 0 ? e->step : nd_unit_at(e->expected[i], grid->bits, grid->least));
+        (e->expected[i] - x) / (e->step > 0 ? e->step : nd_layer_at(e->expected[i], grid->bits, grid->least));
     bool is_up = direction == UP || (direction == TO_ZERO && e->expected[i] < 0);
     return is_up ? -depth : depth;
 }
@@ -229,11 +229,11 @@ static struct depths measure_depths(const struct nd_look *look, const struct gri
 static void try_noisy_model(const struct nd_look *look, const struct grid *grid)
 {
     enum { MIN_NOISY = 200 };
-    static const double room = 0.25, most_off = 0.08,
+    static const double room = 0.25, max_off = 0.08,
                         deviation = 0.2887; /* of what a cut takes: 1 / sqrt(12) */
     for (int d = TO_ZERO; d < N_DIRECTIONS; d++) {
         struct depths depths = measure_depths(look, grid, (enum direction)d, room);
-        double slack = most_off + 3 * deviation / sqrt((double)depths.n + 1);
+        double slack = max_off + 3 * deviation / sqrt((double)depths.n + 1);
         if (depths.n < MIN_NOISY || depths.n_within * 100 < depths.n * 99 ||
             fabs(depths.mean - depths.cut) > slack || depths.mean - depths.nearest < 2 * slack)
             continue;
@@ -276,9 +276,9 @@ static bool try_model(const struct nd_look *look, const struct grid *grid)
  * one side. Chosen: half of 200 elements or more inside the range, within three standard deviations and 5 %,
  * and 97 % of the differences to that side (a device's own differences put a few on the other). Healthy integer
  * units that cut their sums were seen at 40 to 46 % (v73 MatMul): this accuses nobody. */
-static void try_codes(const struct nd_look *look)
+static void try_qvalues(const struct nd_look *look)
 {
-    enum { MIN_CODES = 200 };
+    enum { MIN_QVALUES = 200 };
     const struct nd_evidence *e = look->e;
     size_t n = 0, n_step = 0, n_side[N_DIRECTIONS] = {0};
     for (size_t i = 0; i < look->n_total; i++) {
@@ -294,7 +294,7 @@ static void try_codes(const struct nd_look *look)
         n_side[UP] += rise == 1;
         n_side[TO_ZERO] += rise == (e->captured[i] < 0 || (e->captured[i] == 0 && e->expected[i] < 0) ? 1 : -1);
     }
-    for (int d = TO_ZERO; d < N_DIRECTIONS && n >= MIN_CODES; d++) {
+    for (int d = TO_ZERO; d < N_DIRECTIONS && n >= MIN_QVALUES; d++) {
         double share = (double)n_side[NEAREST] / (double)n;
         if (fabs(share - 0.5) > fmin(1.5 / sqrt((double)n), 0.05) ||
             (double)n_side[d] < 0.97 * (double)n_side[NEAREST])
@@ -314,7 +314,7 @@ void nd_try_truncation(const struct nd_look *look)
     const struct nd_evidence *e = look->e;
     if (e->step > 0 && e->ref_step > 0) {
         if (e->step == e->ref_step)
-            try_codes(look);
+            try_qvalues(look);
         return;
     }
     const struct grid *grid = e->step > 0 ? &fp32 : grid_of(look);

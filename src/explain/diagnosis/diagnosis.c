@@ -43,7 +43,7 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_FP16_GRID] = "fp16-grid",
     [ND_FAULT_BF16_GRID] = "bf16-grid",
     [ND_FAULT_OFF_GRID] = "off-grid",
-    [ND_FAULT_SAME_CODE_OTHER_FLOAT] = "same-code-other-float",
+    [ND_FAULT_SAME_QVALUE_OTHER_FLOAT] = "same-code-other-float",
     [ND_FAULT_TRUNCATION] = "truncation",
     [ND_FAULT_ONE_SIDED] = "one-sided",
     [ND_FAULT_WRAP] = "wrap",
@@ -151,7 +151,7 @@ static void drop_weak(const struct nd_look *look, size_t first)
     struct nd_findings *out = look->out;
     size_t n = first;
     for (size_t k = first; k < out->n; k++)
-        if (out->items[k].explained >= look->criteria->least_explained)
+        if (out->items[k].explained >= look->criteria->min_explained)
             out->items[n++] = out->items[k];
     out->n = n;
 }
@@ -179,7 +179,7 @@ static size_t count_left(const struct nd_look *look, const struct nd_hypothesis 
 {
     size_t n = 0;
     for (size_t i = 0; i < look->n_total; i++)
-        n += nd_is_known(look, i) && !isnan(h->codes[i]) && look->e->captured[i] != h->codes[i];
+        n += nd_is_known(look, i) && !isnan(h->qvalues[i]) && look->e->captured[i] != h->qvalues[i];
     return n;
 }
 
@@ -200,7 +200,7 @@ static void try_hypotheses(const struct nd_look *look, bool is_last)
     for (size_t h = 0; h < look->e->n_hypotheses; h++) {
         const struct nd_hypothesis *hypothesis = &look->e->hypotheses[h];
         struct nd_fault f = nd_fault_of(hypothesis->kind, 0, predict_hypothesis);
-        f.data = hypothesis->codes;
+        f.data = hypothesis->qvalues;
         if (is_last_resort(hypothesis->kind) == is_last && count_left(look, hypothesis) == least)
             nd_try(look, &f, "%s", hypothesis->text);
     }
@@ -283,7 +283,7 @@ enum nd_status nd_diagnose_tensor(const struct nd_evidence *evidence, struct nd_
 /* ---- both ---- */
 
 /* The gross errors of codes that no fault explains exactly. */
-static enum nd_status examine_codes_whole(const struct nd_evidence *evidence, struct nd_findings *out,
+static enum nd_status examine_qvalues_whole(const struct nd_evidence *evidence, struct nd_findings *out,
                                           struct nd_error *err)
 {
     struct nd_evidence whole = *evidence;
@@ -308,7 +308,7 @@ static enum nd_status examine_exact(const struct nd_evidence *e, struct nd_findi
         if (!nd_is_found(&look))
             try_hypotheses(&look, true);
         if (!nd_is_found(&look))
-            status = examine_codes_whole(e, out, err);
+            status = examine_qvalues_whole(e, out, err);
         try_unexplained(&look);
     }
     nd_look_close(&look);
@@ -358,11 +358,11 @@ enum nd_status nd_diagnose(const struct nd_evidence *evidence, struct nd_diagnos
     return ND_OK;
 }
 
-size_t nd_values_skip_inherited(struct nd_values_history *history, const struct nd_findings *found)
+size_t nd_values_skip_passed_on(struct nd_values_history *history, const struct nd_findings *found)
 {
-    static const double least_far = 0.01; /* chosen */
+    static const double min_far = 0.01; /* chosen */
     bool is_found = found->n_gross > 0, was_met = history->is_met;
-    if (!was_met && (is_found || found->far_share >= least_far))
+    if (!was_met && (is_found || found->far_share >= min_far))
         *history = (struct nd_values_history){true, is_found ? found->items[0].kind : ND_FAULT_UNEXPLAINED};
     return is_found && was_met && found->items[0].kind != history->kind ? found->n_gross : 0;
 }

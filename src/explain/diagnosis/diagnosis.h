@@ -58,7 +58,7 @@ enum nd_fault_kind {
     ND_FAULT_FP16_GRID,              /* floats that all are half precision numbers; amount 0 */
     ND_FAULT_BF16_GRID,              /* floats that all are bfloat16 numbers; amount 0 */
     ND_FAULT_OFF_GRID,               /* floats that are no code of the quantised edge; amount: their share */
-    ND_FAULT_SAME_CODE_OTHER_FLOAT,  /* amount: largest difference, in steps */
+    ND_FAULT_SAME_QVALUE_OTHER_FLOAT,  /* amount: largest difference, in steps */
     /* These need no exact values. */
     ND_FAULT_TRUNCATION, /* cut to the grid, not rounded; amount: share of the values that differ */
     ND_FAULT_ONE_SIDED,  /* codes that differ by a step to one side in half of the elements; amount: their share
@@ -96,7 +96,7 @@ struct nd_hypothesis {
                                 where no fault of the table fits exactly: _BIAS, _WEIGHTS_SCALE,
                                 _WEIGHTS_ZERO_POINT */
     const char *text;        /* "fused with 'x'", "in float32", "rounded by floor" */
-    const double *codes;     /* [n_samples][n]; NaN where it says nothing */
+    const double *qvalues;     /* [n_samples][n]; NaN where it says nothing */
 };
 
 /* Another tensor of the same samples and elements: an input of the probe, or what a different operator gives.
@@ -188,7 +188,7 @@ void nd_diagnose_floats(const float *values, size_t n, const struct nd_quant *qu
 
 /* Two arrays of floats that stand for the same codes of quant (per tensor) and yet differ. NaN has no code: two
  * NaNs are the same, one is not. Finds nothing when the floats are equal (0 equals -0) or a code differs. */
-void nd_diagnose_same_codes(const float *ref, const float *test, size_t n, const struct nd_quant *quant,
+void nd_diagnose_same_qvalues(const float *ref, const float *test, size_t n, const struct nd_quant *quant,
                             struct nd_diagnosis *out);
 
 /* What a capture says of an edge's quantisation against what the model says: ND_FAULT_SCALE or _CHANNEL_SCALE

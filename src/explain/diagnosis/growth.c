@@ -6,7 +6,7 @@
 enum { MIN_LAYERS = 6 };
 /* Chosen: a law of growth must leave half of the variance or less, and three quarters of the next best law's;
  * without growth the logarithm changes by less than log 2 over all layers. */
-static const double least_gain = 0.5, clear_of_next = 0.75;
+static const double min_gain = 0.5, clear_of_next = 0.75;
 
 const char *nd_growth_name(enum nd_growth growth)
 {
@@ -84,7 +84,7 @@ void nd_values_find_growth(const double *errors, size_t n, struct nd_growth_law 
         if (g != best && fits[g].rest < fits[next].rest)
             next = g;
     double change = fabs(fits[ND_GROWTH_RATE].b) * (double)(last - first);
-    bool is_clear = fits[best].rest <= least_gain * none.rest && fits[best].b > 0 &&
+    bool is_clear = fits[best].rest <= min_gain * none.rest && fits[best].b > 0 &&
                     fits[best].rest <= clear_of_next * fits[next].rest;
     if (is_clear && change >= log(2))
         out->growth = best;

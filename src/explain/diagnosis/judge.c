@@ -12,7 +12,7 @@ static const double slack = 1.0 / 256;
  * reference; then chance gives less than one in four. */
 static const double near_of_distance = 1.0 / 4;
 /* Chosen: the share that a fault must explain of the far elements for which it predicts something. */
-static const double least_explained = 0.95;
+static const double min_explained = 0.95;
 /* Chosen: a fault is given up early when it misses so many elements, and more than it gets right (exact), or a
  * quarter (whole). */
 enum { HOPELESS_MISSES = 32 };
@@ -26,7 +26,7 @@ struct nd_span nd_exactly(double x)
     return (struct nd_span){!isnan(x), x, x};
 }
 
-struct nd_span nd_codes_of(const struct nd_look *look, double value)
+struct nd_span nd_qvalues_of(const struct nd_look *look, double value)
 {
     double low = ceil(value - look->below - slack), high = floor(value + look->above + slack);
     return (struct nd_span){true, nd_clip(look, low), nd_clip(look, high)};
@@ -34,7 +34,7 @@ struct nd_span nd_codes_of(const struct nd_look *look, double value)
 
 /* The usual program may be any: how far its codes lie from their values shows which kind it is. Never taken
  * for narrower than rounding, which a few elements would suggest. */
-void nd_measure_program(struct nd_look *look)
+void nd_measure_arithmetic(struct nd_look *look)
 {
     static const double more_than_half = 0.6; /* steps; chosen: between a half and one */
     const struct nd_evidence *e = look->e;
@@ -105,7 +105,7 @@ struct whole_score {
 static bool is_refused(const struct nd_look *look, const struct whole_score *score)
 {
     size_t n_unexplained = score->n_far - score->n_explained;
-    return (double)n_unexplained > (1 - least_explained) * (double)look->n_far ||
+    return (double)n_unexplained > (1 - min_explained) * (double)look->n_far ||
            score->n_broken * 100 > look->n_total;
 }
 
@@ -154,7 +154,7 @@ static bool holds_whole(const struct nd_look *look, const struct whole_score *sc
     if (score->n_far * PREDICTED_PART < look->n_far)
         return false;
     return score->n_decisive >= ND_MIN_DECISIVE && score->n_right * 100 >= score->n_decisive * 99 &&
-           score->n_broken * 100 <= score->n_beside && *explained >= least_explained && is_followed &&
+           score->n_broken * 100 <= score->n_beside && *explained >= min_explained && is_followed &&
            fmax(score->high - score->low, score->most - score->least) > look->far / 2;
 }
 
@@ -180,9 +180,9 @@ static bool judge(const struct nd_look *look, const struct nd_fault *f, double *
 
 const char *nd_say_chance(double chance, char text[ND_CHANCE_BYTES])
 {
-    static const double least_said = -30; /* smaller powers of ten mean nothing to a reader */
-    snprintf(text, ND_CHANCE_BYTES, "chance %s 10^%.0f", chance < least_said ? "below" : "about",
-             fmax(chance, least_said));
+    static const double min_said = -30; /* smaller powers of ten mean nothing to a reader */
+    snprintf(text, ND_CHANCE_BYTES, "chance %s 10^%.0f", chance < min_said ? "below" : "about",
+             fmax(chance, min_said));
     return text;
 }
 

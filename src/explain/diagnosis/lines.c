@@ -5,7 +5,7 @@
 
 /* Chosen: three lines, and one of 64. A single flat row of an image that was resized is seen on healthy
  * devices, and so is one where the reference has flat rows, too. */
-enum { MIN_LINE = 8, MAX_LINE = 8192, MIN_LINES = 3, MOST_LINES_TO_ONE = 64, MIN_SLICES = 4 };
+enum { MIN_LINE = 8, MAX_LINE = 8192, MIN_LINES = 3, MAX_LINES_TO_ONE = 64, MIN_SLICES = 4 };
 
 /* Elements k = 0 .. n - 1 of a line are at first + k * inner. */
 struct axis {
@@ -158,7 +158,7 @@ void nd_try_lines(const struct nd_look *look)
             continue;
         struct lines lines = count_lines(look, &axis);
         size_t n = lines.n_constant + lines.n_periodic;
-        if (n < MIN_LINES || n * MOST_LINES_TO_ONE < axis.n_lines || lines.n_of_ref > n)
+        if (n < MIN_LINES || n * MAX_LINES_TO_ONE < axis.n_lines || lines.n_of_ref > n)
             continue;
         say(look, &axis, &lines);
         return;

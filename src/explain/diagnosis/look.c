@@ -15,23 +15,23 @@
 static const double far_of_spread = 1.0 / 8, far_steps = 4;
 
 static const struct nd_criteria criteria[ND_N_MEASURES] = {
-    [ND_MEASURE_EXACT] = {.least_explained = 0.99,
+    [ND_MEASURE_EXACT] = {.min_explained = 0.99,
                           .min_far = 3,
                           .min_window = 3,
                           .largest_window = 1,
-                          .least_filled = 0,
+                          .min_filled = 0,
                           .is_room_for_steps = true},
-    [ND_MEASURE_WHOLE] = {.least_explained = 1.0 / 3,
+    [ND_MEASURE_WHOLE] = {.min_explained = 1.0 / 3,
                           .min_far = ND_MIN_DECISIVE,
                           .min_window = ND_MIN_DECISIVE,
                           .largest_window = 0.5,
-                          .least_filled = 0.25,
+                          .min_filled = 0.25,
                           .is_room_for_steps = false},
 };
 
-static bool is_within(const struct nd_look *look, double code)
+static bool is_within(const struct nd_look *look, double qvalue)
 {
-    return code > look->lowest && code < look->highest;
+    return qvalue > look->lowest && qvalue < look->highest;
 }
 
 bool nd_is_inside(const struct nd_look *look, size_t i)
@@ -40,7 +40,7 @@ bool nd_is_inside(const struct nd_look *look, size_t i)
            is_within(look, look->e->expected[i]);
 }
 
-bool nd_has_far_codes(const struct nd_look *look)
+bool nd_has_far_qvalues(const struct nd_look *look)
 {
     enum {
         MIN_FAR = 16
@@ -69,9 +69,9 @@ bool nd_is_zero(const struct nd_look *look, double x)
     return x == 0 || x == nd_zero_point(look, 0);
 }
 
-double nd_clip(const struct nd_look *look, double code)
+double nd_clip(const struct nd_look *look, double qvalue)
 {
-    return nd_is_exact(look) ? fmin(fmax(code, look->lowest), look->highest) : code;
+    return nd_is_exact(look) ? fmin(fmax(qvalue, look->lowest), look->highest) : qvalue;
 }
 
 static int mantissa_bits(enum nd_dtype dtype)
@@ -92,11 +92,11 @@ static int mantissa_bits(enum nd_dtype dtype)
     }
 }
 
-double nd_unit_at(double x, int bits, int least_exponent)
+double nd_layer_at(double x, int bits, int min_exponent)
 {
     int exponent = 0;
     frexp(x, &exponent);
-    exponent = exponent - 1 > least_exponent ? exponent - 1 : least_exponent;
+    exponent = exponent - 1 > min_exponent ? exponent - 1 : min_exponent;
     return ldexp(1, exponent - bits);
 }
 
@@ -104,7 +104,7 @@ double nd_spacing(enum nd_dtype dtype, double step, double x)
 {
     if (step > 0 || !nd_dtype_is_float(dtype))
         return step > 0 ? step : 1;
-    return x == 0 ? 0 : nd_unit_at(x, mantissa_bits(dtype), INT_MIN / 2);
+    return x == 0 ? 0 : nd_layer_at(x, mantissa_bits(dtype), INT_MIN / 2);
 }
 
 double nd_share_of_far(const struct nd_look *look, size_t n_far)
@@ -207,8 +207,8 @@ enum nd_status nd_look_open(const struct nd_evidence *e, double noise, struct nd
     double step = fmax(nd_spacing(e->dtype, e->step, look->spread), e->ref_step);
     look->far = fmax(far_of_spread * look->spread, far_steps * step);
     if (nd_is_exact(look)) {
-        nd_code_range(e->dtype, &look->lowest, &look->highest);
-        nd_measure_program(look);
+        nd_qvalue_range(e->dtype, &look->lowest, &look->highest);
+        nd_measure_arithmetic(look);
     }
     count(look);
     size_t n_arrays = nd_is_exact(look) ? 4 : 2; /* scale.c lists two intervals of two numbers for each code */

@@ -23,13 +23,13 @@ enum nd_measure { ND_MEASURE_EXACT, ND_MEASURE_WHOLE, ND_N_MEASURES };
 /* What recognisers ask beside a prediction that holds. All chosen. Exact codes need less: a code that is no
  * rounding of its exact value is wrong for certain, and no other code than the predicted one fits. */
 struct nd_criteria {
-    double least_explained; /* share of the far elements. Whole: a fault that explains less than a third is not
+    double min_explained; /* share of the far elements. Whole: a fault that explains less than a third is not
                                why the tensor is wrong: rows that are constant because their values are all zero
                                behind a cliff were 6 to 16 % (tools/score_dumps, seed 20261207) */
     size_t min_far;         /* elements far off, for one value everywhere */
     size_t min_window;      /* elements far off, for a window */
     double largest_window;  /* share of a sample */
-    double least_filled; /* share of the window that is far off: of what a Relu gives half is right by itself */
+    double min_filled; /* share of the window that is far off: of what a Relu gives half is right by itself */
     bool is_room_for_steps; /* single steps of other arithmetic would hide a permutation from equality */
 };
 
@@ -75,15 +75,15 @@ static inline bool nd_is_wrong(const struct nd_look *look, size_t i)
 bool nd_is_inside(const struct nd_look *look, size_t i);
 /* Codes are further off than by the single steps that other arithmetic makes. Only then a fault may be held
  * against the codes with room for these: it would fit many a tensor of few codes. */
-bool nd_has_far_codes(const struct nd_look *look);
+bool nd_has_far_qvalues(const struct nd_look *look);
 /* Of element j of a sample; 0 without a quantisation. */
 double nd_zero_point(const struct nd_look *look, size_t j);
 /* 0, or the code of 0. */
 bool nd_is_zero(const struct nd_look *look, double x);
 /* Exact: to the codes of the type. */
-double nd_clip(const struct nd_look *look, double code);
+double nd_clip(const struct nd_look *look, double qvalue);
 /* A unit in the last place at x of a type with that mantissa and least normal exponent. */
-double nd_unit_at(double x, int mantissa_bits, int least_exponent);
+double nd_layer_at(double x, int mantissa_bits, int min_exponent);
 /* The same of a float type, 0 at 0; of codes their step. */
 double nd_spacing(enum nd_dtype dtype, double step, double x);
 /* n_far of the far elements, as the share that a finding explains. */
@@ -138,13 +138,13 @@ struct nd_fault nd_fault_of(enum nd_fault_kind kind, double amount, nd_predict p
 /* judge.c. One value; NaN: nothing is predicted. */
 struct nd_span nd_exactly(double x);
 /* Exact: the codes that a program of the usual kind may give for a value, clipped. */
-struct nd_span nd_codes_of(const struct nd_look *look, double value);
+struct nd_span nd_qvalues_of(const struct nd_look *look, double value);
 /* Finds look->below and above: how far the codes of the usual program lie from their exact values. */
-void nd_measure_program(struct nd_look *look);
+void nd_measure_arithmetic(struct nd_look *look);
 /* Exact: span holds the code, up to the noise. */
-static inline bool nd_span_holds(const struct nd_look *look, struct nd_span span, double code)
+static inline bool nd_span_holds(const struct nd_look *look, struct nd_span span, double qvalue)
 {
-    return code >= span.low - look->noise && code <= span.high + look->noise;
+    return qvalue >= span.low - look->noise && qvalue <= span.high + look->noise;
 }
 /* Known, and further from the expected value than rounding goes: exact: a wrong code that is no rounding of the
  * exact value; whole: beyond `far`, or lost. */
@@ -154,7 +154,7 @@ static inline bool nd_is_far(const struct nd_look *look, size_t i)
     if (!nd_is_known(look, i))
         return false;
     if (nd_is_exact(look))
-        return nd_is_wrong(look, i) && !nd_span_holds(look, nd_codes_of(look, e->exact[i]), e->captured[i]);
+        return nd_is_wrong(look, i) && !nd_span_holds(look, nd_qvalues_of(look, e->exact[i]), e->captured[i]);
     return !(fabs(e->captured[i] - e->expected[i]) <= look->far);
 }
 /* Judges the fault and, when it holds, adds it to the findings while there is room. */

@@ -35,7 +35,7 @@ void nd_try_shifts(const struct nd_look *look)
 
 /* ---- padded memory that is read as dense ---- */
 
-enum { MOST_PAD = 64 }; /* elements; chosen */
+enum { MAX_PAD = 64 }; /* elements; chosen */
 
 /* Blocks of `end` elements, each `shift` further on than the one before. */
 static struct nd_span predict_padded(const struct nd_look *look, const struct nd_fault *f, size_t s, size_t j)
@@ -51,7 +51,7 @@ void nd_try_padded(const struct nd_look *look)
     f.end = 1;
     for (f.axis = shape->rank - 2; f.axis >= 0; f.axis--) {
         f.end *= (size_t)shape->dims[f.axis + 1];
-        for (size_t pad = 1; pad <= MOST_PAD && pad <= f.end && f.end < look->e->n; pad++) {
+        for (size_t pad = 1; pad <= MAX_PAD && pad <= f.end && f.end < look->e->n; pad++) {
             f.shift = (ptrdiff_t)pad;
             f.amount = (double)pad;
             if (nd_try(

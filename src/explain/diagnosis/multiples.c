@@ -14,16 +14,16 @@
 #include "explain/diagnosis/look.h"
 
 enum {
-    MOST_MULTIPLIERS = 4,
-    MOST_ELEMENTS = 4096, /* from which the step is found; chosen: the others are held against it */
-    MOST_DECIMALS = 9,    /* of a text dump */
-    LARGEST_CODE = 65535, /* codes of 16 bits */
+    MAX_MULTIPLIERS = 4,
+    MAX_ELEMENTS = 4096, /* from which the step is found; chosen: the others are held against it */
+    MAX_DECIMALS = 9,    /* of a text dump */
+    LARGEST_QVALUE = 65535, /* codes of 16 bits */
     HALF_BITS = 10,       /* mantissa of half precision */
     DOUBLE_BITS = 52,
 };
 
 /* Chosen, as for the other grids: chance gives less than one of a million tensors. */
-static const double most_chance = -6;
+static const double max_chance = -6;
 /* Half a unit in the last place of float32. A product of a code and a scale is rounded to it, and what a text
  * says once more. */
 static const double float32_part = 0x1p-24;
@@ -38,10 +38,10 @@ struct precision {
 
 static double spacing(double v, int mantissa_bits)
 {
-    return v == 0 ? 0 : nd_unit_at(v, mantissa_bits, INT_MIN / 2);
+    return v == 0 ? 0 : nd_layer_at(v, mantissa_bits, INT_MIN / 2);
 }
 
-static double unit_of(const struct precision *precision, double v)
+static double layer_of(const struct precision *precision, double v)
 {
     double u = 2 * float32_part * fabs(v);
     double decimals = precision->n_decimals >= 0 ? 0.5 * pow(10, -precision->n_decimals) : 0, digits = 0;
@@ -51,9 +51,9 @@ static double unit_of(const struct precision *precision, double v)
     return precision->is_half ? u + spacing(v, HALF_BITS) / 2 : u;
 }
 
-static bool is_decimal(double v, double unit)
+static bool is_decimal(double v, double layer)
 {
-    return fabs(v - rint(v / unit) * unit) <= 1.01 * float32_part * fabs(v);
+    return fabs(v - rint(v / layer) * layer) <= 1.01 * float32_part * fabs(v);
 }
 
 /* Whether every value of both sides passes. */
@@ -77,16 +77,16 @@ static bool has_digits(double v, int n)
 
 static bool has_mantissa(double v, int n_bits)
 {
-    double units = v == 0 ? 0 : v / spacing(v, n_bits);
-    return units == rint(units);
+    double layers = v == 0 ? 0 : v / spacing(v, n_bits);
+    return layers == rint(layers);
 }
 
 static struct precision precision_of(const struct nd_look *look)
 {
     struct precision found = {-1, -1, 0, false};
-    for (int n = 0; n <= MOST_DECIMALS && found.n_decimals < 0; n++)
+    for (int n = 0; n <= MAX_DECIMALS && found.n_decimals < 0; n++)
         found.n_decimals = is_so(look, has_decimals, n) ? n : -1;
-    for (int n = 1; n <= MOST_DECIMALS && found.n_digits < 0; n++)
+    for (int n = 1; n <= MAX_DECIMALS && found.n_digits < 0; n++)
         found.n_digits = is_so(look, has_digits, n) ? n : -1;
     while (found.mantissa_bits < DOUBLE_BITS && !is_so(look, has_mantissa, found.mantissa_bits))
         found.mantissa_bits++;
@@ -105,9 +105,9 @@ static double middle(const struct step *step)
     return (step->low + step->high) / 2;
 }
 
-static double room_of(const struct step *step, double unit, double k)
+static double room_of(const struct step *step, double layer, double k)
 {
-    return unit + k * (step->high - step->low) / 2;
+    return layer + k * (step->high - step->low) / 2;
 }
 
 /* Narrows the step by the sorted magnitudes x[n]. False: they are not its multiples, or it is no step that they
@@ -116,18 +116,18 @@ static bool narrow(const struct precision *precision, const double *x, size_t n,
                    double *chance)
 {
     double least[2] = {0, 0}, before = 0; /* the two least probable magnitudes */
-    *chance = log10(MOST_MULTIPLIERS);
+    *chance = log10(MAX_MULTIPLIERS);
     for (size_t i = 0; i < n; i++) {
-        double unit = unit_of(precision, x[i]), k = rint(x[i] / middle(step));
-        if (x[i] <= unit || x[i] - before <= 2 * unit)
+        double layer = layer_of(precision, x[i]), k = rint(x[i] / middle(step));
+        if (x[i] <= layer || x[i] - before <= 2 * layer)
             continue; /* zero, or the same again */
         before = x[i];
-        double room = room_of(step, unit, k), granule = spacing(x[i], precision->mantissa_bits);
+        double room = room_of(step, layer, k), granule = spacing(x[i], precision->mantissa_bits);
         double part = log10(fmin(fmax(2 * room, granule) / middle(step), 1));
-        if (k < 1 || k > LARGEST_CODE || 2 * room >= middle(step))
+        if (k < 1 || k > LARGEST_QVALUE || 2 * room >= middle(step))
             return false;
-        step->low = fmax(step->low, (x[i] - unit) / k);
-        step->high = fmin(step->high, (x[i] + unit) / k);
+        step->low = fmax(step->low, (x[i] - layer) / k);
+        step->high = fmin(step->high, (x[i] + layer) / k);
         if (step->low > step->high)
             return false;
         *chance += part;
@@ -143,12 +143,12 @@ static bool narrow(const struct precision *precision, const double *x, size_t n,
 }
 
 /* The least difference between the sides; of those that are much like it the one that is known best. */
-static double least_difference(const struct nd_look *look, const struct precision *precision, double *unit)
+static double min_difference(const struct nd_look *look, const struct precision *precision, double *layer)
 {
     static const double alike = 1.25; /* chosen: less than from one step to two */
     const struct nd_evidence *e = look->e;
     double least = HUGE_VAL, known = HUGE_VAL;
-    *unit = HUGE_VAL;
+    *layer = HUGE_VAL;
     for (size_t i = 0; i < look->n_total; i++)
         if (e->expected[i] != e->captured[i])
             least = fmin(least, fabs(e->expected[i] - e->captured[i]));
@@ -156,9 +156,9 @@ static double least_difference(const struct nd_look *look, const struct precisio
         double apart = fabs(e->expected[i] - e->captured[i]);
         if (apart < least || apart > alike * least)
             continue;
-        double of_both = unit_of(precision, e->expected[i]) + unit_of(precision, e->captured[i]);
-        if (of_both < *unit) {
-            *unit = of_both;
+        double of_both = layer_of(precision, e->expected[i]) + layer_of(precision, e->captured[i]);
+        if (of_both < *layer) {
+            *layer = of_both;
             known = apart;
         }
     }
@@ -168,8 +168,8 @@ static double least_difference(const struct nd_look *look, const struct precisio
 static bool is_multiple(const struct step *step, const struct precision *precision, double v)
 {
     double k = rint(fabs(v) / middle(step));
-    return k <= LARGEST_CODE &&
-           fabs(fabs(v) - k * middle(step)) <= room_of(step, unit_of(precision, v), k) * (1 + 1e-9);
+    return k <= LARGEST_QVALUE &&
+           fabs(fabs(v) - k * middle(step)) <= room_of(step, layer_of(precision, v), k) * (1 + 1e-9);
 }
 
 /* The largest difference in steps, or 0: some values are no multiples. */
@@ -213,21 +213,21 @@ static bool is_usable(const struct nd_look *look)
 void nd_try_multiples(const struct nd_look *look)
 {
     const struct nd_evidence *e = look->e;
-    double unit = 0, *x = look->scratch;
+    double layer = 0, *x = look->scratch;
     if (!is_usable(look))
         return;
-    size_t n = look->n_total < MOST_ELEMENTS ? look->n_total : MOST_ELEMENTS;
+    size_t n = look->n_total < MAX_ELEMENTS ? look->n_total : MAX_ELEMENTS;
     const struct precision precision = precision_of(look);
-    double least = least_difference(look, &precision, &unit);
+    double least = min_difference(look, &precision, &layer);
     for (size_t i = 0; i < n; i++) {
         x[2 * i] = fabs(e->expected[i]); /* scratch and scratch2 follow each other: room for both sides */
         x[2 * i + 1] = fabs(e->captured[i]);
     }
     (void)nd_look_quantile(x, 2 * n, 0);
-    for (int m = 1; m <= MOST_MULTIPLIERS; m++) {
-        struct step step = {(least - unit) / m, (least + unit) / m};
+    for (int m = 1; m <= MAX_MULTIPLIERS; m++) {
+        struct step step = {(least - layer) / m, (least + layer) / m};
         double chance = 0;
-        if (!(step.low > 0) || !narrow(&precision, x, 2 * n, &step, &chance) || chance > most_chance)
+        if (!(step.low > 0) || !narrow(&precision, x, 2 * n, &step, &chance) || chance > max_chance)
             continue;
         double most = largest_difference(look, &precision, &step);
         if (most > 0) {

@@ -32,7 +32,7 @@ void nd_try_type(const struct nd_look *look)
 
 /* All chosen. Read as it is called an eighth of the values is far off; read as the other type 99 % are within a
  * sixteenth of the spread, to which chance comes in one of eight. */
-static const double least_far = 1.0 / 8, near_of_spread = 1.0 / 16, least_near = 0.99;
+static const double min_far = 1.0 / 8, near_of_spread = 1.0 / 16, min_near = 0.99;
 
 /* Numbers that are not alike, counted up to the least number that is evidence. */
 static size_t count_distinct(const double *x, size_t n)
@@ -64,11 +64,11 @@ bool nd_values_may_be_mislabelled(const double *x, const double *own, size_t n)
 {
     double spread = nd_look_spread(x, NULL, n);
     return spread > 0 && isfinite(spread) &&
-           1 - share_near(x, own, n, 2 * near_of_spread * spread) >= least_far &&
+           1 - share_near(x, own, n, 2 * near_of_spread * spread) >= min_far &&
            count_distinct(x, n) >= ND_MIN_DECISIVE;
 }
 
 bool nd_values_is_reading(const double *x, const double *reading, size_t n)
 {
-    return share_near(x, reading, n, near_of_spread * nd_look_spread(x, NULL, n)) >= least_near;
+    return share_near(x, reading, n, near_of_spread * nd_look_spread(x, NULL, n)) >= min_near;
 }

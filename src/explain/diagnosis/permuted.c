@@ -19,9 +19,9 @@ int nd_long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK])
 }
 
 /* The code; where the device's arithmetic makes single steps besides, those next to it, too. */
-static struct nd_span around(const struct nd_look *look, const struct nd_fault *f, double code)
+static struct nd_span around(const struct nd_look *look, const struct nd_fault *f, double qvalue)
 {
-    return (struct nd_span){!isnan(code), nd_clip(look, code - f->room), nd_clip(look, code + f->room)};
+    return (struct nd_span){!isnan(qvalue), nd_clip(look, qvalue - f->room), nd_clip(look, qvalue + f->room)};
 }
 
 /* ---- axes ---- */
@@ -103,7 +103,7 @@ void nd_try_axes(const struct nd_look *look)
     size_t n_before = look->out->n;
     try_axes(look, 0);
     if (look->criteria->is_room_for_steps && look->out->n == n_before && n_before == 0 &&
-        nd_has_far_codes(look))
+        nd_has_far_qvalues(look))
         try_axes(look, 1);
 }
 
@@ -124,8 +124,8 @@ static bool is_held(const struct nd_look *look, const struct nd_axis *axis, doub
     size_t n_plane = e->n_samples * e->n / axis->n;
     for (size_t start = 0; start < e->n_samples * e->n; start += block) {
         for (size_t k = 0; k < axis->inner; k++, n_seen++) {
-            double code = e->captured[start + at * axis->inner + k];
-            n_missed += fabs(code - e->expected[start + from * axis->inner + k]) > fmax(room, look->noise);
+            double qvalue = e->captured[start + at * axis->inner + k];
+            n_missed += fabs(qvalue - e->expected[start + from * axis->inner + k]) > fmax(room, look->noise);
             if (n_missed * 50 > n_plane || (n_missed >= 4 && n_missed * 4 > n_seen))
                 return false;
         }
@@ -192,6 +192,6 @@ void nd_try_channels(const struct nd_look *look)
 {
     bool was_found = nd_is_found(look);
     try_all_channels(look, 0);
-    if (!was_found && !nd_is_found(look) && nd_has_far_codes(look))
+    if (!was_found && !nd_is_found(look) && nd_has_far_qvalues(look))
         try_all_channels(look, 1);
 }

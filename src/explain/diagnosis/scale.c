@@ -38,7 +38,7 @@ static struct nd_span predict_shift(const struct nd_look *look, const struct nd_
     bool is_tie = fabs(value - floor(value) - 0.5) < 1.0 / 256;
     if (expected > look->lowest && expected < look->highest && !is_tie)
         return nd_exactly(nd_clip(look, expected + f->amount));
-    return nd_codes_of(look, value + f->amount);
+    return nd_qvalues_of(look, value + f->amount);
 }
 
 static struct nd_span predict_scale(const struct nd_look *look, const struct nd_fault *f, size_t s, size_t j)
@@ -47,7 +47,7 @@ static struct nd_span predict_scale(const struct nd_look *look, const struct nd_
     if (!is_touched(f, j))
         return nd_exactly(look->e->expected[i]);
     double zero_point = nd_zero_point(look, j);
-    return nd_codes_of(look, zero_point + f->amount * (look->e->exact[i] - zero_point));
+    return nd_qvalues_of(look, zero_point + f->amount * (look->e->exact[i] - zero_point));
 }
 
 /* Both at once. mode: by how much the zero point is off. */
@@ -58,7 +58,7 @@ static struct nd_span predict_encoding(const struct nd_look *look, const struct 
         return nd_exactly(look->e->expected[i]);
     double zero_point = nd_zero_point(look, j);
     struct nd_span span =
-        nd_codes_of(look, zero_point + f->mode + f->amount * (look->e->exact[i] - zero_point));
+        nd_qvalues_of(look, zero_point + f->mode + f->amount * (look->e->exact[i] - zero_point));
     return (struct nd_span){true, nd_clip(look, span.low - f->room), nd_clip(look, span.high + f->room)};
 }
 
@@ -77,19 +77,19 @@ static struct nd_fault fault_of(enum nd_fault_kind kind, const struct part *part
 static double find_shift(const struct nd_look *look, const struct part *part)
 {
     double shift = 0;
-    size_t votes = 0;
+    size_t counts = 0;
     for (size_t i = 0; i < look->n_total; i++) {
         if (!is_in(part, i % look->e->n) || !nd_is_inside(look, i))
             continue;
         double difference = look->e->captured[i] - look->e->expected[i];
-        if (votes == 0)
+        if (counts == 0)
             shift = difference;
         if (difference == shift)
-            votes++;
+            counts++;
         else
-            votes--;
+            counts--;
     }
-    return votes > 0 ? shift : 0;
+    return counts > 0 ? shift : 0;
 }
 
 static void try_whole_shift(const struct nd_look *look, double shift, const struct part *part)
@@ -146,8 +146,8 @@ static double find_factor(const struct nd_look *look, const struct part *part, d
         double zero_point = nd_zero_point(look, j), u = e->exact[i] - zero_point;
         if (fabs(u) < 0.5)
             continue;
-        double code = e->captured[i] - zero_point - shift;
-        double a = (code - look->above) / u, b = (code + look->below) / u;
+        double qvalue = e->captured[i] - zero_point - shift;
+        double a = (qvalue - look->above) / u, b = (qvalue + look->below) / u;
         opens[n] = fmin(a, b);
         closes[n++] = fmax(a, b);
     }
@@ -158,10 +158,10 @@ static double find_factor(const struct nd_look *look, const struct part *part, d
 
 /* Two free numbers fit a few codes of anything: as many elements, and codes that differ, must bear them out.
  * Chosen. */
-enum { MIN_LINE = 24, MIN_LINE_CODES = 8, MAX_LINE = 1 << 14 };
+enum { MIN_LINE = 24, MIN_LINE_QVALUES = 8, MAX_LINE = 1 << 14 };
 
 struct point {
-    double value, code; /* less the zero point */
+    double value, qvalue; /* less the zero point */
 };
 
 static int compare_points(const void *a, const void *b)
@@ -169,13 +169,13 @@ static int compare_points(const void *a, const void *b)
     const struct point *x = a, *y = b;
     if (x->value != y->value)
         return x->value < y->value ? -1 : 1;
-    return x->code < y->code ? -1 : x->code > y->code;
+    return x->qvalue < y->qvalue ? -1 : x->qvalue > y->qvalue;
 }
 
-static int compare_codes(const void *a, const void *b)
+static int compare_qvalues(const void *a, const void *b)
 {
     const struct point *x = a, *y = b;
-    return x->code < y->code ? -1 : x->code > y->code;
+    return x->qvalue < y->qvalue ? -1 : x->qvalue > y->qvalue;
 }
 
 /* Elements that measure anything, as value and code, by value. NULL: too few. */
@@ -201,18 +201,18 @@ static struct point *list_points(const struct nd_look *look, const struct part *
 static struct point middle(struct point *points, size_t n)
 {
     struct point at = {.value = points[n / 2].value};
-    qsort(points, n, sizeof *points, compare_codes);
-    at.code = points[n / 2].code;
+    qsort(points, n, sizeof *points, compare_qvalues);
+    at.qvalue = points[n / 2].qvalue;
     return at;
 }
 
-static size_t count_codes(struct point *points, size_t n)
+static size_t count_qvalues(struct point *points, size_t n)
 {
-    size_t n_codes = 1;
-    qsort(points, n, sizeof *points, compare_codes);
+    size_t n_qvalues = 1;
+    qsort(points, n, sizeof *points, compare_qvalues);
     for (size_t i = 1; i < n; i++)
-        n_codes += points[i].code != points[i - 1].code;
-    return n_codes;
+        n_qvalues += points[i].qvalue != points[i - 1].qvalue;
+    return n_qvalues;
 }
 
 /* The line of most points: through the medians of the lower and the upper third, then by least squares over the
@@ -223,17 +223,17 @@ static bool find_line(struct point *points, size_t n, double *factor, double *sh
     struct point low = middle(points, third), high = middle(points + n - third, third);
     if (!(high.value > low.value))
         return false;
-    double slope = (high.code - low.code) / (high.value - low.value), at = low.code - slope * low.value;
+    double slope = (high.qvalue - low.qvalue) / (high.value - low.value), at = low.qvalue - slope * low.value;
     for (int turn = 0; turn < 4; turn++) {
         double n_near = 0, x = 0, y = 0, xx = 0, xy = 0, room = turn == 0 ? 8 : 2;
         for (size_t i = 0; i < n; i++) {
-            if (fabs(points[i].code - at - slope * points[i].value) > room)
+            if (fabs(points[i].qvalue - at - slope * points[i].value) > room)
                 continue;
             n_near++;
             x += points[i].value;
-            y += points[i].code;
+            y += points[i].qvalue;
             xx += points[i].value * points[i].value;
-            xy += points[i].value * points[i].code;
+            xy += points[i].value * points[i].qvalue;
         }
         double spread = n_near * xx - x * x;
         if (n_near < MIN_LINE || !(spread > 0))
@@ -285,11 +285,11 @@ static void try_encoding(const struct nd_look *look, const struct part *part)
     size_t n = 0;
     struct point *points = list_points(look, part, &n);
     bool is_line = points != NULL && find_line(points, n, &factor, &shift) && factor > 0 &&
-                   fabs(shift) < 65536 && count_codes(points, n) >= MIN_LINE_CODES;
+                   fabs(shift) < 65536 && count_qvalues(points, n) >= MIN_LINE_QVALUES;
     factor = is_line ? find_factor(look, part, shift) : 0;
     if (factor <= 0)
         return;
-    if (!say_encoding(look, part, factor, shift, 0) && nd_has_far_codes(look))
+    if (!say_encoding(look, part, factor, shift, 0) && nd_has_far_qvalues(look))
         say_encoding(look, part, factor, shift, 1); /* other arithmetic, or codes that were quantised twice */
 }
 

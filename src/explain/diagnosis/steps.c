@@ -41,8 +41,8 @@ struct ties {
 /* x is what the quantiser read: both sides have it alike. */
 static void count_tie(const struct nd_evidence *e, size_t i, double x, struct ties *ties)
 {
-    double quotient = x / e->step, codes[2] = {rint(e->expected[i] / e->step), rint(e->captured[i] / e->step)};
-    bool is_different = codes[0] != codes[1];
+    double quotient = x / e->step, qvalues[2] = {rint(e->expected[i] / e->step), rint(e->captured[i] / e->step)};
+    bool is_different = qvalues[0] != qvalues[1];
     if (!is_tie(quotient)) {
         ties->n_beside += is_different;
         return;
@@ -53,7 +53,7 @@ static void count_tie(const struct nd_evidence *e, size_t i, double x, struct ti
     for (int side = 0; side < 2; side++)
         for (int t = 0; t < N_TIES; t++) {
             /* Even is even of the quotient: the zero point is added after rounding. */
-            ties->n_wrong[side][t] += round_tie(quotient, (enum tie)t) != codes[side];
+            ties->n_wrong[side][t] += round_tie(quotient, (enum tie)t) != qvalues[side];
         }
 }
 

@@ -60,7 +60,7 @@ static bool find_window(const struct nd_look *look, struct nd_fault *f)
     bool is_enough =
         length * look->e->n_samples >= asked->min_window && (length >= 2 || look->n_far >= asked->min_far);
     return is_enough && length < n && (double)length <= asked->largest_window * (double)n &&
-           (double)look->n_far >= asked->least_filled * (double)(length * look->e->n_samples);
+           (double)look->n_far >= asked->min_filled * (double)(length * look->e->n_samples);
 }
 
 void nd_try_window(const struct nd_look *look)
@@ -92,11 +92,11 @@ struct span {
 /* The elements from one end on that hold one value, in every sample the same. */
 static struct span find_span(const struct nd_evidence *e, bool is_at_end)
 {
-    size_t n = 0, edge = is_at_end ? e->n - 1 : 0;
+    size_t n = 0, tensor = is_at_end ? e->n - 1 : 0;
     for (bool is_same = true; n < e->n && is_same; n += is_same) {
         size_t j = is_at_end ? e->n - 1 - n : n;
         for (size_t s = 0; s < e->n_samples && is_same; s++)
-            is_same = e->captured[s * e->n + j] == e->captured[edge];
+            is_same = e->captured[s * e->n + j] == e->captured[tensor];
     }
     return is_at_end ? (struct span){e->n - n, e->n} : (struct span){0, n};
 }

@@ -31,7 +31,7 @@ struct nd_values_history {
 };
 
 /* How many of the first findings are to be left out, tensor after tensor in their order. */
-size_t nd_values_skip_inherited(struct nd_values_history *history, const struct nd_findings *found);
+size_t nd_values_skip_passed_on(struct nd_values_history *history, const struct nd_findings *found);
 
 /* Repeats of one sample that should be equal: launches[k] is the k-th run's, [n] each, two at least. step: of
  * codes, 0 for floats. Finds the first launch apart from all later ones (which are equal), and a window of

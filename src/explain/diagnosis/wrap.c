@@ -14,7 +14,7 @@ static struct nd_span predict_lost_clip(const struct nd_look *look, const struct
     if (look->e->expected[i] > look->lowest && look->e->expected[i] < look->highest)
         return nd_exactly(look->e->expected[i]);
     double turns = floor((rint(value) - look->lowest) / 256);
-    return turns == 0 ? nd_exactly(look->e->expected[i]) : nd_codes_of(look, value - 256 * turns);
+    return turns == 0 ? nd_exactly(look->e->expected[i]) : nd_qvalues_of(look, value - 256 * turns);
 }
 
 void nd_try_lost_clip(const struct nd_look *look)
@@ -54,14 +54,14 @@ static double period_at(const double *distances, size_t n, size_t from)
 }
 
 /* A period that is a power of two of codes, or of whole numbers, is exactly that. */
-static double sharpen(double period, double unit, int *n_bits)
+static double sharpen(double period, double layer, int *n_bits)
 {
     static const int bits[] = {4, 8, 16, 32};
     *n_bits = 0;
     for (size_t b = 0; b < sizeof bits / sizeof bits[0]; b++)
-        if (fabs(period / unit / ldexp(1, bits[b]) - 1) < 0.01) {
+        if (fabs(period / layer / ldexp(1, bits[b]) - 1) < 0.01) {
             *n_bits = bits[b];
-            return unit * ldexp(1, bits[b]);
+            return layer * ldexp(1, bits[b]);
         }
     return period;
 }
@@ -70,9 +70,9 @@ static double sharpen(double period, double unit, int *n_bits)
 static bool try_period(const struct nd_look *look, double period, int n_bits)
 {
     const struct nd_evidence *e = look->e;
-    double unit = e->step > 0 ? e->step : 1, zero = e->step > 0 ? -e->step * e->zero_point : 0;
+    double layer = e->step > 0 ? e->step : 1, zero = e->step > 0 ? -e->step * e->zero_point : 0;
     const double lows[] = {zero, zero - period / 2, look->low};
-    struct nd_fault f = nd_fault_of(ND_FAULT_WRAP, period / unit, predict_wrap);
+    struct nd_fault f = nd_fault_of(ND_FAULT_WRAP, period / layer, predict_wrap);
     f.room = period;
     for (size_t k = 0; k < sizeof lows / sizeof lows[0]; k++) {
         f.low = lows[k];
@@ -127,7 +127,7 @@ static bool try_low_bits(const struct nd_look *look, int n_bits)
  * make it; of 64 codes and more beyond the window, which span four periods. For directions without relation
  * exp(-n length^2) is the chance (Rayleigh). */
 enum { MIN_DIRECTIONS = 64 };
-static const double least_direction = 0.3, least_periods = 4, most_direction_chance = -12;
+static const double min_direction = 0.3, min_periods = 4, max_direction_chance = -12;
 
 struct pair {
     double ref, test;
@@ -190,12 +190,12 @@ static bool try_noisy_low_bits(const struct nd_look *look, int n_bits)
     if (look->high - look->low >= period)
         return false;
     size_t n = collect_beyond(look, period, pairs), n_near = 0;
-    if (n < MIN_DIRECTIONS || pairs[n - 1].ref - pairs[0].ref < least_periods * period)
+    if (n < MIN_DIRECTIONS || pairs[n - 1].ref - pairs[0].ref < min_periods * period)
         return false;
     double length = direction_of(get_apart, pairs, n, period);
     double of_both = direction_of(get_ref, pairs, n, period) * direction_of(get_test, pairs, n, period);
     double chance = -(double)n * length * length / log(10);
-    if (length < least_direction || length < 2 * of_both || chance > most_direction_chance)
+    if (length < min_direction || length < 2 * of_both || chance > max_direction_chance)
         return false;
     for (size_t i = 0; i < look->n_total; i++)
         n_near += nd_is_far(look, i) && fabs(remainder(e->captured[i] - e->expected[i], period)) <= period / 4;

@@ -101,10 +101,10 @@ static bool find_before(const struct nd_plan *plan, struct nd_pair_layer *layer)
 static bool find_layer(const struct nd_plan *plan, size_t step, enum nd_pair_scales scales,
                        struct nd_pair_layer *layer)
 {
-    enum { MOST_CONSTANTS = 8 }; /* of one layer, looked at */
+    enum { MAX_CONSTANTS = 8 }; /* of one layer, looked at */
     const struct nd_graph *graph = &plan->model->graph;
-    struct nd_exact_constant all[MOST_CONSTANTS];
-    size_t n = nd_exact_unit_constants(plan->graph, plan->steps[step].edge, all, MOST_CONSTANTS), n_weights = 0;
+    struct nd_exact_constant all[MAX_CONSTANTS];
+    size_t n = nd_exact_layer_constants(plan->graph, plan->steps[step].tensor, all, MAX_CONSTANTS), n_weights = 0;
     *layer = (struct nd_pair_layer){.step = step};
     for (size_t i = 0; i < n; i++) {
         size_t node = only_reader(graph, all[i].tensor);
@@ -132,119 +132,119 @@ static bool find_layer(const struct nd_plan *plan, size_t step, enum nd_pair_sca
 /* ---- from a layer to the next ---- */
 
 /* The way from a layer to the next in one of the two models: the steps on it. */
-struct way {
+struct method {
     const struct nd_model *model;
     const struct nd_exact_graph *constants;
-    const size_t *step_of_edge;
+    const size_t *step_of_tensor;
     bool is_float;
-    struct nd_between between[ND_MOST_BETWEEN];
+    struct nd_between between[ND_MAX_BETWEEN];
     size_t n;
-    size_t clips[ND_MOST_BETWEEN], n_clips; /* with a bound other than 0 */
+    size_t clips[ND_MAX_BETWEEN], n_clips; /* with a bound other than 0 */
     bool has_quantiser;
     double low, high; /* bounds that hold for the next step */
     size_t end;       /* the node of the next layer */
 };
 
-static bool add_step(struct way *way, size_t tensor)
+static bool add_step(struct method *method, size_t item)
 {
-    size_t edge = way->model->tensor_edge[tensor];
-    size_t step = edge != ND_NO_INDEX ? way->step_of_edge[edge] : SIZE_MAX;
+    size_t tensor = method->model->tensor_of_value[item];
+    size_t step = tensor != ND_NO_INDEX ? method->step_of_tensor[tensor] : SIZE_MAX;
     if (step == SIZE_MAX)
-        return way->is_float; /* a tensor that the quantised model keeps inside of a layer */
-    if (way->n == ND_MOST_BETWEEN)
+        return method->is_float; /* a tensor that the quantised model keeps inside of a layer */
+    if (method->n == ND_MAX_BETWEEN)
         return false;
-    way->between[way->n++] = (struct nd_between){.step = step, .bound_low = way->low, .bound_high = way->high};
-    way->low = -HUGE_VAL;
-    way->high = HUGE_VAL;
+    method->between[method->n++] = (struct nd_between){.step = step, .bound_low = method->low, .bound_high = method->high};
+    method->low = -HUGE_VAL;
+    method->high = HUGE_VAL;
     return true;
 }
 
 /* Of a Clip: from its input, or from the attribute of older operator sets. */
-static bool read_bound(const struct way *way, size_t node, size_t input, double *bound)
+static bool read_bound(const struct method *method, size_t node, size_t input, double *bound)
 {
     static const char *const attributes[] = {NULL, "min", "max"};
-    size_t tensor = used(&way->model->graph, node, input);
+    size_t tensor = used(&method->model->graph, node, input);
     if (tensor == ND_NO_INDEX) {
-        *bound = nd_onnx_attribute_f(way->model->graph.nodes[node].proto, attributes[input], *bound);
+        *bound = nd_onnx_attribute_f(method->model->graph.nodes[node].proto, attributes[input], *bound);
         return true;
     }
-    const struct nd_array *values = nd_exact_constant_values(way->constants, tensor);
+    const struct nd_array *values = nd_exact_constant_values(method->constants, tensor);
     struct nd_error ignored = {0};
-    if (values == NULL || values->n != 1 || nd_exact_hold(way->constants, values, &ignored) != ND_OK)
+    if (values == NULL || values->n != 1 || nd_exact_hold(method->constants, values, &ignored) != ND_OK)
         return false;
     *bound = values->x[0];
-    nd_exact_release(way->constants, values);
+    nd_exact_release(method->constants, values);
     return true;
 }
 
 /* A Clip commutes with factors of channels that do not reach its bounds; a bound of 0 is none. */
-static bool pass_clip(struct way *way, size_t node)
+static bool pass_clip(struct method *method, size_t node)
 {
     double low = -HUGE_VAL, high = HUGE_VAL;
-    if (!read_bound(way, node, 1, &low) || !read_bound(way, node, 2, &high) || low > 0 || high < 0)
+    if (!read_bound(method, node, 1, &low) || !read_bound(method, node, 2, &high) || low > 0 || high < 0)
         return false;
     bool has_bound = (low < 0 && isfinite(low)) || (high > 0 && isfinite(high));
-    if (has_bound && way->n_clips == ND_MOST_BETWEEN)
+    if (has_bound && method->n_clips == ND_MAX_BETWEEN)
         return false;
     if (has_bound)
-        way->clips[way->n_clips++] = node;
-    way->low = fmax(way->low, low < 0 ? low : -HUGE_VAL);
-    way->high = fmin(way->high, high > 0 ? high : HUGE_VAL);
+        method->clips[method->n_clips++] = node;
+    method->low = fmax(method->low, low < 0 ? low : -HUGE_VAL);
+    method->high = fmin(method->high, high > 0 ? high : HUGE_VAL);
     return true;
 }
 
 /* Whether the operator commutes with a positive factor of each channel. */
-static bool pass(struct way *way, size_t node)
+static bool pass(struct method *method, size_t node)
 {
     static const char *const always[] = {"Relu",    "LeakyRelu",     "PRelu",    "Abs",
                                          "MaxPool", "GlobalMaxPool", "Identity", NULL};
     static const char *const averages[] = {"AveragePool", "GlobalAveragePool", NULL};
-    const struct nd_graph_node *at = &way->model->graph.nodes[node];
+    const struct nd_graph_node *at = &method->model->graph.nodes[node];
     if (is_op(at, "Clip"))
-        return pass_clip(way, node);
+        return pass_clip(method, node);
     if (is_any_of(at, averages)) /* of which nobody can tell what was clipped */
-        return isinf(way->low) && isinf(way->high);
+        return isinf(method->low) && isinf(method->high);
     return is_any_of(at, always);
 }
 
-static bool find_way(struct way *way, size_t node)
+static bool find_method(struct method *method, size_t node)
 {
-    const struct nd_graph *graph = &way->model->graph;
-    way->low = -HUGE_VAL;
-    way->high = HUGE_VAL;
+    const struct nd_graph *graph = &method->model->graph;
+    method->low = -HUGE_VAL;
+    method->high = HUGE_VAL;
     for (;;) {
         size_t tensor = made(graph, node);
         if (tensor == ND_NO_INDEX)
             return false;
-        bool is_step = way->is_float || graph->nodes[node].kind == ND_NODE_QUANTIZE;
-        if (is_step && !add_step(way, tensor))
+        bool is_step = method->is_float || graph->nodes[node].kind == ND_NODE_QUANTIZE;
+        if (is_step && !add_step(method, tensor))
             return false;
         node = only_reader(graph, tensor);
         if (node == ND_NO_INDEX || used(graph, node, 0) != tensor)
             return false;
         bool is_quantiser = graph->nodes[node].kind != ND_NODE_OTHER;
-        way->has_quantiser = way->has_quantiser || is_quantiser;
+        method->has_quantiser = method->has_quantiser || is_quantiser;
         if (has_products(&graph->nodes[node]))
             break;
-        if (!is_quantiser && !pass(way, node))
+        if (!is_quantiser && !pass(method, node))
             return false;
     }
-    way->end = node;
-    if (way->n > 0) { /* a Clip that the next layer does first */
-        struct nd_between *last = &way->between[way->n - 1];
-        last->bound_low = fmax(last->bound_low, way->low);
-        last->bound_high = fmin(last->bound_high, way->high);
+    method->end = node;
+    if (method->n > 0) { /* a Clip that the next layer does first */
+        struct nd_between *last = &method->between[method->n - 1];
+        last->bound_low = fmax(last->bound_low, method->low);
+        last->bound_high = fmin(last->bound_high, method->high);
     }
-    return way->n > 0;
+    return method->n > 0;
 }
 
 /* ---- pairs ---- */
 
 bool nd_plan_has_range(const struct nd_plan *plan, size_t step)
 {
-    const struct nd_edge *edge = nd_plan_edge(plan, step);
-    return edge->quant.n == 1 && nd_dtype_is_integer(edge->dtype) && nd_dtype_size_bytes(edge->dtype) <= 2 &&
-           edge->quant.scale[0] > 0;
+    const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
+    return tensor->quant.n == 1 && nd_dtype_is_integer(tensor->dtype) && nd_dtype_size_bytes(tensor->dtype) <= 2 &&
+           tensor->quant.scale[0] > 0;
 }
 
 static bool has_channels(const struct nd_plan *plan, size_t step, size_t n)
@@ -265,28 +265,28 @@ struct question {
 static bool find_pair(const struct question *q, const struct nd_pair_layer *first, struct nd_pair *pair)
 {
     const struct nd_plan *plan = q->plan;
-    struct way way = {.model = plan->model, .constants = plan->graph, .step_of_edge = plan->step_of_edge};
-    struct way floats = {.model = plan->float_model,
+    struct method method = {.model = plan->model, .constants = plan->graph, .step_of_tensor = plan->step_of_tensor};
+    struct method floats = {.model = plan->float_model,
                          .constants = plan->float_graph,
-                         .step_of_edge = q->step_of_float,
+                         .step_of_tensor = q->step_of_float,
                          .is_float = true};
-    if (!find_way(&way, first->node) || !find_way(&floats, first->float_node) || way.n != floats.n)
+    if (!find_method(&method, first->node) || !find_method(&floats, first->float_node) || method.n != floats.n)
         return false;
-    *pair = (struct nd_pair){.first = *first, .n_between = way.n, .is_plain = !floats.has_quantiser};
+    *pair = (struct nd_pair){.first = *first, .n_between = method.n, .is_plain = !floats.has_quantiser};
     for (size_t i = 0; i < floats.n_clips; i++)
         pair->float_clips[pair->n_float_clips++] = floats.clips[i];
     pair->n_channels = nd_weight_channels(&first->axes, true);
-    for (size_t i = 0; i < way.n; i++) {
-        pair->between[i] = way.between[i];
-        pair->between[i].bound_low = fmax(way.between[i].bound_low, floats.between[i].bound_low);
-        pair->between[i].bound_high = fmin(way.between[i].bound_high, floats.between[i].bound_high);
-        if (way.between[i].step != floats.between[i].step ||
-            !has_channels(plan, way.between[i].step, pair->n_channels))
+    for (size_t i = 0; i < method.n; i++) {
+        pair->between[i] = method.between[i];
+        pair->between[i].bound_low = fmax(method.between[i].bound_low, floats.between[i].bound_low);
+        pair->between[i].bound_high = fmin(method.between[i].bound_high, floats.between[i].bound_high);
+        if (method.between[i].step != floats.between[i].step ||
+            !has_channels(plan, method.between[i].step, pair->n_channels))
             return false;
     }
     for (size_t i = 0; i < q->n_layers; i++) {
         pair->second = q->layers[i];
-        if (q->layers[i].node == way.end && q->layers[i].float_node == floats.end)
+        if (q->layers[i].node == method.end && q->layers[i].float_node == floats.end)
             return nd_weight_channels(&q->layers[i].axes, false) == pair->n_channels;
     }
     return false;

@@ -7,7 +7,7 @@
 
 #include "explain/plan/plan.h"
 
-enum { ND_MOST_BETWEEN = 4 }; /* tensors between two layers: chosen */
+enum { ND_MAX_BETWEEN = 4 }; /* tensors between two layers: chosen */
 
 /* A step whose products are of weights that can be scaled. */
 struct nd_pair_layer {
@@ -31,9 +31,9 @@ struct nd_between {
 struct nd_pair {
     struct nd_pair_layer first, second;
     size_t n_channels, n_between;
-    size_t float_clips[ND_MOST_BETWEEN], n_float_clips; /* nodes of the float model with a bound between them */
+    size_t float_clips[ND_MAX_BETWEEN], n_float_clips; /* nodes of the float model with a bound between them */
     bool is_plain;                                      /* the float model has no quantiser between them */
-    struct nd_between between[ND_MOST_BETWEEN];         /* the first one is what the first layer makes */
+    struct nd_between between[ND_MAX_BETWEEN];         /* the first one is what the first layer makes */
 };
 
 enum nd_pair_scales {

@@ -15,7 +15,7 @@
  * less. The factor of a channel is fitted to its K weights in the first layer, which takes 1 / K of their
  * rounding error: 1 / 9 of a depthwise Conv 3 x 3, and less than half of every layer with K > 2. What is fitted
  * to rounding errors makes the second layer worse. Chosen. */
-static const double most_left = 0.5;
+static const double max_left = 0.5;
 
 /* Once they are proven, factors are found anew by both of their layers, in so many rounds over all pairs, since
  * neighbours share a layer. One round is exact for a pair alone: chosen. */
@@ -133,7 +133,7 @@ static const double *proven(const struct work *w, size_t p)
 
 static bool falls(double before, double after)
 {
-    return before > 0 && after <= most_left * before;
+    return before > 0 && after <= max_left * before;
 }
 
 /* Which layers of a pair the factors bring nearer to the float model. */

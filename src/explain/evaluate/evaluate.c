@@ -10,35 +10,35 @@
 #include "explain/evaluate/evaluator.h"
 
 /* A lineage: devices whose codes are all the same have one vote. */
-static bool votes_in(const struct nd_plan *plan, size_t device, size_t step)
+static bool counts_in(const struct nd_plan *plan, size_t device, size_t step)
 {
-    return nd_plan_is_worked_out(plan, device) && plan->sources[device].units[step].has_total;
+    return nd_plan_is_worked_out(plan, device) && plan->sources[device].layers[step].has_total;
 }
 
 struct poll {
-    double code; /* that most have; of equals the smallest */
+    double qvalue; /* that most have; of equals the smallest */
     uint64_t most, second;
     uint64_t n;
 };
 
-static struct poll poll_element(const double *ballots, size_t n_ballots, size_t stride, size_t i)
+static struct poll poll_element(const double *counts, size_t n_counts, size_t stride, size_t i)
 {
-    struct poll poll = {.n = n_ballots};
-    for (size_t a = 0; a < n_ballots; a++) {
-        double code = ballots[a * stride + i];
+    struct poll poll = {.n = n_counts};
+    for (size_t a = 0; a < n_counts; a++) {
+        double qvalue = counts[a * stride + i];
         uint64_t n = 0;
         bool is_first = true;
-        for (size_t b = 0; b < n_ballots; b++) {
-            bool is_equal = ballots[b * stride + i] == code;
+        for (size_t b = 0; b < n_counts; b++) {
+            bool is_equal = counts[b * stride + i] == qvalue;
             n += is_equal;
             is_first = is_first && !(is_equal && b < a);
         }
         if (!is_first)
             continue;
-        if (n > poll.most || (n == poll.most && code < poll.code)) {
+        if (n > poll.most || (n == poll.most && qvalue < poll.qvalue)) {
             poll.second = poll.most;
             poll.most = n;
-            poll.code = code;
+            poll.qvalue = qvalue;
         } else if (n > poll.second) {
             poll.second = n;
         }
@@ -51,8 +51,8 @@ static void count_element(struct nd_evaluator *w, size_t step, size_t i, const s
 {
     const struct nd_plan *plan = w->reader.plan;
     struct nd_reference_sums *sums = nd_reference_sums_of(w->evaluation, w->reader.sample, step);
-    const struct poll poll = poll_element(w->ballots, n_voters, w->ballot_n, i);
-    double shared = poll.code - w->step.x[i];
+    const struct poll poll = poll_element(w->counts, n_voters, w->count_n, i);
+    double shared = poll.qvalue - w->step.x[i];
     bool has_error = plan->steps[step].has_float && !sums->is_float_missed;
     double error = shared + (has_error ? w->error[step].x[i] : 0);
     sums->n_voted++;
@@ -64,15 +64,15 @@ static void count_element(struct nd_evaluator *w, size_t step, size_t i, const s
     }
     for (size_t k = 0; k < n_voters; k++) {
         struct nd_sums *own = nd_sums_of(w->evaluation, w->reader.sample, voters[k], step);
-        double d = w->ballots[k * w->ballot_n + i] - poll.code;
-        own->own_energy += d * d;
+        double d = w->counts[k * w->count_n + i] - poll.qvalue;
+        own->own_mean_square += d * d;
     }
 }
 
 /* evaluate.c: what chipsets have in common, the plurality of their codes, element by element. Lineages vote,
  * not devices. docs/science/theory.md#vote. Of the sample at hand: fills the vote's part of the sums of
  * outputs. */
-static void nd_count_ballots(struct nd_evaluator *w)
+static void nd_count_counts(struct nd_evaluator *w)
 {
     const struct nd_plan *plan = w->reader.plan;
     for (size_t s = 0; s < plan->n_steps; s++) {
@@ -82,11 +82,11 @@ static void nd_count_ballots(struct nd_evaluator *w)
             continue;
         for (size_t d = 0; d < plan->n_devices; d++) {
             const struct nd_plan_source *source = &plan->sources[d];
-            if (!votes_in(plan, d, s))
+            if (!counts_in(plan, d, s))
                 continue;
-            nd_array_load(nd_capture_edge(source->capture, source->edges[s])->dtype,
-                          nd_reader_raw(&w->reader, d, s), w->reference[s].husk.n,
-                          w->ballots + n * w->ballot_n);
+            nd_array_load(nd_capture_tensor(source->capture, source->tensors[s])->dtype,
+                          nd_reader_raw(&w->reader, d, s), w->reference[s].tensor_view.n,
+                          w->counts + n * w->count_n);
             w->voters[n++] = d;
         }
         nd_reference_array(w, s);
@@ -96,21 +96,21 @@ static void nd_count_ballots(struct nd_evaluator *w)
 }
 
 /* Samples 0, n/k, 2n/k, ...: of a probe in order of classes some of each. */
-bool nd_is_harm_sample(const struct nd_plan *plan, size_t sample)
+bool nd_is_output_effect_sample(const struct nd_plan *plan, size_t sample)
 {
-    size_t k = plan->n_harm_samples, n = plan->n_samples;
+    size_t k = plan->n_output_effect_samples, n = plan->n_samples;
     return sample * k / n != (sample + 1) * k / n;
 }
 
 static bool depends_on(const struct nd_plan *plan, const bool *is_below, size_t step)
 {
-    const struct nd_model_unit *unit = nd_model_unit_of_edge(plan->model, plan->steps[step].edge);
-    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
-        size_t input = plan->step_of_edge[unit->inputs[i]];
-        if (input != SIZE_MAX && is_below[unit->inputs[i]])
+    const struct nd_model_layer *layer = nd_model_layer_of_tensor(plan->model, plan->steps[step].tensor);
+    for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
+        size_t input = plan->step_of_tensor[layer->inputs[i]];
+        if (input != SIZE_MAX && is_below[layer->inputs[i]])
             return true;
     }
-    return unit == NULL && !nd_model_edge(plan->model, plan->steps[step].edge)->is_model_input;
+    return layer == NULL && !nd_model_tensor(plan->model, plan->steps[step].tensor)->is_model_input;
 }
 
 static bool has_reference(const struct nd_evaluator *w, size_t step)
@@ -124,11 +124,11 @@ static void ignore_unread(struct nd_evaluator *w)
     const struct nd_plan *plan = w->reader.plan;
     bool *is_ignored = w->reader.is_ignored;
     for (size_t s = 0; s < plan->n_steps; s++)
-        is_ignored[plan->steps[s].edge] = w->reader.is_skipped[plan->steps[s].edge];
+        is_ignored[plan->steps[s].tensor] = w->reader.is_skipped[plan->steps[s].tensor];
     for (size_t s = 0; s < plan->n_steps; s++) {
-        const struct nd_model_unit *unit = nd_model_unit_of_edge(plan->model, plan->steps[s].edge);
-        for (size_t i = 0; unit != NULL && w->is_below[plan->steps[s].edge] && i < unit->n_inputs; i++)
-            is_ignored[unit->inputs[i]] = false;
+        const struct nd_model_layer *layer = nd_model_layer_of_tensor(plan->model, plan->steps[s].tensor);
+        for (size_t i = 0; layer != NULL && w->is_below[plan->steps[s].tensor] && i < layer->n_inputs; i++)
+            is_ignored[layer->inputs[i]] = false;
     }
 }
 
@@ -140,12 +140,12 @@ static bool give_reference(struct nd_evaluator *w, size_t step, bool *is_known)
     bool reaches_output = false, *is_below = w->is_below;
     *is_known = true;
     for (size_t s = 0; s < plan->n_steps; s++) {
-        size_t edge = plan->steps[s].edge;
-        is_below[edge] = s == step || (s > step && depends_on(plan, is_below, s));
-        bool is_given = s == step || (!is_below[edge] && has_reference(w, s));
-        w->reader.chain[edge] = is_given ? w->reference[s].husk : nd_no_array();
-        w->reader.is_skipped[edge] = is_given;
-        if (!plan->steps[s].is_model_output || !is_below[edge])
+        size_t tensor = plan->steps[s].tensor;
+        is_below[tensor] = s == step || (s > step && depends_on(plan, is_below, s));
+        bool is_given = s == step || (!is_below[tensor] && has_reference(w, s));
+        w->reader.chain[tensor] = is_given ? w->reference[s].tensor_view : nd_no_array();
+        w->reader.is_skipped[tensor] = is_given;
+        if (!plan->steps[s].is_model_output || !is_below[tensor])
             continue;
         reaches_output = true;
         *is_known = *is_known && has_reference(w, s);
@@ -154,39 +154,39 @@ static bool give_reference(struct nd_evaluator *w, size_t step, bool *is_known)
     return reaches_output;
 }
 
-static enum nd_status found_harmed(void *context, size_t edge, const struct nd_array *values,
-                                   enum nd_exact_way way, struct nd_error *err)
+static enum nd_status found_harmed(void *context, size_t tensor, const struct nd_array *values,
+                                   enum nd_exact_method method, struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     (void)err;
     struct nd_evaluator *w = context;
     const struct nd_plan *plan = w->reader.plan;
-    size_t step = plan->step_of_edge[edge];
+    size_t step = plan->step_of_tensor[tensor];
     if (step == w->harmful || !plan->steps[step].is_model_output || !has_reference(w, step))
         return ND_OK;
     struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, w->harmful);
-    if (values->n != w->reference[step].husk.n) {
-        sums->is_harm_missed = true;
+    if (values->n != w->reference[step].tensor_view.n) {
+        sums->is_output_effect_missed = true;
         return ND_OK;
     }
     const struct nd_array *reference = nd_reference_array(w, step);
     for (size_t i = 0; i < values->n; i++) {
         double d = values->x[i] - reference->x[i];
         sums->n_harmed += d != 0;
-        sums->harm_energy += d * d;
+        sums->output_effect_mean_square += d * d;
     }
     return ND_OK;
 }
 
-static enum nd_status missed_harmed(void *context, size_t edge, const struct nd_error *why,
+static enum nd_status missed_harmed(void *context, size_t tensor, const struct nd_error *why,
                                     struct nd_error *err)
 {
     (void)why;
     (void)err;
     struct nd_evaluator *w = context;
-    size_t step = w->reader.plan->step_of_edge[edge];
+    size_t step = w->reader.plan->step_of_tensor[tensor];
     if (w->reader.plan->steps[step].is_model_output && has_reference(w, step))
-        nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, w->harmful)->is_harm_missed = true;
+        nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, w->harmful)->is_output_effect_missed = true;
     return ND_OK;
 }
 
@@ -195,42 +195,42 @@ static enum nd_status nd_inject_error(struct nd_evaluator *w, size_t step, const
                                       struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
-    const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
+    const struct nd_planned_layer *layer = &plan->sources[w->reader.device].layers[step];
     const struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
     double low, high;
-    if (!plan->steps[step].is_unit || !unit->is_examined || sums->local.n_differing == 0 ||
+    if (!plan->steps[step].is_layer || !layer->is_examined || sums->introduced.n_differing == 0 ||
         !has_reference(w, step))
         return ND_OK;
-    const struct nd_array *codes = nd_reference_array(w, step),
-                          *given = nd_reader_given(&w->reader, plan->steps[step].edge);
-    nd_code_range(codes->dtype, &low, &high);
-    for (size_t i = 0; i < codes->n; i++)
-        codes->x[i] = nd_within(codes->x[i] + given->x[i] - own->x[i], low, high);
-    return nd_pack(codes, &w->injected[step], err);
+    const struct nd_array *qvalues = nd_reference_array(w, step),
+                          *given = nd_reader_given(&w->reader, plan->steps[step].tensor);
+    nd_qvalue_range(qvalues->dtype, &low, &high);
+    for (size_t i = 0; i < qvalues->n; i++)
+        qvalues->x[i] = nd_within(qvalues->x[i] + given->x[i] - own->x[i], low, high);
+    return nd_pack(qvalues, &w->injected[step], err);
 }
 
-static void give_chain(void *context, size_t edge, double *out)
+static void give_chain(void *context, size_t tensor, double *out)
 {
     const struct nd_evaluator *w = context;
-    size_t step = w->reader.plan->step_of_edge[edge];
+    size_t step = w->reader.plan->step_of_tensor[tensor];
     nd_unpack(step == w->harmful ? &w->injected[step] : &w->reference[step], out);
 }
 
 /* What the local error of an output is to the outputs. */
-static enum nd_status add_own_harm(struct nd_evaluator *w, size_t step, struct nd_sums *sums,
+static enum nd_status add_own_output_effect(struct nd_evaluator *w, size_t step, struct nd_sums *sums,
                                    struct nd_error *err)
 {
     const struct nd_array *reference = nd_reference_array(w, step);
-    double *codes = nd_calloc(reference->n, sizeof *codes);
-    if (codes == NULL)
+    double *qvalues = nd_calloc(reference->n, sizeof *qvalues);
+    if (qvalues == NULL)
         return nd_fail_memory(err);
-    nd_unpack(&w->injected[step], codes);
+    nd_unpack(&w->injected[step], qvalues);
     for (size_t i = 0; i < reference->n; i++) {
-        double d = codes[i] - reference->x[i];
+        double d = qvalues[i] - reference->x[i];
         sums->n_harmed += d != 0;
-        sums->harm_energy += d * d;
+        sums->output_effect_mean_square += d * d;
     }
-    free(codes);
+    free(qvalues);
     return ND_OK;
 }
 
@@ -238,33 +238,33 @@ static enum nd_status add_own_harm(struct nd_evaluator *w, size_t step, struct n
 static bool has_all_references(const struct nd_evaluator *w)
 {
     const struct nd_plan *plan = w->reader.plan;
-    bool has_all = w->ripple.plan != NULL;
+    bool has_all = w->incremental.plan != NULL;
     for (size_t s = 0; s < plan->n_steps && has_all; s++)
-        has_all = has_reference(w, s) && plan->steps[s].taken_from == SIZE_MAX;
+        has_all = has_reference(w, s) && plan->steps[s].substituted_from == SIZE_MAX;
     return has_all;
 }
 
-static enum nd_status follow_ripple(struct nd_evaluator *w, size_t step, struct nd_sums *sums, bool *is_done,
+static enum nd_status follow_incremental(struct nd_evaluator *w, size_t step, struct nd_sums *sums, bool *is_done,
                                     struct nd_error *err)
 {
-    struct nd_ripple_sums found;
+    struct nd_incremental_sums found;
     enum nd_status status =
-        nd_ripple_run(&w->ripple, w->reference, step, &w->injected[step], &found, is_done, err);
+        nd_incremental_run(&w->incremental, w->reference, step, &w->injected[step], &found, is_done, err);
     if (status == ND_OK && *is_done) {
         sums->n_harmed += found.n_changed;
-        sums->harm_energy += found.energy;
+        sums->output_effect_mean_square += found.mean_square;
     }
     return status;
 }
 
 /* What the changed values are a share of. */
-static uint64_t count_output_codes(const struct nd_evaluator *w)
+static uint64_t count_output_qvalues(const struct nd_evaluator *w)
 {
     const struct nd_plan *plan = w->reader.plan;
     uint64_t n = 0;
     for (size_t s = 0; s < plan->n_steps; s++)
         if (plan->steps[s].is_model_output && has_reference(w, s))
-            n += w->reference[s].husk.n;
+            n += w->reference[s].tensor_view.n;
     return n;
 }
 
@@ -279,33 +279,33 @@ static enum nd_status measure_step(struct nd_evaluator *w, size_t step, bool has
         .is_ignored = nd_exact_graph_is_pure(plan->graph) ? w->reader.is_ignored : NULL,
         .missed = missed_harmed};
     struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
-    sums->is_harm_missed = sums->is_missed || !has_reference(w, step);
-    if (sums->is_harm_missed || sums->local.n_differing == 0)
+    sums->is_output_effect_missed = sums->is_missed || !has_reference(w, step);
+    if (sums->is_output_effect_missed || sums->introduced.n_differing == 0)
         return ND_OK;
     w->harmful = step;
-    enum nd_status status = plan->steps[step].is_model_output ? add_own_harm(w, step, sums, err) : ND_OK;
+    enum nd_status status = plan->steps[step].is_model_output ? add_own_output_effect(w, step, sums, err) : ND_OK;
     bool is_done = false;
     if (status == ND_OK && has_all)
-        status = follow_ripple(w, step, sums, &is_done, err);
+        status = follow_incremental(w, step, sums, &is_done, err);
     if (status != ND_OK || is_done)
         return status;
     bool is_known, reaches_output = give_reference(w, step, &is_known);
-    sums->is_harm_missed = !is_known;
+    sums->is_output_effect_missed = !is_known;
     return reaches_output && is_known
                ? nd_exact_graph_run(plan->graph, w->reader.inputs, &options, found_harmed, w, err)
                : ND_OK;
 }
 
 /* For the sample and device at hand, after `reference` and `injected` of all steps are known. */
-static enum nd_status nd_measure_harm(struct nd_evaluator *w, struct nd_error *err)
+static enum nd_status nd_measure_output_effect(struct nd_evaluator *w, struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
     enum nd_status status = ND_OK;
     bool has_all = has_all_references(w);
-    uint64_t n_codes = count_output_codes(w);
+    uint64_t n_qvalues = count_output_qvalues(w);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-        if (plan->sources[w->reader.device].units[s].is_examined && plan->steps[s].is_unit) {
-            nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, s)->n_harm_codes += n_codes;
+        if (plan->sources[w->reader.device].layers[s].is_examined && plan->steps[s].is_layer) {
+            nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, s)->n_output_effect_qvalues += n_qvalues;
             status = measure_step(w, s, has_all, err);
         }
     return status;
@@ -323,7 +323,7 @@ static void clip_limits(enum nd_dtype dtype, double *low, double *high)
     *high = HUGE_VAL;
     if (!nd_dtype_is_integer(dtype))
         return;
-    nd_code_range(dtype, low, high);
+    nd_qvalue_range(dtype, low, high);
     *low -= 0.5;
     *high += 0.5;
 }
@@ -332,17 +332,17 @@ static void clip_limits(enum nd_dtype dtype, double *low, double *high)
 static void nd_take_error(struct nd_evaluator *w, size_t step)
 {
     const struct nd_plan *plan = w->reader.plan;
-    const struct nd_quant *quant = &nd_model_edge(plan->model, plan->steps[step].edge)->quant;
-    const struct nd_array *codes = nd_reference_array(w, step);
+    const struct nd_quant *quant = &nd_model_tensor(plan->model, plan->steps[step].tensor)->quant;
+    const struct nd_array *qvalues = nd_reference_array(w, step);
     struct nd_reference_sums sums = *nd_reference_of(w, step); /* x could be what it has in memory */
     double *x = w->error[step].x;
-    size_t inner = nd_exact_inner(quant, &plan->shapes[step], codes->n), channel = 0;
+    size_t inner = nd_exact_inner(quant, &plan->shapes[step], qvalues->n), channel = 0;
     double low, high;
-    clip_limits(codes->dtype, &low, &high);
-    for (size_t start = 0; start < codes->n; start += inner, channel = (channel + 1) % quant->n) {
+    clip_limits(qvalues->dtype, &low, &high);
+    for (size_t start = 0; start < qvalues->n; start += inner, channel = (channel + 1) % quant->n) {
         double scale = (double)quant->scale[channel], zero = (double)quant->zero_point[channel];
         for (size_t i = start; i < start + inner; i++) {
-            double steps = x[i] / scale, q = codes->x[i] - zero - steps, value = codes->x[i] - q;
+            double steps = x[i] / scale, q = qvalues->x[i] - zero - steps, value = qvalues->x[i] - q;
             sums.signal += steps * steps;
             sums.quantisation += q * q;
             if (value < low || value > high) {
@@ -363,7 +363,7 @@ static bool are_exact(const struct nd_array *values)
     double low, high;
     if (!nd_dtype_is_integer(values->dtype) || nd_dtype_size_bytes(values->dtype) > 2)
         return false;
-    nd_code_range(values->dtype, &low, &high);
+    nd_qvalue_range(values->dtype, &low, &high);
     return (double)values->n * (high - low) * (high - low) < 0x1p53;
 }
 
@@ -372,7 +372,7 @@ static void add_difference(struct nd_part_sums *part, double d)
     part->n_differing += d != 0;
     part->max = fabs(d) > part->max ? fabs(d) : part->max;
     part->sum += d;
-    part->energy += d * d;
+    part->mean_square += d * d;
 }
 
 /* What the differences of a device are to the errors of quantisation, in the order of the elements. */
@@ -391,7 +391,7 @@ static void add_errors(struct nd_sums *sums, enum nd_dtype dtype, const double *
 }
 
 /* One unit of a device: what it has, what the unit makes of the device's own inputs, and the reference. */
-struct held {
+struct decoded {
     const struct nd_array *captured, *own;
     const struct nd_packed *reference; /* NULL: there is none */
     const double *error;               /* of quantisation, in steps; NULL: there is none */
@@ -403,24 +403,24 @@ struct held {
 
 enum { BLOCK = 2048 }; /* elements that stay in the first cache: chosen */
 
-static void add_part(const struct nd_code_differences *found, struct nd_part_sums *part)
+static void add_part(const struct nd_qvalue_differences *found, struct nd_part_sums *part)
 {
     part->n_differing += found->n_differing;
     part->max = fmax(part->max, (double)found->max);
     part->sum += (double)found->sum;
-    part->energy += (double)found->energy;
+    part->mean_square += (double)found->energy;
 }
 
 /* What of a block of codes of one width is held against what. */
-struct code_block {
+struct qvalue_block {
     const void *given, *own, *reference; /* the last one may be NULL */
     size_t width, n;
 };
 
-static void compare_codes(const struct code_block *block, const void *a, const void *b,
+static void compare_qvalues(const struct qvalue_block *block, const void *a, const void *b,
                           struct nd_part_sums *part)
 {
-    struct nd_code_differences found;
+    struct nd_qvalue_differences found;
     if (block->width == 1)
         nd_gemm_kernels()->compare_bytes(a, b, block->n, &found);
     else
@@ -428,88 +428,88 @@ static void compare_codes(const struct code_block *block, const void *a, const v
     add_part(&found, part);
 }
 
-static void add_block(struct nd_sums *sums, const struct code_block *block, bool is_examined)
+static void add_block(struct nd_sums *sums, const struct qvalue_block *block, bool is_examined)
 {
     if (is_examined)
-        compare_codes(block, block->given, block->own, &sums->local);
+        compare_qvalues(block, block->given, block->own, &sums->introduced);
     if (block->reference != NULL)
-        compare_codes(block, block->given, block->reference, &sums->total);
+        compare_qvalues(block, block->given, block->reference, &sums->total);
     if (block->reference != NULL && is_examined)
-        compare_codes(block, block->own, block->reference, &sums->inherited);
+        compare_qvalues(block, block->own, block->reference, &sums->passed_on);
 }
 
 /* False: nothing was added, since there are other values than codes of an unsigned type of 8 or 16 bits. */
-static bool add_codes(struct nd_sums *sums, const struct held *held)
+static bool add_qvalues(struct nd_sums *sums, const struct decoded *decoded)
 {
-    const struct nd_array *own = held->own;
+    const struct nd_array *own = decoded->own;
     const struct nd_sums before = *sums;
     const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
     size_t width = own->dtype == ND_DTYPE_U8 ? 1 : 2;
     uint16_t made[BLOCK];
-    if ((own->dtype != ND_DTYPE_U8 && own->dtype != ND_DTYPE_U16) || held->captured->dtype != own->dtype ||
+    if ((own->dtype != ND_DTYPE_U8 && own->dtype != ND_DTYPE_U16) || decoded->captured->dtype != own->dtype ||
         !are_exact(own) ||
-        (held->reference != NULL &&
-         (held->reference->husk.dtype != own->dtype || held->reference->width != width)))
+        (decoded->reference != NULL &&
+         (decoded->reference->tensor_view.dtype != own->dtype || decoded->reference->width != width)))
         return false;
     for (size_t first = 0; first < own->n; first += BLOCK) {
         size_t n = own->n - first < BLOCK ? own->n - first : BLOCK;
-        bool are_codes = width == 1 ? kernels->narrow(own->x + first, 0, n, (uint8_t *)made)
+        bool are_qvalues = width == 1 ? kernels->narrow(own->x + first, 0, n, (uint8_t *)made)
                                     : kernels->narrow_words(own->x + first, 0, n, made);
-        if (!are_codes) {
+        if (!are_qvalues) {
             *sums = before;
             return false;
         }
-        const struct code_block block = {
-            (const uint8_t *)held->raw + first * width, made,
-            held->reference != NULL ? (const uint8_t *)held->reference->bytes + first * width : NULL, width, n};
-        add_block(sums, &block, held->is_examined);
+        const struct qvalue_block block = {
+            (const uint8_t *)decoded->raw + first * width, made,
+            decoded->reference != NULL ? (const uint8_t *)decoded->reference->bytes + first * width : NULL, width, n};
+        add_block(sums, &block, decoded->is_examined);
     }
     return true;
 }
 
 /* ---- in any ---- */
 
-static void add_values(struct nd_sums *sums, const struct held *held, const double *ref)
+static void add_values(struct nd_sums *sums, const struct decoded *decoded, const double *ref)
 {
-    const double *given = held->captured->x, *own = held->own->x;
-    for (size_t i = 0; i < held->own->n; i++) {
-        double local = given[i] - own[i];
-        if (held->is_examined)
-            add_difference(&sums->local, local);
+    const double *given = decoded->captured->x, *own = decoded->own->x;
+    for (size_t i = 0; i < decoded->own->n; i++) {
+        double introduced = given[i] - own[i];
+        if (decoded->is_examined)
+            add_difference(&sums->introduced, introduced);
         if (ref == NULL)
             continue;
-        double total = given[i] - ref[i], inherited = own[i] - ref[i];
+        double total = given[i] - ref[i], passed_on = own[i] - ref[i];
         add_difference(&sums->total, total);
-        if (!held->is_examined)
+        if (!decoded->is_examined)
             continue;
-        add_difference(&sums->inherited, inherited);
-        sums->n_violations += total != local + inherited; /* of whole numbers none can be */
+        add_difference(&sums->passed_on, passed_on);
+        sums->n_violations += total != introduced + passed_on; /* of whole numbers none can be */
     }
 }
 
 /* What the unit makes of the device's own inputs, held against what the device has and, where there is one,
  * against the reference. */
-static void nd_add_unit(struct nd_evaluator *w, size_t step, const struct nd_array *values)
+static void nd_add_layer(struct nd_evaluator *w, size_t step, const struct nd_array *values)
 {
     const struct nd_plan *plan = w->reader.plan;
-    const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
+    const struct nd_planned_layer *layer = &plan->sources[w->reader.device].layers[step];
     struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
-    bool has_reference = unit->has_total && !nd_reference_of(w, step)->is_missed;
+    bool has_reference = layer->has_total && !nd_reference_of(w, step)->is_missed;
     bool has_error = has_reference && plan->steps[step].has_float && !nd_reference_of(w, step)->is_float_missed;
-    const struct held held = {.captured = nd_reader_given(&w->reader, plan->steps[step].edge),
+    const struct decoded decoded = {.captured = nd_reader_given(&w->reader, plan->steps[step].tensor),
                               .own = values,
                               .reference = has_reference ? &w->reference[step] : NULL,
                               .error = has_error ? w->error[step].x : NULL,
                               .raw = nd_reader_raw(&w->reader, w->reader.device, step),
-                              .is_examined = unit->is_examined};
-    sums->n_codes = values->n;
-    bool is_added = add_codes(sums, &held);
+                              .is_examined = layer->is_examined};
+    sums->n_qvalues = values->n;
+    bool is_added = add_qvalues(sums, &decoded);
     const double *ref =
-        has_reference && (!is_added || held.error != NULL) ? nd_reference_array(w, step)->x : NULL;
-    if (held.error != NULL)
-        add_errors(sums, held.reference->husk.dtype, held.captured->x, ref, held.error, values->n);
+        has_reference && (!is_added || decoded.error != NULL) ? nd_reference_array(w, step)->x : NULL;
+    if (decoded.error != NULL)
+        add_errors(sums, decoded.reference->tensor_view.dtype, decoded.captured->x, ref, decoded.error, values->n);
     if (!is_added)
-        add_values(sums, &held, ref);
+        add_values(sums, &decoded, ref);
 }
 
 /* ---- the references ---- */
@@ -528,59 +528,59 @@ static bool keep(const struct nd_array *values, struct nd_array *to)
 static enum nd_status keep_packed(const struct nd_array *values, struct nd_packed *to, bool *is_kept,
                                   struct nd_error *err)
 {
-    struct nd_array view = to->husk;
-    *is_kept = values->n == to->husk.n;
+    struct nd_array view = to->tensor_view;
+    *is_kept = values->n == to->tensor_view.n;
     view.x = values->x;
     return *is_kept ? nd_pack(&view, to, err) : ND_OK;
 }
 
-static enum nd_status found_reference(void *context, size_t edge, const struct nd_array *values,
-                                      enum nd_exact_way way, struct nd_error *err)
+static enum nd_status found_reference(void *context, size_t tensor, const struct nd_array *values,
+                                      enum nd_exact_method method, struct nd_error *err)
 {
     struct nd_evaluator *w = context;
-    size_t step = w->reader.plan->step_of_edge[edge];
+    size_t step = w->reader.plan->step_of_tensor[tensor];
     struct nd_reference_sums *sums = nd_reference_of(w, step);
     bool is_kept;
     /* The quantisation of an input is ONNX's own operator, whatever way it takes. */
-    sums->is_double = way == ND_EXACT_AS_DOUBLE && w->reader.plan->steps[step].is_unit;
+    sums->is_double = method == ND_EXACT_AS_DOUBLE && w->reader.plan->steps[step].is_layer;
     enum nd_status status = keep_packed(values, &w->reference[step], &is_kept, err);
     sums->is_missed = !is_kept;
     return status;
 }
 
 /* What is taken from a capture goes on as if it had been computed. */
-static enum nd_status missed_reference(void *context, size_t edge, const struct nd_error *why,
+static enum nd_status missed_reference(void *context, size_t tensor, const struct nd_error *why,
                                        struct nd_error *err)
 {
     (void)why;
     struct nd_evaluator *w = context;
-    size_t step = w->reader.plan->step_of_edge[edge];
+    size_t step = w->reader.plan->step_of_tensor[tensor];
     bool is_kept = false;
     enum nd_status status = ND_OK;
-    if (w->reader.plan->steps[step].taken_from != SIZE_MAX)
-        status = keep_packed(&w->taken[edge], &w->reference[step], &is_kept, err);
+    if (w->reader.plan->steps[step].substituted_from != SIZE_MAX)
+        status = keep_packed(&w->substituted[tensor], &w->reference[step], &is_kept, err);
     nd_reference_of(w, step)->is_missed = !is_kept;
     return status;
 }
 
-static enum nd_status found_float(void *context, size_t edge, const struct nd_array *values,
-                                  enum nd_exact_way way, struct nd_error *err)
+static enum nd_status found_float(void *context, size_t tensor, const struct nd_array *values,
+                                  enum nd_exact_method method, struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     (void)err;
     struct nd_evaluator *w = context;
-    size_t step = w->reader.plan->step_of_float[edge];
+    size_t step = w->reader.plan->step_of_float[tensor];
     if (step != SIZE_MAX)
         nd_reference_of(w, step)->is_float_missed = !keep(values, &w->error[step]);
     return ND_OK;
 }
 
-static enum nd_status missed_float(void *context, size_t edge, const struct nd_error *why, struct nd_error *err)
+static enum nd_status missed_float(void *context, size_t tensor, const struct nd_error *why, struct nd_error *err)
 {
     (void)why;
     (void)err;
     struct nd_evaluator *w = context;
-    size_t step = w->reader.plan->step_of_float[edge];
+    size_t step = w->reader.plan->step_of_float[tensor];
     if (step != SIZE_MAX)
         nd_reference_of(w, step)->is_float_missed = true;
     return ND_OK;
@@ -590,9 +590,9 @@ static enum nd_status run_references(struct nd_evaluator *w, struct nd_error *er
 {
     const struct nd_plan *plan = w->reader.plan;
     const struct nd_exact_options options = {
-        .struct_size = sizeof options, .given = w->taken, .missed = missed_reference};
+        .struct_size = sizeof options, .given = w->substituted, .missed = missed_reference};
     const struct nd_exact_options of_floats = {.struct_size = sizeof options, .missed = missed_float};
-    nd_taken_load(&w->reader, w->taken);
+    nd_substituted_load(&w->reader, w->substituted);
     enum nd_status status =
         nd_exact_graph_run(plan->graph, w->reader.inputs, &options, found_reference, w, err);
     if (status == ND_OK && plan->float_graph != NULL)
@@ -607,55 +607,55 @@ static enum nd_status run_references(struct nd_evaluator *w, struct nd_error *er
 /* ---- a device ---- */
 
 /* The quantised reference's rounding; and which programs would have given what the device has. */
-static enum nd_status round_device(void *context, const struct nd_exact_values *values, struct nd_array *codes,
+static enum nd_status round_device(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
                                    struct nd_error *err)
 {
     (void)err;
     struct nd_evaluator *w = context;
     struct nd_reader *r = &w->reader;
-    size_t step = r->plan->step_of_edge[values->edge], at = r->device * r->plan->n_steps + step;
-    const struct nd_array *given = nd_reader_given(r, values->edge);
-    nd_round_half_even(values, codes);
-    if (!r->plan->sources[r->device].units[step].is_examined || given->n != values->n)
+    size_t step = r->plan->step_of_tensor[values->tensor], at = r->device * r->plan->n_steps + step;
+    const struct nd_array *given = nd_reader_given(r, values->tensor);
+    nd_round_half_even(values, qvalues);
+    if (!r->plan->sources[r->device].layers[step].is_examined || given->n != values->n)
         return ND_OK;
-    nd_code_tally_add(&w->tally[at], values, given->x);
-    if (r->trial.edge == values->edge)
-        nd_unit_trial_count(&r->trial, given->x, codes->x, values->n, &w->unit_tally[at]);
+    nd_qvalue_tally_add(&w->tally[at], values, given->x);
+    if (r->trial.tensor == values->tensor)
+        nd_layer_trial_count(&r->trial, given->x, qvalues->x, values->n, &w->layer_tally[at]);
     return ND_OK;
 }
 
-static void give_device(void *context, size_t edge, double *out)
+static void give_device(void *context, size_t tensor, double *out)
 {
     const struct nd_evaluator *w = context;
-    nd_reader_give(&w->reader, edge, out);
+    nd_reader_give(&w->reader, tensor, out);
 }
 
-static enum nd_status found_device(void *context, size_t edge, const struct nd_array *values,
-                                   enum nd_exact_way way, struct nd_error *err)
+static enum nd_status found_device(void *context, size_t tensor, const struct nd_array *values,
+                                   enum nd_exact_method method, struct nd_error *err)
 {
     struct nd_evaluator *w = context;
     const struct nd_plan *plan = w->reader.plan;
-    size_t step = plan->step_of_edge[edge];
-    const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
-    if (!unit->has_total && !unit->is_examined)
+    size_t step = plan->step_of_tensor[tensor];
+    const struct nd_planned_layer *layer = &plan->sources[w->reader.device].layers[step];
+    if (!layer->has_total && !layer->is_examined)
         return ND_OK;
     if (nd_reference_of(w, step)->is_missed) /* nobody else has said it */
-        nd_reference_of(w, step)->is_double = way == ND_EXACT_AS_DOUBLE && plan->steps[step].is_unit;
-    bool is_kept = values->n == w->reference[step].husk.n;
+        nd_reference_of(w, step)->is_double = method == ND_EXACT_AS_DOUBLE && plan->steps[step].is_layer;
+    bool is_kept = values->n == w->reference[step].tensor_view.n;
     nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step)->is_missed = !is_kept;
     if (!is_kept)
         return ND_OK;
-    nd_add_unit(w, step, values);
-    return nd_is_harm_sample(plan, w->reader.sample) ? nd_inject_error(w, step, values, err) : ND_OK;
+    nd_add_layer(w, step, values);
+    return nd_is_output_effect_sample(plan, w->reader.sample) ? nd_inject_error(w, step, values, err) : ND_OK;
 }
 
-static enum nd_status missed_device(void *context, size_t edge, const struct nd_error *why,
+static enum nd_status missed_device(void *context, size_t tensor, const struct nd_error *why,
                                     struct nd_error *err)
 {
     (void)why;
     (void)err;
     struct nd_evaluator *w = context;
-    nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, w->reader.plan->step_of_edge[edge])
+    nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, w->reader.plan->step_of_tensor[tensor])
         ->is_missed = true;
     return ND_OK;
 }
@@ -666,12 +666,12 @@ static enum nd_status run_device(struct nd_evaluator *w, size_t device, struct n
     const struct nd_exact_options options = {.struct_size = sizeof options,
                                              .round = round_device,
                                              .takes_quick = true,
-                                             .make = nd_reader_try_unit,
+                                             .make = nd_reader_try_layer,
                                              .given = r->given,
                                              .give = give_device,
                                              .missed = missed_device};
     enum nd_status status = nd_reader_device(r, device, err);
-    nd_unit_trial_begin(&r->trial);
+    nd_layer_trial_begin(&r->trial);
     if (status == ND_OK)
         status = nd_exact_graph_run(r->plan->graph, r->inputs, &options, found_device, w, err);
     return status;
@@ -687,11 +687,11 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
         if (!nd_plan_is_worked_out(plan, d))
             continue;
         status = run_device(w, d, err);
-        if (status == ND_OK && nd_is_harm_sample(plan, w->reader.sample))
-            status = nd_measure_harm(w, err);
+        if (status == ND_OK && nd_is_output_effect_sample(plan, w->reader.sample))
+            status = nd_measure_output_effect(w, err);
     }
     if (status == ND_OK)
-        nd_count_ballots(w);
+        nd_count_counts(w);
     return status;
 }
 
@@ -703,15 +703,15 @@ static enum nd_status make_steps(struct nd_evaluator *w, struct nd_error *err)
     enum nd_status status = ND_OK;
     size_t most = 0;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
-        struct nd_array *husk = &w->reference[s].husk;
-        *husk = (struct nd_array){.shape = plan->shapes[s], .dtype = nd_plan_edge(plan, s)->dtype};
-        status = nd_shape_n_elems(&husk->shape, &husk->n, err);
-        w->injected[s].husk = *husk;
+        struct nd_array *tensor_view = &w->reference[s].tensor_view;
+        *tensor_view = (struct nd_array){.shape = plan->shapes[s], .dtype = nd_plan_tensor(plan, s)->dtype};
+        status = nd_shape_n_elems(&tensor_view->shape, &tensor_view->n, err);
+        w->injected[s].tensor_view = *tensor_view;
         if (status == ND_OK && plan->steps[s].has_float)
             status = nd_array_make_room(&w->error[s], ND_DTYPE_F64, &plan->shapes[s], err);
-        most = husk->n > most ? husk->n : most;
-        if (plan->steps[s].is_model_output && husk->n > w->ballot_n)
-            w->ballot_n = husk->n;
+        most = tensor_view->n > most ? tensor_view->n : most;
+        if (plan->steps[s].is_model_output && tensor_view->n > w->count_n)
+            w->count_n = tensor_view->n;
     }
     if (status != ND_OK)
         return status;
@@ -719,41 +719,41 @@ static enum nd_status make_steps(struct nd_evaluator *w, struct nd_error *err)
     return w->step.x != NULL ? nd_reader_be_lazy(&w->reader, err) : nd_fail_memory(err);
 }
 
-static enum nd_status make_ballots(struct nd_evaluator *w, struct nd_error *err)
+static enum nd_status make_counts(struct nd_evaluator *w, struct nd_error *err)
 {
     size_t n;
-    if (!nd_size_mul(w->ballot_n, w->reader.plan->n_devices, &n))
+    if (!nd_size_mul(w->count_n, w->reader.plan->n_devices, &n))
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "an output is too large");
-    w->ballots = nd_calloc(n, sizeof *w->ballots);
-    return w->ballots != NULL || n == 0 ? ND_OK : nd_fail_memory(err);
+    w->counts = nd_calloc(n, sizeof *w->counts);
+    return w->counts != NULL || n == 0 ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status begin(void *state, void *context, struct nd_error *err)
 {
     struct nd_evaluator *w = state;
     const struct nd_plan *plan = w->reader.plan;
-    size_t n_units = plan->n_devices * plan->n_steps;
+    size_t n_layers = plan->n_devices * plan->n_steps;
     size_t n_float = plan->float_model != NULL ? nd_model_n_inputs(plan->float_model) : 0;
     w->evaluation = context;
     w->float_inputs = nd_calloc(n_float, sizeof *w->float_inputs);
     w->reference = nd_calloc(plan->n_steps, sizeof *w->reference);
     w->error = nd_calloc(plan->n_steps, sizeof *w->error);
     w->injected = nd_calloc(plan->n_steps, sizeof *w->injected);
-    w->is_below = nd_calloc(nd_model_n_edges(plan->model), sizeof *w->is_below);
+    w->is_below = nd_calloc(nd_model_n_tensors(plan->model), sizeof *w->is_below);
     w->voters = nd_calloc(plan->n_devices, sizeof *w->voters);
-    w->tally = nd_calloc(n_units, sizeof *w->tally);
-    w->unit_tally = nd_calloc(n_units, sizeof *w->unit_tally);
+    w->tally = nd_calloc(n_layers, sizeof *w->tally);
+    w->layer_tally = nd_calloc(n_layers, sizeof *w->layer_tally);
     if (w->float_inputs == NULL || w->reference == NULL || w->error == NULL || w->injected == NULL ||
-        w->is_below == NULL || w->voters == NULL || w->tally == NULL || w->unit_tally == NULL)
+        w->is_below == NULL || w->voters == NULL || w->tally == NULL || w->layer_tally == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < n_float; i++)
         w->float_inputs[i] = w->reader.inputs[plan->float_inputs[i]];
     enum nd_status status = make_steps(w, err);
-    if (status == ND_OK && w->evaluation->units != NULL)
-        status = nd_ripple_init(&w->ripple, plan, w->evaluation->units, err);
+    if (status == ND_OK && w->evaluation->layers != NULL)
+        status = nd_incremental_init(&w->incremental, plan, w->evaluation->layers, err);
     if (status == ND_OK)
-        status = nd_taken_make(plan, &w->taken, err);
-    return status == ND_OK ? make_ballots(w, err) : status;
+        status = nd_substituted_make(plan, &w->substituted, err);
+    return status == ND_OK ? make_counts(w, err) : status;
 }
 
 /* Its tallies go into the whole. */
@@ -762,9 +762,9 @@ static void end(void *state, void *context)
     struct nd_evaluator *w = state;
     struct nd_evaluation *evaluation = context;
     const struct nd_plan *plan = evaluation->plan;
-    for (size_t k = 0; k < plan->n_devices * plan->n_steps && w->tally != NULL && w->unit_tally != NULL; k++) {
-        nd_code_tally_merge(&w->tally[k], &evaluation->tally[k]);
-        nd_unit_tally_merge(&w->unit_tally[k], &evaluation->unit_tally[k]);
+    for (size_t k = 0; k < plan->n_devices * plan->n_steps && w->tally != NULL && w->layer_tally != NULL; k++) {
+        nd_qvalue_tally_merge(&w->tally[k], &evaluation->tally[k]);
+        nd_layer_tally_merge(&w->layer_tally[k], &evaluation->layer_tally[k]);
     }
     for (size_t s = 0; s < plan->n_steps; s++) {
         if (w->reference != NULL)
@@ -774,18 +774,18 @@ static void end(void *state, void *context)
         if (w->error != NULL)
             nd_array_deinit(&w->error[s]);
     }
-    nd_ripple_deinit(&w->ripple);
-    nd_taken_free(plan, &w->taken);
+    nd_incremental_deinit(&w->incremental);
+    nd_substituted_free(plan, &w->substituted);
     free(w->float_inputs);
     free(w->reference);
     free(w->error);
     free(w->injected);
     nd_array_deinit(&w->step);
     free(w->is_below);
-    free(w->ballots);
+    free(w->counts);
     free(w->voters);
     free(w->tally);
-    free(w->unit_tally);
+    free(w->layer_tally);
 }
 
 /* ---- all of it ---- */
@@ -798,8 +798,8 @@ static void share_results(struct nd_evaluation *evaluation, size_t device)
     if (from == device)
         return;
     memcpy(evaluation->tally + device * n, evaluation->tally + from * n, n * sizeof *evaluation->tally);
-    memcpy(evaluation->unit_tally + device * n, evaluation->unit_tally + from * n,
-           n * sizeof *evaluation->unit_tally);
+    memcpy(evaluation->layer_tally + device * n, evaluation->layer_tally + from * n,
+           n * sizeof *evaluation->layer_tally);
     for (size_t i = 0; i < plan->n_samples; i++)
         memcpy(nd_sums_of(evaluation, i, device, 0), nd_sums_of(evaluation, i, from, 0),
                n * sizeof *evaluation->sums);
@@ -821,10 +821,10 @@ enum nd_status nd_evaluate(struct nd_evaluation *evaluation, struct nd_span span
                                      .is_cancelled = options->is_cancelled,
                                      .cancel_context = options->cancel_context};
     enum nd_status status =
-        plan->n_harm_samples > 0 ? nd_ripple_find_units(plan, &evaluation->units, err) : ND_OK;
+        plan->n_output_effect_samples > 0 ? nd_incremental_find_layers(plan, &evaluation->layers, err) : ND_OK;
     if (status == ND_OK)
         status = nd_replay_run(&replay, err);
-    nd_byte_units_destroy(&evaluation->units);
+    nd_byte_layers_destroy(&evaluation->layers);
     return status;
 }
 
@@ -832,7 +832,7 @@ void nd_evaluate_finish(struct nd_evaluation *evaluation)
 {
     const struct nd_plan *plan = evaluation->plan;
     for (size_t k = 0; k < plan->n_devices * plan->n_steps; k++)
-        nd_code_tally_finish(&evaluation->tally[k]);
+        nd_qvalue_tally_finish(&evaluation->tally[k]);
     for (size_t d = 0; d < plan->n_devices; d++)
         share_results(evaluation, d);
 }

@@ -8,16 +8,16 @@
 enum nd_status nd_evaluation_init(struct nd_evaluation *evaluation, const struct nd_plan *plan,
                                   struct nd_error *err)
 {
-    size_t n, n_all, n_units = plan->n_devices * plan->n_steps;
+    size_t n, n_all, n_layers = plan->n_devices * plan->n_steps;
     if (!nd_size_mul(plan->n_samples, plan->n_steps, &n) || !nd_size_mul(n, plan->n_devices, &n_all))
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "too many samples");
     *evaluation = (struct nd_evaluation){.plan = plan,
                                          .sums = nd_calloc(n_all, sizeof *evaluation->sums),
                                          .reference = nd_calloc(n, sizeof *evaluation->reference),
-                                         .tally = nd_calloc(n_units, sizeof *evaluation->tally),
-                                         .unit_tally = nd_calloc(n_units, sizeof *evaluation->unit_tally)};
+                                         .tally = nd_calloc(n_layers, sizeof *evaluation->tally),
+                                         .layer_tally = nd_calloc(n_layers, sizeof *evaluation->layer_tally)};
     bool is_made = evaluation->sums != NULL && evaluation->reference != NULL && evaluation->tally != NULL &&
-                   evaluation->unit_tally != NULL;
+                   evaluation->layer_tally != NULL;
     return is_made ? ND_OK : nd_fail_memory(err);
 }
 
@@ -26,7 +26,7 @@ void nd_evaluation_deinit(struct nd_evaluation *evaluation)
     free(evaluation->sums);
     free(evaluation->reference);
     free(evaluation->tally);
-    free(evaluation->unit_tally);
+    free(evaluation->layer_tally);
 }
 
 struct nd_sums *nd_sums_of(const struct nd_evaluation *evaluation, size_t sample, size_t device, size_t step)
@@ -41,12 +41,12 @@ struct nd_reference_sums *nd_reference_sums_of(const struct nd_evaluation *evalu
     return &evaluation->reference[sample * evaluation->plan->n_steps + step];
 }
 
-const struct nd_code_tally *nd_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step)
+const struct nd_qvalue_tally *nd_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step)
 {
     return &evaluation->tally[device * evaluation->plan->n_steps + step];
 }
 
-const struct nd_unit_tally *nd_unit_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step)
+const struct nd_layer_tally *nd_layer_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step)
 {
-    return &evaluation->unit_tally[device * evaluation->plan->n_steps + step];
+    return &evaluation->layer_tally[device * evaluation->plan->n_steps + step];
 }

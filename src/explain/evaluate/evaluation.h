@@ -6,26 +6,26 @@
 #define ND_REPLAY_EVALUATION_H
 
 #include "explain/plan/plan.h"
-#include "explain/trials/code_tally.h"
-#include "explain/trials/unit_trial.h"
+#include "explain/trials/qvalue_tally.h"
+#include "explain/trials/layer_trial.h"
 
 /* Sums over the codes of one step of one sample. */
 struct nd_part_sums {
     uint64_t n_differing;
-    double max, sum, energy;
+    double max, sum, mean_square;
 };
 
 struct nd_sums {
-    uint64_t n_codes, n_violations;
+    uint64_t n_qvalues, n_violations;
     bool is_missed;      /* it could not be evaluated from the device's codes, or changed its shape */
-    bool is_harm_missed; /* nor could what its local error does to the outputs */
-    struct nd_part_sums local, inherited, total;
+    bool is_output_effect_missed; /* nor could what its local error does to the outputs */
+    struct nd_part_sums introduced, passed_on, total;
     double q_times_d;
     double clipped_divergence; /* of elements that no code stands for */
     /* What the unit's local error alone does to the model's outputs, in the samples in which it is measured. */
-    uint64_t n_harm_codes, n_harmed;
-    double harm_energy;
-    double own_energy; /* of outputs: the device less the vote of the lineages */
+    uint64_t n_output_effect_qvalues, n_harmed;
+    double output_effect_mean_square;
+    double own_mean_square; /* of outputs: the device less the vote of the lineages */
 };
 
 /* What the references say of one step and sample, whatever the device. */
@@ -41,15 +41,15 @@ struct nd_reference_sums {
     double margin, common_error, common_divergence;
 };
 
-struct nd_byte_units;
+struct nd_byte_layers;
 
 struct nd_evaluation {
     const struct nd_plan *plan;
-    struct nd_byte_units *units; /* while it is filled, and effects are measured; NULL: the graph has none */
+    struct nd_byte_layers *layers; /* while it is filled, and effects are measured; NULL: the graph has none */
     struct nd_sums *sums;        /* [n_samples][n_devices][n_steps] */
     struct nd_reference_sums *reference; /* [n_samples][n_steps] */
-    struct nd_code_tally *tally;         /* [n_devices][n_steps] */
-    struct nd_unit_tally *unit_tally;    /* [n_devices][n_steps] */
+    struct nd_qvalue_tally *tally;         /* [n_devices][n_steps] */
+    struct nd_layer_tally *layer_tally;    /* [n_devices][n_steps] */
 };
 
 /* Makes room: all zero, which is what stands there when nothing is evaluated. The plan is borrowed. deinit
@@ -70,8 +70,8 @@ struct nd_sums *nd_sums_of(const struct nd_evaluation *evaluation, size_t sample
 struct nd_reference_sums *nd_reference_sums_of(const struct nd_evaluation *evaluation, size_t sample,
                                                size_t step);
 /* And of its tallies. */
-const struct nd_code_tally *nd_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step);
-const struct nd_unit_tally *nd_unit_tally_of(const struct nd_evaluation *evaluation, size_t device,
+const struct nd_qvalue_tally *nd_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step);
+const struct nd_layer_tally *nd_layer_tally_of(const struct nd_evaluation *evaluation, size_t device,
                                              size_t step);
 
 #endif

@@ -12,10 +12,10 @@
 #include "core/text/base64.h"
 #include "explain/evaluate/evaluation.h"
 
-enum nd_codec_way { ND_CODEC_COUNT, ND_CODEC_WRITE, ND_CODEC_READ };
+enum nd_codec_method { ND_CODEC_COUNT, ND_CODEC_WRITE, ND_CODEC_READ };
 
 struct nd_codec {
-    enum nd_codec_way way;
+    enum nd_codec_method method;
     unsigned char *bytes; /* room for what was counted; NULL while counting */
     size_t n;             /* bytes so far */
 };
@@ -23,11 +23,11 @@ struct nd_codec {
 static void put_count(struct nd_codec *codec, uint64_t *value)
 {
     enum { BYTES = 8 };
-    unsigned char *at = codec->way != ND_CODEC_COUNT ? codec->bytes + codec->n : NULL;
+    unsigned char *at = codec->method != ND_CODEC_COUNT ? codec->bytes + codec->n : NULL;
     codec->n += BYTES;
-    for (int i = 0; i < BYTES && codec->way == ND_CODEC_WRITE; i++)
+    for (int i = 0; i < BYTES && codec->method == ND_CODEC_WRITE; i++)
         at[i] = (unsigned char)(*value >> 8 * i);
-    if (codec->way != ND_CODEC_READ)
+    if (codec->method != ND_CODEC_READ)
         return;
     *value = 0;
     for (int i = 0; i < BYTES; i++)
@@ -68,24 +68,24 @@ static void put_part(struct nd_codec *codec, struct nd_part_sums *part)
     put_count(codec, &part->n_differing);
     put_real(codec, &part->max);
     put_real(codec, &part->sum);
-    put_real(codec, &part->energy);
+    put_real(codec, &part->mean_square);
 }
 
 static void put_sums(struct nd_codec *codec, struct nd_sums *sums)
 {
-    put_count(codec, &sums->n_codes);
+    put_count(codec, &sums->n_qvalues);
     put_count(codec, &sums->n_violations);
     put_flag(codec, &sums->is_missed);
-    put_flag(codec, &sums->is_harm_missed);
-    put_part(codec, &sums->local);
-    put_part(codec, &sums->inherited);
+    put_flag(codec, &sums->is_output_effect_missed);
+    put_part(codec, &sums->introduced);
+    put_part(codec, &sums->passed_on);
     put_part(codec, &sums->total);
     put_real(codec, &sums->q_times_d);
     put_real(codec, &sums->clipped_divergence);
-    put_count(codec, &sums->n_harm_codes);
+    put_count(codec, &sums->n_output_effect_qvalues);
     put_count(codec, &sums->n_harmed);
-    put_real(codec, &sums->harm_energy);
-    put_real(codec, &sums->own_energy);
+    put_real(codec, &sums->output_effect_mean_square);
+    put_real(codec, &sums->own_mean_square);
 }
 
 static void put_reference(struct nd_codec *codec, struct nd_reference_sums *sums)
@@ -117,29 +117,29 @@ static void nd_codec_sample(struct nd_codec *codec, struct nd_evaluation *evalua
 
 /* ---- tallies ---- */
 
-static void put_code_tally(struct nd_codec *codec, struct nd_code_tally *tally)
+static void put_qvalue_tally(struct nd_codec *codec, struct nd_qvalue_tally *tally)
 {
     put_count(codec, &tally->n_nan);
     put_count(codec, &tally->n_open);
-    put_counts(codec, tally->wrong, ND_MAX_PROGRAMS);
-    put_counts(codec, tally->far, ND_MAX_PROGRAMS);
+    put_counts(codec, tally->wrong, ND_MAX_ARITHMETICS);
+    put_counts(codec, tally->far, ND_MAX_ARITHMETICS);
     put_count(codec, &tally->all_wrong);
 }
 
-static void put_unit_tally(struct nd_codec *codec, struct nd_unit_tally *tally)
+static void put_layer_tally(struct nd_codec *codec, struct nd_layer_tally *tally)
 {
     uint64_t defect = nd_known_defect_index(tally->known_defect);
-    put_counts(codec, tally->n, ND_MAX_UNIT_PROGRAMS);
-    put_counts(codec, tally->wrong, ND_MAX_UNIT_PROGRAMS);
-    put_counts(codec, tally->apart, ND_MAX_UNIT_PROGRAMS);
-    put_counts(codec, tally->apart_as_made, ND_MAX_UNIT_PROGRAMS);
-    put_counts(codec, tally->apart_as_exact, ND_MAX_UNIT_PROGRAMS);
-    put_reals(codec, tally->max, ND_MAX_UNIT_PROGRAMS);
-    put_reals(codec, tally->doubt, ND_MAX_UNIT_PROGRAMS);
+    put_counts(codec, tally->n, ND_MAX_LAYER_ARITHMETICS);
+    put_counts(codec, tally->wrong, ND_MAX_LAYER_ARITHMETICS);
+    put_counts(codec, tally->apart, ND_MAX_LAYER_ARITHMETICS);
+    put_counts(codec, tally->apart_as_made, ND_MAX_LAYER_ARITHMETICS);
+    put_counts(codec, tally->apart_as_exact, ND_MAX_LAYER_ARITHMETICS);
+    put_reals(codec, tally->max, ND_MAX_LAYER_ARITHMETICS);
+    put_reals(codec, tally->doubt, ND_MAX_LAYER_ARITHMETICS);
     for (size_t k = 0; k < ND_N_ALTERNATIVES; k++) {
-        put_counts(codec, tally->others[k].n, ND_MAX_UNIT_PROGRAMS);
-        put_counts(codec, tally->others[k].wrong, ND_MAX_UNIT_PROGRAMS);
-        put_reals(codec, tally->others[k].max, ND_MAX_UNIT_PROGRAMS);
+        put_counts(codec, tally->others[k].n, ND_MAX_LAYER_ARITHMETICS);
+        put_counts(codec, tally->others[k].wrong, ND_MAX_LAYER_ARITHMETICS);
+        put_reals(codec, tally->others[k].max, ND_MAX_LAYER_ARITHMETICS);
     }
     put_count(codec, &defect);
     tally->known_defect = nd_known_defect_at((size_t)defect);
@@ -147,12 +147,12 @@ static void put_unit_tally(struct nd_codec *codec, struct nd_unit_tally *tally)
 
 /* The tallies of a device, in the order of steps: [n_steps] each. They are not finished (nd_evaluate_finish).
  */
-static void nd_codec_tallies(struct nd_codec *codec, size_t n_steps, struct nd_code_tally *tally,
-                             struct nd_unit_tally *unit_tally)
+static void nd_codec_tallies(struct nd_codec *codec, size_t n_steps, struct nd_qvalue_tally *tally,
+                             struct nd_layer_tally *layer_tally)
 {
     for (size_t s = 0; s < n_steps; s++) {
-        put_code_tally(codec, &tally[s]);
-        put_unit_tally(codec, &unit_tally[s]);
+        put_qvalue_tally(codec, &tally[s]);
+        put_layer_tally(codec, &layer_tally[s]);
     }
 }
 
@@ -177,11 +177,11 @@ static char *digest_of_steps(const struct nd_plan *plan)
         nd_strbuf_puts(&text, "\n");
     }
     size_t n_bytes = text.len;
-    char *taken = nd_strbuf_take(&text);
-    if (taken == NULL)
+    char *substituted = nd_strbuf_take(&text);
+    if (substituted == NULL)
         return NULL;
-    nd_sha256_bytes(taken, n_bytes, digest);
-    free(taken);
+    nd_sha256_bytes(substituted, n_bytes, digest);
+    free(substituted);
     return nd_strdup(digest);
 }
 
@@ -199,7 +199,7 @@ static json_t *describe(const struct nd_plan *plan)
         "{s:s, s:s?, s:o?, s:o, s:I, s:I, s:s?}", "model", nd_model_sha256(plan->model), "float_model",
         plan->float_model != NULL ? nd_model_sha256(plan->float_model) : NULL, "captures", captures, "probe",
         nd_json_string(plan->probe), "samples", (json_int_t)plan->n_samples, "effect_samples",
-        (json_int_t)plan->n_harm_samples, "layers", steps);
+        (json_int_t)plan->n_output_effect_samples, "layers", steps);
     if (!is_whole || steps == NULL) {
         json_decref(out);
         out = NULL;
@@ -214,21 +214,21 @@ static json_t *describe(const struct nd_plan *plan)
 struct record {
     struct nd_evaluation *evaluation;
     size_t part, sample, device;
-    struct nd_code_tally *tally; /* [n_steps], NULL: of a sample */
-    struct nd_unit_tally *unit_tally;
+    struct nd_qvalue_tally *tally; /* [n_steps], NULL: of a sample */
+    struct nd_layer_tally *layer_tally;
 };
 
 static void visit(const struct record *record, struct nd_codec *codec)
 {
     if (record->tally != NULL)
-        nd_codec_tallies(codec, record->evaluation->plan->n_steps, record->tally, record->unit_tally);
+        nd_codec_tallies(codec, record->evaluation->plan->n_steps, record->tally, record->layer_tally);
     else
         nd_codec_sample(codec, record->evaluation, record->sample);
 }
 
 static size_t measure(const struct record *record)
 {
-    struct nd_codec codec = {.way = ND_CODEC_COUNT};
+    struct nd_codec codec = {.method = ND_CODEC_COUNT};
     visit(record, &codec);
     return codec.n;
 }
@@ -256,7 +256,7 @@ static json_t *write_record(const struct record *record)
     unsigned char *bytes = nd_calloc(n + HEAD_BYTES, 1);
     if (bytes == NULL)
         return NULL;
-    struct nd_codec codec = {.way = ND_CODEC_WRITE, .bytes = bytes + HEAD_BYTES};
+    struct nd_codec codec = {.method = ND_CODEC_WRITE, .bytes = bytes + HEAD_BYTES};
     visit(record, &codec);
     put_place(record, bytes + DIGEST_BYTES);
     put_digest(bytes + DIGEST_BYTES, n + PLACE_BYTES, bytes);
@@ -285,7 +285,7 @@ static enum nd_status read_record(const struct record *record, const json_t *val
             memcmp(digest, bytes, DIGEST_BYTES) == 0 && memcmp(place, bytes + DIGEST_BYTES, PLACE_BYTES) == 0;
     }
     if (*is_whole) {
-        struct nd_codec codec = {.way = ND_CODEC_READ, .bytes = bytes + HEAD_BYTES};
+        struct nd_codec codec = {.method = ND_CODEC_READ, .bytes = bytes + HEAD_BYTES};
         visit(record, &codec);
     }
     free(bytes);
@@ -306,7 +306,7 @@ static struct record tally_record(struct nd_evaluation *evaluation, size_t part,
                            .part = part,
                            .device = device,
                            .tally = evaluation->tally + at,
-                           .unit_tally = evaluation->unit_tally + at};
+                           .layer_tally = evaluation->layer_tally + at};
 }
 
 enum nd_status nd_evaluation_part_format(struct nd_evaluation *evaluation, size_t part, size_t n_parts,
@@ -352,8 +352,8 @@ struct merge {
     json_t *of;         /* what they have to be of */
     const char **paths; /* [n] of the parts that were read, by part */
     size_t n;
-    struct nd_code_tally *tally; /* [n_steps] of one device, room for what is read */
-    struct nd_unit_tally *unit_tally;
+    struct nd_qvalue_tally *tally; /* [n_steps] of one device, room for what is read */
+    struct nd_layer_tally *layer_tally;
 };
 
 static enum nd_status check_kind(const struct merge *merge, const json_t *root, const char *path,
@@ -403,11 +403,11 @@ static enum nd_status add_tallies(const struct merge *merge, const json_t *root,
         if (!nd_plan_is_worked_out(plan, d))
             continue;
         record.tally = merge->tally;
-        record.unit_tally = merge->unit_tally;
+        record.layer_tally = merge->layer_tally;
         status = read_record(&record, json_array_get(tallies, k++), &is_whole, err);
         for (size_t s = 0; status == ND_OK && is_whole && s < plan->n_steps; s++) {
-            nd_code_tally_merge(&record.tally[s], &all.tally[s]);
-            nd_unit_tally_merge(&record.unit_tally[s], &all.unit_tally[s]);
+            nd_qvalue_tally_merge(&record.tally[s], &all.tally[s]);
+            nd_layer_tally_merge(&record.layer_tally[s], &all.layer_tally[s]);
         }
         status = status == ND_OK && !is_whole ? fail_damaged(path, err) : status;
     }
@@ -451,14 +451,14 @@ enum nd_status nd_evaluation_parts_load(struct nd_evaluation *evaluation, const 
                           .paths = nd_calloc(n, sizeof *merge.paths),
                           .n = n,
                           .tally = nd_calloc(plan->n_steps, sizeof *merge.tally),
-                          .unit_tally = nd_calloc(plan->n_steps, sizeof *merge.unit_tally)};
-    bool is_made = merge.of != NULL && merge.paths != NULL && merge.tally != NULL && merge.unit_tally != NULL;
+                          .layer_tally = nd_calloc(plan->n_steps, sizeof *merge.layer_tally)};
+    bool is_made = merge.of != NULL && merge.paths != NULL && merge.tally != NULL && merge.layer_tally != NULL;
     enum nd_status status = is_made ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) /* n of n without a repetition: none is missing */
         status = add_part(&merge, paths[i], err);
     json_decref(merge.of);
     free((void *)merge.paths);
     free(merge.tally);
-    free(merge.unit_tally);
+    free(merge.layer_tally);
     return status;
 }

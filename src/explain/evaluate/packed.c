@@ -25,10 +25,10 @@ static bool store_words(const struct nd_array *values, double low, uint16_t *out
     return nd_gemm_kernels()->narrow_words(values->x, low, values->n, out);
 }
 
-static double least_of(const struct nd_packed *packed)
+static double min_of(const struct nd_packed *packed)
 {
     double low, high;
-    nd_code_range(packed->husk.dtype, &low, &high);
+    nd_qvalue_range(packed->tensor_view.dtype, &low, &high);
     return low;
 }
 
@@ -36,13 +36,13 @@ static double least_of(const struct nd_packed *packed)
 static enum nd_status make_room(struct nd_packed *packed, size_t n, size_t width, struct nd_error *err)
 {
     size_t bytes;
-    if (packed->bytes != NULL && packed->husk.n == n && packed->width == width)
+    if (packed->bytes != NULL && packed->tensor_view.n == n && packed->width == width)
         return ND_OK;
     nd_packed_deinit(packed);
     if (!nd_size_mul(n, width, &bytes))
         return nd_fail_memory(err);
     packed->bytes = nd_tensor_room(bytes);
-    packed->husk.n = n;
+    packed->tensor_view.n = n;
     packed->width = width;
     return packed->bytes != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -51,12 +51,12 @@ enum nd_status nd_pack(const struct nd_array *values, struct nd_packed *to, stru
 {
     size_t width = nd_packed_width(values->dtype);
     enum nd_status status = make_room(to, values->n, width, err);
-    to->husk = (struct nd_array){.shape = values->shape, .n = values->n, .dtype = values->dtype};
+    to->tensor_view = (struct nd_array){.shape = values->shape, .n = values->n, .dtype = values->dtype};
     if (status != ND_OK)
         return status;
-    if (width == 1 && store_bytes(values, least_of(to), to->bytes))
+    if (width == 1 && store_bytes(values, min_of(to), to->bytes))
         return ND_OK;
-    if (width == 2 && store_words(values, least_of(to), to->bytes))
+    if (width == 2 && store_words(values, min_of(to), to->bytes))
         return ND_OK;
     status = make_room(to, values->n, sizeof(double), err);
     if (status == ND_OK && values->n > 0)
@@ -66,8 +66,8 @@ enum nd_status nd_pack(const struct nd_array *values, struct nd_packed *to, stru
 
 void nd_unpack(const struct nd_packed *packed, double *out)
 {
-    size_t n = packed->husk.n;
-    double low = packed->width <= 2 ? least_of(packed) : 0;
+    size_t n = packed->tensor_view.n;
+    double low = packed->width <= 2 ? min_of(packed) : 0;
     const uint8_t *bytes = packed->bytes;
     const uint16_t *words = packed->bytes;
     if (packed->width == 1)

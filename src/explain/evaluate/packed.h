@@ -5,7 +5,7 @@
 #include "arithmetic/operators/array.h"
 
 struct nd_packed {
-    struct nd_array husk; /* shape, n and dtype of the array; without elements */
+    struct nd_array tensor_view; /* shape, n and dtype of the array; without elements */
     size_t width;         /* bytes of an element: 1 or 2 for codes of such types, else 8 */
     void *bytes;          /* [n * width], owned; NULL while nothing was packed */
 };

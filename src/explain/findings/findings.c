@@ -100,7 +100,7 @@ void nd_look_at_grid(const struct nd_float_look *ref, const struct nd_float_look
 }
 
 /* What was computed in floats is anywhere between codes; what was scaled a little otherwise stays near them. */
-static bool is_near_codes(const struct nd_float_look *look, const struct nd_quant *quant)
+static bool is_near_qvalues(const struct nd_float_look *look, const struct nd_quant *quant)
 {
     for (size_t i = 0; i < look->n; i++) {
         double q = (double)look->x[i] / (double)quant->scale[0];
@@ -115,10 +115,10 @@ void nd_look_at_pair(const struct nd_float_look *ref, const struct nd_float_look
 {
     size_t n = ref->n < test->n ? ref->n : test->n;
     *out = (struct nd_diagnosis){0};
-    *is_pair = is_near_codes(ref, quant) && is_near_codes(test, quant);
+    *is_pair = is_near_qvalues(ref, quant) && is_near_qvalues(test, quant);
     if (!*is_pair)
         return;
-    nd_diagnose_same_codes(ref->x, test->x, n, quant, out);
+    nd_diagnose_same_qvalues(ref->x, test->x, n, quant, out);
     for (size_t i = 0; i < n && !out->is_found; i++)
         *is_pair = *is_pair && (ref->x[i] == test->x[i] || (isnan(ref->x[i]) && isnan(test->x[i])));
 }
@@ -127,25 +127,25 @@ void nd_look_at_pair(const struct nd_float_look *ref, const struct nd_float_look
  * that says nothing: only what is far from the reference counts. */
 
 /* Values. Chosen: fewer are no evidence. */
-enum { MIN_CODES = 8 };
+enum { MIN_QVALUES = 8 };
 
 /* Saturation: the share of a tensor's values that lie at an end of the type while the reference is well inside,
  * and how many times as many as the reference has there. Chosen. With these and the next two, none of 18
  * captures without a fault has a finding: nine models of golden/models and golden/fallback on gen1 and gen3 of
  * the simulator (QAIRT 2.51.0, probe uniform:32:7, of ViT uniform:12:7). */
-static const double least_share = 0.01, least_ratio = 5;
+static const double min_share = 0.01, min_ratio = 5;
 /* Wrong type: the share of a tensor's values that must be about the reference's when they are read as the
  * model's type. Chosen. */
-static const double most_agree = 0.9;
+static const double max_agree = 0.9;
 /* LSB by which a healthy device may be off: at least the first, and a share of the type's range. Chosen. */
-static const double least_slack = 3, slack_of_range = 1.0 / 64;
+static const double min_slack = 3, slack_of_range = 1.0 / 64;
 
 static double slack(double low, double high)
 {
-    return fmax(least_slack, floor((high - low) * slack_of_range));
+    return fmax(min_slack, floor((high - low) * slack_of_range));
 }
 
-static double least_of(double a, double b)
+static double min_of(double a, double b)
 {
     return b < a ? b : a;
 }
@@ -155,30 +155,30 @@ static double greatest_of(double a, double b)
     return b > a ? b : a;
 }
 
-static void widen_of_findings_codes(struct nd_code_look *look, const double *ref, const double *codes, size_t n)
+static void widen_of_findings_qvalues(struct nd_qvalue_look *look, const double *ref, const double *qvalues, size_t n)
 {
     double low, high, ref_low, ref_high;
-    nd_gemm_kernels()->range(codes, n, &low, &high);
+    nd_gemm_kernels()->range(qvalues, n, &low, &high);
     nd_gemm_kernels()->range(ref, n, &ref_low, &ref_high);
     bool is_first = look->n == 0;
-    look->low = is_first ? low : least_of(look->low, low);
+    look->low = is_first ? low : min_of(look->low, low);
     look->high = is_first ? high : greatest_of(look->high, high);
-    look->ref_low = is_first ? ref_low : least_of(look->ref_low, ref_low);
+    look->ref_low = is_first ? ref_low : min_of(look->ref_low, ref_low);
     look->ref_high = is_first ? ref_high : greatest_of(look->ref_high, ref_high);
 }
 
-void nd_look_at_codes(struct nd_code_look *look, enum nd_dtype dtype, const double *ref, const double *codes,
+void nd_look_at_qvalues(struct nd_qvalue_look *look, enum nd_dtype dtype, const double *ref, const double *qvalues,
                       size_t n)
 {
-    const struct nd_pairs pairs = {codes, ref, n};
-    struct nd_code_ends ends;
+    const struct nd_pairs pairs = {qvalues, ref, n};
+    struct nd_qvalue_ends ends;
     struct nd_ends_counted found;
-    nd_code_range(dtype, &ends.low, &ends.high);
+    nd_qvalue_range(dtype, &ends.low, &ends.high);
     ends.near = slack(ends.low, ends.high);
     /* Of an unsigned type the upper half is negative when read as signed, and the reverse. */
     bool is_type_signed = ends.low < 0;
-    ends.least_signed = is_type_signed ? -HUGE_VAL : (ends.high - ends.low + 1) / 2;
-    ends.most_signed = is_type_signed ? 0 : HUGE_VAL;
+    ends.min_signed = is_type_signed ? -HUGE_VAL : (ends.high - ends.low + 1) / 2;
+    ends.max_signed = is_type_signed ? 0 : HUGE_VAL;
     nd_gemm_kernels()->count_ends(&ends, &pairs, &found);
     look->n_near += found.n_near;
     look->n_signed += found.n_signed;
@@ -189,30 +189,30 @@ void nd_look_at_codes(struct nd_code_look *look, enum nd_dtype dtype, const doub
         look->far[end] += found.far[end];
     }
     if (n > 0)
-        widen_of_findings_codes(look, ref, codes, n);
+        widen_of_findings_qvalues(look, ref, qvalues, n);
     look->n += n;
 }
 
 /* Where the reference is one code all over, agreement means little. */
-bool nd_look_finds_wrong_type(const struct nd_code_look *look)
+bool nd_look_finds_wrong_type(const struct nd_qvalue_look *look)
 {
-    return look->n >= MIN_CODES && look->ref_high > look->ref_low &&
-           (double)look->n_near >= most_agree * (double)look->n &&
-           (double)look->n_signed_near >= most_agree * (double)look->n_signed;
+    return look->n >= MIN_QVALUES && look->ref_high > look->ref_low &&
+           (double)look->n_near >= max_agree * (double)look->n &&
+           (double)look->n_signed_near >= max_agree * (double)look->n_signed;
 }
 
-bool nd_look_finds_saturation(const struct nd_code_look *look, int end)
+bool nd_look_finds_saturation(const struct nd_qvalue_look *look, int end)
 {
-    return look->far[end] >= MIN_CODES && (double)look->far[end] >= least_share * (double)look->n &&
-           (double)look->at_end[end] >= least_ratio * (double)look->ref_at_end[end];
+    return look->far[end] >= MIN_QVALUES && (double)look->far[end] >= min_share * (double)look->n &&
+           (double)look->at_end[end] >= min_ratio * (double)look->ref_at_end[end];
 }
 
 /* A reference that itself stays within a few steps of one code may be that code on a healthy device. */
-bool nd_look_finds_constant(const struct nd_code_look *look, enum nd_dtype dtype)
+bool nd_look_finds_constant(const struct nd_qvalue_look *look, enum nd_dtype dtype)
 {
     double low, high;
-    nd_code_range(dtype, &low, &high);
-    return look->n >= MIN_CODES && look->low == look->high && look->ref_high - look->ref_low > slack(low, high);
+    nd_qvalue_range(dtype, &low, &high);
+    return look->n >= MIN_QVALUES && look->low == look->high && look->ref_high - look->ref_low > slack(low, high);
 }
 
 /* What is said of the tensors of a capture, after all of them have been looked at. */
@@ -257,11 +257,11 @@ static struct nd_finding finding_of(enum nd_fault_kind kind, double amount, doub
 static enum nd_status say_encoding(const struct nd_examination *x, size_t device, size_t step,
                                    struct nd_error *err)
 {
-    size_t e = nd_look_of(x, device, step)->place.edge;
-    const struct nd_edge *model = nd_plan_edge(x->plan, step);
+    size_t e = nd_look_of(x, device, step)->place.tensor;
+    const struct nd_tensor *model = nd_plan_tensor(x->plan, step);
     if (e == SIZE_MAX)
         return ND_OK;
-    const struct nd_edge *captured = nd_capture_edge(x->plan->sources[device].capture, e);
+    const struct nd_tensor *captured = nd_capture_tensor(x->plan->sources[device].capture, e);
     struct nd_diagnosis diagnosis = {0};
     if (captured->dtype == model->dtype || nd_dtype_is_float(captured->dtype))
         nd_diagnose_encoding(&model->quant, &captured->quant, &diagnosis);
@@ -271,30 +271,30 @@ static enum nd_status say_encoding(const struct nd_examination *x, size_t device
 static enum nd_status say_type(const struct nd_examination *x, size_t device, size_t step, struct nd_error *err)
 {
     const struct nd_look *look = nd_look_of(x, device, step);
-    const struct nd_code_look *codes = &look->codes;
+    const struct nd_qvalue_look *qvalues = &look->qvalues;
     struct nd_finding f =
         finding_of(ND_FAULT_WRONG_TYPE, 0,
-                   codes->n_signed > 0 ? (double)codes->n_signed_near / (double)codes->n_signed : 1);
-    if (!nd_look_finds_wrong_type(codes))
+                   qvalues->n_signed > 0 ? (double)qvalues->n_signed_near / (double)qvalues->n_signed : 1);
+    if (!nd_look_finds_wrong_type(qvalues))
         return ND_OK;
     snprintf(f.text, sizeof f.text,
              "the capture calls it %s, but the bits are the model's %s; explain examines it after the type is "
              "corrected",
-             nd_dtype_name(nd_capture_edge(x->plan->sources[device].capture, look->place.edge)->dtype),
-             nd_dtype_name(nd_plan_edge(x->plan, step)->dtype));
+             nd_dtype_name(nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype),
+             nd_dtype_name(nd_plan_tensor(x->plan, step)->dtype));
     return add(x, device, step, &f, NULL, err);
 }
 
 static enum nd_status say_saturation(const struct nd_examination *x, size_t device, size_t step, int end,
                                      struct nd_error *err)
 {
-    const struct nd_code_look *codes = &nd_look_of(x, device, step)->codes;
-    struct nd_finding f = finding_of(ND_FAULT_SATURATION, end == ND_LOW_END ? codes->low : codes->high, NAN);
-    if (!nd_look_finds_saturation(codes, end))
+    const struct nd_qvalue_look *qvalues = &nd_look_of(x, device, step)->qvalues;
+    struct nd_finding f = finding_of(ND_FAULT_SATURATION, end == ND_LOW_END ? qvalues->low : qvalues->high, NAN);
+    if (!nd_look_finds_saturation(qvalues, end))
         return ND_OK;
     snprintf(f.text, sizeof f.text, "%.3g%% of the values are %g, the end of the type; in the reference %.3g%%",
-             100 * (double)codes->at_end[end] / (double)codes->n, f.amount,
-             100 * (double)codes->ref_at_end[end] / (double)codes->n);
+             100 * (double)qvalues->at_end[end] / (double)qvalues->n, f.amount,
+             100 * (double)qvalues->ref_at_end[end] / (double)qvalues->n);
     return add(x, device, step, &f, NULL, err);
 }
 
@@ -305,28 +305,28 @@ static enum nd_status check_constant(const struct nd_examination *x, size_t devi
     const struct nd_look *look = nd_look_of(x, device, step);
     struct nd_array values = {0};
     enum nd_status status = ND_OK;
-    *is_constant = nd_look_finds_constant(&look->codes, nd_plan_edge(x->plan, step)->dtype);
+    *is_constant = nd_look_finds_constant(&look->qvalues, nd_plan_tensor(x->plan, step)->dtype);
     for (size_t i = x->n_samples; i < x->plan->n_samples && *is_constant && status == ND_OK; i++) {
-        status = nd_read_tensor(&look->place, i, nd_plan_edge(x->plan, step)->dtype, &values, err);
+        status = nd_read_tensor(&look->place, i, nd_plan_tensor(x->plan, step)->dtype, &values, err);
         for (size_t k = 0; status == ND_OK && k < values.n; k++)
-            *is_constant = *is_constant && values.x[k] == look->codes.low;
+            *is_constant = *is_constant && values.x[k] == look->qvalues.low;
         nd_array_deinit(&values);
     }
     return status;
 }
 
-static enum nd_status say_codes(const struct nd_examination *x, size_t device, size_t step,
+static enum nd_status say_qvalues(const struct nd_examination *x, size_t device, size_t step,
                                 struct nd_error *err)
 {
-    const struct nd_quant *quant = &nd_plan_edge(x->plan, step)->quant;
-    const struct nd_code_look *codes = &nd_look_of(x, device, step)->codes;
+    const struct nd_quant *quant = &nd_plan_tensor(x->plan, step)->quant;
+    const struct nd_qvalue_look *qvalues = &nd_look_of(x, device, step)->qvalues;
     bool is_constant;
     enum nd_status status = check_constant(x, device, step, &is_constant, err);
     if (status == ND_OK && is_constant) {
-        bool is_zero = codes->low == 0 || (quant->n == 1 && codes->low == (double)quant->zero_point[0]);
-        struct nd_finding f = finding_of(is_zero ? ND_FAULT_ALL_ZERO : ND_FAULT_CONSTANT, codes->low, NAN);
+        bool is_zero = qvalues->low == 0 || (quant->n == 1 && qvalues->low == (double)quant->zero_point[0]);
+        struct nd_finding f = finding_of(is_zero ? ND_FAULT_ALL_ZERO : ND_FAULT_CONSTANT, qvalues->low, NAN);
         snprintf(f.text, sizeof f.text, "every value of every sample is %g; those of the reference differ",
-                 codes->low);
+                 qvalues->low);
         return add(x, device, step, &f, NULL, err);
     }
     for (int end = 0; end < ND_N_ENDS && status == ND_OK; end++)
@@ -340,10 +340,10 @@ static struct nd_diagnosis ask_others(const struct nd_examination *x, size_t dev
     struct nd_diagnosis diagnosis = {0};
     bool is_pair = false;
     for (size_t d = 0; d < device && !is_pair; d++) {
-        if (nd_look_of(x, d, step)->kind != ND_LOOK_AS_CODE_FLOATS)
+        if (nd_look_of(x, d, step)->kind != ND_LOOK_AS_QVALUE_FLOATS)
             continue;
         nd_look_at_pair(&nd_look_of(x, d, step)->floats, &nd_look_of(x, device, step)->floats,
-                        &nd_plan_edge(x->plan, step)->quant, &is_pair, &diagnosis);
+                        &nd_plan_tensor(x->plan, step)->quant, &is_pair, &diagnosis);
         struct nd_finding *best = &diagnosis.best;
         if (diagnosis.is_found)
             snprintf(best->text, sizeof best->text,
@@ -378,7 +378,7 @@ static enum nd_status say_values(const struct nd_examination *x, size_t device, 
     struct nd_value_look values = {
         .n_samples = x->n_samples,
         .shape = x->plan->shapes[step],
-        .dtype = nd_capture_edge(x->plan->sources[device].capture, look->place.edge)->dtype,
+        .dtype = nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype,
         .ref = &x->floats[step],
         .test = &look->floats,
     };
@@ -387,7 +387,7 @@ static enum nd_status say_values(const struct nd_examination *x, size_t device, 
     enum nd_status status = nd_look_at_values(&values, &found, err);
     if (status != ND_OK)
         return status;
-    for (size_t k = nd_values_skip_inherited(&x->histories[device], &found); k < found.n && status == ND_OK;
+    for (size_t k = nd_values_skip_passed_on(&x->histories[device], &found); k < found.n && status == ND_OK;
          k++)
         if (!has_grid || !is_grid(found.items[k].kind))
             status = add(x, device, step, &found.items[k], NULL, err);
@@ -407,7 +407,7 @@ static enum nd_status say_floats(const struct nd_examination *x, size_t device, 
     struct nd_diagnosis diagnosis = {0};
     if (look->kind == ND_LOOK_AS_FLOATS) {
         bool is_wide =
-            is_wide_float(nd_capture_edge(x->plan->sources[device].capture, look->place.edge)->dtype);
+            is_wide_float(nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype);
         if (is_wide)
             nd_look_at_grid(&x->floats[step], &look->floats, &diagnosis);
         enum nd_status status = add_diagnosis(x, device, step, &diagnosis, err);
@@ -415,7 +415,7 @@ static enum nd_status say_floats(const struct nd_examination *x, size_t device, 
     }
     diagnosis = ask_others(x, device, step);
     if (!diagnosis.is_found)
-        nd_diagnose_floats(look->floats.x, look->floats.n, &nd_plan_edge(x->plan, step)->quant, &diagnosis);
+        nd_diagnose_floats(look->floats.x, look->floats.n, &nd_plan_tensor(x->plan, step)->quant, &diagnosis);
     return add_diagnosis(x, device, step, &diagnosis, err);
 }
 
@@ -428,11 +428,11 @@ static enum nd_status nd_look_say(const struct nd_examination *x, size_t device,
     if (status != ND_OK)
         return status;
     switch (nd_look_of(x, device, step)->kind) {
-    case ND_LOOK_AS_CODES:
-        return say_codes(x, device, step, err);
+    case ND_LOOK_AS_QVALUES:
+        return say_qvalues(x, device, step, err);
     case ND_LOOK_AS_OTHER_SIGN:
         return say_type(x, device, step, err);
-    case ND_LOOK_AS_CODE_FLOATS:
+    case ND_LOOK_AS_QVALUE_FLOATS:
     case ND_LOOK_AS_FLOATS:
         return say_floats(x, device, step, err);
     case ND_LOOK_AS_NOT:
@@ -442,7 +442,7 @@ static enum nd_status nd_look_say(const struct nd_examination *x, size_t device,
 }
 
 /* Samples of floats that stand for codes: no reference is needed for those. */
-enum { MOST_FLOAT_SAMPLES = 64 };
+enum { MAX_FLOAT_SAMPLES = 64 };
 
 /* ---- what there is ---- */
 
@@ -455,15 +455,15 @@ static bool is_other_sign(enum nd_dtype a, enum nd_dtype b)
            nd_dtype_is_signed_integer(a) != nd_dtype_is_signed_integer(b);
 }
 
-static enum nd_look_kind kind_of(const struct nd_edge *model, const struct nd_edge *captured)
+static enum nd_look_kind kind_of(const struct nd_tensor *model, const struct nd_tensor *captured)
 {
-    bool is_code = model->quant.n > 0 && nd_dtype_is_of_codes(model->dtype);
-    if (is_code && captured->dtype == model->dtype)
-        return ND_LOOK_AS_CODES;
-    if (is_code && is_other_sign(captured->dtype, model->dtype))
+    bool is_qvalue = model->quant.n > 0 && nd_dtype_is_of_qvalues(model->dtype);
+    if (is_qvalue && captured->dtype == model->dtype)
+        return ND_LOOK_AS_QVALUES;
+    if (is_qvalue && is_other_sign(captured->dtype, model->dtype))
         return ND_LOOK_AS_OTHER_SIGN;
-    if (is_code && model->quant.n == 1 && nd_dtype_is_float(captured->dtype))
-        return ND_LOOK_AS_CODE_FLOATS;
+    if (is_qvalue && model->quant.n == 1 && nd_dtype_is_float(captured->dtype))
+        return ND_LOOK_AS_QVALUE_FLOATS;
     bool is_float = model->dtype == ND_DTYPE_NONE || nd_dtype_is_float(model->dtype);
     return is_float && model->quant.n == 0 && nd_dtype_is_float(captured->dtype) ? ND_LOOK_AS_FLOATS
                                                                                  : ND_LOOK_AS_NOT;
@@ -472,17 +472,17 @@ static enum nd_look_kind kind_of(const struct nd_edge *model, const struct nd_ed
 static void find_look(const struct nd_examination *x, size_t device, size_t step)
 {
     const struct nd_plan_source *source = &x->plan->sources[device];
-    const struct nd_edge *wanted = nd_plan_edge(x->plan, step);
+    const struct nd_tensor *wanted = nd_plan_tensor(x->plan, step);
     struct nd_look *look = nd_look_of(x, device, step);
-    look->place = (struct nd_capture_tensor){
+    look->place = (struct nd_probe_values){
         source->capture, source->probe,
-        source->is_failed ? SIZE_MAX : nd_capture_find_edge(source->capture, wanted->name)};
-    if (look->place.edge == SIZE_MAX)
+        source->is_failed ? SIZE_MAX : nd_capture_find_tensor(source->capture, wanted->name)};
+    if (look->place.tensor == SIZE_MAX)
         return;
-    const struct nd_edge *edge = nd_capture_edge(source->capture, look->place.edge);
-    if (nd_capture_has_outputs(source->capture, source->probe, look->place.edge) &&
-        nd_shape_equal(&edge->shape, &x->plan->shapes[step]))
-        look->kind = kind_of(wanted, edge);
+    const struct nd_tensor *tensor = nd_capture_tensor(source->capture, look->place.tensor);
+    if (nd_capture_has_outputs(source->capture, source->probe, look->place.tensor) &&
+        nd_shape_equal(&tensor->shape, &x->plan->shapes[step]))
+        look->kind = kind_of(wanted, tensor);
 }
 
 /* ---- beside the reference ---- */
@@ -491,16 +491,16 @@ static void find_look(const struct nd_examination *x, size_t device, size_t step
 static enum nd_status read_values(const struct nd_examination *x, size_t device, size_t step,
                                   enum nd_dtype dtype, struct nd_array *out, struct nd_error *err)
 {
-    const struct nd_capture_tensor *place = &nd_look_of(x, device, step)->place;
+    const struct nd_probe_values *place = &nd_look_of(x, device, step)->place;
     const struct nd_plan_source *source = &x->plan->sources[device];
-    const struct nd_plan_tensor tensor = {device, step};
-    if (place->edge != source->edges[step])
+    const struct nd_plan_values tensor = {device, step};
+    if (place->tensor != source->tensors[step])
         return nd_read_tensor(place, x->sample, dtype, out, err);
     unsigned char *raw = nd_tensor_room(source->sample_bytes[step]);
     enum nd_status status =
         raw != NULL ? nd_plan_read(x->plan, &tensor, x->sample, 1, raw, err) : nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_array_make_room(out, dtype, &nd_capture_edge(place->capture, place->edge)->shape, err);
+        status = nd_array_make_room(out, dtype, &nd_capture_tensor(place->capture, place->tensor)->shape, err);
     if (status == ND_OK)
         nd_array_load(dtype, raw, out->n, out->x);
     free(raw);
@@ -511,16 +511,16 @@ static enum nd_status look_at(const struct nd_examination *x, size_t device, siz
                               const struct nd_array *ref, struct nd_error *err)
 {
     struct nd_look *look = nd_look_of(x, device, step);
-    bool is_code = look->kind == ND_LOOK_AS_CODES || look->kind == ND_LOOK_AS_OTHER_SIGN;
-    if (!is_code && look->kind != ND_LOOK_AS_FLOATS)
+    bool is_qvalue = look->kind == ND_LOOK_AS_QVALUES || look->kind == ND_LOOK_AS_OTHER_SIGN;
+    if (!is_qvalue && look->kind != ND_LOOK_AS_FLOATS)
         return ND_OK;
     struct nd_array values = {0};
-    enum nd_dtype dtype = is_code ? nd_plan_edge(x->plan, step)->dtype
-                                  : nd_capture_edge(x->plan->sources[device].capture, look->place.edge)->dtype;
+    enum nd_dtype dtype = is_qvalue ? nd_plan_tensor(x->plan, step)->dtype
+                                  : nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype;
     enum nd_status status = read_values(x, device, step, dtype, &values, err);
-    if (status == ND_OK && is_code && values.n == ref->n)
-        nd_look_at_codes(&look->codes, dtype, ref->x, values.x, ref->n);
-    if (status == ND_OK && !is_code)
+    if (status == ND_OK && is_qvalue && values.n == ref->n)
+        nd_look_at_qvalues(&look->qvalues, dtype, ref->x, values.x, ref->n);
+    if (status == ND_OK && !is_qvalue)
         status = nd_look_keep_floats(&look->floats, values.x, values.n, x->n_samples, err);
     nd_array_deinit(&values);
     return status;
@@ -533,18 +533,18 @@ static bool take_over_look(const struct nd_examination *x, size_t device, size_t
     struct nd_look *look = nd_look_of(x, device, step);
     const struct nd_look *other = nd_look_of(x, source->same_as, step);
     bool is_same = source->same_as != device && look->kind == other->kind && look->kind != ND_LOOK_AS_FLOATS &&
-                   look->place.edge == source->edges[step] && other->place.edge == same->edges[step];
+                   look->place.tensor == source->tensors[step] && other->place.tensor == same->tensors[step];
     if (is_same)
-        look->codes = other->codes;
+        look->qvalues = other->qvalues;
     return is_same;
 }
 
-static enum nd_status found(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status found(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
                             struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     struct nd_examination *x = context;
-    size_t step = x->plan->step_of_edge[edge];
+    size_t step = x->plan->step_of_tensor[tensor];
     bool is_float = false;
     enum nd_status status = ND_OK;
     for (size_t d = 0; d < x->plan->n_devices && step != SIZE_MAX && status == ND_OK; d++) {
@@ -567,7 +567,7 @@ static enum nd_status look_beside_reference(struct nd_examination *x, struct nd_
     enum nd_status status = nd_inputs_create(plan->model, &inputs, err);
     for (x->sample = 0; x->sample < x->n_samples && status == ND_OK; x->sample++) {
         for (size_t i = 0; i < n_inputs && status == ND_OK; i++)
-            status = nd_read_input(&(struct nd_capture_tensor){leader->capture, leader->probe, plan->inputs[i]},
+            status = nd_read_input(&(struct nd_probe_values){leader->capture, leader->probe, plan->inputs[i]},
                                    x->sample, nd_model_input(plan->model, i)->dtype, &inputs[i], err);
         if (status == ND_OK)
             status = nd_exact_graph_run(plan->graph, inputs, &options, found, x, err);
@@ -576,12 +576,12 @@ static enum nd_status look_beside_reference(struct nd_examination *x, struct nd_
     return status;
 }
 
-static enum nd_status read_code_floats(const struct nd_examination *x, size_t device, size_t step,
+static enum nd_status read_qvalue_floats(const struct nd_examination *x, size_t device, size_t step,
                                        struct nd_error *err)
 {
     struct nd_look *look = nd_look_of(x, device, step);
-    enum nd_dtype dtype = nd_capture_edge(x->plan->sources[device].capture, look->place.edge)->dtype;
-    size_t n = x->plan->n_samples < MOST_FLOAT_SAMPLES ? x->plan->n_samples : MOST_FLOAT_SAMPLES;
+    enum nd_dtype dtype = nd_capture_tensor(x->plan->sources[device].capture, look->place.tensor)->dtype;
+    size_t n = x->plan->n_samples < MAX_FLOAT_SAMPLES ? x->plan->n_samples : MAX_FLOAT_SAMPLES;
     struct nd_array values = {0};
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < n && status == ND_OK; i++) {
@@ -604,9 +604,9 @@ static enum nd_status look_at_all(struct nd_examination *x, struct nd_error *err
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
             find_look(x, d, s);
             enum nd_look_kind kind = nd_look_of(x, d, s)->kind;
-            is_needed = is_needed || (kind != ND_LOOK_AS_NOT && kind != ND_LOOK_AS_CODE_FLOATS);
-            if (kind == ND_LOOK_AS_CODE_FLOATS)
-                status = read_code_floats(x, d, s, err);
+            is_needed = is_needed || (kind != ND_LOOK_AS_NOT && kind != ND_LOOK_AS_QVALUE_FLOATS);
+            if (kind == ND_LOOK_AS_QVALUE_FLOATS)
+                status = read_qvalue_floats(x, d, s, err);
         }
     return status == ND_OK && is_needed ? look_beside_reference(x, err) : status;
 }

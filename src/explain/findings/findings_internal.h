@@ -19,7 +19,7 @@ enum { ND_LOW_END, ND_HIGH_END, ND_N_ENDS };
 
 /* The codes of one edge of one device against the reference's: read as the model's type, whatever the label
  * says. */
-struct nd_code_look {
+struct nd_qvalue_look {
     size_t n;
     size_t at_end[ND_N_ENDS], ref_at_end[ND_N_ENDS];
     size_t far[ND_N_ENDS]; /* at the end, while the reference is well inside */
@@ -30,15 +30,15 @@ struct nd_code_look {
 };
 
 /* dtype: the model's. n codes of one sample. */
-void nd_look_at_codes(struct nd_code_look *look, enum nd_dtype dtype, const double *ref, const double *codes,
+void nd_look_at_qvalues(struct nd_qvalue_look *look, enum nd_dtype dtype, const double *ref, const double *qvalues,
                       size_t n);
 
 /* The bits are codes of the model's type although the capture calls them otherwise. */
-bool nd_look_finds_wrong_type(const struct nd_code_look *look);
+bool nd_look_finds_wrong_type(const struct nd_qvalue_look *look);
 /* Codes that pile up at that end. */
-bool nd_look_finds_saturation(const struct nd_code_look *look, int end);
+bool nd_look_finds_saturation(const struct nd_qvalue_look *look, int end);
 /* All are one code, and the reference's are not. */
-bool nd_look_finds_constant(const struct nd_code_look *look, enum nd_dtype dtype);
+bool nd_look_finds_constant(const struct nd_qvalue_look *look, enum nd_dtype dtype);
 
 /* Floats of one edge, as far as they are kept. Freed by the owner. */
 struct nd_float_look {
@@ -68,16 +68,16 @@ struct nd_value_look {
 /* How an edge of a capture is looked at. */
 enum nd_look_kind {
     ND_LOOK_AS_NOT,
-    ND_LOOK_AS_CODES,       /* of the model's type */
+    ND_LOOK_AS_QVALUES,       /* of the model's type */
     ND_LOOK_AS_OTHER_SIGN,  /* codes, but called signed where the model's are unsigned, or the reverse */
-    ND_LOOK_AS_CODE_FLOATS, /* floats where the model has codes */
+    ND_LOOK_AS_QVALUE_FLOATS, /* floats where the model has codes */
     ND_LOOK_AS_FLOATS,      /* floats where the model has floats */
 };
 
 struct nd_look {
     enum nd_look_kind kind;
-    struct nd_capture_tensor place; /* its edge is SIZE_MAX where the capture has none */
-    struct nd_code_look codes;
+    struct nd_probe_values place; /* its edge is SIZE_MAX where the capture has none */
+    struct nd_qvalue_look qvalues;
     struct nd_float_look floats;
 };
 

@@ -30,7 +30,7 @@ static const double function_roundings = 16, patterns_reach = 4;
 static const double inside_roundings = 4;
 enum { N_PATTERNS = 4 };
 
-static int least_exponent(int digits)
+static int min_exponent(int digits)
 {
     return digits == ND_HALF_DIGITS ? -14 : -126;
 }
@@ -42,7 +42,7 @@ static double nd_float_ulp(double x, int digits)
     if (!isfinite(x))
         return (double)NAN;
     frexp(x, &exponent); /* |x| < 2^exponent */
-    int least = least_exponent(digits) + 1;
+    int least = min_exponent(digits) + 1;
     exponent = x == 0 || exponent < least ? least : exponent;
     return ldexp(1, exponent - digits);
 }
@@ -73,12 +73,12 @@ static void read_as(int digits, enum nd_float_reading reading, uint64_t *random,
     }
 }
 
-static void dequantise(const struct nd_quant *quant, struct nd_array *codes)
+static void dequantise(const struct nd_quant *quant, struct nd_array *qvalues)
 {
-    codes->dtype = ND_DTYPE_F32;
-    for (size_t i = 0; i < codes->n; i++) {
-        size_t channel = nd_exact_channel(quant, &codes->shape, i);
-        codes->x[i] = (double)quant->scale[channel] * (codes->x[i] - (double)quant->zero_point[channel]);
+    qvalues->dtype = ND_DTYPE_F32;
+    for (size_t i = 0; i < qvalues->n; i++) {
+        size_t channel = nd_exact_channel(quant, &qvalues->shape, i);
+        qvalues->x[i] = (double)quant->scale[channel] * (qvalues->x[i] - (double)quant->zero_point[channel]);
     }
 }
 
@@ -86,10 +86,10 @@ static void dequantise(const struct nd_quant *quant, struct nd_array *codes)
 static bool is_changed(const struct nd_float_node *node, size_t i, const struct nd_array *values,
                        enum nd_float_reading reading)
 {
-    bool is_float = nd_dtype_is_float(values->dtype) || node->inputs[i].source == ND_FLOAT_CODES;
+    bool is_float = nd_dtype_is_float(values->dtype) || node->inputs[i].source == ND_FLOAT_QVALUES;
     if (!is_float || reading == ND_FLOAT_AS_THEY_ARE)
         return false;
-    return reading != ND_FLOAT_ROUNDED || node->inputs[i].source != ND_FLOAT_EDGE;
+    return reading != ND_FLOAT_ROUNDED || node->inputs[i].source != ND_FLOAT_TENSOR;
 }
 
 static const struct nd_array *find_values(const struct nd_float_case *c, size_t i,
@@ -104,8 +104,8 @@ static const struct nd_array *find_values(const struct nd_float_case *c, size_t 
                    : node->inputs[i].constant;
     case ND_FLOAT_INPUT:
         return &c->reader->inputs[node->inputs[i].index];
-    case ND_FLOAT_EDGE:
-    case ND_FLOAT_CODES:
+    case ND_FLOAT_TENSOR:
+    case ND_FLOAT_QVALUES:
         return &c->values[node->inputs[i].index];
     case ND_FLOAT_OMITTED:
         break;
@@ -113,34 +113,34 @@ static const struct nd_array *find_values(const struct nd_float_case *c, size_t 
     return NULL;
 }
 
-struct way {
+struct method {
     enum nd_float_reading reading;
     uint64_t random;
 };
 
 /* Input i in that reading: values that are there already, or made of them in `own`. NULL: it is omitted. */
-static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct way *way, struct nd_array *own,
+static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct method *method, struct nd_array *own,
                                  const struct nd_array **out, struct nd_error *err)
 {
-    enum nd_float_reading reading = way->reading;
+    enum nd_float_reading reading = method->reading;
     const struct nd_float_node *node = &c->evaluation->nodes[c->step];
     *out = find_values(c, i, reading);
     if (*out == NULL)
         return ND_OK;
     if ((*out)->shape.rank < 0)
         return nd_fail(err, ND_E_EXACT_UNKNOWN, NULL, "what it reads is not known");
-    bool are_codes = node->inputs[i].source == ND_FLOAT_CODES;
+    bool are_qvalues = node->inputs[i].source == ND_FLOAT_QVALUES;
     const struct nd_array *kept = &c->evaluation->constants[c->step * ND_FLOAT_OPERANDS + i];
     bool is_kept = node->inputs[i].source == ND_FLOAT_CONSTANT && reading == ND_FLOAT_ROUNDED &&
                    (*out == kept || c->digits != ND_HALF_DIGITS);
     bool is_read = !is_kept && is_changed(node, i, *out, reading);
-    if (!are_codes && !is_read)
+    if (!are_qvalues && !is_read)
         return ND_OK;
     enum nd_status status = nd_array_copy(*out, own, err);
-    if (status == ND_OK && are_codes)
+    if (status == ND_OK && are_qvalues)
         dequantise(node->inputs[i].quant, own);
     if (status == ND_OK && is_read)
-        read_as(c->digits, reading, &way->random, own);
+        read_as(c->digits, reading, &method->random, own);
     *out = own;
     return status;
 }
@@ -153,13 +153,13 @@ static enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_
     const struct nd_array *inputs[ND_FLOAT_OPERANDS];
     struct nd_array own[ND_FLOAT_OPERANDS] = {0};
     enum nd_status status = ND_OK;
-    struct way way = {reading, (uint64_t)c->step * 1000 + seed};
+    struct method method = {reading, (uint64_t)c->step * 1000 + seed};
     const struct nd_exact_graph *graph = c->evaluation->plan->graph;
     size_t n_held = 0;
     for (; n_held < node->n_inputs && status == ND_OK; n_held += status == ND_OK)
         status = nd_exact_hold(graph, node->inputs[n_held].constant, err);
     for (size_t i = 0; i < node->n_inputs && status == ND_OK; i++)
-        status = read_input(c, i, &way, &own[i], &inputs[i], err);
+        status = read_input(c, i, &method, &own[i], &inputs[i], err);
     if (status == ND_OK)
         status = nd_float_node_run(node, inputs, out, err);
     for (size_t i = 0; i < node->n_inputs; i++)
@@ -216,7 +216,7 @@ static enum nd_status add_inside(const struct nd_float_case *c, const struct nd_
                                  struct nd_error *err)
 {
     enum nd_float_inside inside = nd_float_node_inside(&c->evaluation->nodes[c->step]);
-    struct way way = {.reading = ND_FLOAT_AS_THEY_ARE};
+    struct method method = {.reading = ND_FLOAT_AS_THEY_ARE};
     struct nd_array own = {0};
     const struct nd_array *x = NULL;
     if (inside == ND_FLOAT_NOTHING_INSIDE)
@@ -226,7 +226,7 @@ static enum nd_status add_inside(const struct nd_float_case *c, const struct nd_
     enum nd_status status = nd_exact_hold(graph, constant, err);
     if (status != ND_OK)
         return status;
-    status = read_input(c, 0, &way, &own, &x, err);
+    status = read_input(c, 0, &method, &own, &x, err);
     bool has_input = status == ND_OK && inside == ND_FLOAT_INPUT_INSIDE && x != NULL && x->n == exact->n;
     for (size_t i = 0; i < exact->n && status == ND_OK; i++)
         bound[i] +=
@@ -256,7 +256,7 @@ static enum nd_status nd_float_bound(const struct nd_float_case *c, const struct
     if (status == ND_OK)
         status = add_inside(c, exact, bound, err);
     /* Numbers below the least normal one may be flushed to zero. */
-    double least = ldexp(1, least_exponent(c->digits));
+    double least = ldexp(1, min_exponent(c->digits));
     for (size_t i = 0; i < exact->n; i++)
         bound[i] += own * u * fabs(exact->x[i]) + least;
     return status;
@@ -280,10 +280,10 @@ struct nd_float_sums *nd_float_sums_of(const struct nd_float_evaluation *e, size
 bool nd_float_is_step(const struct nd_plan *plan, size_t device, size_t step)
 {
     const struct nd_plan_source *source = &plan->sources[device];
-    const struct nd_edge *edge = nd_plan_edge(plan, step);
-    return !source->is_failed && source->edges[step] != SIZE_MAX && edge->quant.n == 0 &&
-           !edge->is_model_input &&
-           nd_dtype_is_float(nd_capture_edge(source->capture, source->edges[step])->dtype);
+    const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
+    return !source->is_failed && source->tensors[step] != SIZE_MAX && tensor->quant.n == 0 &&
+           !tensor->is_model_input &&
+           nd_dtype_is_float(nd_capture_tensor(source->capture, source->tensors[step])->dtype);
 }
 
 bool nd_float_has_steps(const struct nd_plan *plan)
@@ -298,7 +298,7 @@ bool nd_float_has_steps(const struct nd_plan *plan)
 int nd_float_digits_of(const struct nd_float_evaluation *e, size_t device, size_t step)
 {
     const struct nd_plan_source *source = &e->plan->sources[device];
-    return nd_capture_edge(source->capture, source->edges[step])->dtype == ND_DTYPE_F16 ? ND_HALF_DIGITS
+    return nd_capture_tensor(source->capture, source->tensors[step])->dtype == ND_DTYPE_F16 ? ND_HALF_DIGITS
                                                                                         : e->digits[device];
 }
 
@@ -343,7 +343,7 @@ static enum nd_status run_reference(struct worker *w, struct nd_error *err)
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
         const struct nd_float_case c = {w->evaluation, &w->reader, w->reference, s, ND_SINGLE_DIGITS};
-        status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->reference[plan->steps[s].edge], err);
+        status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->reference[plan->steps[s].tensor], err);
     }
     return status;
 }
@@ -380,13 +380,13 @@ static void add_squares(struct nd_float_sums *sums, const struct nd_array *given
 {
     sums->has_reference = reference->shape.rank >= 0 && reference->n == own->n;
     for (size_t i = 0; i < own->n; i++) {
-        double local = given->x[i] - own->x[i];
+        double introduced = given->x[i] - own->x[i];
         double ref = sums->has_reference ? reference->x[i] : own->x[i];
-        if (!isfinite(local) || !isfinite(ref))
+        if (!isfinite(introduced) || !isfinite(ref))
             continue;
         double total = given->x[i] - ref, passed_on = own->x[i] - ref;
         sums->signal += ref * ref;
-        sums->local += local * local;
+        sums->introduced += introduced * introduced;
         sums->total += total * total;
         sums->passed_on += passed_on * passed_on;
     }
@@ -415,7 +415,7 @@ static enum nd_status run_step(struct worker *w, size_t s, struct nd_error *err)
     struct nd_reader *r = &w->reader;
     const struct nd_plan *plan = r->plan;
     struct nd_float_sums *sums = nd_float_sums_of(w->evaluation, r->sample, r->device, s);
-    const struct nd_array *given = &r->given[plan->steps[s].edge];
+    const struct nd_array *given = &r->given[plan->steps[s].tensor];
     forget(&w->error[s]);
     if (!nd_float_is_step(plan, r->device, s))
         return ND_OK;
@@ -426,7 +426,7 @@ static enum nd_status run_step(struct worker *w, size_t s, struct nd_error *err)
     status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->error[s], err);
     if (status != ND_OK || w->error[s].shape.rank < 0)
         return status;
-    add_squares(sums, given, &w->error[s], &w->reference[plan->steps[s].edge]);
+    add_squares(sums, given, &w->error[s], &w->reference[plan->steps[s].tensor]);
     for (size_t i = 0; i < given->n; i++)
         w->error[s].x[i] = given->x[i] - w->error[s].x[i];
     return ND_OK;
@@ -438,7 +438,7 @@ static bool reads_changed(const struct worker *w, size_t step)
 {
     const struct nd_float_node *node = &w->evaluation->nodes[step];
     for (size_t i = 0; w->evaluation->is_known[step] && i < node->n_inputs; i++)
-        if (node->inputs[i].source == ND_FLOAT_EDGE && w->is_changed[node->inputs[i].index])
+        if (node->inputs[i].source == ND_FLOAT_TENSOR && w->is_changed[node->inputs[i].index])
             return true;
     return false;
 }
@@ -449,19 +449,19 @@ static enum nd_status change_behind(struct worker *w, size_t step, struct nd_flo
     const struct nd_plan *plan = w->reader.plan;
     enum nd_status status = ND_OK;
     for (size_t s = step; s < plan->n_steps && status == ND_OK; s++) {
-        size_t edge = plan->steps[s].edge;
-        const struct nd_array *ref = &w->reference[edge];
+        size_t tensor = plan->steps[s].tensor;
+        const struct nd_array *ref = &w->reference[tensor];
         if (s > step && reads_changed(w, s)) {
             const struct nd_float_case c = {w->evaluation, &w->reader, w->changed, s, ND_SINGLE_DIGITS};
-            w->changed[edge] = nd_no_array();
-            w->is_changed[edge] = true;
-            status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->changed[edge], err);
+            w->changed[tensor] = nd_no_array();
+            w->is_changed[tensor] = true;
+            status = run_or_none(&c, ND_FLOAT_AS_THEY_ARE, &w->changed[tensor], err);
         }
         if (status != ND_OK || !plan->steps[s].is_model_output || ref->shape.rank < 0)
             continue;
-        sums->has_effect = sums->has_effect && w->changed[edge].n == ref->n;
+        sums->has_effect = sums->has_effect && w->changed[tensor].n == ref->n;
         for (size_t i = 0; sums->has_effect && i < ref->n; i++) {
-            double d = w->changed[edge].x[i] - ref->x[i];
+            double d = w->changed[tensor].x[i] - ref->x[i];
             if (!isfinite(d))
                 continue;
             sums->effect += d * d;
@@ -474,11 +474,11 @@ static enum nd_status measure_effect(struct worker *w, size_t step, struct nd_er
 {
     const struct nd_plan *plan = w->reader.plan;
     struct nd_float_sums *sums = nd_float_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
-    size_t edge = plan->steps[step].edge;
+    size_t tensor = plan->steps[step].tensor;
     if (w->error[step].shape.rank < 0 || !sums->has_reference)
         return ND_OK;
     for (size_t s = 0; s < plan->n_steps; s++) {
-        size_t e = plan->steps[s].edge;
+        size_t e = plan->steps[s].tensor;
         w->is_changed[e] = false;
         w->changed[e] = w->reference[e];
         if (plan->steps[s].is_model_output && w->reference[e].shape.rank >= 0)
@@ -488,16 +488,16 @@ static enum nd_status measure_effect(struct worker *w, size_t step, struct nd_er
     }
     sums->has_effect = true;
     struct nd_array moved = {0};
-    enum nd_status status = nd_array_copy(&w->reference[edge], &moved, err);
+    enum nd_status status = nd_array_copy(&w->reference[tensor], &moved, err);
     for (size_t i = 0; status == ND_OK && i < moved.n; i++)
         moved.x[i] += w->error[step].x[i];
-    w->changed[edge] = moved;
-    w->is_changed[edge] = true;
+    w->changed[tensor] = moved;
+    w->is_changed[tensor] = true;
     if (status == ND_OK)
         status = change_behind(w, step, sums, err);
     for (size_t s = 0; s < plan->n_steps; s++)
-        if (w->is_changed[plan->steps[s].edge])
-            forget(&w->changed[plan->steps[s].edge]);
+        if (w->is_changed[plan->steps[s].tensor])
+            forget(&w->changed[plan->steps[s].tensor]);
     return status;
 }
 
@@ -507,14 +507,14 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
 {
     struct worker *w = state;
     const struct nd_plan *plan = w->reader.plan;
-    enum nd_status status = w->evaluation->is_beside_codes ? ND_OK : run_reference(w, err);
+    enum nd_status status = w->evaluation->is_beside_qvalues ? ND_OK : run_reference(w, err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
         if (!nd_plan_is_worked_out(plan, d))
             continue;
         status = nd_reader_device(&w->reader, d, err);
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
             status = run_step(w, s, err);
-        for (size_t s = 0; s < plan->n_steps && status == ND_OK && nd_is_harm_sample(plan, w->reader.sample);
+        for (size_t s = 0; s < plan->n_steps && status == ND_OK && nd_is_output_effect_sample(plan, w->reader.sample);
              s++)
             status = measure_effect(w, s, err);
     }
@@ -525,15 +525,15 @@ static enum nd_status begin(void *state, void *context, struct nd_error *err)
 {
     struct worker *w = state;
     const struct nd_plan *plan = w->reader.plan;
-    size_t n_edges = nd_model_n_edges(plan->model);
+    size_t n_tensors = nd_model_n_tensors(plan->model);
     w->evaluation = context;
-    w->reference = nd_calloc(n_edges, sizeof *w->reference);
-    w->changed = nd_calloc(n_edges, sizeof *w->changed);
-    w->is_changed = nd_calloc(n_edges, sizeof *w->is_changed);
+    w->reference = nd_calloc(n_tensors, sizeof *w->reference);
+    w->changed = nd_calloc(n_tensors, sizeof *w->changed);
+    w->is_changed = nd_calloc(n_tensors, sizeof *w->is_changed);
     w->error = nd_calloc(plan->n_steps, sizeof *w->error);
     if (w->reference == NULL || w->changed == NULL || w->is_changed == NULL || w->error == NULL)
         return nd_fail_memory(err);
-    for (size_t e = 0; e < n_edges; e++)
+    for (size_t e = 0; e < n_tensors; e++)
         w->reference[e] = nd_no_array();
     for (size_t s = 0; s < plan->n_steps; s++)
         w->error[s] = nd_no_array();
@@ -545,7 +545,7 @@ static void end(void *state, void *context)
     (void)context;
     struct worker *w = state;
     const struct nd_plan *plan = w->reader.plan;
-    for (size_t e = 0; w->reference != NULL && e < nd_model_n_edges(plan->model); e++)
+    for (size_t e = 0; w->reference != NULL && e < nd_model_n_tensors(plan->model); e++)
         forget(&w->reference[e]);
     for (size_t s = 0; w->error != NULL && s < plan->n_steps; s++)
         forget(&w->error[s]);
@@ -559,14 +559,14 @@ static void end(void *state, void *context)
 
 /* Share of the floats of a device that are numbers of half precision when it computes in that; chosen, as
  * science/fallback.md has it. */
-static const double most_on_grid = 0.98;
+static const double max_on_grid = 0.98;
 
 static bool is_on_half_grid(const struct nd_reader *r)
 {
     const struct nd_plan *plan = r->plan;
     size_t n = 0, n_on = 0;
     for (size_t s = 0; s < plan->n_steps; s++) {
-        const struct nd_array *given = &r->given[plan->steps[s].edge];
+        const struct nd_array *given = &r->given[plan->steps[s].tensor];
         for (size_t i = 0; nd_float_is_step(plan, r->device, s) && i < given->n; i++) {
             double x = given->x[i], rounded = nd_float_round(x, ND_HALF_DIGITS);
             if (!isfinite(rounded) || x == 0)
@@ -575,7 +575,7 @@ static bool is_on_half_grid(const struct nd_reader *r)
             n_on += fabs(x - rounded) <= nd_float_ulp(x, ND_HALF_DIGITS) * 0x1p-12;
         }
     }
-    return (double)n_on >= most_on_grid * (double)n;
+    return (double)n_on >= max_on_grid * (double)n;
 }
 
 /* What the capture says of its chipset decides, else the values of its first sample. */
@@ -637,9 +637,9 @@ static enum nd_status round_constants(struct nd_float_evaluation *e, size_t s, d
 static enum nd_status prepare(struct nd_float_evaluation *e, struct nd_error *err)
 {
     const struct nd_plan *plan = e->plan;
-    size_t n_units, n_sums;
-    if (!nd_size_mul(plan->n_devices, plan->n_steps, &n_units) ||
-        !nd_size_mul(n_units, plan->n_samples, &n_sums))
+    size_t n_layers, n_sums;
+    if (!nd_size_mul(plan->n_devices, plan->n_steps, &n_layers) ||
+        !nd_size_mul(n_layers, plan->n_samples, &n_sums))
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "too many samples");
     e->digits = nd_calloc(plan->n_devices, sizeof *e->digits);
     e->is_known = nd_calloc(plan->n_steps, sizeof *e->is_known);
@@ -651,7 +651,7 @@ static enum nd_status prepare(struct nd_float_evaluation *e, struct nd_error *er
     for (size_t k = 0; k < plan->n_steps * ND_FLOAT_OPERANDS; k++)
         e->constants[k] = nd_no_array();
     for (size_t s = 0; s < plan->n_steps; s++)
-        e->is_known[s] = nd_float_node_find(plan->graph, plan->steps[s].edge, &e->nodes[s]);
+        e->is_known[s] = nd_float_node_find(plan->graph, plan->steps[s].tensor, &e->nodes[s]);
     double room_bytes = plan->memory_bytes / 8; /* chosen */
     enum nd_status status = find_digits(e, err);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
@@ -664,7 +664,7 @@ enum nd_status nd_float_evaluate(struct nd_float_evaluation *e, const struct nd_
                                  const struct nd_explain_options *options, struct nd_error *err)
 {
     e->plan = plan;
-    e->is_beside_codes = nd_plan_has_codes(plan);
+    e->is_beside_qvalues = nd_plan_has_qvalues(plan);
     const struct nd_replay replay = {.plan = plan,
                                      .span = {0, plan->n_samples},
                                      .state_bytes = sizeof(struct worker),

@@ -16,13 +16,13 @@ struct nd_float_sums {
     bool has_reference, has_effect;
     uint64_t n, n_rounded, n_beyond, n_flushed, n_lost, n_overflown;
     double max_ulp, sum_ulp, worst;         /* worst: the largest error, as a multiple of its bound */
-    double signal, local, total, passed_on; /* sums of squares */
+    double signal, introduced, total, passed_on; /* sums of squares */
     double effect, effect_signal;           /* of the model's outputs */
 };
 
 struct nd_float_evaluation {
     const struct nd_plan *plan;
-    bool is_beside_codes; /* the model is quantised, too: then there is no reference, and no effect is measured
+    bool is_beside_qvalues; /* the model is quantised, too: then there is no reference, and no effect is measured
                            */
     int *digits;          /* [n_devices] of the arithmetic; 0: the device has no floats */
     bool *is_known;       /* [n_steps] node is found */

@@ -28,7 +28,7 @@ static void add_sample(const struct nd_float_sums *from, struct nd_float_sums *t
     to->worst = fmax(to->worst, from->worst);
     to->sum_ulp += from->sum_ulp;
     to->signal += from->signal;
-    to->local += from->local;
+    to->introduced += from->introduced;
     to->total += from->total;
     to->passed_on += from->passed_on;
     if (from->has_effect) {
@@ -63,7 +63,7 @@ static struct nd_explained_floats floats_of(const struct nd_float_sums *sums, in
         .max_ulp = sums->max_ulp,
         .mean_ulp = sums->n > 0 ? sums->sum_ulp / (double)sums->n : 0,
         .worst = sums->worst,
-        .introduced = relative(sums->local, sums->signal, sums->has_reference),
+        .introduced = relative(sums->introduced, sums->signal, sums->has_reference),
         .passed_on = relative(sums->passed_on, sums->signal, sums->has_reference),
         .total = relative(sums->total, sums->signal, sums->has_reference),
         .effect = relative(sums->effect, sums->effect_signal, sums->has_effect),
@@ -72,7 +72,7 @@ static struct nd_explained_floats floats_of(const struct nd_float_sums *sums, in
 
 /* ---- what a layer that is too far off looks like ---- */
 
-enum { MOST_SAMPLES = 32, MOST_VALUES = 1 << 22 };
+enum { MAX_SAMPLES = 32, MAX_VALUES = 1 << 22 };
 
 /* Faults that no arithmetic looks like. Scales, cliffs and grids may be arithmetic's own. */
 static bool is_no_arithmetic(enum nd_fault_kind kind)
@@ -99,7 +99,7 @@ static enum nd_status collect(const struct nd_float_evaluation *e, size_t device
                               double *values, struct nd_error *err)
 {
     struct nd_reader reader = {0};
-    size_t edge = e->plan->steps[step].edge, n = 0;
+    size_t tensor = e->plan->steps[step].tensor, n = 0;
     enum nd_status status = nd_reader_init(&reader, e->plan, err);
     for (size_t i = 0; i < n_samples && status == ND_OK; i++) {
         struct nd_array expected = {0};
@@ -109,7 +109,7 @@ static enum nd_status collect(const struct nd_float_evaluation *e, size_t device
         n = expected.n;
         if (status == ND_OK && n > 0) {
             memcpy(values + i * n, expected.x, n * sizeof *values);
-            memcpy(values + (n_samples + i) * n, reader.given[edge].x, n * sizeof *values);
+            memcpy(values + (n_samples + i) * n, reader.given[tensor].x, n * sizeof *values);
         }
         nd_array_deinit(&expected);
     }
@@ -122,18 +122,18 @@ static enum nd_status diagnose(const struct nd_float_evaluation *e, size_t devic
 {
     const struct nd_plan *plan = e->plan;
     const struct nd_plan_source *source = &plan->sources[device];
-    size_t n = 0, n_samples = plan->n_samples < MOST_SAMPLES ? plan->n_samples : MOST_SAMPLES;
+    size_t n = 0, n_samples = plan->n_samples < MAX_SAMPLES ? plan->n_samples : MAX_SAMPLES;
     enum nd_status status = nd_shape_n_elems(&plan->shapes[step], &n, err);
     if (status != ND_OK || n == 0)
         return status;
-    while (n_samples > 1 && n_samples * n > MOST_VALUES)
+    while (n_samples > 1 && n_samples * n > MAX_VALUES)
         n_samples--;
     double *values = nd_calloc(2 * n_samples * n, sizeof *values);
     status = values != NULL ? collect(e, device, step, n_samples, values, err) : nd_fail_memory(err);
     const struct nd_evidence evidence = {.n_samples = n_samples,
                                          .n = n,
                                          .shape = plan->shapes[step],
-                                         .dtype = nd_capture_edge(source->capture, source->edges[step])->dtype,
+                                         .dtype = nd_capture_tensor(source->capture, source->tensors[step])->dtype,
                                          .expected = values,
                                          .captured = values + n_samples * n};
     if (status == ND_OK)
@@ -144,10 +144,10 @@ static enum nd_status diagnose(const struct nd_float_evaluation *e, size_t devic
 
 /* ---- the judgement ---- */
 
-/* Values beyond their bound, and the share of them that a fault must predict; as for codes (verdict/accuse.c).
+/* Values beyond their bound, and the share of them that a fault must predict; as for codes (verdict/fault_verdict.c).
  */
 enum { MIN_BEYOND = 8 };
-static const double least_explained = 0.99;
+static const double min_explained = 0.99;
 
 static const char *precision_of(const struct nd_explained_floats *floats)
 {
@@ -161,16 +161,16 @@ static enum nd_status set_text(struct nd_strbuf *text, char **out, struct nd_err
     return *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static void follow(struct nd_explained_unit *unit)
+static void follow(struct nd_explained_layer *layer)
 {
-    const struct nd_explained_floats *f = &unit->floats;
-    unit->state = ND_LAYER_FOLLOWS;
-    unit->why_follows = f->n_rounded + f->n_overflown == f->n ? "exact" : "float-rounding";
+    const struct nd_explained_floats *f = &layer->floats;
+    layer->state = ND_LAYER_FOLLOWS;
+    layer->why_follows = f->n_rounded + f->n_overflown == f->n ? "exact" : "float-rounding";
 }
 
-static enum nd_status say_evidence(struct nd_explained_unit *unit, const char *fault, struct nd_error *err)
+static enum nd_status say_evidence(struct nd_explained_layer *layer, const char *fault, struct nd_error *err)
 {
-    const struct nd_explained_floats *f = &unit->floats;
+    const struct nd_explained_floats *f = &layer->floats;
     struct nd_strbuf text = {0};
     if (f->n_beyond > 0)
         nd_strbuf_printf(
@@ -183,11 +183,11 @@ static enum nd_status say_evidence(struct nd_explained_unit *unit, const char *f
                          f->n_beyond > 0 ? "; " : "", 100 * (double)f->n_lost / (double)f->n, precision_of(f));
     if (fault != NULL)
         nd_strbuf_printf(&text, "; %s", fault);
-    return set_text(&text, &unit->evidence, err);
+    return set_text(&text, &layer->evidence, err);
 }
 
-static enum nd_status accuse(const struct nd_float_evaluation *e, size_t device, size_t step,
-                             struct nd_explained_unit *unit, struct nd_error *err)
+static enum nd_status fault_verdict(const struct nd_float_evaluation *e, size_t device, size_t step,
+                             struct nd_explained_layer *layer, struct nd_error *err)
 {
     struct nd_findings found = {0};
     char said[256] = "";
@@ -195,26 +195,26 @@ static enum nd_status accuse(const struct nd_float_evaluation *e, size_t device,
     if (status != ND_OK)
         return status;
     const struct nd_finding *best = found.n_gross > 0 ? &found.items[0] : NULL;
-    bool is_proved = best != NULL && is_no_arithmetic(best->kind) && best->explained >= least_explained &&
-                     unit->floats.n_beyond + unit->floats.n_lost >= MIN_BEYOND;
-    unit->state = is_proved ? ND_LAYER_FAULTY : ND_LAYER_UNEXPLAINED;
-    unit->certainty = is_proved      ? ND_CERTAINTY_LIKELY
+    bool is_proved = best != NULL && is_no_arithmetic(best->kind) && best->explained >= min_explained &&
+                     layer->floats.n_beyond + layer->floats.n_lost >= MIN_BEYOND;
+    layer->state = is_proved ? ND_LAYER_FAULTY : ND_LAYER_UNEXPLAINED;
+    layer->certainty = is_proved      ? ND_CERTAINTY_LIKELY
                       : best != NULL ? ND_CERTAINTY_GUESS
                                      : ND_CERTAINTY_UNKNOWN;
     if (best != NULL) {
-        free(unit->fault.text);
-        unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(best->kind),
+        free(layer->fault.text);
+        layer->fault = (struct nd_explained_fault){.kind = nd_fault_name(best->kind),
                                                   .text = nd_strdup(best->text),
                                                   .channel = best->channel,
                                                   .amount = best->amount,
                                                   .explained = best->explained};
-        if (unit->fault.text == NULL)
+        if (layer->fault.text == NULL)
             return nd_fail_memory(err);
         snprintf(said, sizeof said,
                  is_proved ? "\"%s\" predicts %.3g%% of those far off" : "it looks like \"%s\"", best->text,
                  100 * best->explained);
     }
-    return say_evidence(unit, best != NULL ? said : NULL, err);
+    return say_evidence(layer, best != NULL ? said : NULL, err);
 }
 
 /* A tensor that it reads, and of which the capture need not show what it read. SIZE_MAX: none. */
@@ -223,11 +223,11 @@ static size_t find_unsure_input(const struct nd_explain_job *job, const struct n
 {
     const struct nd_float_node *node = &e->nodes[s];
     for (size_t i = 0; e->is_known[s] && i < node->n_inputs; i++) {
-        bool is_edge = node->inputs[i].source == ND_FLOAT_EDGE || node->inputs[i].source == ND_FLOAT_CODES;
-        size_t step = is_edge ? job->plan->step_of_edge[node->inputs[i].index] : SIZE_MAX;
+        bool is_tensor = node->inputs[i].source == ND_FLOAT_TENSOR || node->inputs[i].source == ND_FLOAT_QVALUES;
+        size_t step = is_tensor ? job->plan->step_of_tensor[node->inputs[i].index] : SIZE_MAX;
         if (step == SIZE_MAX)
             continue;
-        const char *fault = job->out->devices[d].units[step].fault.kind;
+        const char *fault = job->out->devices[d].layers[step].fault.kind;
         if ((fault != NULL && strcmp(fault, nd_fault_name(ND_FAULT_REUSED_BUFFER)) == 0) ||
             nd_plan_differs_by_run(job->plan, d, step))
             return step;
@@ -235,24 +235,24 @@ static size_t find_unsure_input(const struct nd_explain_job *job, const struct n
     return SIZE_MAX;
 }
 
-static enum nd_status leave_unsure(const struct nd_explain_job *job, struct nd_explained_unit *unit,
+static enum nd_status leave_unsure(const struct nd_explain_job *job, struct nd_explained_layer *layer,
                                    size_t input, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "the capture of '%s' need not show what it read", job->plan->steps[input].name);
-    return set_text(&text, &unit->why_not, err);
+    return set_text(&text, &layer->why_not, err);
 }
 
 static enum nd_status judge_step(const struct nd_explain_job *job, const struct nd_float_evaluation *e,
                                  size_t d, size_t s, struct nd_error *err)
 {
     struct nd_explained_device *device = &job->out->devices[d];
-    struct nd_explained_unit *unit = &device->units[s];
+    struct nd_explained_layer *layer = &device->layers[s];
     if (!nd_float_is_step(job->plan, d, s))
         return ND_OK;
     size_t unsure = find_unsure_input(job, e, d, s);
     if (unsure != SIZE_MAX)
-        return leave_unsure(job, unit, unsure, err);
+        return leave_unsure(job, layer, unsure, err);
     const struct nd_float_sums sums = sum_up(e, d, s);
     if (sums.is_missed || sums.n == 0) {
         struct nd_strbuf text = {0};
@@ -261,22 +261,22 @@ static enum nd_status judge_step(const struct nd_explain_job *job, const struct 
                              ? "it cannot be worked out: what it reads was not captured, or its operator "
                                "is not covered"
                              : "it reads what is no tensor of the model");
-        return set_text(&text, &unit->why_not, err);
+        return set_text(&text, &layer->why_not, err);
     }
-    unit->floats = floats_of(&sums, nd_float_digits_of(e, d, s));
-    if (!unit->is_examined) {
+    layer->floats = floats_of(&sums, nd_float_digits_of(e, d, s));
+    if (!layer->is_examined) {
         device->n_examined++;
         device->n_not_examined--;
     }
-    unit->is_examined = true;
-    free(unit->why_not);
-    unit->why_not = NULL;
-    unit->n_codes = unit->floats.n;
-    unit->n_unexplained = unit->floats.n_beyond + unit->floats.n_lost;
-    unit->harm = unit->floats.effect * unit->floats.effect;
-    if (unit->n_unexplained > 0)
-        return accuse(e, d, s, unit, err);
-    follow(unit);
+    layer->is_examined = true;
+    free(layer->why_not);
+    layer->why_not = NULL;
+    layer->n_qvalues = layer->floats.n;
+    layer->n_unexplained = layer->floats.n_beyond + layer->floats.n_lost;
+    layer->effect = layer->floats.effect * layer->floats.effect;
+    if (layer->n_unexplained > 0)
+        return fault_verdict(e, d, s, layer, err);
+    follow(layer);
     return ND_OK;
 }
 
@@ -303,9 +303,9 @@ static enum nd_verdict verdict_of(const struct nd_explained_device *device, size
 {
     bool differs = device->n_sources > 0, is_within = false;
     for (size_t s = 0; s < n_steps; s++) {
-        differs = differs || (device->units[s].floats.n > 0 && device->units[s].n_unexplained > 0);
-        is_within = is_within || device->units[s].is_within_step ||
-                    device->units[s].floats.n_rounded < device->units[s].floats.n;
+        differs = differs || (device->layers[s].floats.n > 0 && device->layers[s].n_unexplained > 0);
+        is_within = is_within || device->layers[s].is_within_step ||
+                    device->layers[s].floats.n_rounded < device->layers[s].floats.n;
     }
     if (differs)
         return ND_VERDICT_DIFFERS;
@@ -324,8 +324,8 @@ static void drop_grid_findings(const struct nd_plan *plan, size_t d, struct nd_e
     size_t n = 0;
     for (size_t i = 0; i < device->n_findings; i++) {
         struct nd_explained_finding *finding = &device->findings[i];
-        const struct nd_explained_unit *unit = &device->units[finding->step];
-        bool is_expected = is_htp || (unit->floats.n > 0 && unit->state == ND_LAYER_FOLLOWS);
+        const struct nd_explained_layer *layer = &device->layers[finding->step];
+        bool is_expected = is_htp || (layer->floats.n > 0 && layer->state == ND_LAYER_FOLLOWS);
         if (is_expected && strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
             free(finding->fault.text);
         else
@@ -341,7 +341,7 @@ static enum nd_status judge_device(const struct nd_explain_job *job, const struc
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < job->plan->n_steps && status == ND_OK; s++)
         status = judge_step(job, e, d, s, err);
-    if (!e->is_beside_codes)
+    if (!e->is_beside_qvalues)
         device->float_error = error_of_outputs(job, e, d);
     drop_grid_findings(job->plan, d, device);
     device->verdict = verdict_of(device, job->plan->n_steps);
@@ -353,7 +353,7 @@ enum nd_status nd_explain_judge_floats(const struct nd_explain_job *job,
 {
     struct nd_float_evaluation evaluation = {0};
     struct nd_explanation *out = job->out;
-    if (nd_plan_has_codes(job->plan) && !nd_float_has_steps(job->plan))
+    if (nd_plan_has_qvalues(job->plan) && !nd_float_has_steps(job->plan))
         return ND_OK;
     enum nd_status status = nd_float_evaluate(&evaluation, job->plan, options, err);
     for (size_t d = 0; d < out->n_devices && status == ND_OK; d++)

@@ -7,9 +7,9 @@
 /* How often what a program leaves is taken for more than contamination when it is not. */
 static const double unlikely = 1e-6;
 
-static double cost_of(const struct nd_identify_tally *t, const struct nd_arithmetic *program, size_t p)
+static double cost_of(const struct nd_identify_tally *t, const struct nd_arithmetic *arithmetic, size_t p)
 {
-    if (nd_arithmetic_is_stochastic(program))
+    if (nd_arithmetic_is_stochastic(arithmetic))
         return (double)t->chance[p] / ND_IDENTIFY_NATS;
     double right = -log(1 - ND_IDENTIFY_CONTAMINATION / 2), wrong = log(2 / ND_IDENTIFY_CONTAMINATION);
     return (double)(t->n_seen[p] - t->n_wrong[p]) * right + (double)t->n_wrong[p] * wrong;
@@ -23,11 +23,11 @@ static bool is_contamination(const struct nd_identify_tally *t, size_t p)
 }
 
 /* The least and the largest P(up) of a program of chance within a bin, in place of a fraction. */
-static void range_in_bin(const struct nd_arithmetic *program, size_t bin, double *low, double *high)
+static void range_in_bin(const struct nd_arithmetic *arithmetic, size_t bin, double *low, double *high)
 {
     const struct nd_arithmetic_scaling scaling = {.low = 0, .high = 1, .scale = 1};
     struct nd_arithmetic_ready ready;
-    nd_arithmetic_prepare(program, &scaling, false, &ready);
+    nd_arithmetic_prepare(arithmetic, &scaling, false, &ready);
     *low = 1;
     *high = 0;
     for (int end = 0; end < 2; end++) {
@@ -39,14 +39,14 @@ static void range_in_bin(const struct nd_arithmetic *program, size_t bin, double
     }
 }
 
-static bool has_curve(const struct nd_identify_tally *t, const struct nd_arithmetic *program)
+static bool has_curve(const struct nd_identify_tally *t, const struct nd_arithmetic *arithmetic)
 {
     const double alpha = 1e-9;
     for (size_t b = 0; b < ND_IDENTIFY_BINS; b++) {
         double low, high;
         if (t->bin_n[b] == 0)
             continue;
-        range_in_bin(program, b, &low, &high);
+        range_in_bin(arithmetic, b, &low, &high);
         if (nd_binomial_upper(t->bin_up[b], t->bin_n[b], alpha) < low - ND_IDENTIFY_CONTAMINATION ||
             nd_binomial_lower(t->bin_up[b], t->bin_n[b], alpha) > high + ND_IDENTIFY_CONTAMINATION)
             return false;
@@ -58,7 +58,7 @@ static size_t count_classes(struct nd_identify_result *out)
 {
     bool is_there[ND_ARITHMETIC_MAX] = {false};
     size_t n = 0;
-    for (size_t p = 0; p < out->n_programs; p++)
+    for (size_t p = 0; p < out->n_arithmetics; p++)
         if (out->is_applicable[p] && out->is_possible[p] && !is_there[out->class_of[p]]) {
             is_there[out->class_of[p]] = true;
             n++;
@@ -69,7 +69,7 @@ static size_t count_classes(struct nd_identify_result *out)
 static void conclude(struct nd_identify_result *out)
 {
     out->n_classes = count_classes(out);
-    if (out->best == SIZE_MAX || out->n_open < ND_IDENTIFY_LEAST)
+    if (out->best == SIZE_MAX || out->n_open < ND_IDENTIFY_MIN)
         out->verdict = ND_IDENTIFY_TOO_FEW;
     else if (out->n_classes == 0)
         out->verdict = ND_IDENTIFY_NONE;
@@ -80,17 +80,17 @@ static void conclude(struct nd_identify_result *out)
 }
 
 /* The set may only be smaller than everything where there is enough to see. */
-static void find_possible(const struct nd_identify_tally *t, const struct nd_arithmetic *programs,
+static void find_possible(const struct nd_identify_tally *t, const struct nd_arithmetic *arithmetics,
                           struct nd_identify_result *out)
 {
-    double bound = log((double)out->n_programs / ND_IDENTIFY_ALPHA);
-    double least = out->best != SIZE_MAX ? cost_of(t, &programs[out->best], out->best) : 0;
-    for (size_t p = 0; p < out->n_programs; p++) {
+    double bound = log((double)out->n_arithmetics / ND_IDENTIFY_ALPHA);
+    double least = out->best != SIZE_MAX ? cost_of(t, &arithmetics[out->best], out->best) : 0;
+    for (size_t p = 0; p < out->n_arithmetics; p++) {
         out->is_possible[p] = true;
-        if (!out->is_applicable[p] || t->n_open < ND_IDENTIFY_LEAST)
+        if (!out->is_applicable[p] || t->n_open < ND_IDENTIFY_MIN)
             continue;
-        out->is_possible[p] = cost_of(t, &programs[p], p) <= least + bound && is_contamination(t, p) &&
-                              (!nd_arithmetic_is_stochastic(&programs[p]) || has_curve(t, &programs[p]));
+        out->is_possible[p] = cost_of(t, &arithmetics[p], p) <= least + bound && is_contamination(t, p) &&
+                              (!nd_arithmetic_is_stochastic(&arithmetics[p]) || has_curve(t, &arithmetics[p]));
     }
 }
 
@@ -98,22 +98,22 @@ void nd_identify_decide(const struct nd_identify_tally *t, struct nd_identify_re
 {
     *out = (struct nd_identify_result){
         .best = SIZE_MAX, .n = t->n, .n_open = t->n_open, .n_deciding = t->n_deciding};
-    const struct nd_arithmetic *programs = nd_arithmetics(&out->n_programs);
-    for (size_t p = 0; p < out->n_programs; p++) {
+    const struct nd_arithmetic *arithmetics = nd_arithmetics(&out->n_arithmetics);
+    for (size_t p = 0; p < out->n_arithmetics; p++) {
         out->is_applicable[p] = t->n_seen[p] > 0;
         out->n_wrong[p] = t->n_wrong[p];
         out->n_seen[p] = t->n_seen[p];
-        out->cost[p] = cost_of(t, &programs[p], p);
+        out->cost[p] = cost_of(t, &arithmetics[p], p);
         out->class_of[p] = p;
         for (size_t q = p; q-- > 0;)
             if (out->is_applicable[p] && out->is_applicable[q] && t->signature[q] == t->signature[p] &&
                 t->n_seen[q] == t->n_seen[p])
                 out->class_of[p] = q;
-        if (out->is_applicable[p] && (out->best == SIZE_MAX || cost_of(t, &programs[p], p) <
-                                                                   cost_of(t, &programs[out->best], out->best)))
+        if (out->is_applicable[p] && (out->best == SIZE_MAX || cost_of(t, &arithmetics[p], p) <
+                                                                   cost_of(t, &arithmetics[out->best], out->best)))
             out->best = p;
     }
-    find_possible(t, programs, out);
+    find_possible(t, arithmetics, out);
     conclude(out);
 }
 
@@ -157,17 +157,17 @@ static bool is_better(const struct nd_identify_result *out, size_t p, size_t q)
     return out->cost[p] * (double)out->n_seen[q] < out->cost[q] * (double)out->n_seen[p];
 }
 
-static void add_unit(const struct nd_identify_result *unit, struct nd_identify_result *out)
+static void add_layer(const struct nd_identify_result *layer, struct nd_identify_result *out)
 {
-    out->n += unit->n;
-    out->n_open += unit->n_open;
-    out->n_deciding += unit->n_deciding;
-    for (size_t p = 0; p < out->n_programs; p++) {
-        out->is_applicable[p] = out->is_applicable[p] || unit->is_applicable[p];
-        out->is_possible[p] = out->is_possible[p] && unit->is_possible[p];
-        out->n_wrong[p] += unit->n_wrong[p];
-        out->n_seen[p] += unit->n_seen[p];
-        out->cost[p] += unit->cost[p];
+    out->n += layer->n;
+    out->n_open += layer->n_open;
+    out->n_deciding += layer->n_deciding;
+    for (size_t p = 0; p < out->n_arithmetics; p++) {
+        out->is_applicable[p] = out->is_applicable[p] || layer->is_applicable[p];
+        out->is_possible[p] = out->is_possible[p] && layer->is_possible[p];
+        out->n_wrong[p] += layer->n_wrong[p];
+        out->n_seen[p] += layer->n_seen[p];
+        out->cost[p] += layer->cost[p];
     }
 }
 
@@ -175,14 +175,14 @@ void nd_identify_combine(const struct nd_identify_result *results, size_t n, str
 {
     bool has_none = false;
     *out = (struct nd_identify_result){.best = SIZE_MAX};
-    nd_arithmetics(&out->n_programs);
-    for (size_t p = 0; p < out->n_programs; p++)
+    nd_arithmetics(&out->n_arithmetics);
+    for (size_t p = 0; p < out->n_arithmetics; p++)
         out->is_possible[p] = true;
     for (size_t u = 0; u < n; u++) {
-        add_unit(&results[u], out);
+        add_layer(&results[u], out);
         has_none = has_none || results[u].verdict == ND_IDENTIFY_NONE;
     }
-    for (size_t p = 0; p < out->n_programs; p++) {
+    for (size_t p = 0; p < out->n_arithmetics; p++) {
         find_class(results, n, p, out);
         if (!out->is_applicable[p])
             continue;

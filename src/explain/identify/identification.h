@@ -4,7 +4,7 @@
 #define ND_IDENTIFY_IDENTIFICATION_H
 
 #include "explain/identify/identify.h"
-#include "explain/trials/unit_trial.h"
+#include "explain/trials/layer_trial.h"
 #include "npudiff/explain/explain.h"
 
 /* What is said of a unit, of the units of one operator type, or of a device. */
@@ -19,9 +19,9 @@ struct nd_answer {
 };
 
 /* One unit, in any step of the model; what is no unit is left zeroed. */
-struct nd_identified_unit {
+struct nd_identified_layer {
     char *name, *op_types;
-    bool is_unit, is_conv;
+    bool is_layer, is_conv;
     bool is_double;        /* evaluated in double precision */
     bool is_changing;      /* from run to run: then nothing is counted */
     bool has_fed;          /* of those, its inputs change as well */
@@ -30,13 +30,13 @@ struct nd_identified_unit {
     size_t n_steps;
     struct nd_specified_sum specified;
     struct nd_identify_tally tally;
-    struct nd_unit_tally as_whole; /* by program of whole units */
+    struct nd_layer_tally as_whole; /* by program of whole units */
     struct nd_answer *answer;      /* NULL: nothing was counted */
 };
 
 struct nd_identified_type {
     const char *op_types; /* borrowed from a unit */
-    size_t n_units;
+    size_t n_layers;
     struct nd_answer answer;
 };
 
@@ -50,8 +50,8 @@ struct nd_identified_device {
     char *failure; /* NULL: it did not fail */
     size_t n_probes;
     struct nd_identified_probe *probes;
-    size_t n_units;
-    struct nd_identified_unit *units; /* [n_units] one for every step, or none */
+    size_t n_layers;
+    struct nd_identified_layer *layers; /* [n_units] one for every step, or none */
     uint64_t n_samples;               /* of all probes */
     size_t n_types;
     struct nd_identified_type *types; /* [n_types] in the order of their first units */
@@ -64,13 +64,13 @@ struct nd_identification {
 };
 
 /* Whether the program is one that is not excluded. */
-bool nd_identified_is_left(const struct nd_identify_result *result, size_t program);
+bool nd_identified_is_left(const struct nd_identify_result *result, size_t arithmetic);
 /* The classes of programs that are not excluded, by the first program of each: the one after that one, SIZE_MAX
  * for the first. SIZE_MAX: there is none, as always with too few codes. */
 size_t nd_identified_next_class(const struct nd_identify_result *result, size_t after);
 /* There is no threshold, or contamination. */
 bool nd_identified_is_crossed(const struct nd_identify_bracket *bracket);
 /* Of a unit without an answer. */
-const char *nd_identified_why_not(const struct nd_identified_unit *unit);
+const char *nd_identified_why_not(const struct nd_identified_layer *layer);
 
 #endif

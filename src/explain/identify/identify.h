@@ -22,14 +22,14 @@
 #define ND_IDENTIFY_H
 
 #include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/programs/programs.h"
+#include "arithmetic/arithmetics/arithmetics.h"
 #include "explain/identify/identify_captures.h"
 
 enum {
     ND_IDENTIFY_BINS = 32,     /* of the fraction */
     ND_IDENTIFY_BINADES = 18,  /* of |v|: below 1, 1 to 2, 2 to 4 ... */
     ND_IDENTIFY_CHANNELS = 32, /* units with more have no brackets by channel */
-    ND_IDENTIFY_LEAST = 64,    /* codes that are not whole and not clipped: fewer decide nothing */
+    ND_IDENTIFY_MIN = 64,    /* codes that are not whole and not clipped: fewer decide nothing */
 };
 
 /* The threshold above which fractions are rounded up lies in (max_down, min_up]; with n_down or n_up 0 that end
@@ -76,7 +76,7 @@ struct nd_identify_sample {
 };
 
 /* ND_ERR_MEMORY. */
-enum nd_status nd_identify_unit(struct nd_identify_tally *tally, const struct nd_identify_sample *sample,
+enum nd_status nd_identify_layer(struct nd_identify_tally *tally, const struct nd_identify_sample *sample,
                                 struct nd_error *err);
 void nd_identify_merge(const struct nd_identify_tally *from, struct nd_identify_tally *to);
 
@@ -89,7 +89,7 @@ enum nd_identify_verdict {
 
 struct nd_identify_result {
     enum nd_identify_verdict verdict;
-    size_t n_programs; /* of nd_arithmetics */
+    size_t n_arithmetics; /* of nd_arithmetics */
     bool is_applicable[ND_ARITHMETIC_MAX];
     bool is_possible[ND_ARITHMETIC_MAX]; /* not excluded; also what is not applicable */
     size_t class_of[ND_ARITHMETIC_MAX];  /* the first program that gave equal codes on everything seen */
@@ -110,7 +110,7 @@ void nd_identify_combine(const struct nd_identify_result *results, size_t n, str
 
 /* The same from what was counted in them, and from their codes taken together, as a few deciding codes of many
  * units are enough. ND_ERR_MEMORY. */
-enum nd_status nd_identify_group(const struct nd_identify_tally *const *units, size_t n,
+enum nd_status nd_identify_group(const struct nd_identify_tally *const *layers, size_t n,
                                  struct nd_identify_result *out, struct nd_error *err);
 
 /* P(up | fraction) in a bin with its 95 % interval of Clopper and Pearson; NaN, 0 and 1 where the bin is empty.

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/variants/unit_other.h"
+#include "arithmetic/variants/layer_other.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/options.h"
@@ -17,7 +17,7 @@
 
 /* Units of one kind, in which little may be seen of each. */
 
-enum nd_status nd_identify_group(const struct nd_identify_tally *const *units, size_t n,
+enum nd_status nd_identify_group(const struct nd_identify_tally *const *layers, size_t n,
                                  struct nd_identify_result *out, struct nd_error *err)
 {
     struct nd_identify_result *parts = nd_calloc(n + 1, sizeof *parts);
@@ -28,8 +28,8 @@ enum nd_status nd_identify_group(const struct nd_identify_tally *const *units, s
         return nd_fail_memory(err);
     }
     for (size_t u = 0; u < n; u++) {
-        nd_identify_decide(units[u], &parts[u]);
-        nd_identify_merge(units[u], all);
+        nd_identify_decide(layers[u], &parts[u]);
+        nd_identify_merge(layers[u], all);
     }
     struct nd_identify_result both[2];
     nd_identify_combine(parts, n, &both[0]);
@@ -40,14 +40,14 @@ enum nd_status nd_identify_group(const struct nd_identify_tally *const *units, s
     out->n = once->n;
     out->n_open = once->n_open;
     out->n_deciding = once->n_deciding;
-    for (size_t p = 0; p < out->n_programs; p++) {
+    for (size_t p = 0; p < out->n_arithmetics; p++) {
         out->n_wrong[p] = once->n_wrong[p];
         out->n_seen[p] = once->n_seen[p];
         out->cost[p] = once->cost[p];
         out->class_of[p] = once->class_of[p];
     }
     out->is_split = out->verdict == ND_IDENTIFY_NONE && once->is_split; /* together they have none, then */
-    if (out->n_open < ND_IDENTIFY_LEAST)
+    if (out->n_open < ND_IDENTIFY_MIN)
         out->verdict = ND_IDENTIFY_TOO_FEW;
     free(parts);
     free(all);
@@ -58,18 +58,18 @@ enum nd_status nd_identify_group(const struct nd_identify_tally *const *units, s
 
 /* Of the codes that half-even does not give: what one class that is left must explain, or it is no claim.
  * Chosen: one code in a thousand may be contamination. */
-static const double least_explained = 0.999;
+static const double min_explained = 0.999;
 
 /* Where none is left, a program of chance is no answer: it gives any code that is beside the value. */
 static void choose_nearest(struct nd_identify_result *r)
 {
-    const struct nd_arithmetic *programs = nd_arithmetics(&(size_t){0});
+    const struct nd_arithmetic *arithmetics = nd_arithmetics(&(size_t){0});
     size_t best = SIZE_MAX;
     if (r->verdict != ND_IDENTIFY_NONE || r->best == SIZE_MAX ||
-        !nd_arithmetic_is_stochastic(&programs[r->best]))
+        !nd_arithmetic_is_stochastic(&arithmetics[r->best]))
         return;
-    for (size_t p = 0; p < r->n_programs; p++) {
-        if (!r->is_applicable[p] || r->n_seen[p] == 0 || nd_arithmetic_is_stochastic(&programs[p]))
+    for (size_t p = 0; p < r->n_arithmetics; p++) {
+        if (!r->is_applicable[p] || r->n_seen[p] == 0 || nd_arithmetic_is_stochastic(&arithmetics[p]))
             continue;
         if (best == SIZE_MAX ||
             (double)r->n_wrong[p] * (double)r->n_seen[best] < (double)r->n_wrong[best] * (double)r->n_seen[p])
@@ -78,22 +78,22 @@ static void choose_nearest(struct nd_identify_result *r)
     r->best = best != SIZE_MAX ? best : r->best;
 }
 
-static bool is_seen(const struct nd_identified_unit *unit)
+static bool is_seen(const struct nd_identified_layer *layer)
 {
-    return unit->is_unit && unit->tally.n > 0;
+    return layer->is_layer && layer->tally.n > 0;
 }
 
 /* NULL: all of them. */
-static bool is_of(const struct nd_identified_unit *unit, const char *op_types)
+static bool is_of(const struct nd_identified_layer *layer, const char *op_types)
 {
-    return is_seen(unit) && (op_types == NULL || strcmp(unit->op_types, op_types) == 0);
+    return is_seen(layer) && (op_types == NULL || strcmp(layer->op_types, op_types) == 0);
 }
 
-static void add_whole(const struct nd_identified_unit *unit, struct nd_answer *a)
+static void add_whole(const struct nd_identified_layer *layer, struct nd_answer *a)
 {
-    for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
-        a->whole.n[p] += unit->as_whole.n[p];
-        a->whole.wrong[p] += unit->as_whole.wrong[p];
+    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
+        a->whole.n[p] += layer->as_whole.n[p];
+        a->whole.wrong[p] += layer->as_whole.wrong[p];
     }
 }
 
@@ -102,37 +102,37 @@ static void say(struct nd_answer *a)
 {
     static const char *const names[] = {"too-few", "none", "several", "single"};
     a->explained = a->reference > 0 ? 1 - (double)a->exceptions / (double)a->reference : NAN;
-    bool is_claim = a->exceptions == 0 || a->explained >= least_explained;
+    bool is_claim = a->exceptions == 0 || a->explained >= min_explained;
     a->verdict =
         names[a->result.verdict == ND_IDENTIFY_SINGLE && !is_claim ? ND_IDENTIFY_NONE : a->result.verdict];
 }
 
 /* What the best program leaves in the units. Where it is not applicable it explains nothing. */
-static void answer_units(const struct nd_identified_device *device, const char *op_types, struct nd_answer *a)
+static void answer_layers(const struct nd_identified_device *device, const char *op_types, struct nd_answer *a)
 {
     choose_nearest(&a->result);
-    for (size_t s = 0; s < device->n_units; s++) {
-        const struct nd_identify_tally *tally = &device->units[s].tally;
-        if (!is_of(&device->units[s], op_types))
+    for (size_t s = 0; s < device->n_layers; s++) {
+        const struct nd_identify_tally *tally = &device->layers[s].tally;
+        if (!is_of(&device->layers[s], op_types))
             continue;
         size_t best = a->result.best != SIZE_MAX && tally->n_seen[a->result.best] > 0 ? a->result.best : 0;
         a->exceptions += tally->n_wrong[best];
         a->reference += tally->n_wrong[0];
-        add_whole(&device->units[s], a);
+        add_whole(&device->layers[s], a);
     }
     say(a);
 }
 
-static enum nd_status answer_unit(struct nd_identified_unit *unit, struct nd_error *err)
+static enum nd_status answer_layer(struct nd_identified_layer *layer, struct nd_error *err)
 {
-    struct nd_answer *a = unit->answer = nd_calloc(1, sizeof *a);
+    struct nd_answer *a = layer->answer = nd_calloc(1, sizeof *a);
     if (a == NULL)
         return nd_fail_memory(err);
-    nd_identify_decide(&unit->tally, &a->result);
+    nd_identify_decide(&layer->tally, &a->result);
     choose_nearest(&a->result);
     a->exceptions = a->result.best != SIZE_MAX ? a->result.n_wrong[a->result.best] : 0;
     a->reference = a->result.n_wrong[0];
-    add_whole(unit, a);
+    add_whole(layer, a);
     say(a);
     return ND_OK;
 }
@@ -140,23 +140,23 @@ static enum nd_status answer_unit(struct nd_identified_unit *unit, struct nd_err
 static enum nd_status answer_type(const struct nd_identified_device *device, struct nd_identified_type *type,
                                   struct nd_error *err)
 {
-    const struct nd_identify_tally **tallies = nd_calloc(device->n_units, sizeof *tallies);
+    const struct nd_identify_tally **tallies = nd_calloc(device->n_layers, sizeof *tallies);
     if (tallies == NULL)
         return nd_fail_memory(err);
-    for (size_t s = 0; s < device->n_units; s++)
-        if (is_of(&device->units[s], type->op_types))
-            tallies[type->n_units++] = &device->units[s].tally;
-    enum nd_status status = nd_identify_group(tallies, type->n_units, &type->answer.result, err);
+    for (size_t s = 0; s < device->n_layers; s++)
+        if (is_of(&device->layers[s], type->op_types))
+            tallies[type->n_layers++] = &device->layers[s].tally;
+    enum nd_status status = nd_identify_group(tallies, type->n_layers, &type->answer.result, err);
     free(tallies);
     if (status == ND_OK)
-        answer_units(device, type->op_types, &type->answer);
+        answer_layers(device, type->op_types, &type->answer);
     return status;
 }
 
 static bool is_first(const struct nd_identified_device *device, size_t s)
 {
     for (size_t before = 0; before < s; before++)
-        if (is_of(&device->units[before], device->units[s].op_types))
+        if (is_of(&device->layers[before], device->layers[s].op_types))
             return false;
     return true;
 }
@@ -180,7 +180,7 @@ static enum nd_status answer_device(struct nd_identified_device *device, struct 
     nd_identify_combine(results, device->n_types, &a->result);
     free(results);
     a->result.is_split = a->result.is_split || has_split;
-    answer_units(device, NULL, a);
+    answer_layers(device, NULL, a);
     a->verdict = has_none ? "none" : a->verdict;
     return ND_OK;
 }
@@ -189,17 +189,17 @@ static enum nd_status answer_device(struct nd_identified_device *device, struct 
 static enum nd_status nd_identify_answer(struct nd_identified_device *device, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    device->types = nd_calloc(device->n_units, sizeof *device->types);
+    device->types = nd_calloc(device->n_layers, sizeof *device->types);
     if (device->types == NULL)
         return nd_fail_memory(err);
-    for (size_t s = 0; s < device->n_units && status == ND_OK; s++) {
-        if (!is_seen(&device->units[s]))
+    for (size_t s = 0; s < device->n_layers && status == ND_OK; s++) {
+        if (!is_seen(&device->layers[s]))
             continue;
-        status = answer_unit(&device->units[s], err);
+        status = answer_layer(&device->layers[s], err);
         if (status != ND_OK || !is_first(device, s))
             continue;
         struct nd_identified_type *type = &device->types[device->n_types++];
-        type->op_types = device->units[s].op_types;
+        type->op_types = device->layers[s].op_types;
         status = answer_type(device, type, err);
     }
     return status == ND_OK ? answer_device(device, err) : status;
@@ -207,14 +207,14 @@ static enum nd_status nd_identify_answer(struct nd_identified_device *device, st
 
 /* ---- what is asked of an answer ---- */
 
-bool nd_identified_is_left(const struct nd_identify_result *r, size_t program)
+bool nd_identified_is_left(const struct nd_identify_result *r, size_t arithmetic)
 {
-    return r->is_applicable[program] && r->is_possible[program];
+    return r->is_applicable[arithmetic] && r->is_possible[arithmetic];
 }
 
 size_t nd_identified_next_class(const struct nd_identify_result *r, size_t after)
 {
-    for (size_t p = after == SIZE_MAX ? 0 : after + 1; p < r->n_programs && r->verdict != ND_IDENTIFY_TOO_FEW;
+    for (size_t p = after == SIZE_MAX ? 0 : after + 1; p < r->n_arithmetics && r->verdict != ND_IDENTIFY_TOO_FEW;
          p++) {
         size_t before = 0;
         while (before < p && (!nd_identified_is_left(r, before) || r->class_of[before] != r->class_of[p]))
@@ -230,37 +230,37 @@ bool nd_identified_is_crossed(const struct nd_identify_bracket *b)
     return b->n_down > 0 && b->n_up > 0 && b->max_down >= b->min_up;
 }
 
-const char *nd_identified_why_not(const struct nd_identified_unit *unit)
+const char *nd_identified_why_not(const struct nd_identified_layer *layer)
 {
-    if (unit->is_changing)
-        return unit->has_fed ? "changes from run to run, as its inputs do" : "changes from run to run";
-    return unit->why_not != NULL ? unit->why_not : "it has no exact values on what the device had";
+    if (layer->is_changing)
+        return layer->has_fed ? "changes from run to run, as its inputs do" : "changes from run to run";
+    return layer->why_not != NULL ? layer->why_not : "it has no exact values on what the device had";
 }
 
 /* Of the layer that makes the edge: a GlobalAveragePool, a ReduceMean or a LeakyRelu of one quantised tensor,
  * or a Mul of two, with one scale each, whose shapes are known. */
-static struct nd_specified_sum nd_specified_sum_of(const struct nd_model *model, size_t edge)
+static struct nd_specified_sum nd_specified_sum_of(const struct nd_model *model, size_t tensor)
 {
     const struct nd_specified_sum none = {0};
-    const struct nd_model_unit *unit = nd_model_unit_of_edge(model, edge);
-    if (unit == NULL || unit->n_inputs != (strcmp(unit->op_types, "Mul") == 0 ? 2 : 1))
+    const struct nd_model_layer *layer = nd_model_layer_of_tensor(model, tensor);
+    if (layer == NULL || layer->n_inputs != (strcmp(layer->op_types, "Mul") == 0 ? 2 : 1))
         return none;
-    const struct nd_edge *from = nd_model_edge(model, unit->inputs[0]), *to = nd_model_edge(model, edge);
+    const struct nd_tensor *from = nd_model_tensor(model, layer->inputs[0]), *to = nd_model_tensor(model, tensor);
     size_t n_from, n_to;
     if (from->quant.n != 1)
         return none;
     struct nd_specified_sum sum = {.step = (double)from->quant.scale[0]};
-    if (unit->n_inputs == 2) {
-        const struct nd_quant *other = &nd_model_edge(model, unit->inputs[1])->quant;
+    if (layer->n_inputs == 2) {
+        const struct nd_quant *other = &nd_model_tensor(model, layer->inputs[1])->quant;
         sum.step *= other->n == 1 ? (double)other->scale[0] : 0;
         sum.n_averaged = 1;
         return sum;
     }
-    if (strcmp(unit->op_types, "LeakyRelu") == 0) {
-        sum.slope = nd_edge_slope(model, edge);
+    if (strcmp(layer->op_types, "LeakyRelu") == 0) {
+        sum.slope = nd_tensor_slope(model, tensor);
         return sum.slope > 0 ? sum : none;
     }
-    if (strcmp(unit->op_types, "GlobalAveragePool") != 0 && strcmp(unit->op_types, "ReduceMean") != 0)
+    if (strcmp(layer->op_types, "GlobalAveragePool") != 0 && strcmp(layer->op_types, "ReduceMean") != 0)
         return none;
     if (nd_shape_n_elems(&from->shape, &n_from, NULL) != ND_OK ||
         nd_shape_n_elems(&to->shape, &n_to, NULL) != ND_OK || n_to == 0 || n_from % n_to != 0)
@@ -283,7 +283,7 @@ struct counter {
     struct nd_reader reader;
     const struct count *count;
     struct nd_identify_tally *tallies; /* [n_steps] */
-    struct nd_unit_tally *as_whole;    /* [n_steps] */
+    struct nd_layer_tally *as_whole;    /* [n_steps] */
     bool *is_double;                   /* [n_steps] */
 };
 
@@ -291,32 +291,32 @@ struct counter {
 
 static bool is_counted(const struct count *count, size_t step)
 {
-    const struct nd_identified_unit *unit = &count->device->units[step];
-    return unit->is_unit && !unit->is_changing && count->plan->sources[0].units[step].is_examined;
+    const struct nd_identified_layer *layer = &count->device->layers[step];
+    return layer->is_layer && !layer->is_changing && count->plan->sources[0].layers[step].is_examined;
 }
 
-static enum nd_status round_unit(void *context, const struct nd_exact_values *values, struct nd_array *codes,
+static enum nd_status round_layer(void *context, const struct nd_exact_values *values, struct nd_array *qvalues,
                                  struct nd_error *err)
 {
     struct counter *c = context;
     struct nd_reader *r = &c->reader;
-    size_t step = r->plan->step_of_edge[values->edge];
-    const struct nd_identified_unit *unit = &c->count->device->units[step];
-    const struct nd_array *given = &r->given[values->edge];
-    nd_round_half_even(values, codes);
+    size_t step = r->plan->step_of_tensor[values->tensor];
+    const struct nd_identified_layer *layer = &c->count->device->layers[step];
+    const struct nd_array *given = &r->given[values->tensor];
+    nd_round_half_even(values, qvalues);
     if (!is_counted(c->count, step) || given->n != values->n)
         return ND_OK;
     const struct nd_identify_sample sample = {.values = values,
                                               .given = given->x,
                                               .key = c->count->device->n_samples + r->sample,
-                                              .steps = unit->steps,
-                                              .n_steps = unit->n_steps,
-                                              .specified = unit->specified,
-                                              .is_conv = unit->is_conv};
-    if (r->trial.edge == values->edge)
-        nd_unit_trial_count(&r->trial, given->x, codes->x, values->n, &c->as_whole[step]);
-    c->is_double[step] = values->way == ND_EXACT_AS_DOUBLE;
-    return nd_identify_unit(&c->tallies[step], &sample, err);
+                                              .steps = layer->steps,
+                                              .n_steps = layer->n_steps,
+                                              .specified = layer->specified,
+                                              .is_conv = layer->is_conv};
+    if (r->trial.tensor == values->tensor)
+        nd_layer_trial_count(&r->trial, given->x, qvalues->x, values->n, &c->as_whole[step]);
+    c->is_double[step] = values->method == ND_EXACT_AS_DOUBLE;
+    return nd_identify_layer(&c->tallies[step], &sample, err);
 }
 
 static enum nd_status run_sample(void *state, struct nd_error *err)
@@ -324,12 +324,12 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
     struct counter *c = state;
     struct nd_reader *r = &c->reader;
     const struct nd_exact_options options = {.struct_size = sizeof options,
-                                             .round = round_unit,
-                                             .make = nd_reader_try_unit,
+                                             .round = round_layer,
+                                             .make = nd_reader_try_layer,
                                              .given = r->given,
                                              .missed = nd_exact_let_go};
     enum nd_status status = nd_reader_device(r, 0, err);
-    nd_unit_trial_begin(&r->trial);
+    nd_layer_trial_begin(&r->trial);
     return status == ND_OK ? nd_exact_graph_run(r->plan->graph, r->inputs, &options, NULL, c, err) : status;
 }
 
@@ -349,11 +349,11 @@ static void end(void *state, void *context)
     struct counter *c = state;
     const struct count *count = context;
     bool is_made = c->tallies != NULL && c->as_whole != NULL && c->is_double != NULL;
-    for (size_t s = 0; s < count->device->n_units && is_made; s++) {
-        struct nd_identified_unit *unit = &count->device->units[s];
-        nd_identify_merge(&c->tallies[s], &unit->tally);
-        nd_unit_tally_merge(&c->as_whole[s], &unit->as_whole);
-        unit->is_double = unit->is_double || c->is_double[s];
+    for (size_t s = 0; s < count->device->n_layers && is_made; s++) {
+        struct nd_identified_layer *layer = &count->device->layers[s];
+        nd_identify_merge(&c->tallies[s], &layer->tally);
+        nd_layer_tally_merge(&c->as_whole[s], &layer->as_whole);
+        layer->is_double = layer->is_double || c->is_double[s];
     }
     free(c->tallies);
     free(c->as_whole);
@@ -362,61 +362,61 @@ static void end(void *state, void *context)
 
 /* ---- a probe ---- */
 
-static enum nd_status make_unit(const struct nd_plan *plan, size_t step, struct nd_identified_unit *unit,
+static enum nd_status make_layer(const struct nd_plan *plan, size_t step, struct nd_identified_layer *layer,
                                 struct nd_error *err)
 {
     const struct nd_explained_step *from = &plan->steps[step];
     struct nd_error none = {0};
-    unit->is_unit = from->is_unit;
-    if (!unit->is_unit)
+    layer->is_layer = from->is_layer;
+    if (!layer->is_layer)
         return ND_OK;
-    unit->name = nd_strdup(from->name);
-    unit->op_types = nd_strdup(from->op_types);
-    if (unit->name == NULL || unit->op_types == NULL)
+    layer->name = nd_strdup(from->name);
+    layer->op_types = nd_strdup(from->op_types);
+    if (layer->name == NULL || layer->op_types == NULL)
         return nd_fail_memory(err);
-    unit->is_conv = strstr(unit->op_types, "Conv") != NULL;
+    layer->is_conv = strstr(layer->op_types, "Conv") != NULL;
     enum nd_status status =
-        nd_exact_accumulator_steps(plan->graph, from->edge, &unit->steps, &unit->n_steps, &none);
-    if (unit->n_steps == 0)
-        unit->specified = nd_specified_sum_of(plan->model, from->edge);
+        nd_exact_accumulator_steps(plan->graph, from->tensor, &layer->steps, &layer->n_steps, &none);
+    if (layer->n_steps == 0)
+        layer->specified = nd_specified_sum_of(plan->model, from->tensor);
     return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK; /* else it has no accumulator */
 }
 
-static enum nd_status make_units(const struct nd_plan *plan, struct nd_identified_device *device,
+static enum nd_status make_layers(const struct nd_plan *plan, struct nd_identified_device *device,
                                  struct nd_error *err)
 {
-    if (device->units != NULL)
+    if (device->layers != NULL)
         return ND_OK;
-    device->units = nd_calloc(plan->n_steps, sizeof *device->units);
-    if (device->units == NULL)
+    device->layers = nd_calloc(plan->n_steps, sizeof *device->layers);
+    if (device->layers == NULL)
         return nd_fail_memory(err);
-    device->n_units = plan->n_steps;
+    device->n_layers = plan->n_steps;
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-        status = make_unit(plan, s, &device->units[s], err);
+        status = make_layer(plan, s, &device->layers[s], err);
     return status;
 }
 
 /* Units that cannot be looked at in this probe. What changes from run to run has no one program: what was
  * counted in earlier probes is dropped. */
-static enum nd_status note_units(const struct nd_plan *plan, struct nd_identified_device *device,
+static enum nd_status note_layers(const struct nd_plan *plan, struct nd_identified_device *device,
                                  struct nd_error *err)
 {
-    for (size_t s = 0; s < device->n_units; s++) {
-        struct nd_identified_unit *unit = &device->units[s];
-        const struct nd_planned_unit *found = &plan->sources[0].units[s];
-        if (!unit->is_unit)
+    for (size_t s = 0; s < device->n_layers; s++) {
+        struct nd_identified_layer *layer = &device->layers[s];
+        const struct nd_planned_layer *found = &plan->sources[0].layers[s];
+        if (!layer->is_layer)
             continue;
         if (nd_plan_differs_by_run(plan, 0, s)) {
-            unit->has_fed = unit->has_fed || !nd_plan_inputs_repeat(plan, 0, s);
-            unit->is_changing = true;
-            unit->tally = (struct nd_identify_tally){0};
-            unit->as_whole = (struct nd_unit_tally){.n = {0}};
+            layer->has_fed = layer->has_fed || !nd_plan_inputs_repeat(plan, 0, s);
+            layer->is_changing = true;
+            layer->tally = (struct nd_identify_tally){0};
+            layer->as_whole = (struct nd_layer_tally){.n = {0}};
         }
-        if (found->is_examined || unit->why_not != NULL)
+        if (found->is_examined || layer->why_not != NULL)
             continue;
-        unit->why_not = nd_strdup(found->why_not);
-        if (unit->why_not == NULL)
+        layer->why_not = nd_strdup(found->why_not);
+        if (layer->why_not == NULL)
             return nd_fail_memory(err);
     }
     return ND_OK;
@@ -479,9 +479,9 @@ static enum nd_status identify_probe(const struct nd_model *model, const struct 
     if (status == ND_OK)
         status = describe(capture, device, err);
     if (status == ND_OK && device->failure == NULL) {
-        status = make_units(&plan, device, err);
+        status = make_layers(&plan, device, err);
         if (status == ND_OK)
-            status = note_units(&plan, device, err);
+            status = note_layers(&plan, device, err);
         if (status == ND_OK)
             status = count_probe(&plan, device, err);
         if (status == ND_OK)
@@ -516,14 +516,14 @@ static void deinit_device(struct nd_identified_device *device)
     for (size_t p = 0; p < device->n_probes; p++)
         free(device->probes[p].name);
     free(device->probes);
-    for (size_t s = 0; s < device->n_units; s++) {
-        free(device->units[s].name);
-        free(device->units[s].op_types);
-        free(device->units[s].why_not);
-        free(device->units[s].steps);
-        free(device->units[s].answer);
+    for (size_t s = 0; s < device->n_layers; s++) {
+        free(device->layers[s].name);
+        free(device->layers[s].op_types);
+        free(device->layers[s].why_not);
+        free(device->layers[s].steps);
+        free(device->layers[s].answer);
     }
-    free(device->units);
+    free(device->layers);
     free(device->types);
     free(device->answer);
     free(device->uri);

@@ -18,8 +18,8 @@ struct channel {
 struct work {
     struct nd_identify_tally *tally;
     const struct nd_identify_sample *sample;
-    const struct nd_arithmetic *programs;
-    size_t n_programs, n_channels;
+    const struct nd_arithmetic *arithmetics;
+    size_t n_arithmetics, n_channels;
     struct channel *channels;
     bool is_chance[ND_ARITHMETIC_MAX];
     struct nd_arithmetic_outcome outcomes[ND_ARITHMETIC_MAX];
@@ -78,7 +78,7 @@ static struct channel *prepare(const struct work *w, size_t c)
     struct nd_arithmetic_scaling *scaling = &channel->scaling;
     scaling->scale = (double)values->quant->scale[q];
     scaling->zero = (double)values->quant->zero_point[q];
-    nd_code_range(values->dtype, &scaling->low, &scaling->high);
+    nd_qvalue_range(values->dtype, &scaling->low, &scaling->high);
     if (has_accumulator(w->sample))
         scaling->multiplier =
             nd_arithmetic_multiplier(scaling->scale, &w->sample->steps[w->sample->n_steps > 1 ? c : 0]);
@@ -87,9 +87,9 @@ static struct channel *prepare(const struct work *w, size_t c)
         scaling->n_averaged = w->sample->specified.n_averaged;
         scaling->slope = w->sample->specified.slope;
     }
-    for (size_t p = 0; p < w->n_programs; p++)
+    for (size_t p = 0; p < w->n_arithmetics; p++)
         channel->applies[p] =
-            nd_arithmetic_prepare(&w->programs[p], scaling, w->sample->fused != NULL, &channel->ready[p]);
+            nd_arithmetic_prepare(&w->arithmetics[p], scaling, w->sample->fused != NULL, &channel->ready[p]);
     channel->is_made = true;
     return channel;
 }
@@ -109,33 +109,33 @@ static bool is_beside(const struct nd_arithmetic_scaling *scaling, const struct 
 
 static bool gives(const struct nd_arithmetic_outcome *outcome, double given)
 {
-    return (outcome->p < 1 && outcome->code == given) || (outcome->p > 0 && outcome->other == given);
+    return (outcome->p < 1 && outcome->qvalue == given) || (outcome->p > 0 && outcome->other == given);
 }
 
 static int64_t cost_of_chance(const struct nd_arithmetic_outcome *outcome, double given)
 {
-    double p = (outcome->code == given ? 1 - outcome->p : 0) + (outcome->other == given ? outcome->p : 0);
+    double p = (outcome->qvalue == given ? 1 - outcome->p : 0) + (outcome->other == given ? outcome->p : 0);
     return llrint(-log((1 - ND_IDENTIFY_CONTAMINATION) * p + ND_IDENTIFY_CONTAMINATION / 2) * ND_IDENTIFY_NATS);
 }
 
 /* A weighted sum, modulo 2^64: equal sums are equal outcomes. */
 static uint64_t sign(const struct nd_arithmetic_outcome *outcome, uint64_t weight)
 {
-    uint64_t token = (uint64_t)(int64_t)outcome->code;
-    if (outcome->p > 0 && outcome->other != outcome->code)
+    uint64_t token = (uint64_t)(int64_t)outcome->qvalue;
+    if (outcome->p > 0 && outcome->other != outcome->qvalue)
         token += nd_splitmix_hash((uint64_t)(outcome->p * 0x1p52) + (uint64_t)(int64_t)outcome->other);
     return token * weight;
 }
 
 static bool is_same(const struct nd_arithmetic_outcome *a, const struct nd_arithmetic_outcome *b)
 {
-    return a->code == b->code && (a->p > 0 ? a->other : a->code) == b->code &&
-           (b->p > 0 ? b->other : b->code) == b->code;
+    return a->qvalue == b->qvalue && (a->p > 0 ? a->other : a->qvalue) == b->qvalue &&
+           (b->p > 0 ? b->other : b->qvalue) == b->qvalue;
 }
 
 static bool is_equal(const struct nd_arithmetic_outcome *a, const struct nd_arithmetic_outcome *b)
 {
-    return a->code == b->code && a->p == b->p && (a->p == 0 || a->other == b->other);
+    return a->qvalue == b->qvalue && a->p == b->p && (a->p == 0 || a->other == b->other);
 }
 
 static void count_wrong(struct work *w, size_t p, const struct nd_arithmetic_scaling *scaling,
@@ -144,13 +144,13 @@ static void count_wrong(struct work *w, size_t p, const struct nd_arithmetic_sca
     struct nd_identify_tally *t = w->tally;
     const struct nd_arithmetic_outcome *outcome = &w->outcomes[p];
     t->n_wrong[p]++;
-    bool is_inner = outcome->code > scaling->low && outcome->other > scaling->low &&
-                    outcome->code < scaling->high && outcome->other < scaling->high;
+    bool is_inner = outcome->qvalue > scaling->low && outcome->other > scaling->low &&
+                    outcome->qvalue < scaling->high && outcome->other < scaling->high;
     t->n_inner[p] += is_inner;
     t->n_beside[p] += is_inner && is_beside(scaling, place, given);
 }
 
-static void count_programs(struct work *w, const struct channel *channel,
+static void count_arithmetics(struct work *w, const struct channel *channel,
                            const struct nd_arithmetic_element *element, double given, uint64_t weight)
 {
     struct nd_identify_tally *t = w->tally;
@@ -163,7 +163,7 @@ static void count_programs(struct work *w, const struct channel *channel,
         given == clipped(&channel->scaling, place->floor) && element->fused == NULL) {
         return;
     }
-    for (size_t p = 0; p < w->n_programs; p++) {
+    for (size_t p = 0; p < w->n_arithmetics; p++) {
         if (!channel->applies[p])
             continue;
         w->outcomes[p] = nd_arithmetic_run(&channel->ready[p], element);
@@ -171,7 +171,7 @@ static void count_programs(struct work *w, const struct channel *channel,
         is_deciding = is_deciding || !is_same(first, &w->outcomes[p]);
     }
     t->n_deciding += is_deciding;
-    for (size_t p = 0; p < w->n_programs; p++) {
+    for (size_t p = 0; p < w->n_arithmetics; p++) {
         if (!channel->applies[p])
             continue;
         t->n_seen[p]++;
@@ -203,15 +203,15 @@ static void count_threshold(struct work *w, const struct nd_arithmetic_scaling *
                             const struct nd_place *place, double given, size_t c)
 {
     struct nd_identify_tally *t = w->tally;
-    double floor_code = place->floor + scaling->zero;
-    if (place->is_whole || floor_code < scaling->low || floor_code + 1 > scaling->high)
+    double floor_qvalue = place->floor + scaling->zero;
+    if (place->is_whole || floor_qvalue < scaling->low || floor_qvalue + 1 > scaling->high)
         return;
     t->n_open++;
     if (!is_beside(scaling, place, given)) {
         t->n_far++;
         return;
     }
-    bool is_up = given == floor_code + 1, is_negative = place->floor < 0;
+    bool is_up = given == floor_qvalue + 1, is_negative = place->floor < 0;
     size_t bin = (size_t)fmin(place->fraction * ND_IDENTIFY_BINS, ND_IDENTIFY_BINS - 1);
     double size = fabs(place->floor + place->fraction);
     int exponent = size < 1 ? 0 : ilogb(size) + 1;
@@ -225,14 +225,14 @@ static void count_threshold(struct work *w, const struct nd_arithmetic_scaling *
 
 /* ---- a sample ---- */
 
-enum nd_status nd_identify_unit(struct nd_identify_tally *tally, const struct nd_identify_sample *sample,
+enum nd_status nd_identify_layer(struct nd_identify_tally *tally, const struct nd_identify_sample *sample,
                                 struct nd_error *err)
 {
     const struct nd_exact_values *values = sample->values;
     struct work w = {.tally = tally, .sample = sample};
-    w.programs = nd_arithmetics(&w.n_programs);
-    for (size_t p = 0; p < w.n_programs; p++)
-        w.is_chance[p] = nd_arithmetic_is_stochastic(&w.programs[p]);
+    w.arithmetics = nd_arithmetics(&w.n_arithmetics);
+    for (size_t p = 0; p < w.n_arithmetics; p++)
+        w.is_chance[p] = nd_arithmetic_is_stochastic(&w.arithmetics[p]);
     w.n_channels = values->quant->n > sample->n_steps ? values->quant->n : sample->n_steps;
     w.n_channels = w.n_channels > 0 ? w.n_channels : 1;
     w.channels = nd_calloc(w.n_channels, sizeof *w.channels);
@@ -251,7 +251,7 @@ enum nd_status nd_identify_unit(struct nd_identify_tally *tally, const struct nd
             element.a = nd_arithmetic_accumulator(element.v, channel->scaling.scale,
                                                   &sample->steps[sample->n_steps > 1 ? c : 0]);
         tally->n++;
-        count_programs(&w, channel, &element, sample->given[i],
+        count_arithmetics(&w, channel, &element, sample->given[i],
                        nd_splitmix_hash(sample->key ^ nd_splitmix_hash(i)) | 1);
         count_threshold(&w, &channel->scaling, &element.place, sample->given[i], c);
     }

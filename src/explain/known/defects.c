@@ -6,21 +6,21 @@
 
 /* In the order of enum nd_unit_condition. */
 static const struct nd_known_defect defects[] = {
-#define ND_DEFECT(name, function, operators, layer, ...) {.condition = ND_UNIT_##name, __VA_ARGS__},
+#define ND_DEFECT(name, function, operators, layer, ...) {.condition = ND_LAYER_##name, __VA_ARGS__},
 #include "arithmetic/known/defects.def"
 };
 
-const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model, const struct nd_exact_unit *unit)
+const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model, const struct nd_exact_layer *layer)
 {
     const struct nd_known_defect *found = NULL; /* the first, or the first that predicts values */
     for (size_t i = 0; i < sizeof defects / sizeof *defects; i++)
-        if ((found == NULL || (!found->is_in_programs && defects[i].is_in_programs)) &&
-            nd_unit_is(model, unit, defects[i].condition))
+        if ((found == NULL || (!found->is_in_arithmetics && defects[i].is_in_arithmetics)) &&
+            nd_layer_is(model, layer, defects[i].condition))
             found = &defects[i];
     return found;
 }
 
-const struct nd_known_defect *nd_known_defect_with(enum nd_unit_condition condition)
+const struct nd_known_defect *nd_known_defect_with(enum nd_layer_condition condition)
 {
     return &defects[condition];
 }

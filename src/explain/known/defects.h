@@ -9,26 +9,26 @@
 #include "npudiff/capture/capture.h"
 #include "npudiff/model/model.h"
 
-enum { ND_DEFECT_MOST_KINDS = 10 };
+enum { ND_DEFECT_MAX_KINDS = 10 };
 
 struct nd_known_defect {
-    enum nd_unit_condition condition; /* the layer: its operator, and what holds of it */
+    enum nd_layer_condition condition; /* the layer: its operator, and what holds of it */
     const char *sdk, *older_sdk,
         *archs;          /* on which it was measured: "2.51.0", NULL or one more, "gen1, gen3" */
     const char *what;    /* what is computed wrongly, and how it looks: a clause */
     const char *remedy;  /* what to do: a sentence */
-    bool is_in_programs; /* the programs of arith/ have it, and predict the wrong values */
-    enum nd_fault_kind kinds[ND_DEFECT_MOST_KINDS]; /* the faults that it may look like, and no others; the
+    bool is_in_arithmetics; /* the programs of arith/ have it, and predict the wrong values */
+    enum nd_fault_kind kinds[ND_DEFECT_MAX_KINDS]; /* the faults that it may look like, and no others; the
                                                        first is ND_FAULT_UNEXPLAINED: none that has a name */
     size_t n_kinds;
 };
 
 /* The one that the layer may have, or NULL. Any thread. */
 const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model,
-                                                 const struct nd_exact_unit *unit);
+                                                 const struct nd_exact_layer *layer);
 
 /* The one of that condition. */
-const struct nd_known_defect *nd_known_defect_with(enum nd_unit_condition condition);
+const struct nd_known_defect *nd_known_defect_with(enum nd_layer_condition condition);
 
 /* Its place in the table of known defects, and back; SIZE_MAX (or any that is not in the table) is NULL. */
 size_t nd_known_defect_index(const struct nd_known_defect *defect);

@@ -28,21 +28,21 @@ static const double of_rounding = 2, of_rounding_wide = 512;
 struct device {
     const struct nd_plan *plan;
     const struct nd_plan_source *source;
-    struct nd_explained_unit *units; /* [n_steps] */
+    struct nd_explained_layer *layers; /* [n_steps] */
 };
 
 /* Whether the layer's values are none that its inputs give, in the captured form of both. */
 static bool is_off(const struct device *device, size_t step)
 {
-    const struct nd_explained_unit *unit = &device->units[step];
+    const struct nd_explained_layer *layer = &device->layers[step];
     bool is_wide = nd_plan_is_wide(device->plan, step);
-    return unit->is_examined && unit->local.max > (is_wide ? of_rounding_wide : of_rounding) &&
-           (double)unit->local.n_differing > plainly_off * (double)unit->n_codes;
+    return layer->is_examined && layer->introduced.max > (is_wide ? of_rounding_wide : of_rounding) &&
+           (double)layer->introduced.n_differing > plainly_off * (double)layer->n_qvalues;
 }
 
 static struct nd_digest digest_of(const struct nd_plan_source *source, size_t step, size_t sample)
 {
-    return nd_capture_digest(source->capture, source->probe, source->edges[step], sample, 0);
+    return nd_capture_digest(source->capture, source->probe, source->tensors[step], sample, 0);
 }
 
 /* Whether both hold the same bytes in every sample, and not one sample throughout. */
@@ -50,23 +50,23 @@ static bool is_same(const struct device *device, size_t a, size_t b)
 {
     const struct nd_plan_source *source = device->source;
     size_t n_different = device->plan->n_samples > 0;
-    if (source->edges[a] == SIZE_MAX || source->edges[b] == SIZE_MAX ||
+    if (source->tensors[a] == SIZE_MAX || source->tensors[b] == SIZE_MAX ||
         source->sample_bytes[a] != source->sample_bytes[b] ||
-        nd_plan_edge(device->plan, a)->dtype != nd_plan_edge(device->plan, b)->dtype)
+        nd_plan_tensor(device->plan, a)->dtype != nd_plan_tensor(device->plan, b)->dtype)
         return false;
     for (size_t i = 0; i < device->plan->n_samples; i++) {
         if (!nd_digest_equal(digest_of(source, a, i), digest_of(source, b, i)))
             return false;
         n_different += i > 0 && !nd_digest_equal(digest_of(source, a, i), digest_of(source, a, i - 1));
     }
-    return n_different >= FEWEST_SAMPLES && device->units[a].n_codes >= FEWEST_VALUES;
+    return n_different >= FEWEST_SAMPLES && device->layers[a].n_qvalues >= FEWEST_VALUES;
 }
 
-static bool reads(const struct nd_plan *plan, size_t step, size_t edge)
+static bool reads(const struct nd_plan *plan, size_t step, size_t tensor)
 {
-    const struct nd_model_unit *unit = nd_plan_unit(plan, step);
-    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
-        if (unit->inputs[i] == edge)
+    const struct nd_model_layer *layer = nd_plan_layer(plan, step);
+    for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++)
+        if (layer->inputs[i] == tensor)
             return true;
     return false;
 }
@@ -76,7 +76,7 @@ static bool reads(const struct nd_plan *plan, size_t step, size_t edge)
 static bool was_read_as_shown(const struct device *device, size_t step)
 {
     for (size_t s = step + 1; s < device->plan->n_steps; s++)
-        if (device->units[s].is_examined && reads(device->plan, s, device->plan->steps[step].edge) &&
+        if (device->layers[s].is_examined && reads(device->plan, s, device->plan->steps[step].tensor) &&
             !is_off(device, s))
             return true;
     return false;
@@ -86,12 +86,12 @@ static bool was_read_as_shown(const struct device *device, size_t step)
  * shows what it read: one that works in place writes over its own input. SIZE_MAX: none. */
 static size_t find_writer(const struct device *device, size_t step)
 {
-    const struct nd_explained_unit *units = device->units;
-    if (!device->plan->steps[step].is_unit || !is_off(device, step))
+    const struct nd_explained_layer *layers = device->layers;
+    if (!device->plan->steps[step].is_layer || !is_off(device, step))
         return SIZE_MAX;
     for (size_t s = step + 1; s < device->plan->n_steps; s++)
-        if (units[s].is_examined &&
-            (!is_off(device, s) || reads(device->plan, s, device->plan->steps[step].edge)) &&
+        if (layers[s].is_examined &&
+            (!is_off(device, s) || reads(device->plan, s, device->plan->steps[step].tensor)) &&
             is_same(device, step, s))
             return was_read_as_shown(device, step) ? SIZE_MAX : s;
     return SIZE_MAX;
@@ -99,7 +99,7 @@ static size_t find_writer(const struct device *device, size_t step)
 
 static enum nd_status name_writer(const struct device *device, size_t step, size_t writer, struct nd_error *err)
 {
-    struct nd_explained_unit *unit = &device->units[step];
+    struct nd_explained_layer *layer = &device->layers[step];
     struct nd_strbuf text = {0}, evidence = {0};
     nd_strbuf_printf(
         &text, "holds the values of '%s': a later layer wrote into its buffer, and the capture shows that",
@@ -108,30 +108,30 @@ static enum nd_status name_writer(const struct device *device, size_t step, size
                      "in all %zu samples its values are those of '%s', bit for bit, and %.3g%% of them are not "
                      "what its own inputs give; the network itself may be right",
                      device->plan->n_samples, device->plan->steps[writer].name,
-                     100 * (double)unit->local.n_differing / (double)unit->n_codes);
-    unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_REUSED_BUFFER),
+                     100 * (double)layer->introduced.n_differing / (double)layer->n_qvalues);
+    layer->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_REUSED_BUFFER),
                                               .text = nd_strbuf_take(&text),
                                               .channel = SIZE_MAX,
                                               .explained = 1};
-    unit->evidence = nd_strbuf_take(&evidence);
-    unit->certainty = ND_CERTAINTY_PROVEN;
-    unit->harm = unit->harmed_share = NAN; /* nothing read it */
-    return unit->fault.text != NULL && unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
+    layer->evidence = nd_strbuf_take(&evidence);
+    layer->certainty = ND_CERTAINTY_PROVEN;
+    layer->effect = layer->harmed_share = NAN; /* nothing read it */
+    return layer->fault.text != NULL && layer->evidence != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* What it made cannot be worked out from another tensor's values. */
 static enum nd_status leave_reader(const struct device *device, size_t step, const char *input,
                                    struct nd_error *err)
 {
-    struct nd_explained_unit *unit = &device->units[step];
+    struct nd_explained_layer *layer = &device->layers[step];
     struct nd_strbuf why = {0};
-    if (!unit->is_examined || unit->fault.kind != NULL)
+    if (!layer->is_examined || layer->fault.kind != NULL)
         return ND_OK;
     nd_strbuf_printf(&why, "the capture of '%s', which it reads, shows what a later layer wrote", input);
-    unit->is_examined = false;
-    unit->harm = unit->harmed_share = NAN;
-    unit->why_not = nd_strbuf_take(&why);
-    return unit->why_not != NULL ? ND_OK : nd_fail_memory(err);
+    layer->is_examined = false;
+    layer->effect = layer->harmed_share = NAN;
+    layer->why_not = nd_strbuf_take(&why);
+    return layer->why_not != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* attribute.c: tensors that show what a later layer wrote into their buffer get that fault, and layers that
@@ -139,7 +139,7 @@ static enum nd_status leave_reader(const struct device *device, size_t step, con
 static enum nd_status nd_explain_find_reused(const struct nd_plan *plan, size_t device,
                                              struct nd_explanation *out, struct nd_error *err)
 {
-    const struct device looked_at = {plan, &plan->sources[device], out->devices[device].units};
+    const struct device looked_at = {plan, &plan->sources[device], out->devices[device].layers};
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
         size_t writer = find_writer(&looked_at, s);
@@ -147,9 +147,9 @@ static enum nd_status nd_explain_find_reused(const struct nd_plan *plan, size_t 
             status = name_writer(&looked_at, s, writer, err);
     }
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-        for (size_t r = s + 1; r < plan->n_steps && status == ND_OK && looked_at.units[s].fault.kind != NULL;
+        for (size_t r = s + 1; r < plan->n_steps && status == ND_OK && looked_at.layers[s].fault.kind != NULL;
              r++)
-            if (reads(plan, r, plan->steps[s].edge))
+            if (reads(plan, r, plan->steps[s].tensor))
                 status = leave_reader(&looked_at, r, plan->steps[s].name, err);
     return status;
 }
@@ -158,23 +158,23 @@ static enum nd_status nd_explain_find_reused(const struct nd_plan *plan, size_t 
  * agree the vote abstains. docs/science/theory.md#vote. */
 
 /* A lineage: devices whose codes are all the same have one vote. */
-static bool votes_in(const struct nd_plan *plan, const struct nd_explanation *out, size_t device, size_t step)
+static bool counts_in(const struct nd_plan *plan, const struct nd_explanation *out, size_t device, size_t step)
 {
     return !plan->sources[device].is_failed && plan->sources[device].same_as == device &&
-           out->devices[device].units[step].has_total;
+           out->devices[device].layers[step].has_total;
 }
 
 /* Groups of identical devices, and votes by which the commonest code must be ahead on average; chosen: with two
  * groups there is no majority, and a margin of one is a single device (docs/science/theory.md#vote). */
-enum { LEAST_LINEAGES = 3, LEAST_MARGIN = 2 };
+enum { MIN_GROUPS = 3, MIN_MARGIN = 2 };
 
-static size_t count_lineages(const struct nd_plan *plan, const struct nd_explanation *out)
+static size_t count_groups(const struct nd_plan *plan, const struct nd_explanation *out)
 {
     size_t n = 0;
     for (size_t d = 0; d < plan->n_devices; d++) {
         bool has_output = false;
         for (size_t s = 0; s < plan->n_steps; s++)
-            has_output = has_output || (out->steps[s].is_model_output && votes_in(plan, out, d, s));
+            has_output = has_output || (out->steps[s].is_model_output && counts_in(plan, out, d, s));
         n += has_output;
     }
     return n;
@@ -189,34 +189,34 @@ static const struct nd_explained_step *find_unreached(const struct nd_explanatio
     return NULL;
 }
 
-static enum nd_status say_why(const struct nd_explanation *out, struct nd_explained_vote *vote,
+static enum nd_status say_why(const struct nd_explanation *out, struct nd_explained_majority *majority,
                               struct nd_error *err)
 {
     struct nd_strbuf why = {0};
     const struct nd_explained_step *unreached = find_unreached(out);
-    if (vote->n_lineages == 0 && unreached != NULL)
+    if (majority->n_groups == 0 && unreached != NULL)
         nd_strbuf_printf(&why, "output '%s' has no reference", unreached->name);
-    else if (vote->n_lineages < LEAST_LINEAGES)
+    else if (majority->n_groups < MIN_GROUPS)
         nd_strbuf_printf(
             &why,
             "the devices form %zu group%s; with fewer than %d nobody can say which one is the odd one out",
-            vote->n_lineages, vote->n_lineages == 1 ? "" : "s", LEAST_LINEAGES);
+            majority->n_groups, majority->n_groups == 1 ? "" : "s", MIN_GROUPS);
     else
         nd_strbuf_printf(&why,
                          "the devices form %zu groups, and no value is common enough to say which one is the "
                          "odd one out: the most "
                          "common value leads by %.2f votes, %d are needed",
-                         vote->n_lineages, vote->margin, LEAST_MARGIN);
-    vote->why_not = nd_strbuf_take(&why);
-    return vote->why_not != NULL ? ND_OK : nd_fail_memory(err);
+                         majority->n_groups, majority->margin, MIN_MARGIN);
+    majority->why_not = nd_strbuf_take(&why);
+    return majority->why_not != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* The parts of nd_explain_attribute. attribute.c: the conclusion for all devices. */
-static enum nd_status nd_explain_conclude_vote(const struct nd_evaluation *evaluation,
+static enum nd_status nd_explain_conclude_majority(const struct nd_evaluation *evaluation,
                                                struct nd_explanation *out, struct nd_error *err)
 {
     const struct nd_plan *plan = evaluation->plan;
-    struct nd_explained_vote *vote = &out->vote;
+    struct nd_explained_majority *majority = &out->majority;
     double n_voted = 0, n_split = 0, margin = 0, divergence = 0;
     for (size_t i = 0; i < plan->n_samples * plan->n_steps; i++) {
         const struct nd_reference_sums *r = &evaluation->reference[i];
@@ -227,13 +227,13 @@ static enum nd_status nd_explain_conclude_vote(const struct nd_evaluation *evalu
         margin += r->margin;
         divergence += r->common_divergence;
     }
-    vote->n_lineages = count_lineages(plan, out);
-    vote->split_share = n_voted > 0 ? n_split / n_voted : NAN;
-    vote->margin = n_split > 0 ? margin / n_split : NAN;
+    majority->n_groups = count_groups(plan, out);
+    majority->split_share = n_voted > 0 ? n_split / n_voted : NAN;
+    majority->margin = n_split > 0 ? margin / n_split : NAN;
     /* Without a difference there is nothing to be decided. */
-    vote->is_known = vote->n_lineages >= LEAST_LINEAGES && (n_split == 0 || vote->margin >= LEAST_MARGIN);
-    vote->common_divergence = vote->is_known ? divergence / n_voted : NAN;
-    return vote->is_known ? ND_OK : say_why(out, vote, err);
+    majority->is_known = majority->n_groups >= MIN_GROUPS && (n_split == 0 || majority->margin >= MIN_MARGIN);
+    majority->common_divergence = majority->is_known ? divergence / n_voted : NAN;
+    return majority->is_known ? ND_OK : say_why(out, majority, err);
 }
 
 /* The error against the float reference, of a step and of the model's outputs: three energies, and never a
@@ -245,10 +245,10 @@ static void add(const struct nd_evaluation *evaluation, size_t sample, size_t de
 {
     const struct nd_sums *s = nd_sums_of(evaluation, sample, device, step);
     const struct nd_reference_sums *r = nd_reference_sums_of(evaluation, sample, step);
-    sum->n_codes += s->n_codes;
+    sum->n_qvalues += s->n_qvalues;
     sum->signal += r->signal;
     sum->quantisation += r->quantisation;
-    sum->divergence += s->total.energy;
+    sum->divergence += s->total.mean_square;
     sum->interaction += 2 * s->q_times_d;
     sum->bias += s->total.sum;
     sum->n_clipped += r->n_clipped;
@@ -258,9 +258,9 @@ static void add(const struct nd_evaluation *evaluation, size_t sample, size_t de
 
 static void finish(struct nd_decomposition *sum)
 {
-    if (sum->n_codes == 0)
+    if (sum->n_qvalues == 0)
         return;
-    double n = (double)sum->n_codes;
+    double n = (double)sum->n_qvalues;
     /* Cauchy and Schwarz hold but for rounding. */
     double product = sqrt(sum->quantisation) * sqrt(sum->divergence);
     sum->correlation = product > 0 ? fmax(-1, fmin(1, sum->interaction / 2 / product)) : NAN;
@@ -278,14 +278,14 @@ static void finish(struct nd_decomposition *sum)
 
 static bool is_known(const struct nd_explanation *out, size_t device, size_t step)
 {
-    return out->steps[step].has_float && out->devices[device].units[step].has_total;
+    return out->steps[step].has_float && out->devices[device].layers[step].has_total;
 }
 
 /* attribute.c: the error against the float reference, of a step and of the model's outputs. */
 static void nd_explain_quality_of_step(const struct nd_evaluation *evaluation, size_t device, size_t step,
                                        struct nd_explanation *out)
 {
-    struct nd_decomposition *quality = &out->devices[device].units[step].quality;
+    struct nd_decomposition *quality = &out->devices[device].layers[step].quality;
     *quality = (struct nd_decomposition){0};
     for (size_t i = 0; i < evaluation->plan->n_samples && is_known(out, device, step); i++)
         add(evaluation, i, device, step, quality);
@@ -310,13 +310,13 @@ static enum nd_status nd_explain_quality_of_output(const struct nd_evaluation *e
             add(evaluation, i, device, s, &one);
             add(evaluation, i, device, s, &to->output);
             sums->common += nd_reference_sums_of(evaluation, i, s)->common_error;
-            sums->own += nd_sums_of(evaluation, i, device, s)->own_energy;
+            sums->own += nd_sums_of(evaluation, i, device, s)->own_mean_square;
         }
-        sums->n_codes = one.n_codes;
+        sums->n_qvalues = one.n_qvalues;
         sums->quantisation = one.quantisation;
         sums->divergence = one.divergence;
         sums->interaction = one.interaction;
-        if (!out->vote.is_known) {
+        if (!out->majority.is_known) {
             sums->common = one.quantisation;
             sums->own = one.divergence;
         }
@@ -325,7 +325,7 @@ static enum nd_status nd_explain_quality_of_output(const struct nd_evaluation *e
     }
     finish(&to->output);
     to->own_share = NAN;
-    size_t n = to->output.n_codes > 0 ? plan->n_samples : 0;
+    size_t n = to->output.n_qvalues > 0 ? plan->n_samples : 0;
     if (n > 0)
         to->own_share = own / (common + own);
     enum nd_status status = nd_explain_bootstrap(samples, n, to, err);
@@ -338,55 +338,55 @@ static void add_part(const struct nd_part_sums *from, struct nd_explained_part *
     to->n_differing += from->n_differing;
     to->max = fmax(to->max, from->max);
     to->mean += from->sum;
-    to->energy += from->energy;
+    to->mean_square += from->mean_square;
 }
 
 static void finish_part(struct nd_explained_part *part, uint64_t n, bool is_known)
 {
     part->mean = is_known && n > 0 ? part->mean / (double)n : NAN;
-    part->energy = is_known && n > 0 ? part->energy / (double)n : NAN;
+    part->mean_square = is_known && n > 0 ? part->mean_square / (double)n : NAN;
     part->max = is_known ? part->max : NAN;
 }
 
-static void sum_unit(const struct nd_evaluation *evaluation, struct nd_explanation *out, size_t device,
+static void sum_layer(const struct nd_evaluation *evaluation, struct nd_explanation *out, size_t device,
                      size_t step)
 {
-    struct nd_explained_unit *unit = &out->devices[device].units[step];
-    double n_harm = 0, n_harmed = 0, harm = 0;
-    bool is_harm_known = unit->is_examined;
+    struct nd_explained_layer *layer = &out->devices[device].layers[step];
+    double n_output_effect = 0, n_harmed = 0, effect = 0;
+    bool is_output_effect_known = layer->is_examined;
     for (size_t i = 0; i < evaluation->plan->n_samples; i++) {
         const struct nd_sums *s = nd_sums_of(evaluation, i, device, step);
-        unit->n_codes += s->n_codes;
-        unit->n_violations += s->n_violations;
-        add_part(&s->local, &unit->local);
-        add_part(&s->inherited, &unit->inherited);
-        add_part(&s->total, &unit->total);
-        n_harm += (double)s->n_harm_codes;
+        layer->n_qvalues += s->n_qvalues;
+        layer->n_violations += s->n_violations;
+        add_part(&s->introduced, &layer->introduced);
+        add_part(&s->passed_on, &layer->passed_on);
+        add_part(&s->total, &layer->total);
+        n_output_effect += (double)s->n_output_effect_qvalues;
         n_harmed += (double)s->n_harmed;
-        harm += s->harm_energy;
-        is_harm_known = is_harm_known && !s->is_harm_missed;
+        effect += s->output_effect_mean_square;
+        is_output_effect_known = is_output_effect_known && !s->is_output_effect_missed;
     }
-    unit->harm = is_harm_known && n_harm > 0 ? harm / n_harm : NAN;
-    unit->harmed_share = is_harm_known && n_harm > 0 ? n_harmed / n_harm : NAN;
-    finish_part(&unit->local, unit->n_codes, unit->is_examined);
-    finish_part(&unit->inherited, unit->n_codes, unit->is_examined && unit->has_total);
-    finish_part(&unit->total, unit->n_codes, unit->has_total);
-    unit->explained_fraction = NAN;
+    layer->effect = is_output_effect_known && n_output_effect > 0 ? effect / n_output_effect : NAN;
+    layer->harmed_share = is_output_effect_known && n_output_effect > 0 ? n_harmed / n_output_effect : NAN;
+    finish_part(&layer->introduced, layer->n_qvalues, layer->is_examined);
+    finish_part(&layer->passed_on, layer->n_qvalues, layer->is_examined && layer->has_total);
+    finish_part(&layer->total, layer->n_qvalues, layer->has_total);
+    layer->explained_fraction = NAN;
     nd_explain_quality_of_step(evaluation, device, step, out);
 }
 
 /* The edges of the unit's inputs have been summed: they come before it. */
 static double gain_of(const struct nd_plan *plan, const struct nd_explained_device *device, size_t step)
 {
-    const struct nd_model_unit *unit = nd_plan_unit(plan, step);
-    double energy = 0;
-    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
-        size_t input = plan->step_of_edge[unit->inputs[i]];
-        if (input != SIZE_MAX && device->units[input].has_total)
-            energy += device->units[input].total.energy * (double)device->units[input].n_codes;
+    const struct nd_model_layer *layer = nd_plan_layer(plan, step);
+    double mean_square = 0;
+    for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
+        size_t input = plan->step_of_tensor[layer->inputs[i]];
+        if (input != SIZE_MAX && device->layers[input].has_total)
+            mean_square += device->layers[input].total.mean_square * (double)device->layers[input].n_qvalues;
     }
-    const struct nd_explained_unit *out = &device->units[step];
-    return energy > 0 && out->is_examined ? out->inherited.energy * (double)out->n_codes / energy : NAN;
+    const struct nd_explained_layer *out = &device->layers[step];
+    return mean_square > 0 && out->is_examined ? out->passed_on.mean_square * (double)out->n_qvalues / mean_square : NAN;
 }
 
 static enum nd_status attribute_device(const struct nd_evaluation *evaluation, size_t d,
@@ -399,12 +399,12 @@ static enum nd_status attribute_device(const struct nd_evaluation *evaluation, s
         return nd_explain_bootstrap(NULL, 0, device, err);
     }
     for (size_t s = 0; s < plan->n_steps; s++) {
-        sum_unit(evaluation, out, d, s);
-        device->units[s].gain = gain_of(plan, device, s);
+        sum_layer(evaluation, out, d, s);
+        device->layers[s].gain = gain_of(plan, device, s);
     }
     enum nd_status status = nd_explain_find_reused(plan, d, out, err);
     for (size_t s = 0; s < plan->n_steps; s++)
-        device->n_examined += device->units[s].is_examined;
+        device->n_examined += device->layers[s].is_examined;
     device->n_not_examined = plan->n_steps - device->n_examined;
     return status == ND_OK ? nd_explain_quality_of_output(evaluation, d, out, err) : status;
 }
@@ -418,7 +418,7 @@ enum nd_status nd_explain_attribute(const struct nd_evaluation *evaluation, stru
         for (size_t i = 0; i < plan->n_samples; i++)
             out->steps[s].is_double |= nd_reference_sums_of(evaluation, i, s)->is_double;
     if (plan->n_samples > 0)
-        status = nd_explain_conclude_vote(evaluation, out, err);
+        status = nd_explain_conclude_majority(evaluation, out, err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
         status = attribute_device(evaluation, d, out, err);
     return status;

@@ -18,18 +18,18 @@ static void draw(const struct nd_explain_energies *samples, size_t n, uint64_t *
     struct nd_explain_energies sum = {0};
     for (size_t i = 0; i < n; i++) {
         const struct nd_explain_energies *s = &samples[nd_splitmix_below(state, n)];
-        sum.n_codes += s->n_codes;
+        sum.n_qvalues += s->n_qvalues;
         sum.quantisation += s->quantisation;
         sum.divergence += s->divergence;
         sum.interaction += s->interaction;
         sum.common += s->common;
         sum.own += s->own;
     }
-    double n_codes = (double)sum.n_codes;
+    double n_qvalues = (double)sum.n_qvalues;
     values[0] = sum.own / (sum.common + sum.own);
-    values[1] = sum.quantisation / n_codes;
-    values[2] = sum.divergence / n_codes;
-    values[3] = sum.interaction / n_codes;
+    values[1] = sum.quantisation / n_qvalues;
+    values[2] = sum.divergence / n_qvalues;
+    values[3] = sum.interaction / n_qvalues;
 }
 
 /* What is no number (0 / 0) is left out. Sorts values. */

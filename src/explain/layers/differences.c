@@ -9,17 +9,17 @@
 
 struct pair {
     const struct nd_explain_job *job;
-    size_t devices[2], programs[2];
+    size_t devices[2], arithmetics[2];
 };
 
 /* Codes of the unit on which the programs differ, where the first device follows its own. */
 static uint64_t count_apart(const struct pair *pair, size_t step)
 {
-    const struct nd_habit *habit = nd_habit_of(pair->job, pair->devices[0], step);
-    if (habit->standing != ND_STANDING_FOLLOWS || habit->is_of_values ||
-        habit->units->n[pair->programs[1]] == 0)
+    const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(pair->job, pair->devices[0], step);
+    if (observed->standing != ND_STANDING_FOLLOWS || observed->is_of_values ||
+        observed->layers->n[pair->arithmetics[1]] == 0)
         return 0;
-    uint64_t own = habit->units->wrong[pair->programs[0]], other = habit->units->wrong[pair->programs[1]];
+    uint64_t own = observed->layers->wrong[pair->arithmetics[0]], other = observed->layers->wrong[pair->arithmetics[1]];
     return other > own ? other : 0;
 }
 
@@ -49,7 +49,7 @@ static enum nd_status add_word(char **list, const char *word, struct nd_error *e
 }
 
 /* A reason once, with all kinds of units for which it is one. */
-static enum nd_status add_reason(struct nd_explained_difference *out, const struct nd_unit_difference *reason,
+static enum nd_status add_reason(struct nd_explained_difference *out, const struct nd_layer_difference *reason,
                                  const char *op_types, struct nd_error *err)
 {
     size_t i = 0;
@@ -66,20 +66,20 @@ static enum nd_status add_reason(struct nd_explained_difference *out, const stru
     return add_word(&out->because[i].op_types, op_types, err);
 }
 
-static enum nd_status add_unit(const struct pair *pair, size_t step, struct nd_explained_difference *out,
+static enum nd_status add_layer(const struct pair *pair, size_t step, struct nd_explained_difference *out,
                                struct nd_error *err)
 {
     size_t n;
-    const struct nd_unit_program *programs = nd_unit_programs(&n);
-    struct nd_unit_difference reasons[ND_UNIT_MOST_DIFFERENCES];
+    const struct nd_layer_arithmetic *arithmetics = nd_layer_arithmetics(&n);
+    struct nd_layer_difference reasons[ND_LAYER_MAX_DIFFERENCES];
     const char *op_types = pair->job->plan->steps[step].op_types;
-    const struct nd_edge *edge = nd_model_edge(pair->job->plan->model, pair->job->out->steps[step].edge);
-    size_t n_reasons = nd_unit_program_differences(&programs[pair->programs[0]], &programs[pair->programs[1]],
-                                                   op_types, edge->dtype, reasons);
+    const struct nd_tensor *tensor = nd_model_tensor(pair->job->plan->model, pair->job->out->steps[step].tensor);
+    size_t n_reasons = nd_layer_arithmetic_differences(&arithmetics[pair->arithmetics[0]], &arithmetics[pair->arithmetics[1]],
+                                                   op_types, tensor->dtype, reasons);
     enum nd_status status = add_word(&out->op_types, op_types, err);
     for (size_t i = 0; i < n_reasons && status == ND_OK; i++)
         status = add_reason(out, &reasons[i], op_types, err);
-    out->n_units++;
+    out->n_layers++;
     out->n_differing += count_apart(pair, step);
     return status;
 }
@@ -91,21 +91,21 @@ static enum nd_status compare(const struct pair *pair, struct nd_explained_diffe
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < job->plan->n_steps && status == ND_OK; s++)
         if (count_apart(pair, s) > 0)
-            status = add_unit(pair, s, out, err);
+            status = add_layer(pair, s, out, err);
     for (size_t s = 0; s < job->plan->n_steps && status == ND_OK; s++)
         if (is_listed(out->op_types, job->out->steps[s].op_types))
-            out->n_codes += job->out->devices[pair->devices[0]].units[s].n_codes;
+            out->n_qvalues += job->out->devices[pair->devices[0]].layers[s].n_qvalues;
     for (size_t k = 0; k < 2; k++) {
         out->devices[k] = pair->devices[k];
-        out->programs[k] = job->out->devices[pair->devices[k]].program;
+        out->arithmetics[k] = job->out->devices[pair->devices[k]].arithmetic;
     }
     return status;
 }
 
-static bool has_program(const struct nd_explain_job *job, size_t device)
+static bool has_arithmetic(const struct nd_explain_job *job, size_t device)
 {
     return !job->plan->sources[device].is_failed && job->plan->sources[device].same_as == device &&
-           job->habits->unit_program[device] != SIZE_MAX;
+           job->observations->layer_arithmetic[device] != SIZE_MAX;
 }
 
 enum nd_status nd_explain_find_differences(const struct nd_explain_job *job, struct nd_error *err)
@@ -120,8 +120,8 @@ enum nd_status nd_explain_find_differences(const struct nd_explain_job *job, str
     for (size_t a = 0; a < n; a++)
         for (size_t b = a + 1; b < n && status == ND_OK; b++) {
             const struct pair pair = {
-                job, {a, b}, {job->habits->unit_program[a], job->habits->unit_program[b]}};
-            if (has_program(job, a) && has_program(job, b) && pair.programs[0] != pair.programs[1])
+                job, {a, b}, {job->observations->layer_arithmetic[a], job->observations->layer_arithmetic[b]}};
+            if (has_arithmetic(job, a) && has_arithmetic(job, b) && pair.arithmetics[0] != pair.arithmetics[1])
                 status = compare(&pair, &job->out->differences[job->out->n_differences++], err);
         }
     return status;

@@ -5,9 +5,9 @@
 #include "core/memory.h"
 #include "explain/stages.h"
 
-static bool has_local(const struct nd_explained_unit *unit)
+static bool has_introduced(const struct nd_explained_layer *layer)
 {
-    return unit->is_examined && unit->local.n_differing > 0 && !unit->is_within_step;
+    return layer->is_examined && layer->introduced.n_differing > 0 && !layer->is_within_step;
 }
 
 /* Whether something that the step depends on has local mismatches; is_below[] of earlier steps says it of
@@ -16,11 +16,11 @@ static bool has_local(const struct nd_explained_unit *unit)
 static bool has_ancestor(const struct nd_plan *plan, const struct nd_explained_device *device,
                          const bool *is_below, bool has_any, size_t step)
 {
-    const struct nd_model_unit *unit = nd_plan_unit(plan, step);
-    bool found = unit == NULL && has_any && !nd_plan_edge(plan, step)->is_model_input;
-    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
-        size_t input = plan->step_of_edge[unit->inputs[i]];
-        found = found || (input != SIZE_MAX && (is_below[input] || has_local(&device->units[input])));
+    const struct nd_model_layer *layer = nd_plan_layer(plan, step);
+    bool found = layer == NULL && has_any && !nd_plan_tensor(plan, step)->is_model_input;
+    for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
+        size_t input = plan->step_of_tensor[layer->inputs[i]];
+        found = found || (input != SIZE_MAX && (is_below[input] || has_introduced(&device->layers[input])));
     }
     return found;
 }
@@ -36,9 +36,9 @@ static enum nd_status find_sources(const struct nd_plan *plan, struct nd_explain
     }
     for (size_t s = 0; s < plan->n_steps; s++) {
         is_below[s] = has_ancestor(plan, device, is_below, has_any, s);
-        device->units[s].is_source = has_local(&device->units[s]) && !is_below[s];
-        has_any = has_any || has_local(&device->units[s]);
-        if (device->units[s].is_source)
+        device->layers[s].is_source = has_introduced(&device->layers[s]) && !is_below[s];
+        has_any = has_any || has_introduced(&device->layers[s]);
+        if (device->layers[s].is_source)
             device->sources[device->n_sources++] = s;
     }
     free(is_below);
@@ -49,7 +49,7 @@ static enum nd_verdict verdict_of(const struct nd_explained_device *device, size
 {
     bool is_within = false;
     for (size_t s = 0; s < n_steps; s++)
-        is_within = is_within || device->units[s].is_within_step;
+        is_within = is_within || device->layers[s].is_within_step;
     if (device->n_sources > 0)
         return ND_VERDICT_DIFFERS;
     if (device->n_examined == 0 || device->n_not_examined > 0)

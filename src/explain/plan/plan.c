@@ -20,7 +20,7 @@ static size_t find_donor(const struct nd_plan *plan, size_t step)
     size_t donor = SIZE_MAX;
     for (size_t d = 0; d < plan->n_devices; d++) {
         const struct nd_plan_source *source = &plan->sources[d];
-        if (source->is_failed || source->edges[step] == SIZE_MAX)
+        if (source->is_failed || source->tensors[step] == SIZE_MAX)
             continue;
         if (source->expectation == ND_EXPECT_FLOAT)
             return d;
@@ -35,52 +35,52 @@ static enum nd_status survey_again(struct nd_plan *plan, const struct nd_array *
     struct nd_survey survey = {0};
     enum nd_status status = nd_survey_run(&survey, plan->model, plan->graph, zeros, err);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
-        size_t e = plan->steps[s].edge;
-        size_t root = survey.edges[e].why != NULL ? plan->step_of_edge[nd_survey_root(&survey, e)] : SIZE_MAX;
+        size_t e = plan->steps[s].tensor;
+        size_t root = survey.tensors[e].why != NULL ? plan->step_of_tensor[nd_survey_root(&survey, e)] : SIZE_MAX;
         plan->steps[s].unreached_from =
-            root != SIZE_MAX && plan->steps[root].taken_from != SIZE_MAX ? SIZE_MAX : root;
+            root != SIZE_MAX && plan->steps[root].substituted_from != SIZE_MAX ? SIZE_MAX : root;
     }
     nd_survey_deinit(&survey);
     return status;
 }
 
-void nd_taken_free(const struct nd_plan *plan, struct nd_array **taken)
+void nd_substituted_free(const struct nd_plan *plan, struct nd_array **substituted)
 {
-    for (size_t e = 0; *taken != NULL && e < nd_model_n_edges(plan->model); e++)
-        if ((*taken)[e].shape.rank >= 0)
-            nd_array_deinit(&(*taken)[e]);
-    free(*taken);
-    *taken = NULL;
+    for (size_t e = 0; *substituted != NULL && e < nd_model_n_tensors(plan->model); e++)
+        if ((*substituted)[e].shape.rank >= 0)
+            nd_array_deinit(&(*substituted)[e]);
+    free(*substituted);
+    *substituted = NULL;
 }
 
-enum nd_status nd_taken_make(const struct nd_plan *plan, struct nd_array **taken, struct nd_error *err)
+enum nd_status nd_substituted_make(const struct nd_plan *plan, struct nd_array **substituted, struct nd_error *err)
 {
-    size_t n_edges = nd_model_n_edges(plan->model);
+    size_t n_tensors = nd_model_n_tensors(plan->model);
     enum nd_status status = ND_OK;
-    *taken = nd_calloc(n_edges, sizeof **taken);
-    if (*taken == NULL)
+    *substituted = nd_calloc(n_tensors, sizeof **substituted);
+    if (*substituted == NULL)
         return nd_fail_memory(err);
-    for (size_t e = 0; e < n_edges; e++)
-        (*taken)[e] = nd_no_array();
+    for (size_t e = 0; e < n_tensors; e++)
+        (*substituted)[e] = nd_no_array();
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
-        size_t donor = plan->steps[s].taken_from;
+        size_t donor = plan->steps[s].substituted_from;
         if (donor == SIZE_MAX)
             continue;
         const struct nd_plan_source *source = &plan->sources[donor];
-        struct nd_array *array = &(*taken)[plan->steps[s].edge];
+        struct nd_array *array = &(*substituted)[plan->steps[s].tensor];
         *array = (struct nd_array){0};
-        status = nd_array_make(array, nd_capture_edge(source->capture, source->edges[s])->dtype,
+        status = nd_array_make(array, nd_capture_tensor(source->capture, source->tensors[s])->dtype,
                                &plan->shapes[s], err);
     }
     return status;
 }
 
-void nd_taken_load(const struct nd_reader *reader, struct nd_array *taken)
+void nd_substituted_load(const struct nd_reader *reader, struct nd_array *substituted)
 {
     const struct nd_plan *plan = reader->plan;
     for (size_t s = 0; s < plan->n_steps; s++) {
-        size_t donor = plan->steps[s].taken_from;
-        struct nd_array *array = &taken[plan->steps[s].edge];
+        size_t donor = plan->steps[s].substituted_from;
+        struct nd_array *array = &substituted[plan->steps[s].tensor];
         if (donor != SIZE_MAX)
             nd_array_load(array->dtype, nd_reader_raw(reader, donor, s), array->n, array->x);
     }
@@ -92,15 +92,15 @@ static enum nd_status nd_plan_take_over(struct nd_plan *plan, struct nd_error *e
     struct nd_array *zeros = NULL;
     bool is_any = false;
     for (size_t s = 0; s < plan->n_steps; s++) {
-        plan->steps[s].taken_from = plan->not_covered[s] != NULL ? find_donor(plan, s) : SIZE_MAX;
-        is_any = is_any || plan->steps[s].taken_from != SIZE_MAX;
+        plan->steps[s].substituted_from = plan->not_covered[s] != NULL ? find_donor(plan, s) : SIZE_MAX;
+        is_any = is_any || plan->steps[s].substituted_from != SIZE_MAX;
     }
     if (!is_any)
         return ND_OK;
-    enum nd_status status = nd_taken_make(plan, &zeros, err);
+    enum nd_status status = nd_substituted_make(plan, &zeros, err);
     if (status == ND_OK)
         status = survey_again(plan, zeros, err);
-    nd_taken_free(plan, &zeros);
+    nd_substituted_free(plan, &zeros);
     return status;
 }
 
@@ -129,41 +129,41 @@ static bool has_same_inputs(const struct nd_plan_source *source, const struct nd
 
 /* One output of one sample, as the device with intermediates and the witness have it. */
 struct pair {
-    struct nd_capture_tensor places[2];
+    struct nd_probe_values places[2];
     const struct nd_quant *quant;
 };
 
-static const struct nd_edge *edge_of(const struct nd_capture_tensor *place)
+static const struct nd_tensor *tensor_of(const struct nd_probe_values *place)
 {
-    return nd_capture_edge(place->capture, place->edge);
+    return nd_capture_tensor(place->capture, place->tensor);
 }
 
-static bool has_values(const struct nd_capture_tensor *place)
+static bool has_values(const struct nd_probe_values *place)
 {
-    return nd_capture_has_outputs(place->capture, place->probe, place->edge);
+    return nd_capture_has_outputs(place->capture, place->probe, place->tensor);
 }
 
-static struct nd_digest digest_of(const struct nd_capture_tensor *place, size_t sample)
+static struct nd_digest digest_of(const struct nd_probe_values *place, size_t sample)
 {
-    return nd_capture_digest(place->capture, place->probe, place->edge, sample, 0);
+    return nd_capture_digest(place->capture, place->probe, place->tensor, sample, 0);
 }
 
 /* Outputs of the untouched model are mostly floats where the capture has codes: each float has a code. */
-static enum nd_status compare_codes(const struct pair *pair, size_t sample, bool *is_equal,
+static enum nd_status compare_qvalues(const struct pair *pair, size_t sample, bool *is_equal,
                                     struct nd_error *err)
 {
-    struct nd_array codes = {0}, floats = {0};
+    struct nd_array qvalues = {0}, floats = {0};
     enum nd_status status =
-        nd_read_tensor(&pair->places[0], sample, edge_of(&pair->places[0])->dtype, &codes, err);
+        nd_read_tensor(&pair->places[0], sample, tensor_of(&pair->places[0])->dtype, &qvalues, err);
     if (status == ND_OK)
-        status = nd_read_tensor(&pair->places[1], sample, edge_of(&pair->places[1])->dtype, &floats, err);
+        status = nd_read_tensor(&pair->places[1], sample, tensor_of(&pair->places[1])->dtype, &floats, err);
     *is_equal = true;
-    for (size_t i = 0; status == ND_OK && i < codes.n; i++) {
-        size_t c = nd_exact_channel(pair->quant, &codes.shape, i);
-        double code = rint(floats.x[i] / (double)pair->quant->scale[c]) + (double)pair->quant->zero_point[c];
-        *is_equal = *is_equal && code == codes.x[i];
+    for (size_t i = 0; status == ND_OK && i < qvalues.n; i++) {
+        size_t c = nd_exact_channel(pair->quant, &qvalues.shape, i);
+        double qvalue = rint(floats.x[i] / (double)pair->quant->scale[c]) + (double)pair->quant->zero_point[c];
+        *is_equal = *is_equal && qvalue == qvalues.x[i];
     }
-    nd_array_deinit(&codes);
+    nd_array_deinit(&qvalues);
     nd_array_deinit(&floats);
     return status;
 }
@@ -172,8 +172,8 @@ static enum nd_status compare_codes(const struct pair *pair, size_t sample, bool
 static enum nd_status compare_output(const struct pair *pair, size_t sample, bool *is_compared,
                                      bool *is_changed, struct nd_error *err)
 {
-    const struct nd_capture_tensor *places = pair->places;
-    const struct nd_edge *a = edge_of(&places[0]), *b = edge_of(&places[1]);
+    const struct nd_probe_values *places = pair->places;
+    const struct nd_tensor *a = tensor_of(&places[0]), *b = tensor_of(&places[1]);
     bool is_equal = true, is_read = has_values(&places[0]) && has_values(&places[1]);
     enum nd_status status = ND_OK;
     if (!nd_shape_equal(&a->shape, &b->shape))
@@ -181,7 +181,7 @@ static enum nd_status compare_output(const struct pair *pair, size_t sample, boo
     if (a->dtype == b->dtype)
         is_equal = nd_digest_equal(digest_of(&places[0], sample), digest_of(&places[1], sample));
     else if (is_read && nd_dtype_is_integer(a->dtype) && nd_dtype_is_float(b->dtype) && pair->quant->n > 0)
-        status = compare_codes(pair, sample, &is_equal, err);
+        status = compare_qvalues(pair, sample, &is_equal, err);
     else
         return ND_OK;
     *is_compared = true;
@@ -201,11 +201,11 @@ static enum nd_status compare_outputs(struct nd_plan *plan, size_t device, const
         bool is_compared = false, is_changed = false;
         for (size_t s = 0; s < plan->n_steps && status == ND_OK && has_same_inputs(source, witness, probe, i);
              s++) {
-            const struct pair pair = {{{source->capture, source->probe, source->edges[s]},
-                                       {witness, probe, nd_capture_find_edge(witness, plan->steps[s].name)}},
-                                      &nd_plan_edge(plan, s)->quant};
-            if (plan->steps[s].is_model_output && pair.places[0].edge != SIZE_MAX &&
-                pair.places[1].edge != SIZE_MAX)
+            const struct pair pair = {{{source->capture, source->probe, source->tensors[s]},
+                                       {witness, probe, nd_capture_find_tensor(witness, plan->steps[s].name)}},
+                                      &nd_plan_tensor(plan, s)->quant};
+            if (plan->steps[s].is_model_output && pair.places[0].tensor != SIZE_MAX &&
+                pair.places[1].tensor != SIZE_MAX)
                 status = compare_output(&pair, i, &is_compared, &is_changed, err);
         }
         out->n_samples += is_compared;
@@ -246,15 +246,15 @@ struct need {
 
 bool nd_plan_reads_together(const struct nd_plan *plan, size_t step)
 {
-    return plan->steps[step].is_model_output || plan->steps[step].taken_from != SIZE_MAX;
+    return plan->steps[step].is_model_output || plan->steps[step].substituted_from != SIZE_MAX;
 }
 
-static void add_codes(const struct nd_plan *plan, size_t step, struct need *need)
+static void add_qvalues(const struct nd_plan *plan, size_t step, struct need *need)
 {
     double most = 0, sum = 0;
     for (size_t d = 0; d < plan->n_devices; d++) {
         const struct nd_plan_source *source = &plan->sources[d];
-        if (source->same_as != d || source->edges == NULL || source->edges[step] == SIZE_MAX)
+        if (source->same_as != d || source->tensors == NULL || source->tensors[step] == SIZE_MAX)
             continue;
         double bytes = (double)source->sample_bytes[step];
         sum += bytes;
@@ -279,20 +279,20 @@ static struct need need_of(const struct nd_plan *plan)
         if (nd_shape_n_elems(&plan->shapes[s], &n, NULL) != ND_OK)
             continue;
         double bytes = (double)n * sizeof(double);
-        size_t width = nd_packed_width(nd_plan_edge(plan, s)->dtype);
+        size_t width = nd_packed_width(nd_plan_tensor(plan, s)->dtype);
         need.thread_bytes += plan->steps[s].has_float ? bytes : 0;
         need.thread_bytes += width < sizeof(double) ? (double)(n * width * PACKED) : bytes * OF_FLOATS;
         largest = bytes > largest ? bytes : largest;
-        add_codes(plan, s, &need);
+        add_qvalues(plan, s, &need);
     }
     need.thread_bytes += OF_LARGEST * largest;
     return need;
 }
 
-static size_t most_of(const struct need *need)
+static size_t max_of(const struct need *need)
 {
     double most = ND_READER_BLOCK_BYTES / (need->sample_bytes > 1 ? need->sample_bytes : 1);
-    return most < ND_READER_BLOCK ? ND_READER_BLOCK : most > ND_READER_MOST ? ND_READER_MOST : (size_t)most;
+    return most < ND_READER_BLOCK ? ND_READER_BLOCK : most > ND_READER_MAX ? ND_READER_MAX : (size_t)most;
 }
 
 /* Fills block and n_threads: as many threads as are asked for, as far as they fit. */
@@ -318,7 +318,7 @@ static double kept_bytes(const struct nd_exact_graph *graph)
 static const double not_counted = 3.0 / 16;
 
 /* Tensors of captures that are decoded once: of what is left at most this part of the memory. Chosen. */
-enum { OF_HELD = 16 };
+enum { OF_DECODED = 16 };
 
 static void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options)
 {
@@ -329,7 +329,7 @@ static void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *o
     n = n > plan->n_samples ? plan->n_samples : n;
     n = n > 0 ? n : 1;
     size_t block = (plan->n_samples + n - 1) / n; /* every thread gets some */
-    size_t most = most_of(&need);
+    size_t most = max_of(&need);
     block = block < 1 ? 1 : block > most ? most : block;
     while (n > 1 && (double)n * (need.thread_bytes + need.single_bytes) > limit)
         n--;
@@ -338,9 +338,9 @@ static void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *o
     plan->block = block;
     plan->n_threads = n;
     plan->reads_singly = block == 1;
-    double codes = block == 1 ? need.single_bytes : (double)block * need.sample_bytes;
-    double left = limit - (double)n * (need.thread_bytes + codes);
-    plan->held_bytes = left < plan->memory_bytes / OF_HELD ? left : plan->memory_bytes / OF_HELD;
+    double qvalues = block == 1 ? need.single_bytes : (double)block * need.sample_bytes;
+    double left = limit - (double)n * (need.thread_bytes + qvalues);
+    plan->decoded_bytes = left < plan->memory_bytes / OF_DECODED ? left : plan->memory_bytes / OF_DECODED;
 }
 
 /* ---- who is asked ---- */
@@ -411,8 +411,8 @@ static enum nd_status choose_probe(struct nd_plan *plan, const struct nd_explain
     if (plan->n_samples == 0)
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, name, "probe '%s' has no sample that all devices have run",
                        name);
-    size_t n_harm = options->n_harm_samples;
-    plan->n_harm_samples = n_harm < plan->n_samples ? n_harm : plan->n_samples;
+    size_t n_output_effect = options->n_output_effect_samples;
+    plan->n_output_effect_samples = n_output_effect < plan->n_samples ? n_output_effect : plan->n_samples;
     return ND_OK;
 }
 
@@ -509,25 +509,25 @@ static enum nd_status plan_graphs(struct nd_plan *plan, struct nd_error *err)
     return status;
 }
 
-static bool has_same_codes(const struct nd_plan *plan, size_t a, size_t b)
+static bool has_same_qvalues(const struct nd_plan *plan, size_t a, size_t b)
 {
     const struct nd_plan_source *x = &plan->sources[a], *y = &plan->sources[b];
     bool is_same = !x->is_failed && !y->is_failed, is_any = false;
     for (size_t s = 0; s < plan->n_steps && is_same; s++) {
-        is_same = (x->edges[s] == SIZE_MAX) == (y->edges[s] == SIZE_MAX);
-        is_any = is_any || x->edges[s] != SIZE_MAX;
-        for (size_t i = 0; i < plan->n_samples && is_same && x->edges[s] != SIZE_MAX; i++)
-            is_same = nd_digest_equal(nd_capture_digest(x->capture, x->probe, x->edges[s], i, 0),
-                                      nd_capture_digest(y->capture, y->probe, y->edges[s], i, 0));
+        is_same = (x->tensors[s] == SIZE_MAX) == (y->tensors[s] == SIZE_MAX);
+        is_any = is_any || x->tensors[s] != SIZE_MAX;
+        for (size_t i = 0; i < plan->n_samples && is_same && x->tensors[s] != SIZE_MAX; i++)
+            is_same = nd_digest_equal(nd_capture_digest(x->capture, x->probe, x->tensors[s], i, 0),
+                                      nd_capture_digest(y->capture, y->probe, y->tensors[s], i, 0));
     }
     return is_same && is_any;
 }
 
-static void find_lineages(struct nd_plan *plan)
+static void find_groups(struct nd_plan *plan)
 {
     for (size_t d = 0; d < plan->n_devices; d++) {
         size_t first = 0;
-        while (first < d && (plan->sources[first].same_as != first || !has_same_codes(plan, first, d)))
+        while (first < d && (plan->sources[first].same_as != first || !has_same_qvalues(plan, first, d)))
             first++;
         plan->sources[d].same_as = first;
     }
@@ -575,7 +575,7 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
     if (status == ND_OK)
         status = nd_plan_observe(plan, options->untouched, options->n_untouched, err);
     if (status == ND_OK)
-        find_lineages(plan);
+        find_groups(plan);
     if (status == ND_OK)
         nd_plan_fit(plan, options);
     return status;
@@ -583,10 +583,10 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
 
 static void deinit_source(struct nd_plan_source *source, size_t n_steps)
 {
-    for (size_t s = 0; source->units != NULL && s < n_steps; s++)
-        free(source->units[s].why_not);
-    free(source->units);
-    free(source->edges);
+    for (size_t s = 0; source->layers != NULL && s < n_steps; s++)
+        free(source->layers[s].why_not);
+    free(source->layers);
+    free(source->tensors);
     free(source->sample_bytes);
 }
 
@@ -609,7 +609,7 @@ void nd_plan_deinit(struct nd_plan *plan)
     nd_alternatives_deinit(&plan->alternatives);
     free(plan->inputs);
     free(plan->float_inputs);
-    free(plan->step_of_edge);
+    free(plan->step_of_tensor);
     nd_names_deinit(&plan->step_of_name);
     free(plan->step_of_float);
     free(plan->equalised);
@@ -620,21 +620,21 @@ void nd_plan_deinit(struct nd_plan *plan)
 
 /* ---- what is asked of a plan ---- */
 
-const struct nd_model_unit *nd_plan_unit(const struct nd_plan *plan, size_t step)
+const struct nd_model_layer *nd_plan_layer(const struct nd_plan *plan, size_t step)
 {
-    return nd_model_unit_of_edge(plan->model, plan->steps[step].edge);
+    return nd_model_layer_of_tensor(plan->model, plan->steps[step].tensor);
 }
 
-const struct nd_edge *nd_plan_edge(const struct nd_plan *plan, size_t step)
+const struct nd_tensor *nd_plan_tensor(const struct nd_plan *plan, size_t step)
 {
-    return nd_model_edge(plan->model, plan->steps[step].edge);
+    return nd_model_tensor(plan->model, plan->steps[step].tensor);
 }
 
-bool nd_plan_has_codes(const struct nd_plan *plan)
+bool nd_plan_has_qvalues(const struct nd_plan *plan)
 {
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps && !plan->sources[d].is_failed; s++)
-            if (plan->sources[d].units[s].has_total || plan->sources[d].units[s].is_examined)
+            if (plan->sources[d].layers[s].has_total || plan->sources[d].layers[s].is_examined)
                 return true;
     return false;
 }
@@ -646,26 +646,26 @@ bool nd_plan_is_worked_out(const struct nd_plan *plan, size_t device)
 
 bool nd_plan_is_wide(const struct nd_plan *plan, size_t step)
 {
-    return nd_dtype_size_bytes(nd_plan_edge(plan, step)->dtype) > 1;
+    return nd_dtype_size_bytes(nd_plan_tensor(plan, step)->dtype) > 1;
 }
 
 bool nd_plan_differs_by_run(const struct nd_plan *plan, size_t device, size_t step)
 {
     const struct nd_plan_source *source = &plan->sources[device];
-    size_t edge = source->edges[step];
-    for (size_t i = 0; i < plan->n_samples && edge != SIZE_MAX; i++)
-        for (size_t r = 1, n = nd_capture_n_runs(source->capture, source->probe, edge, i); r < n; r++)
-            if (!nd_digest_equal(nd_capture_digest(source->capture, source->probe, edge, i, 0),
-                                 nd_capture_digest(source->capture, source->probe, edge, i, r)))
+    size_t tensor = source->tensors[step];
+    for (size_t i = 0; i < plan->n_samples && tensor != SIZE_MAX; i++)
+        for (size_t r = 1, n = nd_capture_n_runs(source->capture, source->probe, tensor, i); r < n; r++)
+            if (!nd_digest_equal(nd_capture_digest(source->capture, source->probe, tensor, i, 0),
+                                 nd_capture_digest(source->capture, source->probe, tensor, i, r)))
                 return true;
     return false;
 }
 
 bool nd_plan_inputs_repeat(const struct nd_plan *plan, size_t device, size_t step)
 {
-    const struct nd_model_unit *unit = nd_plan_unit(plan, step);
-    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
-        size_t input = plan->step_of_edge[unit->inputs[i]];
+    const struct nd_model_layer *layer = nd_plan_layer(plan, step);
+    for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
+        size_t input = plan->step_of_tensor[layer->inputs[i]];
         if (input != SIZE_MAX && nd_plan_differs_by_run(plan, device, input))
             return false;
     }

@@ -19,7 +19,7 @@
 #include "npudiff/explain/explain.h"
 
 /* One step on one device, before anything is evaluated. */
-struct nd_planned_unit {
+struct nd_planned_layer {
     bool is_examined; /* its inputs and its values were captured, and it can be evaluated */
     char *why_not;    /* NULL when is_examined */
     bool has_total;   /* its codes were captured, and there is a reference */
@@ -32,9 +32,9 @@ struct nd_plan_source {
     enum nd_expectation expectation;
     size_t same_as; /* the first device whose codes are the same, in every step; the device itself, else */
     size_t probe;   /* of the capture */
-    size_t *edges;  /* [n_steps] of the capture, or SIZE_MAX: nothing that can be read in place */
+    size_t *tensors;  /* [n_steps] of the capture, or SIZE_MAX: nothing that can be read in place */
     size_t *sample_bytes;          /* [n_steps] */
-    struct nd_planned_unit *units; /* [n_steps] */
+    struct nd_planned_layer *layers; /* [n_steps] */
     struct nd_explained_observer observer;
 };
 
@@ -56,7 +56,7 @@ struct nd_plan {
     char *probe;                         /* its name; NULL: all captures failed */
     size_t *inputs;                      /* [n_inputs of model]: which input of the probe */
     size_t *float_inputs;                /* [n_inputs of float_model]: which input of model */
-    size_t *step_of_edge;                /* [n_edges of model] or SIZE_MAX: an edge that is not computed */
+    size_t *step_of_tensor;                /* [n_edges of model] or SIZE_MAX: an edge that is not computed */
     struct nd_names step_of_name;        /* by the names of model's edges */
     size_t *step_of_float;               /* [n_edges of float_model] or SIZE_MAX */
     struct nd_explained_step *steps;     /* [n_steps]; is_double is not known yet */
@@ -65,15 +65,15 @@ struct nd_plan {
     size_t n_equalised;
     char **not_covered; /* [n_steps] why the step cannot be evaluated, whatever it reads; NULL: it can */
     struct nd_alternatives alternatives;
-    size_t n_steps, n_devices, n_samples, n_harm_samples;
+    size_t n_steps, n_devices, n_samples, n_output_effect_samples;
     size_t leader;           /* the device whose inputs are read: that of the first capture that did not fail */
     double memory_bytes;     /* that are asked for */
     size_t block, n_threads; /* samples that are read at once, and by how many threads: plan.c */
     struct nd_plan_source *sources; /* [n_devices] */
     bool reads_singly; /* one sample of one device at a time, but for what several devices are asked together */
-    double held_bytes; /* that held.c may take */
-    size_t n_held;     /* the first samples, which are */
-    unsigned char **held; /* [n_devices * n_steps] of nd_plan_hold; NULL where nothing is held */
+    double decoded_bytes; /* that held.c may take */
+    size_t n_decoded;     /* the first samples, which are */
+    unsigned char **decoded; /* [n_devices * n_steps] of nd_plan_hold; NULL where nothing is held */
 };
 
 /* Reads what captures say of themselves, and digests; no values but those that plan.c compares. n_samples
@@ -84,10 +84,10 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
 void nd_plan_deinit(struct nd_plan *plan);
 
 /* The unit that makes the step's edge, or NULL. */
-const struct nd_model_unit *nd_plan_unit(const struct nd_plan *plan, size_t step);
-const struct nd_edge *nd_plan_edge(const struct nd_plan *plan, size_t step);
+const struct nd_model_layer *nd_plan_layer(const struct nd_plan *plan, size_t step);
+const struct nd_tensor *nd_plan_tensor(const struct nd_plan *plan, size_t step);
 /* Whether any capture has codes that can be worked out. None: a float model, or outputs in floats only. */
-bool nd_plan_has_codes(const struct nd_plan *plan);
+bool nd_plan_has_qvalues(const struct nd_plan *plan);
 /* Whether the device is evaluated by itself: it did not fail, and no device before it has the same codes. */
 bool nd_plan_is_worked_out(const struct nd_plan *plan, size_t device);
 /* Whether the step's codes have more than 8 bits. */
@@ -126,10 +126,10 @@ void nd_plan_release(struct nd_plan *plan);
 /* Whether the codes of all devices are needed at the same time: where they vote, or stand for the reference. */
 bool nd_plan_reads_together(const struct nd_plan *plan, size_t step);
 /* The bytes of n samples of a step that the device has. Threads may read at the same time. */
-struct nd_plan_tensor {
+struct nd_plan_values {
     size_t device, step;
 };
-enum nd_status nd_plan_read(const struct nd_plan *plan, const struct nd_plan_tensor *tensor, size_t first,
+enum nd_status nd_plan_read(const struct nd_plan *plan, const struct nd_plan_values *tensor, size_t first,
                             size_t n, void *out, struct nd_error *err);
 
 #endif

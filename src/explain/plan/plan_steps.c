@@ -19,7 +19,7 @@ struct finding {
 
 static void finding_deinit(struct finding *finding)
 {
-    for (size_t e = 0; finding->zeros != NULL && e < finding->alone.n_edges; e++)
+    for (size_t e = 0; finding->zeros != NULL && e < finding->alone.n_tensors; e++)
         if (finding->zeros[e].shape.rank >= 0)
             nd_array_deinit(&finding->zeros[e]);
     free(finding->zeros);
@@ -35,19 +35,19 @@ static enum nd_status make_zeros(const struct nd_plan *plan, size_t e, struct nd
         const struct nd_plan_source *source = &plan->sources[d];
         size_t k = source->is_failed
                        ? SIZE_MAX
-                       : nd_capture_find_edge(source->capture, nd_model_edge(plan->model, e)->name);
-        if (k == SIZE_MAX || nd_capture_edge(source->capture, k)->shape.rank < 0)
+                       : nd_capture_find_tensor(source->capture, nd_model_tensor(plan->model, e)->name);
+        if (k == SIZE_MAX || nd_capture_tensor(source->capture, k)->shape.rank < 0)
             continue;
         *zeros = (struct nd_array){0};
-        return nd_array_make(zeros, nd_capture_edge(source->capture, k)->dtype,
-                             &nd_capture_edge(source->capture, k)->shape, err);
+        return nd_array_make(zeros, nd_capture_tensor(source->capture, k)->dtype,
+                             &nd_capture_tensor(source->capture, k)->shape, err);
     }
     return ND_OK;
 }
 
 static enum nd_status survey_given(const struct nd_plan *plan, struct finding *finding, struct nd_error *err)
 {
-    size_t n = finding->alone.n_edges;
+    size_t n = finding->alone.n_tensors;
     enum nd_status status = ND_OK;
     finding->zeros = nd_calloc(n, sizeof *finding->zeros);
     if (finding->zeros == NULL)
@@ -55,7 +55,7 @@ static enum nd_status survey_given(const struct nd_plan *plan, struct finding *f
     for (size_t e = 0; e < n; e++)
         finding->zeros[e].shape.rank = -1;
     for (size_t e = 0; e < n && status == ND_OK; e++)
-        if (finding->alone.edges[e].why != NULL)
+        if (finding->alone.tensors[e].why != NULL)
             status = make_zeros(plan, e, &finding->zeros[e], err);
     if (status == ND_OK)
         status = nd_survey_run(&finding->given, plan->model, plan->graph, finding->zeros, err);
@@ -65,11 +65,11 @@ static enum nd_status survey_given(const struct nd_plan *plan, struct finding *f
 /* Computed, captured, or what the model says. */
 static struct nd_shape shape_of(const struct nd_plan *plan, const struct finding *finding, size_t e)
 {
-    const struct nd_shape *declared = &nd_model_edge(plan->model, e)->shape;
-    if (finding->alone.edges[e].is_found)
-        return finding->alone.edges[e].shape;
-    if (finding->given.edges[e].is_found)
-        return finding->given.edges[e].shape;
+    const struct nd_shape *declared = &nd_model_tensor(plan->model, e)->shape;
+    if (finding->alone.tensors[e].is_found)
+        return finding->alone.tensors[e].shape;
+    if (finding->given.tensors[e].is_found)
+        return finding->given.tensors[e].shape;
     if (finding->zeros[e].shape.rank >= 0)
         return finding->zeros[e].shape;
     bool is_fixed = declared->rank >= 0;
@@ -83,9 +83,9 @@ static enum nd_status say_uncovered(struct nd_plan *plan, const struct finding *
                                     struct nd_error *err)
 {
     const struct nd_explained_step *step = &plan->steps[s];
-    const struct nd_survey_sight *sight = &finding->given.edges[step->edge];
+    const struct nd_survey_sight *sight = &finding->given.tensors[step->tensor];
     struct nd_strbuf text = {0};
-    if (sight->why == NULL || (sight->needs != SIZE_MAX && step->is_unit))
+    if (sight->why == NULL || (sight->needs != SIZE_MAX && step->is_layer))
         return ND_OK;
     nd_strbuf_printf(&text, "%s cannot be evaluated: %s", step->op_types, sight->why);
     plan->not_covered[s] = nd_strbuf_take(&text);
@@ -97,15 +97,15 @@ static enum nd_status find_inputs(struct nd_plan *plan, struct nd_error *err)
 {
     for (size_t s = 0; s < plan->n_steps; s++) {
         struct nd_explained_step *step = &plan->steps[s];
-        const struct nd_model_unit *unit = nd_model_unit_of_edge(plan->model, step->edge);
-        if (unit == NULL)
+        const struct nd_model_layer *layer = nd_model_layer_of_tensor(plan->model, step->tensor);
+        if (layer == NULL)
             continue;
-        step->inputs = nd_calloc(unit->n_inputs + 1, sizeof *step->inputs);
+        step->inputs = nd_calloc(layer->n_inputs + 1, sizeof *step->inputs);
         if (step->inputs == NULL)
             return nd_fail_memory(err);
-        for (size_t i = 0; i < unit->n_inputs; i++)
-            if (plan->step_of_edge[unit->inputs[i]] != SIZE_MAX)
-                step->inputs[step->n_inputs++] = plan->step_of_edge[unit->inputs[i]];
+        for (size_t i = 0; i < layer->n_inputs; i++)
+            if (plan->step_of_tensor[layer->inputs[i]] != SIZE_MAX)
+                step->inputs[step->n_inputs++] = plan->step_of_tensor[layer->inputs[i]];
     }
     return ND_OK;
 }
@@ -115,10 +115,10 @@ static enum nd_status find_unreached(struct nd_plan *plan, const struct finding 
 {
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
-        size_t e = plan->steps[s].edge;
-        if (finding->alone.edges[e].why == NULL)
+        size_t e = plan->steps[s].tensor;
+        if (finding->alone.tensors[e].why == NULL)
             continue;
-        plan->steps[s].unreached_from = plan->step_of_edge[nd_survey_root(&finding->alone, e)];
+        plan->steps[s].unreached_from = plan->step_of_tensor[nd_survey_root(&finding->alone, e)];
         status = say_uncovered(plan, finding, s, err);
     }
     return status;
@@ -127,20 +127,20 @@ static enum nd_status find_unreached(struct nd_plan *plan, const struct finding 
 static enum nd_status add_step(struct nd_plan *plan, const struct finding *finding, size_t e,
                                struct nd_error *err)
 {
-    const struct nd_edge *edge = nd_model_edge(plan->model, e);
+    const struct nd_tensor *tensor = nd_model_tensor(plan->model, e);
     struct nd_explained_step *step = &plan->steps[plan->n_steps];
-    *step = (struct nd_explained_step){.name = nd_strdup(edge->name),
-                                       .op_types = nd_strdup(edge->op_types),
-                                       .edge = e,
-                                       .is_unit = nd_model_unit_of_edge(plan->model, e) != NULL,
-                                       .is_model_output = edge->is_model_output,
+    *step = (struct nd_explained_step){.name = nd_strdup(tensor->name),
+                                       .op_types = nd_strdup(tensor->op_types),
+                                       .tensor = e,
+                                       .is_layer = nd_model_layer_of_tensor(plan->model, e) != NULL,
+                                       .is_model_output = tensor->is_model_output,
                                        .unreached_from = SIZE_MAX,
-                                       .taken_from = SIZE_MAX};
+                                       .substituted_from = SIZE_MAX};
     plan->shapes[plan->n_steps] = shape_of(plan, finding, e);
-    plan->step_of_edge[e] = plan->n_steps;
+    plan->step_of_tensor[e] = plan->n_steps;
     plan->n_steps++;
     return step->name != NULL && step->op_types != NULL &&
-                   nd_names_add(&plan->step_of_name, edge->name, plan->n_steps - 1)
+                   nd_names_add(&plan->step_of_name, tensor->name, plan->n_steps - 1)
                ? ND_OK
                : nd_fail_memory(err);
 }
@@ -163,10 +163,10 @@ static enum nd_status check_float_model(const struct nd_plan *plan, struct nd_er
 
 /* An edge of the same name, number of elements and known scale. The input's float tensor is no edge of a float
  * model: its values are the probe's. */
-static void match_float_edge(struct nd_plan *plan, const struct nd_survey_sight *sight, size_t e)
+static void match_float_tensor(struct nd_plan *plan, const struct nd_survey_sight *sight, size_t e)
 {
-    size_t s = nd_names_find(&plan->step_of_name, nd_model_edge(plan->float_model, e)->name), n;
-    if (s == SIZE_MAX || nd_plan_edge(plan, s)->quant.n == 0)
+    size_t s = nd_names_find(&plan->step_of_name, nd_model_tensor(plan->float_model, e)->name), n;
+    if (s == SIZE_MAX || nd_plan_tensor(plan, s)->quant.n == 0)
         return;
     struct nd_explained_step *step = &plan->steps[s];
     step->lacks_float |= sight->why != NULL;
@@ -179,14 +179,14 @@ static void match_float_edge(struct nd_plan *plan, const struct nd_survey_sight 
 static enum nd_status match_float_steps(struct nd_plan *plan, struct nd_error *err)
 {
     struct nd_survey survey = {0};
-    size_t n_edges = nd_model_n_edges(plan->float_model);
+    size_t n_tensors = nd_model_n_tensors(plan->float_model);
     enum nd_status status = nd_survey_run(&survey, plan->float_model, plan->float_graph, NULL, err);
-    plan->step_of_float = nd_calloc(n_edges, sizeof *plan->step_of_float);
+    plan->step_of_float = nd_calloc(n_tensors, sizeof *plan->step_of_float);
     if (status == ND_OK && plan->step_of_float == NULL)
         status = nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < n_edges; e++) {
+    for (size_t e = 0; status == ND_OK && e < n_tensors; e++) {
         plan->step_of_float[e] = SIZE_MAX;
-        match_float_edge(plan, &survey.edges[e], e);
+        match_float_tensor(plan, &survey.tensors[e], e);
     }
     nd_survey_deinit(&survey);
     return status == ND_OK ? check_float_model(plan, err) : status;
@@ -195,20 +195,20 @@ static enum nd_status match_float_steps(struct nd_plan *plan, struct nd_error *e
 enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err)
 {
     struct finding finding = {0};
-    size_t n_edges = nd_model_n_edges(plan->model);
+    size_t n_tensors = nd_model_n_tensors(plan->model);
     enum nd_status status = nd_survey_run(&finding.alone, plan->model, plan->graph, NULL, err);
     if (status == ND_OK && finding.alone.n_missed > 0)
         status = survey_given(plan, &finding, err);
-    plan->steps = nd_calloc(n_edges, sizeof *plan->steps);
-    plan->shapes = nd_calloc(n_edges, sizeof *plan->shapes);
-    plan->step_of_edge = nd_calloc(n_edges, sizeof *plan->step_of_edge);
-    plan->not_covered = nd_calloc(n_edges, sizeof *plan->not_covered);
-    if (status == ND_OK && (plan->steps == NULL || plan->shapes == NULL || plan->step_of_edge == NULL ||
+    plan->steps = nd_calloc(n_tensors, sizeof *plan->steps);
+    plan->shapes = nd_calloc(n_tensors, sizeof *plan->shapes);
+    plan->step_of_tensor = nd_calloc(n_tensors, sizeof *plan->step_of_tensor);
+    plan->not_covered = nd_calloc(n_tensors, sizeof *plan->not_covered);
+    if (status == ND_OK && (plan->steps == NULL || plan->shapes == NULL || plan->step_of_tensor == NULL ||
                             plan->not_covered == NULL))
         status = nd_fail_memory(err);
-    for (size_t e = 0; e < n_edges && status == ND_OK; e++) {
-        plan->step_of_edge[e] = SIZE_MAX;
-        if (finding.alone.edges[e].is_found || finding.alone.edges[e].why != NULL)
+    for (size_t e = 0; e < n_tensors && status == ND_OK; e++) {
+        plan->step_of_tensor[e] = SIZE_MAX;
+        if (finding.alone.tensors[e].is_found || finding.alone.tensors[e].why != NULL)
             status = add_step(plan, &finding, e, err);
     }
     if (status == ND_OK)
@@ -224,13 +224,13 @@ enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err)
 /* ---- what a device has of them ---- */
 
 /* Finds the captured edge of a step; else *why says in `text` why it cannot be used. */
-static enum nd_status find_edge(struct nd_plan *plan, size_t device, size_t step, struct nd_strbuf *why,
+static enum nd_status find_tensor(struct nd_plan *plan, size_t device, size_t step, struct nd_strbuf *why,
                                 struct nd_error *err)
 {
     struct nd_plan_source *source = &plan->sources[device];
-    const struct nd_edge *wanted = nd_plan_edge(plan, step);
-    size_t e = nd_capture_find_edge(source->capture, wanted->name);
-    source->edges[step] = SIZE_MAX;
+    const struct nd_tensor *wanted = nd_plan_tensor(plan, step);
+    size_t e = nd_capture_find_tensor(source->capture, wanted->name);
+    source->tensors[step] = SIZE_MAX;
     if (e == SIZE_MAX) {
         nd_strbuf_puts(why, "not captured");
         return ND_OK;
@@ -239,26 +239,26 @@ static enum nd_status find_edge(struct nd_plan *plan, size_t device, size_t step
         nd_strbuf_puts(why, "only digests are stored");
         return ND_OK;
     }
-    const struct nd_edge *edge = nd_capture_edge(source->capture, e);
+    const struct nd_tensor *tensor = nd_capture_tensor(source->capture, e);
     bool is_float =
-        nd_dtype_is_float(edge->dtype) && (wanted->dtype == ND_DTYPE_NONE || nd_dtype_is_float(wanted->dtype));
-    if ((edge->dtype != wanted->dtype && !is_float) || !nd_shape_equal(&edge->shape, &plan->shapes[step])) {
+        nd_dtype_is_float(tensor->dtype) && (wanted->dtype == ND_DTYPE_NONE || nd_dtype_is_float(wanted->dtype));
+    if ((tensor->dtype != wanted->dtype && !is_float) || !nd_shape_equal(&tensor->shape, &plan->shapes[step])) {
         char shape[256];
-        nd_strbuf_printf(why, "captured as %s %s", nd_dtype_name(edge->dtype),
-                         nd_shape_format(&edge->shape, shape, sizeof shape));
+        nd_strbuf_printf(why, "captured as %s %s", nd_dtype_name(tensor->dtype),
+                         nd_shape_format(&tensor->shape, shape, sizeof shape));
         return ND_OK;
     }
-    source->edges[step] = e;
-    return nd_shape_size_bytes(&edge->shape, edge->dtype, &source->sample_bytes[step], err);
+    source->tensors[step] = e;
+    return nd_shape_size_bytes(&tensor->shape, tensor->dtype, &source->sample_bytes[step], err);
 }
 
 /* Names an input that the unit cannot be given as the device had it. */
 static void find_missing_input(const struct nd_plan *plan, size_t device, size_t step, struct nd_strbuf *why)
 {
-    const struct nd_model_unit *unit = nd_plan_unit(plan, step);
-    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
-        size_t input = plan->step_of_edge[unit->inputs[i]];
-        if (input == SIZE_MAX || plan->sources[device].edges[input] != SIZE_MAX)
+    const struct nd_model_layer *layer = nd_plan_layer(plan, step);
+    for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
+        size_t input = plan->step_of_tensor[layer->inputs[i]];
+        if (input == SIZE_MAX || plan->sources[device].tensors[input] != SIZE_MAX)
             continue; /* an input of codes is the probe's */
         nd_strbuf_printf(why, "its input '%s' cannot be read", plan->steps[input].name);
         return;
@@ -268,14 +268,14 @@ static void find_missing_input(const struct nd_plan *plan, size_t device, size_t
 static enum nd_status match_step(struct nd_plan *plan, size_t device, size_t step, struct nd_error *err)
 {
     struct nd_strbuf why = {0};
-    struct nd_planned_unit *unit = &plan->sources[device].units[step];
-    enum nd_status status = find_edge(plan, device, step, &why, err);
+    struct nd_planned_layer *layer = &plan->sources[device].layers[step];
+    enum nd_status status = find_tensor(plan, device, step, &why, err);
     if (status != ND_OK) {
         nd_strbuf_deinit(&why);
         return status;
     }
-    bool is_read = plan->sources[device].edges[step] != SIZE_MAX;
-    bool is_known = is_read && nd_dtype_is_of_codes(nd_plan_edge(plan, step)->dtype);
+    bool is_read = plan->sources[device].tensors[step] != SIZE_MAX;
+    bool is_known = is_read && nd_dtype_is_of_qvalues(nd_plan_tensor(plan, step)->dtype);
     if (plan->not_covered[step] != NULL) {
         nd_strbuf_deinit(&why); /* to capture it would not help */
         nd_strbuf_puts(&why, plan->not_covered[step]);
@@ -284,30 +284,30 @@ static enum nd_status match_step(struct nd_plan *plan, size_t device, size_t ste
     } else if (is_read) {
         find_missing_input(plan, device, step, &why);
     }
-    unit->is_examined = why.len == 0 && !why.failed;
-    if (unit->is_examined)
+    layer->is_examined = why.len == 0 && !why.failed;
+    if (layer->is_examined)
         return ND_OK;
-    unit->why_not = nd_strbuf_take(&why);
-    return unit->why_not != NULL ? ND_OK : nd_fail_memory(err);
+    layer->why_not = nd_strbuf_take(&why);
+    return layer->why_not != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 void nd_plan_find_totals(struct nd_plan *plan)
 {
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps; s++)
-            plan->sources[d].units[s].has_total =
-                plan->sources[d].edges[s] != SIZE_MAX && nd_dtype_is_of_codes(nd_plan_edge(plan, s)->dtype) &&
-                plan->steps[s].unreached_from == SIZE_MAX && plan->steps[s].taken_from == SIZE_MAX;
+            plan->sources[d].layers[s].has_total =
+                plan->sources[d].tensors[s] != SIZE_MAX && nd_dtype_is_of_qvalues(nd_plan_tensor(plan, s)->dtype) &&
+                plan->steps[s].unreached_from == SIZE_MAX && plan->steps[s].substituted_from == SIZE_MAX;
 }
 
 /* Steps are in graph order: what a unit reads has been looked for before it. */
 enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct nd_error *err)
 {
     struct nd_plan_source *source = &plan->sources[device];
-    source->units = nd_calloc(plan->n_steps, sizeof *source->units);
-    source->edges = nd_calloc(plan->n_steps, sizeof *source->edges);
+    source->layers = nd_calloc(plan->n_steps, sizeof *source->layers);
+    source->tensors = nd_calloc(plan->n_steps, sizeof *source->tensors);
     source->sample_bytes = nd_calloc(plan->n_steps, sizeof *source->sample_bytes);
-    if (source->units == NULL || source->edges == NULL || source->sample_bytes == NULL)
+    if (source->layers == NULL || source->tensors == NULL || source->sample_bytes == NULL)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
@@ -315,9 +315,9 @@ enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct 
             status = match_step(plan, device, s, err);
             continue;
         }
-        source->edges[s] = SIZE_MAX;
-        source->units[s].why_not = nd_strdup("the device failed");
-        status = source->units[s].why_not != NULL ? ND_OK : nd_fail_memory(err);
+        source->tensors[s] = SIZE_MAX;
+        source->layers[s].why_not = nd_strdup("the device failed");
+        status = source->layers[s].why_not != NULL ? ND_OK : nd_fail_memory(err);
     }
     return status;
 }

@@ -14,10 +14,10 @@ static enum nd_status make_bytes(const struct nd_shape *shape, enum nd_dtype dty
     return status == ND_OK && *bytes == NULL ? nd_fail_memory(err) : status;
 }
 
-enum nd_status nd_read_tensor(const struct nd_capture_tensor *place, size_t sample, enum nd_dtype dtype,
+enum nd_status nd_read_tensor(const struct nd_probe_values *place, size_t sample, enum nd_dtype dtype,
                               struct nd_array *out, struct nd_error *err)
 {
-    const struct nd_shape *shape = &nd_capture_edge(place->capture, place->edge)->shape;
+    const struct nd_shape *shape = &nd_capture_tensor(place->capture, place->tensor)->shape;
     unsigned char *bytes;
     enum nd_status status = make_bytes(shape, dtype, &bytes, err);
     if (status == ND_OK)
@@ -30,7 +30,7 @@ enum nd_status nd_read_tensor(const struct nd_capture_tensor *place, size_t samp
     return status;
 }
 
-enum nd_status nd_read_input(const struct nd_capture_tensor *place, size_t sample, enum nd_dtype dtype,
+enum nd_status nd_read_input(const struct nd_probe_values *place, size_t sample, enum nd_dtype dtype,
                              struct nd_array *out, struct nd_error *err)
 {
     unsigned char *bytes;

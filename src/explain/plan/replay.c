@@ -37,10 +37,10 @@ void nd_inputs_destroy(const struct nd_model *model, struct nd_array **inputs)
     *inputs = NULL;
 }
 
-enum nd_status nd_exact_let_go(void *context, size_t edge, const struct nd_error *why, struct nd_error *err)
+enum nd_status nd_exact_let_go(void *context, size_t tensor, const struct nd_error *why, struct nd_error *err)
 {
     (void)context;
-    (void)edge;
+    (void)tensor;
     (void)why;
     (void)err;
     return ND_OK;
@@ -75,7 +75,7 @@ static size_t room_bytes(const struct nd_plan *plan, size_t device, size_t step)
 {
     size_t most = plan->sources[device].sample_bytes[step];
     for (size_t d = 0; d < plan->n_devices && takes_turns(plan, step); d++)
-        if (!plan->sources[d].is_failed && plan->sources[d].edges[step] != SIZE_MAX &&
+        if (!plan->sources[d].is_failed && plan->sources[d].tensors[step] != SIZE_MAX &&
             plan->sources[d].sample_bytes[step] > most)
             most = plan->sources[d].sample_bytes[step];
     return most;
@@ -93,7 +93,7 @@ static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
     }
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-            if (plan->sources[d].edges[s] != SIZE_MAX && *raw_of(r, d, s) == NULL)
+            if (plan->sources[d].tensors[s] != SIZE_MAX && *raw_of(r, d, s) == NULL)
                 status = make_block(plan->block, room_bytes(plan, d, s), raw_of(r, d, s), err);
     return status;
 }
@@ -103,23 +103,23 @@ enum { OF_WEIGHTS = 8 };
 
 enum nd_status nd_reader_init(struct nd_reader *r, const struct nd_plan *plan, struct nd_error *err)
 {
-    size_t n_inputs = nd_model_n_inputs(plan->model), n_edges = nd_model_n_edges(plan->model);
+    size_t n_inputs = nd_model_n_inputs(plan->model), n_tensors = nd_model_n_tensors(plan->model);
     *r = (struct nd_reader){.plan = plan,
                             .raw_inputs = nd_calloc(n_inputs, sizeof *r->raw_inputs),
                             .input_bytes = nd_calloc(n_inputs, sizeof *r->input_bytes),
-                            .given = nd_calloc(n_edges, sizeof *r->given),
-                            .chain = nd_calloc(n_edges, sizeof *r->chain),
-                            .is_skipped = nd_calloc(n_edges, sizeof *r->is_skipped),
-                            .is_ignored = nd_calloc(n_edges, sizeof *r->is_ignored),
+                            .given = nd_calloc(n_tensors, sizeof *r->given),
+                            .chain = nd_calloc(n_tensors, sizeof *r->chain),
+                            .is_skipped = nd_calloc(n_tensors, sizeof *r->is_skipped),
+                            .is_ignored = nd_calloc(n_tensors, sizeof *r->is_ignored),
                             .raw = nd_calloc(plan->n_devices * plan->n_steps, sizeof *r->raw)};
     if (r->raw_inputs == NULL || r->input_bytes == NULL || r->given == NULL || r->chain == NULL ||
         r->is_skipped == NULL || r->is_ignored == NULL || r->raw == NULL)
         return nd_fail_memory(err);
-    for (size_t e = 0; e < n_edges; e++)
+    for (size_t e = 0; e < n_tensors; e++)
         r->given[e] = nd_no_array();
-    enum nd_status status = nd_unit_trial_init(&r->trial, plan->model, &plan->alternatives, err);
+    enum nd_status status = nd_layer_trial_init(&r->trial, plan->model, &plan->alternatives, err);
     if (status == ND_OK)
-        nd_unit_memory_limit(r->trial.memory, nd_plan_share(plan, OF_WEIGHTS * plan->n_threads));
+        nd_layer_memory_limit(r->trial.memory, nd_plan_share(plan, OF_WEIGHTS * plan->n_threads));
     return status == ND_OK ? make_blocks(r, err) : status;
 }
 
@@ -130,7 +130,7 @@ void nd_reader_deinit(struct nd_reader *r)
         return;
     for (size_t i = 0; r->raw_inputs != NULL && i < nd_model_n_inputs(plan->model); i++)
         free(r->raw_inputs[i]);
-    for (size_t e = 0; r->given != NULL && e < nd_model_n_edges(plan->model); e++)
+    for (size_t e = 0; r->given != NULL && e < nd_model_n_tensors(plan->model); e++)
         if (r->given[e].shape.rank >= 0)
             nd_array_deinit(&r->given[e]);
     for (size_t i = 0; r->raw != NULL && i < plan->n_devices * plan->n_steps; i++)
@@ -138,13 +138,13 @@ void nd_reader_deinit(struct nd_reader *r)
     nd_inputs_destroy(plan->model, &r->inputs);
     free(r->raw_inputs);
     free(r->input_bytes);
-    nd_array_deinit(&r->held);
+    nd_array_deinit(&r->decoded);
     free(r->given);
     free(r->chain);
     free(r->is_skipped);
     free(r->is_ignored);
     free(r->raw);
-    nd_unit_trial_deinit(&r->trial);
+    nd_layer_trial_deinit(&r->trial);
     r->plan = NULL;
 }
 
@@ -169,9 +169,9 @@ static enum nd_status read_turn(struct nd_reader *r, size_t device, struct nd_er
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
             if (plan->sources[d].same_as == plan->sources[device].same_as && !plan->sources[d].is_failed &&
-                plan->sources[d].edges[s] != SIZE_MAX && takes_turns(plan, s))
+                plan->sources[d].tensors[s] != SIZE_MAX && takes_turns(plan, s))
                 status =
-                    nd_plan_read(plan, &(struct nd_plan_tensor){d, s}, r->sample, 1, *raw_of(r, d, s), err);
+                    nd_plan_read(plan, &(struct nd_plan_values){d, s}, r->sample, 1, *raw_of(r, d, s), err);
     r->loaded = status == ND_OK ? device : SIZE_MAX;
     return status;
 }
@@ -186,12 +186,12 @@ static enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t 
     r->loaded = SIZE_MAX;
     for (size_t i = 0; i < nd_model_n_inputs(plan->model) && status == ND_OK; i++)
         status =
-            nd_capture_read_inputs(&(struct nd_capture_tensor){leader->capture, leader->probe, plan->inputs[i]},
+            nd_capture_read_inputs(&(struct nd_probe_values){leader->capture, leader->probe, plan->inputs[i]},
                                    first, n, r->raw_inputs[i], err);
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-            if (plan->sources[d].edges[s] != SIZE_MAX && is_read_first(r, d, s))
-                status = nd_plan_read(plan, &(struct nd_plan_tensor){d, s}, first, n, *raw_of(r, d, s), err);
+            if (plan->sources[d].tensors[s] != SIZE_MAX && is_read_first(r, d, s))
+                status = nd_plan_read(plan, &(struct nd_plan_values){d, s}, first, n, *raw_of(r, d, s), err);
     return status;
 }
 
@@ -217,15 +217,15 @@ enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_er
     const struct nd_plan_source *source = &plan->sources[device];
     enum nd_status status = read_turn(r, device, err);
     r->device = device;
-    r->held_edge = SIZE_MAX;
+    r->decoded_tensor = SIZE_MAX;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
-        struct nd_array *given = &r->given[plan->steps[s].edge];
+        struct nd_array *given = &r->given[plan->steps[s].tensor];
         if (given->shape.rank >= 0)
             nd_array_deinit(given);
         *given = nd_no_array();
-        if (source->edges[s] == SIZE_MAX || (r->is_wanted != NULL && !r->is_wanted[s]))
+        if (source->tensors[s] == SIZE_MAX || (r->is_wanted != NULL && !r->is_wanted[s]))
             continue;
-        enum nd_dtype dtype = nd_capture_edge(source->capture, source->edges[s])->dtype;
+        enum nd_dtype dtype = nd_capture_tensor(source->capture, source->tensors[s])->dtype;
         *given = (struct nd_array){0};
         if (r->is_lazy) {
             *given = (struct nd_array){.shape = plan->shapes[s], .dtype = dtype};
@@ -239,29 +239,29 @@ enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_er
     return status;
 }
 
-void nd_reader_give(const struct nd_reader *r, size_t edge, double *out)
+void nd_reader_give(const struct nd_reader *r, size_t tensor, double *out)
 {
-    const struct nd_array *given = &r->given[edge];
-    nd_array_load(given->dtype, nd_reader_raw(r, r->device, r->plan->step_of_edge[edge]), given->n, out);
+    const struct nd_array *given = &r->given[tensor];
+    nd_array_load(given->dtype, nd_reader_raw(r, r->device, r->plan->step_of_tensor[tensor]), given->n, out);
 }
 
-const struct nd_array *nd_reader_given(struct nd_reader *r, size_t edge)
+const struct nd_array *nd_reader_given(struct nd_reader *r, size_t tensor)
 {
-    const struct nd_array *given = &r->given[edge];
+    const struct nd_array *given = &r->given[tensor];
     if (given->shape.rank < 0 || given->n == 0 || given->x != NULL)
         return given;
-    if (r->held_edge != edge) {
-        r->held_edge = edge;
-        r->held.shape = given->shape;
-        r->held.n = given->n;
-        r->held.dtype = given->dtype;
-        nd_reader_give(r, edge, r->held.x);
+    if (r->decoded_tensor != tensor) {
+        r->decoded_tensor = tensor;
+        r->decoded.shape = given->shape;
+        r->decoded.n = given->n;
+        r->decoded.dtype = given->dtype;
+        nd_reader_give(r, tensor, r->decoded.x);
     }
-    return &r->held;
+    return &r->decoded;
 }
 
 /* Room for the largest of them. */
-static enum nd_status make_held(struct nd_reader *r, struct nd_error *err)
+static enum nd_status make_decoded(struct nd_reader *r, struct nd_error *err)
 {
     size_t most = 0;
     for (size_t s = 0; s < r->plan->n_steps; s++) {
@@ -269,15 +269,15 @@ static enum nd_status make_held(struct nd_reader *r, struct nd_error *err)
         if (nd_shape_n_elems(&r->plan->shapes[s], &n, NULL) == ND_OK && n > most)
             most = n;
     }
-    r->held.x = nd_tensor_room(most * sizeof *r->held.x);
-    return r->held.x != NULL ? ND_OK : nd_fail_memory(err);
+    r->decoded.x = nd_tensor_room(most * sizeof *r->decoded.x);
+    return r->decoded.x != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 enum nd_status nd_reader_be_lazy(struct nd_reader *r, struct nd_error *err)
 {
     r->is_lazy = true;
-    r->held_edge = SIZE_MAX;
-    return make_held(r, err);
+    r->decoded_tensor = SIZE_MAX;
+    return make_decoded(r, err);
 }
 
 enum nd_status nd_reader_load(struct nd_reader *r, size_t sample, size_t n, struct nd_error *err)
@@ -299,26 +299,26 @@ enum nd_status nd_reader_sample(struct nd_reader *r, size_t device, size_t sampl
     return status == ND_OK ? nd_reader_device(r, device, err) : status;
 }
 
-enum nd_status nd_reader_try_unit(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+enum nd_status nd_reader_try_layer(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                                   bool *is_made, struct nd_error *err)
 {
-    (void)codes;
+    (void)qvalues;
     struct nd_reader *r = context;
     *is_made = false;
-    return nd_unit_trial_run(&r->trial, unit, nd_reader_given(r, unit->edge), err);
+    return nd_layer_trial_run(&r->trial, layer, nd_reader_given(r, layer->tensor), err);
 }
 
-void nd_round_half_even(const struct nd_exact_values *values, struct nd_array *codes)
+void nd_round_half_even(const struct nd_exact_values *values, struct nd_array *qvalues)
 {
     double low, high;
     if (values->quick != NULL) {
-        nd_code_range(values->dtype, &low, &high);
-        nd_quick_round(values->quick, (double)values->quant->zero_point[0], low, high, codes->x);
+        nd_qvalue_range(values->dtype, &low, &high);
+        nd_quick_round(values->quick, (double)values->quant->zero_point[0], low, high, qvalues->x);
         return;
     }
     for (size_t i = 0; i < values->n; i++) {
         size_t channel = nd_exact_channel(values->quant, values->shape, i);
-        codes->x[i] = nd_code_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
+        qvalues->x[i] = nd_qvalue_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
                                        ND_ROUND_HALF_EVEN);
     }
 }
@@ -369,12 +369,12 @@ enum nd_status nd_replay_run(const struct nd_replay *replay, struct nd_error *er
     size_t block = each < 1 ? 1 : each < most ? each : most; /* also of few samples every thread gets some */
     size_t n_blocks = (replay->span.n + block - 1) / block;
     struct team team = {.replay = replay, .block = block, .states = nd_calloc(n_workers, replay->state_bytes)};
-    struct nd_error local = {0};
+    struct nd_error introduced = {0};
     if (team.states == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_parallel_for(n_workers, n_blocks, run_block, &team, &local);
+    enum nd_status status = nd_parallel_for(n_workers, n_blocks, run_block, &team, &introduced);
     if (status != ND_OK && err != NULL)
-        *err = local;
+        *err = introduced;
     for (size_t i = 0; i < n_workers; i++) {
         struct nd_reader *r = state_of(&team, i);
         if (r->plan == NULL)

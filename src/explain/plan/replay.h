@@ -4,12 +4,12 @@
 #define ND_REPLAY_READER_H
 
 #include "explain/plan/plan.h"
-#include "explain/trials/unit_trial.h"
+#include "explain/trials/layer_trial.h"
 
 /* Samples that are read together: a chunk of a capture (256 KiB) holds many small ones, and is decoded as a
  * whole. At most ND_READER_BLOCK, or as many as ND_READER_BLOCK_BYTES hold (chosen: what costs little beside
  * the arrays of one sample); nd_plan.block says how many. */
-enum { ND_READER_BLOCK = 8, ND_READER_BLOCK_BYTES = 2 << 20, ND_READER_MOST = 1024 };
+enum { ND_READER_BLOCK = 8, ND_READER_BLOCK_BYTES = 2 << 20, ND_READER_MAX = 1024 };
 
 struct nd_reader {
     const struct nd_plan *plan; /* NULL: the reader is not made */
@@ -21,10 +21,10 @@ struct nd_reader {
     bool *is_ignored;           /* [n_edges], for the same, where the graph is pure */
     const bool
         *is_wanted; /* [n_steps], of whoever reads few steps of one device; NULL: all steps, all devices */
-    struct nd_unit_trial trial;
+    struct nd_layer_trial trial;
     size_t sample, device; /* at hand */
-    struct nd_array held;  /* codes of one edge, where is_lazy */
-    size_t held_edge;
+    struct nd_array decoded;  /* codes of one edge, where is_lazy */
+    size_t decoded_tensor;
     /* ---- of the reader alone ---- */
     size_t first, in_block;     /* first sample of the block; place in it of the one at hand */
     unsigned char **raw_inputs; /* [n_inputs]: a block of samples */
@@ -44,9 +44,9 @@ enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_er
 /* From now on codes of a device are held for one edge at a time. ND_ERR_MEMORY. */
 enum nd_status nd_reader_be_lazy(struct nd_reader *r, struct nd_error *err);
 /* The device's codes of one edge: all of `given`, or, where is_lazy, until the next is asked for. */
-const struct nd_array *nd_reader_given(struct nd_reader *r, size_t edge);
+const struct nd_array *nd_reader_given(struct nd_reader *r, size_t tensor);
 /* The same into an array of the edge's size. */
-void nd_reader_give(const struct nd_reader *r, size_t edge, double *out);
+void nd_reader_give(const struct nd_reader *r, size_t tensor, double *out);
 /* Where the block holds the codes of a step of any device, of the sample at hand. */
 const void *nd_reader_raw(const struct nd_reader *r, size_t device, size_t step);
 
@@ -58,18 +58,18 @@ enum nd_status nd_reader_sample(struct nd_reader *r, size_t device, size_t sampl
 
 /* A nd_exact_make that takes the unit through all programs and makes nothing of it: context is a struct
  * nd_reader or begins with one. */
-enum nd_status nd_reader_try_unit(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+enum nd_status nd_reader_try_layer(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                                   bool *is_made, struct nd_error *err);
 /* A nd_exact_missed that lets the edge go. */
-enum nd_status nd_exact_let_go(void *context, size_t edge, const struct nd_error *why, struct nd_error *err);
+enum nd_status nd_exact_let_go(void *context, size_t tensor, const struct nd_error *why, struct nd_error *err);
 /* The codes that rounding half to even gives. */
-void nd_round_half_even(const struct nd_exact_values *values, struct nd_array *codes);
+void nd_round_half_even(const struct nd_exact_values *values, struct nd_array *qvalues);
 
 /* plan.c: the values of layers that cannot be evaluated, [n_edges], as they are given to the reference. Zeros
  * at first; load fills them with those of the sample at hand. free accepts NULL and what was half made. */
-enum nd_status nd_taken_make(const struct nd_plan *plan, struct nd_array **taken, struct nd_error *err);
-void nd_taken_load(const struct nd_reader *reader, struct nd_array *taken);
-void nd_taken_free(const struct nd_plan *plan, struct nd_array **taken);
+enum nd_status nd_substituted_make(const struct nd_plan *plan, struct nd_array **substituted, struct nd_error *err);
+void nd_substituted_load(const struct nd_reader *reader, struct nd_array *substituted);
+void nd_substituted_free(const struct nd_plan *plan, struct nd_array **substituted);
 
 /* Stands for an array that is not there. */
 struct nd_array nd_no_array(void);

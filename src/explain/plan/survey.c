@@ -13,29 +13,29 @@ struct walk {
     const struct nd_model *model;
 };
 
-static enum nd_status found(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status found(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
                             struct nd_error *err)
 {
-    (void)way;
+    (void)method;
     (void)err;
     struct walk *walk = context;
-    struct nd_survey_sight *sight = &walk->survey->edges[edge];
+    struct nd_survey_sight *sight = &walk->survey->tensors[tensor];
     sight->is_found = true;
     sight->shape = values->shape;
     sight->n = values->n;
     return ND_OK;
 }
 
-static enum nd_status missed(void *context, size_t edge, const struct nd_error *why, struct nd_error *err)
+static enum nd_status missed(void *context, size_t tensor, const struct nd_error *why, struct nd_error *err)
 {
     struct walk *walk = context;
-    struct nd_survey_sight *sight = &walk->survey->edges[edge];
+    struct nd_survey_sight *sight = &walk->survey->tensors[tensor];
     walk->survey->n_missed++;
     sight->why = nd_strdup(why->message);
     sight->needs = SIZE_MAX;
-    for (size_t e = 0; e < walk->survey->n_edges && why->id == ND_E_EXACT_UNKNOWN; e++)
-        if (walk->survey->edges[e].why != NULL && e != edge &&
-            strcmp(nd_model_edge(walk->model, e)->name, why->object) == 0)
+    for (size_t e = 0; e < walk->survey->n_tensors && why->id == ND_E_EXACT_UNKNOWN; e++)
+        if (walk->survey->tensors[e].why != NULL && e != tensor &&
+            strcmp(nd_model_tensor(walk->model, e)->name, why->object) == 0)
             sight->needs = e;
     return sight->why != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -47,9 +47,9 @@ enum nd_status nd_survey_run(struct nd_survey *survey, const struct nd_model *mo
     struct nd_array *inputs = NULL;
     struct walk walk = {.survey = survey, .model = model};
     const struct nd_exact_options options = {.struct_size = sizeof options, .given = given, .missed = missed};
-    survey->n_edges = nd_model_n_edges(model);
-    survey->edges = nd_calloc(survey->n_edges, sizeof *survey->edges);
-    enum nd_status status = survey->edges != NULL ? nd_inputs_create(model, &inputs, err) : nd_fail_memory(err);
+    survey->n_tensors = nd_model_n_tensors(model);
+    survey->tensors = nd_calloc(survey->n_tensors, sizeof *survey->tensors);
+    enum nd_status status = survey->tensors != NULL ? nd_inputs_create(model, &inputs, err) : nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_exact_graph_run(graph, inputs, &options, found, &walk, err);
     nd_inputs_destroy(model, &inputs);
@@ -58,15 +58,15 @@ enum nd_status nd_survey_run(struct nd_survey *survey, const struct nd_model *mo
 
 void nd_survey_deinit(struct nd_survey *survey)
 {
-    for (size_t e = 0; survey->edges != NULL && e < survey->n_edges; e++)
-        free(survey->edges[e].why);
-    free(survey->edges);
+    for (size_t e = 0; survey->tensors != NULL && e < survey->n_tensors; e++)
+        free(survey->tensors[e].why);
+    free(survey->tensors);
     *survey = (struct nd_survey){0};
 }
 
 size_t nd_survey_root(const struct nd_survey *survey, size_t e)
 {
-    while (survey->edges[e].needs != SIZE_MAX)
-        e = survey->edges[e].needs; /* one that was met before it */
+    while (survey->tensors[e].needs != SIZE_MAX)
+        e = survey->tensors[e].needs; /* one that was met before it */
     return e;
 }

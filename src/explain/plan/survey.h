@@ -16,8 +16,8 @@ struct nd_survey_sight {
 };
 
 struct nd_survey {
-    size_t n_edges, n_missed;
-    struct nd_survey_sight *edges; /* [n_edges] */
+    size_t n_tensors, n_missed;
+    struct nd_survey_sight *tensors; /* [n_edges] */
 };
 
 /* Takes zeroed inputs through the graph. given: as in nd_exact_options, nullable. ND_ERR_MEMORY, and what is

@@ -25,11 +25,11 @@ struct nd_diagnose_range {
 /* A tensor of one of the two captures. */
 struct nd_diagnose_side {
     const struct nd_capture *capture;
-    size_t probe, edge; /* of the capture */
+    size_t probe, tensor; /* of the capture */
     struct nd_diagnose_range range;
 };
 
-static enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t edge,
+static enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t tensor,
                                        const struct nd_diagnose_range *range, double *x, struct nd_error *err);
 static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_dtype dtype, double *x,
                                           struct nd_error *err);
@@ -54,12 +54,12 @@ static enum nd_status append(struct nd_comparison *c, struct nd_compared_diagnos
 }
 
 /* Appends to comparison->diagnoses. ND_ERR_MEMORY. */
-static enum nd_status nd_diagnose_add(struct nd_comparison *c, size_t device, size_t edge,
+static enum nd_status nd_diagnose_add(struct nd_comparison *c, size_t device, size_t tensor,
                                       const struct nd_finding *finding, bool is_of_runs, struct nd_error *err)
 {
     return append(c,
                   (struct nd_compared_diagnosis){.device = device,
-                                                 .edge = edge,
+                                                 .tensor = tensor,
                                                  .kind = nd_fault_name(finding->kind),
                                                  .text = (char *)finding->text,
                                                  .is_note = nd_fault_is_note(finding->kind),
@@ -103,7 +103,7 @@ static const enum nd_dtype types[] = {ND_DTYPE_F32,    ND_DTYPE_F16, ND_DTYPE_BF
 static void say(const struct nd_diagnose_side *wrong, bool is_test, enum nd_dtype dtype,
                 struct nd_findings *found)
 {
-    const char *called = nd_dtype_name(nd_capture_edge(wrong->capture, wrong->edge)->dtype);
+    const char *called = nd_dtype_name(nd_capture_tensor(wrong->capture, wrong->tensor)->dtype);
     struct nd_finding f = {.kind = ND_FAULT_WRONG_TYPE, .channel = SIZE_MAX, .axis = -1, .explained = 1};
     snprintf(f.text, sizeof f.text, "%scalled %s, but the bytes are %s: read so the values are the %s",
              is_test ? "" : "the reference's are ", called, nd_dtype_name(dtype),
@@ -121,7 +121,7 @@ struct values {
 static enum nd_status try_side(const struct nd_diagnose_side *side, const struct values *v,
                                struct nd_findings *found, struct nd_error *err)
 {
-    enum nd_dtype called = nd_capture_edge(side->capture, side->edge)->dtype;
+    enum nd_dtype called = nd_capture_tensor(side->capture, side->tensor)->dtype;
     if (!nd_values_may_be_mislabelled(v->right, v->own, v->n))
         return ND_OK;
     double *x = nd_calloc(v->n, sizeof *x);
@@ -156,7 +156,7 @@ static enum nd_status nd_diagnose_readings(const struct nd_diagnose_side sides[2
 
 /* Repeats of one device that differ, and how its error grows over the tensors. */
 
-enum { MOST_RUNS = 8, MOST_ELEMENTS = 1 << 20 };
+enum { MAX_RUNS = 8, MAX_ELEMENTS = 1 << 20 };
 
 static bool is_equal(struct nd_digest a, struct nd_digest b)
 {
@@ -164,17 +164,17 @@ static bool is_equal(struct nd_digest a, struct nd_digest b)
 }
 
 /* The first sample of which runs differ, and its runs that can be read: their numbers. */
-static size_t find_runs(const struct nd_capture *capture, size_t probe, size_t edge, size_t *sample,
-                        size_t runs[MOST_RUNS])
+static size_t find_runs(const struct nd_capture *capture, size_t probe, size_t tensor, size_t *sample,
+                        size_t runs[MAX_RUNS])
 {
     const struct nd_capture_probe *p = nd_capture_probe(capture, probe);
     for (size_t s = 0; s < p->n_samples; s++) {
         size_t n = 0;
         bool differs = false;
-        for (size_t r = 0, n_runs = nd_capture_n_runs(capture, probe, edge, s); r < n_runs; r++) {
-            struct nd_digest digest = nd_capture_digest(capture, probe, edge, s, r);
-            differs = differs || !is_equal(digest, nd_capture_digest(capture, probe, edge, s, 0));
-            if (n < MOST_RUNS)
+        for (size_t r = 0, n_runs = nd_capture_n_runs(capture, probe, tensor, s); r < n_runs; r++) {
+            struct nd_digest digest = nd_capture_digest(capture, probe, tensor, s, r);
+            differs = differs || !is_equal(digest, nd_capture_digest(capture, probe, tensor, s, 0));
+            if (n < MAX_RUNS)
                 runs[n++] = r;
         }
         *sample = s;
@@ -184,24 +184,24 @@ static size_t find_runs(const struct nd_capture *capture, size_t probe, size_t e
     return 0;
 }
 
-static enum nd_status compare_runs(const struct nd_capture *capture, size_t probe, size_t edge, size_t n,
+static enum nd_status compare_runs(const struct nd_capture *capture, size_t probe, size_t tensor, size_t n,
                                    struct nd_findings *found, struct nd_error *err)
 {
-    const struct nd_edge *e = nd_capture_edge(capture, edge);
-    size_t runs[MOST_RUNS], sample, n_runs = find_runs(capture, probe, edge, &sample, runs);
+    const struct nd_tensor *e = nd_capture_tensor(capture, tensor);
+    size_t runs[MAX_RUNS], sample, n_runs = find_runs(capture, probe, tensor, &sample, runs);
     double *x = n_runs > 1 ? nd_calloc(n_runs * n, sizeof *x) : NULL;
-    const double *launches[MOST_RUNS];
+    const double *launches[MAX_RUNS];
     enum nd_status status = ND_OK;
     if (n_runs < 2)
         return ND_OK;
     if (x == NULL)
         return nd_fail_memory(err);
     for (size_t k = 0; k < n_runs && status == ND_OK; k++) {
-        bool is_first = is_equal(nd_capture_digest(capture, probe, edge, sample, runs[k]),
-                                 nd_capture_digest(capture, probe, edge, sample, 0));
+        bool is_first = is_equal(nd_capture_digest(capture, probe, tensor, sample, runs[k]),
+                                 nd_capture_digest(capture, probe, tensor, sample, 0));
         const struct nd_diagnose_range range = {sample, 1, is_first ? 0 : runs[k]};
         launches[k] = x + k * n;
-        status = nd_diagnose_read(capture, probe, edge, &range, x + k * n, err);
+        status = nd_diagnose_read(capture, probe, tensor, &range, x + k * n, err);
     }
     double step = nd_dtype_is_integer(e->dtype) ? 1 : 0;
     for (size_t c = 0; c < e->quant.n && step > 0; c++)
@@ -220,20 +220,20 @@ static enum nd_status nd_diagnose_runs(struct nd_comparison *comparison,
 {
     const struct nd_capture *capture = captures[device];
     enum nd_status status = ND_OK;
-    for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
-        size_t edge = nd_capture_find_edge(capture, comparison->edges[e].name), size_bytes;
-        if (edge == SIZE_MAX || comparison->edges[e].devices[device].n_unstable == 0)
+    for (size_t e = 0; e < comparison->n_tensors && status == ND_OK; e++) {
+        size_t tensor = nd_capture_find_tensor(capture, comparison->tensors[e].name), size_bytes;
+        if (tensor == SIZE_MAX || comparison->tensors[e].devices[device].n_unstable == 0)
             continue;
-        const struct nd_edge *captured = nd_capture_edge(capture, edge);
+        const struct nd_tensor *captured = nd_capture_tensor(capture, tensor);
         if (nd_shape_size_bytes(&captured->shape, captured->dtype, &size_bytes, NULL) != ND_OK)
             continue;
         size_t n = size_bytes / nd_dtype_size_bytes(captured->dtype);
-        for (size_t p = 0; p < nd_capture_n_probes(capture) && n > 0 && n <= MOST_ELEMENTS && status == ND_OK;
+        for (size_t p = 0; p < nd_capture_n_probes(capture) && n > 0 && n <= MAX_ELEMENTS && status == ND_OK;
              p++) {
             struct nd_findings found = {0};
-            if (!nd_capture_has_outputs(capture, p, edge))
+            if (!nd_capture_has_outputs(capture, p, tensor))
                 continue;
-            status = compare_runs(capture, p, edge, n, &found, err);
+            status = compare_runs(capture, p, tensor, n, &found, err);
             if (found.n == 0 || status != ND_OK)
                 continue;
             status = nd_diagnose_add(comparison, device, e, &found.items[0], true, err);
@@ -261,8 +261,8 @@ static bool has_half(const struct nd_comparison *c, const struct nd_capture *cap
         if (c->diagnoses[i].device == device &&
             strcmp(c->diagnoses[i].kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
             return true;
-    for (size_t e = 0; e < nd_capture_n_edges(capture); e++)
-        if (nd_capture_edge(capture, e)->dtype == ND_DTYPE_F16)
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++)
+        if (nd_capture_tensor(capture, e)->dtype == ND_DTYPE_F16)
             return true;
     return false;
 }
@@ -270,23 +270,23 @@ static bool has_half(const struct nd_comparison *c, const struct nd_capture *cap
 static void find_depth(const struct nd_comparison *c, size_t device, double *errors,
                        struct nd_compared_depth *depth)
 {
-    size_t n_codes = 0, n_floats = 0, n = 0;
+    size_t n_qvalues = 0, n_floats = 0, n = 0;
     *depth = (struct nd_compared_depth){.device = device, .largest = NAN};
-    for (size_t e = 0; e < c->n_edges; e++) {
-        const struct nd_compared_pair *pair = &c->edges[e].pairs[device - 1];
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        const struct nd_compared_pair *pair = &c->tensors[e].pairs[device - 1];
         const struct nd_side *side = &pair->total.difference.ref_side;
-        n_codes += isfinite(error_of(pair, true)) != 0;
+        n_qvalues += isfinite(error_of(pair, true)) != 0;
         n_floats += isfinite(error_of(pair, false)) != 0;
         double largest = fmax(fabs(side->min), fabs(side->max));
         if (side->n_elems == 0 || !isfinite(largest) || largest <= depth->largest) /* NaN at first */
             continue;
         depth->largest = largest;
-        depth->largest_edge = e;
+        depth->largest_tensor = e;
     }
-    depth->is_share = n_codes > n_floats;
-    for (size_t e = 0; e < c->n_edges; e++)
-        if (!c->edges[e].is_model_input)
-            errors[n++] = error_of(&c->edges[e].pairs[device - 1], depth->is_share);
+    depth->is_share = n_qvalues > n_floats;
+    for (size_t e = 0; e < c->n_tensors; e++)
+        if (!c->tensors[e].is_model_input)
+            errors[n++] = error_of(&c->tensors[e].pairs[device - 1], depth->is_share);
     struct nd_growth_law law;
     nd_values_find_growth(errors, n, &law);
     depth->growth = nd_growth_name(law.growth);
@@ -300,9 +300,9 @@ static void find_depth(const struct nd_comparison *c, size_t device, double *err
 static enum nd_status nd_diagnose_depths(struct nd_comparison *comparison,
                                          const struct nd_capture *const *captures, struct nd_error *err)
 {
-    if (comparison->n_devices < 2 || comparison->n_edges == 0)
+    if (comparison->n_devices < 2 || comparison->n_tensors == 0)
         return ND_OK;
-    double *errors = nd_calloc(comparison->n_edges, sizeof *errors);
+    double *errors = nd_calloc(comparison->n_tensors, sizeof *errors);
     comparison->depths = nd_calloc(comparison->n_devices - 1, sizeof *comparison->depths);
     enum nd_status status = errors != NULL && comparison->depths != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t d = 1; d < comparison->n_devices && status == ND_OK; d++) {
@@ -316,30 +316,30 @@ static enum nd_status nd_diagnose_depths(struct nd_comparison *comparison,
 
 /* Chosen: what is read of a tensor and of those beside it, so that large captures cost seconds. */
 enum {
-    MOST_SAMPLES = 16,
-    MOST_VALUES = 1 << 18,               /* of a tensor, all samples together; one sample is always read */
-    MOST_ELEMENTS_of_symptoms = 1 << 22, /* of a sample: larger tensors are left out */
-    MOST_EDGES = 128,                    /* of a device, the first that differ */
-    MOST_OTHERS = 6,                     /* tensors of the same shape, the nearest ones */
-    MOST_INPUTS = 2,
+    MAX_SAMPLES = 16,
+    MAX_VALUES = 1 << 18,               /* of a tensor, all samples together; one sample is always read */
+    MAX_ELEMENTS_of_symptoms = 1 << 22, /* of a sample: larger tensors are left out */
+    MAX_TENSORS = 128,                    /* of a device, the first that differ */
+    MAX_OTHERS = 6,                     /* tensors of the same shape, the nearest ones */
+    MAX_INPUTS = 2,
 };
 
-static void dequantise(const struct nd_edge *edge, size_t n, double *x)
+static void dequantise(const struct nd_tensor *tensor, size_t n, double *x)
 {
     size_t inner = 1;
-    for (int k = edge->quant.axis + 1; edge->quant.n > 1 && k < edge->shape.rank; k++)
-        inner *= (size_t)edge->shape.dims[k];
+    for (int k = tensor->quant.axis + 1; tensor->quant.n > 1 && k < tensor->shape.rank; k++)
+        inner *= (size_t)tensor->shape.dims[k];
     for (size_t i = 0; i < n; i++) {
-        size_t c = edge->quant.n > 1 ? i / inner % edge->quant.n : 0;
-        x[i] = (double)edge->quant.scale[c] * (x[i] - (double)edge->quant.zero_point[c]);
+        size_t c = tensor->quant.n > 1 ? i / inner % tensor->quant.n : 0;
+        x[i] = (double)tensor->quant.scale[c] * (x[i] - (double)tensor->quant.zero_point[c]);
     }
 }
 
-static void load(const struct nd_edge *edge, enum nd_dtype dtype, size_t n, const void *bytes, double *x)
+static void load(const struct nd_tensor *tensor, enum nd_dtype dtype, size_t n, const void *bytes, double *x)
 {
     nd_array_load(dtype, bytes, n, x);
-    if (edge->quant.n > 0 && nd_dtype_is_integer(dtype))
-        dequantise(edge, n, x);
+    if (tensor->quant.n > 0 && nd_dtype_is_integer(dtype))
+        dequantise(tensor, n, x);
 }
 
 /* The same, of bytes that are read as another type of the same size. */
@@ -347,7 +347,7 @@ static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, e
                                           struct nd_error *err)
 {
     const struct nd_diagnose_range *range = &side->range;
-    const struct nd_edge *e = nd_capture_edge(side->capture, side->edge);
+    const struct nd_tensor *e = nd_capture_tensor(side->capture, side->tensor);
     size_t size_bytes, n_bytes, n_elems;
     enum nd_status status = nd_shape_size_bytes(&e->shape, e->dtype, &size_bytes, err);
     if (status != ND_OK)
@@ -358,7 +358,7 @@ static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, e
     unsigned char *bytes = nd_tensor_alloc(n_bytes);
     if (bytes == NULL)
         return nd_fail_memory(err);
-    const struct nd_capture_tensor tensor = {side->capture, side->probe, side->edge};
+    const struct nd_probe_values tensor = {side->capture, side->probe, side->tensor};
     if (range->repeat == 0)
         status = nd_capture_read_verified(&tensor, range->first, range->n, bytes, err);
     else
@@ -371,107 +371,107 @@ static enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, e
 
 /* The values of an edge of a capture as real numbers (codes are dequantised), into x with room for them. What
  * reading a capture returns. */
-static enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t edge,
+static enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t tensor,
                                        const struct nd_diagnose_range *range, double *x, struct nd_error *err)
 {
-    const struct nd_diagnose_side side = {capture, probe, edge, *range};
-    return nd_diagnose_read_as(&side, nd_capture_edge(capture, edge)->dtype, x, err);
+    const struct nd_diagnose_side side = {capture, probe, tensor, *range};
+    return nd_diagnose_read_as(&side, nd_capture_tensor(capture, tensor)->dtype, x, err);
 }
 
 /* One tensor of one test under examination, and what is read for it. */
-struct exam {
+struct diagnosis {
     const struct nd_capture *ref, *test;
-    size_t ref_probe, test_probe, ref_edge, test_edge; /* of the captures */
-    size_t device, edge;                               /* of the comparison */
+    size_t ref_probe, test_probe, ref_tensor, test_tensor; /* of the captures */
+    size_t device, tensor;                               /* of the comparison */
     struct nd_diagnose_range range;
     bool is_part; /* there are more samples */
     size_t n;     /* elements of a sample */
-    double *values[2 * (1 + MOST_OTHERS + MOST_INPUTS)];
+    double *values[2 * (1 + MAX_OTHERS + MAX_INPUTS)];
     size_t n_values;
-    struct nd_other others[MOST_OTHERS + MOST_INPUTS];
+    struct nd_other others[MAX_OTHERS + MAX_INPUTS];
     size_t n_others;
 };
 
-static void exam_deinit(struct exam *exam)
+static void layer_diagnosis_deinit(struct diagnosis *diagnosis)
 {
-    for (size_t k = 0; k < exam->n_values; k++)
-        free(exam->values[k]);
+    for (size_t k = 0; k < diagnosis->n_values; k++)
+        free(diagnosis->values[k]);
 }
 
-static double *make_values(struct exam *exam)
+static double *make_values(struct diagnosis *diagnosis)
 {
-    double *x = nd_calloc(exam->range.n * exam->n, sizeof *x);
+    double *x = nd_calloc(diagnosis->range.n * diagnosis->n, sizeof *x);
     if (x != NULL)
-        exam->values[exam->n_values++] = x;
+        diagnosis->values[diagnosis->n_values++] = x;
     return x;
 }
 
-static enum nd_status read_pair(struct exam *exam, size_t ref_edge, size_t test_edge, struct nd_error *err)
+static enum nd_status read_pair(struct diagnosis *diagnosis, size_t ref_tensor, size_t test_tensor, struct nd_error *err)
 {
-    double *ref = make_values(exam), *test = ref != NULL ? make_values(exam) : NULL;
+    double *ref = make_values(diagnosis), *test = ref != NULL ? make_values(diagnosis) : NULL;
     if (test == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_diagnose_read(exam->ref, exam->ref_probe, ref_edge, &exam->range, ref, err);
-    return status == ND_OK ? nd_diagnose_read(exam->test, exam->test_probe, test_edge, &exam->range, test, err)
+    enum nd_status status = nd_diagnose_read(diagnosis->ref, diagnosis->ref_probe, ref_tensor, &diagnosis->range, ref, err);
+    return status == ND_OK ? nd_diagnose_read(diagnosis->test, diagnosis->test_probe, test_tensor, &diagnosis->range, test, err)
                            : status;
 }
 
-static enum nd_status add_other(struct exam *exam, const char *name, struct nd_error *err)
+static enum nd_status add_other(struct diagnosis *diagnosis, const char *name, struct nd_error *err)
 {
-    size_t ref = nd_capture_find_edge(exam->ref, name), test = nd_capture_find_edge(exam->test, name);
+    size_t ref = nd_capture_find_tensor(diagnosis->ref, name), test = nd_capture_find_tensor(diagnosis->test, name);
     if (ref == SIZE_MAX || test == SIZE_MAX)
         return ND_OK;
-    const struct nd_shape *shape = &nd_capture_edge(exam->ref, exam->ref_edge)->shape;
-    bool is_alike = nd_shape_equal(shape, &nd_capture_edge(exam->ref, ref)->shape) &&
-                    nd_shape_equal(shape, &nd_capture_edge(exam->test, test)->shape) &&
-                    nd_capture_has_outputs(exam->ref, exam->ref_probe, ref) &&
-                    nd_capture_has_outputs(exam->test, exam->test_probe, test);
+    const struct nd_shape *shape = &nd_capture_tensor(diagnosis->ref, diagnosis->ref_tensor)->shape;
+    bool is_alike = nd_shape_equal(shape, &nd_capture_tensor(diagnosis->ref, ref)->shape) &&
+                    nd_shape_equal(shape, &nd_capture_tensor(diagnosis->test, test)->shape) &&
+                    nd_capture_has_outputs(diagnosis->ref, diagnosis->ref_probe, ref) &&
+                    nd_capture_has_outputs(diagnosis->test, diagnosis->test_probe, test);
     if (!is_alike)
         return ND_OK;
-    enum nd_status status = read_pair(exam, ref, test, err);
+    enum nd_status status = read_pair(diagnosis, ref, test, err);
     if (status == ND_OK)
-        exam->others[exam->n_others++] =
-            (struct nd_other){name, exam->values[exam->n_values - 2], exam->values[exam->n_values - 1]};
+        diagnosis->others[diagnosis->n_others++] =
+            (struct nd_other){name, diagnosis->values[diagnosis->n_values - 2], diagnosis->values[diagnosis->n_values - 1]};
     return status;
 }
 
 /* The inputs of the probe are the same on both sides: the comparison has seen to that. */
-static enum nd_status add_input(struct exam *exam, size_t input, struct nd_error *err)
+static enum nd_status add_input(struct diagnosis *diagnosis, size_t input, struct nd_error *err)
 {
-    const struct nd_capture_input *in = &nd_capture_probe(exam->ref, exam->ref_probe)->inputs[input];
-    const struct nd_edge as_edge = {.dtype = in->dtype, .shape = in->shape};
+    const struct nd_capture_input *in = &nd_capture_probe(diagnosis->ref, diagnosis->ref_probe)->inputs[input];
+    const struct nd_tensor as_tensor = {.dtype = in->dtype, .shape = in->shape};
     size_t n = 0, size_bytes;
     if (in->dtype == ND_DTYPE_NONE || nd_shape_size_bytes(&in->shape, in->dtype, &size_bytes, NULL) != ND_OK)
         return ND_OK;
     n = size_bytes / nd_dtype_size_bytes(in->dtype);
-    if (n != exam->n)
+    if (n != diagnosis->n)
         return ND_OK;
-    unsigned char *bytes = nd_tensor_alloc(size_bytes * exam->range.n);
-    double *x = bytes != NULL ? make_values(exam) : NULL;
+    unsigned char *bytes = nd_tensor_alloc(size_bytes * diagnosis->range.n);
+    double *x = bytes != NULL ? make_values(diagnosis) : NULL;
     enum nd_status status = x != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK &&
-        nd_capture_read_inputs(&(struct nd_capture_tensor){exam->ref, exam->ref_probe, input},
-                               exam->range.first, exam->range.n, bytes, NULL) == ND_OK) {
-        load(&as_edge, in->dtype, n * exam->range.n, bytes, x);
-        exam->others[exam->n_others++] = (struct nd_other){in->name, x, x};
+        nd_capture_read_inputs(&(struct nd_probe_values){diagnosis->ref, diagnosis->ref_probe, input},
+                               diagnosis->range.first, diagnosis->range.n, bytes, NULL) == ND_OK) {
+        load(&as_tensor, in->dtype, n * diagnosis->range.n, bytes, x);
+        diagnosis->others[diagnosis->n_others++] = (struct nd_other){in->name, x, x};
     }
     free(bytes);
     return status;
 }
 
 /* Inputs first: what else equals them comes later. Then the nearest tensors before and after. */
-static enum nd_status add_others(struct exam *exam, const struct nd_comparison *c, struct nd_error *err)
+static enum nd_status add_others(struct diagnosis *diagnosis, const struct nd_comparison *c, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    size_t n_inputs = nd_capture_probe(exam->ref, exam->ref_probe)->n_inputs;
-    for (size_t i = 0; i < n_inputs && exam->n_others < MOST_INPUTS && status == ND_OK; i++)
-        status = add_input(exam, i, err);
-    size_t most = exam->n_others + MOST_OTHERS;
-    for (size_t k = 1; k < c->n_edges && exam->n_others < most && status == ND_OK; k++) {
-        if (exam->edge >= k)
-            status = add_other(exam, c->edges[exam->edge - k].name, err);
-        if (status == ND_OK && exam->edge + k < c->n_edges && exam->n_others < most)
-            status = add_other(exam, c->edges[exam->edge + k].name, err);
+    size_t n_inputs = nd_capture_probe(diagnosis->ref, diagnosis->ref_probe)->n_inputs;
+    for (size_t i = 0; i < n_inputs && diagnosis->n_others < MAX_INPUTS && status == ND_OK; i++)
+        status = add_input(diagnosis, i, err);
+    size_t most = diagnosis->n_others + MAX_OTHERS;
+    for (size_t k = 1; k < c->n_tensors && diagnosis->n_others < most && status == ND_OK; k++) {
+        if (diagnosis->tensor >= k)
+            status = add_other(diagnosis, c->tensors[diagnosis->tensor - k].name, err);
+        if (status == ND_OK && diagnosis->tensor + k < c->n_tensors && diagnosis->n_others < most)
+            status = add_other(diagnosis, c->tensors[diagnosis->tensor + k].name, err);
     }
     return status;
 }
@@ -494,82 +494,82 @@ static size_t choose_probe(const struct nd_comparison *c, const struct nd_compar
     return chosen;
 }
 
-static bool open_exam(const struct nd_comparison *c, const struct nd_capture *const *captures, size_t device,
-                      size_t edge, struct exam *exam)
+static bool open_layer_diagnosis(const struct nd_comparison *c, const struct nd_capture *const *captures, size_t device,
+                      size_t tensor, struct diagnosis *diagnosis)
 {
-    const struct nd_compared_pair *pair = &c->edges[edge].pairs[device - 1];
+    const struct nd_compared_pair *pair = &c->tensors[tensor].pairs[device - 1];
     size_t probe = choose_probe(c, pair), size_bytes;
     if (probe == SIZE_MAX)
         return false;
     const struct nd_difference *d = &pair->probes[probe].difference;
-    *exam = (struct exam){.ref = captures[0], .test = captures[device], .device = device, .edge = edge};
-    exam->ref_probe = nd_capture_find_probe(exam->ref, c->probes[probe].name);
-    exam->test_probe = nd_capture_find_probe(exam->test, c->probes[probe].name);
-    exam->ref_edge = nd_capture_find_edge(exam->ref, c->edges[edge].name);
-    exam->test_edge = nd_capture_find_edge(exam->test, c->edges[edge].name);
-    if (exam->ref_probe == SIZE_MAX || exam->test_probe == SIZE_MAX || exam->ref_edge == SIZE_MAX ||
-        exam->test_edge == SIZE_MAX || d->n_samples == 0)
+    *diagnosis = (struct diagnosis){.ref = captures[0], .test = captures[device], .device = device, .tensor = tensor};
+    diagnosis->ref_probe = nd_capture_find_probe(diagnosis->ref, c->probes[probe].name);
+    diagnosis->test_probe = nd_capture_find_probe(diagnosis->test, c->probes[probe].name);
+    diagnosis->ref_tensor = nd_capture_find_tensor(diagnosis->ref, c->tensors[tensor].name);
+    diagnosis->test_tensor = nd_capture_find_tensor(diagnosis->test, c->tensors[tensor].name);
+    if (diagnosis->ref_probe == SIZE_MAX || diagnosis->test_probe == SIZE_MAX || diagnosis->ref_tensor == SIZE_MAX ||
+        diagnosis->test_tensor == SIZE_MAX || d->n_samples == 0)
         return false;
-    const struct nd_edge *e = nd_capture_edge(exam->ref, exam->ref_edge);
-    if (!nd_shape_equal(&e->shape, &nd_capture_edge(exam->test, exam->test_edge)->shape) ||
+    const struct nd_tensor *e = nd_capture_tensor(diagnosis->ref, diagnosis->ref_tensor);
+    if (!nd_shape_equal(&e->shape, &nd_capture_tensor(diagnosis->test, diagnosis->test_tensor)->shape) ||
         nd_shape_size_bytes(&e->shape, e->dtype, &size_bytes, NULL) != ND_OK)
         return false;
-    exam->n = size_bytes / nd_dtype_size_bytes(e->dtype);
-    if (exam->n == 0 || exam->n > MOST_ELEMENTS_of_symptoms)
+    diagnosis->n = size_bytes / nd_dtype_size_bytes(e->dtype);
+    if (diagnosis->n == 0 || diagnosis->n > MAX_ELEMENTS_of_symptoms)
         return false;
-    size_t most = MOST_VALUES / exam->n < 1 ? 1 : MOST_VALUES / exam->n,
+    size_t most = MAX_VALUES / diagnosis->n < 1 ? 1 : MAX_VALUES / diagnosis->n,
            first = d->has_first ? d->first.sample : 0;
-    most = most < MOST_SAMPLES ? most : MOST_SAMPLES;
-    exam->range.n = d->n_samples < most ? (size_t)d->n_samples : most;
-    exam->is_part = exam->range.n < d->n_samples;
+    most = most < MAX_SAMPLES ? most : MAX_SAMPLES;
+    diagnosis->range.n = d->n_samples < most ? (size_t)d->n_samples : most;
+    diagnosis->is_part = diagnosis->range.n < d->n_samples;
     /* The sample before the first that differs may be what it holds. */
-    exam->range.first = most > 1 && first > 0 ? first - 1 : first;
-    if (exam->range.first + exam->range.n > d->n_samples)
-        exam->range.first = (size_t)d->n_samples - exam->range.n;
+    diagnosis->range.first = most > 1 && first > 0 ? first - 1 : first;
+    if (diagnosis->range.first + diagnosis->range.n > d->n_samples)
+        diagnosis->range.first = (size_t)d->n_samples - diagnosis->range.n;
     return true;
 }
 
 /* Codes: the step of their scale, the largest where channels have their own; whole numbers without a scale: 1.
  */
-static double step_of(const struct nd_edge *edge)
+static double step_of(const struct nd_tensor *tensor)
 {
     double step = 0;
-    if (!nd_dtype_is_integer(edge->dtype))
-        return nd_dtype_is_float(edge->dtype) ? 0 : 1;
-    for (size_t c = 0; c < edge->quant.n; c++)
-        step = fmax(step, fabs((double)edge->quant.scale[c]));
+    if (!nd_dtype_is_integer(tensor->dtype))
+        return nd_dtype_is_float(tensor->dtype) ? 0 : 1;
+    for (size_t c = 0; c < tensor->quant.n; c++)
+        step = fmax(step, fabs((double)tensor->quant.scale[c]));
     return step > 0 ? step : 1;
 }
 
-static enum nd_status examine(struct exam *exam, const struct nd_comparison *c, struct nd_findings *found,
+static enum nd_status examine(struct diagnosis *diagnosis, const struct nd_comparison *c, struct nd_findings *found,
                               struct nd_error *err)
 {
-    const struct nd_edge *ref = nd_capture_edge(exam->ref, exam->ref_edge);
-    const struct nd_edge *test = nd_capture_edge(exam->test, exam->test_edge);
-    enum nd_status status = read_pair(exam, exam->ref_edge, exam->test_edge, err);
+    const struct nd_tensor *ref = nd_capture_tensor(diagnosis->ref, diagnosis->ref_tensor);
+    const struct nd_tensor *test = nd_capture_tensor(diagnosis->test, diagnosis->test_tensor);
+    enum nd_status status = read_pair(diagnosis, diagnosis->ref_tensor, diagnosis->test_tensor, err);
     if (status == ND_OK)
-        status = add_others(exam, c, err);
+        status = add_others(diagnosis, c, err);
     if (status != ND_OK)
         return status;
-    const struct nd_evidence values = {.n_samples = exam->range.n,
-                                       .n = exam->n,
-                                       .first_sample = exam->range.first,
-                                       .is_part = exam->is_part,
+    const struct nd_evidence values = {.n_samples = diagnosis->range.n,
+                                       .n = diagnosis->n,
+                                       .first_sample = diagnosis->range.first,
+                                       .is_part = diagnosis->is_part,
                                        .shape = ref->shape,
                                        .dtype = test->dtype,
                                        .step = step_of(test),
                                        .zero_point = test->quant.n > 0 ? (double)test->quant.zero_point[0] : 0,
                                        .ref_step = step_of(ref),
-                                       .expected = exam->values[0],
-                                       .captured = exam->values[1],
-                                       .others = exam->others,
-                                       .n_others = exam->n_others};
-    const struct nd_diagnose_side sides[2] = {{exam->ref, exam->ref_probe, exam->ref_edge, exam->range},
-                                              {exam->test, exam->test_probe, exam->test_edge, exam->range}};
+                                       .expected = diagnosis->values[0],
+                                       .captured = diagnosis->values[1],
+                                       .others = diagnosis->others,
+                                       .n_others = diagnosis->n_others};
+    const struct nd_diagnose_side sides[2] = {{diagnosis->ref, diagnosis->ref_probe, diagnosis->ref_tensor, diagnosis->range},
+                                              {diagnosis->test, diagnosis->test_probe, diagnosis->test_tensor, diagnosis->range}};
     status = nd_diagnose_tensor(&values, found, err);
     if (status != ND_OK)
         return status;
-    return nd_diagnose_readings(sides, exam->values[0], exam->values[1], exam->range.n * exam->n, found, err);
+    return nd_diagnose_readings(sides, diagnosis->values[0], diagnosis->values[1], diagnosis->range.n * diagnosis->n, found, err);
 }
 
 /* The axis of x along which y holds one number; -1: y is no such tensor. The axis is gone in y, or 1. */
@@ -595,20 +595,20 @@ static bool is_finite(const double *x, size_t n)
     return k == n;
 }
 
-static enum nd_status try_argmax(struct exam *exam, size_t ref, size_t test, int axis,
+static enum nd_status try_argmax(struct diagnosis *diagnosis, size_t ref, size_t test, int axis,
                                  struct nd_findings *found, struct nd_error *err)
 {
-    const struct nd_edge *x = nd_capture_edge(exam->ref, ref);
-    struct exam values = *exam;
+    const struct nd_tensor *x = nd_capture_tensor(diagnosis->ref, ref);
+    struct diagnosis values = *diagnosis;
     struct nd_values_argmax argmax = {
-        x->name, exam->range.n, (size_t)x->shape.dims[axis], 1, exam->values[0], exam->values[1], NULL, NULL};
+        x->name, diagnosis->range.n, (size_t)x->shape.dims[axis], 1, diagnosis->values[0], diagnosis->values[1], NULL, NULL};
     for (int k = 0; k < x->shape.rank; k++) {
         argmax.n_outer *= k < axis ? (size_t)x->shape.dims[k] : 1;
         argmax.inner *= k > axis ? (size_t)x->shape.dims[k] : 1;
     }
     values.n_values = 0;
-    values.n = exam->n * argmax.n;
-    if (values.n > MOST_ELEMENTS_of_symptoms)
+    values.n = diagnosis->n * argmax.n;
+    if (values.n > MAX_ELEMENTS_of_symptoms)
         return ND_OK;
     enum nd_status status = read_pair(&values, ref, test, err);
     size_t n = values.n * values.range.n;
@@ -617,31 +617,31 @@ static enum nd_status try_argmax(struct exam *exam, size_t ref, size_t test, int
         argmax.x_test = values.values[1];
         nd_values_try_argmax(&argmax, found);
     }
-    exam_deinit(&values);
+    layer_diagnosis_deinit(&values);
     return status;
 }
 
 /* Indices beside the nearest tensors before that they may be of. */
-static enum nd_status examine_indices(struct exam *exam, const struct nd_comparison *c,
+static enum nd_status examine_indices(struct diagnosis *diagnosis, const struct nd_comparison *c,
                                       struct nd_findings *found, struct nd_error *err)
 {
-    const struct nd_edge *y = nd_capture_edge(exam->ref, exam->ref_edge);
+    const struct nd_tensor *y = nd_capture_tensor(diagnosis->ref, diagnosis->ref_tensor);
     bool is_index = nd_dtype_is_integer(y->dtype) && y->quant.n == 0;
     enum nd_status status = ND_OK;
-    for (size_t k = exam->edge, n = 0;
-         is_index && k-- > 0 && n < MOST_OTHERS && found->n == 0 && status == ND_OK;) {
-        size_t ref = nd_capture_find_edge(exam->ref, c->edges[k].name);
-        size_t test = nd_capture_find_edge(exam->test, c->edges[k].name);
+    for (size_t k = diagnosis->tensor, n = 0;
+         is_index && k-- > 0 && n < MAX_OTHERS && found->n == 0 && status == ND_OK;) {
+        size_t ref = nd_capture_find_tensor(diagnosis->ref, c->tensors[k].name);
+        size_t test = nd_capture_find_tensor(diagnosis->test, c->tensors[k].name);
         if (ref == SIZE_MAX || test == SIZE_MAX)
             continue;
-        const struct nd_edge *x = nd_capture_edge(exam->ref, ref);
+        const struct nd_tensor *x = nd_capture_tensor(diagnosis->ref, ref);
         int axis = reduced_axis(&x->shape, &y->shape);
-        if (axis < 0 || !nd_shape_equal(&x->shape, &nd_capture_edge(exam->test, test)->shape) ||
-            !nd_capture_has_outputs(exam->ref, exam->ref_probe, ref) ||
-            !nd_capture_has_outputs(exam->test, exam->test_probe, test))
+        if (axis < 0 || !nd_shape_equal(&x->shape, &nd_capture_tensor(diagnosis->test, test)->shape) ||
+            !nd_capture_has_outputs(diagnosis->ref, diagnosis->ref_probe, ref) ||
+            !nd_capture_has_outputs(diagnosis->test, diagnosis->test_probe, test))
             continue;
         n++;
-        status = try_argmax(exam, ref, test, axis, found, err);
+        status = try_argmax(diagnosis, ref, test, axis, found, err);
     }
     return status;
 }
@@ -664,17 +664,17 @@ static enum nd_status diagnose_device(struct nd_comparison *c, const struct nd_c
     enum nd_status status = ND_OK;
     if (same != SIZE_MAX)
         return nd_diagnose_copy(c, same, device, err);
-    for (size_t e = 0; e < c->n_edges && n_examined < MOST_EDGES && status == ND_OK; e++) {
-        struct exam exam;
+    for (size_t e = 0; e < c->n_tensors && n_examined < MAX_TENSORS && status == ND_OK; e++) {
+        struct diagnosis diagnosis;
         struct nd_findings found = {0};
-        if (!open_exam(c, captures, device, e, &exam))
+        if (!open_layer_diagnosis(c, captures, device, e, &diagnosis))
             continue;
         n_examined++;
-        status = examine(&exam, c, &found, err);
+        status = examine(&diagnosis, c, &found, err);
         if (status == ND_OK && found.n == 0)
-            status = examine_indices(&exam, c, &found, err);
-        exam_deinit(&exam);
-        for (size_t k = nd_values_skip_inherited(&history, &found); k < found.n && status == ND_OK; k++)
+            status = examine_indices(&diagnosis, c, &found, err);
+        layer_diagnosis_deinit(&diagnosis);
+        for (size_t k = nd_values_skip_passed_on(&history, &found); k < found.n && status == ND_OK; k++)
             status = nd_diagnose_add(c, device, e, &found.items[k], false, err);
     }
     return status;

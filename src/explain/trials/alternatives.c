@@ -58,49 +58,49 @@ static bool narrows(const char *op_types)
 }
 
 /* A LeakyRelu or HardSwish of what a product made. */
-static bool bends(const struct nd_model_unit *unit, const struct nd_model_unit *maker)
+static bool bends(const struct nd_model_layer *layer, const struct nd_model_layer *maker)
 {
-    return (strcmp(unit->op_types, "LeakyRelu") == 0 || strcmp(unit->op_types, "HardSwish") == 0) &&
+    return (strcmp(layer->op_types, "LeakyRelu") == 0 || strcmp(layer->op_types, "HardSwish") == 0) &&
            (strcmp(maker->op_types, "Gemm") == 0 || strcmp(maker->op_types, "MatMul") == 0);
 }
 
-static const struct nd_forced *forced_of(const struct nd_model *model, size_t edge)
+static const struct nd_forced *forced_of(const struct nd_model *model, size_t tensor)
 {
     enum { LONGEST = 16 }; /* moves one after the other */
-    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+    const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
     for (size_t i = 0; i < LONGEST && maker != NULL && maker->n_inputs == 1 && moves(maker->op_types); i++)
-        maker = nd_model_unit_of_edge(model, maker->inputs[0]);
-    return maker != NULL ? nd_forced_find(maker->op_types, nd_model_edge(model, edge)->dtype) : NULL;
+        maker = nd_model_layer_of_tensor(model, maker->inputs[0]);
+    return maker != NULL ? nd_forced_find(maker->op_types, nd_model_tensor(model, tensor)->dtype) : NULL;
 }
 
 /* Mul of x and of Sigmoid or HardSigmoid of the same x. */
-static void find_gate(struct nd_alternatives *a, const struct nd_model *model, const struct nd_model_unit *unit)
+static void find_gate(struct nd_alternatives *a, const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    if (strcmp(unit->op_types, "Mul") != 0 || unit->n_inputs != 2)
+    if (strcmp(layer->op_types, "Mul") != 0 || layer->n_inputs != 2)
         return;
     for (size_t i = 0; i < 2; i++) {
-        const struct nd_model_unit *gate = nd_model_unit_of_edge(model, unit->inputs[i]);
-        bool is_gate = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == unit->inputs[1 - i];
+        const struct nd_model_layer *gate = nd_model_layer_of_tensor(model, layer->inputs[i]);
+        bool is_gate = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == layer->inputs[1 - i];
         bool is_hard = is_gate && strcmp(gate->op_types, "HardSigmoid") == 0;
         if (!is_hard && !(is_gate && strcmp(gate->op_types, "Sigmoid") == 0))
             continue;
-        a->gated[unit->edge] = unit->inputs[1 - i];
-        a->is_hard[unit->edge] = is_hard;
+        a->gated[layer->tensor] = layer->inputs[1 - i];
+        a->is_hard[layer->tensor] = is_hard;
     }
 }
 
-bool nd_unit_carries(const struct nd_model_unit *unit)
+bool nd_layer_carries(const struct nd_model_layer *layer)
 {
     static const char *const names[] = {"DepthToSpace", "Flatten", "Reshape",   "Resize",
                                         "Slice",        "Squeeze", "Transpose", "Unsqueeze"};
-    return is_one_of(unit->op_types, names, sizeof names / sizeof *names);
+    return is_one_of(layer->op_types, names, sizeof names / sizeof *names);
 }
 
 /* Whether the codes of the edge are those that its maker reads. */
-static bool keeps_encoding(const struct nd_model *model, const struct nd_model_unit *maker, size_t edge)
+static bool keeps_encoding(const struct nd_model *model, const struct nd_model_layer *maker, size_t tensor)
 {
     return maker->n_inputs > 0 &&
-           nd_quant_is_same(&nd_model_edge(model, maker->inputs[0])->quant, &nd_model_edge(model, edge)->quant);
+           nd_quant_is_same(&nd_model_tensor(model, maker->inputs[0])->quant, &nd_model_tensor(model, tensor)->quant);
 }
 
 static bool starts_at_zero(const struct nd_quant *quant)
@@ -111,25 +111,25 @@ static bool starts_at_zero(const struct nd_quant *quant)
 /* Whether the maker of an input of a Concat may make it with the encoding of the Concat: not what the provider
  * takes for the output of a Relu, its zero point being 0 and that of the Concat another, and not what only
  * moves codes or takes the greatest. */
-static bool is_maker(const struct nd_model *model, size_t edge, size_t to)
+static bool is_maker(const struct nd_model *model, size_t tensor, size_t to)
 {
-    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
-    const struct nd_quant *quant = &nd_model_edge(model, edge)->quant;
+    const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
+    const struct nd_quant *quant = &nd_model_tensor(model, tensor)->quant;
     static const char *const others[] = {"Concat", "Expand",       "Gather", "Identity", "MaxPool",
                                          "Pad",    "SpaceToDepth", "Split",  "Tile"};
-    bool is_apart = starts_at_zero(quant) && (!starts_at_zero(&nd_model_edge(model, to)->quant) ||
-                                              (maker != NULL && nd_unit_carries(maker)));
+    bool is_apart = starts_at_zero(quant) && (!starts_at_zero(&nd_model_tensor(model, to)->quant) ||
+                                              (maker != NULL && nd_layer_carries(maker)));
     return maker != NULL && quant->n == 1 && !is_apart &&
            !is_one_of(maker->op_types, others, sizeof others / sizeof *others);
 }
 
-const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t edge)
+const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t tensor)
 {
-    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+    const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
     if (maker == NULL || strcmp(maker->op_types, "Split") != 0 || maker->n_inputs != 1 ||
-        keeps_encoding(model, maker, edge))
+        keeps_encoding(model, maker, tensor))
         return NULL;
-    const struct nd_edge *from = nd_model_edge(model, maker->inputs[0]), *to = nd_model_edge(model, edge);
+    const struct nd_tensor *from = nd_model_tensor(model, maker->inputs[0]), *to = nd_model_tensor(model, tensor);
     return from->dtype == to->dtype && from->quant.n == 1 ? &from->quant : NULL;
 }
 
@@ -142,30 +142,30 @@ static void add_part(struct nd_alternatives *a, size_t from, size_t to)
 
 enum { LONGEST_CHAIN = 16 }; /* of what hands codes on to a Concat */
 
-static bool is_concat(const struct nd_model_unit *unit)
+static bool is_concat(const struct nd_model_layer *layer)
 {
-    return strcmp(unit->op_types, "Concat") == 0;
+    return strcmp(layer->op_types, "Concat") == 0;
 }
 
-bool nd_unit_carries_all(const struct nd_model_unit *unit)
+bool nd_layer_carries_all(const struct nd_model_layer *layer)
 {
-    return is_concat(unit) || nd_unit_carries(unit);
+    return is_concat(layer) || nd_layer_carries(layer);
 }
 
 /* The maker of an input of a Concat, and what it is made of where that is handed on, or is a Concat, too: most
  * parts in all. */
-static void find_makers(struct nd_alternatives *a, const struct nd_model *model, size_t edge, size_t to,
+static void find_makers(struct nd_alternatives *a, const struct nd_model *model, size_t tensor, size_t to,
                         size_t most)
 {
-    size_t open[LONGEST_CHAIN] = {edge}, n_open = 1;
+    size_t open[LONGEST_CHAIN] = {tensor}, n_open = 1;
     while (n_open > 0 && a->n_parts < most) {
-        edge = open[--n_open];
-        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+        tensor = open[--n_open];
+        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
         bool joins = maker != NULL && is_concat(maker);
-        if ((!joins && !is_maker(model, edge, to)) || nd_fused_part_of(a, edge, to) != SIZE_MAX)
+        if ((!joins && !is_maker(model, tensor, to)) || nd_fused_part_of(a, tensor, to) != SIZE_MAX)
             continue;
-        add_part(a, edge, to);
-        bool hands_on = nd_unit_carries(maker) && keeps_encoding(model, maker, edge);
+        add_part(a, tensor, to);
+        bool hands_on = nd_layer_carries(maker) && keeps_encoding(model, maker, tensor);
         size_t n = joins ? maker->n_inputs : hands_on ? 1 : 0;
         for (size_t i = 0; i < n && n_open < LONGEST_CHAIN; i++)
             open[n_open++] = maker->inputs[i];
@@ -173,59 +173,59 @@ static void find_makers(struct nd_alternatives *a, const struct nd_model *model,
 }
 
 /* What is narrowed, and what it is made of where that is handed on. */
-static void find_moved(struct nd_alternatives *a, const struct nd_model *model, size_t edge, size_t to)
+static void find_moved(struct nd_alternatives *a, const struct nd_model *model, size_t tensor, size_t to)
 {
-    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
-    add_part(a, edge, to);
-    for (size_t i = 1; i < LONGEST_CHAIN && nd_unit_carries(maker) && maker->n_inputs > 0; i++) {
+    const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
+    add_part(a, tensor, to);
+    for (size_t i = 1; i < LONGEST_CHAIN && nd_layer_carries(maker) && maker->n_inputs > 0; i++) {
         size_t before = maker->inputs[0];
-        maker = nd_model_unit_of_edge(model, before);
+        maker = nd_model_layer_of_tensor(model, before);
         if (maker == NULL ||
-            !nd_quant_is_same(&nd_model_edge(model, before)->quant, &nd_model_edge(model, edge)->quant))
+            !nd_quant_is_same(&nd_model_tensor(model, before)->quant, &nd_model_tensor(model, tensor)->quant))
             return;
         add_part(a, before, to);
-        edge = before;
+        tensor = before;
     }
 }
 
 static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
-                       const struct nd_model_unit *unit)
+                       const struct nd_model_layer *layer)
 {
-    const struct nd_edge *to = nd_model_edge(model, unit->edge);
-    const struct nd_model_unit *maker =
-        unit->n_inputs == 1 ? nd_model_unit_of_edge(model, unit->inputs[0]) : NULL;
-    if (maker != NULL && (narrows(unit->op_types) || bends(unit, maker))) {
-        a->fused_from[unit->edge] = unit->inputs[0];
-        find_moved(a, model, unit->inputs[0], unit->edge);
+    const struct nd_tensor *to = nd_model_tensor(model, layer->tensor);
+    const struct nd_model_layer *maker =
+        layer->n_inputs == 1 ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
+    if (maker != NULL && (narrows(layer->op_types) || bends(layer, maker))) {
+        a->fused_from[layer->tensor] = layer->inputs[0];
+        find_moved(a, model, layer->inputs[0], layer->tensor);
     }
-    if (nd_unit_is_table(model, unit) && nd_divided_from(model, unit->inputs[0]) != NULL)
-        add_part(a, unit->inputs[0], unit->edge);
-    if (!is_concat(unit))
+    if (nd_layer_is_table(model, layer) && nd_divided_from(model, layer->inputs[0]) != NULL)
+        add_part(a, layer->inputs[0], layer->tensor);
+    if (!is_concat(layer))
         return;
-    size_t most = a->n_parts + unit->n_inputs * LONGEST_CHAIN;
-    for (size_t i = 0; i < unit->n_inputs; i++) {
-        const struct nd_edge *edge = nd_model_edge(model, unit->inputs[i]);
-        if (edge->dtype != to->dtype || nd_quant_is_same(&edge->quant, &to->quant))
+    size_t most = a->n_parts + layer->n_inputs * LONGEST_CHAIN;
+    for (size_t i = 0; i < layer->n_inputs; i++) {
+        const struct nd_tensor *tensor = nd_model_tensor(model, layer->inputs[i]);
+        if (tensor->dtype != to->dtype || nd_quant_is_same(&tensor->quant, &to->quant))
             continue;
-        a->is_joined[unit->edge] = true;
-        if (nd_divided_from(model, unit->inputs[i]) != NULL)
-            add_part(a, unit->inputs[i], unit->edge);
+        a->is_joined[layer->tensor] = true;
+        if (nd_divided_from(model, layer->inputs[i]) != NULL)
+            add_part(a, layer->inputs[i], layer->tensor);
         else
-            find_makers(a, model, unit->inputs[i], unit->edge, most);
+            find_makers(a, model, layer->inputs[i], layer->tensor, most);
     }
 }
 
 static size_t count_parts(const struct nd_model *model)
 {
     size_t n = 0; /* at most */
-    for (size_t u = 0; u < nd_model_n_units(model); u++)
-        n += nd_model_unit(model, u)->n_inputs * LONGEST_CHAIN;
+    for (size_t u = 0; u < nd_model_n_layers(model); u++)
+        n += nd_model_layer(model, u)->n_inputs * LONGEST_CHAIN;
     return n;
 }
 
 size_t nd_fused_part_of(const struct nd_alternatives *a, size_t from, size_t to)
 {
-    size_t part = from < a->n_edges ? a->first_part[from] : SIZE_MAX;
+    size_t part = from < a->n_tensors ? a->first_part[from] : SIZE_MAX;
     while (part != SIZE_MAX && a->parts[part].to != to)
         part = a->parts[part].next;
     return part;
@@ -234,8 +234,8 @@ size_t nd_fused_part_of(const struct nd_alternatives *a, size_t from, size_t to)
 enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_model *model,
                                     struct nd_error *err)
 {
-    size_t n = nd_model_n_edges(model);
-    *a = (struct nd_alternatives){.n_edges = n,
+    size_t n = nd_model_n_tensors(model);
+    *a = (struct nd_alternatives){.n_tensors = n,
                                   .fused_from = nd_calloc(n, sizeof *a->fused_from),
                                   .part_to = nd_calloc(n, sizeof *a->part_to),
                                   .first_part = nd_calloc(n, sizeof *a->first_part),
@@ -252,14 +252,14 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
     for (size_t e = 0; e < n; e++) {
         a->fused_from[e] = a->part_to[e] = a->first_part[e] = a->gated[e] = SIZE_MAX;
         a->forced[e] = forced_of(model, e);
-        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, e);
+        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, e);
         a->is_forced_here[e] =
             a->forced[e] != NULL && maker != NULL && strcmp(maker->op_types, a->forced[e]->op_type) == 0;
     }
-    for (size_t u = 0; u < nd_model_n_units(model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(model, u);
-        find_parts(a, model, unit);
-        find_gate(a, model, unit);
+    for (size_t u = 0; u < nd_model_n_layers(model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(model, u);
+        find_parts(a, model, layer);
+        find_gate(a, model, layer);
     }
     return ND_OK;
 }
@@ -275,7 +275,7 @@ void nd_alternatives_deinit(struct nd_alternatives *a)
     free(a->is_hard);
     free(a->forced);
     free(a->is_forced_here);
-    *a = (struct nd_alternatives){.n_edges = 0};
+    *a = (struct nd_alternatives){.n_tensors = 0};
 }
 
 /* Whether every operator of the unit is one of these, and the first of them is one of the first `n_first`. */
@@ -292,7 +292,7 @@ static bool is_chain_of(const char *op_types, const char *const *names, size_t n
     return op_types[0] != '\0';
 }
 
-bool nd_unit_is_table(const struct nd_model *model, const struct nd_model_unit *unit)
+bool nd_layer_is_table(const struct nd_model *model, const struct nd_model_layer *layer)
 {
     /* Not Relu, Clip and the like by themselves: a multiplier brings these to their scale. */
     static const char *const names[] = {
@@ -300,51 +300,51 @@ bool nd_unit_is_table(const struct nd_model *model, const struct nd_model_unit *
         "Reciprocal", "Selu", "Sigmoid",  "Sin",       "Softplus", "Softsign",    "Sqrt",      "Tan", "Tanh",
         "Abs",        "Clip", "Identity", "LeakyRelu", "Neg",      "Relu",        "Reshape"};
     enum { N = sizeof names / sizeof *names, N_FUNCTIONS = 18 };
-    if (unit == NULL || unit->n_inputs != 1 ||
-        nd_dtype_size_bytes(nd_model_edge(model, unit->edge)->dtype) != 1)
+    if (layer == NULL || layer->n_inputs != 1 ||
+        nd_dtype_size_bytes(nd_model_tensor(model, layer->tensor)->dtype) != 1)
         return false;
-    const struct nd_edge *from = nd_model_edge(model, unit->inputs[0]);
+    const struct nd_tensor *from = nd_model_tensor(model, layer->inputs[0]);
     return nd_dtype_is_integer(from->dtype) && nd_dtype_size_bytes(from->dtype) == 1 &&
-           is_chain_of(unit->op_types, names, N, N_FUNCTIONS);
+           is_chain_of(layer->op_types, names, N, N_FUNCTIONS);
 }
 
-bool nd_unit_is_mean(const struct nd_model_unit *unit)
+bool nd_layer_is_mean(const struct nd_model_layer *layer)
 {
     static const char *const names[] = {"AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum",
                                         "Clip",        "Flatten",           "Relu",       "Reshape",
                                         "Squeeze"};
     enum { N = sizeof names / sizeof *names, N_MEANS = 4 };
-    return unit != NULL && unit->n_inputs == 1 && is_chain_of(unit->op_types, names, N, N_MEANS);
+    return layer != NULL && layer->n_inputs == 1 && is_chain_of(layer->op_types, names, N, N_MEANS);
 }
 
 void nd_say_forced(const struct nd_alternatives *a, const struct nd_model *model,
-                   const struct nd_model_unit *unit, bool is_model_output, struct nd_strbuf *text)
+                   const struct nd_model_layer *layer, bool is_model_output, struct nd_strbuf *text)
 {
     size_t before = text->len;
-    if (a->is_forced_here[unit->edge])
+    if (a->is_forced_here[layer->tensor])
         nd_strbuf_printf(text, "the provider writes its values with scale %s, not with the model's",
-                         a->forced[unit->edge]->text);
-    for (size_t i = 0; i < unit->n_inputs; i++)
-        if (a->forced[unit->inputs[i]] != NULL)
+                         a->forced[layer->tensor]->text);
+    for (size_t i = 0; i < layer->n_inputs; i++)
+        if (a->forced[layer->inputs[i]] != NULL)
             nd_strbuf_printf(text, "%sthe provider reads '%s' with scale %s, not with the model's",
-                             text->len > before ? "; " : "", nd_model_edge(model, unit->inputs[i])->name,
-                             a->forced[unit->inputs[i]]->text);
+                             text->len > before ? "; " : "", nd_model_tensor(model, layer->inputs[i])->name,
+                             a->forced[layer->inputs[i]]->text);
     /* Layers after it read such codes with the scale that they have; who reads an output does not know it. */
-    if (a->forced[unit->edge] != NULL && is_model_output)
+    if (a->forced[layer->tensor] != NULL && is_model_output)
         nd_strbuf_puts(text, ": the output is wrong in real units, as the provider makes it");
-    else if (a->forced[unit->edge] != NULL)
+    else if (a->forced[layer->tensor] != NULL)
         nd_strbuf_puts(text, ": only the recorded values are off; layers on the NPU get the right ones");
 }
 
-size_t nd_force_inputs(const struct nd_alternatives *a, const size_t *input_edges, size_t n_inputs,
-                       struct nd_unit_encodings *encodings)
+size_t nd_force_inputs(const struct nd_alternatives *a, const size_t *input_tensors, size_t n_inputs,
+                       struct nd_layer_encodings *encodings)
 {
     size_t n = 0;
-    for (size_t i = 0; i < n_inputs && i < ND_UNIT_MOST_INPUTS; i++) {
-        size_t edge = input_edges[i];
-        if (edge >= a->n_edges || a->forced[edge] == NULL)
+    for (size_t i = 0; i < n_inputs && i < ND_LAYER_MAX_INPUTS; i++) {
+        size_t tensor = input_tensors[i];
+        if (tensor >= a->n_tensors || a->forced[tensor] == NULL)
             continue;
-        encodings->inputs[i] = &a->forced[edge]->quant;
+        encodings->inputs[i] = &a->forced[tensor]->quant;
         n++;
     }
     return n;

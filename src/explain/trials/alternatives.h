@@ -12,7 +12,7 @@
 #ifndef ND_REPLAY_ALTERNATIVES_H
 #define ND_REPLAY_ALTERNATIVES_H
 
-#include "arithmetic/variants/unit_other.h"
+#include "arithmetic/variants/layer_other.h"
 #include "core/text/strbuf.h"
 #include "npudiff/model/model.h"
 
@@ -41,7 +41,7 @@ struct nd_fused_part {
 
 /* Which alternatives the edges of a model have. */
 struct nd_alternatives {
-    size_t n_edges;
+    size_t n_tensors;
     struct nd_fused_part *parts;
     size_t n_parts;
     size_t *part_to;    /* [n_edges] the first part to this edge, which the others follow; SIZE_MAX: none */
@@ -64,27 +64,27 @@ size_t nd_fused_part_of(const struct nd_alternatives *alternatives, size_t from,
 
 /* The encoding of what a Split divides, where that of its part, the edge, is another: a Concat takes the part
  * from there. NULL: it is no such part. */
-const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t edge);
+const struct nd_quant *nd_divided_from(const struct nd_model *model, size_t tensor);
 
 /* Whether the unit hands on what its maker made with the encoding of a Concat behind it. */
-bool nd_unit_carries(const struct nd_model_unit *unit);
+bool nd_layer_carries(const struct nd_model_layer *layer);
 /* The same of all its inputs: a Concat before a Concat does so, too. */
-bool nd_unit_carries_all(const struct nd_model_unit *unit);
+bool nd_layer_carries_all(const struct nd_model_layer *layer);
 
 /* Whether the unit is a function of one tensor of 8 bits, element by element: integer devices make it from a
  * table, the entries of which are worked out in floats and rounded once, however the device multiplies
  * elsewhere. */
-bool nd_unit_is_table(const struct nd_model *model, const struct nd_model_unit *unit);
+bool nd_layer_is_table(const struct nd_model *model, const struct nd_model_layer *layer);
 
 /* Whether the unit is a mean or a sum over elements of one tensor. */
-bool nd_unit_is_mean(const struct nd_model_unit *unit);
+bool nd_layer_is_mean(const struct nd_model_layer *layer);
 
 /* Which encodings the provider forces on what the unit writes and reads, and what is wrong then, in words. */
 void nd_say_forced(const struct nd_alternatives *alternatives, const struct nd_model *model,
-                   const struct nd_model_unit *unit, bool is_model_output, struct nd_strbuf *text);
+                   const struct nd_model_layer *layer, bool is_model_output, struct nd_strbuf *text);
 
 /* Fills in encodings->inputs of operands that have a forced one; how many. */
-size_t nd_force_inputs(const struct nd_alternatives *alternatives, const size_t *input_edges, size_t n_inputs,
-                       struct nd_unit_encodings *encodings);
+size_t nd_force_inputs(const struct nd_alternatives *alternatives, const size_t *input_tensors, size_t n_inputs,
+                       struct nd_layer_encodings *encodings);
 
 #endif

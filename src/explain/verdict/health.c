@@ -11,7 +11,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/text/strbuf.h"
-#include "explain/exam/diagnose_layers.h"
+#include "explain/layer_diagnosis/diagnose_layers.h"
 #include "explain/plan/plan.h"
 
 /* How much a layer's values change from run to run, while what it reads does not. */
@@ -45,30 +45,30 @@ static bool is_of_encoding(const struct nd_explained_finding *finding)
 static bool is_rounded_scale(const struct nd_plan *plan, const struct nd_explained_finding *finding)
 {
     static const double steps = 0.25; /* chosen */
-    const struct nd_edge *edge = nd_plan_edge(plan, finding->step);
+    const struct nd_tensor *tensor = nd_plan_tensor(plan, finding->step);
     double low, high;
     if (!is_kind(finding, ND_FAULT_SCALE) && !is_kind(finding, ND_FAULT_CHANNEL_SCALE))
         return false;
-    nd_code_range(edge->dtype, &low, &high);
+    nd_qvalue_range(tensor->dtype, &low, &high);
     return fabs(finding->fault.amount - 1) * (high - low) < steps;
 }
 
 /* Why the finding is a fault of its tensor, or NULL: it proves nothing. */
-static const char *prove(const struct nd_plan *plan, const struct nd_explained_unit *unit,
+static const char *prove(const struct nd_plan *plan, const struct nd_explained_layer *layer,
                          const struct nd_explained_finding *finding)
 {
-    size_t edge = plan->steps[finding->step].edge;
-    bool is_forced = plan->alternatives.forced[edge] != NULL || plan->alternatives.is_forced_here[edge];
+    size_t tensor = plan->steps[finding->step].tensor;
+    bool is_forced = plan->alternatives.forced[tensor] != NULL || plan->alternatives.is_forced_here[tensor];
     if (is_kind(finding, ND_FAULT_WRONG_TYPE))
         return "read as the model's type, the values are about what the model asks for";
     if (is_of_encoding(finding)) /* the provider has an encoding of its own for some, whatever the model says */
         return is_forced || is_rounded_scale(plan, finding) ? NULL : "the capture itself says so";
-    bool is_one_code = is_kind(finding, ND_FAULT_ALL_ZERO) || is_kind(finding, ND_FAULT_CONSTANT);
-    return is_one_code && !unit->is_examined && !unit->is_left ? "no arithmetic makes one value of these inputs"
+    bool is_one_qvalue = is_kind(finding, ND_FAULT_ALL_ZERO) || is_kind(finding, ND_FAULT_CONSTANT);
+    return is_one_qvalue && !layer->is_examined && !layer->is_left ? "no arithmetic makes one value of these inputs"
                                                                : NULL;
 }
 
-static enum nd_status accuse(struct nd_explained_unit *unit, const struct nd_explained_fault *fault,
+static enum nd_status fault_verdict(struct nd_explained_layer *layer, const struct nd_explained_fault *fault,
                              const char *proof, struct nd_error *err)
 {
     char *text = nd_strdup(fault->text), *evidence = nd_strdup(proof);
@@ -77,32 +77,32 @@ static enum nd_status accuse(struct nd_explained_unit *unit, const struct nd_exp
         free(evidence);
         return nd_fail_memory(err);
     }
-    free(unit->fault.text);
-    free(unit->evidence);
-    unit->state = ND_LAYER_FAULTY;
-    unit->certainty = strcmp(fault->kind, nd_fault_name(ND_FAULT_WRONG_TYPE)) == 0 ? ND_CERTAINTY_LIKELY
+    free(layer->fault.text);
+    free(layer->evidence);
+    layer->state = ND_LAYER_FAULTY;
+    layer->certainty = strcmp(fault->kind, nd_fault_name(ND_FAULT_WRONG_TYPE)) == 0 ? ND_CERTAINTY_LIKELY
                                                                                    : ND_CERTAINTY_PROVEN;
-    unit->fault = *fault;
-    unit->fault.text = text;
-    unit->evidence = evidence;
+    layer->fault = *fault;
+    layer->fault.text = text;
+    layer->evidence = evidence;
     return ND_OK;
 }
 
 /* Codes that pile up are held against the whole model's reference. Where the layer follows its arithmetic, they
  * are what its own inputs give: the cause lies before it. */
-static bool is_inherited(const struct nd_explained_unit *unit, const struct nd_explained_finding *finding)
+static bool is_passed_on(const struct nd_explained_layer *layer, const struct nd_explained_finding *finding)
 {
-    return unit->state == ND_LAYER_FOLLOWS &&
+    return layer->state == ND_LAYER_FOLLOWS &&
            (is_kind(finding, ND_FAULT_SATURATION) || is_kind(finding, ND_FAULT_ALL_ZERO) ||
             is_kind(finding, ND_FAULT_CONSTANT));
 }
 
-static void drop_inherited(struct nd_explained_device *device)
+static void drop_passed_on(struct nd_explained_device *device)
 {
     size_t n = 0;
     for (size_t i = 0; i < device->n_findings; i++) {
         struct nd_explained_finding *finding = &device->findings[i];
-        if (is_inherited(&device->units[finding->step], finding))
+        if (is_passed_on(&device->layers[finding->step], finding))
             free(finding->fault.text);
         else
             device->findings[n++] = *finding;
@@ -113,26 +113,26 @@ static void drop_inherited(struct nd_explained_device *device)
 /* health.c: accuses the tensors of which the capture says something that is wrong: type, scale, zero
  * point; and those that cannot be examined and are one code throughout. Drops what is said of codes that pile
  * up in a layer that follows. ND_ERR_MEMORY. */
-static enum nd_status nd_explain_accuse_labels(const struct nd_explain_job *job, size_t device,
+static enum nd_status nd_explain_fault_verdict_labels(const struct nd_explain_job *job, size_t device,
                                                struct nd_error *err)
 {
     struct nd_explained_device *out = &job->out->devices[device];
     enum nd_status status = ND_OK;
-    drop_inherited(out);
+    drop_passed_on(out);
     for (size_t i = 0; i < out->n_findings && status == ND_OK; i++) {
-        struct nd_explained_unit *unit = &out->units[out->findings[i].step];
-        const char *proof = prove(job->plan, unit, &out->findings[i]);
-        if (proof != NULL && unit->state != ND_LAYER_FAULTY)
-            status = accuse(unit, &out->findings[i].fault, proof, err);
+        struct nd_explained_layer *layer = &out->layers[out->findings[i].step];
+        const char *proof = prove(job->plan, layer, &out->findings[i]);
+        if (proof != NULL && layer->state != ND_LAYER_FAULTY)
+            status = fault_verdict(layer, &out->findings[i].fault, proof, err);
     }
     return status;
 }
 
-enum { MOST_RUNS = 64 }; /* that are read */
+enum { MAX_RUNS = 64 }; /* that are read */
 
 struct reader {
     const struct nd_plan_source *source;
-    size_t edge, n; /* n: values of a sample */
+    size_t tensor, n; /* n: values of a sample */
     enum nd_dtype dtype;
     unsigned char *bytes;
     double *first, *other;
@@ -141,7 +141,7 @@ struct reader {
 static enum nd_status read_run(const struct reader *r, size_t sample, size_t repeat, double *to,
                                struct nd_error *err)
 {
-    const struct nd_capture_tensor tensor = {r->source->capture, r->source->probe, r->edge};
+    const struct nd_probe_values tensor = {r->source->capture, r->source->probe, r->tensor};
     enum nd_status status = repeat == 0
                                 ? nd_capture_read_verified(&tensor, sample, 1, r->bytes, err)
                                 : nd_capture_read_repeat_verified(&tensor, sample, repeat, r->bytes, err);
@@ -152,8 +152,8 @@ static enum nd_status read_run(const struct reader *r, size_t sample, size_t rep
 
 static bool is_run_other(const struct reader *r, size_t sample, size_t repeat)
 {
-    return !nd_digest_equal(nd_capture_digest(r->source->capture, r->source->probe, r->edge, sample, 0),
-                            nd_capture_digest(r->source->capture, r->source->probe, r->edge, sample, repeat));
+    return !nd_digest_equal(nd_capture_digest(r->source->capture, r->source->probe, r->tensor, sample, 0),
+                            nd_capture_digest(r->source->capture, r->source->probe, r->tensor, sample, repeat));
 }
 
 static enum nd_status compare_runs(const struct reader *r, size_t n_samples, struct nd_explain_noise *out,
@@ -162,8 +162,8 @@ static enum nd_status compare_runs(const struct reader *r, size_t n_samples, str
     size_t n_differing = 0;
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < n_samples && status == ND_OK; i++) {
-        size_t n_runs = nd_capture_n_runs(r->source->capture, r->source->probe, r->edge, i);
-        for (size_t k = 1; k < n_runs && out->n_repeats < MOST_RUNS && status == ND_OK; k++) {
+        size_t n_runs = nd_capture_n_runs(r->source->capture, r->source->probe, r->tensor, i);
+        for (size_t k = 1; k < n_runs && out->n_repeats < MAX_RUNS && status == ND_OK; k++) {
             if (!is_run_other(r, i, k))
                 continue;
             status = read_run(r, i, 0, r->first, err);
@@ -192,8 +192,8 @@ static enum nd_status nd_explain_measure_noise(const struct nd_plan *plan, size_
                                      .is_own = nd_plan_inputs_repeat(plan, device, step)};
     if (!out->is_any)
         return ND_OK;
-    struct reader r = {.source = source, .edge = source->edges[step]};
-    r.dtype = nd_capture_edge(source->capture, r.edge)->dtype;
+    struct reader r = {.source = source, .tensor = source->tensors[step]};
+    r.dtype = nd_capture_tensor(source->capture, r.tensor)->dtype;
     enum nd_status status = nd_shape_n_elems(&plan->shapes[step], &r.n, err);
     if (status != ND_OK)
         return status;
@@ -226,26 +226,26 @@ static const char *name_rule(bool is_up, bool is_away, bool is_down)
     return is_up ? "half up" : is_away ? "half away from zero" : is_down ? "half down" : NULL;
 }
 
-static bool gives_all(const struct nd_code_tally *tally, enum nd_rounding rounding)
+static bool gives_all(const struct nd_qvalue_tally *tally, enum nd_rounding rounding)
 {
     size_t n;
-    const struct nd_program *programs = nd_programs(&n);
+    const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n);
     for (size_t p = 0; p < n; p++)
-        if (programs[p].kind == ND_PROGRAM_SINGLE && programs[p].rounding == rounding)
+        if (arithmetics[p].kind == ND_ROUNDED_ONCE && arithmetics[p].rounding == rounding)
             return tally->wrong[p] == 0;
     return false;
 }
 
-void nd_explain_find_tie_rule(const struct nd_code_tally *tally, struct nd_explained_unit *unit)
+void nd_explain_find_tie_rule(const struct nd_qvalue_tally *tally, struct nd_explained_layer *layer)
 {
     bool is_even = gives_all(tally, ND_ROUND_HALF_EVEN);
-    unit->n_ties = 0;
-    unit->tie_rule = NULL;
-    if (is_even || unit->local.n_differing < FEWEST_TIES)
+    layer->n_ties = 0;
+    layer->tie_rule = NULL;
+    if (is_even || layer->introduced.n_differing < FEWEST_TIES)
         return;
-    unit->tie_rule = name_rule(gives_all(tally, ND_ROUND_HALF_UP), gives_all(tally, ND_ROUND_HALF_AWAY),
+    layer->tie_rule = name_rule(gives_all(tally, ND_ROUND_HALF_UP), gives_all(tally, ND_ROUND_HALF_AWAY),
                                gives_all(tally, ND_ROUND_HALF_DOWN));
-    unit->n_ties = unit->tie_rule != NULL ? unit->local.n_differing : 0;
+    layer->n_ties = layer->tie_rule != NULL ? layer->introduced.n_differing : 0;
 }
 
 /* ---- words ---- */
@@ -262,12 +262,12 @@ const char *nd_health_name(enum nd_health health)
 
 enum nd_exit nd_health_exit_code(enum nd_health health)
 {
-    static const enum nd_exit codes[] = {[ND_HEALTH_HEALTHY] = ND_EXIT_SAME,
+    static const enum nd_exit qvalues[] = {[ND_HEALTH_HEALTHY] = ND_EXIT_SAME,
                                          [ND_HEALTH_INCONCLUSIVE] = ND_EXIT_INCONCLUSIVE,
                                          [ND_HEALTH_UNEXPLAINED] = ND_EXIT_DIFFERS,
                                          [ND_HEALTH_FAULTY] = ND_EXIT_DIFFERS,
                                          [ND_HEALTH_FAILED] = ND_EXIT_DEVICE_FAILED};
-    return codes[health];
+    return qvalues[health];
 }
 
 const char *nd_layer_state_name(enum nd_layer_state state)
@@ -289,9 +289,9 @@ const char *nd_certainty_name(enum nd_certainty certainty)
     return names[certainty];
 }
 
-double nd_explain_badness(const struct nd_explained_unit *unit)
+double nd_explain_badness(const struct nd_explained_layer *layer)
 {
-    return isnan(unit->harm) ? unit->local.energy : unit->harm;
+    return isnan(layer->effect) ? layer->introduced.mean_square : layer->effect;
 }
 
 /* ---- layers that known arithmetic explains ---- */
@@ -299,15 +299,15 @@ double nd_explain_badness(const struct nd_explained_unit *unit)
 /* Of a layer that is examined, or NULL. */
 static const char *find_why(const struct nd_explain_job *job, size_t device, size_t step)
 {
-    const struct nd_explained_unit *unit = &job->out->devices[device].units[step];
-    const struct nd_habit *habit = nd_habit_of(job, device, step);
-    if (habit->is_suspect)
+    const struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
+    const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, device, step);
+    if (observed->is_suspect)
         return NULL;
-    if (unit->local.n_differing == 0)
+    if (layer->introduced.n_differing == 0)
         return "exact";
-    if (unit->program != NULL)
+    if (layer->arithmetic != NULL)
         return "arithmetic";
-    if (unit->is_within_step)
+    if (layer->is_within_step)
         return "float-rounding";
     return NULL;
 }
@@ -315,15 +315,15 @@ static const char *find_why(const struct nd_explain_job *job, size_t device, siz
 static char *say_alternative(const struct nd_plan *plan, size_t step, enum nd_alternative alternative)
 {
     struct nd_strbuf text = {0};
-    size_t edge = plan->steps[step].edge, from = plan->alternatives.fused_from[edge];
+    size_t tensor = plan->steps[step].tensor, from = plan->alternatives.fused_from[tensor];
     if (alternative == ND_ALTERNATIVE_FUSED && from != SIZE_MAX)
         nd_strbuf_printf(&text, "fused with '%s': one operation gives all of its values",
-                         nd_model_edge(plan->model, from)->name);
-    else if (alternative == ND_ALTERNATIVE_FUSED && plan->alternatives.is_joined[edge])
+                         nd_model_tensor(plan->model, from)->name);
+    else if (alternative == ND_ALTERNATIVE_FUSED && plan->alternatives.is_joined[tensor])
         nd_strbuf_puts(&text,
                        "fused with what makes its inputs: each makes its part with this layer's encoding, "
                        "and that gives all of its values");
-    else if (alternative == ND_ALTERNATIVE_FUSED && plan->alternatives.gated[edge] != SIZE_MAX)
+    else if (alternative == ND_ALTERNATIVE_FUSED && plan->alternatives.gated[tensor] != SIZE_MAX)
         nd_strbuf_puts(&text, "fused with its gate: one function gives all of its values");
     else if (alternative == ND_ALTERNATIVE_FUSED)
         nd_strbuf_puts(&text,
@@ -332,7 +332,7 @@ static char *say_alternative(const struct nd_plan *plan, size_t step, enum nd_al
     else if (alternative == ND_ALTERNATIVE_V81)
         nd_strbuf_puts(&text, "made with the floats of v81: they give all of its values");
     else {
-        nd_say_forced(&plan->alternatives, plan->model, nd_plan_unit(plan, step),
+        nd_say_forced(&plan->alternatives, plan->model, nd_plan_layer(plan, step),
                       plan->steps[step].is_model_output, &text);
     }
     return nd_strbuf_take(&text);
@@ -342,20 +342,20 @@ static char *say_alternative(const struct nd_plan *plan, size_t step, enum nd_al
 static enum nd_status try_alternatives(const struct nd_explain_job *job, size_t device, size_t step,
                                        struct nd_error *err)
 {
-    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
-    const struct nd_habit *habit = nd_habit_of(job, device, step);
-    size_t program = job->habits->unit_program[device], n;
-    for (size_t k = 0; k < ND_N_ALTERNATIVES && program != SIZE_MAX; k++) {
+    struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
+    const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, device, step);
+    size_t arithmetic = job->observations->layer_arithmetic[device], n;
+    for (size_t k = 0; k < ND_N_ALTERNATIVES && arithmetic != SIZE_MAX; k++) {
         enum nd_alternative alternative = (enum nd_alternative)k;
-        if (!nd_follows_other(habit, alternative, program))
+        if (!nd_follows_other(observed, alternative, arithmetic))
             continue;
-        free(unit->program);
-        unit->program = nd_strdup(nd_unit_programs(&n)[program].name);
-        unit->why_follows = nd_alternative_name(alternative);
-        unit->follows_text = say_alternative(job->plan, step, alternative);
-        unit->n_unexplained = 0;
-        unit->explained_fraction = 1;
-        return unit->program != NULL && unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+        free(layer->arithmetic);
+        layer->arithmetic = nd_strdup(nd_layer_arithmetics(&n)[arithmetic].name);
+        layer->why_follows = nd_alternative_name(alternative);
+        layer->follows_text = say_alternative(job->plan, step, alternative);
+        layer->n_unexplained = 0;
+        layer->explained_fraction = 1;
+        return layer->arithmetic != NULL && layer->follows_text != NULL ? ND_OK : nd_fail_memory(err);
     }
     return ND_OK;
 }
@@ -372,52 +372,52 @@ static const double more_than_noise = 3;
 static bool is_noise(const struct nd_explain_job *job, size_t device, size_t step,
                      const struct nd_explain_noise *noise)
 {
-    const struct nd_explained_unit *unit = &job->out->devices[device].units[step];
-    const struct nd_habit *habit = nd_habit_of(job, device, step);
-    size_t program = job->habits->unit_program[device];
-    double max = program != SIZE_MAX && unit->is_covered ? habit->units->max[program] : unit->local.max;
+    const struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
+    const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, device, step);
+    size_t arithmetic = job->observations->layer_arithmetic[device];
+    double max = arithmetic != SIZE_MAX && layer->is_covered ? observed->layers->max[arithmetic] : layer->introduced.max;
     return max <= single_step &&
-           (double)unit->n_unexplained <= more_than_noise * noise->share * (double)unit->n_codes;
+           (double)layer->n_unexplained <= more_than_noise * noise->share * (double)layer->n_qvalues;
 }
 
 /* What it reads is not repeatable: the recorded inputs need not be those that it read, and nothing is said of
  * it. In YOLOv8n the simulator's layers read other values than it showed of such tensors. */
-static bool is_passed_on(const struct nd_explain_job *job, size_t device, size_t step,
+static bool is_passed_on_noise(const struct nd_explain_job *job, size_t device, size_t step,
                          const struct nd_explain_noise *noise)
 {
-    return !noise->is_own && job->out->devices[device].units[step].state == ND_LAYER_UNEXPLAINED;
+    return !noise->is_own && job->out->devices[device].layers[step].state == ND_LAYER_UNEXPLAINED;
 }
 
-static enum nd_status accuse_noise(const struct nd_explain_job *job, size_t device, size_t step,
+static enum nd_status fault_verdict_noise(const struct nd_explain_job *job, size_t device, size_t step,
                                    const struct nd_explain_noise *noise, char *text, struct nd_error *err)
 {
-    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
-    const struct nd_known_defect *defect = nd_habit_of(job, device, step)->units->known_defect;
-    bool is_htp = job->habits->unit_program[device] != SIZE_MAX;
-    unit->state = ND_LAYER_FAULTY;
-    unit->certainty = ND_CERTAINTY_PROVEN;
-    unit->fault =
+    struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
+    const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
+    bool is_htp = job->observations->layer_arithmetic[device] != SIZE_MAX;
+    layer->state = ND_LAYER_FAULTY;
+    layer->certainty = ND_CERTAINTY_PROVEN;
+    layer->fault =
         (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_FLIPS),
                                     .text = nd_strdup("not repeatable, its values change from run to run"),
                                     .channel = SIZE_MAX,
                                     .amount = noise->share,
                                     .explained = 1};
-    unit->evidence = text;
-    if (text == NULL || unit->fault.text == NULL)
+    layer->evidence = text;
+    if (text == NULL || layer->fault.text == NULL)
         return nd_fail_memory(err);
     bool is_known = defect != NULL && is_htp && nd_known_defect_shows_as(defect, ND_FAULT_FLIPS);
-    return is_known ? nd_explain_name_defect(job, device, defect, unit, err) : ND_OK;
+    return is_known ? nd_explain_name_defect(job, device, defect, layer, err) : ND_OK;
 }
 
 /* Single steps are the device's own noise, and no difference. More than that is a fault by itself. */
 static enum nd_status settle_noise(const struct nd_explain_job *job, size_t device, size_t step,
                                    struct nd_error *err)
 {
-    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     struct nd_explain_noise noise;
     struct nd_strbuf text = {0};
     enum nd_status status = nd_explain_measure_noise(job->plan, device, step, &noise, err);
-    bool is_passed = status == ND_OK && is_passed_on(job, device, step, &noise);
+    bool is_passed = status == ND_OK && is_passed_on_noise(job, device, step, &noise);
     if (status != ND_OK || ((!noise.is_own || noise.n_repeats == 0) && !is_passed))
         return status;
     if (noise.n_repeats > 0)
@@ -427,69 +427,69 @@ static enum nd_status settle_noise(const struct nd_explain_job *job, size_t devi
     else
         nd_strbuf_puts(&text, "its inputs differ from run to run, so that what it read is not known");
     if (is_passed) {
-        unit->is_noise = true;
-        unit->evidence = nd_strbuf_take(&text);
-        return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
+        layer->is_noise = true;
+        layer->evidence = nd_strbuf_take(&text);
+        return layer->evidence != NULL ? ND_OK : nd_fail_memory(err);
     }
     if (noise.max > between_runs)
-        return accuse_noise(job, device, step, &noise, nd_strbuf_take(&text), err);
+        return fault_verdict_noise(job, device, step, &noise, nd_strbuf_take(&text), err);
     if (!is_noise(job, device, step, &noise)) {
         nd_strbuf_deinit(&text);
         return ND_OK;
     }
-    unit->state = ND_LAYER_FOLLOWS;
-    unit->why_follows = "noise";
-    free(unit->follows_text);
-    unit->follows_text = nd_strbuf_take(&text);
-    return unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+    layer->state = ND_LAYER_FOLLOWS;
+    layer->why_follows = "noise";
+    free(layer->follows_text);
+    layer->follows_text = nd_strbuf_take(&text);
+    return layer->follows_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* A table of plain rounding on a device that rounds otherwise elsewhere. */
 static enum nd_status say_table(const struct nd_explain_job *job, size_t device, size_t step,
                                 struct nd_error *err)
 {
-    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
-    const struct nd_habit *habit = nd_habit_of(job, device, step);
-    const char *usual = job->out->devices[device].program;
-    if (!habit->is_apart || job->habits->unit_program[device] != SIZE_MAX || unit->program == NULL ||
-        usual == NULL || strcmp(unit->program, usual) == 0)
+    struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
+    const struct nd_observed_arithmetic *observed = nd_observed_arithmetic_of(job, device, step);
+    const char *usual = job->out->devices[device].arithmetic;
+    if (!observed->is_apart || job->observations->layer_arithmetic[device] != SIZE_MAX || layer->arithmetic == NULL ||
+        usual == NULL || strcmp(layer->arithmetic, usual) == 0)
         return ND_OK;
     struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "rounded %s, as the entries of a table are", unit->program);
-    unit->follows_text = nd_strbuf_take(&text);
-    return unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+    nd_strbuf_printf(&text, "rounded %s, as the entries of a table are", layer->arithmetic);
+    layer->follows_text = nd_strbuf_take(&text);
+    return layer->follows_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* A release that computes such layers wrongly, in a way that its program has: the layer follows, and is wrong
  * all the same. */
-static enum nd_status accuse_of_defect(const struct nd_explain_job *job, size_t device, size_t step,
+static enum nd_status fault_verdict_of_defect(const struct nd_explain_job *job, size_t device, size_t step,
                                        struct nd_error *err)
 {
-    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
-    const struct nd_known_defect *defect = nd_habit_of(job, device, step)->units->known_defect;
-    bool is_by_program = unit->program != NULL && job->habits->unit_program[device] != SIZE_MAX;
-    if (defect == NULL || !defect->is_in_programs || !is_by_program || unit->state != ND_LAYER_FOLLOWS ||
-        unit->local.max <= nd_explain_known_allowance(nd_plan_is_wide(job->plan, step)))
+    struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
+    const struct nd_known_defect *defect = nd_observed_arithmetic_of(job, device, step)->layers->known_defect;
+    bool is_by_arithmetic = layer->arithmetic != NULL && job->observations->layer_arithmetic[device] != SIZE_MAX;
+    if (defect == NULL || !defect->is_in_arithmetics || !is_by_arithmetic || layer->state != ND_LAYER_FOLLOWS ||
+        layer->introduced.max <= nd_explain_known_allowance(nd_plan_is_wide(job->plan, step)))
         return ND_OK;
     struct nd_strbuf text = {0};
-    double n = unit->n_codes > 0 ? (double)unit->n_codes : 1;
+    double n = layer->n_qvalues > 0 ? (double)layer->n_qvalues : 1;
     nd_strbuf_printf(&text,
                      "the defect predicts every value; %.3g%% of the values differ from exact rounding, by up "
                      "to %g LSB",
-                     100 * (double)unit->local.n_differing / n, unit->local.max);
-    unit->state = ND_LAYER_FAULTY;
-    unit->certainty = ND_CERTAINTY_PROVEN;
-    unit->why_follows = NULL;
-    unit->evidence = nd_strbuf_take(&text);
-    return unit->evidence != NULL ? nd_explain_name_defect(job, device, defect, unit, err)
+                     100 * (double)layer->introduced.n_differing / n, layer->introduced.max);
+    layer->state = ND_LAYER_FAULTY;
+    layer->certainty = ND_CERTAINTY_PROVEN;
+    layer->why_follows = NULL;
+    layer->evidence = nd_strbuf_take(&text);
+    return layer->evidence != NULL ? nd_explain_name_defect(job, device, defect, layer, err)
                                   : nd_fail_memory(err);
 }
 
 /* What a quantiser with an infinite scale makes of a layer: ONNX says no value, and so every device may have
  * its own. */
-static bool has_no_number(const struct nd_explained_unit *unit)
+static bool has_no_number(const struct nd_explained_layer *layer)
 {
-    return unit->is_examined && unit->n_codes > 0 && unit->n_nan == unit->n_codes;
+    return layer->is_examined && layer->n_qvalues > 0 && layer->n_nan == layer->n_qvalues;
 }
 
 /* A mask constant of -3.4e38 is finite in double precision, and minus infinity in float32 after it was
@@ -499,7 +499,7 @@ static bool overflows(const struct nd_quant *quant, enum nd_dtype dtype)
     double low, high;
     if (quant == NULL || quant->n == 0 || !nd_dtype_is_integer(dtype) || nd_dtype_size_bytes(dtype) > 2)
         return false;
-    nd_code_range(dtype, &low, &high);
+    nd_qvalue_range(dtype, &low, &high);
     for (size_t i = 0; i < quant->n; i++) {
         double scale = (double)quant->scale[i], zero = (double)quant->zero_point[i];
         if (fmax(fabs(low - zero), fabs(high - zero)) * scale > (double)FLT_MAX)
@@ -510,77 +510,77 @@ static bool overflows(const struct nd_quant *quant, enum nd_dtype dtype)
 
 static bool reads_overflow(const struct nd_plan *plan, size_t step)
 {
-    enum { MOST_CONSTANTS = 8 };
-    struct nd_exact_constant constants[MOST_CONSTANTS];
-    const struct nd_model_unit *unit = nd_plan_unit(plan, step);
+    enum { MAX_CONSTANTS = 8 };
+    struct nd_exact_constant constants[MAX_CONSTANTS];
+    const struct nd_model_layer *layer = nd_plan_layer(plan, step);
     bool is_found = false;
-    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
-        const struct nd_edge *edge = nd_model_edge(plan->model, unit->inputs[i]);
-        is_found = is_found || overflows(&edge->quant, edge->dtype);
+    for (size_t i = 0; layer != NULL && i < layer->n_inputs; i++) {
+        const struct nd_tensor *tensor = nd_model_tensor(plan->model, layer->inputs[i]);
+        is_found = is_found || overflows(&tensor->quant, tensor->dtype);
     }
-    size_t n = unit != NULL
-                   ? nd_exact_unit_constants(plan->graph, plan->steps[step].edge, constants, MOST_CONSTANTS)
+    size_t n = layer != NULL
+                   ? nd_exact_layer_constants(plan->graph, plan->steps[step].tensor, constants, MAX_CONSTANTS)
                    : 0;
     for (size_t i = 0; i < n; i++)
         is_found = is_found || overflows(constants[i].quant, constants[i].dtype);
     return is_found;
 }
 
-static enum nd_status leave_unjudged(struct nd_explained_device *device, struct nd_explained_unit *unit,
+static enum nd_status leave_unjudged(struct nd_explained_device *device, struct nd_explained_layer *layer,
                                      const char *why, struct nd_error *err)
 {
-    unit->is_examined = false;
-    unit->is_left = true;
-    unit->harm = unit->harmed_share = (double)NAN;
-    unit->why_not = nd_strdup(why);
+    layer->is_examined = false;
+    layer->is_left = true;
+    layer->effect = layer->harmed_share = (double)NAN;
+    layer->why_not = nd_strdup(why);
     device->n_examined--;
     device->n_not_examined++;
-    return unit->why_not != NULL ? ND_OK : nd_fail_memory(err);
+    return layer->why_not != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status settle_layer(const struct nd_explain_job *job, size_t device, size_t step,
                                    struct nd_error *err)
 {
-    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
     enum nd_status status = ND_OK;
-    if (has_no_number(unit))
-        status = leave_unjudged(&job->out->devices[device], unit,
+    if (has_no_number(layer))
+        status = leave_unjudged(&job->out->devices[device], layer,
                                 "none of its exact values is a number, so that none can be wrong", err);
-    unit->state = unit->is_examined ? ND_LAYER_UNEXPLAINED : ND_LAYER_NOT_EXAMINED;
-    if (unit->fault.kind != NULL) { /* it shows what another layer wrote (attribute.c) */
-        unit->state = ND_LAYER_FAULTY;
+    layer->state = layer->is_examined ? ND_LAYER_UNEXPLAINED : ND_LAYER_NOT_EXAMINED;
+    if (layer->fault.kind != NULL) { /* it shows what another layer wrote (attribute.c) */
+        layer->state = ND_LAYER_FAULTY;
         return ND_OK;
     }
-    if (!unit->is_examined)
+    if (!layer->is_examined)
         return status;
-    unit->why_follows = find_why(job, device, step);
-    if (unit->why_follows != NULL)
+    layer->why_follows = find_why(job, device, step);
+    if (layer->why_follows != NULL)
         status = say_table(job, device, step, err);
     else
         status = try_alternatives(job, device, step, err);
-    if (unit->why_follows != NULL)
-        unit->state = ND_LAYER_FOLLOWS;
-    if (status == ND_OK && unit->is_examined && unit->why_follows == NULL && reads_overflow(job->plan, step)) {
-        unit->state = ND_LAYER_NOT_EXAMINED;
+    if (layer->why_follows != NULL)
+        layer->state = ND_LAYER_FOLLOWS;
+    if (status == ND_OK && layer->is_examined && layer->why_follows == NULL && reads_overflow(job->plan, step)) {
+        layer->state = ND_LAYER_NOT_EXAMINED;
         return leave_unjudged(
-            &job->out->devices[device], unit,
+            &job->out->devices[device], layer,
             "it reads values that float32 does not hold: in float32 the result may be no number", err);
     }
-    if (unit->is_within_step && unit->state == ND_LAYER_FOLLOWS)
-        nd_explain_find_tie_rule(nd_tally_of(job->evaluation, device, step), unit);
+    if (layer->is_within_step && layer->state == ND_LAYER_FOLLOWS)
+        nd_explain_find_tie_rule(nd_tally_of(job->evaluation, device, step), layer);
     if (status == ND_OK)
-        status = accuse_of_defect(job, device, step, err);
-    return status == ND_OK && unit->state != ND_LAYER_FAULTY ? settle_noise(job, device, step, err) : status;
+        status = fault_verdict_of_defect(job, device, step, err);
+    return status == ND_OK && layer->state != ND_LAYER_FAULTY ? settle_noise(job, device, step, err) : status;
 }
 
-bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size_t step)
+bool nd_explain_needs_layer_diagnosis(const struct nd_explain_job *job, size_t device, size_t step)
 {
-    return (job->out->steps[step].is_unit || nd_explain_is_input_quantiser(job->plan, step)) &&
-           job->out->devices[device].units[step].state == ND_LAYER_UNEXPLAINED &&
-           !job->out->devices[device].units[step].is_noise;
+    return (job->out->steps[step].is_layer || nd_explain_is_input_quantiser(job->plan, step)) &&
+           job->out->devices[device].layers[step].state == ND_LAYER_UNEXPLAINED &&
+           !job->out->devices[device].layers[step].is_noise;
 }
 
-enum nd_status nd_explain_settle_layers(const struct nd_explain_job *job, struct nd_error *err)
+enum nd_status nd_explain_decide_layers(const struct nd_explain_job *job, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t d = 0; d < job->plan->n_devices; d++)
@@ -596,34 +596,34 @@ static void sort_by_effect(const struct nd_explained_device *device, size_t *ste
 {
     for (size_t i = 1; i < n; i++) {
         size_t step = steps[i], at = i;
-        double badness = nd_explain_badness(&device->units[step]);
-        for (; at > 0 && nd_explain_badness(&device->units[steps[at - 1]]) < badness; at--)
+        double badness = nd_explain_badness(&device->layers[step]);
+        for (; at > 0 && nd_explain_badness(&device->layers[steps[at - 1]]) < badness; at--)
             steps[at] = steps[at - 1];
         steps[at] = step;
     }
 }
 
-static enum nd_status say_evidence(struct nd_explained_unit *unit, struct nd_error *err)
+static enum nd_status say_evidence(struct nd_explained_layer *layer, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    if (unit->state != ND_LAYER_UNEXPLAINED)
+    if (layer->state != ND_LAYER_UNEXPLAINED)
         return ND_OK;
     /* A rounding predicts them that the device has nowhere else: that explains none of them. */
-    bool is_rounding = unit->n_unexplained == 0;
+    bool is_rounding = layer->n_unexplained == 0;
     if (is_rounding)
-        unit->n_unexplained = unit->local.n_differing;
-    if (unit->evidence != NULL)
+        layer->n_unexplained = layer->introduced.n_differing;
+    if (layer->evidence != NULL)
         return ND_OK;
-    double share = unit->n_codes > 0 ? 100 * (double)unit->n_unexplained / (double)unit->n_codes : 0;
+    double share = layer->n_qvalues > 0 ? 100 * (double)layer->n_unexplained / (double)layer->n_qvalues : 0;
     nd_strbuf_printf(&text,
                      is_rounding
                          ? "in this layer alone %.3g%% of the values differ from exact rounding, by up "
                            "to %g LSB, in a way that no other layer of the device does"
                          : "in this layer alone %.3g%% of the values differ from known arithmetic; they "
                            "differ from exact rounding by up to %g LSB",
-                     share, unit->local.max);
-    unit->evidence = nd_strbuf_take(&text);
-    return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
+                     share, layer->introduced.max);
+    layer->evidence = nd_strbuf_take(&text);
+    return layer->evidence != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_health health_of(const struct nd_explained_device *device)
@@ -646,16 +646,16 @@ static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct 
     if (device->faulty == NULL || device->unexplained == NULL)
         return nd_fail_memory(err);
     if (device->failure == NULL)
-        status = nd_explain_accuse_labels(job, d, err);
+        status = nd_explain_fault_verdict_labels(job, d, err);
     for (size_t s = 0; s < job->plan->n_steps && device->failure == NULL && status == ND_OK; s++) {
-        struct nd_explained_unit *unit = &device->units[s];
-        unit->is_faulty = unit->state == ND_LAYER_FAULTY;
-        device->n_follow += unit->state == ND_LAYER_FOLLOWS;
-        if (unit->state == ND_LAYER_FAULTY)
+        struct nd_explained_layer *layer = &device->layers[s];
+        layer->is_faulty = layer->state == ND_LAYER_FAULTY;
+        device->n_follow += layer->state == ND_LAYER_FOLLOWS;
+        if (layer->state == ND_LAYER_FAULTY)
             device->faulty[device->n_faulty++] = s;
-        if (unit->state == ND_LAYER_UNEXPLAINED)
+        if (layer->state == ND_LAYER_UNEXPLAINED)
             device->unexplained[device->n_unexplained++] = s;
-        status = say_evidence(unit, err);
+        status = say_evidence(layer, err);
     }
     sort_by_effect(device, device->faulty, device->n_faulty);
     sort_by_effect(device, device->unexplained, device->n_unexplained);

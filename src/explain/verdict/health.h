@@ -14,14 +14,14 @@
 
 /* Fills state and why_follows of all units of the devices, after they have been judged. ND_ERR_MEMORY, and the
  * errors of nd_capture_read_repeat. */
-enum nd_status nd_explain_settle_layers(const struct nd_explain_job *job, struct nd_error *err);
+enum nd_status nd_explain_decide_layers(const struct nd_explain_job *job, struct nd_error *err);
 
 /* Whether the layer has no explanation so far, or its arithmetic is known and is not followed. */
-bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size_t step);
+bool nd_explain_needs_layer_diagnosis(const struct nd_explain_job *job, size_t device, size_t step);
 
 /* By what layers are ranked: what their local error does to the outputs or, where that is not measured, its
  * size. */
-double nd_explain_badness(const struct nd_explained_unit *unit);
+double nd_explain_badness(const struct nd_explained_layer *layer);
 
 /* How far a layer's values lie from what is expected of them, over the samples that were looked at. */
 struct nd_explain_error_size {
@@ -32,7 +32,7 @@ struct nd_explain_error_size {
                       where that was not measured */
     size_t n_far;  /* further off than ND_EXPLAIN_FAR times nd_explain_allowance */
     double max;    /* LSB */
-    double energy; /* variance of the error, LSB^2 */
+    double mean_square; /* variance of the error, LSB^2 */
     double signal; /* variance of what is expected, LSB^2 */
     const char *doubtful; /* an input that the layer need not have read as it was recorded, as its maker is
                              unexplained: then size says nothing. NULL: none */
@@ -65,7 +65,7 @@ enum { ND_EXPLAIN_FAR = 4 };
 
 /* Values that must be off for anything to be said of the size of an error; chosen. */
 enum { ND_EXPLAIN_FEWEST_GROSS = 16 };
-#define ND_EXPLAIN_LEAST_GROSS_SHARE 0.01
+#define ND_EXPLAIN_MIN_GROSS_SHARE 0.01
 
 /* Values beyond the allowance of the layer that a fault takes. */
 size_t nd_explain_fewest_beyond(const struct nd_explain_job *job, size_t device, size_t step);
@@ -76,21 +76,21 @@ bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, siz
 
 /* The layer follows known arithmetic after all: why is static, text is copied and may be NULL. ND_ERR_MEMORY.
  */
-enum nd_status nd_explain_follow(struct nd_explained_unit *unit, const char *why, const char *text,
+enum nd_status nd_explain_follow(struct nd_explained_layer *layer, const char *why, const char *text,
                                  struct nd_error *err);
 
 /* accuse.c: "a known defect of QAIRT ..." and what to do. ND_ERR_MEMORY. */
 enum nd_status nd_explain_name_defect(const struct nd_explain_job *job, size_t device,
-                                      const struct nd_known_defect *defect, struct nd_explained_unit *unit,
+                                      const struct nd_known_defect *defect, struct nd_explained_layer *layer,
                                       struct nd_error *err);
 
 /* health.c: which rule gives every value of a layer that follows known arithmetic but for ties: tie_rule
  * and n_ties. */
-void nd_explain_find_tie_rule(const struct nd_code_tally *tally, struct nd_explained_unit *unit);
+void nd_explain_find_tie_rule(const struct nd_qvalue_tally *tally, struct nd_explained_layer *layer);
 
 /* Decides what may be said of a layer that was looked at: state, why_follows, fault and evidence of its unit.
  * ND_ERR_MEMORY. */
-enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,
+enum nd_status nd_explain_fault_verdict(const struct nd_explain_job *job, size_t device, size_t step,
                                  const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
                                  struct nd_error *err);
 

@@ -14,7 +14,7 @@ static const char made_inputs[] = "made-inputs";
 enum nd_status nd_explain_acquit_reader(const struct nd_explain_job *job,
                                         const struct nd_explain_record *record, struct nd_error *err)
 {
-    struct nd_explained_unit *unit = &job->out->devices[record->device].units[record->reader];
+    struct nd_explained_layer *layer = &job->out->devices[record->device].layers[record->reader];
     struct nd_strbuf text = {0};
     nd_strbuf_printf(&text,
                      "it did not read what was recorded of '%s': from the values that '%s' should have, %s",
@@ -22,30 +22,30 @@ enum nd_status nd_explain_acquit_reader(const struct nd_explain_job *job,
                      record->is_exact ? "known arithmetic gives all of its values"
                                       : "its values are within what known arithmetic may be off by");
     if (!record->is_exact) {
-        unit->certainty = ND_CERTAINTY_UNKNOWN;
-        unit->evidence = nd_strbuf_take(&text);
-        return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
+        layer->certainty = ND_CERTAINTY_UNKNOWN;
+        layer->evidence = nd_strbuf_take(&text);
+        return layer->evidence != NULL ? ND_OK : nd_fail_memory(err);
     }
     char *taken = nd_strbuf_take(&text);
     enum nd_status status =
-        taken != NULL ? nd_explain_follow(unit, made_inputs, taken, err) : nd_fail_memory(err);
+        taken != NULL ? nd_explain_follow(layer, made_inputs, taken, err) : nd_fail_memory(err);
     free(taken);
-    unit->n_unexplained = 0;
-    unit->explained_fraction = 1;
-    unit->harm = unit->harmed_share = (double)NAN; /* its difference from the record did nothing */
+    layer->n_unexplained = 0;
+    layer->explained_fraction = 1;
+    layer->effect = layer->harmed_share = (double)NAN; /* its difference from the record did nothing */
     return status;
 }
 
 /* The first layer that follows by what was recorded of the tensor, and so has read that; SIZE_MAX: none. */
 static size_t find_reader_of_record(const struct nd_explain_job *job, const struct nd_explain_record *record)
 {
-    size_t edge = job->plan->steps[record->step].edge;
+    size_t tensor = job->plan->steps[record->step].tensor;
     for (size_t s = record->step + 1; s < job->plan->n_steps; s++) {
-        const struct nd_explained_unit *unit = &job->out->devices[record->device].units[s];
-        const struct nd_model_unit *model_unit = nd_plan_unit(job->plan, s);
-        bool follows = unit->state == ND_LAYER_FOLLOWS && unit->why_follows != made_inputs;
-        for (size_t i = 0; follows && model_unit != NULL && i < model_unit->n_inputs; i++)
-            if (model_unit->inputs[i] == edge)
+        const struct nd_explained_layer *layer = &job->out->devices[record->device].layers[s];
+        const struct nd_model_layer *model_layer = nd_plan_layer(job->plan, s);
+        bool follows = layer->state == ND_LAYER_FOLLOWS && layer->why_follows != made_inputs;
+        for (size_t i = 0; follows && model_layer != NULL && i < model_layer->n_inputs; i++)
+            if (model_layer->inputs[i] == tensor)
                 return s;
     }
     return SIZE_MAX;
@@ -54,7 +54,7 @@ static size_t find_reader_of_record(const struct nd_explain_job *job, const stru
 static enum nd_status blame(const struct nd_explain_job *job, const struct nd_explain_record *record,
                             struct nd_error *err)
 {
-    struct nd_explained_unit *unit = &job->out->devices[record->device].units[record->step];
+    struct nd_explained_layer *layer = &job->out->devices[record->device].layers[record->step];
     struct nd_strbuf text = {0}, evidence = {0};
     size_t other = find_reader_of_record(job, record);
     nd_strbuf_printf(&text, "its record is wrong: '%s' computed from the right values",
@@ -68,29 +68,29 @@ static enum nd_status blame(const struct nd_explain_job *job, const struct nd_ex
         nd_strbuf_printf(&evidence, "; '%s' read the recorded ones", job->out->steps[other].name);
     else
         nd_strbuf_puts(&evidence, "; the network itself may be right");
-    free(unit->fault.text);
-    free(unit->evidence);
-    unit->state = ND_LAYER_FAULTY;
-    unit->certainty = ND_CERTAINTY_PROVEN;
-    unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_WRONG_RECORD),
+    free(layer->fault.text);
+    free(layer->evidence);
+    layer->state = ND_LAYER_FAULTY;
+    layer->certainty = ND_CERTAINTY_PROVEN;
+    layer->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_WRONG_RECORD),
                                               .text = nd_strbuf_take(&text),
                                               .channel = SIZE_MAX,
                                               .amount = (double)record->n_wrong / (double)record->n,
                                               .explained = 1};
-    unit->evidence = nd_strbuf_take(&evidence);
+    layer->evidence = nd_strbuf_take(&evidence);
     if (other == SIZE_MAX) /* nothing read it */
-        unit->harm = unit->harmed_share = (double)NAN;
-    return unit->fault.text != NULL && unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
+        layer->effect = layer->harmed_share = (double)NAN;
+    return layer->fault.text != NULL && layer->evidence != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const struct nd_explain_record *record,
                                        struct nd_error *err)
 {
     struct nd_explained_device *device = &job->out->devices[record->device];
-    const struct nd_explained_unit *unit = &device->units[record->step];
+    const struct nd_explained_layer *layer = &device->layers[record->step];
     const char *wrong_record = nd_fault_name(ND_FAULT_WRONG_RECORD);
     struct nd_strbuf text = {0};
-    if (unit->state == ND_LAYER_FOLLOWS) /* its exam has found an arithmetic that gives the record */
+    if (layer->state == ND_LAYER_FOLLOWS) /* its exam has found an arithmetic that gives the record */
         return ND_OK;
     for (size_t i = 0; i < device->n_findings; i++) /* one reader is enough */
         if (device->findings[i].step == record->step && device->findings[i].fault.kind == wrong_record)
@@ -105,6 +105,6 @@ enum nd_status nd_explain_blame_record(const struct nd_explain_job *job, const s
     /* A reader whose arithmetic is known, and many values: then nothing but the record can be wrong. */
     bool is_proof = record->is_exact && record->n_mended >= ND_EXPLAIN_FEWEST_GROSS &&
                     nd_explain_is_known(job, record->device, record->reader);
-    bool has_name = unit->state == ND_LAYER_FAULTY && unit->fault.kind != NULL;
+    bool has_name = layer->state == ND_LAYER_FAULTY && layer->fault.kind != NULL;
     return status == ND_OK && is_proof && !has_name ? blame(job, record, err) : status;
 }

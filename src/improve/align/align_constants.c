@@ -36,20 +36,20 @@ size_t nd_align_dequantizer_of(const struct nd_graph *graph, size_t node, size_t
 /* Whether the numbers are what was quantised: within a step of the codes, in the root of the mean square. */
 static bool is_origin(const struct nd_float_constant *constant, const struct nd_linear_input *input)
 {
-    const struct nd_array *codes = input->values;
+    const struct nd_array *qvalues = input->values;
     double squares = 0;
-    if (constant->n != codes->n || constant->rank != (size_t)codes->shape.rank)
+    if (constant->n != qvalues->n || constant->rank != (size_t)qvalues->shape.rank)
         return false;
     for (size_t d = 0; d < constant->rank; d++)
-        if (constant->dims[d] != codes->shape.dims[d])
+        if (constant->dims[d] != qvalues->shape.dims[d])
             return false;
-    for (size_t i = 0; i < codes->n; i++) {
-        size_t c = nd_exact_channel(input->quant, &codes->shape, i);
+    for (size_t i = 0; i < qvalues->n; i++) {
+        size_t c = nd_exact_channel(input->quant, &qvalues->shape, i);
         double steps = (double)constant->values[i] / (double)input->quant->scale[c] +
-                       (double)input->quant->zero_point[c] - codes->x[i];
+                       (double)input->quant->zero_point[c] - qvalues->x[i];
         squares += steps * steps;
     }
-    return squares <= (double)codes->n;
+    return squares <= (double)qvalues->n;
 }
 
 static enum nd_status copy_values(const struct nd_align_scaled *scaled, double **out, struct nd_error *err)

@@ -2,7 +2,7 @@
 #ifndef ND_ALIGN_ALIGN_CONSTANTS_H
 #define ND_ALIGN_ALIGN_CONSTANTS_H
 
-#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "improve/align/align_plan.h"
 
 size_t nd_align_node_of(const struct nd_graph *graph, const Onnx__NodeProto *proto);

@@ -18,7 +18,7 @@ struct contrast {
     const struct nd_align_job *job;
     const struct nd_model *model;
     struct nd_exact_graph *graph;
-    size_t n_edges;
+    size_t n_tensors;
     struct nd_align_contrast *counts; /* [n_samples]; NULL: effects are wanted */
     bool *is_different;               /* [n_samples][n_edges] */
     const bool *is_product;           /* [n_edges], of the effects */
@@ -28,8 +28,8 @@ struct contrast {
 /* One run. All layers have the arithmetic `usual`, but for one. */
 struct run {
     const struct contrast *c;
-    const struct nd_unit_program *usual, *other;
-    size_t other_edge; /* SIZE_MAX: none */
+    const struct nd_layer_arithmetic *usual, *other;
+    size_t other_tensor; /* SIZE_MAX: none */
     struct nd_array *kept;
     struct nd_array *given; /* [n_edges] views of kept: before other_edge nothing changes. NULL: none */
     bool *is_skipped;       /* [n_edges], of these */
@@ -39,18 +39,18 @@ struct run {
     double noise, signal; /* at the outputs */
 };
 
-static enum nd_status make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+static enum nd_status make(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                            bool *is_made, struct nd_error *err)
 {
     const struct run *r = context;
-    return nd_unit_program_run(unit->edge == r->other_edge ? r->other : r->usual, unit, NULL, codes, is_made,
+    return nd_layer_arithmetic_run(layer->tensor == r->other_tensor ? r->other : r->usual, layer, NULL, qvalues, is_made,
                                err);
 }
 
-static void hold_against(struct run *r, size_t edge, const struct nd_array *values)
+static void hold_against(struct run *r, size_t tensor, const struct nd_array *values)
 {
-    const struct nd_edge *known = nd_model_edge(r->c->model, edge);
-    const struct nd_array *before = &r->kept[edge];
+    const struct nd_tensor *known = nd_model_tensor(r->c->model, tensor);
+    const struct nd_array *before = &r->kept[tensor];
     size_t n_different = 0;
     for (size_t i = 0; i < values->n && i < before->n; i++) {
         double difference = values->x[i] - before->x[i], level = before->x[i];
@@ -66,23 +66,23 @@ static void hold_against(struct run *r, size_t edge, const struct nd_array *valu
         r->signal += level * level;
     }
     if (r->is_different != NULL)
-        r->is_different[edge] = r->is_different[edge] || n_different > 0;
+        r->is_different[tensor] = r->is_different[tensor] || n_different > 0;
     if (known->is_model_output) {
         r->counts.n_values += values->n;
         r->counts.n_different += n_different;
     }
 }
 
-static enum nd_status take(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status take(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
                            struct nd_error *err)
 {
     struct run *r = context;
-    (void)way;
+    (void)method;
     if (!r->is_first) {
-        hold_against(r, edge, values);
+        hold_against(r, tensor, values);
         return ND_OK;
     }
-    return nd_array_copy(values, &r->kept[edge], err);
+    return nd_array_copy(values, &r->kept[tensor], err);
 }
 
 static enum nd_status run_once(struct run *r, const struct nd_array *inputs, struct nd_error *err)
@@ -101,9 +101,9 @@ static enum nd_status contrast_all(const struct contrast *c, struct run *r, size
                                    const struct nd_array *inputs, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    r->is_different = c->is_different + sample * c->n_edges;
-    for (size_t p = 1; p < c->job->n_programs && status == ND_OK; p++) {
-        r->usual = c->job->programs[p];
+    r->is_different = c->is_different + sample * c->n_tensors;
+    for (size_t p = 1; p < c->job->n_arithmetics && status == ND_OK; p++) {
+        r->usual = c->job->arithmetics[p];
         status = run_once(r, inputs, err);
     }
     c->counts[sample] = r->counts;
@@ -116,25 +116,25 @@ static enum nd_status contrast_each(const struct contrast *c, struct run *r, siz
                                     const struct nd_array *inputs, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    struct nd_array *given = nd_calloc(c->n_edges, sizeof *given);
-    bool *is_skipped = nd_calloc(c->n_edges, sizeof *is_skipped);
+    struct nd_array *given = nd_calloc(c->n_tensors, sizeof *given);
+    bool *is_skipped = nd_calloc(c->n_tensors, sizeof *is_skipped);
     if (given == NULL || is_skipped == NULL)
         status = nd_fail_memory(err);
-    for (size_t e = 0; e < c->n_edges && status == ND_OK; e++)
+    for (size_t e = 0; e < c->n_tensors && status == ND_OK; e++)
         given[e] = nd_no_array();
     r->given = given;
     r->is_skipped = is_skipped;
-    for (size_t e = 0; e < c->n_edges && status == ND_OK; e++) {
-        for (size_t p = 1; p < c->job->n_programs && c->is_product[e] && status == ND_OK; p++) {
-            double *effect = &c->effects[sample * c->n_edges + e];
-            r->other = c->job->programs[p];
-            r->other_edge = e;
+    for (size_t e = 0; e < c->n_tensors && status == ND_OK; e++) {
+        for (size_t p = 1; p < c->job->n_arithmetics && c->is_product[e] && status == ND_OK; p++) {
+            double *effect = &c->effects[sample * c->n_tensors + e];
+            r->other = c->job->arithmetics[p];
+            r->other_tensor = e;
             r->noise = r->signal = 0;
             status = run_once(r, inputs, err);
             double found = r->signal > 0 ? r->noise / r->signal : r->noise;
             *effect = found > *effect ? found : *effect;
         }
-        if (r->kept[e].n > 0 && nd_model_edge(c->model, e)->quant.n > 0) {
+        if (r->kept[e].n > 0 && nd_model_tensor(c->model, e)->quant.n > 0) {
             given[e] = r->kept[e];
             is_skipped[e] = true;
         }
@@ -149,9 +149,9 @@ static enum nd_status take_sample(void *context, size_t worker, size_t sample, s
     const struct contrast *c = context;
     struct nd_array *inputs = NULL;
     struct run r = {.c = c,
-                    .usual = c->job->programs[0],
-                    .other_edge = SIZE_MAX,
-                    .kept = nd_calloc(c->n_edges, sizeof *r.kept),
+                    .usual = c->job->arithmetics[0],
+                    .other_tensor = SIZE_MAX,
+                    .kept = nd_calloc(c->n_tensors, sizeof *r.kept),
                     .is_first = true};
     enum nd_status status = r.kept != NULL ? nd_inputs_create(c->model, &inputs, err) : nd_fail_memory(err);
     if (status == ND_OK && worker == 0)
@@ -164,7 +164,7 @@ static enum nd_status take_sample(void *context, size_t worker, size_t sample, s
     r.is_first = false;
     if (status == ND_OK)
         status = (c->counts != NULL ? contrast_all : contrast_each)(c, &r, sample, inputs, err);
-    for (size_t e = 0; r.kept != NULL && e < c->n_edges; e++)
+    for (size_t e = 0; r.kept != NULL && e < c->n_tensors; e++)
         nd_array_deinit(&r.kept[e]);
     nd_inputs_destroy(c->model, &inputs);
     free(r.kept);
@@ -176,7 +176,7 @@ static enum nd_status take_sample(void *context, size_t worker, size_t sample, s
 static enum nd_status take_samples(struct contrast *c, size_t n_samples, struct nd_error *err)
 {
     struct nd_error ignored;
-    c->n_edges = nd_model_n_edges(c->model);
+    c->n_tensors = nd_model_n_tensors(c->model);
     enum nd_status status = nd_exact_graph_create(c->model, &c->graph, err);
     if (status == ND_OK)
         status = nd_parallel_for(c->job->options->n_threads, n_samples, take_sample, c,
@@ -188,11 +188,11 @@ static enum nd_status take_samples(struct contrast *c, size_t n_samples, struct 
 enum nd_status nd_align_contrast(const struct nd_align_job *job, const struct nd_model *model, size_t n_samples,
                                  struct nd_align_contrast *out, struct nd_error *err)
 {
-    size_t n_edges = nd_model_n_edges(model);
+    size_t n_tensors = nd_model_n_tensors(model);
     struct contrast c = {.job = job,
                          .model = model,
                          .counts = nd_calloc(n_samples, sizeof *c.counts),
-                         .is_different = nd_calloc(n_samples * n_edges, sizeof *c.is_different)};
+                         .is_different = nd_calloc(n_samples * n_tensors, sizeof *c.is_different)};
     enum nd_status status =
         c.counts != NULL && c.is_different != NULL ? take_samples(&c, n_samples, err) : nd_fail_memory(err);
     *out = (struct nd_align_contrast){0};
@@ -200,10 +200,10 @@ enum nd_status nd_align_contrast(const struct nd_align_job *job, const struct nd
         out->n_values += c.counts[s].n_values;
         out->n_different += c.counts[s].n_different;
     }
-    for (size_t e = 0; e < n_edges && status == ND_OK; e++) {
+    for (size_t e = 0; e < n_tensors && status == ND_OK; e++) {
         bool is_different = false;
         for (size_t s = 0; s < n_samples; s++)
-            is_different = is_different || c.is_different[s * n_edges + e];
+            is_different = is_different || c.is_different[s * n_tensors + e];
         out->n_tensors++;
         out->n_tensors_different += is_different;
     }
@@ -216,16 +216,16 @@ enum nd_status nd_align_contrast(const struct nd_align_job *job, const struct nd
 static enum nd_status nd_align_effects(const struct nd_align_job *job, const bool *is_product, size_t n_samples,
                                        double *effects, struct nd_error *err)
 {
-    size_t n_edges = nd_model_n_edges(job->model);
+    size_t n_tensors = nd_model_n_tensors(job->model);
     struct contrast c = {.job = job,
                          .model = job->model,
                          .is_product = is_product,
-                         .effects = nd_calloc(n_samples * n_edges, sizeof *c.effects)};
+                         .effects = nd_calloc(n_samples * n_tensors, sizeof *c.effects)};
     enum nd_status status = c.effects != NULL ? take_samples(&c, n_samples, err) : nd_fail_memory(err);
-    for (size_t e = 0; e < n_edges && status == ND_OK; e++) {
+    for (size_t e = 0; e < n_tensors && status == ND_OK; e++) {
         effects[e] = 0;
         for (size_t s = 0; s < n_samples; s++)
-            effects[e] += c.effects[s * n_edges + e] / (double)n_samples;
+            effects[e] += c.effects[s * n_tensors + e] / (double)n_samples;
     }
     free(c.effects);
     return status;
@@ -233,14 +233,14 @@ static enum nd_status nd_align_effects(const struct nd_align_job *job, const boo
 
 /* All chosen. Each point plans, writes and evaluates the model; each effect is a run of it. */
 enum {
-    MOST_POINTS = 16,
+    MAX_POINTS = 16,
     EFFECT_SAMPLES = 4,
     CONTRAST_SAMPLES = 16,
-    PRICE_SAMPLES = 64,
+    ACCURACY_COST_SAMPLES = 64,
 };
 
 struct ranked {
-    size_t edge;
+    size_t tensor;
     double effect; /* noise by signal */
 };
 
@@ -251,7 +251,7 @@ struct curve {
     bool *is_chosen; /* [n_edges], of the point at hand */
 };
 
-static size_t least_of(size_t a, size_t b)
+static size_t min_of(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -263,26 +263,26 @@ static int compare_ranked(const void *a, const void *b)
     const struct ranked *x = a, *y = b;
     if (x->effect != y->effect)
         return x->effect > y->effect ? -1 : 1;
-    return x->edge < y->edge ? -1 : x->edge > y->edge;
+    return x->tensor < y->tensor ? -1 : x->tensor > y->tensor;
 }
 
 static enum nd_status rank(struct curve *c, struct nd_error *err)
 {
     const struct nd_model *model = c->job->model;
-    size_t n_edges = nd_model_n_edges(model);
-    bool *is_product = nd_calloc(n_edges, sizeof *is_product);
-    double *effects = nd_calloc(n_edges, sizeof *effects);
-    c->ranked = nd_calloc(n_edges, sizeof *c->ranked);
-    c->is_chosen = nd_calloc(n_edges, sizeof *c->is_chosen);
+    size_t n_tensors = nd_model_n_tensors(model);
+    bool *is_product = nd_calloc(n_tensors, sizeof *is_product);
+    double *effects = nd_calloc(n_tensors, sizeof *effects);
+    c->ranked = nd_calloc(n_tensors, sizeof *c->ranked);
+    c->is_chosen = nd_calloc(n_tensors, sizeof *c->is_chosen);
     enum nd_status status = is_product != NULL && effects != NULL && c->ranked != NULL && c->is_chosen != NULL
                                 ? ND_OK
                                 : nd_fail_memory(err);
-    for (size_t u = 0; u < nd_model_n_units(model) && status == ND_OK; u++)
-        is_product[nd_model_unit(model, u)->edge] = nd_align_is_product(nd_model_unit(model, u)->op_types);
+    for (size_t u = 0; u < nd_model_n_layers(model) && status == ND_OK; u++)
+        is_product[nd_model_layer(model, u)->tensor] = nd_align_is_product(nd_model_layer(model, u)->op_types);
     if (status == ND_OK)
         status = nd_align_effects(c->job, is_product,
-                                  least_of(EFFECT_SAMPLES, nd_align_n_samples(c->job->options)), effects, err);
-    for (size_t e = 0; e < n_edges && status == ND_OK; e++)
+                                  min_of(EFFECT_SAMPLES, nd_align_n_samples(c->job->options)), effects, err);
+    for (size_t e = 0; e < n_tensors && status == ND_OK; e++)
         if (is_product[e])
             c->ranked[c->n++] = (struct ranked){e, effects[e]};
     if (status == ND_OK && c->n > 0)
@@ -294,7 +294,7 @@ static enum nd_status rank(struct curve *c, struct nd_error *err)
 
 /* ---- one point ---- */
 
-static void take_price(const struct nd_alignment *result, struct nd_alignment_point *point)
+static void take_accuracy_cost(const struct nd_alignment *result, struct nd_alignment_point *point)
 {
     point->sqnr_db = HUGE_VAL;
     point->loss_db = result->n_outputs > 0 ? -HUGE_VAL : (double)NAN;
@@ -310,12 +310,12 @@ static enum nd_status measure(struct nd_align_job *trial, struct nd_alignment_po
                               struct nd_error *err)
 {
     struct nd_align_contrast contrast;
-    enum nd_status status = nd_align_price(trial, NULL, err);
+    enum nd_status status = nd_align_accuracy_cost(trial, NULL, err);
     if (status != ND_OK)
         return status;
-    take_price(trial->result, point);
+    take_accuracy_cost(trial->result, point);
     status = nd_align_contrast(trial, trial->aligned,
-                               least_of(CONTRAST_SAMPLES, nd_align_n_samples(trial->options)), &contrast, err);
+                               min_of(CONTRAST_SAMPLES, nd_align_n_samples(trial->options)), &contrast, err);
     if (status != ND_OK)
         return status;
     point->n_values = contrast.n_values;
@@ -333,8 +333,8 @@ static enum nd_status try_first(struct curve *c, size_t n, size_t n_samples, str
     struct nd_align_job trial = *c->job;
     struct nd_align_plan plan = {.model = trial.model,
                                  .float_model = options.float_model,
-                                 .programs = trial.programs,
-                                 .n_programs = trial.n_programs,
+                                 .arithmetics = trial.arithmetics,
+                                 .n_arithmetics = trial.n_arithmetics,
                                  .is_chosen = c->is_chosen,
                                  .observed = trial.observed};
     options.n_samples = n_samples;
@@ -344,9 +344,9 @@ static enum nd_status try_first(struct curve *c, size_t n, size_t n_samples, str
     trial.aligned = trial.model;
     trial.read_again = NULL;
     trial.result = nd_calloc(1, sizeof *trial.result);
-    memset(c->is_chosen, 0, nd_model_n_edges(trial.model) * sizeof *c->is_chosen);
+    memset(c->is_chosen, 0, nd_model_n_tensors(trial.model) * sizeof *c->is_chosen);
     for (size_t i = 0; i < n; i++)
-        c->is_chosen[c->ranked[i].edge] = true;
+        c->is_chosen[c->ranked[i].tensor] = true;
     enum nd_status status = trial.result != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && n > 0)
         status = nd_align_plan_make(&plan, err);
@@ -374,7 +374,7 @@ static enum nd_status make_point(struct curve *c, size_t n_layers, struct nd_err
     result->n_points++;
     if (n_layers > 0) {
         const struct ranked *last = &c->ranked[n_layers - 1];
-        point->layer = nd_strdup(nd_model_edge(c->job->model, last->edge)->name);
+        point->layer = nd_strdup(nd_model_tensor(c->job->model, last->tensor)->name);
         point->effect_db = -10 * log10(last->effect);
         if (point->layer == NULL)
             return nd_fail_memory(err);
@@ -385,8 +385,8 @@ static enum nd_status make_point(struct curve *c, size_t n_layers, struct nd_err
 static enum nd_status make_points(struct curve *c, struct nd_error *err)
 {
     struct nd_alignment *result = c->job->result;
-    size_t n_points = least_of(MOST_POINTS, c->n + 1);
-    result->n_curve_samples = least_of(PRICE_SAMPLES, nd_align_n_samples(c->job->options));
+    size_t n_points = min_of(MAX_POINTS, c->n + 1);
+    result->n_curve_samples = min_of(ACCURACY_COST_SAMPLES, nd_align_n_samples(c->job->options));
     result->points = nd_calloc(n_points, sizeof *result->points);
     enum nd_status status = result->points != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; i < n_points && status == ND_OK; i++) {

@@ -68,25 +68,25 @@ enum nd_status nd_align_tell(const struct nd_align_job *job, const char *stage, 
     return ND_OK;
 }
 
-static enum nd_status add_program(struct nd_align_job *job, const char *name, struct nd_error *err)
+static enum nd_status add_arithmetic(struct nd_align_job *job, const char *name, struct nd_error *err)
 {
-    const struct nd_unit_program *program = nd_unit_program_from_name(name);
-    for (size_t i = 0; i < job->n_programs; i++)
-        if (job->programs[i] == program && program != NULL)
+    const struct nd_layer_arithmetic *arithmetic = nd_layer_arithmetic_from_name(name);
+    for (size_t i = 0; i < job->n_arithmetics; i++)
+        if (job->arithmetics[i] == arithmetic && arithmetic != NULL)
             return ND_OK;
-    if (program == NULL)
+    if (arithmetic == NULL)
         return nd_fail(err, ND_E_OPTION_VALUE, name,
                        "'%s' is no arithmetic of whole layers; known are htp-v69, htp-v73, htp-v69:2.48 and "
                        "htp-v73:2.48",
                        name);
-    if (job->n_programs == ND_ALIGN_MOST_PROGRAMS)
+    if (job->n_arithmetics == ND_ALIGN_MAX_ARITHMETICS)
         return nd_fail(err, ND_E_OPTION_VALUE, name, "at most %d arithmetics can be aligned",
-                       ND_ALIGN_MOST_PROGRAMS);
-    job->programs[job->n_programs] = program;
-    job->result->arithmetics[job->n_programs] = nd_strdup(name);
-    if (job->result->arithmetics[job->n_programs] == NULL)
+                       ND_ALIGN_MAX_ARITHMETICS);
+    job->arithmetics[job->n_arithmetics] = arithmetic;
+    job->result->arithmetics[job->n_arithmetics] = nd_strdup(name);
+    if (job->result->arithmetics[job->n_arithmetics] == NULL)
         return nd_fail_memory(err);
-    job->result->n_arithmetics = ++job->n_programs;
+    job->result->n_arithmetics = ++job->n_arithmetics;
     return ND_OK;
 }
 
@@ -99,16 +99,16 @@ static enum nd_status add_chipset(struct nd_align_job *job, const char *name, st
                        "'%s' is no chipset that npudiff knows; 'npudiff devices' lists them", name);
     switch (nd_expect_of_arch(chipset->arch)) {
     case ND_EXPECT_V69:
-        return add_program(job, "htp-v69", err);
+        return add_arithmetic(job, "htp-v69", err);
     case ND_EXPECT_V73:
-        return add_program(job, "htp-v73", err);
+        return add_arithmetic(job, "htp-v73", err);
     default:
         return nd_fail(err, ND_E_OPTION_VALUE, name, "the arithmetic of '%s' (%s) is not known", name,
                        chipset->arch);
     }
 }
 
-enum nd_status nd_align_find_programs(struct nd_align_job *job, const char *const *names, size_t n,
+enum nd_status nd_align_find_arithmetics(struct nd_align_job *job, const char *const *names, size_t n,
                                       struct nd_error *err)
 {
     static const char *const usual[] = {"htp-v69", "htp-v73"};
@@ -118,14 +118,14 @@ enum nd_status nd_align_find_programs(struct nd_align_job *job, const char *cons
         names = usual;
         n = sizeof usual / sizeof usual[0];
     }
-    job->result->arithmetics = nd_calloc(ND_ALIGN_MOST_PROGRAMS, sizeof *job->result->arithmetics);
+    job->result->arithmetics = nd_calloc(ND_ALIGN_MAX_ARITHMETICS, sizeof *job->result->arithmetics);
     if (job->result->arithmetics == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < n && status == ND_OK; i++)
-        status = add_program(job, names[i], err);
+        status = add_arithmetic(job, names[i], err);
     for (size_t i = 0; i < options->n_chipsets && status == ND_OK; i++)
         status = add_chipset(job, options->chipsets[i], err);
-    if (status == ND_OK && job->n_programs < 2)
+    if (status == ND_OK && job->n_arithmetics < 2)
         status = nd_fail(err, ND_E_OPTION_VALUE, job->result->arithmetics[0],
                          "all of them have one arithmetic, %s: they give the same bits already",
                          job->result->arithmetics[0]);
@@ -136,23 +136,23 @@ enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_mo
                                     struct nd_error *err)
 {
     struct nd_alignment *result = job->result;
-    size_t n_edges = nd_model_n_edges(model);
-    result->layers = nd_calloc(nd_model_n_units(model), sizeof *result->layers);
-    job->layer_of_edge = nd_calloc(n_edges, sizeof *job->layer_of_edge);
-    if (result->layers == NULL || job->layer_of_edge == NULL)
+    size_t n_tensors = nd_model_n_tensors(model);
+    result->layers = nd_calloc(nd_model_n_layers(model), sizeof *result->layers);
+    job->layer_of_tensor = nd_calloc(n_tensors, sizeof *job->layer_of_tensor);
+    if (result->layers == NULL || job->layer_of_tensor == NULL)
         return nd_fail_memory(err);
-    for (size_t e = 0; e < n_edges; e++) {
-        job->layer_of_edge[e] = SIZE_MAX;
-        result->n_floats += nd_model_edge(model, e)->quant.n == 0;
+    for (size_t e = 0; e < n_tensors; e++) {
+        job->layer_of_tensor[e] = SIZE_MAX;
+        result->n_floats += nd_model_tensor(model, e)->quant.n == 0;
     }
-    for (size_t u = 0; u < nd_model_n_units(model); u++) {
+    for (size_t u = 0; u < nd_model_n_layers(model); u++) {
         struct nd_alignment_layer *layer = &result->layers[u];
         result->n_layers = u + 1;
-        job->layer_of_edge[nd_model_unit(model, u)->edge] = u;
+        job->layer_of_tensor[nd_model_layer(model, u)->tensor] = u;
         layer->state = ND_ALIGN_UNKNOWN;
         layer->reason = not_examined;
-        layer->name = nd_strdup(nd_model_unit(model, u)->name);
-        layer->op_types = nd_strdup(nd_model_unit(model, u)->op_types);
+        layer->name = nd_strdup(nd_model_layer(model, u)->name);
+        layer->op_types = nd_strdup(nd_model_layer(model, u)->op_types);
         if (layer->name == NULL || layer->op_types == NULL)
             return nd_fail_memory(err);
     }
@@ -293,8 +293,8 @@ static enum nd_status check_options(const struct nd_align_options *options, stru
 static enum nd_status check_model(const struct nd_model *model, struct nd_error *err)
 {
     size_t n_quantised = 0;
-    for (size_t u = 0; u < nd_model_n_units(model); u++)
-        n_quantised += nd_model_edge(model, nd_model_unit(model, u)->edge)->quant.n > 0;
+    for (size_t u = 0; u < nd_model_n_layers(model); u++)
+        n_quantised += nd_model_tensor(model, nd_model_layer(model, u)->tensor)->quant.n > 0;
     if (n_quantised == 0)
         return nd_fail(
             err, ND_E_ALIGN_FLOAT, nd_model_path(model),
@@ -315,7 +315,7 @@ static enum nd_status take_steps(struct nd_align_job *job, const struct nd_align
     const struct nd_alignment_layer *first = NULL;
     for (size_t i = 0; i < result->n_layers; i++) {
         struct nd_alignment_layer *layer = &result->layers[i];
-        const struct nd_align_step *step = &plan->steps[nd_model_unit(job->model, i)->edge];
+        const struct nd_align_step *step = &plan->steps[nd_model_layer(job->model, i)->tensor];
         layer->is_product = nd_align_is_product(layer->op_types);
         if (!layer->is_product)
             continue;
@@ -382,7 +382,7 @@ static enum nd_status weigh_and_write(struct nd_align_job *job, const struct nd_
 {
     struct nd_alignment *result = job->result;
     const struct nd_align_options *options = job->options;
-    enum nd_status status = options->n_probes > 0 ? nd_align_price(job, NULL, err) : ND_OK;
+    enum nd_status status = options->n_probes > 0 ? nd_align_accuracy_cost(job, NULL, err) : ND_OK;
     nd_align_count_states(result);
     if (status != ND_OK)
         return status;
@@ -404,21 +404,21 @@ static enum nd_status weigh_and_write(struct nd_align_job *job, const struct nd_
 static enum nd_status choose_layers(struct nd_align_job *job, bool **is_chosen, struct nd_error *err)
 {
     const char *layers = job->options->layers;
-    size_t *edges = NULL, n = 0;
+    size_t *tensors = NULL, n = 0;
     if (layers == NULL)
         return ND_OK;
     if (strcmp(layers, "auto") == 0) {
         enum nd_status status = nd_align_curve(job, is_chosen, err);
         return status == ND_OK && *is_chosen == NULL ? refuse(job, err) : status;
     }
-    enum nd_status status = nd_model_select_edges(job->model, layers, &edges, &n, err);
+    enum nd_status status = nd_model_select_tensors(job->model, layers, &tensors, &n, err);
     if (status == ND_OK) {
-        *is_chosen = nd_calloc(nd_model_n_edges(job->model), sizeof **is_chosen);
+        *is_chosen = nd_calloc(nd_model_n_tensors(job->model), sizeof **is_chosen);
         status = *is_chosen != NULL ? ND_OK : nd_fail_memory(err);
     }
     for (size_t i = 0; i < n && status == ND_OK; i++)
-        (*is_chosen)[edges[i]] = true;
-    free(edges);
+        (*is_chosen)[tensors[i]] = true;
+    free(tensors);
     return status;
 }
 
@@ -426,8 +426,8 @@ static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chos
 {
     struct nd_align_plan plan = {.model = job->model,
                                  .float_model = job->options->float_model,
-                                 .programs = job->programs,
-                                 .n_programs = job->n_programs,
+                                 .arithmetics = job->arithmetics,
+                                 .n_arithmetics = job->n_arithmetics,
                                  .is_chosen = is_chosen,
                                  .observed = job->observed,
                                  .scaled = job->equalised != NULL ? job->equalised->scaled : NULL,
@@ -449,7 +449,7 @@ static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
 {
     bool *is_chosen = NULL;
     enum nd_status status =
-        nd_align_find_programs(job, job->options->arithmetics, job->options->n_arithmetics, err);
+        nd_align_find_arithmetics(job, job->options->arithmetics, job->options->n_arithmetics, err);
     const char *layers = job->options->layers; /* those that are not named stay as they are */
     if (status == ND_OK && (layers == NULL || strcmp(layers, "auto") == 0))
         status = nd_align_fold(job, err);
@@ -493,7 +493,7 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
     if (job.folder != NULL)
         nd_dir_remove(job.folder);
     free(job.folder);
-    free(job.layer_of_edge);
+    free(job.layer_of_tensor);
     if (status == ND_OK) {
         *out = job.result;
         job.result = NULL;

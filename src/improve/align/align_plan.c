@@ -18,9 +18,9 @@
 
 enum {
     W = 1,
-    MOST_TERMS =
+    MAX_TERMS =
         2304, /* chosen: moments of more terms would take over 42 MB. The bias is corrected all the same */
-    MOST_SWEEPS = 4, /* chosen: the last ones change little */
+    MAX_SWEEPS = 4, /* chosen: the last ones change little */
 };
 
 /* Chosen: what is left of the moments of two different terms. They are measured on few rows, and weights must
@@ -51,10 +51,10 @@ static enum nd_status moments_init(struct moments *m, size_t n, struct nd_error 
                           .row = nd_calloc(n, sizeof *m->row),
                           .error = nd_calloc(n, sizeof *m->error),
                           .slope = nd_calloc(n, sizeof *m->slope)};
-    if (n <= MOST_TERMS)
+    if (n <= MAX_TERMS)
         m->second = nd_calloc(n * n, sizeof *m->second);
     bool is_made = m->mean != NULL && m->row != NULL && m->error != NULL && m->slope != NULL &&
-                   (m->second != NULL || n > MOST_TERMS);
+                   (m->second != NULL || n > MAX_TERMS);
     return is_made ? ND_OK : nd_fail_memory(err);
 }
 
@@ -92,7 +92,7 @@ static void descend(struct moments *m, double scale, const double *reals, const 
     for (size_t t = 0; t < m->n; t++)
         for (size_t u = 0; u < m->n; u++)
             m->slope[u] += m->error[t] * m->second[t * m->n + u];
-    for (int sweep = 0; sweep < MOST_SWEEPS && n_moved > 0; sweep++) {
+    for (int sweep = 0; sweep < MAX_SWEEPS && n_moved > 0; sweep++) {
         n_moved = 0;
         for (size_t t = 0; t < m->n; t++) {
             const double *second = m->second + t * m->n;
@@ -113,22 +113,22 @@ static void descend(struct moments *m, double scale, const double *reals, const 
 static void round_column(struct nd_align_layer *layer, struct moments *m, size_t column, const double *reals,
                          const struct nd_observed_layer *seen)
 {
-    struct nd_array *codes = &layer->codes[W];
+    struct nd_array *qvalues = &layer->qvalues[W];
     const struct nd_quant *quant = &layer->quants[W];
-    size_t first = column * seen->column_step, channel = nd_exact_channel(quant, &codes->shape, first);
+    size_t first = column * seen->column_step, channel = nd_exact_channel(quant, &qvalues->shape, first);
     double scale = (double)quant->scale[channel], zero = (double)quant->zero_point[channel], mean = 0;
     for (size_t t = 0; t < m->n; t++) {
         size_t i = first + t * seen->term_step;
-        m->error[t] = (codes->x[i] - zero) * scale - reals[i];
+        m->error[t] = (qvalues->x[i] - zero) * scale - reals[i];
     }
     if (m->second != NULL)
         descend(m, scale, reals + first, seen);
     for (size_t t = 0; t < m->n; t++) {
         size_t i = first + t * seen->term_step;
-        codes->x[i] = nearbyint((reals[i] + m->error[t]) / scale) + zero;
+        qvalues->x[i] = nearbyint((reals[i] + m->error[t]) / scale) + zero;
         mean += m->error[t] * m->mean[t];
     }
-    if (layer->bias != NULL && column < layer->codes[2].n)
+    if (layer->bias != NULL && column < layer->qvalues[2].n)
         layer->bias[column] -= mean;
 }
 
@@ -140,7 +140,7 @@ static enum nd_status nd_align_round(struct nd_align_layer *layer, const double 
 {
     struct moments m;
     size_t n_columns = seen->n_groups * seen->n_columns;
-    bool has_bias = layer->bias != NULL && layer->codes[2].n == n_columns;
+    bool has_bias = layer->bias != NULL && layer->qvalues[2].n == n_columns;
     enum nd_status status = moments_init(&m, seen->n_terms, err);
     for (size_t g = 0; g < seen->n_groups && status == ND_OK; g++) {
         take_rows(&m, seen, g, has_bias);
@@ -172,7 +172,7 @@ static double nd_align_rms(const struct nd_observed_layer *seen, bool has_bias)
 enum { X, W_of_layer, B };
 
 /* What the device holds a weight in. */
-static const double least_weight = -128, greatest_weight = 127;
+static const double min_weight = -128, greatest_weight = 127;
 
 static size_t channel_of(const struct nd_quant *quant, const struct nd_array *values, size_t i)
 {
@@ -180,14 +180,14 @@ static size_t channel_of(const struct nd_quant *quant, const struct nd_array *va
 }
 
 /* Codes of real numbers, half to even and clipped; by channel where quant has several scales. */
-static void nd_align_quantise(const double *reals, const struct nd_quant *quant, struct nd_array *codes)
+static void nd_align_quantise(const double *reals, const struct nd_quant *quant, struct nd_array *qvalues)
 {
     double low, high;
-    nd_code_range(codes->dtype, &low, &high);
-    for (size_t i = 0; i < codes->n; i++) {
-        size_t c = channel_of(quant, codes, i);
-        double code = nearbyint(reals[i] / (double)quant->scale[c]) + (double)quant->zero_point[c];
-        codes->x[i] = fmin(fmax(code, low), high);
+    nd_qvalue_range(qvalues->dtype, &low, &high);
+    for (size_t i = 0; i < qvalues->n; i++) {
+        size_t c = channel_of(quant, qvalues, i);
+        double qvalue = nearbyint(reals[i] / (double)quant->scale[c]) + (double)quant->zero_point[c];
+        qvalues->x[i] = fmin(fmax(qvalue, low), high);
     }
 }
 
@@ -206,18 +206,18 @@ static enum nd_status find_reals(const struct nd_linear_input *input, double **o
 
 /* ---- what can be aligned at all ---- */
 
-static bool is_constant_of(const struct nd_exact_unit *unit, size_t i, enum nd_dtype a, enum nd_dtype b)
+static bool is_constant_of(const struct nd_exact_layer *layer, size_t i, enum nd_dtype a, enum nd_dtype b)
 {
-    const struct nd_linear_input *input = &unit->call->inputs[i];
-    return unit->origins[i] == ND_EXACT_FROM_CONSTANT && input->quant != NULL && input->quant->n > 0 &&
+    const struct nd_linear_input *input = &layer->call->inputs[i];
+    return layer->origins[i] == ND_EXACT_FROM_CONSTANT && input->quant != NULL && input->quant->n > 0 &&
            (input->values->dtype == a || input->values->dtype == b);
 }
 
-static const char *find_obstacle(const struct nd_exact_unit *unit)
+static const char *find_obstacle(const struct nd_exact_layer *layer)
 {
-    const struct nd_linear_call *call = unit->call;
+    const struct nd_linear_call *call = layer->call;
     bool has_bias = call->n_inputs > B && call->inputs[B].values != NULL;
-    if (unit->dtype != ND_DTYPE_U8 && unit->dtype != ND_DTYPE_U16)
+    if (layer->dtype != ND_DTYPE_U8 && layer->dtype != ND_DTYPE_U16)
         return "its output is neither uint8 nor uint16";
     if (call->out_quant->n != 1)
         return "its output has a scale per channel";
@@ -225,16 +225,16 @@ static const char *find_obstacle(const struct nd_exact_unit *unit)
         call->inputs[X].quant->n != 1 || call->inputs[W_of_layer].values == NULL ||
         call->inputs[W_of_layer].quant == NULL)
         return "an input is not quantised with one scale";
-    if (call->inputs[X].values->dtype != unit->dtype)
+    if (call->inputs[X].values->dtype != layer->dtype)
         return "its input and its output have different types";
-    if (unit->origins[W_of_layer] == ND_EXACT_FROM_CONSTANT &&
-        !is_constant_of(unit, W_of_layer, ND_DTYPE_U8, ND_DTYPE_I8))
+    if (layer->origins[W_of_layer] == ND_EXACT_FROM_CONSTANT &&
+        !is_constant_of(layer, W_of_layer, ND_DTYPE_U8, ND_DTYPE_I8))
         return "its weights are not 8-bit numbers";
-    if (unit->origins[W_of_layer] != ND_EXACT_FROM_CONSTANT && call->inputs[W_of_layer].quant->n != 1)
+    if (layer->origins[W_of_layer] != ND_EXACT_FROM_CONSTANT && call->inputs[W_of_layer].quant->n != 1)
         return "its second operand has a scale per channel";
     if (!nd_quant_is_sound(call->inputs[W_of_layer].quant))
         return "a scale of its weights is no positive number";
-    if (has_bias && !is_constant_of(unit, B, ND_DTYPE_I32, ND_DTYPE_I32))
+    if (has_bias && !is_constant_of(layer, B, ND_DTYPE_I32, ND_DTYPE_I32))
         return "its bias is not a quantised constant";
     if (call->inputs[W_of_layer].quant->n > 1 &&
         strcmp(nd_onnx_text(call->node->op_type), "ConvTranspose") == 0)
@@ -248,7 +248,7 @@ static const char *find_obstacle(const struct nd_exact_unit *unit)
 
 static enum nd_status copy_operands(struct nd_align_layer *layer, struct nd_error *err)
 {
-    const struct nd_linear_call *call = layer->unit->call;
+    const struct nd_linear_call *call = layer->layer->call;
     enum nd_status status = nd_quant_copy(call->out_quant, &layer->output, err);
     for (size_t i = 0; i < call->n_inputs && status == ND_OK; i++) {
         layer->inputs[i] = (struct nd_linear_input){.values = call->inputs[i].values};
@@ -256,28 +256,28 @@ static enum nd_status copy_operands(struct nd_align_layer *layer, struct nd_erro
             continue;
         status = nd_quant_copy(call->inputs[i].quant, &layer->quants[i], err);
         layer->inputs[i].quant = &layer->quants[i];
-        if (status == ND_OK && i > X && layer->unit->origins[i] == ND_EXACT_FROM_CONSTANT) {
-            status = nd_array_copy(call->inputs[i].values, &layer->codes[i], err);
-            layer->inputs[i].values = &layer->codes[i];
+        if (status == ND_OK && i > X && layer->layer->origins[i] == ND_EXACT_FROM_CONSTANT) {
+            status = nd_array_copy(call->inputs[i].values, &layer->qvalues[i], err);
+            layer->inputs[i].values = &layer->qvalues[i];
         }
     }
     layer->call = *call;
     layer->call.inputs = layer->inputs;
     layer->call.out_quant = &layer->output;
     layer->call.shared = NULL;
-    layer->made = *layer->unit;
+    layer->made = *layer->layer;
     layer->made.call = &layer->call;
     return status;
 }
 
 /* The scales with which each channel's weights just fit. A channel of zeros takes any. */
-static void find_least(const struct nd_align_layer *layer, const double *reals, double *least)
+static void find_min(const struct nd_align_layer *layer, const double *reals, double *least)
 {
     const struct nd_quant *quant = &layer->quants[W_of_layer];
-    const struct nd_array *codes = &layer->codes[W_of_layer];
-    for (size_t i = 0; i < codes->n; i++) {
-        size_t c = channel_of(quant, codes, i);
-        least[c] = fmax(least[c], fmax(reals[i] / greatest_weight, reals[i] / least_weight));
+    const struct nd_array *qvalues = &layer->qvalues[W_of_layer];
+    for (size_t i = 0; i < qvalues->n; i++) {
+        size_t c = channel_of(quant, qvalues, i);
+        least[c] = fmax(least[c], fmax(reals[i] / greatest_weight, reals[i] / min_weight));
     }
     for (size_t c = 0; c < quant->n; c++)
         if (!(least[c] > 0))
@@ -321,9 +321,9 @@ static bool choose(struct nd_align_layer *layer, const struct nd_align_now *now,
      * weighs the weights' rounding against the output's. */
     static const double share_of_range = 0.125;
     double low, high;
-    nd_code_range(layer->unit->dtype, &low, &high);
+    nd_qvalue_range(layer->layer->dtype, &low, &high);
     if (layer->has_weights)
-        find_least(layer, reals, least);
+        find_min(layer, reals, least);
     else
         least[0] = settled_scale(layer, now);
     const struct nd_align_task task = {.scale_x = (double)now->scale_x,
@@ -347,7 +347,7 @@ static void set_zero_point(struct nd_align_layer *layer)
     int least = layer->exponent[0];
     for (size_t c = 1; c < layer->quants[W_of_layer].n; c++)
         least = layer->exponent[c] < least ? layer->exponent[c] : least;
-    if (layer->unit->dtype != ND_DTYPE_U16 || least >= LOST_BITS || least < 0 || layer->is_y_settled)
+    if (layer->layer->dtype != ND_DTYPE_U16 || least >= LOST_BITS || least < 0 || layer->is_y_settled)
         return;
     int64_t step = (int64_t)1 << (LOST_BITS - least), zero = layer->output.zero_point[0];
     layer->output.zero_point[0] = (zero + step / 2) / step * step;
@@ -356,59 +356,59 @@ static void set_zero_point(struct nd_align_layer *layer)
 static void set_weights(struct nd_align_layer *layer, const double *reals)
 {
     struct nd_quant *quant = &layer->quants[W_of_layer];
-    struct nd_array *codes = &layer->codes[W_of_layer];
-    int64_t zero = codes->dtype == ND_DTYPE_U8 ? 128 : 0;
+    struct nd_array *qvalues = &layer->qvalues[W_of_layer];
+    int64_t zero = qvalues->dtype == ND_DTYPE_U8 ? 128 : 0;
     for (size_t c = 0; c < quant->n; c++)
         quant->zero_point[c] = zero;
-    nd_align_quantise(reals, quant, codes);
+    nd_align_quantise(reals, quant, qvalues);
 }
 
 static enum nd_status take_bias(struct nd_align_layer *layer, const struct nd_align_now *now,
                                 struct nd_error *err)
 {
-    const struct nd_linear_call *call = layer->unit->call;
+    const struct nd_linear_call *call = layer->layer->call;
     if (call->n_inputs <= B || call->inputs[B].values == NULL)
         return ND_OK;
     enum nd_status status = find_reals(&call->inputs[B], &layer->bias, err);
-    for (size_t i = 0; status == ND_OK && now->float_bias != NULL && i < layer->codes[B].n; i++)
+    for (size_t i = 0; status == ND_OK && now->float_bias != NULL && i < layer->qvalues[B].n; i++)
         layer->bias[i] = now->float_bias[i];
     return status;
 }
 
-static enum nd_status nd_align_layer_init(struct nd_align_layer *layer, const struct nd_exact_unit *unit,
+static enum nd_status nd_align_layer_init(struct nd_align_layer *aligned, const struct nd_exact_layer *layer,
                                           const struct nd_align_now *now, const char **obstacle,
                                           struct nd_error *err)
 {
-    *layer = (struct nd_align_layer){.unit = unit};
-    *obstacle = find_obstacle(unit);
+    *aligned = (struct nd_align_layer){.layer = layer};
+    *obstacle = find_obstacle(layer);
     if (*obstacle != NULL)
         return ND_OK;
-    double *reals = NULL, *least = nd_calloc(unit->call->inputs[W_of_layer].quant->n, sizeof *least);
-    layer->has_weights = unit->origins[W_of_layer] == ND_EXACT_FROM_CONSTANT;
-    layer->exponent = nd_calloc(unit->call->inputs[W_of_layer].quant->n, sizeof *layer->exponent);
+    double *reals = NULL, *least = nd_calloc(layer->call->inputs[W_of_layer].quant->n, sizeof *least);
+    aligned->has_weights = layer->origins[W_of_layer] == ND_EXACT_FROM_CONSTANT;
+    aligned->exponent = nd_calloc(layer->call->inputs[W_of_layer].quant->n, sizeof *aligned->exponent);
     enum nd_status status =
-        least != NULL && layer->exponent != NULL ? copy_operands(layer, err) : nd_fail_memory(err);
-    if (status == ND_OK && layer->has_weights)
-        status = find_reals(&unit->call->inputs[W_of_layer], &reals, err);
-    for (size_t i = 0; status == ND_OK && now->float_weights != NULL && i < layer->codes[W_of_layer].n; i++)
+        least != NULL && aligned->exponent != NULL ? copy_operands(aligned, err) : nd_fail_memory(err);
+    if (status == ND_OK && aligned->has_weights)
+        status = find_reals(&layer->call->inputs[W_of_layer], &reals, err);
+    for (size_t i = 0; status == ND_OK && now->float_weights != NULL && i < aligned->qvalues[W_of_layer].n; i++)
         reals[i] = now->float_weights[i];
-    if (status == ND_OK && !choose(layer, now, reals, least))
+    if (status == ND_OK && !choose(aligned, now, reals, least))
         *obstacle = "its output must keep its scale, and its operands are both calculated";
     if (status == ND_OK && *obstacle == NULL) {
-        layer->quants[X].scale[0] = now->scale_x;
-        layer->quants[X].zero_point[0] = now->zero_x;
-        layer->output.scale[0] = layer->scales.scale_y;
-        layer->output.zero_point[0] = now->zero_y;
-        set_zero_point(layer);
-        if (layer->has_weights) {
-            set_weights(layer, reals);
+        aligned->quants[X].scale[0] = now->scale_x;
+        aligned->quants[X].zero_point[0] = now->zero_x;
+        aligned->output.scale[0] = aligned->scales.scale_y;
+        aligned->output.zero_point[0] = now->zero_y;
+        set_zero_point(aligned);
+        if (aligned->has_weights) {
+            set_weights(aligned, reals);
         } else {
-            layer->quants[W_of_layer].scale[0] = now->scale_w;
-            layer->quants[W_of_layer].zero_point[0] = now->zero_w;
+            aligned->quants[W_of_layer].scale[0] = now->scale_w;
+            aligned->quants[W_of_layer].zero_point[0] = now->zero_w;
         }
-        status = take_bias(layer, now, err);
-        if (status == ND_OK && layer->has_weights && now->seen != NULL)
-            status = nd_align_round(layer, reals, now->seen, err);
+        status = take_bias(aligned, now, err);
+        if (status == ND_OK && aligned->has_weights && now->seen != NULL)
+            status = nd_align_round(aligned, reals, now->seen, err);
     }
     free(reals);
     free(least);
@@ -419,7 +419,7 @@ static void nd_align_layer_deinit(struct nd_align_layer *layer)
 {
     for (size_t i = 0; i < ND_ALIGN_OPERANDS; i++) {
         nd_quant_deinit(&layer->quants[i]);
-        nd_array_deinit(&layer->codes[i]);
+        nd_array_deinit(&layer->qvalues[i]);
     }
     nd_quant_deinit(&layer->output);
     free(layer->bias);
@@ -460,9 +460,9 @@ static enum nd_status add_constant(struct nd_align_plan *plan, size_t node, stru
     *quant = layer->quants[i];
     layer->quants[i] = (struct nd_quant){.axis = -1};
     struct nd_recoded_node item = {
-        .node = node, .quant = quant, .codes = layer->codes[i].x, .n_codes = layer->codes[i].n};
-    layer->codes[i].x = NULL;
-    bool is_kept = keep(plan, (void *)(uintptr_t)item.codes);
+        .node = node, .quant = quant, .qvalues = layer->qvalues[i].x, .n_qvalues = layer->qvalues[i].n};
+    layer->qvalues[i].x = NULL;
+    bool is_kept = keep(plan, (void *)(uintptr_t)item.qvalues);
     is_kept = keep(plan, quant->scale) && is_kept;
     is_kept = keep(plan, quant->zero_point) && is_kept;
     is_kept = keep(plan, quant) && is_kept;
@@ -495,18 +495,18 @@ static void note(struct nd_align_step *step, const struct nd_align_layer *layer,
 static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_layer *layer,
                                 const struct place *place, bool is_from_float, struct nd_error *err)
 {
-    struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->unit->edge);
+    struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->layer->tensor);
     size_t n_left;
-    enum nd_status status = nd_align_find_bias(layer, plan->programs, plan->n_programs, &n_left, err);
+    enum nd_status status = nd_align_find_bias(layer, plan->arithmetics, plan->n_arithmetics, &n_left, err);
     if (status != ND_OK)
         return status;
-    note(&plan->steps[layer->unit->edge], layer, is_from_float);
+    note(&plan->steps[layer->layer->tensor], layer, is_from_float);
     y->quant.scale[0] = layer->output.scale[0];
     y->quant.zero_point[0] = layer->output.zero_point[0];
     y->is_settled = true;
     for (size_t i = 0; i < layer->call.n_inputs; i++)
-        if (layer->unit->input_edges[i] != SIZE_MAX)
-            nd_quantiser_of(&plan->quantisers, layer->unit->input_edges[i])->is_settled = true;
+        if (layer->layer->input_tensors[i] != SIZE_MAX)
+            nd_quantiser_of(&plan->quantisers, layer->layer->input_tensors[i])->is_settled = true;
     if (layer->has_weights)
         status = add_constant(plan, place->weights, layer, W_of_align_plan, err);
     if (status == ND_OK && layer->bias != NULL)
@@ -516,43 +516,43 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
 
 /* A calculated uint16 operand becomes 8-bit numbers around its zero point. Where that is in the middle they are
  * all that 8 bits hold, and none is rescaled. A range that begins with 0 stays: it may stand for a Relu. */
-static void centre_second_operand(const struct nd_exact_unit *unit, struct nd_quantiser *w,
+static void centre_second_operand(const struct nd_exact_layer *layer, struct nd_quantiser *w,
                                   const struct nd_quantiser *y)
 {
-    bool is_calculated = unit->origins[W_of_align_plan] == ND_EXACT_FROM_UNIT;
+    bool is_calculated = layer->origins[W_of_align_plan] == ND_EXACT_FROM_LAYER;
     if (is_calculated && w != NULL && w->quant.zero_point[0] > 0 && !w->is_settled && !y->is_settled &&
-        unit->dtype == ND_DTYPE_U16 && unit->call->inputs[W_of_align_plan].values->dtype == ND_DTYPE_U16)
+        layer->dtype == ND_DTYPE_U16 && layer->call->inputs[W_of_align_plan].values->dtype == ND_DTYPE_U16)
         nd_quantiser_centre(w);
 }
 
-static const struct nd_observed_layer *seen_of(const struct nd_align_plan *plan, size_t edge)
+static const struct nd_observed_layer *seen_of(const struct nd_align_plan *plan, size_t tensor)
 {
-    bool is_seen = plan->observed != NULL && plan->observed->layers[edge].n_rows > 0;
-    return is_seen ? &plan->observed->layers[edge] : NULL;
+    bool is_seen = plan->observed != NULL && plan->observed->layers[tensor].n_rows > 0;
+    return is_seen ? &plan->observed->layers[tensor] : NULL;
 }
 
-static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exact_unit *unit,
+static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exact_layer *layer,
                                  const struct place *place, struct nd_error *err)
 {
-    struct nd_align_step *step = &plan->steps[unit->edge];
-    const struct nd_linear_call *call = unit->call;
-    const struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, unit->edge);
-    struct nd_align_layer layer = {0};
+    struct nd_align_step *step = &plan->steps[layer->tensor];
+    const struct nd_linear_call *call = layer->call;
+    const struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->tensor);
+    struct nd_align_layer aligned = {0};
     double *weights = NULL, *bias = NULL;
-    if (unit->input_edges[0] == SIZE_MAX || (unit->origins[W_of_align_plan] != ND_EXACT_FROM_CONSTANT &&
-                                             unit->input_edges[W_of_align_plan] == SIZE_MAX)) {
+    if (layer->input_tensors[0] == SIZE_MAX || (layer->origins[W_of_align_plan] != ND_EXACT_FROM_CONSTANT &&
+                                             layer->input_tensors[W_of_align_plan] == SIZE_MAX)) {
         step->obstacle = "an input is not quantised with one scale";
         return ND_OK;
     }
-    const struct nd_quantiser *x = nd_quantiser_of(&plan->quantisers, unit->input_edges[0]);
-    struct nd_quantiser *w = unit->input_edges[W_of_align_plan] != SIZE_MAX
-                                 ? nd_quantiser_of(&plan->quantisers, unit->input_edges[W_of_align_plan])
+    const struct nd_quantiser *x = nd_quantiser_of(&plan->quantisers, layer->input_tensors[0]);
+    struct nd_quantiser *w = layer->input_tensors[W_of_align_plan] != SIZE_MAX
+                                 ? nd_quantiser_of(&plan->quantisers, layer->input_tensors[W_of_align_plan])
                                  : NULL;
     if (x->quant.n != 1 || y->quant.n != 1 || (w != NULL && w->quant.n != 1)) {
         step->obstacle = "an input or the output has a scale per channel, or one that is no positive number";
         return ND_OK;
     }
-    centre_second_operand(unit, w, y);
+    centre_second_operand(layer, w, y);
     enum nd_status status =
         nd_align_find_floats(plan, place->weights, &call->inputs[W_of_align_plan], &weights, err);
     if (status == ND_OK && place->bias != ND_NO_INDEX && weights != NULL)
@@ -566,43 +566,43 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
                                      .is_y_settled = y->is_settled,
                                      .float_weights = weights,
                                      .float_bias = bias,
-                                     .seen = seen_of(plan, unit->edge)};
+                                     .seen = seen_of(plan, layer->tensor)};
     if (status == ND_OK)
-        status = nd_align_layer_init(&layer, unit, &now, &step->obstacle, err);
+        status = nd_align_layer_init(&aligned, layer, &now, &step->obstacle, err);
     if (status == ND_OK && step->obstacle == NULL)
-        status = take_over(plan, &layer, place, weights != NULL, err);
-    nd_align_layer_deinit(&layer);
+        status = take_over(plan, &aligned, place, weights != NULL, err);
+    nd_align_layer_deinit(&aligned);
     free(weights);
     free(bias);
     return status;
 }
 
 /* A nd_exact_make that makes nothing: the units come in the order of the graph, with all that they read. */
-static enum nd_status visit(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+static enum nd_status visit(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                             bool *is_made, struct nd_error *err)
 {
     struct nd_align_plan *plan = context;
-    (void)codes;
+    (void)qvalues;
     *is_made = false;
-    if (unit->call->node == NULL || !nd_align_is_product(nd_onnx_text(unit->call->node->op_type)) ||
-        plan->steps[unit->edge].is_planned)
+    if (layer->call->node == NULL || !nd_align_is_product(nd_onnx_text(layer->call->node->op_type)) ||
+        plan->steps[layer->tensor].is_planned)
         return ND_OK;
-    if (plan->is_chosen != NULL && !plan->is_chosen[unit->edge]) {
-        plan->steps[unit->edge].obstacle = "it was not chosen";
+    if (plan->is_chosen != NULL && !plan->is_chosen[layer->tensor]) {
+        plan->steps[layer->tensor].obstacle = "it was not chosen";
         return ND_OK;
     }
     const struct nd_graph *graph = &plan->model->graph;
-    size_t node = nd_align_node_of(graph, unit->call->node);
+    size_t node = nd_align_node_of(graph, layer->call->node);
     struct place place = {ND_NO_INDEX, ND_NO_INDEX, false};
-    if (unit->call->n_inputs > W_of_align_plan && unit->origins[W_of_align_plan] == ND_EXACT_FROM_CONSTANT)
+    if (layer->call->n_inputs > W_of_align_plan && layer->origins[W_of_align_plan] == ND_EXACT_FROM_CONSTANT)
         place.weights = nd_align_dequantizer_of(graph, node, W_of_align_plan, &place.is_shared);
-    if (unit->call->n_inputs > B_of_align_plan)
+    if (layer->call->n_inputs > B_of_align_plan)
         place.bias = nd_align_dequantizer_of(graph, node, B_of_align_plan, &place.is_shared);
     if (place.is_shared) {
-        plan->steps[unit->edge].obstacle = "its weights or its bias are shared with another layer";
+        plan->steps[layer->tensor].obstacle = "its weights or its bias are shared with another layer";
         return ND_OK;
     }
-    return plan_layer(plan, unit, &place, err);
+    return plan_layer(plan, layer, &place, err);
 }
 
 /* ---- the whole model ---- */
@@ -629,11 +629,11 @@ static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error
     const struct nd_graph *graph = &plan->model->graph;
     enum nd_status status = ND_OK;
     for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
-        size_t edge = nd_quantiser_edge(plan->model, n);
-        if (edge == ND_NO_INDEX)
+        size_t tensor = nd_quantiser_tensor(plan->model, n);
+        if (tensor == ND_NO_INDEX)
             continue;
-        const struct nd_quantiser *q = nd_quantiser_of(&plan->quantisers, edge),
-                                  *old = &plan->quantisers.items[edge];
+        const struct nd_quantiser *q = nd_quantiser_of(&plan->quantisers, tensor),
+                                  *old = &plan->quantisers.items[tensor];
         if (q->quant.n == 1 &&
             (q->quant.scale[0] != old->old_scale || q->quant.zero_point[0] != old->old_zero_point))
             status = add_node(plan, &(struct nd_recoded_node){.node = n, .quant = &q->quant}, err);
@@ -644,23 +644,23 @@ static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error
 /* A layer that is not chosen goes on as it is: its bias rests on the scale of its input. */
 static void settle_others(struct nd_align_plan *plan)
 {
-    for (size_t u = 0; u < plan->model->n_units && plan->is_chosen != NULL; u++) {
-        const struct nd_model_unit *unit = &plan->model->units[u];
-        if (plan->is_chosen[unit->edge] || !nd_align_is_product(unit->op_types))
+    for (size_t u = 0; u < plan->model->n_layers && plan->is_chosen != NULL; u++) {
+        const struct nd_model_layer *layer = &plan->model->layers[u];
+        if (plan->is_chosen[layer->tensor] || !nd_align_is_product(layer->op_types))
             continue;
-        nd_quantiser_of(&plan->quantisers, unit->edge)->is_settled = true;
-        for (size_t i = 0; i < unit->n_inputs; i++)
-            nd_quantiser_of(&plan->quantisers, unit->inputs[i])->is_settled = true;
+        nd_quantiser_of(&plan->quantisers, layer->tensor)->is_settled = true;
+        for (size_t i = 0; i < layer->n_inputs; i++)
+            nd_quantiser_of(&plan->quantisers, layer->inputs[i])->is_settled = true;
     }
 }
 
 enum nd_status nd_align_plan_make(struct nd_align_plan *plan, struct nd_error *err)
 {
     enum nd_status status = nd_quantisers_init(&plan->quantisers, plan->model, plan->float_model, err);
-    plan->steps = nd_calloc(plan->model->n_edges, sizeof *plan->steps);
+    plan->steps = nd_calloc(plan->model->n_tensors, sizeof *plan->steps);
     if (status == ND_OK && plan->steps == NULL)
         status = nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < plan->model->n_edges; e++)
+    for (size_t e = 0; status == ND_OK && e < plan->model->n_tensors; e++)
         plan->steps[e].obstacle = "npudiff cannot evaluate an operator before it";
     if (status == ND_OK) {
         settle_others(plan);

@@ -2,7 +2,7 @@
 #ifndef ND_ALIGN_ALIGN_PLAN_H
 #define ND_ALIGN_ALIGN_PLAN_H
 
-#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/htp/htp.h"
 #include "improve/align/power_scales.h"
 #include "improve/align/prove.h"
@@ -16,13 +16,13 @@ struct nd_observed_layer;
 enum { ND_ALIGN_OPERANDS = 3 }; /* x, weights, bias */
 
 struct nd_align_layer {
-    const struct nd_exact_unit *unit; /* of the model as it is; borrowed */
+    const struct nd_exact_layer *layer; /* of the model as it is; borrowed */
     /* The unit as it is to be. The values of x are borrowed, those of constants owned. */
-    struct nd_exact_unit made;
+    struct nd_exact_layer made;
     struct nd_linear_call call;
     struct nd_linear_input inputs[ND_ALIGN_OPERANDS];
     struct nd_quant quants[ND_ALIGN_OPERANDS], output;
-    struct nd_array codes[ND_ALIGN_OPERANDS];
+    struct nd_array qvalues[ND_ALIGN_OPERANDS];
     double *bias; /* [codes[2].n] in real numbers, NULL: none */
     int *exponent;
     struct nd_align_scales scales;
@@ -44,8 +44,8 @@ struct nd_align_now {
 
 /* bias_search.c: the bias, and the last float32 steps of the scales, with which all programs give the same, as
  * far as they can be found. *n_left channels remain in which they do not. */
-enum nd_status nd_align_find_bias(struct nd_align_layer *layer, const struct nd_unit_program *const *programs,
-                                  size_t n_programs, size_t *n_left, struct nd_error *err);
+enum nd_status nd_align_find_bias(struct nd_align_layer *layer, const struct nd_layer_arithmetic *const *arithmetics,
+                                  size_t n_arithmetics, size_t *n_left, struct nd_error *err);
 
 struct nd_observed;
 
@@ -69,8 +69,8 @@ struct nd_align_scaled {
 
 struct nd_align_plan {
     const struct nd_model *model, *float_model; /* float_model nullable */
-    const struct nd_unit_program *const *programs;
-    size_t n_programs;
+    const struct nd_layer_arithmetic *const *arithmetics;
+    size_t n_arithmetics;
     const bool *is_chosen; /* [n_edges] layers that may get new scales; all that a different one reads and makes
                               stays as it is. NULL: all may. Borrowed */
     const struct nd_observed *observed;   /* NULL: nothing was. Borrowed */

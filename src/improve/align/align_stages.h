@@ -6,7 +6,7 @@
 #include "improve/align/align_plan.h"
 #include "npudiff/improve/align.h"
 
-enum { ND_ALIGN_MOST_PROGRAMS = 8 };
+enum { ND_ALIGN_MAX_ARITHMETICS = 8 };
 
 struct nd_align_equalised;
 
@@ -19,16 +19,16 @@ struct nd_align_job {
     struct nd_align_equalised *equalised; /* from which the model is, if not NULL. Owned */
     const struct nd_model *aligned;       /* as it was written and read again */
     struct nd_model *read_again;          /* the same, for who owns it */
-    const struct nd_unit_program *programs[ND_ALIGN_MOST_PROGRAMS];
-    size_t n_programs;
+    const struct nd_layer_arithmetic *arithmetics[ND_ALIGN_MAX_ARITHMETICS];
+    size_t n_arithmetics;
     struct nd_alignment *result;
-    size_t *layer_of_edge;        /* [n_edges], SIZE_MAX where no layer makes the edge */
+    size_t *layer_of_tensor;        /* [n_edges], SIZE_MAX where no layer makes the edge */
     struct nd_observed *observed; /* NULL: no inputs */
     char *folder;                 /* for what nobody keeps */
 };
 
 /* align_job.c. names NULL and n 0: the usual two. The layers are those of the model, without a state. */
-enum nd_status nd_align_find_programs(struct nd_align_job *job, const char *const *names, size_t n,
+enum nd_status nd_align_find_arithmetics(struct nd_align_job *job, const char *const *names, size_t n,
                                       struct nd_error *err);
 enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_model *model,
                                     struct nd_error *err);
@@ -66,7 +66,7 @@ enum nd_status nd_align_curve(struct nd_align_job *job, bool **is_chosen, struct
 enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err);
 /* price.c: outputs, and the classes of labelled samples. noises [nd_align_n_samples], nullable: of each sample
  * the error of the aligned model by its signal, of the output that has most. */
-enum nd_status nd_align_price(struct nd_align_job *job, double *noises, struct nd_error *err);
+enum nd_status nd_align_accuracy_cost(struct nd_align_job *job, double *noises, struct nd_error *err);
 /* align_verify.c: runs the aligned model on the devices, and corrects the states by what was seen. */
 enum nd_status nd_align_verify(struct nd_align_job *job, struct nd_error *err);
 /* certificate_write.c: of what was found. The aligned model is in result->output. */

@@ -60,36 +60,36 @@ static enum nd_status capture_all(struct verifier *v, struct nd_error *err)
 
 /* ---- what was seen ---- */
 
-static const struct nd_compared_edge *edge_of(const struct nd_comparison *comparison, const char *name)
+static const struct nd_compared_tensor *tensor_of(const struct nd_comparison *comparison, const char *name)
 {
-    for (size_t e = 0; e < comparison->n_edges; e++)
-        if (strcmp(comparison->edges[e].name, name) == 0)
-            return &comparison->edges[e];
+    for (size_t e = 0; e < comparison->n_tensors; e++)
+        if (strcmp(comparison->tensors[e].name, name) == 0)
+            return &comparison->tensors[e];
     return NULL;
 }
 
 /* Groups of identical devices, 0 where one has no data. */
-static size_t n_groups_of(const struct nd_comparison *comparison, const struct nd_compared_edge *edge)
+static size_t n_groups_of(const struct nd_comparison *comparison, const struct nd_compared_tensor *tensor)
 {
     int most = -1;
-    for (size_t d = 0; edge != NULL && d < comparison->n_devices; d++) {
-        if (edge->devices[d].class_id < 0)
+    for (size_t d = 0; tensor != NULL && d < comparison->n_devices; d++) {
+        if (tensor->devices[d].class_id < 0)
             return 0;
-        most = edge->devices[d].class_id > most ? edge->devices[d].class_id : most;
+        most = tensor->devices[d].class_id > most ? tensor->devices[d].class_id : most;
     }
-    return edge != NULL && edge->comparable ? (size_t)(most + 1) : 0;
+    return tensor != NULL && tensor->comparable ? (size_t)(most + 1) : 0;
 }
 
 static bool has_equal_inputs(const struct nd_align_job *job, const struct nd_comparison *comparison,
-                             size_t layer)
+                             size_t aligned_layer)
 {
-    const struct nd_model_unit *unit = nd_model_unit(job->aligned, layer);
-    for (size_t i = 0; i < unit->n_inputs; i++) {
-        const struct nd_edge *input = nd_model_edge(job->aligned, unit->inputs[i]);
-        const struct nd_compared_edge *edge = edge_of(comparison, input->name);
-        if (!input->is_model_input && n_groups_of(comparison, edge) != 1)
+    const struct nd_model_layer *layer = nd_model_layer(job->aligned, aligned_layer);
+    for (size_t i = 0; i < layer->n_inputs; i++) {
+        const struct nd_tensor *input = nd_model_tensor(job->aligned, layer->inputs[i]);
+        const struct nd_compared_tensor *tensor = tensor_of(comparison, input->name);
+        if (!input->is_model_input && n_groups_of(comparison, tensor) != 1)
             return false;
-        if (edge != NULL && n_groups_of(comparison, edge) > 1)
+        if (tensor != NULL && n_groups_of(comparison, tensor) > 1)
             return false;
     }
     return true;
@@ -118,12 +118,12 @@ static enum nd_status read_comparison(struct nd_align_job *job, const struct nd_
     struct nd_alignment *result = job->result;
     for (size_t i = 0; i < result->n_layers; i++) {
         struct nd_alignment_layer *layer = &result->layers[i];
-        layer->n_groups = n_groups_of(comparison, edge_of(comparison, layer->name));
+        layer->n_groups = n_groups_of(comparison, tensor_of(comparison, layer->name));
         layer->has_equal_inputs = has_equal_inputs(job, comparison, i);
         judge(job, layer);
     }
-    for (size_t e = 0; e < comparison->n_edges; e++) {
-        size_t n_groups = n_groups_of(comparison, &comparison->edges[e]);
+    for (size_t e = 0; e < comparison->n_tensors; e++) {
+        size_t n_groups = n_groups_of(comparison, &comparison->tensors[e]);
         result->n_tensors += n_groups > 0;
         result->n_tensors_equal += n_groups == 1;
     }

@@ -20,11 +20,11 @@ struct candidate {
 
 struct search {
     struct nd_align_layer *layer;
-    const struct nd_unit_program *const *programs;
-    size_t n_programs;
+    const struct nd_layer_arithmetic *const *arithmetics;
+    size_t n_arithmetics;
     size_t n;         /* channels with a bias; 0: there is none */
     bool *is_unequal; /* [n] of the last look */
-    double *codes;    /* [n] the bias before neighbours were tried */
+    double *qvalues;    /* [n] the bias before neighbours were tried */
     float *scale_w;   /* [quants[W].n] as they were chosen, like the next */
     float scale_y;
     double step; /* codes of the bias are multiples of it */
@@ -37,9 +37,9 @@ static enum nd_status look(const struct search *s, size_t *n_unequal, struct nd_
     *n_unequal = 0;
     if (s->n > 0)
         memset(s->is_unequal, 0, s->n * sizeof *s->is_unequal);
-    for (size_t p = 1; p < s->n_programs && status == ND_OK; p++) {
-        struct nd_unit_proof proof;
-        status = nd_unit_product_prove(s->programs[0], s->programs[p], &s->layer->made, &proof,
+    for (size_t p = 1; p < s->n_arithmetics && status == ND_OK; p++) {
+        struct nd_layer_proof proof;
+        status = nd_layer_product_prove(s->arithmetics[0], s->arithmetics[p], &s->layer->made, &proof,
                                        s->n > 0 ? s->is_unequal : NULL, err);
         if (status == ND_OK)
             *n_unequal += proof.n_unequal;
@@ -66,9 +66,9 @@ static void set_bias(const struct search *s, const struct candidate *candidate)
     }
     for (size_t i = 0; i < s->n; i++) {
         double scale = (double)quant->scale[quant->n > 1 ? i : 0];
-        double code = nearbyint(layer->bias[i] / scale / s->step) * s->step;
-        code = fmin(fmax(code, -most), most);
-        layer->codes[B].x[i] = code > 0 ? code + candidate->nudge : code;
+        double qvalue = nearbyint(layer->bias[i] / scale / s->step) * s->step;
+        qvalue = fmin(fmax(qvalue, -most), most);
+        layer->qvalues[B].x[i] = qvalue > 0 ? qvalue + candidate->nudge : qvalue;
     }
 }
 
@@ -98,20 +98,20 @@ static void set_candidate(const struct search *s, const struct candidate *candid
 /* Other codes for the channels that differ, all at once. */
 static enum nd_status try_neighbours(const struct search *s, size_t *n_left, struct nd_error *err)
 {
-    enum { MOST_STEPS = 32 }; /* chosen */
-    double *codes = s->layer->codes[B].x;
+    enum { MAX_STEPS = 32 }; /* chosen */
+    double *qvalues = s->layer->qvalues[B].x;
     enum nd_status status = look(s, n_left, err);
-    memcpy(s->codes, codes, s->n * sizeof *codes);
-    for (int i = 0; i<2 * MOST_STEPS && * n_left> 0 && status == ND_OK; i++) {
+    memcpy(s->qvalues, qvalues, s->n * sizeof *qvalues);
+    for (int i = 0; i<2 * MAX_STEPS && * n_left> 0 && status == ND_OK; i++) {
         int shift = i % 2 == 0 ? i / 2 + 1 : -(i / 2 + 1);
         for (size_t c = 0; c < s->n; c++)
             if (s->is_unequal[c])
-                codes[c] = s->codes[c] + shift * s->step;
+                qvalues[c] = s->qvalues[c] + shift * s->step;
         status = look(s, n_left, err);
     }
     for (size_t c = 0; c < s->n; c++)
         if (s->is_unequal[c])
-            codes[c] = s->codes[c];
+            qvalues[c] = s->qvalues[c];
     return status;
 }
 
@@ -120,15 +120,15 @@ static enum nd_status try_neighbours(const struct search *s, size_t *n_left, str
 static enum nd_status try_largest(const struct search *s, const struct candidate *best, size_t *n_left,
                                   struct nd_error *err)
 {
-    enum { MOST_STEPS = 16 }; /* chosen */
-    double *codes = s->layer->codes[B].x;
+    enum { MAX_STEPS = 16 }; /* chosen */
+    double *qvalues = s->layer->qvalues[B].x;
     enum nd_status status = ND_OK;
     size_t largest = 0;
     for (size_t c = 0; c < s->n; c++)
-        largest = fabs(codes[c]) > fabs(codes[largest]) ? c : largest;
-    for (int i = 0; i<2 * MOST_STEPS && * n_left> 0 && status == ND_OK; i++) {
+        largest = fabs(qvalues[c]) > fabs(qvalues[largest]) ? c : largest;
+    for (int i = 0; i<2 * MAX_STEPS && * n_left> 0 && status == ND_OK; i++) {
         set_candidate(s, best);
-        codes[largest] += (i % 2 == 0 ? i / 2 + 1 : -(i / 2 + 1)) * s->step;
+        qvalues[largest] += (i % 2 == 0 ? i / 2 + 1 : -(i / 2 + 1)) * s->step;
         status = try_neighbours(s, n_left, err);
     }
     if (*n_left == 0 || status != ND_OK)
@@ -172,11 +172,11 @@ static enum nd_status try_bytes(const struct search *s, struct found *found, str
  * product in float32 is not more than the exact one. Some float32 step further it is. */
 static enum nd_status try_words(const struct search *s, struct found *found, struct nd_error *err)
 {
-    enum { MOST_STEPS = 24, NUDGE = 16 }; /* chosen; codes of the bias lose 8 bits, so that 16 are 1/16 */
+    enum { MAX_STEPS = 24, NUDGE = 16 }; /* chosen; codes of the bias lose 8 bits, so that 16 are 1/16 */
     static const struct candidate others[] = {
         {.b = 1}, {.b = 2}, {.b = 4}, {.w = -1, .b = 1}, {.y = 1, .b = 1}};
     enum nd_status status = ND_OK;
-    for (int i = 0; i < 2 * MOST_STEPS && status == ND_OK; i++) {
+    for (int i = 0; i < 2 * MAX_STEPS && status == ND_OK; i++) {
         int w = i % 2 == 0 ? i / 2 : -(i + 1) / 2;
         double excess;
         product_of(s, w, &excess);
@@ -192,7 +192,7 @@ static enum nd_status try_words(const struct search *s, struct found *found, str
 static enum nd_status find(const struct search *s, size_t *n_left, struct nd_error *err)
 {
     struct found found = {.n_left = SIZE_MAX};
-    bool is_wide = s->layer->unit->dtype == ND_DTYPE_U16;
+    bool is_wide = s->layer->layer->dtype == ND_DTYPE_U16;
     enum nd_status status = is_wide ? try_words(s, &found, err) : try_bytes(s, &found, err);
     if (status != ND_OK)
         return status;
@@ -206,27 +206,27 @@ static enum nd_status find(const struct search *s, size_t *n_left, struct nd_err
                : status;
 }
 
-enum nd_status nd_align_find_bias(struct nd_align_layer *layer, const struct nd_unit_program *const *programs,
-                                  size_t n_programs, size_t *n_left, struct nd_error *err)
+enum nd_status nd_align_find_bias(struct nd_align_layer *layer, const struct nd_layer_arithmetic *const *arithmetics,
+                                  size_t n_arithmetics, size_t *n_left, struct nd_error *err)
 {
     struct search s = {.layer = layer,
-                       .programs = programs,
-                       .n_programs = n_programs,
-                       .n = layer->bias != NULL ? layer->codes[B].n : 0,
+                       .arithmetics = arithmetics,
+                       .n_arithmetics = n_arithmetics,
+                       .n = layer->bias != NULL ? layer->qvalues[B].n : 0,
                        .scale_y = layer->output.scale[0],
-                       .step = layer->unit->dtype == ND_DTYPE_U16 ? 256 : 1};
+                       .step = layer->layer->dtype == ND_DTYPE_U16 ? 256 : 1};
     s.is_unequal = nd_calloc(s.n + 1, sizeof *s.is_unequal);
-    s.codes = nd_calloc(s.n + 1, sizeof *s.codes);
+    s.qvalues = nd_calloc(s.n + 1, sizeof *s.qvalues);
     s.scale_w = nd_calloc(layer->quants[W].n, sizeof *s.scale_w);
     enum nd_status status = ND_OK;
-    if (s.is_unequal == NULL || s.codes == NULL || s.scale_w == NULL)
+    if (s.is_unequal == NULL || s.qvalues == NULL || s.scale_w == NULL)
         status = nd_fail_memory(err);
     for (size_t c = 0; status == ND_OK && c < layer->quants[W].n; c++)
         s.scale_w[c] = layer->quants[W].scale[c];
     if (status == ND_OK)
         status = find(&s, n_left, err);
     free(s.is_unequal);
-    free(s.codes);
+    free(s.qvalues);
     free(s.scale_w);
     return status;
 }

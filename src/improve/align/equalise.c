@@ -11,7 +11,7 @@
 #include "improve/align/observed.h"
 
 /* Of each fold: chosen. */
-enum { MOST_SAMPLES = 8 };
+enum { MAX_SAMPLES = 8 };
 
 /* Samples from..from + n - 1. The bytes are the user's. */
 static enum nd_status view_part(const struct nd_probe *probe, size_t from, size_t n, struct nd_probe *out,
@@ -74,7 +74,7 @@ static enum nd_status nd_align_folds_init(const struct nd_align_options *options
             return status;
         fold->options.fit = fold->views[0];
         fold->options.probes = fold->views[1];
-        fold->options.n_samples = MOST_SAMPLES;
+        fold->options.n_samples = MAX_SAMPLES;
         if (fold->options.n_fit == 0 || fold->options.n_probes == 0) {
             folds->n_samples = 0;
             return ND_OK;
@@ -111,8 +111,8 @@ static enum nd_status try_fold(const struct nd_align_job *job, const struct nd_a
     own.model = made != NULL ? made->model : job->model;
     struct nd_align_plan plan = {.model = own.model,
                                  .float_model = own.options->float_model,
-                                 .programs = own.programs,
-                                 .n_programs = own.n_programs,
+                                 .arithmetics = own.arithmetics,
+                                 .n_arithmetics = own.n_arithmetics,
                                  .scaled = made != NULL ? made->scaled : NULL,
                                  .n_scaled = made != NULL ? made->n_scaled : 0};
     enum nd_status status = nd_align_observe(&own, &own.observed, err);
@@ -122,7 +122,7 @@ static enum nd_status try_fold(const struct nd_align_job *job, const struct nd_a
     if (status == ND_OK)
         status = nd_align_write(&own, &plan, err);
     if (status == ND_OK)
-        status = nd_align_price(&own, noises, err);
+        status = nd_align_accuracy_cost(&own, noises, err);
     nd_align_plan_deinit(&plan);
     nd_observed_destroy(&own.observed);
     nd_model_destroy(&own.read_again);
@@ -145,12 +145,12 @@ static enum nd_status nd_align_try(const struct nd_align_job *job, const struct 
 
 /* Pairs whose factors differ by less are left alone: half a bit, as in src/quantisation/equalise_candidates.c.
  */
-static const double least_spread = 1.5;
+static const double min_spread = 1.5;
 /* What a trial has to gain at the outputs, and in which share of the samples, as a remedy of explain:
  * docs/reference/diagnoses.md. */
-static const double least_gain_db = 0.5, least_share = 0.75;
+static const double min_gain_db = 0.5, min_share = 0.75;
 /* Chosen: pairs that are tried one by one. */
-enum { MOST_TRIED = 6 };
+enum { MAX_TRIED = 6 };
 
 struct search {
     struct nd_align_job *job;
@@ -173,7 +173,7 @@ static bool is_better(const struct search *s)
         gain += 10 * log10((s->best[i] + none) / (s->noises[i] + none)) / (double)n;
         n_better += s->noises[i] < s->best[i];
     }
-    return gain >= least_gain_db && (double)n_better >= least_share * (double)n;
+    return gain >= min_gain_db && (double)n_better >= min_share * (double)n;
 }
 
 /* These pairs, and factors to that power: the best, if they are. */
@@ -203,7 +203,7 @@ static size_t next_pair(const struct search *s, const bool *is_done)
 {
     size_t best = SIZE_MAX;
     for (size_t p = 0; p < s->pairs.n; p++)
-        if (!is_done[p] && s->pairs.items[p].spread > least_spread &&
+        if (!is_done[p] && s->pairs.items[p].spread > min_spread &&
             (best == SIZE_MAX || s->pairs.items[p].spread > s->pairs.items[best].spread))
             best = p;
     return best;
@@ -215,10 +215,10 @@ static enum nd_status search(struct search *s, bool *is_on, bool *is_done, struc
     static const double strengths[] = {1, 0.5};
     enum nd_status status = nd_align_try(s->job, &s->folds, NULL, s->best, err);
     for (size_t p = 0; p < s->pairs.n; p++)
-        is_on[p] = s->pairs.items[p].spread > least_spread;
+        is_on[p] = s->pairs.items[p].spread > min_spread;
     for (size_t i = 0; i < sizeof strengths / sizeof strengths[0] && status == ND_OK; i++)
         status = try(s, is_on, strengths[i], err);
-    for (size_t i = 0; i < MOST_TRIED && status == ND_OK; i++) {
+    for (size_t i = 0; i < MAX_TRIED && status == ND_OK; i++) {
         size_t pair = next_pair(s, is_done);
         if (pair == SIZE_MAX)
             return ND_OK;

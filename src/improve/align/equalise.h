@@ -8,7 +8,7 @@
 
 /* A Conv or Gemm with one scale for its weights, which the float model has. */
 struct nd_align_product {
-    size_t edge, input;             /* edges that it makes and reads */
+    size_t tensor, input;             /* edges that it makes and reads */
     size_t weights_node, bias_node; /* DequantizeLinear; bias ND_NO_INDEX: none */
     enum nd_dtype dtype;            /* of the weights' codes */
     struct nd_weight_axes axes;
@@ -19,7 +19,7 @@ struct nd_align_product {
 /* Two of them, and the tensors between. */
 struct nd_align_pair {
     size_t first, second;                       /* of the products */
-    size_t between[ND_MOST_BETWEEN], n_between; /* edges */
+    size_t between[ND_MAX_BETWEEN], n_between; /* edges */
     size_t n_channels;
     double *low,
         *high;     /* [n_between * n_channels] of the samples: the least and the greatest value, and 0. Owned */

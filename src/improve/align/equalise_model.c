@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/operators/ops.h"
 #include "core/error.h"
@@ -18,7 +18,7 @@
 
 /* Rounds over all pairs, of which neighbours pull at each other, at most; and the change of factors that ends
  * them: as src/quantisation/equalise.c. */
-enum { MOST_ROUNDS = 32 };
+enum { MAX_ROUNDS = 32 };
 static const double settled = 0.01;
 
 void nd_align_equalised_deinit(struct nd_align_equalised *equalised)
@@ -89,9 +89,9 @@ struct work {
     struct nd_align_product *products; /* [n_products] scaled copies: weights and bias are owned */
     double **factors;                  /* [pairs->n][n_channels] */
     bool *is_changed;                  /* [n_products] */
-    struct nd_quant *edges;            /* [n_edges] new ones; n = 0: none */
+    struct nd_quant *tensors;            /* [n_edges] new ones; n = 0: none */
     struct nd_quant *quants;           /* [2 * n_products] of weights and biases */
-    double **codes;                    /* [2 * n_products] */
+    double **qvalues;                    /* [2 * n_products] */
     struct nd_recoded_node *nodes;
     size_t n_nodes;
 };
@@ -111,12 +111,12 @@ static enum nd_status begin(struct work *w, struct nd_error *err)
     w->products = nd_calloc(n, sizeof *w->products);
     w->factors = nd_calloc(pairs->n, sizeof *w->factors);
     w->is_changed = nd_calloc(n, sizeof *w->is_changed);
-    w->edges = nd_calloc(nd_model_n_edges(w->model), sizeof *w->edges);
+    w->tensors = nd_calloc(nd_model_n_tensors(w->model), sizeof *w->tensors);
     w->quants = nd_calloc(2 * n, sizeof *w->quants);
-    w->codes = nd_calloc(2 * n, sizeof *w->codes);
+    w->qvalues = nd_calloc(2 * n, sizeof *w->qvalues);
     w->nodes = nd_calloc(2 * n + w->model->graph.n_nodes, sizeof *w->nodes);
-    if (w->products == NULL || w->factors == NULL || w->is_changed == NULL || w->edges == NULL ||
-        w->quants == NULL || w->codes == NULL || w->nodes == NULL)
+    if (w->products == NULL || w->factors == NULL || w->is_changed == NULL || w->tensors == NULL ||
+        w->quants == NULL || w->qvalues == NULL || w->nodes == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < n; i++) {
         struct nd_align_product *product = &w->products[i];
@@ -147,20 +147,20 @@ static void end(struct work *w)
         for (size_t k = 0; k < 2; k++) {
             if (w->quants != NULL)
                 nd_quant_deinit(&w->quants[2 * i + k]);
-            if (w->codes != NULL)
-                free(w->codes[2 * i + k]);
+            if (w->qvalues != NULL)
+                free(w->qvalues[2 * i + k]);
         }
     }
     for (size_t p = 0; w->factors != NULL && p < w->pairs->n; p++)
         free(w->factors[p]);
-    for (size_t e = 0; w->edges != NULL && e < nd_model_n_edges(w->model); e++)
-        nd_quant_deinit(&w->edges[e]);
+    for (size_t e = 0; w->tensors != NULL && e < nd_model_n_tensors(w->model); e++)
+        nd_quant_deinit(&w->tensors[e]);
     free(w->products);
     free(w->factors);
     free(w->is_changed);
-    free(w->edges);
+    free(w->tensors);
     free(w->quants);
-    free(w->codes);
+    free(w->qvalues);
     free(w->nodes);
 }
 
@@ -211,14 +211,14 @@ static void take_power(struct work *w, double strength)
 
 /* The range of the tensor becomes smaller or larger as its values do: what calibration gave up, or left free,
  * stays so. */
-static enum nd_status fit_edge(struct work *w, size_t p, size_t b, struct nd_error *err)
+static enum nd_status fit_tensor(struct work *w, size_t p, size_t b, struct nd_error *err)
 {
     const struct nd_align_pair *pair = &w->pairs->items[p];
-    const struct nd_edge *edge = nd_model_edge(w->model, pair->between[b]);
-    struct nd_quant *quant = &w->edges[pair->between[b]];
-    enum nd_status status = nd_quant_copy(&edge->quant, quant, err);
-    double low_code, high_code, had[2] = {0, 0}, has[2] = {0, 0};
-    nd_code_range(edge->dtype, &low_code, &high_code);
+    const struct nd_tensor *tensor = nd_model_tensor(w->model, pair->between[b]);
+    struct nd_quant *quant = &w->tensors[pair->between[b]];
+    enum nd_status status = nd_quant_copy(&tensor->quant, quant, err);
+    double low_qvalue, high_qvalue, had[2] = {0, 0}, has[2] = {0, 0};
+    nd_qvalue_range(tensor->dtype, &low_qvalue, &high_qvalue);
     for (size_t c = 0; c < pair->n_channels; c++) {
         double low = pair->low[b * pair->n_channels + c], high = pair->high[b * pair->n_channels + c];
         had[0] = fmin(had[0], low);
@@ -228,12 +228,12 @@ static enum nd_status fit_edge(struct work *w, size_t p, size_t b, struct nd_err
     }
     if (status != ND_OK || (had[0] == 0 && had[1] == 0))
         return status;
-    double scale = (double)edge->quant.scale[0], zero = (double)edge->quant.zero_point[0];
+    double scale = (double)tensor->quant.scale[0], zero = (double)tensor->quant.zero_point[0];
     double of_low = had[0] < 0 ? has[0] / had[0] : has[1] / had[1],
            of_high = had[1] > 0 ? has[1] / had[1] : has[0] / had[0];
-    double low = (low_code - zero) * scale * of_low, high = (high_code - zero) * scale * of_high;
-    quant->scale[0] = (float)((high - low) / (high_code - low_code));
-    quant->zero_point[0] = (int64_t)nearbyint(low_code - low / ((high - low) / (high_code - low_code)));
+    double low = (low_qvalue - zero) * scale * of_low, high = (high_qvalue - zero) * scale * of_high;
+    quant->scale[0] = (float)((high - low) / (high_qvalue - low_qvalue));
+    quant->zero_point[0] = (int64_t)nearbyint(low_qvalue - low / ((high - low) / (high_qvalue - low_qvalue)));
     return ND_OK;
 }
 
@@ -244,13 +244,13 @@ static enum nd_status new_quant(double scale, int64_t zero_point, struct nd_quan
                          out, err);
 }
 
-static void round_all(double *codes, size_t n, const struct nd_quant *quant, enum nd_dtype dtype)
+static void round_all(double *qvalues, size_t n, const struct nd_quant *quant, enum nd_dtype dtype)
 {
     double low, high;
-    nd_code_range(dtype, &low, &high);
+    nd_qvalue_range(dtype, &low, &high);
     for (size_t i = 0; i < n; i++) {
-        double code = nearbyint(codes[i] / (double)quant->scale[0]) + (double)quant->zero_point[0];
-        codes[i] = fmin(fmax(code, low), high);
+        double qvalue = nearbyint(qvalues[i] / (double)quant->scale[0]) + (double)quant->zero_point[0];
+        qvalues[i] = fmin(fmax(qvalue, low), high);
     }
 }
 
@@ -259,16 +259,16 @@ static enum nd_status recode(struct work *w, size_t i, struct nd_error *err)
 {
     const struct nd_align_product *product = &w->products[i];
     struct nd_quant *weights = &w->quants[2 * i], *bias = &w->quants[2 * i + 1];
-    const struct nd_quant *x = w->edges[product->input].n > 0 ? &w->edges[product->input]
-                                                              : &nd_model_edge(w->model, product->input)->quant;
+    const struct nd_quant *x = w->tensors[product->input].n > 0 ? &w->tensors[product->input]
+                                                              : &nd_model_tensor(w->model, product->input)->quant;
     double most = 0;
     if (x->n != 1)
         return ND_OK;
     for (size_t k = 0; k < product->n_weights; k++)
         most = fmax(most, fabs(product->weights[k]));
-    w->codes[2 * i] = copy_of(product->weights, product->n_weights);
-    w->codes[2 * i + 1] = copy_of(product->bias, product->n_bias);
-    if (w->codes[2 * i] == NULL || w->codes[2 * i + 1] == NULL)
+    w->qvalues[2 * i] = copy_of(product->weights, product->n_weights);
+    w->qvalues[2 * i + 1] = copy_of(product->bias, product->n_bias);
+    if (w->qvalues[2 * i] == NULL || w->qvalues[2 * i + 1] == NULL)
         return nd_fail_memory(err);
     enum nd_status status =
         new_quant(most > 0 ? most / INT8_MAX : 1, product->dtype == ND_DTYPE_U8 ? 128 : 0, weights, err);
@@ -276,14 +276,14 @@ static enum nd_status recode(struct work *w, size_t i, struct nd_error *err)
         status = new_quant((double)(x->scale[0] * weights->scale[0]), 0, bias, err);
     if (status != ND_OK)
         return status;
-    round_all(w->codes[2 * i], product->n_weights, weights, product->dtype);
+    round_all(w->qvalues[2 * i], product->n_weights, weights, product->dtype);
     w->nodes[w->n_nodes++] =
-        (struct nd_recoded_node){product->weights_node, weights, w->codes[2 * i], product->n_weights};
+        (struct nd_recoded_node){product->weights_node, weights, w->qvalues[2 * i], product->n_weights};
     if (product->n_bias == 0)
         return ND_OK;
-    round_all(w->codes[2 * i + 1], product->n_bias, bias, ND_DTYPE_I32);
+    round_all(w->qvalues[2 * i + 1], product->n_bias, bias, ND_DTYPE_I32);
     w->nodes[w->n_nodes++] =
-        (struct nd_recoded_node){product->bias_node, bias, w->codes[2 * i + 1], product->n_bias};
+        (struct nd_recoded_node){product->bias_node, bias, w->qvalues[2 * i + 1], product->n_bias};
     return ND_OK;
 }
 
@@ -292,14 +292,14 @@ static enum nd_status recode_all(struct work *w, struct nd_error *err)
     enum nd_status status = ND_OK;
     for (size_t p = 0; p < w->pairs->n; p++)
         for (size_t b = 0; b < w->pairs->items[p].n_between && w->is_on[p] && status == ND_OK; b++)
-            status = fit_edge(w, p, b, err);
+            status = fit_tensor(w, p, b, err);
     for (size_t i = 0; i < w->pairs->n_products && status == ND_OK; i++)
         if (w->is_changed[i])
             status = recode(w, i, err);
     for (size_t n = 0; n < w->model->graph.n_nodes && status == ND_OK; n++) {
-        size_t edge = nd_quantiser_edge(w->model, n);
-        if (edge != ND_NO_INDEX && w->edges[edge].n > 0)
-            w->nodes[w->n_nodes++] = (struct nd_recoded_node){.node = n, .quant = &w->edges[edge]};
+        size_t tensor = nd_quantiser_tensor(w->model, n);
+        if (tensor != ND_NO_INDEX && w->tensors[tensor].n > 0)
+            w->nodes[w->n_nodes++] = (struct nd_recoded_node){.node = n, .quant = &w->tensors[tensor]};
     }
     return status;
 }
@@ -342,7 +342,7 @@ enum nd_status nd_align_equalise(const struct nd_model *model, const struct nd_a
     double moved = HUGE_VAL;
     *out = (struct nd_align_equalised){0};
     enum nd_status status = begin(&w, err);
-    for (int round = 0; round < MOST_ROUNDS && moved > settled && status == ND_OK; round++) {
+    for (int round = 0; round < MAX_ROUNDS && moved > settled && status == ND_OK; round++) {
         moved = 0;
         for (size_t p = 0; p < pairs->n && status == ND_OK; p++)
             if (is_on[p])
@@ -410,30 +410,30 @@ static bool find_axes(const struct nd_linear_call *call, struct nd_weight_axes *
 }
 
 /* Whether the operand is a constant with one scale, and its DequantizeLinear is read here only. */
-static bool find_operand(const struct finder *f, const struct nd_exact_unit *unit, size_t node, size_t i,
+static bool find_operand(const struct finder *f, const struct nd_exact_layer *layer, size_t node, size_t i,
                          size_t *dequantizer)
 {
-    const struct nd_linear_input *input = &unit->call->inputs[i];
+    const struct nd_linear_input *input = &layer->call->inputs[i];
     bool is_shared = false;
-    if (unit->origins[i] != ND_EXACT_FROM_CONSTANT || input->values == NULL || input->quant == NULL ||
+    if (layer->origins[i] != ND_EXACT_FROM_CONSTANT || input->values == NULL || input->quant == NULL ||
         input->quant->n != 1)
         return false;
     *dequantizer = nd_align_dequantizer_of(&f->job->model->graph, node, i, &is_shared);
     return *dequantizer != ND_NO_INDEX && !is_shared;
 }
 
-static enum nd_status find_product(const struct finder *f, const struct nd_exact_unit *unit,
+static enum nd_status find_product(const struct finder *f, const struct nd_exact_layer *layer,
                                    struct nd_align_product *product, struct nd_error *err)
 {
-    const struct nd_linear_call *call = unit->call;
+    const struct nd_linear_call *call = layer->call;
     size_t node = nd_align_node_of(&f->job->model->graph, call->node);
     bool has_bias = call->n_inputs > B && call->inputs[B].values != NULL;
     *product =
-        (struct nd_align_product){.edge = unit->edge, .input = unit->input_edges[0], .bias_node = ND_NO_INDEX};
-    if (product->input == SIZE_MAX || nd_model_edge(f->job->model, product->input)->quant.n != 1 ||
-        !find_operand(f, unit, node, W, &product->weights_node) ||
+        (struct nd_align_product){.tensor = layer->tensor, .input = layer->input_tensors[0], .bias_node = ND_NO_INDEX};
+    if (product->input == SIZE_MAX || nd_model_tensor(f->job->model, product->input)->quant.n != 1 ||
+        !find_operand(f, layer, node, W, &product->weights_node) ||
         nd_dtype_size_bytes(call->inputs[W].values->dtype) != 1 || !find_axes(call, &product->axes) ||
-        (has_bias && (!find_operand(f, unit, node, B, &product->bias_node) ||
+        (has_bias && (!find_operand(f, layer, node, B, &product->bias_node) ||
                       call->inputs[B].values->dtype != ND_DTYPE_I32 ||
                       call->inputs[B].values->n != nd_weight_channels(&product->axes, true))))
         return ND_OK;
@@ -449,18 +449,18 @@ static enum nd_status find_product(const struct finder *f, const struct nd_exact
 }
 
 /* A nd_exact_make that makes nothing. */
-static enum nd_status look(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+static enum nd_status look(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                            bool *is_made, struct nd_error *err)
 {
     struct finder *f = context;
     struct nd_align_pairs *pairs = f->pairs;
-    const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
+    const char *op_type = layer->call->node != NULL ? nd_onnx_text(layer->call->node->op_type) : "";
     struct nd_align_product product;
-    (void)codes;
+    (void)qvalues;
     *is_made = false;
-    if ((strcmp(op_type, "Conv") != 0 && strcmp(op_type, "Gemm") != 0) || unit->call->n_inputs <= W)
+    if ((strcmp(op_type, "Conv") != 0 && strcmp(op_type, "Gemm") != 0) || layer->call->n_inputs <= W)
         return ND_OK;
-    enum nd_status status = find_product(f, unit, &product, err);
+    enum nd_status status = find_product(f, layer, &product, err);
     bool is_known = product.weights != NULL && (product.n_bias == 0 || product.bias != NULL);
     if (status == ND_OK && is_known &&
         !nd_grow((void **)&pairs->products, &pairs->products_capacity, pairs->n_products + 1,
@@ -478,40 +478,40 @@ static enum nd_status look(void *context, const struct nd_exact_unit *unit, stru
 /* ---- pairs ---- */
 
 /* Whether the values are codes with one scale that may change, read once, and by a layer. */
-static bool is_free(const struct nd_model *model, const struct nd_quantisers *q, size_t edge)
+static bool is_free(const struct nd_model *model, const struct nd_quantisers *q, size_t tensor)
 {
-    const struct nd_edge *e = nd_model_edge(model, edge);
+    const struct nd_tensor *e = nd_model_tensor(model, tensor);
     const struct nd_graph *graph = &model->graph;
-    if (e->quant.n != 1 || e->is_model_output || nd_quantiser_of(q, edge)->is_settled)
+    if (e->quant.n != 1 || e->is_model_output || nd_quantiser_of(q, tensor)->is_settled)
         return false;
-    for (size_t other = 0; other < nd_model_n_edges(model); other++)
-        if (other != edge && nd_quantiser_of(q, other) == nd_quantiser_of(q, edge))
+    for (size_t other = 0; other < nd_model_n_tensors(model); other++)
+        if (other != tensor && nd_quantiser_of(q, other) == nd_quantiser_of(q, tensor))
             return false;
-    size_t tensor = nd_names_find(&graph->names, e->onnx_name);
-    if (tensor == ND_NO_INDEX || graph->tensors[tensor].n_readers != 1 ||
-        graph->tensors[tensor].output != ND_NO_INDEX)
+    size_t value = nd_names_find(&graph->names, e->onnx_name);
+    if (value == ND_NO_INDEX || graph->tensors[value].n_readers != 1 ||
+        graph->tensors[value].output != ND_NO_INDEX)
         return false;
-    const struct nd_graph_node *reader = &graph->nodes[graph->readers[graph->tensors[tensor].first_reader]];
+    const struct nd_graph_node *reader = &graph->nodes[graph->readers[graph->tensors[value].first_reader]];
     size_t reals = reader->kind == ND_NODE_DEQUANTIZE ? graph->made[reader->first_made] : ND_NO_INDEX;
     return reals != ND_NO_INDEX && graph->tensors[reals].n_readers == 1 &&
            graph->tensors[reals].output == ND_NO_INDEX;
 }
 
-static const struct nd_model_unit *reader_of(const struct nd_model *model, size_t edge)
+static const struct nd_model_layer *reader_of(const struct nd_model *model, size_t tensor)
 {
-    for (size_t u = 0; u < nd_model_n_units(model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(model, u);
-        for (size_t i = 0; i < unit->n_inputs; i++)
-            if (unit->inputs[i] == edge)
-                return unit;
+    for (size_t u = 0; u < nd_model_n_layers(model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(model, u);
+        for (size_t i = 0; i < layer->n_inputs; i++)
+            if (layer->inputs[i] == tensor)
+                return layer;
     }
     return NULL;
 }
 
-static size_t product_of(const struct nd_align_pairs *pairs, size_t edge)
+static size_t product_of(const struct nd_align_pairs *pairs, size_t tensor)
 {
     size_t i = 0;
-    while (i < pairs->n_products && pairs->products[i].edge != edge)
+    while (i < pairs->n_products && pairs->products[i].tensor != tensor)
         i++;
     return i;
 }
@@ -532,13 +532,13 @@ static struct nd_align_pair find_pair(const struct nd_model *model, const struct
 {
     struct nd_align_pair pair = {.first = first};
     const struct nd_align_product *from = &pairs->products[first];
-    const struct nd_model_unit *unit = nd_model_unit_of_edge(model, from->edge);
-    while (unit != NULL && commutes(unit->op_types) && pair.n_between < ND_MOST_BETWEEN &&
-           is_free(model, q, unit->edge)) {
-        pair.between[pair.n_between++] = unit->edge;
-        size_t read = unit->edge;
-        unit = reader_of(model, read);
-        size_t second = unit != NULL ? product_of(pairs, unit->edge) : pairs->n_products;
+    const struct nd_model_layer *layer = nd_model_layer_of_tensor(model, from->tensor);
+    while (layer != NULL && commutes(layer->op_types) && pair.n_between < ND_MAX_BETWEEN &&
+           is_free(model, q, layer->tensor)) {
+        pair.between[pair.n_between++] = layer->tensor;
+        size_t read = layer->tensor;
+        layer = reader_of(model, read);
+        size_t second = layer != NULL ? product_of(pairs, layer->tensor) : pairs->n_products;
         if (second == pairs->n_products)
             continue;
         const struct nd_align_product *to = &pairs->products[second];
@@ -553,17 +553,17 @@ static struct nd_align_pair find_pair(const struct nd_model *model, const struct
 /* ---- what is between ---- */
 
 /* Told of the values of all edges. */
-static enum nd_status take(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status take(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
                            struct nd_error *err)
 {
     const struct finder *f = context;
-    const struct nd_quant *quant = &nd_model_edge(f->job->model, edge)->quant;
-    (void)way;
+    const struct nd_quant *quant = &nd_model_tensor(f->job->model, tensor)->quant;
+    (void)method;
     (void)err;
     for (size_t p = 0; p < f->pairs->n; p++) {
         struct nd_align_pair *pair = &f->pairs->items[p];
         for (size_t b = 0; b < pair->n_between; b++) {
-            if (pair->between[b] != edge || values->shape.rank < 2 ||
+            if (pair->between[b] != tensor || values->shape.rank < 2 ||
                 (size_t)values->shape.dims[1] != pair->n_channels)
                 continue;
             size_t inner = 1;
@@ -583,7 +583,7 @@ static enum nd_status take(void *context, size_t edge, const struct nd_array *va
 static enum nd_status watch(struct finder *f, const struct nd_exact_graph *graph, struct nd_array *inputs,
                             struct nd_error *err)
 {
-    enum { MOST_SAMPLES = 8 }; /* as weights are rounded for: observed.c */
+    enum { MAX_SAMPLES = 8 }; /* as weights are rounded for: observed.c */
     const struct nd_exact_options options = {.struct_size = sizeof options, .missed = nd_exact_let_go};
     struct nd_align_options fit;
     struct nd_align_job own = *f->job;
@@ -592,8 +592,8 @@ static enum nd_status watch(struct finder *f, const struct nd_exact_graph *graph
         return ND_OK;
     own.options = &fit;
     size_t n = nd_align_n_samples(&fit);
-    for (size_t i = 0; i < n && i < MOST_SAMPLES && status == ND_OK; i++) {
-        size_t sample = i * n / (n < MOST_SAMPLES ? n : MOST_SAMPLES);
+    for (size_t i = 0; i < n && i < MAX_SAMPLES && status == ND_OK; i++) {
+        size_t sample = i * n / (n < MAX_SAMPLES ? n : MAX_SAMPLES);
         nd_align_load_sample(&own, &sample, inputs);
         status = nd_exact_graph_run(graph, inputs, &options, take, f, err);
     }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/window.h"
 #include "core/error.h"
 #include "core/memory.h"
@@ -12,7 +12,7 @@
 #include "explain/plan/replay.h"
 
 /* All chosen. A layer's rows take 4 MiB at most. */
-enum { MOST_SAMPLES = 8, MOST_ROWS = 2048, MOST_VALUES = 1 << 20 };
+enum { MAX_SAMPLES = 8, MAX_ROWS = 2048, MAX_VALUES = 1 << 20 };
 
 struct watcher {
     struct nd_observed *observed;
@@ -22,7 +22,7 @@ struct watcher {
 void nd_observed_destroy(struct nd_observed **observed)
 {
     struct nd_observed *old = *observed;
-    for (size_t e = 0; old != NULL && old->layers != NULL && e < old->n_edges; e++)
+    for (size_t e = 0; old != NULL && old->layers != NULL && e < old->n_tensors; e++)
         free(old->layers[e].rows);
     if (old != NULL)
         free(old->layers);
@@ -33,10 +33,10 @@ void nd_observed_destroy(struct nd_observed **observed)
 /* Room for the rows of all samples, when the first one comes. */
 static enum nd_status make_room(struct nd_observed_layer *layer, size_t n_samples, struct nd_error *err)
 {
-    size_t n_values = layer->n_groups * layer->n_terms, room = MOST_VALUES / n_values;
+    size_t n_values = layer->n_groups * layer->n_terms, room = MAX_VALUES / n_values;
     if (layer->rows != NULL)
         return ND_OK;
-    room = room < n_samples ? n_samples : room > MOST_ROWS ? MOST_ROWS : room;
+    room = room < n_samples ? n_samples : room > MAX_ROWS ? MAX_ROWS : room;
     layer->n_room = room / n_samples * n_samples;
     layer->rows = nd_calloc(layer->n_room * n_values, sizeof *layer->rows);
     return layer->rows != NULL ? ND_OK : nd_fail_memory(err);
@@ -138,20 +138,20 @@ static enum nd_status watch_matrix(const struct watcher *watcher, const struct n
 /* ---- all layers ---- */
 
 /* A nd_exact_make that makes nothing. */
-static enum nd_status watch(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+static enum nd_status watch(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                             bool *is_made, struct nd_error *err)
 {
     const struct watcher *watcher = context;
-    const struct nd_linear_call *call = unit->call;
-    struct nd_observed_layer *layer = &watcher->observed->layers[unit->edge];
-    (void)codes;
+    const struct nd_linear_call *call = layer->call;
+    struct nd_observed_layer *aligned = &watcher->observed->layers[layer->tensor];
+    (void)qvalues;
     *is_made = false;
-    if (call->node == NULL || call->n_inputs < 2 || unit->origins[1] != ND_EXACT_FROM_CONSTANT ||
+    if (call->node == NULL || call->n_inputs < 2 || layer->origins[1] != ND_EXACT_FROM_CONSTANT ||
         !nd_align_is_product(nd_onnx_text(call->node->op_type)) || call->inputs[0].values == NULL ||
         call->inputs[0].quant == NULL || call->inputs[0].quant->n != 1 || call->inputs[1].values == NULL)
         return ND_OK;
-    return strcmp(nd_onnx_text(call->node->op_type), "Conv") == 0 ? watch_conv(watcher, call, layer, err)
-                                                                  : watch_matrix(watcher, call, layer, err);
+    return strcmp(nd_onnx_text(call->node->op_type), "Conv") == 0 ? watch_conv(watcher, call, aligned, err)
+                                                                  : watch_matrix(watcher, call, aligned, err);
 }
 
 static enum nd_status run_samples(const struct nd_align_job *job, struct watcher *watcher, struct nd_error *err)
@@ -192,17 +192,17 @@ enum nd_status nd_align_observe(const struct nd_align_job *job, struct nd_observ
     if (!nd_align_fit_options(job->options, &options))
         return ND_OK;
     own.options = &options;
-    size_t n = nd_align_n_samples(&options), n_edges = nd_model_n_edges(job->model);
+    size_t n = nd_align_n_samples(&options), n_tensors = nd_model_n_tensors(job->model);
     struct nd_observed *observed = nd_calloc(1, sizeof *observed);
-    struct watcher watcher = {.observed = observed, .n_samples = n < MOST_SAMPLES ? n : MOST_SAMPLES};
+    struct watcher watcher = {.observed = observed, .n_samples = n < MAX_SAMPLES ? n : MAX_SAMPLES};
     enum nd_status status = ND_OK;
     if (observed != NULL) {
-        observed->n_edges = n_edges;
-        observed->layers = nd_calloc(n_edges, sizeof *observed->layers);
+        observed->n_tensors = n_tensors;
+        observed->layers = nd_calloc(n_tensors, sizeof *observed->layers);
     }
     if (observed == NULL || observed->layers == NULL)
         status = nd_fail_memory(err);
-    for (size_t e = 0; e < n_edges && status == ND_OK; e++)
+    for (size_t e = 0; e < n_tensors && status == ND_OK; e++)
         observed->layers[e].state = e;
     if (status == ND_OK)
         status = run_samples(&own, &watcher, err);

@@ -17,7 +17,7 @@ struct nd_observed_layer {
 };
 
 struct nd_observed {
-    size_t n_edges;
+    size_t n_tensors;
     struct nd_observed_layer *layers; /* [n_edges], by the edge that the layer makes */
 };
 

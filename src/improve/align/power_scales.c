@@ -46,9 +46,9 @@ static double cost_of(const struct nd_align_task *task, double factor)
 /* By how much the output becomes coarser: not at all, or so that the weights of one channel need not. */
 static double choose_factor(const struct nd_align_task *task)
 {
-    enum { MOST_TRIED = 64 }; /* chosen: channels crowd between 1 and 2 */
+    enum { MAX_TRIED = 64 }; /* chosen: channels crowd between 1 and 2 */
     double best = 1, least = cost_of(task, 1);
-    size_t stride = task->n / MOST_TRIED + 1;
+    size_t stride = task->n / MAX_TRIED + 1;
     for (size_t c = 0; c < task->n && !task->is_y_settled; c += stride) {
         double m = task->scale_x * task->least[c] / task->scale_y, factor = ldexp(m, exponent_below(m));
         double cost = factor > 1 ? cost_of(task, factor) : HUGE_VAL;

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "arithmetic/exact/eval_graph.h"
-#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/exact/linear/rounding.h"
 #include "arithmetic/htp/htp.h"
 #include "arithmetic/known/conditions.h"
-#include "arithmetic/variants/unit_other.h"
+#include "arithmetic/variants/layer_other.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
@@ -37,21 +37,21 @@ static bool only_passes_on(const char *op_type)
 }
 
 /* A scale that is 0, negative or infinite is not known of any device. */
-static bool has_one_scale(const struct nd_edge *edge)
+static bool has_one_scale(const struct nd_tensor *tensor)
 {
-    return edge->quant.n == 1 && nd_quant_is_sound(&edge->quant);
+    return tensor->quant.n == 1 && nd_quant_is_sound(&tensor->quant);
 }
 
-static bool is_same(const struct nd_edge *a, const struct nd_edge *b)
+static bool is_same(const struct nd_tensor *a, const struct nd_tensor *b)
 {
     return a->dtype == b->dtype && nd_quant_is_same(&a->quant, &b->quant);
 }
 
-struct nd_quantiser *nd_quantiser_of(const struct nd_quantisers *q, size_t edge)
+struct nd_quantiser *nd_quantiser_of(const struct nd_quantisers *q, size_t tensor)
 {
-    while (q->of_edge[edge] != edge)
-        edge = q->of_edge[edge];
-    return &q->items[edge];
+    while (q->of_tensor[tensor] != tensor)
+        tensor = q->of_tensor[tensor];
+    return &q->items[tensor];
 }
 
 void nd_quantiser_centre(struct nd_quantiser *quantiser)
@@ -68,35 +68,35 @@ static void join(struct nd_quantisers *q, size_t a, size_t b)
 {
     size_t first = (size_t)(nd_quantiser_of(q, a) - q->items),
            second = (size_t)(nd_quantiser_of(q, b) - q->items);
-    q->of_edge[first > second ? first : second] = first > second ? second : first;
+    q->of_tensor[first > second ? first : second] = first > second ? second : first;
 }
 
-static void join_units(struct nd_quantisers *q, const struct nd_model *model)
+static void join_layers(struct nd_quantisers *q, const struct nd_model *model)
 {
-    for (size_t u = 0; u < model->n_units; u++) {
-        const struct nd_model_unit *unit = &model->units[u];
-        for (size_t i = 0; i < unit->n_inputs && only_passes_on(unit->op_types); i++)
-            if (is_same(&model->edges[unit->inputs[i]], &model->edges[unit->edge]))
-                join(q, unit->inputs[i], unit->edge);
+    for (size_t u = 0; u < model->n_layers; u++) {
+        const struct nd_model_layer *layer = &model->layers[u];
+        for (size_t i = 0; i < layer->n_inputs && only_passes_on(layer->op_types); i++)
+            if (is_same(&model->tensors[layer->inputs[i]], &model->tensors[layer->tensor]))
+                join(q, layer->inputs[i], layer->tensor);
     }
 }
 
-size_t nd_quantiser_edge(const struct nd_model *model, size_t n)
+size_t nd_quantiser_tensor(const struct nd_model *model, size_t n)
 {
     const struct nd_graph_node *node = &model->graph.nodes[n];
     if (node->kind == ND_NODE_OTHER || node->is_constant || !node->is_alive)
         return ND_NO_INDEX;
     size_t tensor = node->kind == ND_NODE_QUANTIZE ? model->graph.made[node->first_made]
                                                    : model->graph.uses[node->first_use];
-    return tensor != ND_NO_INDEX ? model->tensor_edge[tensor] : ND_NO_INDEX;
+    return tensor != ND_NO_INDEX ? model->tensor_of_value[tensor] : ND_NO_INDEX;
 }
 
 /* Codes that leave the model or enter it, and codes that are read as integers. */
-static bool are_bound(const struct nd_model *model, size_t edge)
+static bool are_bound(const struct nd_model *model, size_t tensor)
 {
     const struct nd_graph *graph = &model->graph;
-    size_t tensor = nd_names_find(&graph->names, model->edges[edge].onnx_name);
-    const struct nd_graph_tensor *t = &graph->tensors[tensor];
+    size_t value = nd_names_find(&graph->names, model->tensors[tensor].onnx_name);
+    const struct nd_graph_tensor *t = &graph->tensors[value];
     bool are = t->producer == ND_NO_INDEX || t->output != ND_NO_INDEX ||
                graph->nodes[t->producer].kind != ND_NODE_QUANTIZE;
     for (size_t r = 0; r < t->n_readers && !are; r++)
@@ -105,36 +105,36 @@ static bool are_bound(const struct nd_model *model, size_t edge)
 }
 
 /* Quantisers leave out a Clip whose bounds the range has. A coarser scale would move them. */
-static bool stands_for_clip(const struct nd_edge *edge, const struct nd_model *float_model)
+static bool stands_for_clip(const struct nd_tensor *tensor, const struct nd_model *float_model)
 {
     static const double six = 6, slack = 1e-5; /* Relu6; ranges in float32 */
     double low, high;
-    size_t tensor = float_model != NULL ? nd_names_find(&float_model->graph.names, edge->name) : ND_NO_INDEX;
-    size_t producer = tensor != ND_NO_INDEX ? float_model->graph.tensors[tensor].producer : ND_NO_INDEX;
+    size_t value = float_model != NULL ? nd_names_find(&float_model->graph.names, tensor->name) : ND_NO_INDEX;
+    size_t producer = value != ND_NO_INDEX ? float_model->graph.tensors[value].producer : ND_NO_INDEX;
     if (producer != ND_NO_INDEX)
         return strcmp(nd_onnx_text(float_model->graph.nodes[producer].proto->op_type), "Clip") == 0;
-    nd_code_range(edge->dtype, &low, &high);
-    double most = (high - (double)edge->quant.zero_point[0]) * (double)edge->quant.scale[0];
-    return (double)edge->quant.zero_point[0] == low && fabs(most - six) < slack;
+    nd_qvalue_range(tensor->dtype, &low, &high);
+    double most = (high - (double)tensor->quant.zero_point[0]) * (double)tensor->quant.scale[0];
+    return (double)tensor->quant.zero_point[0] == low && fabs(most - six) < slack;
 }
 
 static enum nd_status settle(struct nd_quantisers *q, const struct nd_model *model,
                              const struct nd_model *float_model, struct nd_error *err)
 {
-    for (size_t e = 0; e < model->n_edges; e++)
-        if (!has_one_scale(&model->edges[e]) || are_bound(model, e) ||
-            stands_for_clip(&model->edges[e], float_model))
+    for (size_t e = 0; e < model->n_tensors; e++)
+        if (!has_one_scale(&model->tensors[e]) || are_bound(model, e) ||
+            stands_for_clip(&model->tensors[e], float_model))
             nd_quantiser_of(q, e)->is_settled = true;
     for (size_t n = 0; n < model->graph.n_nodes; n++) {
-        size_t edge = nd_quantiser_edge(model, n);
+        size_t tensor = nd_quantiser_tensor(model, n);
         struct nd_node_quant quant;
-        if (edge == ND_NO_INDEX)
+        if (tensor == ND_NO_INDEX)
             continue;
         enum nd_status status = nd_node_quant_read(&model->graph, n, model->path, &quant, err);
         if (status != ND_OK)
             return status;
-        if (!nd_quant_is_same(&quant.quant, &model->edges[edge].quant))
-            nd_quantiser_of(q, edge)->is_settled = true;
+        if (!nd_quant_is_same(&quant.quant, &model->tensors[tensor].quant))
+            nd_quantiser_of(q, tensor)->is_settled = true;
         nd_quant_deinit(&quant.quant);
     }
     return ND_OK;
@@ -158,15 +158,15 @@ static bool can_have_one_scale(const char *op_type)
 
 /* An Add of a constant that the devices merge with the ConvTranspose before it: its multiplier is that of the
  * ConvTranspose, with the scale of the Add's output. With one scale for both one power of two does for both. */
-static bool nd_quantisers_are_merged(const struct nd_model *model, const struct nd_model_unit *unit)
+static bool nd_quantisers_are_merged(const struct nd_model *model, const struct nd_model_layer *layer)
 {
     static const char before[] = "ConvTranspose";
-    if (unit->n_inputs != 1 || strncmp(unit->op_types, "Add", 3) != 0 ||
-        (unit->op_types[3] != '\0' && unit->op_types[3] != '+'))
+    if (layer->n_inputs != 1 || strncmp(layer->op_types, "Add", 3) != 0 ||
+        (layer->op_types[3] != '\0' && layer->op_types[3] != '+'))
         return false;
-    for (size_t u = 0; u < model->n_units; u++)
-        if (model->units[u].edge == unit->inputs[0])
-            return strcmp(model->units[u].op_types, before) == 0;
+    for (size_t u = 0; u < model->n_layers; u++)
+        if (model->layers[u].tensor == layer->inputs[0])
+            return strcmp(model->layers[u].op_types, before) == 0;
     return false;
 }
 
@@ -179,10 +179,10 @@ struct range {
     bool is_possible;    /* nobody holds one of the scales */
 };
 
-static void widen(struct range *range, const struct nd_quantisers *q, const struct nd_model *model, size_t edge)
+static void widen(struct range *range, const struct nd_quantisers *q, const struct nd_model *model, size_t tensor)
 {
-    const struct nd_quantiser *quantiser = nd_quantiser_of(q, edge);
-    if (quantiser->is_settled || quantiser->quant.n != 1 || model->edges[edge].dtype != range->dtype) {
+    const struct nd_quantiser *quantiser = nd_quantiser_of(q, tensor);
+    if (quantiser->is_settled || quantiser->quant.n != 1 || model->tensors[tensor].dtype != range->dtype) {
         range->is_possible = false;
         return;
     }
@@ -208,7 +208,7 @@ static void cover(const struct range *range, float *scale, int64_t *zero_point)
 }
 
 /* Chosen: beyond it what has the finest scale would lose more than two bits, and stays as it is. */
-static const double most_coarser = 4;
+static const double max_coarser = 4;
 
 /* ---- scales that are powers of two apart ---- */
 
@@ -226,12 +226,12 @@ static bool is_scale(double v)
 
 /* How much coarser the scales of a Concat become with that scale of its output, squared; HUGE_VAL: one that is
  * settled would have to change, or would be no number of float32. */
-static double relation_cost(const struct nd_quantisers *q, const struct nd_model_unit *unit, double out_scale)
+static double relation_cost(const struct nd_quantisers *q, const struct nd_model_layer *layer, double out_scale)
 {
     static const double slack = 1e-6;
-    double out = out_scale / (double)nd_quantiser_of(q, unit->edge)->quant.scale[0], cost = out * out;
-    for (size_t i = 0; i < unit->n_inputs; i++) {
-        const struct nd_quantiser *x = nd_quantiser_of(q, unit->inputs[i]);
+    double out = out_scale / (double)nd_quantiser_of(q, layer->tensor)->quant.scale[0], cost = out * out;
+    for (size_t i = 0; i < layer->n_inputs; i++) {
+        const struct nd_quantiser *x = nd_quantiser_of(q, layer->inputs[i]);
         double factor = related(out_scale, (double)x->quant.scale[0]) / (double)x->quant.scale[0];
         if ((x->is_settled && fabs(factor - 1) > slack) || !is_scale(factor * (double)x->quant.scale[0]) ||
             !is_scale(out_scale))
@@ -243,19 +243,19 @@ static double relation_cost(const struct nd_quantisers *q, const struct nd_model
 
 /* The devices do not make the codes of such an operand in its own encoding: what makes it multiplies by the
  * scale of the Concat at once. If the two are a power of two apart, that is a power of two again. */
-static void relate(struct nd_quantisers *q, const struct nd_model *model, const struct nd_model_unit *unit)
+static void relate(struct nd_quantisers *q, const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    struct nd_quantiser *y = nd_quantiser_of(q, unit->edge);
+    struct nd_quantiser *y = nd_quantiser_of(q, layer->tensor);
     double old = (double)y->quant.scale[0], best = 0, least = HUGE_VAL;
-    if (strcmp(unit->op_types, "Concat") != 0 || y->is_settled)
+    if (strcmp(layer->op_types, "Concat") != 0 || y->is_settled)
         return;
-    for (size_t i = 0; i < unit->n_inputs; i++)
-        if (nd_quantiser_of(q, unit->inputs[i])->quant.n != 1 ||
-            model->edges[unit->inputs[i]].dtype != model->edges[unit->edge].dtype)
+    for (size_t i = 0; i < layer->n_inputs; i++)
+        if (nd_quantiser_of(q, layer->inputs[i])->quant.n != 1 ||
+            model->tensors[layer->inputs[i]].dtype != model->tensors[layer->tensor].dtype)
             return;
-    for (size_t i = 0; i <= unit->n_inputs; i++) { /* one of the operands keeps its scale, or the output does */
-        double from = i < unit->n_inputs ? (double)nd_quantiser_of(q, unit->inputs[i])->quant.scale[0] : old;
-        double scale = ldexp(from, (int)ceil(log2(old / from) - 1e-6)), cost = relation_cost(q, unit, scale);
+    for (size_t i = 0; i <= layer->n_inputs; i++) { /* one of the operands keeps its scale, or the output does */
+        double from = i < layer->n_inputs ? (double)nd_quantiser_of(q, layer->inputs[i])->quant.scale[0] : old;
+        double scale = ldexp(from, (int)ceil(log2(old / from) - 1e-6)), cost = relation_cost(q, layer, scale);
         best = cost < least ? scale : best;
         least = fmin(cost, least);
     }
@@ -263,8 +263,8 @@ static void relate(struct nd_quantisers *q, const struct nd_model *model, const 
         return;
     y->quant.scale[0] = (float)best;
     y->is_settled = true;
-    for (size_t i = 0; i < unit->n_inputs; i++) {
-        struct nd_quantiser *x = nd_quantiser_of(q, unit->inputs[i]);
+    for (size_t i = 0; i < layer->n_inputs; i++) {
+        struct nd_quantiser *x = nd_quantiser_of(q, layer->inputs[i]);
         if (!x->is_settled)
             x->quant.scale[0] = (float)related((double)y->quant.scale[0], (double)x->quant.scale[0]);
         x->is_settled = true;
@@ -275,51 +275,51 @@ static void relate(struct nd_quantisers *q, const struct nd_model *model, const 
 
 static void make_common(struct nd_quantisers *q, const struct nd_model *model)
 {
-    for (size_t u = 0; u < model->n_units; u++) {
-        const struct nd_model_unit *unit = &model->units[u];
+    for (size_t u = 0; u < model->n_layers; u++) {
+        const struct nd_model_layer *layer = &model->layers[u];
         struct range range = {
-            .dtype = model->edges[unit->edge].dtype, .finest_scale = HUGE_VAL, .is_possible = true};
+            .dtype = model->tensors[layer->tensor].dtype, .finest_scale = HUGE_VAL, .is_possible = true};
         bool is_same = true;
         float scale = 0;
         int64_t zero = 0;
-        if (!(can_have_one_scale(unit->op_types) || nd_quantisers_are_merged(model, unit)) ||
-            !has_one_scale(&model->edges[unit->edge]))
+        if (!(can_have_one_scale(layer->op_types) || nd_quantisers_are_merged(model, layer)) ||
+            !has_one_scale(&model->tensors[layer->tensor]))
             continue;
-        nd_code_range(range.dtype, &range.low, &range.high);
-        widen(&range, q, model, unit->edge);
-        for (size_t i = 0; i < unit->n_inputs; i++) {
-            widen(&range, q, model, unit->inputs[i]);
-            is_same = is_same && nd_quantiser_of(q, unit->inputs[i]) == nd_quantiser_of(q, unit->edge);
+        nd_qvalue_range(range.dtype, &range.low, &range.high);
+        widen(&range, q, model, layer->tensor);
+        for (size_t i = 0; i < layer->n_inputs; i++) {
+            widen(&range, q, model, layer->inputs[i]);
+            is_same = is_same && nd_quantiser_of(q, layer->inputs[i]) == nd_quantiser_of(q, layer->tensor);
         }
         if (is_same)
             continue;
         bool has_one = range.is_possible && (range.n_from_0 == 0 || range.n_from_0 == range.n);
         if (has_one)
             cover(&range, &scale, &zero);
-        if (!has_one || (double)scale > most_coarser * range.finest_scale) {
-            relate(q, model, unit);
+        if (!has_one || (double)scale > max_coarser * range.finest_scale) {
+            relate(q, model, layer);
             continue;
         }
-        for (size_t i = 0; i < unit->n_inputs; i++)
-            join(q, unit->inputs[i], unit->edge);
-        nd_quantiser_of(q, unit->edge)->quant.scale[0] = scale;
-        nd_quantiser_of(q, unit->edge)->quant.zero_point[0] = zero;
+        for (size_t i = 0; i < layer->n_inputs; i++)
+            join(q, layer->inputs[i], layer->tensor);
+        nd_quantiser_of(q, layer->tensor)->quant.scale[0] = scale;
+        nd_quantiser_of(q, layer->tensor)->quant.zero_point[0] = zero;
     }
 }
 
 enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model *model,
                                   const struct nd_model *float_model, struct nd_error *err)
 {
-    *q = (struct nd_quantisers){.items = nd_calloc(model->n_edges, sizeof *q->items),
-                                .of_edge = nd_calloc(model->n_edges, sizeof *q->of_edge),
-                                .n_edges = model->n_edges};
-    if (q->items == NULL || q->of_edge == NULL)
+    *q = (struct nd_quantisers){.items = nd_calloc(model->n_tensors, sizeof *q->items),
+                                .of_tensor = nd_calloc(model->n_tensors, sizeof *q->of_tensor),
+                                .n_tensors = model->n_tensors};
+    if (q->items == NULL || q->of_tensor == NULL)
         return nd_fail_memory(err);
-    for (size_t e = 0; e < model->n_edges; e++) {
-        const struct nd_quant *old = &model->edges[e].quant;
+    for (size_t e = 0; e < model->n_tensors; e++) {
+        const struct nd_quant *old = &model->tensors[e].quant;
         struct nd_quant *quant = &q->items[e].quant;
-        q->of_edge[e] = e;
-        if (!has_one_scale(&model->edges[e]))
+        q->of_tensor[e] = e;
+        if (!has_one_scale(&model->tensors[e]))
             continue;
         *quant = (struct nd_quant){.n = 1,
                                    .axis = -1,
@@ -330,7 +330,7 @@ enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model
         quant->scale[0] = q->items[e].old_scale = old->scale[0];
         quant->zero_point[0] = q->items[e].old_zero_point = old->zero_point[0];
     }
-    join_units(q, model);
+    join_layers(q, model);
     enum nd_status status = settle(q, model, float_model, err);
     if (status == ND_OK)
         make_common(q, model);
@@ -339,10 +339,10 @@ enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model
 
 void nd_quantisers_deinit(struct nd_quantisers *q)
 {
-    for (size_t e = 0; q->items != NULL && e < q->n_edges; e++)
+    for (size_t e = 0; q->items != NULL && e < q->n_tensors; e++)
         nd_quant_deinit(&q->items[e].quant);
     free(q->items);
-    free(q->of_edge);
+    free(q->of_tensor);
     *q = (struct nd_quantisers){0};
 }
 
@@ -350,12 +350,12 @@ static const char no_bringing[] = "it is not known how the device brings an inpu
 static const char several_bringings[] = "the ways to bring an input to its encoding give different values";
 
 /* The unit with another quantiser of its output. The call is the caller's, and has to stay. */
-static struct nd_exact_unit nd_align_unit_with_output(const struct nd_exact_unit *unit,
+static struct nd_exact_layer nd_align_layer_with_output(const struct nd_exact_layer *layer,
                                                       const struct nd_quant *output,
                                                       struct nd_linear_call *call)
 {
-    struct nd_exact_unit other = *unit;
-    *call = *unit->call;
+    struct nd_exact_layer other = *layer;
+    *call = *layer->call;
     call->out_quant = output;
     call->shared = NULL;
     other.call = call;
@@ -374,51 +374,51 @@ static bool are_equal(const struct nd_array *a, const struct nd_array *b)
 
 /* A function of one input is brought as it is made, by a table; all else in one of two ways, by a layout that
  * the model does not say. */
-static enum nd_status prove_rescaling(const struct nd_model *model, const struct nd_exact_unit *unit, size_t i,
+static enum nd_status prove_rescaling(const struct nd_model *model, const struct nd_exact_layer *layer, size_t i,
                                       const char **reason, struct nd_error *err)
 {
-    enum { N_CODES = UINT8_MAX + 1 };
-    const struct nd_shape shape = {1, {N_CODES}};
+    enum { N_QVALUES = UINT8_MAX + 1 };
+    const struct nd_shape shape = {1, {N_QVALUES}};
     struct nd_array all = nd_no_array();
-    struct nd_unit_brought first = {.is_covered = false}, second = {.is_covered = false};
-    bool is_table = nd_unit_is_table(model, nd_model_unit_of_edge(model, unit->input_edges[i]));
+    struct nd_layer_brought first = {.is_covered = false}, second = {.is_covered = false};
+    bool is_table = nd_layer_is_table(model, nd_model_layer_of_tensor(model, layer->input_tensors[i]));
     enum nd_status status = nd_array_make(&all, ND_DTYPE_U8, &shape, err);
-    for (size_t k = 0; status == ND_OK && k < N_CODES; k++)
+    for (size_t k = 0; status == ND_OK && k < N_QVALUES; k++)
         all.x[k] = (double)k;
     if (status == ND_OK)
-        status = nd_unit_bring(unit, i, &all, NULL, is_table ? ND_BRING_TABLE : ND_BRING_FLAT, &first, err);
+        status = nd_layer_bring(layer, i, &all, NULL, is_table ? ND_BRING_TABLE : ND_BRING_FLAT, &first, err);
     if (status == ND_OK)
-        status = nd_unit_bring(unit, i, &all, NULL, is_table ? ND_BRING_TABLE : ND_BRING_LAYOUT, &second, err);
+        status = nd_layer_bring(layer, i, &all, NULL, is_table ? ND_BRING_TABLE : ND_BRING_LAYOUT, &second, err);
     if (status == ND_OK && (!first.is_covered || !second.is_covered))
         *reason = no_bringing;
-    else if (status == ND_OK && !are_equal(&first.codes, &second.codes))
+    else if (status == ND_OK && !are_equal(&first.qvalues, &second.qvalues))
         *reason = several_bringings;
     nd_array_deinit(&all);
-    nd_array_deinit(&first.codes);
-    nd_array_deinit(&second.codes);
+    nd_array_deinit(&first.qvalues);
+    nd_array_deinit(&second.qvalues);
     return status;
 }
 
 /* ---- what makes an input ---- */
 
-static bool is_made_by(const struct nd_model *model, size_t edge, const char *op_type)
+static bool is_made_by(const struct nd_model *model, size_t tensor, const char *op_type)
 {
-    const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
+    const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
     return maker != NULL && strcmp(maker->op_types, op_type) == 0;
 }
 
 /* Whether an operator makes the values with the encoding of the Concat, and those that are between only hand
  * them on: not an input of the model, nor what a Split takes from one encoding to the other, nor what has the
  * zero point 0: of Conv alone it was seen that they make it so where the Concat has it, too. */
-static bool is_made_for(const struct nd_alternatives *a, const struct nd_model *model, size_t edge, size_t to)
+static bool is_made_for(const struct nd_alternatives *a, const struct nd_model *model, size_t tensor, size_t to)
 {
-    while (nd_fused_part_of(a, edge, to) != SIZE_MAX) {
-        const struct nd_model_unit *maker = nd_model_unit_of_edge(model, edge);
-        if (!nd_unit_carries(maker))
-            return nd_divided_from(model, edge) == NULL && nd_model_edge(model, edge)->quant.zero_point[0] != 0;
+    while (nd_fused_part_of(a, tensor, to) != SIZE_MAX) {
+        const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, tensor);
+        if (!nd_layer_carries(maker))
+            return nd_divided_from(model, tensor) == NULL && nd_model_tensor(model, tensor)->quant.zero_point[0] != 0;
         if (maker->n_inputs != 1)
             return false;
-        edge = maker->inputs[0];
+        tensor = maker->inputs[0];
     }
     return false;
 }
@@ -427,26 +427,26 @@ static bool is_made_for(const struct nd_alternatives *a, const struct nd_model *
  * makers do not do it (part of `alternatives`): every way that is known gives the same values for each of the
  * 256. *reason, static, says why it is not so; NULL: it is. ND_ERR_MEMORY. */
 static enum nd_status nd_align_prove_bringing(const struct nd_alternatives *a, const struct nd_model *model,
-                                              const struct nd_exact_unit *unit, const char **reason,
+                                              const struct nd_exact_layer *layer, const char **reason,
                                               struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     *reason =
-        unit->dtype != ND_DTYPE_U8 || nd_unit_is(model, unit, ND_UNIT_CONCAT_WITH_INPUT) ? no_bringing : NULL;
-    for (size_t i = 0; i < nd_unit_n_inputs(unit) && *reason == NULL && status == ND_OK; i++) {
-        size_t edge = unit->input_edges[i];
-        const struct nd_quant *quant = unit->call->inputs[i].quant;
-        if (edge == SIZE_MAX || quant == NULL || quant->n != 1 || unit->call->inputs[i].values == NULL ||
-            unit->call->inputs[i].values->dtype != unit->dtype) {
+        layer->dtype != ND_DTYPE_U8 || nd_layer_is(model, layer, ND_LAYER_CONCAT_WITH_INPUT) ? no_bringing : NULL;
+    for (size_t i = 0; i < nd_layer_n_inputs(layer) && *reason == NULL && status == ND_OK; i++) {
+        size_t tensor = layer->input_tensors[i];
+        const struct nd_quant *quant = layer->call->inputs[i].quant;
+        if (tensor == SIZE_MAX || quant == NULL || quant->n != 1 || layer->call->inputs[i].values == NULL ||
+            layer->call->inputs[i].values->dtype != layer->dtype) {
             *reason = no_bringing;
             return ND_OK;
         }
-        if (nd_unit_keeps_encoding(unit, i) || is_made_for(a, model, edge, unit->edge))
+        if (nd_layer_keeps_encoding(layer, i) || is_made_for(a, model, tensor, layer->tensor))
             continue;
-        if (nd_fused_part_of(a, edge, unit->edge) != SIZE_MAX || is_made_by(model, edge, "SpaceToDepth"))
+        if (nd_fused_part_of(a, tensor, layer->tensor) != SIZE_MAX || is_made_by(model, tensor, "SpaceToDepth"))
             *reason = no_bringing;
         else
-            status = prove_rescaling(model, unit, i, reason, err);
+            status = prove_rescaling(model, layer, i, reason, err);
     }
     return status;
 }
@@ -474,113 +474,113 @@ struct share {
 
 struct prover {
     struct nd_align_job *job;
-    struct nd_unit_memory *memory;
+    struct nd_layer_memory *memory;
     struct nd_alternatives alternatives;
     struct share *shares; /* [n_edges] of the edge that is made with another */
 };
 
-static double doubt_of(const struct prover *p, const struct nd_exact_unit *unit)
+static double doubt_of(const struct prover *p, const struct nd_exact_layer *layer)
 {
     double doubt = 0;
-    for (size_t i = 0; i < p->job->n_programs; i++) {
-        double d = nd_unit_program_doubt(p->job->programs[i], unit, p->memory);
+    for (size_t i = 0; i < p->job->n_arithmetics; i++) {
+        double d = nd_layer_arithmetic_doubt(p->job->arithmetics[i], layer, p->memory);
         doubt = d > doubt ? d : doubt;
     }
     return doubt;
 }
 
-static enum nd_status prove_product(const struct prover *p, const struct nd_exact_unit *unit,
-                                    struct nd_alignment_layer *layer, struct nd_error *err)
+static enum nd_status prove_product(const struct prover *p, const struct nd_exact_layer *layer,
+                                    struct nd_alignment_layer *aligned, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    layer->state = ND_ALIGN_PROVEN;
-    layer->reason = NULL;
-    for (size_t i = 1; i < p->job->n_programs && status == ND_OK && layer->state == ND_ALIGN_PROVEN; i++) {
-        struct nd_unit_proof proof;
-        status = nd_unit_product_prove(p->job->programs[0], p->job->programs[i], unit, &proof, NULL, err);
+    aligned->state = ND_ALIGN_PROVEN;
+    aligned->reason = NULL;
+    for (size_t i = 1; i < p->job->n_arithmetics && status == ND_OK && aligned->state == ND_ALIGN_PROVEN; i++) {
+        struct nd_layer_proof proof;
+        status = nd_layer_product_prove(p->job->arithmetics[0], p->job->arithmetics[i], layer, &proof, NULL, err);
         if (status != ND_OK)
             return status;
-        layer->n_channels = proof.n_channels;
-        layer->n_sums = proof.n_sums;
-        if (proof.end == ND_UNIT_PROOF_EQUAL)
+        aligned->n_channels = proof.n_channels;
+        aligned->n_sums = proof.n_sums;
+        if (proof.end == ND_LAYER_PROOF_EQUAL)
             continue;
-        layer->state = proof.end == ND_UNIT_PROOF_NONE ? ND_ALIGN_UNKNOWN : ND_ALIGN_DIFFERS;
-        layer->reason = proof.end == ND_UNIT_PROOF_NONE ? proof.reason : has_counterexample;
-        layer->n_unequal = proof.n_unequal;
-        layer->channel = proof.channel;
-        layer->against = i;
-        layer->sum = proof.sum;
-        layer->values[0] = proof.codes[0];
-        layer->values[1] = proof.codes[1];
+        aligned->state = proof.end == ND_LAYER_PROOF_NONE ? ND_ALIGN_UNKNOWN : ND_ALIGN_DIFFERS;
+        aligned->reason = proof.end == ND_LAYER_PROOF_NONE ? proof.reason : has_counterexample;
+        aligned->n_unequal = proof.n_unequal;
+        aligned->channel = proof.channel;
+        aligned->against = i;
+        aligned->sum = proof.sum;
+        aligned->values[0] = proof.qvalues[0];
+        aligned->values[1] = proof.qvalues[1];
     }
     return status;
 }
 
 /* Of every other operator the programs are either one, or it is not known for which inputs they differ. */
-static enum nd_status prove_other(const struct prover *p, const struct nd_exact_unit *unit,
-                                  struct nd_alignment_layer *layer, struct nd_error *err)
+static enum nd_status prove_other(const struct prover *p, const struct nd_exact_layer *layer,
+                                  struct nd_alignment_layer *aligned, struct nd_error *err)
 {
-    layer->state = ND_ALIGN_PROVEN;
-    layer->reason = NULL;
-    for (size_t i = 0; i < p->job->n_programs; i++) {
-        struct nd_array codes = {0};
+    aligned->state = ND_ALIGN_PROVEN;
+    aligned->reason = NULL;
+    for (size_t i = 0; i < p->job->n_arithmetics; i++) {
+        struct nd_array qvalues = {0};
         bool is_covered = false;
-        enum nd_status status = nd_unit_program_run(p->job->programs[i], unit, NULL, &codes, &is_covered, err);
-        nd_array_deinit(&codes);
+        enum nd_status status = nd_layer_arithmetic_run(p->job->arithmetics[i], layer, NULL, &qvalues, &is_covered, err);
+        nd_array_deinit(&qvalues);
         if (status != ND_OK)
             return status;
-        bool agrees = nd_unit_programs_agree_alone(p->job->programs[0], p->job->programs[i], unit);
+        bool agrees = nd_layer_arithmetics_agree_alone(p->job->arithmetics[0], p->job->arithmetics[i], layer);
         if (is_covered && agrees)
             continue;
-        layer->state = ND_ALIGN_UNKNOWN;
-        layer->reason = is_covered ? other_arithmetic : no_arithmetic;
+        aligned->state = ND_ALIGN_UNKNOWN;
+        aligned->reason = is_covered ? other_arithmetic : no_arithmetic;
         return ND_OK;
     }
     return ND_OK;
 }
 
 /* The programs do not know it here: they are run without what was made before. */
-static bool is_swish_of_product(const struct nd_model *model, const struct nd_model_unit *unit)
+static bool is_swish_of_product(const struct nd_model *model, const struct nd_model_layer *layer)
 {
-    const struct nd_model_unit *maker =
-        unit->n_inputs == 1 ? nd_model_unit_of_edge(model, unit->inputs[0]) : NULL;
-    return maker != NULL && strcmp(unit->op_types, "HardSwish") == 0 &&
+    const struct nd_model_layer *maker =
+        layer->n_inputs == 1 ? nd_model_layer_of_tensor(model, layer->inputs[0]) : NULL;
+    return maker != NULL && strcmp(layer->op_types, "HardSwish") == 0 &&
            (strcmp(maker->op_types, "Gemm") == 0 || strcmp(maker->op_types, "MatMul") == 0);
 }
 
 /* A layer by itself. */
-static enum nd_status prove_alone(const struct prover *p, const struct nd_exact_unit *unit,
-                                  struct nd_alignment_layer *layer, struct nd_error *err)
+static enum nd_status prove_alone(const struct prover *p, const struct nd_exact_layer *layer,
+                                  struct nd_alignment_layer *aligned_layer, struct nd_error *err)
 {
     const struct nd_model *model = p->job->aligned;
-    double doubt = doubt_of(p, unit);
-    layer->state = ND_ALIGN_UNKNOWN;
-    layer->reason = doubt >= 1 ? no_operand : doubt > 0 ? near_arithmetic : NULL;
-    if (layer->reason == NULL && nd_quantisers_are_merged(model, nd_model_unit_of_edge(model, unit->edge)))
-        layer->reason = merged_layer;
-    if (layer->reason == NULL && is_swish_of_product(model, nd_model_unit_of_edge(model, unit->edge)))
-        layer->reason = merged_swish;
-    if (layer->reason == NULL && nd_unit_rescales_operand(unit, p->memory))
-        layer->reason = moved_operand;
-    if (layer->reason != NULL)
+    double doubt = doubt_of(p, layer);
+    aligned_layer->state = ND_ALIGN_UNKNOWN;
+    aligned_layer->reason = doubt >= 1 ? no_operand : doubt > 0 ? near_arithmetic : NULL;
+    if (aligned_layer->reason == NULL && nd_quantisers_are_merged(model, nd_model_layer_of_tensor(model, layer->tensor)))
+        aligned_layer->reason = merged_layer;
+    if (aligned_layer->reason == NULL && is_swish_of_product(model, nd_model_layer_of_tensor(model, layer->tensor)))
+        aligned_layer->reason = merged_swish;
+    if (aligned_layer->reason == NULL && nd_layer_rescales_operand(layer, p->memory))
+        aligned_layer->reason = moved_operand;
+    if (aligned_layer->reason != NULL)
         return ND_OK;
-    return nd_unit_is_product(unit) ? prove_product(p, unit, layer, err) : prove_other(p, unit, layer, err);
+    return nd_layer_is_product(layer) ? prove_product(p, layer, aligned_layer, err) : prove_other(p, layer, aligned_layer, err);
 }
 
 /* The layers after it that a device makes together with this one, with their own encoding. */
-static enum nd_status prove_shares(const struct prover *p, const struct nd_exact_unit *unit,
+static enum nd_status prove_shares(const struct prover *p, const struct nd_exact_layer *layer,
                                    struct nd_error *err)
 {
     const struct nd_alternatives *a = &p->alternatives;
     enum nd_status status = ND_OK;
-    for (size_t i = a->first_part[unit->edge]; i != SIZE_MAX && status == ND_OK; i = a->parts[i].next) {
+    for (size_t i = a->first_part[layer->tensor]; i != SIZE_MAX && status == ND_OK; i = a->parts[i].next) {
         struct nd_alignment_layer made = {0};
         struct nd_linear_call call;
         size_t to = a->parts[i].to;
-        if (nd_unit_is_table(p->job->aligned, nd_model_unit_of_edge(p->job->aligned, to)))
+        if (nd_layer_is_table(p->job->aligned, nd_model_layer_of_tensor(p->job->aligned, to)))
             continue; /* it reads what is split, which is not made for it */
-        const struct nd_exact_unit other =
-            nd_align_unit_with_output(unit, &nd_model_edge(p->job->aligned, to)->quant, &call);
+        const struct nd_exact_layer other =
+            nd_align_layer_with_output(layer, &nd_model_tensor(p->job->aligned, to)->quant, &call);
         struct share *share = &p->shares[to];
         status = prove_alone(p, &other, &made, err);
         share->n_channels += made.n_channels;
@@ -591,43 +591,43 @@ static enum nd_status prove_shares(const struct prover *p, const struct nd_exact
     return status;
 }
 
-static enum nd_status prove_layer(const struct prover *p, const struct nd_exact_unit *unit,
-                                  struct nd_alignment_layer *layer, struct nd_error *err)
+static enum nd_status prove_layer(const struct prover *p, const struct nd_exact_layer *layer,
+                                  struct nd_alignment_layer *aligned_layer, struct nd_error *err)
 {
-    const struct share *share = &p->shares[unit->edge];
-    bool is_joined = p->alternatives.is_joined[unit->edge];
+    const struct share *share = &p->shares[layer->tensor];
+    bool is_joined = p->alternatives.is_joined[layer->tensor];
     if (share->state == ND_ALIGN_PROVEN && !is_joined)
-        return prove_alone(p, unit, layer, err);
-    layer->state = share->state;
-    layer->reason = share->state == ND_ALIGN_PROVEN    ? NULL
+        return prove_alone(p, layer, aligned_layer, err);
+    aligned_layer->state = share->state;
+    aligned_layer->reason = share->state == ND_ALIGN_PROVEN    ? NULL
                     : share->state == ND_ALIGN_DIFFERS ? maker_differs
                                                        : maker_unknown;
-    layer->n_channels = share->n_channels;
-    layer->n_sums = share->n_sums;
-    if (layer->reason != NULL)
+    aligned_layer->n_channels = share->n_channels;
+    aligned_layer->n_sums = share->n_sums;
+    if (aligned_layer->reason != NULL)
         return ND_OK;
     /* Of a Concat whose inputs have other encodings no program says what it is. */
     enum nd_status status =
-        nd_align_prove_bringing(&p->alternatives, p->job->aligned, unit, &layer->reason, err);
-    layer->state = layer->reason == NULL ? ND_ALIGN_PROVEN : ND_ALIGN_UNKNOWN;
+        nd_align_prove_bringing(&p->alternatives, p->job->aligned, layer, &aligned_layer->reason, err);
+    aligned_layer->state = aligned_layer->reason == NULL ? ND_ALIGN_PROVEN : ND_ALIGN_UNKNOWN;
     return status;
 }
 
 /* A nd_exact_make: the codes are those of the first program. */
-static enum nd_status prove_unit(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+static enum nd_status prove_of_layer(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                                  bool *is_made, struct nd_error *err)
 {
     struct prover *p = context;
-    size_t index = p->job->layer_of_edge[unit->edge];
-    struct nd_alignment_layer *layer = index != SIZE_MAX ? &p->job->result->layers[index] : NULL;
-    enum nd_status status = prove_shares(p, unit, err);
-    if (status == ND_OK && layer != NULL)
-        status = prove_layer(p, unit, layer, err);
+    size_t index = p->job->layer_of_tensor[layer->tensor];
+    struct nd_alignment_layer *aligned = index != SIZE_MAX ? &p->job->result->layers[index] : NULL;
+    enum nd_status status = prove_shares(p, layer, err);
+    if (status == ND_OK && aligned != NULL)
+        status = prove_layer(p, layer, aligned, err);
     if (status == ND_OK)
-        status = nd_unit_program_run(p->job->programs[0], unit, p->memory, codes, is_made, err);
-    if (status == ND_OK && layer != NULL && !*is_made && !p->alternatives.is_joined[unit->edge]) {
-        layer->state = ND_ALIGN_UNKNOWN;
-        layer->reason = no_arithmetic;
+        status = nd_layer_arithmetic_run(p->job->arithmetics[0], layer, p->memory, qvalues, is_made, err);
+    if (status == ND_OK && aligned != NULL && !*is_made && !p->alternatives.is_joined[layer->tensor]) {
+        aligned->state = ND_ALIGN_UNKNOWN;
+        aligned->reason = no_arithmetic;
     }
     return status;
 }
@@ -638,24 +638,24 @@ enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err)
     struct nd_exact_graph *graph = NULL;
     struct nd_array *inputs = NULL;
     const struct nd_exact_options options = {
-        .struct_size = sizeof options, .make = prove_unit, .missed = nd_exact_let_go};
+        .struct_size = sizeof options, .make = prove_of_layer, .missed = nd_exact_let_go};
     for (size_t i = 0; i < job->result->n_layers; i++) {
         job->result->layers[i].state = ND_ALIGN_UNKNOWN;
         job->result->layers[i].reason = not_reached;
     }
-    p.shares = nd_calloc(nd_model_n_edges(job->aligned), sizeof *p.shares);
+    p.shares = nd_calloc(nd_model_n_tensors(job->aligned), sizeof *p.shares);
     enum nd_status status =
         p.shares != NULL ? nd_inputs_create(job->aligned, &inputs, err) : nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_alternatives_init(&p.alternatives, job->aligned, err);
     if (status == ND_OK)
-        status = nd_unit_memory_create(nd_model_n_edges(job->aligned), &p.memory, err);
+        status = nd_layer_memory_create(nd_model_n_tensors(job->aligned), &p.memory, err);
     if (status == ND_OK)
         status = nd_exact_graph_create(job->aligned, &graph, err);
     if (status == ND_OK)
         status = nd_exact_graph_run(graph, inputs, &options, NULL, &p, err);
     nd_exact_graph_destroy(&graph);
-    nd_unit_memory_destroy(&p.memory);
+    nd_layer_memory_destroy(&p.memory);
     nd_alternatives_deinit(&p.alternatives);
     free(p.shares);
     nd_inputs_destroy(job->aligned, &inputs);

@@ -16,8 +16,8 @@ struct nd_quantiser {
 
 struct nd_quantisers {
     struct nd_quantiser *items; /* [n_edges], by of_edge */
-    size_t *of_edge;            /* [n_edges] */
-    size_t n_edges;
+    size_t *of_tensor;            /* [n_edges] */
+    size_t n_tensors;
 };
 
 /* Settled from the start: codes that the model takes in or hands out, codes that somebody reads without a
@@ -34,8 +34,8 @@ void nd_quantiser_centre(struct nd_quantiser *quantiser);
 
 /* The edge whose codes the node, a QuantizeLinear or DequantizeLinear, makes or reads; ND_NO_INDEX: none, or a
  * constant's. */
-size_t nd_quantiser_edge(const struct nd_model *model, size_t node);
+size_t nd_quantiser_tensor(const struct nd_model *model, size_t node);
 
-struct nd_quantiser *nd_quantiser_of(const struct nd_quantisers *q, size_t edge);
+struct nd_quantiser *nd_quantiser_of(const struct nd_quantisers *q, size_t tensor);
 
 #endif

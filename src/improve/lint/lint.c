@@ -50,8 +50,8 @@ enum nd_status nd_lint_blocks(struct nd_lint_job *job, size_t node, struct nd_er
     size_t dequantise = nd_lint_dequantise(job, node, 1), x = nd_lint_dequantise(job, node, 0);
     if (!nd_lint_is(job, node, "MatMul") || dequantise == ND_NO_INDEX || nd_lint_dtype(job, x) != ND_DTYPE_U16)
         return ND_OK; /* with uint8 it runs on the CPU */
-    size_t codes = nd_lint_input(job, dequantise, 0), zero = nd_lint_input(job, dequantise, 2);
-    const Onnx__TensorProto *weights = codes != ND_NO_INDEX ? nd_graph_constant(job->graph, codes) : NULL;
+    size_t qvalues = nd_lint_input(job, dequantise, 0), zero = nd_lint_input(job, dequantise, 2);
+    const Onnx__TensorProto *weights = qvalues != ND_NO_INDEX ? nd_graph_constant(job->graph, qvalues) : NULL;
     const Onnx__TensorProto *zeros = zero != ND_NO_INDEX ? nd_graph_constant(job->graph, zero) : NULL;
     int64_t block = nd_onnx_attribute_i(job->graph->nodes[dequantise].proto, "block_size", 0);
     if (weights == NULL || weights->data_type != UINT4_OF_ONNX || block == 0 || zeros == NULL ||
@@ -71,10 +71,10 @@ static bool is_graph_input(const struct nd_lint_job *job, size_t dequantise, boo
     static const char *const moving[] = {"Reshape", "Transpose", "Resize"};
     size_t n_moves = 0;
     while (dequantise != ND_NO_INDEX) {
-        size_t codes = nd_lint_input(job, dequantise, 0), maker = graph->tensors[codes].producer;
+        size_t qvalues = nd_lint_input(job, dequantise, 0), maker = graph->tensors[qvalues].producer;
         size_t real = maker != ND_NO_INDEX && graph->nodes[maker].kind == ND_NODE_QUANTIZE
                           ? nd_lint_input(job, maker, 0)
-                          : codes;
+                          : qvalues;
         if (graph->tensors[real].input != ND_NO_INDEX && !graph->tensors[real].is_constant)
             return !moved || n_moves > 0;
         size_t mover = graph->tensors[real].producer;
@@ -91,9 +91,9 @@ static bool is_graph_input(const struct nd_lint_job *job, size_t dequantise, boo
 static double unscaled(const struct nd_quant *x, const struct nd_quant *y)
 {
     double most = 0, ratio = (double)x->scale[0] / (double)y->scale[0];
-    for (int64_t code = 0; code <= UINT8_MAX; code++) {
-        double right = nearbyint((double)(code - x->zero_point[0]) * ratio) + (double)y->zero_point[0];
-        most = fmax(most, fabs(fmin(fmax(right, 0), UINT8_MAX) - (double)code));
+    for (int64_t qvalue = 0; qvalue <= UINT8_MAX; qvalue++) {
+        double right = nearbyint((double)(qvalue - x->zero_point[0]) * ratio) + (double)y->zero_point[0];
+        most = fmax(most, fabs(fmin(fmax(right, 0), UINT8_MAX) - (double)qvalue));
     }
     return most;
 }
@@ -127,7 +127,7 @@ static enum nd_status tell_moved(struct nd_lint_job *job, size_t node, size_t sl
         "point %lld",
         (double)x->scale[0], (long long)x->zero_point[0], (double)y->scale[0], (long long)y->zero_point[0]);
     if (status == ND_OK && obstacle == NULL)
-        status = nd_lint_change_edge(job, quantise, x, &obstacle, err);
+        status = nd_lint_change_tensor(job, quantise, x, &obstacle, err);
     if (status != ND_OK)
         return status;
     return obstacle != NULL ? nd_lint_say_obstacle(finding, err, "%s", obstacle)
@@ -155,14 +155,14 @@ enum nd_status nd_lint_moved(struct nd_lint_job *job, size_t node, struct nd_err
 /* ---- concat-input ---- */
 
 /* More channels are rescaled: measured with 1 to 64, QAIRT 2.51.0, uint8. */
-enum { MOST_CHANNELS = 8 };
+enum { MAX_CHANNELS = 8 };
 
 static bool is_read_by_conv(const struct nd_lint_job *job, size_t quantise)
 {
-    size_t codes = nd_lint_output(job, quantise);
+    size_t qvalues = nd_lint_output(job, quantise);
     for (size_t node = 0; node < job->graph->n_nodes; node++) {
         size_t dequantise = nd_lint_is(job, node, "Conv") ? nd_lint_dequantise(job, node, 0) : ND_NO_INDEX;
-        if (dequantise != ND_NO_INDEX && nd_lint_input(job, dequantise, 0) == codes)
+        if (dequantise != ND_NO_INDEX && nd_lint_input(job, dequantise, 0) == qvalues)
             return true;
     }
     return false;
@@ -182,7 +182,7 @@ enum nd_status nd_lint_concat(struct nd_lint_job *job, size_t node, struct nd_er
             n_slots++;
         }
     const struct nd_shape *shape = n_slots == 1 ? &job->infos[nd_lint_input(job, node, slot)].shape : NULL;
-    if (shape == NULL || shape->rank != 4 || shape->dims[1] > MOST_CHANNELS)
+    if (shape == NULL || shape->rank != 4 || shape->dims[1] > MAX_CHANNELS)
         return ND_OK;
     x = nd_lint_one(job, nd_lint_dequantise(job, node, slot));
     if (x == NULL || nd_lint_dtype(job, nd_lint_dequantise(job, node, slot)) != ND_DTYPE_U8 ||
@@ -232,9 +232,9 @@ static bool has_words(const struct nd_lint_job *job, size_t quantiser)
 static double misread(const struct nd_quant *made, const struct nd_quant *read)
 {
     double most = 0, ratio = (double)made->scale[0] / (double)read->scale[0];
-    for (int64_t code = 0; code <= WORD_MAX; code++) {
-        double right = (double)(code - made->zero_point[0]) * ratio + (double)read->zero_point[0];
-        most = fmax(most, fabs(fmin(fmax(right, 0), WORD_MAX) - (double)code));
+    for (int64_t qvalue = 0; qvalue <= WORD_MAX; qvalue++) {
+        double right = (double)(qvalue - made->zero_point[0]) * ratio + (double)read->zero_point[0];
+        most = fmax(most, fabs(fmin(fmax(right, 0), WORD_MAX) - (double)qvalue));
     }
     return most;
 }
@@ -253,10 +253,10 @@ static double beyond(const struct nd_quant *made, const struct nd_quant *read)
 static bool is_handed_out(const struct nd_lint_job *job, size_t quantise)
 {
     const struct nd_graph *graph = job->graph;
-    const struct nd_graph_tensor *codes = &graph->tensors[nd_lint_output(job, quantise)];
-    bool is = codes->output != ND_NO_INDEX;
-    for (size_t r = 0; r < codes->n_readers && !is; r++) {
-        size_t made = nd_lint_output(job, graph->readers[codes->first_reader + r]);
+    const struct nd_graph_tensor *qvalues = &graph->tensors[nd_lint_output(job, quantise)];
+    bool is = qvalues->output != ND_NO_INDEX;
+    for (size_t r = 0; r < qvalues->n_readers && !is; r++) {
+        size_t made = nd_lint_output(job, graph->readers[qvalues->first_reader + r]);
         is = made != ND_NO_INDEX && graph->tensors[made].output != ND_NO_INDEX;
     }
     return is;
@@ -266,7 +266,7 @@ static enum nd_status mend_forced(struct nd_lint_job *job, size_t quantise, cons
                                   struct nd_lint_finding *finding, struct nd_error *err)
 {
     const char *obstacle;
-    enum nd_status status = nd_lint_change_edge(job, quantise, &forced->quant, &obstacle, err);
+    enum nd_status status = nd_lint_change_tensor(job, quantise, &forced->quant, &obstacle, err);
     if (status != ND_OK)
         return status;
     return obstacle != NULL ? nd_lint_say_obstacle(finding, err, "%s", obstacle)
@@ -314,8 +314,8 @@ static int64_t count_wrapped(const struct nd_quant *x, const struct nd_quant *y,
         return 0;
     int64_t multipliers[] = {(int64_t)ldexp((double)above, SHIFT), (int64_t)ldexp((double)below, SHIFT)};
     int64_t n = 0;
-    for (int64_t code = 0; code <= WORD_MAX; code++) {
-        int64_t d = code - x->zero_point[0];
+    for (int64_t qvalue = 0; qvalue <= WORD_MAX; qvalue++) {
+        int64_t d = qvalue - x->zero_point[0];
         n += d * multipliers[d < 0] + (y->zero_point[0] << SHIFT) > INT32_MAX;
     }
     return n;
@@ -395,13 +395,13 @@ enum nd_status nd_lint_range(struct nd_lint_job *job, size_t node, struct nd_err
     if (quant == NULL || dtype == ND_DTYPE_I32 ||
         (job->graph->nodes[node].kind == ND_NODE_DEQUANTIZE && !is_constant))
         return ND_OK; /* an activation is told of once, where it is quantised */
-    double n_codes = ldexp(1, 8 * (int)nd_dtype_size_bytes(dtype));
-    if (!(n_codes * (double)quant->scale[0] > far))
+    double n_qvalues = ldexp(1, 8 * (int)nd_dtype_size_bytes(dtype));
+    if (!(n_qvalues * (double)quant->scale[0] > far))
         return ND_OK;
     return nd_lint_find(
         job, &(struct nd_lint_at){node, (double)NAN}, NULL, err,
         "the range is %.4g wide, steps of %.4g: a mask is quantised, and all other values share one code",
-        n_codes * (double)quant->scale[0], (double)quant->scale[0]);
+        n_qvalues * (double)quant->scale[0], (double)quant->scale[0]);
 }
 
 /* ---- weight-axis ---- */
@@ -443,15 +443,15 @@ enum nd_status nd_lint_apart(struct nd_lint_job *job, size_t node, struct nd_err
     if (quant == NULL || !job->graph->nodes[dequantise].is_constant)
         return ND_OK;
     const struct nd_shape *shape = &job->infos[nd_lint_input(job, dequantise, 0)].shape;
-    struct nd_array codes = {.shape = *shape};
+    struct nd_array qvalues = {.shape = *shape};
     int64_t axis = shape->rank > 0 ? channel_axis(job, node, (size_t)shape->rank) : -1;
     double ratio = NAN;
-    enum nd_status status = axis >= 0 ? nd_lint_numbers(job, dequantise, 0, &codes.x, &codes.n, err) : ND_OK;
-    for (size_t i = 0; i < codes.n; i++)
-        codes.x[i] -= (double)quant->zero_point[0];
-    if (status == ND_OK && codes.n > 0 && codes.n == nd_dims_product(shape, 0, shape->rank))
-        status = nd_channels_ratio(&codes, (int)axis, &ratio, err);
-    free(codes.x);
+    enum nd_status status = axis >= 0 ? nd_lint_numbers(job, dequantise, 0, &qvalues.x, &qvalues.n, err) : ND_OK;
+    for (size_t i = 0; i < qvalues.n; i++)
+        qvalues.x[i] -= (double)quant->zero_point[0];
+    if (status == ND_OK && qvalues.n > 0 && qvalues.n == nd_dims_product(shape, 0, shape->rank))
+        status = nd_channels_ratio(&qvalues, (int)axis, &ratio, err);
+    free(qvalues.x);
     if (status != ND_OK || !(ratio >= ND_CHANNELS_APART))
         return status;
     return nd_lint_find(
@@ -512,17 +512,17 @@ static bool is_fused(const struct nd_lint_job *job, size_t node, size_t reader)
 enum nd_status nd_lint_missing(struct nd_lint_job *job, size_t node, struct nd_error *err)
 {
     const struct nd_graph *graph = job->graph;
-    size_t unit = job->unit_of[node], made = nd_lint_output(job, node);
-    bool is_quantised = false, reads_codes = false;
-    if (!computes(job, node) || unit == ND_NO_INDEX)
+    size_t layer = job->layer_of[node], made = nd_lint_output(job, node);
+    bool is_quantised = false, reads_qvalues = false;
+    if (!computes(job, node) || layer == ND_NO_INDEX)
         return ND_OK;
     for (size_t i = 0; i < graph->nodes[node].n_inputs; i++)
-        reads_codes = reads_codes || nd_lint_dequantise(job, node, i) != ND_NO_INDEX;
+        reads_qvalues = reads_qvalues || nd_lint_dequantise(job, node, i) != ND_NO_INDEX;
     const struct nd_graph_tensor *t = &graph->tensors[made];
     for (size_t r = 0; r < t->n_readers; r++)
         is_quantised =
             is_quantised || graph->nodes[graph->readers[t->first_reader + r]].kind == ND_NODE_QUANTIZE;
-    if (is_quantised || !reads_codes || t->n_readers == 0)
+    if (is_quantised || !reads_qvalues || t->n_readers == 0)
         return ND_OK;
     size_t reader = graph->readers[t->first_reader];
     if (is_fused(job, node, reader) || nd_lint_is(job, reader, "Cast")) /* to whole numbers, as a rule */
@@ -613,13 +613,13 @@ static enum nd_status init_job(struct nd_lint_job *job, size_t *n_quantisers, st
     if (job->quants == NULL || job->infos == NULL || job->result == NULL)
         return nd_fail_memory(err);
     job->result->struct_size = sizeof *job->result;
-    job->result->n_layers = job->model->n_units;
+    job->result->n_layers = job->model->n_layers;
     job->result->model = nd_strdup(job->model->path);
     if (job->result->model == NULL)
         return nd_fail_memory(err);
     nd_infer_declared(job->model, job->infos);
     nd_infer_propagate(job->model, job->infos);
-    enum nd_status status = nd_units_assign(graph, &job->unit_of, err);
+    enum nd_status status = nd_layers_assign(graph, &job->layer_of, err);
     return status == ND_OK ? read_quantisers(job, n_quantisers, err) : status;
 }
 
@@ -628,7 +628,7 @@ static void deinit_job(struct nd_lint_job *job)
     for (size_t n = 0; job->quants != NULL && n < job->graph->n_nodes; n++)
         nd_quant_deinit(&job->quants[n].quant);
     for (size_t i = 0; i < job->n_changes; i++)
-        free((void *)(uintptr_t)job->changes[i].codes); /* nd_lint_change_constant's own */
+        free((void *)(uintptr_t)job->changes[i].qvalues); /* nd_lint_change_constant's own */
     for (size_t i = 0; i < job->n_kept; i++) {
         nd_quant_deinit(job->kept[i]);
         free(job->kept[i]);
@@ -637,7 +637,7 @@ static void deinit_job(struct nd_lint_job *job)
     free(job->changes);
     free(job->quants);
     free(job->infos);
-    free(job->unit_of);
+    free(job->layer_of);
     nd_lint_destroy(&job->result);
 }
 

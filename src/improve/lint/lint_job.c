@@ -39,16 +39,16 @@ size_t nd_lint_dequantise(const struct nd_lint_job *job, size_t node, size_t slo
 size_t nd_lint_quantise(const struct nd_lint_job *job, size_t node)
 {
     const struct nd_graph *graph = job->graph;
-    size_t unit = job->unit_of[node];
+    size_t layer = job->layer_of[node];
     for (size_t made = nd_lint_output(job, node); made != ND_NO_INDEX; made = nd_lint_output(job, node)) {
         const struct nd_graph_tensor *t = &graph->tensors[made];
         for (size_t r = 0; r < t->n_readers; r++)
             if (graph->nodes[graph->readers[t->first_reader + r]].kind == ND_NODE_QUANTIZE)
                 return graph->readers[t->first_reader + r];
-        if (t->n_readers != 1 || unit == ND_NO_INDEX)
+        if (t->n_readers != 1 || layer == ND_NO_INDEX)
             break;
         node = graph->readers[t->first_reader];
-        if (job->unit_of[node] != unit || (!nd_lint_is(job, node, "Relu") && !nd_lint_is(job, node, "Clip")))
+        if (job->layer_of[node] != layer || (!nd_lint_is(job, node, "Relu") && !nd_lint_is(job, node, "Clip")))
             break;
     }
     return ND_NO_INDEX;
@@ -72,13 +72,13 @@ enum nd_dtype nd_lint_dtype(const struct nd_lint_job *job, size_t quantiser)
     const struct nd_graph *graph = job->graph;
     if (quantiser == ND_NO_INDEX || job->quants[quantiser].dtype != ND_DTYPE_NONE)
         return quantiser == ND_NO_INDEX ? ND_DTYPE_NONE : job->quants[quantiser].dtype;
-    size_t codes = nd_lint_input(job, quantiser, 0);
-    if (graph->nodes[quantiser].kind != ND_NODE_DEQUANTIZE || codes == ND_NO_INDEX)
+    size_t qvalues = nd_lint_input(job, quantiser, 0);
+    if (graph->nodes[quantiser].kind != ND_NODE_DEQUANTIZE || qvalues == ND_NO_INDEX)
         return ND_DTYPE_NONE;
-    size_t maker = graph->tensors[codes].producer;
+    size_t maker = graph->tensors[qvalues].producer;
     if (maker != ND_NO_INDEX && graph->nodes[maker].kind == ND_NODE_QUANTIZE)
         return job->quants[maker].dtype;
-    return job->infos[codes].dtype;
+    return job->infos[qvalues].dtype;
 }
 
 enum nd_status nd_lint_numbers(const struct nd_lint_job *job, size_t node, size_t slot, double **values,
@@ -98,11 +98,11 @@ static const char *layer_name(const struct nd_lint_job *job, size_t node)
 {
     const struct nd_graph *graph = job->graph;
     size_t quantise = graph->nodes[node].kind == ND_NODE_OTHER ? nd_lint_quantise(job, node) : ND_NO_INDEX;
-    size_t tensor = nd_lint_output(job, quantise != ND_NO_INDEX ? quantise : node);
-    size_t edge = tensor != ND_NO_INDEX ? job->model->tensor_edge[tensor] : ND_NO_INDEX;
-    if (edge != ND_NO_INDEX)
-        return job->model->edges[edge].name;
-    return tensor != ND_NO_INDEX ? graph->tensors[tensor].name : nd_graph_node_name(graph->nodes[node].proto);
+    size_t value = nd_lint_output(job, quantise != ND_NO_INDEX ? quantise : node);
+    size_t tensor = value != ND_NO_INDEX ? job->model->tensor_of_value[value] : ND_NO_INDEX;
+    if (tensor != ND_NO_INDEX)
+        return job->model->tensors[tensor].name;
+    return value != ND_NO_INDEX ? graph->tensors[value].name : nd_graph_node_name(graph->nodes[node].proto);
 }
 
 ND_PRINTF(1, 0)
@@ -181,14 +181,14 @@ static enum nd_status change(struct nd_lint_job *job, const struct nd_recoded_no
 /* Notes new parameters of the DequantizeLinear of a constant, and n codes of the constant, which it takes over.
  */
 static enum nd_status nd_lint_change_constant(struct nd_lint_job *job, size_t dequantise,
-                                              const struct nd_quant *quant, double *codes, size_t n,
+                                              const struct nd_quant *quant, double *qvalues, size_t n,
                                               struct nd_error *err)
 {
     const struct nd_recoded_node changed = {
-        .node = dequantise, .quant = keep(job, quant, err), .codes = codes, .n_codes = n};
+        .node = dequantise, .quant = keep(job, quant, err), .qvalues = qvalues, .n_qvalues = n};
     enum nd_status status = changed.quant != NULL ? change(job, &changed, err) : nd_fail_memory(err);
     if (status != ND_OK)
-        free(codes);
+        free(qvalues);
     return status;
 }
 
@@ -230,13 +230,13 @@ static const char *gather(const struct nd_lint_job *job, size_t quantise, size_t
 {
     const struct nd_graph *graph = job->graph;
     const struct nd_quant *old = nd_lint_one(job, quantise);
-    const struct nd_graph_tensor *codes = &graph->tensors[nd_lint_output(job, quantise)];
+    const struct nd_graph_tensor *qvalues = &graph->tensors[nd_lint_output(job, quantise)];
     const char *obstacle = is_changed(job, quantise) ? "another finding changes the same encoding" : NULL;
-    if (codes->output != ND_NO_INDEX)
+    if (qvalues->output != ND_NO_INDEX)
         return "the model hands the codes out";
     list[(*n)++] = quantise;
-    for (size_t r = 0; r < codes->n_readers && obstacle == NULL; r++) {
-        size_t reader = graph->readers[codes->first_reader + r];
+    for (size_t r = 0; r < qvalues->n_readers && obstacle == NULL; r++) {
+        size_t reader = graph->readers[qvalues->first_reader + r];
         if (graph->nodes[reader].kind != ND_NODE_DEQUANTIZE || !nd_quant_is_same(nd_lint_one(job, reader), old))
             return "something reads the codes without a DequantizeLinear of the same encoding";
         list[(*n)++] = reader;
@@ -245,7 +245,7 @@ static const char *gather(const struct nd_lint_job *job, size_t quantise, size_t
     return obstacle;
 }
 
-enum nd_status nd_lint_change_edge(struct nd_lint_job *job, size_t quantise, const struct nd_quant *quant,
+enum nd_status nd_lint_change_tensor(struct nd_lint_job *job, size_t quantise, const struct nd_quant *quant,
                                    const char **obstacle, struct nd_error *err)
 {
     size_t n = 0, n_makers = 1, n_nodes = job->graph->n_nodes;
@@ -273,7 +273,7 @@ enum { X, WEIGHTS, BIAS, MEAN, VARIANCE };
 static const float TAKEN_FOR_EQUAL = 1e-5F;
 
 /* Steps of the output below which nothing is said: half a step is rounding. */
-static const double LEAST_EFFECT_LSB = 0.5;
+static const double MIN_EFFECT_LSB = 0.5;
 
 /* A product with constant weights and a constant bias of int32, as far as the rules need it. */
 struct product {
@@ -334,22 +334,22 @@ static enum nd_status mend_scale(struct nd_lint_job *job, const struct product *
                                  struct nd_lint_finding *finding, struct nd_error *err)
 {
     struct nd_quant quant = {0};
-    double *codes = malloc(p->n * sizeof *codes);
-    enum nd_status status = codes != NULL ? nd_quant_copy(p->b, &quant, err) : nd_fail_memory(err);
+    double *qvalues = malloc(p->n * sizeof *qvalues);
+    enum nd_status status = qvalues != NULL ? nd_quant_copy(p->b, &quant, err) : nd_fail_memory(err);
     bool fit = true;
     for (size_t c = 0; status == ND_OK && c < p->n; c++) {
         quant.scale[c] = accumulator_scale(p, c);
         quant.zero_point[c] = 0;
-        codes[c] = nearbyint(p->bias[c] * (double)p->b->scale[c] / (double)quant.scale[c]);
-        fit = fit && fabs(codes[c]) <= INT32_MAX && quant.scale[c] > 0;
+        qvalues[c] = nearbyint(p->bias[c] * (double)p->b->scale[c] / (double)quant.scale[c]);
+        fit = fit && fabs(qvalues[c]) <= INT32_MAX && quant.scale[c] > 0;
     }
     bool is_shared = job->graph->tensors[nd_lint_output(job, p->bias_node)].n_readers > 1;
     if (status == ND_OK && (is_shared || !fit)) {
         status = nd_lint_say_obstacle(
             finding, err, "%s", is_shared ? "several layers read this bias" : "the bias does not fit 32 bits");
     } else if (status == ND_OK) {
-        status = nd_lint_change_constant(job, p->bias_node, &quant, codes, p->n, err);
-        codes = NULL;
+        status = nd_lint_change_constant(job, p->bias_node, &quant, qvalues, p->n, err);
+        qvalues = NULL;
         if (status == ND_OK)
             status = nd_lint_say_change(
                 finding, err,
@@ -357,7 +357,7 @@ static enum nd_status mend_scale(struct nd_lint_job *job, const struct product *
                 "codes are rounded anew",
                 p->n);
     }
-    free(codes);
+    free(qvalues);
     nd_quant_deinit(&quant);
     return status;
 }
@@ -371,7 +371,7 @@ static enum nd_status tell_one_scale(struct nd_lint_job *job, size_t node, const
     for (size_t c = 0; c < p->n; c++)
         largest = fmax(largest, fabs(p->bias[c]));
     double effect = largest * (double)p->b->scale[0] / (double)p->y->scale[0];
-    if (effect <= LEAST_EFFECT_LSB)
+    if (effect <= MIN_EFFECT_LSB)
         return ND_OK;
     enum nd_status status = nd_lint_find(job, &(struct nd_lint_at){node, effect}, &finding, err,
                                          "the weights have %zu scales, the bias has one (%.7g); the largest "
@@ -395,7 +395,7 @@ static enum nd_status tell_scale(struct nd_lint_job *job, size_t node, const str
         worst = off > effect ? c : worst;
         effect = fmax(effect, off);
     }
-    if (effect <= LEAST_EFFECT_LSB)
+    if (effect <= MIN_EFFECT_LSB)
         return ND_OK;
     enum nd_status status =
         nd_lint_find(job, &(struct nd_lint_at){node, effect}, &finding, err,

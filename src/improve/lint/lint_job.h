@@ -10,7 +10,7 @@ struct nd_lint_job {
     const struct nd_model *model;
     const struct nd_graph *graph;
     struct nd_node_quant *quants;    /* [n_nodes]: of quantisers, else zeroed */
-    size_t *unit_of;                 /* [n_nodes]: nd_units_assign */
+    size_t *layer_of;                 /* [n_nodes]: nd_units_assign */
     struct nd_tensor_info *infos;    /* [n_tensors] */
     const struct nd_lint_rule *rule; /* that is being applied */
     struct nd_lint *result;
@@ -82,7 +82,7 @@ enum nd_status nd_lint_say_obstacle(struct nd_lint_finding *finding, struct nd_e
 /* Notes a new encoding for the codes that the QuantizeLinear makes, for all that read them, and for what
  * operators that only move values make of them. *obstacle, static, says why nothing is noted; NULL: it is
  * noted. */
-enum nd_status nd_lint_change_edge(struct nd_lint_job *job, size_t quantise, const struct nd_quant *quant,
+enum nd_status nd_lint_change_tensor(struct nd_lint_job *job, size_t quantise, const struct nd_quant *quant,
                                    const char **obstacle, struct nd_error *err);
 
 #endif

@@ -9,15 +9,15 @@
 
 /* What could be changed. */
 
-enum { MOST_CONSTANTS = ND_LOSS_CONSTANTS };
+enum { MAX_CONSTANTS = ND_LOSS_CONSTANTS };
 
 /* ---- as changes of the file ---- */
 
 /* The axis of the channels of a constant that the step's unit reads; -1: it reads no such constant. */
 static int axis_of(const struct nd_plan *plan, const struct nd_change *change)
 {
-    struct nd_exact_constant all[MOST_CONSTANTS];
-    size_t n = nd_exact_unit_constants(plan->graph, plan->steps[change->step].edge, all, MOST_CONSTANTS);
+    struct nd_exact_constant all[MAX_CONSTANTS];
+    size_t n = nd_exact_layer_constants(plan->graph, plan->steps[change->step].tensor, all, MAX_CONSTANTS);
     for (size_t i = 0; i < n; i++)
         if (all[i].tensor == change->tensor)
             return all[i].channel_axis;
@@ -26,7 +26,7 @@ static int axis_of(const struct nd_plan *plan, const struct nd_change *change)
 
 void nd_widening_deinit(struct nd_widening *widening)
 {
-    free((void *)(uintptr_t)widening->edges);
+    free((void *)(uintptr_t)widening->tensors);
     free((void *)(uintptr_t)widening->weights);
     *widening = (struct nd_widening){0};
 }
@@ -37,10 +37,10 @@ enum nd_status nd_promotions_as_widening(const struct nd_promote_job *job, const
     size_t n_changes = 0;
     for (size_t i = 0; i < n; i++)
         n_changes += nd_promotions_at(job->promotions, promotions[i])->n_changes;
-    struct nd_wide_edge *edges = nd_calloc(n_changes + 1, sizeof *edges);
+    struct nd_wide_tensor *tensors = nd_calloc(n_changes + 1, sizeof *tensors);
     struct nd_channel_weights *weights = nd_calloc(n_changes + 1, sizeof *weights);
-    *out = (struct nd_widening){.edges = edges, .weights = weights};
-    if (edges == NULL || weights == NULL) {
+    *out = (struct nd_widening){.tensors = tensors, .weights = weights};
+    if (tensors == NULL || weights == NULL) {
         nd_widening_deinit(out);
         return nd_fail_memory(err);
     }
@@ -49,8 +49,8 @@ enum nd_status nd_promotions_as_widening(const struct nd_promote_job *job, const
         for (size_t c = 0; c < promotion->n_changes; c++) {
             const struct nd_change *change = &promotion->changes[c];
             if (change->is_range)
-                edges[out->n_edges++] = (struct nd_wide_edge){
-                    job->plan.steps[change->step].edge, (float)change->fit.scale, (int64_t)change->fit.zero};
+                tensors[out->n_tensors++] = (struct nd_wide_tensor){
+                    job->plan.steps[change->step].tensor, (float)change->fit.scale, (int64_t)change->fit.zero};
             else
                 weights[out->n_weights++] = (struct nd_channel_weights){.tensor = change->tensor,
                                                                         .axis = axis_of(&job->plan, change),
@@ -68,7 +68,7 @@ static bool can_be_made(const struct nd_promote_job *job, const struct nd_promot
 {
     for (size_t c = 0; c < promotion->n_changes; c++) {
         const struct nd_change *change = &promotion->changes[c];
-        if (change->is_range ? nd_widening_obstacle(job->model, job->plan.steps[change->step].edge) != NULL
+        if (change->is_range ? nd_widening_obstacle(job->model, job->plan.steps[change->step].tensor) != NULL
                              : axis_of(&job->plan, change) < 0)
             return false;
     }
@@ -121,9 +121,9 @@ enum nd_status nd_find_proposals(struct nd_promote_job *job, struct nd_error *er
 enum { SCALE_BYTES = sizeof(float), WIDE_BYTES = 2, FLOPS_OF_MULTIPLY_ADD = 2 };
 
 /* Elements of a step; 0 where the shape is not known. */
-static double elems_of(const struct nd_promote_job *job, size_t edge)
+static double elems_of(const struct nd_promote_job *job, size_t tensor)
 {
-    size_t step = edge != ND_NO_INDEX ? job->plan.step_of_edge[edge] : SIZE_MAX, n = 0;
+    size_t step = tensor != ND_NO_INDEX ? job->plan.step_of_tensor[tensor] : SIZE_MAX, n = 0;
     if (step == SIZE_MAX || nd_shape_n_elems(&job->plan.shapes[step], &n, NULL) != ND_OK)
         return 0;
     return (double)n;
@@ -158,8 +158,8 @@ static void add_node(const struct nd_promote_job *job, const struct nd_wide_part
         whole->bytes += isnan(bytes) ? 0 : bytes;
     }
     if (parts->is_converted[node]) {
-        size_t codes = n->kind == ND_NODE_QUANTIZE ? graph->made[n->first_made] : graph->uses[n->first_use];
-        cost->activation_bytes += WIDE_BYTES * elems_of(job, job->model->tensor_edge[codes]);
+        size_t qvalues = n->kind == ND_NODE_QUANTIZE ? graph->made[n->first_made] : graph->uses[n->first_use];
+        cost->activation_bytes += WIDE_BYTES * elems_of(job, job->model->tensor_of_value[qvalues]);
         cost->n_conversions++;
     }
 }
@@ -173,10 +173,10 @@ static void add_all(const struct nd_promote_job *job, const struct nd_wide_parts
     for (size_t n = 0; n < model->graph.n_nodes; n++)
         if (model->graph.nodes[n].is_alive)
             add_node(job, parts, n, infos, cost, &whole);
-    for (size_t e = 0; e < model->n_edges; e++) {
+    for (size_t e = 0; e < model->n_tensors; e++) {
         double n = elems_of(job, e);
-        whole.bytes += n * (double)nd_dtype_size_bytes(model->edges[e].dtype);
-        cost->activation_bytes += parts->is_wide_edge[e] ? n : 0; /* a byte more each */
+        whole.bytes += n * (double)nd_dtype_size_bytes(model->tensors[e].dtype);
+        cost->activation_bytes += parts->is_wide_tensor[e] ? n : 0; /* a byte more each */
     }
     for (size_t i = 0; i < what->n_weights; i++)
         cost->weight_bytes += SCALE_BYTES * (double)(what->weights[i].shape->dims[what->weights[i].axis] - 1);
@@ -195,7 +195,7 @@ enum nd_status nd_promotion_cost_of(const struct nd_promote_job *job, const size
     enum nd_status status =
         infos != NULL ? nd_promotions_as_widening(job, promotions, n, &what, err) : nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_wide_parts_find(job->model, what.edges, what.n_edges, &parts, err);
+        status = nd_wide_parts_find(job->model, what.tensors, what.n_tensors, &parts, err);
     if (status == ND_OK) {
         nd_infer_declared(job->model, infos);
         nd_infer_propagate(job->model, infos);

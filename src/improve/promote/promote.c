@@ -39,7 +39,7 @@ static enum nd_status capture_one(void *context, size_t task, struct nd_error *e
     const struct nd_promote_options *options = run->job->options;
     struct nd_capture_options how;
     nd_capture_options_init(&how);
-    how.edges = "outputs";
+    how.tensors = "outputs";
     how.agent = options->agent;
     how.is_cancelled = options->is_cancelled;
     how.cancel_context = options->cancel_context;
@@ -129,12 +129,12 @@ static enum nd_status nd_promote_capture(struct nd_promote_job *job, struct nd_e
 
 static void count_right(const struct nd_comparison *comparison, size_t device, struct nd_measured *out)
 {
-    size_t edge = SIZE_MAX;
+    size_t tensor = SIZE_MAX;
     for (size_t t = 0; t < comparison->n_top1; t++) {
         const struct nd_top1 *top1 = &comparison->top1[t];
-        if (!top1->has_labels || !top1->devices[device].exists || (edge != SIZE_MAX && top1->edge != edge))
+        if (!top1->has_labels || !top1->devices[device].exists || (tensor != SIZE_MAX && top1->tensor != tensor))
             continue;
-        edge = top1->edge;
+        tensor = top1->tensor;
         out->n_labelled += top1->devices[device].n_samples;
         out->n_right += top1->devices[device].n_correct;
     }
@@ -149,7 +149,7 @@ static enum nd_status nd_promote_measure(const struct nd_promote_job *job, struc
     struct nd_comparison *comparison = NULL;
     struct nd_compare_options how = nd_compare_options_default();
     how.allow_different_models = true;
-    how.edges = "outputs";
+    how.tensors = "outputs";
     how.n_worst = 0;
     how.n_threads = job->options->n_threads;
     how.is_cancelled = job->options->is_cancelled;
@@ -248,11 +248,11 @@ static enum nd_status nd_promote_tell(const struct nd_promote_job *job, const ch
 
 /* ---- before anything is done ---- */
 
-static size_t n_quantised_edges(const struct nd_model *model)
+static size_t n_quantised_tensors(const struct nd_model *model)
 {
     size_t n = 0;
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
-        n += nd_model_edge(model, e)->quant.n > 0;
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        n += nd_model_tensor(model, e)->quant.n > 0;
     return n;
 }
 
@@ -269,12 +269,12 @@ static enum nd_status check_models(const struct nd_model *model, const struct nd
                                    struct nd_error *err)
 {
     const char *path = nd_model_path(model), *float_path = nd_model_path(floats), *missing = NULL;
-    if (n_quantised_edges(model) == 0)
+    if (n_quantised_tensors(model) == 0)
         return nd_fail(err, ND_E_PROMOTE_FLOAT, path,
                        "'%s' has no quantised layer; only a model with QuantizeLinear and DequantizeLinear has "
                        "layers to promote",
                        path);
-    if (n_quantised_edges(floats) > 0)
+    if (n_quantised_tensors(floats) > 0)
         return nd_fail(err, ND_E_PROMOTE_REFERENCE, float_path,
                        "'%s' is quantised itself; the model before quantisation is needed", float_path);
     for (size_t i = 0; i < nd_model_n_inputs(floats) && missing == NULL; i++)
@@ -334,7 +334,7 @@ static enum nd_status find_layers(struct nd_promote_job *job, struct nd_error *e
                                          (const struct nd_capture *const *)job->captures,
                                          job->options->n_devices};
     const struct nd_explain_options how = {.struct_size = sizeof how,
-                                           .n_harm_samples = ND_EFFECT_SAMPLES,
+                                           .n_output_effect_samples = ND_EFFECT_SAMPLES,
                                            .n_threads = job->options->n_threads,
                                            .is_cancelled = job->options->is_cancelled,
                                            .cancel_context = job->options->cancel_context};
@@ -435,11 +435,11 @@ enum nd_status nd_promote(const struct nd_model *model, const struct nd_promote_
  * devices stay. After each that stays the gains of the others are computed anew, as layers hide each other. */
 
 /* A proposal that gains less on a device, in dB, does not help; the same as computed: chosen. */
-static const double least_gain_db = 0.05;
+static const double min_gain_db = 0.05;
 /* Below a thousandth of the model nothing is cheaper than the rest: chosen. */
-static const double least_percent = 0.1;
+static const double min_percent = 0.1;
 /* So many may fail on the devices before the search ends: chosen, each is a run on every device. */
-enum { MOST_FAILURES = 8 };
+enum { MAX_FAILURES = 8 };
 
 /* The model with the promotions that were kept and those of the proposal at hand. */
 static enum nd_status write_and_run(const struct nd_promote_job *job, size_t n, struct nd_measured *out,
@@ -481,7 +481,7 @@ static bool helps(const struct nd_promote_job *job, const struct nd_measured *me
         layer->device_db[d] = measured[d].sqnr_db - job->now[d].sqnr_db;
         layer->measured_db = fmin(layer->measured_db, layer->device_db[d]);
     }
-    return layer->measured_db >= least_gain_db;
+    return layer->measured_db >= min_gain_db;
 }
 
 /* The search. Layers before n_tried were tried, in their order; sqnr_db is beside the promotions. */
@@ -504,10 +504,10 @@ static enum nd_status find_best(const struct search *s, size_t *out, struct nd_e
         struct nd_promotion_cost cost;
         double gain = s->sqnr_db[job->order[i]] - result->computed_after_db;
         job->kept[result->n_kept] = job->order[i];
-        if (!(gain >= least_gain_db))
+        if (!(gain >= min_gain_db))
             continue;
         status = nd_promotion_cost_of(job, job->kept, result->n_kept + 1, &cost, err);
-        double worth = gain / fmax(cost.percent - result->cost.percent, least_percent);
+        double worth = gain / fmax(cost.percent - result->cost.percent, min_percent);
         bool is_dear = cost.percent > result->budget_percent;
         result->layers[i].fate = is_dear ? ND_PROMOTE_OVER_BUDGET : ND_PROMOTE_NOT_TRIED;
         if (!is_dear && worth > best) {
@@ -571,7 +571,7 @@ static enum nd_status search(struct search *s, struct nd_error *err)
 {
     const struct nd_promoted *result = s->job->result;
     enum nd_status status = compute_gains(s, err);
-    while (status == ND_OK && result->n_kept < s->job->options->n_layers && s->n_failed < MOST_FAILURES) {
+    while (status == ND_OK && result->n_kept < s->job->options->n_layers && s->n_failed < MAX_FAILURES) {
         size_t n_kept = result->n_kept, next = SIZE_MAX;
         status = nd_promote_tell(s->job, "proposals", s->n_tried, result->n_layers, err);
         if (status == ND_OK)

@@ -265,7 +265,7 @@ enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_sessio
     const struct nd_reduce_options *given = reducer->options;
     struct nd_capture_options options;
     nd_capture_options_init(&options);
-    options.edges = session->edges;
+    options.tensors = session->tensors;
     options.replace = true;
     /* References compute on the CPU anyway. */
     options.allow_fallback = given->allow_fallback || session->device != reducer->device;
@@ -389,8 +389,8 @@ enum nd_status nd_candidate_init(struct nd_candidate *candidate, const struct nd
     if (candidate->folder == NULL)
         return nd_fail_memory(err);
     if (!has_wanted(reducer, &cut))
-        return nd_fail(err, ND_E_MODEL_NO_EDGE, reducer->options->edge, "edge '%s' is not in it",
-                       reducer->options->edge);
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, reducer->options->tensor, "edge '%s' is not in it",
+                       reducer->options->tensor);
     enum nd_status status = nd_dir_make(folder, err);
     char *path = nd_path_join(folder, "reproducer.onnx");
     if (status == ND_OK && path == NULL)
@@ -416,13 +416,13 @@ void nd_candidate_deinit(struct nd_candidate *candidate)
 }
 
 struct nd_session nd_candidate_session(const struct nd_candidate *candidate, const struct nd_device *device,
-                                       const char *edges, const char *name)
+                                       const char *tensors, const char *name)
 {
     return (struct nd_session){.model = candidate->model,
                                .device = device,
                                .probes = (const struct nd_probe *const *)&candidate->probe,
                                .n_probes = 1,
-                               .edges = edges,
+                               .tensors = tensors,
                                .folder = candidate->folder,
                                .name = name};
 }
@@ -442,12 +442,12 @@ static enum nd_status worst_output(const struct nd_reducer *reducer, const struc
     enum nd_status status = ND_OK;
     bool is_first = true;
     *out = (struct nd_reduction_difference){.max_lsb = NAN};
-    for (size_t e = 0; status == ND_OK && e < nd_capture_n_edges(capture); e++) {
+    for (size_t e = 0; status == ND_OK && e < nd_capture_n_tensors(capture); e++) {
         struct nd_reduction_difference one;
-        const char *tensor = nd_capture_edge(capture, e)->onnx_name;
+        const char *tensor = nd_capture_tensor(capture, e)->onnx_name;
         if (reducer->wanted_tensor != NULL && strcmp(tensor, reducer->wanted_tensor) != 0)
             continue;
-        status = nd_difference_of_edge(expected, capture, e, true, &one, err);
+        status = nd_difference_of_tensor(expected, capture, e, true, &one, err);
         if (status == ND_OK && !isnan(one.fraction) && (is_first || nd_difference_is_worse(&one, out))) {
             *out = one;
             is_first = false;

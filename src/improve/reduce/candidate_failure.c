@@ -118,7 +118,7 @@ static void read_cause(const struct nd_capture *capture, struct nd_reduction_fai
 }
 
 /* Which operators fall back is the reason; the first stands for all: "Erf". */
-static void read_fallen(const char *message, struct nd_reduction_failure *out)
+static void read_fell_back(const char *message, struct nd_reduction_failure *out)
 {
     const char *colon = strstr(message, ": ");
     if (colon == NULL)
@@ -144,7 +144,7 @@ void nd_failure_read(const struct nd_capture_outcome *outcome, const struct nd_c
         read_code(capture, out);
     }
     if (out->id == ND_E_DEVICE_FALLBACK)
-        read_fallen(out->message, out);
+        read_fell_back(out->message, out);
     else if (capture != NULL)
         read_cause(capture, out);
 }

@@ -44,7 +44,7 @@ static bool is_equal(enum nd_dtype dtype, const unsigned char *ref, const unsign
     return false;
 }
 
-void nd_difference_of(enum nd_dtype dtype, bool is_codes, const void *ref, const void *test, size_t n,
+void nd_difference_of(enum nd_dtype dtype, bool is_qvalues, const void *ref, const void *test, size_t n,
                       struct nd_reduction_difference *out)
 {
     size_t n_different = 0, size = nd_dtype_size_bytes(dtype);
@@ -52,12 +52,12 @@ void nd_difference_of(enum nd_dtype dtype, bool is_codes, const void *ref, const
     for (size_t i = 0; i < n; i++) {
         n_different += !is_equal(dtype, (const unsigned char *)ref + i * size,
                                  (const unsigned char *)test + i * size, size);
-        if (is_codes) {
+        if (is_qvalues) {
             double steps = fabs(code_at(dtype, ref, i) - code_at(dtype, test, i));
             worst = steps > worst ? steps : worst;
         }
     }
-    out->max_lsb = is_codes ? worst : NAN;
+    out->max_lsb = is_qvalues ? worst : NAN;
     out->fraction = n > 0 ? (double)n_different / (double)n : 0;
 }
 
@@ -84,11 +84,11 @@ static void locate(const struct nd_capture *capture, size_t *probe, size_t *samp
     }
 }
 
-enum nd_status nd_difference_of_edge(const struct nd_recorded *recorded, const struct nd_capture *test,
-                                     size_t edge, bool is_of_part, struct nd_reduction_difference *out,
+enum nd_status nd_difference_of_tensor(const struct nd_recorded *recorded, const struct nd_capture *test,
+                                     size_t tensor, bool is_of_part, struct nd_reduction_difference *out,
                                      struct nd_error *err)
 {
-    const struct nd_edge *known = nd_capture_edge(test, edge);
+    const struct nd_tensor *known = nd_capture_tensor(test, tensor);
     size_t n = 0, n_bytes = 0;
     bool is_known = true;
     *out = (struct nd_reduction_difference){.max_lsb = NAN, .fraction = NAN};
@@ -111,14 +111,14 @@ enum nd_status nd_difference_of_edge(const struct nd_recorded *recorded, const s
         status = nd_recorded_read(recorded, &wanted, &is_known, err);
         if (status != ND_OK || !is_known)
             break;
-        status = nd_capture_read_verified(&(struct nd_capture_tensor){test, probe, edge}, sample, 1, got, err);
+        status = nd_capture_read_verified(&(struct nd_probe_values){test, probe, tensor}, sample, 1, got, err);
         nd_difference_of(known->dtype, known->quant.n > 0, ref, got, n, &one);
         if (status == ND_OK && (s == 0 || nd_difference_is_worse(&one, out)))
             *out = one;
     }
     if (!is_known)
         out->fraction = NAN;
-    snprintf(out->edge, sizeof out->edge, "%.255s", known->name);
+    snprintf(out->tensor, sizeof out->tensor, "%.255s", known->name);
     free(ref);
     free(got);
     return status;

@@ -8,7 +8,7 @@
 /* Holds two tensors of n elements against each other. Codes (is_codes): max_lsb is the largest difference of
  * two codes, else NaN. fraction: of elements whose bits differ, NaN and NaN being equal; 0 for none. edge
  * stays. */
-void nd_difference_of(enum nd_dtype dtype, bool is_codes, const void *ref, const void *test, size_t n,
+void nd_difference_of(enum nd_dtype dtype, bool is_qvalues, const void *ref, const void *test, size_t n,
                       struct nd_reduction_difference *out);
 
 /* Whether it is more than the options allow. */
@@ -17,8 +17,8 @@ bool nd_difference_exceeds(const struct nd_reduction_difference *difference,
 
 /* The worst over the samples of one edge of a capture, held against what was recorded. Its fraction is NaN
  * where nothing was recorded. is_of_part: the capture holds all samples as one probe. */
-enum nd_status nd_difference_of_edge(const struct nd_recorded *recorded, const struct nd_capture *test,
-                                     size_t edge, bool is_of_part, struct nd_reduction_difference *out,
+enum nd_status nd_difference_of_tensor(const struct nd_recorded *recorded, const struct nd_capture *test,
+                                     size_t tensor, bool is_of_part, struct nd_reduction_difference *out,
                                      struct nd_error *err);
 
 /* Whether a is worse than b: more steps, then more elements. */

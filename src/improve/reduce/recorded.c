@@ -8,8 +8,8 @@
 
 size_t nd_recorded_find(const struct nd_capture *capture, const char *tensor)
 {
-    for (size_t e = 0; e < nd_capture_n_edges(capture); e++)
-        if (strcmp(nd_capture_edge(capture, e)->onnx_name, tensor) == 0)
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++)
+        if (strcmp(nd_capture_tensor(capture, e)->onnx_name, tensor) == 0)
             return e;
     return SIZE_MAX;
 }
@@ -17,16 +17,16 @@ size_t nd_recorded_find(const struct nd_capture *capture, const char *tensor)
 enum nd_status nd_recorded_add(struct nd_recorded *recorded, struct nd_capture **capture, bool is_of_part,
                                struct nd_error *err)
 {
-    size_t n = nd_capture_n_edges(*capture);
+    size_t n = nd_capture_n_tensors(*capture);
     if (!nd_grow((void **)&recorded->known, &recorded->capacity, recorded->n_known + n,
                  sizeof *recorded->known))
         return nd_fail_memory(err);
     for (size_t e = 0; e < n; e++) {
-        struct nd_edge edge = *nd_capture_edge(*capture, e);
+        struct nd_tensor tensor = *nd_capture_tensor(*capture, e);
         /* A reference hands out floats in double precision; the model itself computes in float32. */
-        if (edge.dtype == ND_DTYPE_F64)
-            edge.dtype = ND_DTYPE_F32;
-        recorded->known[recorded->n_known++] = edge;
+        if (tensor.dtype == ND_DTYPE_F64)
+            tensor.dtype = ND_DTYPE_F32;
+        recorded->known[recorded->n_known++] = tensor;
     }
     recorded->is_of_part[recorded->n_captures] = is_of_part;
     recorded->captures[recorded->n_captures++] = *capture;
@@ -71,7 +71,7 @@ static bool read_probe(const struct nd_recorded *recorded, const struct nd_wante
 }
 
 /* Of the probe's own samples. */
-static enum nd_status read_narrowed(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample,
+static enum nd_status read_narrowed(const struct nd_capture *capture, size_t probe, size_t tensor, size_t sample,
                                     const struct nd_wanted *wanted, struct nd_error *err)
 {
     float *out = wanted->out;
@@ -80,7 +80,7 @@ static enum nd_status read_narrowed(const struct nd_capture *capture, size_t pro
     if (wide == NULL)
         return nd_fail_memory(err);
     enum nd_status status =
-        nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, sample, 1, wide, err);
+        nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, sample, 1, wide, err);
     for (size_t i = 0; status == ND_OK && i < n; i++)
         out[i] = (float)wide[i];
     free(wide);
@@ -91,20 +91,20 @@ static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c,
                                    bool *is_found, struct nd_error *err)
 {
     const struct nd_capture *capture = recorded->captures[c];
-    size_t probe = 0, sample = wanted->sample, edge = nd_recorded_find(capture, wanted->tensor), has_bytes = 0;
-    if (edge == SIZE_MAX || (!recorded->is_of_part[c] && !locate(recorded, &probe, &sample)))
+    size_t probe = 0, sample = wanted->sample, tensor = nd_recorded_find(capture, wanted->tensor), has_bytes = 0;
+    if (tensor == SIZE_MAX || (!recorded->is_of_part[c] && !locate(recorded, &probe, &sample)))
         return ND_OK;
-    const struct nd_edge *known = nd_capture_edge(capture, edge);
+    const struct nd_tensor *known = nd_capture_tensor(capture, tensor);
     if (probe >= nd_capture_n_probes(capture) || sample >= nd_capture_probe(capture, probe)->n_samples ||
-        !nd_capture_has_outputs(capture, probe, edge))
+        !nd_capture_has_outputs(capture, probe, tensor))
         return ND_OK;
     bool is_narrowed = known->dtype == ND_DTYPE_F64 && wanted->dtype == ND_DTYPE_F32;
     enum nd_status status = nd_shape_size_bytes(&known->shape, known->dtype, &has_bytes, err);
     if (status != ND_OK || has_bytes != (is_narrowed ? 2 * wanted->size_bytes : wanted->size_bytes) ||
         (known->dtype != wanted->dtype && !is_narrowed))
         return status;
-    status = is_narrowed ? read_narrowed(capture, probe, edge, sample, wanted, err)
-                         : nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, sample,
+    status = is_narrowed ? read_narrowed(capture, probe, tensor, sample, wanted, err)
+                         : nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, sample,
                                                     1, wanted->out, err);
     *is_found = status == ND_OK;
     return status;

@@ -17,7 +17,7 @@ struct nd_recorded {
     struct nd_capture *captures[ND_RECORDED_MAX];
     bool is_of_part[ND_RECORDED_MAX];
     size_t n_captures;
-    struct nd_edge *known; /* types and shapes of every tensor that was seen; shallow, of the captures */
+    struct nd_tensor *known; /* types and shapes of every tensor that was seen; shallow, of the captures */
     size_t n_known, capacity;
 };
 

@@ -23,11 +23,11 @@ static void put_difference(struct nd_strbuf *out, const char *what,
                            const struct nd_reduction_difference *difference)
 {
     nd_strbuf_printf(out, "%s: ", what);
-    if (difference->edge[0] == '\0') {
+    if (difference->tensor[0] == '\0') {
         nd_strbuf_puts(out, "nothing differs\n");
         return;
     }
-    nd_strbuf_printf(out, "'%s' differs in %.4g %% of its elements", difference->edge,
+    nd_strbuf_printf(out, "'%s' differs in %.4g %% of its elements", difference->tensor,
                      100 * difference->fraction);
     if (!isnan(difference->max_lsb))
         nd_strbuf_printf(out, ", by up to %.0f LSB", difference->max_lsb);
@@ -272,14 +272,14 @@ static enum nd_status nd_reducer_finish(struct nd_reducer *reducer, struct nd_er
 
 /* The whole model: what is wrong with it, and what a reference makes of it. */
 
-static enum nd_status run_whole(struct nd_reducer *reducer, const struct nd_device *device, const char *edges,
+static enum nd_status run_whole(struct nd_reducer *reducer, const struct nd_device *device, const char *tensors,
                                 struct nd_run *run, struct nd_error *err)
 {
     const struct nd_session session = {.model = reducer->model,
                                        .device = device,
                                        .probes = reducer->recorded.probes,
                                        .n_probes = reducer->recorded.n_probes,
-                                       .edges = edges,
+                                       .tensors = tensors,
                                        .folder = reducer->folder,
                                        .name = "whole.h5"};
     return nd_reducer_run(reducer, &session, run, err);
@@ -337,15 +337,15 @@ static enum nd_status nd_reducer_record(struct nd_reducer *reducer, struct nd_er
 
 /* ---- what is wrong ---- */
 
-static bool is_looked_at(const struct nd_reducer *reducer, const struct nd_edge *edge)
+static bool is_looked_at(const struct nd_reducer *reducer, const struct nd_tensor *tensor)
 {
-    return reducer->wanted_tensor != NULL ? strcmp(edge->onnx_name, reducer->wanted_tensor) == 0
-                                          : edge->is_model_output;
+    return reducer->wanted_tensor != NULL ? strcmp(tensor->onnx_name, reducer->wanted_tensor) == 0
+                                          : tensor->is_model_output;
 }
 
 /* The first edge that is off by more than asked for is where to look first; the worst that is looked at is what
  * has to be seen again. */
-static enum nd_status examine_edges(struct nd_reducer *reducer, const struct nd_capture *capture,
+static enum nd_status examine_tensors(struct nd_reducer *reducer, const struct nd_capture *capture,
                                     unsigned *score, struct nd_reduction_difference *inner,
                                     struct nd_error *err)
 {
@@ -354,22 +354,22 @@ static enum nd_status examine_edges(struct nd_reducer *reducer, const struct nd_
     enum nd_status status = ND_OK;
     bool has_first = false, has_worst = false;
     *worst = *inner = (struct nd_reduction_difference){.max_lsb = NAN};
-    for (size_t e = 0; status == ND_OK && e < nd_capture_n_edges(capture); e++) {
+    for (size_t e = 0; status == ND_OK && e < nd_capture_n_tensors(capture); e++) {
         struct nd_reduction_difference one;
-        const struct nd_edge *edge = nd_capture_edge(capture, e);
-        status = nd_difference_of_edge(&reducer->recorded, capture, e, false, &one, err);
+        const struct nd_tensor *tensor = nd_capture_tensor(capture, e);
+        status = nd_difference_of_tensor(&reducer->recorded, capture, e, false, &one, err);
         if (status != ND_OK || isnan(one.fraction))
             continue;
-        if (is_looked_at(reducer, edge) && (!has_worst || nd_difference_is_worse(&one, worst))) {
+        if (is_looked_at(reducer, tensor) && (!has_worst || nd_difference_is_worse(&one, worst))) {
             *worst = one;
             has_worst = true;
         }
         if (nd_difference_is_worse(&one, inner))
             *inner = one;
-        size_t tensor = nd_names_find(&graph->names, edge->onnx_name);
-        if (!has_first && nd_difference_exceeds(&one, reducer->options) && tensor != ND_NO_INDEX &&
-            graph->tensors[tensor].producer != ND_NO_INDEX) {
-            score[graph->tensors[tensor].producer] = ND_FAILURE_BEST_SCORE;
+        size_t item = nd_names_find(&graph->names, tensor->onnx_name);
+        if (!has_first && nd_difference_exceeds(&one, reducer->options) && item != ND_NO_INDEX &&
+            graph->tensors[item].producer != ND_NO_INDEX) {
+            score[graph->tensors[item].producer] = ND_FAILURE_BEST_SCORE;
             has_first = true;
         }
     }
@@ -380,7 +380,7 @@ static enum nd_status find_difference(struct nd_reducer *reducer, const struct n
                                       struct nd_error *err)
 {
     struct nd_reduction_difference inner = {.max_lsb = NAN};
-    enum nd_status status = examine_edges(reducer, run->capture, score, &inner, err);
+    enum nd_status status = examine_tensors(reducer, run->capture, score, &inner, err);
     if (status != ND_OK || nd_difference_exceeds(&reducer->out->difference, reducer->options))
         return status;
     reducer->out->end = ND_REDUCTION_NOTHING;
@@ -453,7 +453,7 @@ static enum nd_status check_options(const struct nd_reduce_options *options, str
                        ND_REDUCE_MAX_SAMPLES, options->n_samples);
     if (options->has_difference && isnan(options->lsb) && isnan(options->fraction))
         return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a difference needs an amount");
-    if (!options->has_difference && (options->edge != NULL || options->against != NULL))
+    if (!options->has_difference && (options->tensor != NULL || options->against != NULL))
         return nd_fail(err, ND_E_OPTION_CONFLICT, NULL,
                        "an edge, and a device to compare with, are for differences only");
     return ND_OK;
@@ -504,18 +504,18 @@ static enum nd_status make_staging(struct nd_reducer *reducer, struct nd_error *
 
 static enum nd_status find_wanted(struct nd_reducer *reducer, struct nd_error *err)
 {
-    const char *name = reducer->options->edge;
+    const char *name = reducer->options->tensor;
     reducer->wanted_node = SIZE_MAX;
-    for (size_t e = 0; name != NULL && e < nd_model_n_edges(reducer->model); e++) {
-        const struct nd_edge *edge = nd_model_edge(reducer->model, e);
-        if (strcmp(edge->name, name) != 0)
+    for (size_t e = 0; name != NULL && e < nd_model_n_tensors(reducer->model); e++) {
+        const struct nd_tensor *tensor = nd_model_tensor(reducer->model, e);
+        if (strcmp(tensor->name, name) != 0)
             continue;
-        size_t tensor = nd_names_find(&reducer->model->graph.names, edge->onnx_name);
-        reducer->wanted_tensor = edge->onnx_name;
-        reducer->wanted_node = reducer->model->graph.tensors[tensor].producer;
+        size_t item = nd_names_find(&reducer->model->graph.names, tensor->onnx_name);
+        reducer->wanted_tensor = tensor->onnx_name;
+        reducer->wanted_node = reducer->model->graph.tensors[item].producer;
     }
     if (name != NULL && reducer->wanted_node == SIZE_MAX)
-        return nd_fail(err, ND_E_MODEL_NO_EDGE, name, "'%s' makes no edge '%s'", nd_model_path(reducer->model),
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, name, "'%s' makes no edge '%s'", nd_model_path(reducer->model),
                        name);
     return ND_OK;
 }

@@ -45,7 +45,7 @@ struct nd_session {
     const struct nd_device *device;
     const struct nd_probe *const *probes;
     size_t n_probes;
-    const char *edges, *folder, *name;
+    const char *tensors, *folder, *name;
 };
 
 /* Runs a model in an agent and opens the capture. Counts as a session. */
@@ -69,7 +69,7 @@ void nd_candidate_deinit(struct nd_candidate *candidate);
 
 /* A run of the candidate, into its folder. It is borrowed. */
 struct nd_session nd_candidate_session(const struct nd_candidate *candidate, const struct nd_device *device,
-                                       const char *edges, const char *name);
+                                       const char *tensors, const char *name);
 
 /* What --tensors is where only failures count: "none", so that the device gets the part as it is; a device that
  * npudiff evaluates itself gives quantised values only, not the floats that they stand for. */

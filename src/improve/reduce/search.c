@@ -89,12 +89,12 @@ static enum nd_status collect(const size_t *group, size_t n_nodes, struct nd_pie
     return status;
 }
 
-enum nd_status nd_pieces_of_units(const struct nd_model *model, struct nd_pieces *out, struct nd_error *err)
+enum nd_status nd_pieces_of_layers(const struct nd_model *model, struct nd_pieces *out, struct nd_error *err)
 {
     const struct nd_graph *graph = &model->graph;
     size_t *group = NULL;
     *out = (struct nd_pieces){0};
-    enum nd_status status = nd_units_assign(graph, &group, err);
+    enum nd_status status = nd_layers_assign(graph, &group, err);
     if (status != ND_OK)
         return status;
     for (size_t n = 0; n < graph->n_nodes; n++)
@@ -275,10 +275,10 @@ static enum nd_status try_guesses(struct nd_reducer *reducer, const unsigned *sc
 /* ---- units ---- */
 
 /* Everything, or everything that the wanted edge depends on. */
-static enum nd_status begin_units(struct nd_reducer *reducer, struct nd_error *err)
+static enum nd_status begin_layers(struct nd_reducer *reducer, struct nd_error *err)
 {
     const struct nd_graph *graph = &reducer->model->graph;
-    enum nd_status status = nd_pieces_of_units(reducer->model, &reducer->pieces, err);
+    enum nd_status status = nd_pieces_of_layers(reducer->model, &reducer->pieces, err);
     bool *nodes = nd_calloc(graph->n_nodes, sizeof *nodes);
     bool *tensors = nd_calloc(graph->n_tensors, sizeof *tensors);
     reducer->left = nd_calloc(reducer->pieces.n, sizeof *reducer->left);
@@ -292,24 +292,24 @@ static enum nd_status begin_units(struct nd_reducer *reducer, struct nd_error *e
         if (reducer->wanted_tensor == NULL ||
             nodes[reducer->pieces.items[i].nodes[reducer->pieces.items[i].n_nodes - 1]])
             reducer->left[reducer->n_left++] = i;
-    reducer->out->n_units = reducer->pieces.n;
+    reducer->out->n_layers = reducer->pieces.n;
     free(nodes);
     free(tensors);
     return status;
 }
 
-static enum nd_status search_units(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err)
+static enum nd_status search_layers(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err)
 {
     bool is_done = false;
     reducer->step = "units";
-    enum nd_status status = begin_units(reducer, err);
+    enum nd_status status = begin_layers(reducer, err);
     if (status == ND_OK)
         status = try_guesses(reducer, score, &is_done, err);
     reducer->out->is_minimal = true;
     if (status == ND_OK && !is_done)
         status =
             nd_ddmin(reducer->left, &reducer->n_left, nd_reducer_try, reducer, &reducer->out->is_minimal, err);
-    reducer->out->n_units_left = reducer->n_left;
+    reducer->out->n_layers_left = reducer->n_left;
     return status;
 }
 
@@ -396,7 +396,7 @@ static enum nd_status search_operators(struct nd_reducer *reducer, struct nd_err
 
 enum nd_status nd_reducer_search(struct nd_reducer *reducer, const unsigned *score, struct nd_error *err)
 {
-    enum nd_status status = search_units(reducer, score, err);
+    enum nd_status status = search_layers(reducer, score, err);
     if (status == ND_OK)
         status = search_operators(reducer, err);
     return status;

@@ -15,7 +15,7 @@ struct nd_pieces {
 };
 
 /* Every unit; every other node that computes something from the inputs. nd_pieces_deinit in any case. */
-enum nd_status nd_pieces_of_units(const struct nd_model *model, struct nd_pieces *out, struct nd_error *err);
+enum nd_status nd_pieces_of_layers(const struct nd_model *model, struct nd_pieces *out, struct nd_error *err);
 
 void nd_pieces_deinit(struct nd_pieces *pieces);
 

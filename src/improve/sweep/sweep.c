@@ -98,13 +98,13 @@ static enum nd_status capture_all(struct run *run, struct nd_error *err)
 
 /* Two captures at a time, so that names of tensors and labels never mix. */
 static enum nd_status compare(const struct run *run, const struct nd_capture *ref,
-                              const struct nd_capture *test, const char *edges, struct nd_comparison **out,
+                              const struct nd_capture *test, const char *tensors, struct nd_comparison **out,
                               struct nd_error *err)
 {
     const struct nd_capture *const both[] = {ref, test};
     struct nd_compare_options how = nd_compare_options_default();
     how.allow_different_models = true; /* the float model */
-    how.edges = edges;
+    how.tensors = tensors;
     how.n_worst = 0;
     how.n_threads = run->job->options->n_threads;
     how.is_cancelled = run->job->options->is_cancelled;
@@ -116,20 +116,20 @@ static enum nd_status read_differences(const struct nd_comparison *comparison, s
                                        struct nd_error *err)
 {
     double n_values = 0, n_differing = 0;
-    for (size_t e = 0; e < comparison->n_edges; e++) {
-        const struct nd_compared_edge *edge = &comparison->edges[e];
-        const struct nd_difference *difference = &edge->pairs[0].total.difference;
-        if (edge->pairs[0].total.coverage == ND_COVERAGE_NONE)
+    for (size_t e = 0; e < comparison->n_tensors; e++) {
+        const struct nd_compared_tensor *tensor = &comparison->tensors[e];
+        const struct nd_difference *difference = &tensor->pairs[0].total.difference;
+        if (tensor->pairs[0].total.coverage == ND_COVERAGE_NONE)
             continue;
         bool differs = difference->n_samples_differing > 0;
         setting->n_tensors++;
         setting->n_different += differs;
         if (differs && setting->first == NULL) {
-            setting->first = nd_strdup(edge->name);
+            setting->first = nd_strdup(tensor->name);
             if (setting->first == NULL)
                 return nd_fail_memory(err);
         }
-        if (!edge->is_model_output)
+        if (!tensor->is_model_output)
             continue;
         n_values += (double)difference->n_elems;
         n_differing += (double)difference->n_differing;
@@ -144,7 +144,7 @@ static enum nd_status read_differences(const struct nd_comparison *comparison, s
 static void read_classes(const struct nd_comparison *comparison, size_t device,
                          struct nd_sweep_setting *setting)
 {
-    for (size_t t = 0; t < comparison->n_top1 && comparison->top1[t].edge == comparison->top1[0].edge; t++) {
+    for (size_t t = 0; t < comparison->n_top1 && comparison->top1[t].tensor == comparison->top1[0].tensor; t++) {
         const struct nd_top1 *top1 = &comparison->top1[t];
         if (top1->devices[device].exists && top1->has_labels) {
             setting->n_labelled += top1->devices[device].n_samples;

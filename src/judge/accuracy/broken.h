@@ -8,7 +8,7 @@
 
 /* Labelled samples of which not one is right before a reference is called broken. Chosen: a model that is right
  * on 14 % of all samples misses 20 in a row in 5 % of all cases (0.86^20 = 0.049). */
-enum { ND_BROKEN_LEAST_SAMPLES = 20 };
+enum { ND_BROKEN_MIN_SAMPLES = 20 };
 
 /* Share of the samples by which a reference's accuracy on the same model and probe may fall from one result to
  * the next before it is called broken. Chosen: ten times the usual margin of an accuracy gate; what evaluates
@@ -22,6 +22,6 @@ enum { ND_BROKEN_LEAST_SAMPLES = 20 };
 enum nd_status nd_broken_find(const struct nd_capture *capture, char **why, struct nd_error *err);
 
 /* Whether an accuracy fell too far: from `before` to `now` right ones of n. */
-bool nd_broken_has_fallen(size_t before, size_t now, size_t n);
+bool nd_broken_has_fell_back(size_t before, size_t now, size_t n);
 
 #endif

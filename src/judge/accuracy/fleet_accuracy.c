@@ -387,7 +387,7 @@ static void count_truth(struct nd_paired *table, bool is_ref_right, bool is_test
     table->both_wrong += !is_ref_right && !is_test_right;
 }
 
-static void count_pair(const struct nd_predictions *in, struct nd_churn_pair *pair, double confidence,
+static void count_pair(const struct nd_predictions *in, struct nd_prediction_changes_pair *pair, double confidence,
                        double *n_pairs_differing)
 {
     uint64_t n_differ = 0;
@@ -414,27 +414,27 @@ static uint64_t count_unstable(const struct nd_predictions *in)
 }
 
 /* Every sample that differs does so in at least n_devices - 1 pairs (one device against the rest). */
-static struct nd_interval bound_of_mean(const struct nd_churn *churn)
+static struct nd_interval bound_of_mean(const struct nd_prediction_changes *changes)
 {
-    return (struct nd_interval){churn->any_differs.interval.low * 2 / (double)churn->n_devices,
-                                churn->any_differs.interval.high};
+    return (struct nd_interval){changes->any_differs.interval.low * 2 / (double)changes->n_devices,
+                                changes->any_differs.interval.high};
 }
 
 static void mean_of(const double *n_pairs_differing, double confidence, uint64_t seed, double *draws,
-                    struct nd_churn *churn)
+                    struct nd_prediction_changes *changes)
 {
-    churn->mean = NAN;
-    churn->mean_interval = (struct nd_interval){0, 1};
-    size_t n = churn->n_samples;
-    double size = (double)n * (double)churn->n_pairs, sum = 0;
+    changes->mean = NAN;
+    changes->mean_interval = (struct nd_interval){0, 1};
+    size_t n = changes->n_samples;
+    double size = (double)n * (double)changes->n_pairs, sum = 0;
     if (size == 0)
         return;
     for (size_t i = 0; i < n; i++)
         sum += n_pairs_differing[i];
-    churn->mean = sum / size;
-    churn->is_mean_bound = churn->any_differs.k < ND_FEW;
-    if (churn->is_mean_bound) {
-        churn->mean_interval = bound_of_mean(churn);
+    changes->mean = sum / size;
+    changes->is_mean_bound = changes->any_differs.k < ND_FEW;
+    if (changes->is_mean_bound) {
+        changes->mean_interval = bound_of_mean(changes);
         return;
     }
     for (size_t d = 0; d < ND_DRAWS; d++) {
@@ -443,68 +443,68 @@ static void mean_of(const double *n_pairs_differing, double confidence, uint64_t
             drawn += n_pairs_differing[nd_splitmix_below(&seed, n)];
         draws[d] = drawn / size;
     }
-    churn->mean_interval = nd_percentiles(draws, ND_DRAWS, confidence);
+    changes->mean_interval = nd_percentiles(draws, ND_DRAWS, confidence);
 }
 
 static void measure(const struct nd_predictions *in, double confidence, double *n_pairs_differing,
-                    struct nd_churn *churn)
+                    struct nd_prediction_changes *changes)
 {
     size_t n_differ = 0, at = 0;
     for (size_t ref = 0; ref < in->n_devices; ref++)
         for (size_t test = ref + 1; test < in->n_devices; test++) {
-            churn->pairs[at] = (struct nd_churn_pair){.ref = ref, .test = test};
-            count_pair(in, &churn->pairs[at++], confidence, n_pairs_differing);
+            changes->pairs[at] = (struct nd_prediction_changes_pair){.ref = ref, .test = test};
+            count_pair(in, &changes->pairs[at++], confidence, n_pairs_differing);
         }
     for (size_t i = 0; i < in->n_samples; i++)
         n_differ += n_pairs_differing[i] > 0;
-    churn->any_differs = nd_proportion_of(n_differ, in->n_samples, confidence);
-    churn->unstable = nd_proportion_of(count_unstable(in), in->truth != NULL ? in->n_samples : 0, confidence);
+    changes->any_differs = nd_proportion_of(n_differ, in->n_samples, confidence);
+    changes->unstable = nd_proportion_of(count_unstable(in), in->truth != NULL ? in->n_samples : 0, confidence);
 }
 
-enum nd_status nd_churn_measure(const struct nd_predictions *in, double confidence, uint64_t seed,
-                                struct nd_churn *out, struct nd_error *err)
+enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, double confidence, uint64_t seed,
+                                struct nd_prediction_changes *out, struct nd_error *err)
 {
     assert(in->n_samples <= UINT32_MAX);
-    struct nd_churn churn = {.n_devices = in->n_devices, .n_samples = in->n_samples};
+    struct nd_prediction_changes changes = {.n_devices = in->n_devices, .n_samples = in->n_samples};
     size_t n_ordered = 0;
     if (in->n_devices > 0 && !nd_size_mul(in->n_devices, in->n_devices - 1, &n_ordered))
         return nd_fail_memory(err);
-    churn.n_pairs = n_ordered / 2;
+    changes.n_pairs = n_ordered / 2;
     double *n_pairs_differing = nd_calloc(in->n_samples, sizeof *n_pairs_differing),
            *draws = nd_calloc(ND_DRAWS, sizeof *draws);
-    churn.pairs = nd_calloc(churn.n_pairs, sizeof *churn.pairs);
+    changes.pairs = nd_calloc(changes.n_pairs, sizeof *changes.pairs);
     enum nd_status status = ND_OK;
-    if (n_pairs_differing == NULL || draws == NULL || churn.pairs == NULL) {
+    if (n_pairs_differing == NULL || draws == NULL || changes.pairs == NULL) {
         status = nd_fail_memory(err);
-        nd_churn_deinit(&churn);
+        nd_prediction_changes_deinit(&changes);
     } else {
-        measure(in, confidence, n_pairs_differing, &churn);
-        mean_of(n_pairs_differing, confidence, seed, draws, &churn);
-        *out = churn;
+        measure(in, confidence, n_pairs_differing, &changes);
+        mean_of(n_pairs_differing, confidence, seed, draws, &changes);
+        *out = changes;
     }
     free(n_pairs_differing);
     free(draws);
     return status;
 }
 
-void nd_churn_deinit(struct nd_churn *churn)
+void nd_prediction_changes_deinit(struct nd_prediction_changes *changes)
 {
-    free(churn->pairs);
-    *churn = (struct nd_churn){0};
+    free(changes->pairs);
+    *changes = (struct nd_prediction_changes){0};
 }
 
 enum { SEED = 20240229 };
 
-enum nd_status nd_top1_read(const struct nd_capture *capture, size_t probe, size_t edge, int64_t **classes,
+enum nd_status nd_top1_read(const struct nd_capture *capture, size_t probe, size_t tensor, int64_t **classes,
                             struct nd_error *err)
 {
     size_t n = nd_capture_probe(capture, probe)->n_samples;
     struct nd_layout layout;
     const struct nd_kernels *kernels;
-    if (!nd_capture_has_outputs(capture, probe, edge))
+    if (!nd_capture_has_outputs(capture, probe, tensor))
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, nd_capture_path(capture), "only digests of '%s' are stored",
-                       nd_capture_edge(capture, edge)->name);
-    enum nd_status status = nd_layout_make(nd_capture_edge(capture, edge), &layout, err);
+                       nd_capture_tensor(capture, tensor)->name);
+    enum nd_status status = nd_layout_make(nd_capture_tensor(capture, tensor), &layout, err);
     if (status == ND_OK)
         status = nd_kernels_choose(NULL, &kernels, err);
     if (status != ND_OK)
@@ -515,7 +515,7 @@ enum nd_status nd_top1_read(const struct nd_capture *capture, size_t probe, size
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         struct nd_best best = {.index = -1};
-        status = nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, i, 1, sample, err);
+        status = nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, i, 1, sample, err);
         if (status == ND_OK)
             nd_best_offer(&best, &layout, kernels, sample, 0, layout.n_elems);
         found[i] = best.index;
@@ -601,7 +601,7 @@ enum nd_status nd_accuracy_study_measure(struct nd_accuracy_study *study, double
     pack(study->labels, study->labels, n, truth);
     const struct nd_predictions in = {
         .n_devices = study->n_devices, .n_samples = n_labelled, .classes = classes, .truth = truth};
-    enum nd_status status = nd_churn_measure(&in, confidence, SEED, &study->churn, err);
+    enum nd_status status = nd_prediction_changes_measure(&in, confidence, SEED, &study->changes, err);
     free(classes);
     return status == ND_OK ? measure_spread(study, n_labelled, confidence, margin, err) : status;
 }
@@ -622,7 +622,7 @@ void nd_accuracy_study_deinit(struct nd_accuracy_study *study)
     free(study->devices);
     free(study->quantised);
     free(study->reference);
-    nd_churn_deinit(&study->churn);
+    nd_prediction_changes_deinit(&study->changes);
     nd_spread_deinit(&study->spread);
     *study = (struct nd_accuracy_study){0};
 }

@@ -67,15 +67,15 @@ struct nd_predictions {
     const int64_t *truth;        /* [n_samples], or NULL: not known. A prediction of -1 is wrong. */
 };
 
-struct nd_churn_pair {
+struct nd_prediction_changes_pair {
     size_t ref, test; /* ref < test */
     struct nd_proportion differ;
     struct nd_paired table; /* zeroed without truth */
 };
 
-struct nd_churn {
+struct nd_prediction_changes {
     size_t n_devices, n_samples, n_pairs;
-    struct nd_churn_pair *pairs; /* every pair, ordered by ref, then test */
+    struct nd_prediction_changes_pair *pairs; /* every pair, ordered by ref, then test */
     /* These two grow with the number of devices: never tell them without it. */
     struct nd_proportion any_differs; /* not all devices say the same */
     struct nd_proportion unstable;    /* one device is right and one is wrong; of 0 samples without truth */
@@ -87,15 +87,15 @@ struct nd_churn {
 
 /* Each interval by itself is of this confidence, 0 < confidence < 1; the same seed gives the same bits. Fills
  * out; on failure (memory) out is untouched. Free with nd_churn_deinit. */
-enum nd_status nd_churn_measure(const struct nd_predictions *in, double confidence, uint64_t seed,
-                                struct nd_churn *out, struct nd_error *err);
+enum nd_status nd_prediction_changes_measure(const struct nd_predictions *in, double confidence, uint64_t seed,
+                                struct nd_prediction_changes *out, struct nd_error *err);
 
 /* Accepts a zeroed struct. */
-void nd_churn_deinit(struct nd_churn *churn);
+void nd_prediction_changes_deinit(struct nd_prediction_changes *changes);
 
 /* The top-1 class of every sample (the lowest index of equals; -1: no number among the values) in new memory,
  * [n_samples] of the capture's probe. ND_ERR_NOT_FOUND: only digests are stored. */
-enum nd_status nd_top1_read(const struct nd_capture *capture, size_t probe, size_t edge, int64_t **classes,
+enum nd_status nd_top1_read(const struct nd_capture *capture, size_t probe, size_t tensor, int64_t **classes,
                             struct nd_error *err);
 
 /* The samples of two sides by who is right; a class of -1 is wrong. *n_changed_wrong: both wrong, differently.
@@ -104,14 +104,14 @@ void nd_paired_count(const int64_t *ref, const int64_t *test, const int64_t *lab
                      struct nd_paired *out, uint64_t *n_changed_wrong);
 
 struct nd_accuracy_study {
-    const char *probe, *edge; /* borrowed */
+    const char *probe, *tensor; /* borrowed */
     size_t n_samples;
     const int64_t *labels; /* [n_samples], borrowed; samples with a label below 0 have none and never count */
     size_t n_devices;      /* with classes, in the order of the campaign */
     size_t *devices;       /* [n_devices]: of the campaign */
     int64_t **classes;     /* [n_devices] */
     int64_t *quantised, *reference; /* of the two references, or NULL */
-    struct nd_churn churn;
+    struct nd_prediction_changes changes;
     struct nd_spread spread;
 };
 

@@ -241,7 +241,7 @@ void nd_campaign_deinit(struct nd_campaign *campaign)
     free(campaign->path);
     free(campaign->name);
     free(campaign->output);
-    free(campaign->edges);
+    free(campaign->tensors);
     free(campaign->reference);
     *campaign = (struct nd_campaign){0};
 }
@@ -359,7 +359,7 @@ static const struct nd_yaml_key campaign_keys[] = {
     {"models", ND_YAML_NODE, AT_of_campaign(models), 0, 0, true},
     {"devices", ND_YAML_NODE, AT_of_campaign(devices), 0, 0, true},
     {"policy", ND_YAML_NODE, AT_of_campaign(policy), 0, 0, false},
-    {"tensors", ND_YAML_TEXT, AT_of_campaign(campaign.edges), 0, 0, false},
+    {"tensors", ND_YAML_TEXT, AT_of_campaign(campaign.tensors), 0, 0, false},
     {"repeats", ND_YAML_COUNT, AT_of_campaign(campaign.n_repeats), 1, 10000, false},
     {"reference", ND_YAML_TEXT, AT_of_campaign(campaign.reference), 0, 0, false},
     {"margin", ND_YAML_REAL, AT_of_campaign(campaign.margin), 1e-6, 0.999999, false},
@@ -367,7 +367,7 @@ static const struct nd_yaml_key campaign_keys[] = {
     {"power", ND_YAML_REAL, AT_of_campaign(campaign.power), 0.5, 0.999999, false},
     {"explain", ND_YAML_FLAG, AT_of_campaign(campaign.explain), 0, 0, false},
     {"output", ND_YAML_TEXT, AT_of_campaign(campaign.output), 0, 0, false},
-    {"edges", ND_YAML_TEXT, AT_of_campaign(campaign.edges), 0, 0, false}, /* the name in version 0.1 */
+    {"edges", ND_YAML_TEXT, AT_of_campaign(campaign.tensors), 0, 0, false}, /* the name in version 0.1 */
 #undef AT_of_campaign
 };
 
@@ -385,11 +385,11 @@ static bool fill_defaults(struct nd_campaign *campaign, const char *folder)
 {
     if (campaign->name == NULL)
         campaign->name = default_name(campaign->path);
-    if (campaign->edges == NULL)
-        campaign->edges = nd_strdup("all");
+    if (campaign->tensors == NULL)
+        campaign->tensors = nd_strdup("all");
     if (campaign->reference == NULL)
         campaign->reference = nd_strdup(ND_REFERENCE_QUANTISED);
-    return campaign->name != NULL && campaign->edges != NULL && campaign->reference != NULL &&
+    return campaign->name != NULL && campaign->tensors != NULL && campaign->reference != NULL &&
            (campaign->output == NULL || nd_campaign_relocate(folder, &campaign->output));
 }
 
@@ -405,7 +405,7 @@ static enum nd_status read_root(struct nd_campaign_reading *reading, bool withou
     *campaign = raw.campaign;
     if (status == ND_OK && !fill_defaults(campaign, reading->folder))
         status = nd_fail_memory(reading->err);
-    if (status == ND_OK && strcmp(campaign->edges, "none") == 0)
+    if (status == ND_OK && strcmp(campaign->tensors, "none") == 0)
         status = nd_yaml_fail(&reading->yaml, &root->start_mark, reading->err,
                               "'tensors' is all, outputs or patterns: with none there is nothing to judge");
     if (status == ND_OK)

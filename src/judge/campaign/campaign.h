@@ -32,7 +32,7 @@ struct nd_campaign {
     size_t n_models, n_devices;
     struct nd_campaign_model *models;
     struct nd_campaign_device *devices;
-    char *edges;
+    char *tensors;
     size_t n_repeats;
     double margin, confidence, power;
     char *reference; /* ND_REFERENCE_QUANTISED, or a device's label */

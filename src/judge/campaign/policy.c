@@ -19,7 +19,7 @@ enum {
     HAS_ALLOW = 8,
     HAS_CV = 16,
     HAS_TO = 32,
-    HAS_EDGES = 64,
+    HAS_TENSORS = 64,
     HAS_PROBES = 128,
     HAS_METRIC = 256
 };
@@ -29,14 +29,14 @@ static const struct {
     unsigned keys;
     double max; /* of its bound */
 } gates[ND_POLICY_N_GATES] = {
-    [ND_POLICY_BIT_EQUAL] = {"bit-equal-to", HAS_TO | HAS_EDGES | HAS_PROBES, 0},
-    [ND_POLICY_LSB] = {"lsb", HAS_MAX | HAS_TO | HAS_EDGES | HAS_PROBES, 4294967295.0},
-    [ND_POLICY_SHARE] = {"differing-share", HAS_MAX | HAS_TO | HAS_EDGES | HAS_PROBES, 1},
-    [ND_POLICY_ULP] = {"ulp", HAS_MAX | HAS_TO | HAS_EDGES | HAS_PROBES, 9007199254740992.0},
-    [ND_POLICY_SQNR] = {"sqnr", HAS_MIN | HAS_TO | HAS_EDGES | HAS_PROBES, 1000},
-    [ND_POLICY_ACCURACY] = {"accuracy-drop", HAS_QUESTION | HAS_EDGES | HAS_PROBES, 0},
-    [ND_POLICY_AGREEMENT] = {"agreement", HAS_MIN | HAS_TO | HAS_EDGES | HAS_PROBES, 1},
-    [ND_POLICY_TARGET] = {"target-error", HAS_MAX | HAS_METRIC | HAS_EDGES | HAS_PROBES, 9007199254740992.0},
+    [ND_POLICY_BIT_EQUAL] = {"bit-equal-to", HAS_TO | HAS_TENSORS | HAS_PROBES, 0},
+    [ND_POLICY_LSB] = {"lsb", HAS_MAX | HAS_TO | HAS_TENSORS | HAS_PROBES, 4294967295.0},
+    [ND_POLICY_SHARE] = {"differing-share", HAS_MAX | HAS_TO | HAS_TENSORS | HAS_PROBES, 1},
+    [ND_POLICY_ULP] = {"ulp", HAS_MAX | HAS_TO | HAS_TENSORS | HAS_PROBES, 9007199254740992.0},
+    [ND_POLICY_SQNR] = {"sqnr", HAS_MIN | HAS_TO | HAS_TENSORS | HAS_PROBES, 1000},
+    [ND_POLICY_ACCURACY] = {"accuracy-drop", HAS_QUESTION | HAS_TENSORS | HAS_PROBES, 0},
+    [ND_POLICY_AGREEMENT] = {"agreement", HAS_MIN | HAS_TO | HAS_TENSORS | HAS_PROBES, 1},
+    [ND_POLICY_TARGET] = {"target-error", HAS_MAX | HAS_METRIC | HAS_TENSORS | HAS_PROBES, 9007199254740992.0},
     [ND_POLICY_FALLBACK] = {"fallback", HAS_ALLOW, 0},
     [ND_POLICY_LATENCY] = {"latency-cv", HAS_CV | HAS_PROBES, 0},
     [ND_POLICY_FINALIZE] = {"finalize", 0, 0},
@@ -47,9 +47,9 @@ const char *nd_policy_gate_name(enum nd_policy_gate gate)
     return gates[gate].name;
 }
 
-bool nd_policy_has_edges(enum nd_policy_gate gate)
+bool nd_policy_has_tensors(enum nd_policy_gate gate)
 {
-    return (gates[gate].keys & HAS_EDGES) != 0;
+    return (gates[gate].keys & HAS_TENSORS) != 0;
 }
 
 bool nd_policy_has_probes(enum nd_policy_gate gate)
@@ -75,7 +75,7 @@ static const struct nd_yaml_key rule_keys[] = {
     {"gate", ND_YAML_TEXT, AT(gate), 0, 0, true},
     {"models", ND_YAML_TEXTS, AT(rule.models), 0, 0, false},
     {"devices", ND_YAML_TEXTS, AT(rule.devices), 0, 0, false},
-    {"tensors", ND_YAML_TEXTS, AT(rule.edges), 0, 0, false},
+    {"tensors", ND_YAML_TEXTS, AT(rule.tensors), 0, 0, false},
     {"probes", ND_YAML_TEXTS, AT(rule.probes), 0, 0, false},
     {"to", ND_YAML_TEXT, AT(rule.to), 0, 0, false},
     {"reference", ND_YAML_TEXT, AT(reference), 0, 0, false},
@@ -91,13 +91,13 @@ static const struct nd_yaml_key rule_keys[] = {
     {"reason", ND_YAML_TEXT, AT(rule.reason), 0, 0, false},
     {"owner", ND_YAML_TEXT, AT(rule.owner), 0, 0, false},
     {"until", ND_YAML_TEXT, AT(rule.until), 0, 0, false},
-    {"edges", ND_YAML_TEXTS, AT(rule.edges), 0, 0, false}, /* the name in version 0.1 */
+    {"edges", ND_YAML_TEXTS, AT(rule.tensors), 0, 0, false}, /* the name in version 0.1 */
 #undef AT
 };
 
 static void rule_deinit(struct nd_policy_rule *rule)
 {
-    struct nd_texts *const lists[] = {&rule->models, &rule->devices, &rule->edges, &rule->probes, &rule->allow};
+    struct nd_texts *const lists[] = {&rule->models, &rule->devices, &rule->tensors, &rule->probes, &rule->allow};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         nd_texts_deinit(lists[i]);
     free(rule->to);
@@ -117,7 +117,7 @@ static enum nd_status check_keys(const struct nd_yaml *yaml, const struct raw_ru
         bool is_given;
         unsigned allowed_by, needed_by;
     } keys[] = {
-        {"tensors", rule->edges.n > 0, HAS_EDGES, 0},
+        {"tensors", rule->tensors.n > 0, HAS_TENSORS, 0},
         {"probes", rule->probes.n > 0, HAS_PROBES, 0},
         {"to", rule->to != NULL, HAS_TO, 0},
         {"reference", raw->reference != NULL, HAS_QUESTION | HAS_METRIC, 0},
@@ -331,7 +331,7 @@ char *nd_policy_describe(const struct nd_policy_rule *rule)
 {
     struct nd_strbuf out = {0};
     put_bound(&out, rule);
-    put_patterns(&out, " on ", &rule->edges);
+    put_patterns(&out, " on ", &rule->tensors);
     put_patterns(&out, " with ", &rule->probes);
     if ((gates[rule->gate].keys & HAS_TO) != 0 && rule->gate != ND_POLICY_BIT_EQUAL &&
         strcmp(rule->to, ND_REFERENCE_QUANTISED) != 0)

@@ -40,7 +40,7 @@ struct nd_policy_defaults {
 /* One gate. Patterns that are not given match everything. */
 struct nd_policy_rule {
     enum nd_policy_gate gate;
-    struct nd_texts models, devices, edges, probes;
+    struct nd_texts models, devices, tensors, probes;
     struct nd_texts allow; /* fallback: nodes or operator types */
     char *to;              /* ND_REFERENCE_..., or a device's label */
     double max;            /* lsb, share, ulp, target-error */
@@ -76,7 +76,7 @@ void nd_policy_today(char out[static 16]);
 bool nd_policy_has_expired(const struct nd_policy_rule *rule, const char *today);
 
 /* Whether the gate looks at edges (and then at which ones), at probes. */
-bool nd_policy_has_edges(enum nd_policy_gate gate);
+bool nd_policy_has_tensors(enum nd_policy_gate gate);
 bool nd_policy_has_probes(enum nd_policy_gate gate);
 
 /* Judged by statistics on every sample, not by the comparison; the reference may be the float model. */
@@ -84,7 +84,7 @@ bool nd_policy_is_statistical(enum nd_policy_gate gate);
 
 /* ---- what it is about ---- */
 
-struct nd_scope_edge {
+struct nd_scope_tensor {
     const char *name;
     bool may_be_integer, may_be_float; /* both while the type is not known */
     bool is_output;
@@ -99,8 +99,8 @@ struct nd_scope_probe {
 struct nd_scope_model {
     const char *name;
     bool has_float;
-    size_t n_edges, n_probes;
-    const struct nd_scope_edge *edges;
+    size_t n_tensors, n_probes;
+    const struct nd_scope_tensor *tensors;
     const struct nd_scope_probe *probes;
 };
 
@@ -113,7 +113,7 @@ struct nd_scope {
 /* One place that a gate may be about. Where the gate has no edges or probes, they are not looked at. */
 struct nd_policy_cell {
     const char *model, *device;
-    const struct nd_scope_edge *edge;
+    const struct nd_scope_tensor *tensor;
     const struct nd_scope_probe *probe;
 };
 

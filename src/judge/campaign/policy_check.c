@@ -11,27 +11,27 @@ bool nd_policy_covers(const struct nd_policy_rule *rule, const struct nd_policy_
     if (!nd_texts_match(&rule->models, cell->model) || !nd_texts_match(&rule->devices, cell->device))
         return false;
     /* A device against itself says nothing. */
-    bool has_edges = nd_policy_has_edges(rule->gate);
-    if (has_edges && strcmp(rule->to, cell->device) == 0)
+    bool has_tensors = nd_policy_has_tensors(rule->gate);
+    if (has_tensors && strcmp(rule->to, cell->device) == 0)
         return false;
     if (nd_policy_has_probes(rule->gate) && !nd_texts_match(&rule->probes, cell->probe->name))
         return false;
-    if (!has_edges)
+    if (!has_tensors)
         return true;
-    if (!nd_texts_match(&rule->edges, cell->edge->name))
+    if (!nd_texts_match(&rule->tensors, cell->tensor->name))
         return false;
     switch (rule->gate) {
     case ND_POLICY_LSB:
-        return cell->edge->may_be_integer;
+        return cell->tensor->may_be_integer;
     case ND_POLICY_ULP:
-        return cell->edge->may_be_float;
+        return cell->tensor->may_be_float;
     case ND_POLICY_AGREEMENT:
-        return cell->edge->is_output;
+        return cell->tensor->is_output;
     case ND_POLICY_ACCURACY:
-        return cell->edge->is_output && cell->probe->has_labels;
+        return cell->tensor->is_output && cell->probe->has_labels;
     case ND_POLICY_TARGET:
-        return cell->edge->is_output && cell->probe->goals != NULL &&
-               nd_probe_find_goal(cell->probe->goals, cell->edge->name) != NULL;
+        return cell->tensor->is_output && cell->probe->goals != NULL &&
+               nd_probe_find_goal(cell->probe->goals, cell->tensor->name) != NULL;
     default:
         return true;
     }
@@ -80,8 +80,8 @@ static bool is_of_bits(enum nd_policy_gate gate)
 /* What the later one is to the earlier one, wherever both hold. */
 static enum strength compare_rules(const struct nd_policy_rule *earlier, const struct nd_policy_rule *later)
 {
-    bool has_to = nd_policy_has_edges(earlier->gate);
-    if (has_to && (!nd_policy_has_edges(later->gate) || strcmp(earlier->to, later->to) != 0))
+    bool has_to = nd_policy_has_tensors(earlier->gate);
+    if (has_to && (!nd_policy_has_tensors(later->gate) || strcmp(earlier->to, later->to) != 0))
         return UNRELATED;
     if (earlier->gate == ND_POLICY_BIT_EQUAL && is_of_bits(later->gate))
         return later->max > 0 ? WEAKER : EQUAL;
@@ -151,15 +151,15 @@ static enum nd_status fail_loosening(const struct walk *walk, const struct nd_po
                                      const struct nd_policy_rule *later, const struct nd_policy_cell *cell)
 {
     char *was = nd_policy_describe(earlier), *is = nd_policy_describe(later);
-    bool has_edge = nd_policy_has_edges(later->gate);
+    bool has_tensor = nd_policy_has_tensors(later->gate);
     enum nd_status status =
         nd_fail(walk->err, ND_E_CAMPAIGN_POLICY, walk->path,
                 "%s:%zu:%zu: '%s' contradicts '%s' of line %zu for device '%s'%s%s%s of model '%s'; a later, "
                 "looser gate "
                 "must carry reason, owner and until",
                 walk->path, later->mark.line + 1, later->mark.column + 1, is != NULL ? is : "?",
-                was != NULL ? was : "?", earlier->mark.line + 1, cell->device, has_edge ? ", edge '" : "",
-                has_edge ? cell->edge->name : "", has_edge ? "'" : "", cell->model);
+                was != NULL ? was : "?", earlier->mark.line + 1, cell->device, has_tensor ? ", edge '" : "",
+                has_tensor ? cell->tensor->name : "", has_tensor ? "'" : "", cell->model);
     free(was);
     free(is);
     return status;
@@ -182,14 +182,14 @@ static enum nd_status check_model(const struct walk *walk, size_t r, const struc
                                   bool *is_covered)
 {
     const struct nd_policy_rule *rule = &walk->policy->rules[r];
-    size_t n_edges = nd_policy_has_edges(rule->gate) ? model->n_edges : 1;
+    size_t n_tensors = nd_policy_has_tensors(rule->gate) ? model->n_tensors : 1;
     enum nd_status status = ND_OK;
     for (size_t d = 0; status == ND_OK && d < walk->scope->n_devices; d++)
         for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
-            for (size_t e = 0; status == ND_OK && e < n_edges; e++) {
+            for (size_t e = 0; status == ND_OK && e < n_tensors; e++) {
                 const struct nd_policy_cell cell = {.model = model->name,
                                                     .device = walk->scope->devices[d],
-                                                    .edge = &model->edges[e],
+                                                    .tensor = &model->tensors[e],
                                                     .probe = &model->probes[p]};
                 status = check_cell(walk, r, &cell, is_covered);
             }
@@ -214,11 +214,11 @@ static bool matches_model(const struct nd_scope *scope, const struct nd_texts *o
     return false;
 }
 
-static bool matches_edge(const struct nd_scope *scope, const struct nd_texts *one)
+static bool matches_tensor(const struct nd_scope *scope, const struct nd_texts *one)
 {
     for (size_t m = 0; m < scope->n_models; m++)
-        for (size_t e = 0; e < scope->models[m].n_edges; e++)
-            if (nd_texts_match(one, scope->models[m].edges[e].name))
+        for (size_t e = 0; e < scope->models[m].n_tensors; e++)
+            if (nd_texts_match(one, scope->models[m].tensors[e].name))
                 return true;
     return false;
 }
@@ -242,7 +242,7 @@ static enum nd_status check_patterns(const struct walk *walk, const struct nd_po
         {&rule->models, matches_model, "matches nothing: there is no model"},
         {&rule->devices, matches_device, "matches nothing: there is no device"},
         {&rule->probes, matches_probe, "matches nothing: there is no probe"},
-        {&rule->edges, matches_edge, "matches nothing: there is no tensor"},
+        {&rule->tensors, matches_tensor, "matches nothing: there is no tensor"},
     };
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         for (size_t k = 0; k < lists[i].patterns->n; k++) {
@@ -255,7 +255,7 @@ static enum nd_status check_patterns(const struct walk *walk, const struct nd_po
 
 static enum nd_status check_reference(const struct walk *walk, const struct nd_policy_rule *rule)
 {
-    if (!nd_policy_has_edges(rule->gate) || strcmp(rule->to, ND_REFERENCE_QUANTISED) == 0)
+    if (!nd_policy_has_tensors(rule->gate) || strcmp(rule->to, ND_REFERENCE_QUANTISED) == 0)
         return ND_OK;
     for (size_t d = 0; d < walk->scope->n_devices; d++)
         if (strcmp(rule->to, walk->scope->devices[d]) == 0)

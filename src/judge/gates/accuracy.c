@@ -35,8 +35,8 @@ static bool nd_qualify_find_baseline(const struct nd_qualification *q, const str
             continue;
         for (size_t i = 0; i < last->accuracy.n; i++) {
             const struct nd_qualified_study *then = &last->accuracy.items[i];
-            if (strcmp(then->probe, study->probe) == 0 && strcmp(then->edge, study->edge) == 0 &&
-                then->n_samples == study->churn.n_samples)
+            if (strcmp(then->probe, study->probe) == 0 && strcmp(then->tensor, study->tensor) == 0 &&
+                then->n_samples == study->changes.n_samples)
                 return find_right(then, label, right);
         }
     }
@@ -69,11 +69,11 @@ static enum nd_status find_fall(const struct nd_qualification *q, const struct n
     for (size_t i = 0; i < model->n_studies; i++) {
         const struct nd_accuracy_study *study = &model->studies[i];
         const int64_t *classes = nd_qualify_classes_of(model, study, c);
-        size_t before, n = study->churn.n_samples;
+        size_t before, n = study->changes.n_samples;
         if (classes == NULL || !nd_qualify_find_baseline(q, model, study, cell->label, &before))
             continue;
         size_t now = nd_qualify_count_right(study, classes);
-        if (!nd_broken_has_fallen(before, now, n)) {
+        if (!nd_broken_has_fell_back(before, now, n)) {
             nd_strbuf_deinit(&text);
             return ND_OK;
         }
@@ -82,7 +82,7 @@ static enum nd_status find_fall(const struct nd_qualification *q, const struct n
                 &text,
                 "%zu of %zu samples of '%s' are right at '%s', and %zu were last time with the same "
                 "model; if that is as it should be, --force accepts it",
-                now, n, study->probe, study->edge, before);
+                now, n, study->probe, study->tensor, before);
     }
     if (text.len == 0 && !text.failed)
         return ND_OK;
@@ -136,13 +136,13 @@ static void nd_qualify_fill_baseline(const struct nd_qualification *q, const str
 /* ---- reading ---- */
 
 /* NULL without an error: the capture has no such tensor, or other samples. */
-static enum nd_status read_classes(const struct nd_qualify_cell *cell, const char *probe, const char *edge,
+static enum nd_status read_classes(const struct nd_qualify_cell *cell, const char *probe, const char *tensor,
                                    size_t n_samples, int64_t **out, struct nd_error *err)
 {
     *out = NULL;
     if (cell->failure != NULL)
         return ND_OK;
-    size_t p = nd_capture_find_probe(cell->capture, probe), e = nd_capture_find_edge(cell->capture, edge);
+    size_t p = nd_capture_find_probe(cell->capture, probe), e = nd_capture_find_tensor(cell->capture, tensor);
     if (p == SIZE_MAX || e == SIZE_MAX || nd_capture_probe(cell->capture, p)->n_samples != n_samples ||
         !nd_capture_has_outputs(cell->capture, p, e))
         return ND_OK;
@@ -154,20 +154,20 @@ static enum nd_status read_references(const struct nd_qualify_model *model, stru
 {
     enum nd_status status = ND_OK;
     if (model->quantised != SIZE_MAX)
-        status = read_classes(&model->cells[model->quantised], study->probe, study->edge, study->n_samples,
+        status = read_classes(&model->cells[model->quantised], study->probe, study->tensor, study->n_samples,
                               &study->quantised, err);
     if (status == ND_OK && model->float64 != SIZE_MAX)
-        status = read_classes(&model->cells[model->float64], study->probe, study->edge, study->n_samples,
+        status = read_classes(&model->cells[model->float64], study->probe, study->tensor, study->n_samples,
                               &study->reference, err);
     return status;
 }
 
 static enum nd_status read_study(const struct nd_qualification *q, struct nd_qualify_model *model,
-                                 const struct nd_probe *probe, const char *edge, struct nd_error *err)
+                                 const struct nd_probe *probe, const char *tensor, struct nd_error *err)
 {
     struct nd_accuracy_study *study = &model->studies[model->n_studies++];
     *study = (struct nd_accuracy_study){
-        .probe = probe->name, .edge = edge, .n_samples = probe->n_samples, .labels = probe->labels};
+        .probe = probe->name, .tensor = tensor, .n_samples = probe->n_samples, .labels = probe->labels};
     study->devices = nd_calloc(q->n_devices, sizeof *study->devices);
     study->classes = nd_calloc(q->n_devices, sizeof *study->classes);
     if (study->devices == NULL || study->classes == NULL)
@@ -175,7 +175,7 @@ static enum nd_status read_study(const struct nd_qualification *q, struct nd_qua
     enum nd_status status = ND_OK;
     for (size_t d = 0; status == ND_OK && d < q->n_devices; d++) {
         int64_t *classes = NULL;
-        status = read_classes(&model->cells[d], probe->name, edge, probe->n_samples, &classes, err);
+        status = read_classes(&model->cells[d], probe->name, tensor, probe->n_samples, &classes, err);
         if (classes == NULL)
             continue;
         study->devices[study->n_devices] = d;
@@ -191,13 +191,13 @@ enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_mo
                                 struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    model->studies = nd_calloc(model->n_edges * model->n_probes, sizeof *model->studies);
+    model->studies = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->studies);
     if (model->studies == NULL)
         return nd_fail_memory(err);
     for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
-        for (size_t e = 0; status == ND_OK && e < model->n_edges; e++)
-            if (model->probes[p]->labels != NULL && model->edges[e].is_output)
-                status = read_study(q, model, model->probes[p], model->edges[e].name, err);
+        for (size_t e = 0; status == ND_OK && e < model->n_tensors; e++)
+            if (model->probes[p]->labels != NULL && model->tensors[e].is_output)
+                status = read_study(q, model, model->probes[p], model->tensors[e].name, err);
     return status;
 }
 
@@ -256,9 +256,9 @@ static struct asked ask(const struct nd_qualification *q, const struct nd_qualif
     struct asked asked = {
         SIZE_MAX, nd_qualify_question(campaign->margin, campaign->confidence, campaign->power), {0}};
     struct nd_policy_cell cell = {.model = model->campaign->name, .device = device};
-    for (size_t e = 0; e < model->n_edges; e++)
-        if (strcmp(model->edges[e].name, study->edge) == 0)
-            cell.edge = &model->edges[e];
+    for (size_t e = 0; e < model->n_tensors; e++)
+        if (strcmp(model->tensors[e].name, study->tensor) == 0)
+            cell.tensor = &model->tensors[e];
     for (size_t p = 0; p < model->n_probes; p++)
         if (strcmp(model->scope_probes[p].name, study->probe) == 0)
             cell.probe = &model->scope_probes[p];
@@ -352,16 +352,16 @@ static void fill_devices(const struct nd_qualification *q, const struct nd_quali
 static void fill_study(const struct nd_qualification *q, const struct nd_qualify_model *model,
                        const struct nd_accuracy_study *study, struct nd_qualified_study *out)
 {
-    const struct nd_churn *churn = &study->churn;
+    const struct nd_prediction_changes *changes = &study->changes;
     const struct nd_spread *spread = &study->spread;
     bool has_devices = study->n_devices > 0;
     *out = (struct nd_qualified_study){
         .probe = nd_qualify_text(q, study->probe),
-        .edge = nd_qualify_text(q, study->edge),
-        .n_samples = churn->n_samples,
+        .tensor = nd_qualify_text(q, study->tensor),
+        .n_samples = changes->n_samples,
         .confidence = q->campaign.confidence,
-        .churn = {churn->n_devices, churn->mean, churn->mean_interval, share_of(&churn->any_differs),
-                  share_of(&churn->unstable)},
+        .changes = {changes->n_devices, changes->mean, changes->mean_interval, share_of(&changes->any_differs),
+                  share_of(&changes->unstable)},
         .spread = {.verdict = nd_spread_name(spread->kind),
                    .best = has_devices ? nd_qualify_text(q, q->labels[study->devices[spread->best]]) : "",
                    .worst = has_devices ? nd_qualify_text(q, q->labels[study->devices[spread->worst]]) : "",

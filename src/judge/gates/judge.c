@@ -61,7 +61,7 @@ static void nd_qualify_find_fallback(const struct nd_qualify_cell *cell, const s
     }
     if (n_allowed > 0) /* an operator that may fall back takes the quantisers around it along */
         n_quantisers = 0;
-    out->n_fallen = n_others + n_quantisers;
+    out->n_fell_back = n_others + n_quantisers;
     out->first = n_others > 0 ? other : n_quantisers > 0 ? quantiser : NULL;
 }
 
@@ -85,12 +85,12 @@ enum nd_status nd_qualify_note_fallback(const struct nd_qualification *q, const 
     if (cell->failure != NULL || has_gate(q, model->campaign->name, cell->label))
         return ND_OK;
     nd_qualify_find_fallback(cell, &none, &found);
-    if (found.n_fallen == 0)
+    if (found.n_fell_back == 0)
         return ND_OK;
     nd_strbuf_printf(&text,
                      "placement: node '%s' (%s) runs on the CPU, and no gate 'fallback' is about it; "
                      "%zu of %zu nodes do",
-                     found.first->name, found.first->op_type, found.n_fallen, found.n_nodes);
+                     found.first->name, found.first->op_type, found.n_fell_back, found.n_nodes);
     cell->failure = nd_strbuf_take(&text);
     return cell->failure != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -112,67 +112,67 @@ void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct
 /* What one edge, on one probe, says to a gate. */
 
 /* The step of an edge of codes; NaN where it has several, or none. */
-static double nd_edge_step(const struct nd_model *model, const char *name)
+static double nd_tensor_step(const struct nd_model *model, const char *name)
 {
-    for (size_t i = 0; i < nd_model_n_edges(model); i++)
-        if (strcmp(nd_model_edge(model, i)->name, name) == 0 && nd_model_edge(model, i)->quant.n == 1)
-            return (double)nd_model_edge(model, i)->quant.scale[0];
+    for (size_t i = 0; i < nd_model_n_tensors(model); i++)
+        if (strcmp(nd_model_tensor(model, i)->name, name) == 0 && nd_model_tensor(model, i)->quant.n == 1)
+            return (double)nd_model_tensor(model, i)->quant.scale[0];
     return NAN;
 }
 
 /* The metric leaves out what is NaN or infinite on one side only; a gate must not: that is no small error. */
-static struct nd_edge_value sqnr_of(const struct nd_difference *d, bool is_same)
+static struct nd_tensor_value sqnr_of(const struct nd_difference *d, bool is_same)
 {
     if (d->n_nan_mismatch + d->n_inf_mismatch > 0)
-        return (struct nd_edge_value){true, -INFINITY, NULL};
+        return (struct nd_tensor_value){true, -INFINITY, NULL};
     if (!is_same && !d->has_signal)
-        return (struct nd_edge_value){false, NAN, "no value of the samples that differ is a number"};
-    return (struct nd_edge_value){true, is_same ? INFINITY : d->sqnr_db, NULL};
+        return (struct nd_tensor_value){false, NAN, "no value of the samples that differ is a number"};
+    return (struct nd_tensor_value){true, is_same ? INFINITY : d->sqnr_db, NULL};
 }
 
 /* Codes against the floats that stand for them, as a prepared model gives them out: what is only the rounding
  * of code to float does not differ. A whole number of steps is one to a hundredth of a step. */
-static struct nd_edge_value mixed_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step)
+static struct nd_tensor_value mixed_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step)
 {
     double steps = d->abs.max / step, whole = round(steps);
     bool is_on_grid =
         d->has_values && d->n_nan_mismatch == 0 && d->n_inf_mismatch == 0 && fabs(steps - whole) < 0.01;
     bool is_same = d->has_values && d->n_samples_differing == 0;
     if (gate == ND_POLICY_BIT_EQUAL)
-        return (struct nd_edge_value){true, is_same ? 0 : (double)d->n_samples_differing, NULL};
+        return (struct nd_tensor_value){true, is_same ? 0 : (double)d->n_samples_differing, NULL};
     if (gate == ND_POLICY_SQNR && d->has_values)
         return sqnr_of(d, is_same);
     if (gate == ND_POLICY_LSB && (is_same || is_on_grid))
-        return (struct nd_edge_value){true, is_same ? 0 : whole, NULL};
+        return (struct nd_tensor_value){true, is_same ? 0 : whole, NULL};
     /* Between two steps, or with scales for each channel: compare has counted in steps. */
     if (gate == ND_POLICY_LSB && d->has_steps)
-        return (struct nd_edge_value){
+        return (struct nd_tensor_value){
             true, d->n_nan_mismatch > 0 || d->n_inf_mismatch > 0 ? INFINITY : d->max_steps, NULL};
     if ((gate == ND_POLICY_SHARE || gate == ND_POLICY_ULP) && is_same)
-        return (struct nd_edge_value){true, 0, NULL};
-    return (struct nd_edge_value){false, NAN, "codes stand against floats"};
+        return (struct nd_tensor_value){true, 0, NULL};
+    return (struct nd_tensor_value){false, NAN, "codes stand against floats"};
 }
 
-struct nd_edge_value nd_edge_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step)
+struct nd_tensor_value nd_tensor_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step)
 {
     bool is_same = d->n_samples_differing == 0;
     if (d->numbers.n_samples_both_nan > 0)
-        return (struct nd_edge_value){false, NAN, "samples are NaN on both sides"};
+        return (struct nd_tensor_value){false, NAN, "samples are NaN on both sides"};
     if (d->is_mixed)
         return mixed_value_of(gate, d, step);
     if (gate == ND_POLICY_BIT_EQUAL)
-        return (struct nd_edge_value){true, (double)d->n_samples_differing, NULL};
+        return (struct nd_tensor_value){true, (double)d->n_samples_differing, NULL};
     if (!is_same && !d->has_values)
-        return (struct nd_edge_value){false, NAN, "it differs, and only digests are stored"};
+        return (struct nd_tensor_value){false, NAN, "it differs, and only digests are stored"};
     switch (gate) {
     case ND_POLICY_LSB:
-        return (struct nd_edge_value){true, (double)d->max_lsb, NULL};
+        return (struct nd_tensor_value){true, (double)d->max_lsb, NULL};
     case ND_POLICY_ULP:
         /* A NaN or an infinity on one side only is no number of ULPs away. */
-        return (struct nd_edge_value){
+        return (struct nd_tensor_value){
             true, d->n_nan_mismatch > 0 || d->n_inf_mismatch > 0 ? INFINITY : (double)d->max_ulp, NULL};
     case ND_POLICY_SHARE:
-        return (struct nd_edge_value){true, d->share, NULL};
+        return (struct nd_tensor_value){true, d->share, NULL};
     default:
         return sqnr_of(d, is_same);
     }
@@ -187,9 +187,9 @@ const char *nd_case_verdict_name(enum nd_case_verdict verdict)
 
 enum nd_exit nd_case_exit_code(enum nd_case_verdict verdict)
 {
-    static const enum nd_exit codes[] = {ND_EXIT_SAME,         ND_EXIT_SAME,           ND_EXIT_DIFFERS,
+    static const enum nd_exit qvalues[] = {ND_EXIT_SAME,         ND_EXIT_SAME,           ND_EXIT_DIFFERS,
                                          ND_EXIT_INCONCLUSIVE, ND_EXIT_NOT_COMPARABLE, ND_EXIT_DEVICE_FAILED};
-    return codes[verdict];
+    return qvalues[verdict];
 }
 
 enum nd_case_verdict nd_case_verdict_worse(enum nd_case_verdict a, enum nd_case_verdict b)
@@ -215,13 +215,13 @@ static void nd_judging_conclude(struct nd_case *out, enum nd_case_verdict verdic
 }
 
 /* Whether the rule is about that edge and probe. */
-static bool nd_judging_governs(const struct nd_judging *j, const struct nd_scope_edge *edge,
+static bool nd_judging_governs(const struct nd_judging *j, const struct nd_scope_tensor *tensor,
                                const struct nd_scope_probe *probe)
 {
     const struct nd_policy_cell cell = {
-        .model = j->model->campaign->name, .device = j->cell->label, .edge = edge, .probe = probe};
+        .model = j->model->campaign->name, .device = j->cell->label, .tensor = tensor, .probe = probe};
     /* Of a prepared model nothing but its outputs can be seen. */
-    if (j->cell->prepared != NULL && nd_policy_has_edges(j->gate->gate) && !edge->is_output)
+    if (j->cell->prepared != NULL && nd_policy_has_tensors(j->gate->gate) && !tensor->is_output)
         return false;
     return nd_policy_governs(&j->q->campaign.policy, j->rule, &cell);
 }
@@ -233,11 +233,11 @@ static bool nd_judging_outranks(enum nd_case_verdict verdict, const struct nd_ca
 }
 
 /* edge: where, or NULL. */
-static void nd_judging_note_not_comparable(struct nd_case *out, const char *edge, const char *why)
+static void nd_judging_note_not_comparable(struct nd_case *out, const char *tensor, const char *why)
 {
     if (nd_judging_outranks(ND_CASE_NOT_COMPARABLE, out))
-        snprintf(out->message, sizeof out->message, "%s%s%s%s", edge != NULL ? "'" : "",
-                 edge != NULL ? edge : "", edge != NULL ? "': " : "", why);
+        snprintf(out->message, sizeof out->message, "%s%s%s%s", tensor != NULL ? "'" : "",
+                 tensor != NULL ? tensor : "", tensor != NULL ? "': " : "", why);
     nd_judging_conclude(out, ND_CASE_NOT_COMPARABLE);
 }
 
@@ -249,7 +249,7 @@ static bool is_minimum(enum nd_policy_gate gate)
 }
 
 /* NaN passes nothing. */
-static void note_value(struct nd_judging *j, const char *edge, const char *probe, double value)
+static void note_value(struct nd_judging *j, const char *tensor, const char *probe, double value)
 {
     struct nd_case *out = j->out;
     enum nd_policy_gate gate = j->gate->gate;
@@ -260,7 +260,7 @@ static void note_value(struct nd_judging *j, const char *edge, const char *probe
     out->bound = bound;
     if (is_worse) {
         out->value = value;
-        out->edge = edge;
+        out->tensor = tensor;
         out->probe = probe;
     }
     out->n_cells++;
@@ -268,30 +268,30 @@ static void note_value(struct nd_judging *j, const char *edge, const char *probe
     if (passes)
         return;
     if (out->first_failing == NULL)
-        out->first_failing = edge;
+        out->first_failing = tensor;
     nd_judging_conclude(out, ND_CASE_FAILED);
 }
 
 /* A value that is no larger than the noise of one of the two devices passes, or decides nothing. */
-static void note_noise(struct nd_judging *j, const char *edge, const char *probe, double value)
+static void note_noise(struct nd_judging *j, const char *tensor, const char *probe, double value)
 {
     struct nd_case *out = j->out;
     enum nd_policy_gate gate = j->gate->gate;
     double bound = gate == ND_POLICY_BIT_EQUAL ? 0 : is_minimum(gate) ? j->gate->min : j->gate->max;
     if (is_minimum(gate) ? value >= bound : value <= bound) {
-        note_value(j, edge, probe, value);
+        note_value(j, tensor, probe, value);
         return;
     }
     if (nd_judging_outranks(ND_CASE_INCONCLUSIVE, out))
         snprintf(out->message, sizeof out->message,
-                 "'%s' is not repeatable: it differs by no more than it does from run to run", edge);
+                 "'%s' is not repeatable: it differs by no more than it does from run to run", tensor);
     nd_judging_conclude(out, ND_CASE_INCONCLUSIVE);
 }
 
-static size_t find_edge(const struct nd_comparison *c, const char *name)
+static size_t find_tensor(const struct nd_comparison *c, const char *name)
 {
     size_t e = 0;
-    while (e < c->n_edges && strcmp(c->edges[e].name, name) != 0)
+    while (e < c->n_tensors && strcmp(c->tensors[e].name, name) != 0)
         e++;
     return e;
 }
@@ -304,39 +304,39 @@ static size_t find_probe(const struct nd_comparison *c, const char *name)
     return p;
 }
 
-static void judge_agreement(struct nd_judging *j, const struct nd_comparison *c, size_t test, size_t edge,
-                            size_t probe, const char *edge_name)
+static void judge_agreement(struct nd_judging *j, const struct nd_comparison *c, size_t test, size_t tensor,
+                            size_t probe, const char *tensor_name)
 {
     for (size_t i = 0; i < c->n_top1; i++) {
         const struct nd_top1 *row = &c->top1[i];
-        if (row->edge != edge || row->probe != probe)
+        if (row->tensor != tensor || row->probe != probe)
             continue;
         if (!row->pairs[test - 1].exists)
             break;
-        note_value(j, edge_name, c->probes[probe].name, row->pairs[test - 1].agreement);
+        note_value(j, tensor_name, c->probes[probe].name, row->pairs[test - 1].agreement);
         j->out->n_samples = row->pairs[test - 1].n_samples;
         return;
     }
-    nd_judging_note_not_comparable(j->out, edge_name, "it has no classes to agree on");
+    nd_judging_note_not_comparable(j->out, tensor_name, "it has no classes to agree on");
 }
 
-static void judge_edge(struct nd_judging *j, const struct nd_comparison *c, size_t test,
-                       const struct nd_scope_edge *edge, const struct nd_scope_probe *probe)
+static void judge_tensor(struct nd_judging *j, const struct nd_comparison *c, size_t test,
+                       const struct nd_scope_tensor *tensor, const struct nd_scope_probe *probe)
 {
-    size_t e = find_edge(c, edge->name), p = find_probe(c, probe->name);
-    if (e == c->n_edges || p == c->n_probes) {
-        nd_judging_note_not_comparable(j->out, edge->name, "there is no capture of it");
+    size_t e = find_tensor(c, tensor->name), p = find_probe(c, probe->name);
+    if (e == c->n_tensors || p == c->n_probes) {
+        nd_judging_note_not_comparable(j->out, tensor->name, "there is no capture of it");
         return;
     }
-    const struct nd_compared_edge *compared = &c->edges[e];
+    const struct nd_compared_tensor *compared = &c->tensors[e];
     const struct nd_compared_part *part = &compared->pairs[test - 1].probes[p];
     if (part->coverage != ND_COVERAGE_FULL) {
-        nd_judging_note_not_comparable(j->out, edge->name,
+        nd_judging_note_not_comparable(j->out, tensor->name,
                                        part->reason != NULL ? part->reason : "it is not there");
         return;
     }
     if (j->gate->gate == ND_POLICY_AGREEMENT) {
-        judge_agreement(j, c, test, e, p, edge->name);
+        judge_agreement(j, c, test, e, p, tensor->name);
         return;
     }
     /* The type is known only now: a gate for codes does not govern floats, nor the reverse. */
@@ -344,14 +344,14 @@ static void judge_edge(struct nd_judging *j, const struct nd_comparison *c, size
     bool is_float = nd_dtype_is_float(compared->dtype) && !part->difference.has_steps;
     if ((j->gate->gate == ND_POLICY_LSB && is_float) || (j->gate->gate == ND_POLICY_ULP && !is_float))
         return;
-    struct nd_edge_value found =
-        nd_edge_value_of(j->gate->gate, &part->difference, nd_edge_step(j->model->model, edge->name));
+    struct nd_tensor_value found =
+        nd_tensor_value_of(j->gate->gate, &part->difference, nd_tensor_step(j->model->model, tensor->name));
     if (found.is_known && compared->pairs[test - 1].within_noise)
-        note_noise(j, edge->name, probe->name, found.value);
+        note_noise(j, tensor->name, probe->name, found.value);
     else if (found.is_known)
-        note_value(j, edge->name, probe->name, found.value);
+        note_value(j, tensor->name, probe->name, found.value);
     else
-        nd_judging_note_not_comparable(j->out, edge->name, found.why_not);
+        nd_judging_note_not_comparable(j->out, tensor->name, found.why_not);
 }
 
 /* Four digits, or all where they would look like the bound. */
@@ -374,7 +374,7 @@ static const char *const worst_of_gate[ND_POLICY_N_GATES][2] = {
     [ND_POLICY_AGREEMENT] = {"the lowest share of equal top-1 classes is ", ""},
 };
 
-static void tell_edges(const struct nd_judging *j)
+static void tell_tensors(const struct nd_judging *j)
 {
     struct nd_case *out = j->out;
     char value[32], bound[32];
@@ -394,20 +394,20 @@ static void tell_edges(const struct nd_judging *j)
     if (out->n_failing > 0 && gate != ND_POLICY_BIT_EQUAL)
         used += (size_t)snprintf(out->message + used, sizeof out->message - used, " (limit %s)", bound);
     used += (size_t)snprintf(out->message + used, sizeof out->message - used, ", at '%.100s' with '%.60s'",
-                             out->edge, out->probe);
+                             out->tensor, out->probe);
     if (out->n_failing > 0 && out->n_cells > 1)
         snprintf(out->message + used, sizeof out->message - used, "; %zu of %zu %s fail, the first is '%.100s'",
                  out->n_failing, out->n_cells, what, out->first_failing);
 }
 
-static void judge_edges(struct nd_judging *j)
+static void judge_tensors(struct nd_judging *j)
 {
     const struct nd_qualify_model *model = j->model;
     size_t ref = nd_qualify_find_cell(model, j->q->n_devices, j->gate->to);
     const struct nd_qualify_comparison *found = ref != SIZE_MAX ? nd_qualify_find_comparison(model, ref) : NULL;
-    for (size_t e = 0; e < model->n_edges; e++)
+    for (size_t e = 0; e < model->n_tensors; e++)
         for (size_t p = 0; p < model->n_probes; p++) {
-            if (!nd_judging_governs(j, &model->edges[e], &model->scope_probes[p]))
+            if (!nd_judging_governs(j, &model->tensors[e], &model->scope_probes[p]))
                 continue;
             j->out->applies = true;
             if (found == NULL || found->comparison == NULL) {
@@ -417,10 +417,10 @@ static void judge_edges(struct nd_judging *j)
                 nd_judging_note_not_comparable(j->out, NULL, why);
                 return;
             }
-            judge_edge(j, found->comparison, found->devices[j->device], &model->edges[e],
+            judge_tensor(j, found->comparison, found->devices[j->device], &model->tensors[e],
                        &model->scope_probes[p]);
         }
-    tell_edges(j);
+    tell_tensors(j);
 }
 
 /* ---- what is no edge ---- */
@@ -482,7 +482,7 @@ static void judge_fallback(struct nd_judging *j)
     out->applies = true;
     nd_qualify_find_fallback(j->cell, &j->gate->allow, &found);
     out->n_cells = found.n_nodes;
-    out->n_failing = found.n_fallen;
+    out->n_failing = found.n_fell_back;
     out->value = (double)out->n_failing;
     out->bound = 0;
     if (out->n_failing == 0)
@@ -507,10 +507,10 @@ static void judge_finalize(struct nd_judging *j)
 static bool applies_to_failed(const struct nd_judging *j)
 {
     const struct nd_qualify_model *model = j->model;
-    bool has_edges = nd_policy_has_edges(j->gate->gate), has_probes = nd_policy_has_probes(j->gate->gate);
-    for (size_t e = 0; e < (has_edges ? model->n_edges : 1); e++)
+    bool has_tensors = nd_policy_has_tensors(j->gate->gate), has_probes = nd_policy_has_probes(j->gate->gate);
+    for (size_t e = 0; e < (has_tensors ? model->n_tensors : 1); e++)
         for (size_t p = 0; p < (has_probes ? model->n_probes : 1); p++)
-            if (nd_judging_governs(j, &model->edges[e], &model->scope_probes[p]))
+            if (nd_judging_governs(j, &model->tensors[e], &model->scope_probes[p]))
                 return true;
     return false;
 }
@@ -533,7 +533,7 @@ void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_
         return;
     }
     size_t ref =
-        nd_policy_has_edges(j.gate->gate) ? nd_qualify_find_cell(model, q->n_devices, j.gate->to) : SIZE_MAX;
+        nd_policy_has_tensors(j.gate->gate) ? nd_qualify_find_cell(model, q->n_devices, j.gate->to) : SIZE_MAX;
     if (ref != SIZE_MAX && model->cells[ref].broken != NULL) {
         out->applies = applies_to_failed(&j);
         out->verdict = ND_CASE_NOT_COMPARABLE;
@@ -542,16 +542,16 @@ void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_
         return;
     }
     static void (*const judges[ND_POLICY_N_GATES])(struct nd_judging *) = {
-        [ND_POLICY_BIT_EQUAL] = judge_edges,   [ND_POLICY_LSB] = judge_edges,
-        [ND_POLICY_SHARE] = judge_edges,       [ND_POLICY_ULP] = judge_edges,
-        [ND_POLICY_SQNR] = judge_edges,        [ND_POLICY_AGREEMENT] = judge_edges,
+        [ND_POLICY_BIT_EQUAL] = judge_tensors,   [ND_POLICY_LSB] = judge_tensors,
+        [ND_POLICY_SHARE] = judge_tensors,       [ND_POLICY_ULP] = judge_tensors,
+        [ND_POLICY_SQNR] = judge_tensors,        [ND_POLICY_AGREEMENT] = judge_tensors,
         [ND_POLICY_TARGET] = nd_judge_target,  [ND_POLICY_ACCURACY] = nd_judge_accuracy,
         [ND_POLICY_LATENCY] = judge_latency,   [ND_POLICY_FALLBACK] = judge_fallback,
         [ND_POLICY_FINALIZE] = judge_finalize,
     };
     judges[j.gate->gate](&j);
     /* An edge of unknown type turned out to be of the other kind. */
-    bool has_nothing = nd_policy_has_edges(j.gate->gate) && out->n_cells == 0 && out->verdict == ND_CASE_PASSED;
+    bool has_nothing = nd_policy_has_tensors(j.gate->gate) && out->n_cells == 0 && out->verdict == ND_CASE_PASSED;
     out->applies = out->applies && !has_nothing;
     if (out->applies && nd_policy_has_expired(j.gate, q->today)) {
         nd_judging_conclude(out, ND_CASE_FAILED);
@@ -612,7 +612,7 @@ static void judge_study(struct nd_judging *j, const struct nd_accuracy_study *st
     const int64_t *ref = reference_classes(j, study), *test = nd_accuracy_study_classes(study, j->device);
     struct nd_case *out = j->out;
     if (ref == NULL || test == NULL) {
-        nd_judging_note_not_comparable(out, study->edge, "the reference or the device has no classes there");
+        nd_judging_note_not_comparable(out, study->tensor, "the reference or the device has no classes there");
         return;
     }
     const struct nd_question question =
@@ -629,7 +629,7 @@ static void judge_study(struct nd_judging *j, const struct nd_accuracy_study *st
     out->n_failing += answer.kind == ND_ANSWER_NO;
     if (is_worst && nd_judging_outranks(ND_CASE_NOT_COMPARABLE, out)) {
         out->value = 0 - answer.difference;
-        out->edge = study->edge;
+        out->tensor = study->tensor;
         out->probe = study->probe;
         out->n_samples = answer.n_samples;
         out->n_needed = answer.n_needed;
@@ -642,19 +642,19 @@ static void nd_judge_accuracy(struct nd_judging *j)
 {
     const struct nd_qualify_model *model = j->model;
     j->out->bound = j->gate->margin;
-    for (size_t e = 0; e < model->n_edges; e++)
+    for (size_t e = 0; e < model->n_tensors; e++)
         for (size_t p = 0; p < model->n_probes; p++) {
-            if (!nd_judging_governs(j, &model->edges[e], &model->scope_probes[p]))
+            if (!nd_judging_governs(j, &model->tensors[e], &model->scope_probes[p]))
                 continue;
             size_t s = 0;
             j->out->applies = true;
-            while (s < model->n_studies && (strcmp(model->studies[s].edge, model->edges[e].name) != 0 ||
+            while (s < model->n_studies && (strcmp(model->studies[s].tensor, model->tensors[e].name) != 0 ||
                                             strcmp(model->studies[s].probe, model->scope_probes[p].name) != 0))
                 s++;
             if (s < model->n_studies)
                 judge_study(j, &model->studies[s]);
             else
-                nd_judging_note_not_comparable(j->out, model->edges[e].name, "it has no classes");
+                nd_judging_note_not_comparable(j->out, model->tensors[e].name, "it has no classes");
         }
 }
 
@@ -666,7 +666,7 @@ static void tell_target(const struct nd_judging *j, const struct nd_estimate *be
     const char *unit = strcmp(j->gate->metric, ND_METRIC_SQNR) == 0 ? " dB" : "";
     snprintf(j->out->message, sizeof j->out->message,
              "%s %.6g%s -> %.6g%s at '%s' with '%s', worse by %.6g%s, %.6g %% interval %+.6g .. %+.6g%s%s",
-             j->gate->metric, before->value, unit, after->value, unit, j->out->edge, j->out->probe,
+             j->gate->metric, before->value, unit, after->value, unit, j->out->tensor, j->out->probe,
              j->out->value, unit, 100 * (2 * j->gate->confidence - 1), worse->low, worse->high, unit,
              n_samples < 2 ? "; one sample says nothing" : "");
 }
@@ -678,7 +678,7 @@ static void judge_one_target(struct nd_judging *j, const struct nd_qualify_targe
     struct nd_target_comparison c;
     size_t ref = nd_qualify_find_cell(j->model, j->q->n_devices, j->gate->to);
     if (!nd_qualify_compare_target(target, ref, j->device, 2 * j->gate->confidence - 1, &c)) {
-        nd_judging_note_not_comparable(out, target->edge, "the reference or the device has no values there");
+        nd_judging_note_not_comparable(out, target->tensor, "the reference or the device has no values there");
         return;
     }
     bool is_sqnr = strcmp(j->gate->metric, ND_METRIC_SQNR) == 0;
@@ -695,7 +695,7 @@ static void judge_one_target(struct nd_judging *j, const struct nd_qualify_targe
     out->n_failing += verdict == ND_CASE_FAILED;
     if (is_worst && nd_judging_outranks(ND_CASE_NOT_COMPARABLE, out)) {
         out->value = worse;
-        out->edge = target->edge;
+        out->tensor = target->tensor;
         out->probe = target->probe;
         out->n_samples = target->n_samples;
         tell_target(j, is_sqnr ? &c.ref.sqnr_db : &c.ref.mean_error,
@@ -708,13 +708,13 @@ static void nd_judge_target(struct nd_judging *j)
 {
     const struct nd_qualify_model *model = j->model;
     j->out->bound = j->gate->max;
-    for (size_t e = 0; e < model->n_edges; e++)
+    for (size_t e = 0; e < model->n_tensors; e++)
         for (size_t p = 0; p < model->n_probes; p++) {
-            if (!nd_judging_governs(j, &model->edges[e], &model->scope_probes[p]))
+            if (!nd_judging_governs(j, &model->tensors[e], &model->scope_probes[p]))
                 continue;
             j->out->applies = true;
             for (size_t i = 0; i < model->n_targets; i++)
-                if (strcmp(model->targets[i].edge, model->edges[e].name) == 0 &&
+                if (strcmp(model->targets[i].tensor, model->tensors[e].name) == 0 &&
                     strcmp(model->targets[i].probe, model->scope_probes[p].name) == 0)
                     judge_one_target(j, &model->targets[i]);
         }

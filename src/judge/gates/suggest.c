@@ -21,9 +21,9 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-static void add_part(struct bounds *bounds, const struct nd_compared_edge *edge, const struct nd_difference *d)
+static void add_part(struct bounds *bounds, const struct nd_compared_tensor *tensor, const struct nd_difference *d)
 {
-    bool is_float = nd_dtype_is_float(edge->dtype);
+    bool is_float = nd_dtype_is_float(tensor->dtype);
     *(is_float ? &bounds->has_floats : &bounds->has_integers) = true;
     if (d->n_samples_differing == 0)
         return;
@@ -66,13 +66,13 @@ static struct bounds bounds_of(const struct nd_qualification *q, const struct nd
     const struct nd_comparison *c = nd_qualify_compared(q, model, device, &test);
     if (c == NULL)
         return (struct bounds){.margin = NAN};
-    for (size_t e = 0; e < c->n_edges; e++) {
-        const struct nd_compared_pair *pair = &c->edges[e].pairs[test - 1];
-        for (size_t s = 0; s < model->n_edges; s++)
-            if (strcmp(model->edges[s].name, c->edges[e].name) == 0)
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        const struct nd_compared_pair *pair = &c->tensors[e].pairs[test - 1];
+        for (size_t s = 0; s < model->n_tensors; s++)
+            if (strcmp(model->tensors[s].name, c->tensors[e].name) == 0)
                 for (size_t p = 0; p < c->n_probes; p++) {
                     bounds.is_known = bounds.is_known && pair->probes[p].coverage == ND_COVERAGE_FULL;
-                    add_part(&bounds, &c->edges[e], &pair->probes[p].difference);
+                    add_part(&bounds, &c->tensors[e], &pair->probes[p].difference);
                 }
     }
     return bounds;
@@ -148,8 +148,8 @@ static void add_gate(struct suggestion *to, const struct nd_qualified_suggestion
     put_number(to, "max", gate->max);
     put_number(to, "margin", gate->margin);
     put_number(to, "confidence", gate->confidence);
-    if (gate->edges[0] != '\0')
-        put_text(to, "tensors", gate->edges);
+    if (gate->tensors[0] != '\0')
+        put_text(to, "tensors", gate->tensors);
     if (gate->to[0] != '\0')
         put_text(to, "to", gate->to);
     if (gate->reference[0] != '\0')
@@ -165,7 +165,7 @@ static void add_gates(struct suggestion *to, const char *model, const struct bou
 {
     struct nd_qualified_suggestion gate = {.margin = NAN,
                                            .confidence = NAN,
-                                           .edges = "*",
+                                           .tensors = "*",
                                            .to = nd_qualify_text(to->q, to->q->campaign.reference),
                                            .reference = "",
                                            .models = nd_qualify_text(to->q, model),
@@ -187,7 +187,7 @@ static void add_gates(struct suggestion *to, const char *model, const struct bou
     gate.max = NAN;
     gate.margin = bounds->margin;
     gate.confidence = to->q->campaign.confidence;
-    gate.edges = gate.to = "";
+    gate.tensors = gate.to = "";
     gate.reference = ND_REFERENCE_QUANTISED;
     if (!isnan(bounds->margin))
         add_gate(to, &gate);

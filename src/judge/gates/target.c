@@ -20,13 +20,13 @@ static void load(const struct nd_layout *layout, const struct nd_kernels *kernel
     }
 }
 
-static enum nd_status measure(const struct nd_capture *capture, size_t probe, size_t edge,
+static enum nd_status measure(const struct nd_capture *capture, size_t probe, size_t tensor,
                               const struct nd_probe_goal *goal, struct nd_target_sums **out,
                               struct nd_error *err)
 {
     struct nd_layout layout;
     const struct nd_kernels *kernels;
-    enum nd_status status = nd_layout_make(nd_capture_edge(capture, edge), &layout, err);
+    enum nd_status status = nd_layout_make(nd_capture_tensor(capture, tensor), &layout, err);
     if (status == ND_OK)
         status = nd_kernels_choose(NULL, &kernels, err);
     if (status == ND_OK && layout.n_elems != goal->n_elems)
@@ -42,7 +42,7 @@ static enum nd_status measure(const struct nd_capture *capture, size_t probe, si
     if (bytes == NULL || values == NULL || sums == NULL)
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < goal->n_samples; i++) {
-        status = nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, i, 1, bytes, err);
+        status = nd_capture_read_verified(&(struct nd_probe_values){capture, probe, tensor}, i, 1, bytes, err);
         if (status != ND_OK)
             break;
         load(&layout, kernels, bytes, values);
@@ -64,7 +64,7 @@ static enum nd_status measure_cell(const struct nd_qualify_cell *cell, const str
     if (cell->failure != NULL)
         return ND_OK;
     size_t p = nd_capture_find_probe(cell->capture, target->probe);
-    size_t e = nd_capture_find_edge(cell->capture, target->edge);
+    size_t e = nd_capture_find_tensor(cell->capture, target->tensor);
     if (p == SIZE_MAX || e == SIZE_MAX || nd_capture_probe(cell->capture, p)->n_samples != target->n_samples ||
         !nd_capture_has_outputs(cell->capture, p, e))
         return ND_OK;
@@ -72,10 +72,10 @@ static enum nd_status measure_cell(const struct nd_qualify_cell *cell, const str
 }
 
 static enum nd_status measure_target(struct nd_qualify_model *model, const struct nd_probe *probe,
-                                     const struct nd_probe_goal *goal, const char *edge, struct nd_error *err)
+                                     const struct nd_probe_goal *goal, const char *tensor, struct nd_error *err)
 {
     struct nd_qualify_target *target = &model->targets[model->n_targets++];
-    *target = (struct nd_qualify_target){.probe = probe->name, .edge = edge, .n_samples = goal->n_samples};
+    *target = (struct nd_qualify_target){.probe = probe->name, .tensor = tensor, .n_samples = goal->n_samples};
     target->sums = nd_calloc(model->n_cells, sizeof *target->sums);
     enum nd_status status = target->sums != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t c = 0; status == ND_OK && c < model->n_cells; c++)
@@ -88,14 +88,14 @@ enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_
 {
     (void)q;
     enum nd_status status = ND_OK;
-    model->targets = nd_calloc(model->n_edges * model->n_probes, sizeof *model->targets);
+    model->targets = nd_calloc(model->n_tensors * model->n_probes, sizeof *model->targets);
     if (model->targets == NULL)
         return nd_fail_memory(err);
     for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
-        for (size_t e = 0; status == ND_OK && e < model->n_edges; e++) {
-            const struct nd_probe_goal *goal = nd_probe_find_goal(model->probes[p], model->edges[e].name);
-            if (goal != NULL && model->edges[e].is_output)
-                status = measure_target(model, model->probes[p], goal, model->edges[e].name, err);
+        for (size_t e = 0; status == ND_OK && e < model->n_tensors; e++) {
+            const struct nd_probe_goal *goal = nd_probe_find_goal(model->probes[p], model->tensors[e].name);
+            if (goal != NULL && model->tensors[e].is_output)
+                status = measure_target(model, model->probes[p], goal, model->tensors[e].name, err);
         }
     return status;
 }
@@ -148,7 +148,7 @@ void nd_qualify_fill_targets(const struct nd_qualification *q, const struct nd_q
         const struct nd_qualify_target *target = &model->targets[i];
         struct nd_qualified_target *told = &out->targets.items[out->targets.n++];
         *told = (struct nd_qualified_target){.probe = nd_qualify_text(q, target->probe),
-                                             .edge = nd_qualify_text(q, target->edge),
+                                             .tensor = nd_qualify_text(q, target->tensor),
                                              .n_samples = target->n_samples,
                                              .confidence = q->campaign.confidence};
         told->against.items = nd_arena_calloc(q->arena, 2 * q->n_devices, sizeof *told->against.items);

@@ -41,11 +41,11 @@ struct table {
     const struct nd_history_reading *r;
     struct nd_golden_chart *chart;
     size_t n_cells;
-    const json_t **edges;
+    const json_t **tensors;
     size_t *classes; /* [n_cells] scratch: a cell that stands for each class */
 };
 
-static const json_t *edges_of(const struct nd_history_reading *r, size_t cell)
+static const json_t *tensors_of(const struct nd_history_reading *r, size_t cell)
 {
     return r->newest[cell] != SIZE_MAX ? json_object_get(nd_history_record(r, r->newest[cell]), "edges") : NULL;
 }
@@ -57,39 +57,39 @@ static enum nd_status find_tensors(struct table *table, struct nd_error *err)
     struct nd_golden_chart *chart = table->chart;
     struct nd_golden_names names = {0};
     size_t n = 0, i;
-    const json_t *edge;
+    const json_t *tensor;
     for (size_t k = 0; k < table->n_cells; k++)
-        n += json_array_size(edges_of(r, k));
+        n += json_array_size(tensors_of(r, k));
     names.items = nd_arena_calloc(r->arena, n, sizeof *names.items);
     chart->tensors = nd_arena_calloc(r->arena, n, sizeof *chart->tensors);
     if (names.items == NULL || chart->tensors == NULL)
         return nd_fail_memory(err);
     for (size_t k = 0; k < table->n_cells; k++)
-        json_array_foreach(edges_of(r, k), i, edge)
+        json_array_foreach(tensors_of(r, k), i, tensor)
         {
-            const char *name = nd_record_text(edge, "name");
+            const char *name = nd_record_text(tensor, "name");
             if (nd_history_place(&names, i, name) < names.n)
                 continue;
-            struct nd_golden_tensor *tensor = &chart->tensors[chart->n_tensors++];
-            tensor->name = nd_arena_text(r->arena, name);
-            tensor->op_types = nd_arena_text(r->arena, nd_record_text(edge, "op_types"));
-            tensor->values = nd_arena_calloc(r->arena, table->n_cells, sizeof *tensor->values);
-            names.items[names.n++] = tensor->name;
+            struct nd_charted_tensor *item = &chart->tensors[chart->n_tensors++];
+            item->name = nd_arena_text(r->arena, name);
+            item->op_types = nd_arena_text(r->arena, nd_record_text(tensor, "op_types"));
+            item->values = nd_arena_calloc(r->arena, table->n_cells, sizeof *item->values);
+            names.items[names.n++] = item->name;
         }
-    table->edges = nd_arena_calloc(r->arena, table->n_cells * chart->n_tensors, sizeof *table->edges);
-    if (table->edges == NULL || nd_arena_has_failed(r->arena))
+    table->tensors = nd_arena_calloc(r->arena, table->n_cells * chart->n_tensors, sizeof *table->tensors);
+    if (table->tensors == NULL || nd_arena_has_failed(r->arena))
         return nd_fail_memory(err);
     for (size_t k = 0; k < table->n_cells; k++)
-        json_array_foreach(edges_of(r, k), i, edge)
+        json_array_foreach(tensors_of(r, k), i, tensor)
         {
-            size_t t = nd_history_place(&names, i, nd_record_text(edge, "name"));
-            table->edges[k * chart->n_tensors + t] = edge;
+            size_t t = nd_history_place(&names, i, nd_record_text(tensor, "name"));
+            table->tensors[k * chart->n_tensors + t] = tensor;
         }
     return ND_OK;
 }
 
 /* The digest of the edge on a probe, which is found by its name, and not by its place. */
-static const json_t *digest_on(const json_t *record, const json_t *edge, const char *probe, size_t hint)
+static const json_t *digest_on(const json_t *record, const json_t *tensor, const char *probe, size_t hint)
 {
     const json_t *list = json_object_get(record, "probes"), *item = json_array_get(list, hint);
     if (item == NULL || strcmp(nd_record_text(item, "name"), probe) != 0)
@@ -98,7 +98,7 @@ static const json_t *digest_on(const json_t *record, const json_t *edge, const c
             if (strcmp(nd_record_text(item, "name"), probe) == 0)
                 break;
         }
-    return json_array_get(json_object_get(edge, "digests"), hint);
+    return json_array_get(json_object_get(tensor, "digests"), hint);
 }
 
 /* A different type, or a different number of completed samples, is a different value: as golden check has it.
@@ -106,8 +106,8 @@ static const json_t *digest_on(const json_t *record, const json_t *edge, const c
 static bool is_equal_tensor(const struct table *table, size_t a, size_t b, size_t tensor)
 {
     const struct nd_golden_chart *chart = table->chart;
-    const json_t *one = table->edges[a * chart->n_tensors + tensor],
-                 *other = table->edges[b * chart->n_tensors + tensor];
+    const json_t *one = table->tensors[a * chart->n_tensors + tensor],
+                 *other = table->tensors[b * chart->n_tensors + tensor];
     const json_t *record = nd_history_record(table->r, table->r->newest[a]);
     const json_t *to = nd_history_record(table->r, table->r->newest[b]);
     bool is_equal = strcmp(nd_record_text(one, "type"), nd_record_text(other, "type")) == 0;
@@ -123,7 +123,7 @@ static void number_tensor(const struct table *table, size_t tensor)
     for (size_t k = 0; k < table->n_cells; k++) {
         size_t value = 0;
         values[k] = SIZE_MAX;
-        if (table->edges[k * table->chart->n_tensors + tensor] == NULL)
+        if (table->tensors[k * table->chart->n_tensors + tensor] == NULL)
             continue;
         while (value < n && !is_equal_tensor(table, table->classes[value], k, tensor))
             value++;

@@ -475,10 +475,10 @@ static enum nd_status put_entry(const struct nd_golden *store, const json_t *ent
 static size_t find_equal(const struct nd_golden *store, const json_t *entry, bool wants_object, bool *is_whole)
 {
     char wanted[ND_SHA256_HEX_BYTES], found[ND_SHA256_HEX_BYTES];
-    *is_whole = nd_record_identity(entry, wanted);
+    *is_whole = nd_record_device_facts(entry, wanted);
     for (size_t i = 0; *is_whole && i < store->n; i++) {
         const json_t *other = store->entries[i].json;
-        *is_whole = nd_record_identity(other, found);
+        *is_whole = nd_record_device_facts(other, found);
         if (*is_whole && strcmp(found, wanted) == 0 &&
             (!wants_object || json_is_string(json_object_get(other, "object"))))
             return i;

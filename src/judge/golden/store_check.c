@@ -10,35 +10,35 @@
 
 /* How much an edge differs from that of an entry: its digests only say that it does. */
 
-static bool is_listed(const struct nd_golden_edge *edge, const char *probe)
+static bool is_listed(const struct nd_golden_tensor *tensor, const char *probe)
 {
-    for (size_t i = 0; i < edge->n_probes; i++)
-        if (strcmp(edge->probes[i], probe) == 0)
+    for (size_t i = 0; i < tensor->n_probes; i++)
+        if (strcmp(tensor->probes[i], probe) == 0)
             return true;
     return false;
 }
 
 /* Unknown as soon as one of the probes is: the largest of the others would say too little. */
-static void measure(const struct nd_comparison *c, struct nd_golden_edge *edge)
+static void measure(const struct nd_comparison *c, struct nd_golden_tensor *tensor)
 {
     size_t e = 0;
-    while (e < c->n_edges && strcmp(c->edges[e].name, edge->name) != 0)
+    while (e < c->n_tensors && strcmp(c->tensors[e].name, tensor->name) != 0)
         e++;
-    edge->is_known = e < c->n_edges;
-    for (size_t p = 0; edge->is_known && p < c->n_probes; p++) {
-        if (!is_listed(edge, c->probes[p].name))
+    tensor->is_known = e < c->n_tensors;
+    for (size_t p = 0; tensor->is_known && p < c->n_probes; p++) {
+        if (!is_listed(tensor, c->probes[p].name))
             continue;
-        const struct nd_compared_part *part = &c->edges[e].pairs[0].probes[p];
+        const struct nd_compared_part *part = &c->tensors[e].pairs[0].probes[p];
         const struct nd_difference *d = &part->difference;
-        edge->is_known = part->coverage != ND_COVERAGE_NONE && d->has_values && !d->is_mixed;
-        edge->has_lsb = d->is_integer;
-        edge->n_elems += d->n_elems;
-        edge->n_differing += d->n_differing;
-        edge->max_lsb = d->max_lsb > edge->max_lsb ? d->max_lsb : edge->max_lsb;
-        edge->has_error = edge->has_error || d->has_errors;
-        edge->max_abs = d->has_errors ? fmax(edge->max_abs, d->abs.max) : edge->max_abs;
+        tensor->is_known = part->coverage != ND_COVERAGE_NONE && d->has_values && !d->is_mixed;
+        tensor->has_lsb = d->is_integer;
+        tensor->n_elems += d->n_elems;
+        tensor->n_differing += d->n_differing;
+        tensor->max_lsb = d->max_lsb > tensor->max_lsb ? d->max_lsb : tensor->max_lsb;
+        tensor->has_error = tensor->has_error || d->has_errors;
+        tensor->max_abs = d->has_errors ? fmax(tensor->max_abs, d->abs.max) : tensor->max_abs;
     }
-    edge->is_known = edge->is_known && edge->n_elems > 0;
+    tensor->is_known = tensor->is_known && tensor->n_elems > 0;
 }
 
 /* Fills how much each of the edges differs that differ (of plain records). It is not known without ref

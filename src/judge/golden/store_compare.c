@@ -79,7 +79,7 @@ static bool is_equal_on(const struct pairing *pairing, size_t e, size_t at, size
 }
 
 /* Edge e of ref and `at` of test; it comes among the different ones when it is. False: out of memory. */
-static bool pair_edge(struct pairing *pairing, size_t e, size_t at)
+static bool pair_tensor(struct pairing *pairing, size_t e, size_t at)
 {
     struct nd_golden_difference *out = pairing->out;
     size_t n_probes = json_array_size(pairing->ref_probes);
@@ -96,7 +96,7 @@ static bool pair_edge(struct pairing *pairing, size_t e, size_t at)
         free(probes);
         return true;
     }
-    out->different[out->n_different++] = (struct nd_golden_edge){.name = nd_record_text(shown, "name"),
+    out->different[out->n_different++] = (struct nd_golden_tensor){.name = nd_record_text(shown, "name"),
                                                                  .op_types = nd_record_text(shown, "op_types"),
                                                                  .index = e,
                                                                  .n_probes = n,
@@ -104,15 +104,15 @@ static bool pair_edge(struct pairing *pairing, size_t e, size_t at)
     return true;
 }
 
-static bool pair_edges(struct pairing *pairing)
+static bool pair_tensors(struct pairing *pairing)
 {
     struct nd_golden_difference *out = pairing->out;
     bool is_whole = true;
-    out->n_edges = json_array_size(pairing->ref);
-    for (size_t e = 0; is_whole && e < out->n_edges; e++) {
+    out->n_tensors = json_array_size(pairing->ref);
+    for (size_t e = 0; is_whole && e < out->n_tensors; e++) {
         size_t at = find(pairing->test, e, name_of(pairing->ref, e));
         if (at != SIZE_MAX)
-            is_whole = pair_edge(pairing, e, at);
+            is_whole = pair_tensor(pairing, e, at);
         else
             out->missing.items[out->missing.n++] = name_of(pairing->shown, e);
     }
@@ -147,7 +147,7 @@ enum nd_status nd_record_compare(const json_t *ref, const json_t *test, const js
     bool is_whole = make_room(&pairing) && nd_axes_compare(ref_axes, test_axes, out);
     if (is_whole) {
         pair_probes(&pairing, ref, test);
-        is_whole = pair_edges(&pairing);
+        is_whole = pair_tensors(&pairing);
     }
     out->is_same_chipset = strcmp(nd_axes_chipset(ref_axes), nd_axes_chipset(test_axes)) == 0;
     out->is_same_end = is_same_end(ref, test);

@@ -173,7 +173,7 @@ static bool put_probe(struct collected *out, const struct nd_capture *capture, s
 }
 
 /* Captures from before `edges_in` say by their passes what it was. */
-static void put_edges_in(struct collected *out)
+static void put_tensors_in(struct collected *out)
 {
     const json_t *options = out->axes[ND_AXIS_OPTIONS];
     const char *passes = json_string_value(json_object_get(options, "passes"));
@@ -196,7 +196,7 @@ static json_t *nd_axes_of_capture(const struct nd_capture *capture)
     for (size_t p = 0; out.is_whole && p < nd_capture_n_probes(capture); p++)
         out.is_whole = put_probe(&out, capture, p);
     if (out.is_whole)
-        put_edges_in(&out);
+        put_tensors_in(&out);
     if (!out.is_whole) {
         json_decref(axes);
         axes = NULL;
@@ -426,28 +426,28 @@ struct nd_golden_failure nd_record_failure(const json_t *record)
 /* ---- making ---- */
 
 /* Equal bytes mean equal tensors only when the types are equal, too. */
-static void describe_type(const struct nd_edge *edge, char out[static TYPE_BYTES])
+static void describe_type(const struct nd_tensor *tensor, char out[static TYPE_BYTES])
 {
     char shape[ND_MAX_RANK * 21 + 16] = "?";
-    if (edge->shape.rank >= 0)
-        nd_shape_format(&edge->shape, shape, sizeof shape);
-    int n = snprintf(out, TYPE_BYTES, "%s %s", nd_dtype_name(edge->dtype), shape);
-    if (edge->quant.n == 0)
+    if (tensor->shape.rank >= 0)
+        nd_shape_format(&tensor->shape, shape, sizeof shape);
+    int n = snprintf(out, TYPE_BYTES, "%s %s", nd_dtype_name(tensor->dtype), shape);
+    if (tensor->quant.n == 0)
         return;
     struct nd_digest digest[2] = {
-        nd_digest_bytes(edge->quant.scale, edge->quant.n * sizeof *edge->quant.scale),
-        nd_digest_bytes(edge->quant.zero_point, edge->quant.n * sizeof *edge->quant.zero_point)};
+        nd_digest_bytes(tensor->quant.scale, tensor->quant.n * sizeof *tensor->quant.scale),
+        nd_digest_bytes(tensor->quant.zero_point, tensor->quant.n * sizeof *tensor->quant.zero_point)};
     struct nd_digest both = nd_digest_bytes(digest, sizeof digest);
-    snprintf(out + n, TYPE_BYTES - (size_t)n, " axis %d %016" PRIx64, edge->quant.axis, both.low);
+    snprintf(out + n, TYPE_BYTES - (size_t)n, " axis %d %016" PRIx64, tensor->quant.axis, both.low);
 }
 
 /* Digest of the digests of all samples, first repeat. */
-static bool combine(const struct nd_capture *capture, size_t probe, size_t edge, char out[static DIGEST_BYTES])
+static bool combine(const struct nd_capture *capture, size_t probe, size_t tensor, char out[static DIGEST_BYTES])
 {
     size_t n = nd_capture_probe(capture, probe)->n_samples;
     struct nd_digest *all = nd_calloc(n, sizeof *all);
     for (size_t s = 0; all != NULL && s < n; s++)
-        all[s] = nd_capture_digest(capture, probe, edge, s, 0);
+        all[s] = nd_capture_digest(capture, probe, tensor, s, 0);
     if (all == NULL)
         return false;
     struct nd_digest digest = nd_digest_bytes(all, n * sizeof *all);
@@ -456,14 +456,14 @@ static bool combine(const struct nd_capture *capture, size_t probe, size_t edge,
     return true;
 }
 
-static json_t *edge_record(const struct nd_capture *capture, size_t e, bool *is_whole)
+static json_t *tensor_record(const struct nd_capture *capture, size_t e, bool *is_whole)
 {
-    const struct nd_edge *edge = nd_capture_edge(capture, e);
+    const struct nd_tensor *tensor = nd_capture_tensor(capture, e);
     char type[TYPE_BYTES], digest[DIGEST_BYTES] = "";
-    describe_type(edge, type);
+    describe_type(tensor, type);
     json_t *record = json_object(), *digests = json_array();
-    put_of_store_record(record, "name", nd_json_string(edge->name), is_whole);
-    put_of_store_record(record, "op_types", nd_json_string(edge->op_types), is_whole);
+    put_of_store_record(record, "name", nd_json_string(tensor->name), is_whole);
+    put_of_store_record(record, "op_types", nd_json_string(tensor->op_types), is_whole);
     put_of_store_record(record, "type", json_string(type), is_whole);
     for (size_t p = 0; *is_whole && p < nd_capture_n_probes(capture); p++) {
         *is_whole = combine(capture, p, e, digest);
@@ -480,7 +480,7 @@ static size_t count_unstable(const struct nd_capture *capture, size_t p)
     size_t n_unstable = 0;
     for (size_t s = 0; s < probe->n_samples; s++) {
         bool is_stable = true;
-        for (size_t e = 0; is_stable && e < nd_capture_n_edges(capture); e++)
+        for (size_t e = 0; is_stable && e < nd_capture_n_tensors(capture); e++)
             for (size_t r = 1, n = nd_capture_n_runs(capture, p, e, s); is_stable && r < n; r++)
                 is_stable = nd_digest_equal(nd_capture_digest(capture, p, e, s, 0),
                                             nd_capture_digest(capture, p, e, s, r));
@@ -520,7 +520,7 @@ json_t *nd_record_of_capture(const struct nd_capture *capture)
 {
     bool is_whole = true;
     enum nd_capture_status state = nd_capture_state(capture);
-    json_t *record = json_object(), *probes = json_array(), *edges = json_array();
+    json_t *record = json_object(), *probes = json_array(), *tensors = json_array();
     put_of_store_record(record, "axes", nd_axes_of_capture(capture), &is_whole);
     put_of_store_record(record, "status", json_string(nd_capture_state_name(state)), &is_whole);
     put_of_store_record(record, "failure",
@@ -528,10 +528,10 @@ json_t *nd_record_of_capture(const struct nd_capture *capture)
                         &is_whole);
     for (size_t p = 0; is_whole && p < nd_capture_n_probes(capture); p++)
         append(probes, probe_record(capture, p, &is_whole), &is_whole);
-    for (size_t e = 0; is_whole && e < nd_capture_n_edges(capture); e++)
-        append(edges, edge_record(capture, e, &is_whole), &is_whole);
+    for (size_t e = 0; is_whole && e < nd_capture_n_tensors(capture); e++)
+        append(tensors, tensor_record(capture, e, &is_whole), &is_whole);
     put_of_store_record(record, "probes", probes, &is_whole);
-    put_of_store_record(record, "edges", edges, &is_whole);
+    put_of_store_record(record, "edges", tensors, &is_whole);
     if (!is_whole) {
         json_decref(record);
         record = NULL;
@@ -539,7 +539,7 @@ json_t *nd_record_of_capture(const struct nd_capture *capture)
     return record;
 }
 
-bool nd_record_identity(const json_t *record, char hex[static ND_SHA256_HEX_BYTES])
+bool nd_record_device_facts(const json_t *record, char hex[static ND_SHA256_HEX_BYTES])
 {
     static const char *const parts[] = {"axes", "status", "failure", "probes", "edges"};
     json_t *plain = json_object();
@@ -557,11 +557,11 @@ bool nd_record_identity(const json_t *record, char hex[static ND_SHA256_HEX_BYTE
 
 /* ---- checking ---- */
 
-static bool is_sound_edge(const json_t *edge, size_t n_probes)
+static bool is_sound_tensor(const json_t *tensor, size_t n_probes)
 {
-    const json_t *digests = json_object_get(edge, "digests"), *digest;
+    const json_t *digests = json_object_get(tensor, "digests"), *digest;
     size_t i;
-    if (!json_is_string(json_object_get(edge, "name")) || !json_is_string(json_object_get(edge, "type")) ||
+    if (!json_is_string(json_object_get(tensor, "name")) || !json_is_string(json_object_get(tensor, "type")) ||
         !json_is_array(digests) || json_array_size(digests) != n_probes)
         return false;
     json_array_foreach(digests, i, digest)
@@ -574,7 +574,7 @@ static bool is_sound_edge(const json_t *edge, size_t n_probes)
 
 const char *nd_record_problem(const json_t *record)
 {
-    const json_t *probes = json_object_get(record, "probes"), *edges = json_object_get(record, "edges"), *item;
+    const json_t *probes = json_object_get(record, "probes"), *tensors = json_object_get(record, "edges"), *item;
     const json_t *failure = json_object_get(record, "failure");
     size_t i;
     if (!nd_axes_are_sound(json_object_get(record, "axes")))
@@ -583,7 +583,7 @@ const char *nd_record_problem(const json_t *record)
         return "'status' is not a text";
     if (!json_is_null(failure) && !json_is_object(failure))
         return "'failure' is neither null nor an object";
-    if (!json_is_array(probes) || !json_is_array(edges))
+    if (!json_is_array(probes) || !json_is_array(tensors))
         return "'probes' and 'edges' are not both lists";
     json_array_foreach(probes, i, item)
     {
@@ -591,9 +591,9 @@ const char *nd_record_problem(const json_t *record)
             !json_is_integer(json_object_get(item, "samples")))
             return "a probe has no name or no number of samples";
     }
-    json_array_foreach(edges, i, item)
+    json_array_foreach(tensors, i, item)
     {
-        if (!is_sound_edge(item, json_array_size(probes)))
+        if (!is_sound_tensor(item, json_array_size(probes)))
             return "an edge has no name, no type or not one digest for each probe";
     }
     return NULL;
@@ -613,7 +613,7 @@ json_t *nd_record_hidden(const json_t *record)
     bool is_whole = true;
     const json_t *item, *failure = json_object_get(record, "failure");
     size_t i;
-    json_t *hidden = json_object(), *probes = json_array(), *edges = json_array();
+    json_t *hidden = json_object(), *probes = json_array(), *tensors = json_array();
     put_of_store_record(hidden, "axes", nd_axes_hidden(json_object_get(record, "axes")), &is_whole);
     put_of_store_record(hidden, "status", json_incref(json_object_get(record, "status")), &is_whole);
     put_of_store_record(hidden, "failure",
@@ -632,13 +632,13 @@ json_t *nd_record_hidden(const json_t *record)
     }
     json_array_foreach(json_object_get(record, "edges"), i, item)
     {
-        append(edges,
+        append(tensors,
                json_pack("{s:o, s:o, s:O}", "name", hidden_text(item, "name"), "type",
                          hidden_text(item, "type"), "digests", json_object_get(item, "digests")),
                &is_whole);
     }
     put_of_store_record(hidden, "probes", probes, &is_whole);
-    put_of_store_record(hidden, "edges", edges, &is_whole);
+    put_of_store_record(hidden, "edges", tensors, &is_whole);
     if (!is_whole) {
         json_decref(hidden);
         hidden = NULL;

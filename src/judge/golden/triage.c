@@ -112,10 +112,10 @@ static size_t count_differing(const char *ref, const char *test, size_t n_bytes,
 }
 
 /* One edge of one probe, sample by sample; samples with equal digests are not read. */
-static enum nd_status count_edge(const struct nd_capture *const sides[2], const size_t probe[2],
-                                 const size_t edge[2], struct counted *counted, struct nd_error *err)
+static enum nd_status count_tensor(const struct nd_capture *const sides[2], const size_t probe[2],
+                                 const size_t tensor[2], struct counted *counted, struct nd_error *err)
 {
-    const struct nd_edge *ref = nd_capture_edge(sides[0], edge[0]), *test = nd_capture_edge(sides[1], edge[1]);
+    const struct nd_tensor *ref = nd_capture_tensor(sides[0], tensor[0]), *test = nd_capture_tensor(sides[1], tensor[1]);
     size_t n_ref = nd_capture_probe(sides[0], probe[0])->n_samples, n_bytes = 0;
     size_t n_test = nd_capture_probe(sides[1], probe[1])->n_samples;
     size_t n_samples = n_ref < n_test ? n_ref : n_test;
@@ -134,13 +134,13 @@ static enum nd_status count_edge(const struct nd_capture *const sides[2], const 
     if (counted->ref == NULL || counted->test == NULL)
         status = nd_fail_memory(err);
     for (size_t s = 0; status == ND_OK && s < n_samples; s++) {
-        if (nd_digest_equal(nd_capture_digest(sides[0], probe[0], edge[0], s, 0),
-                            nd_capture_digest(sides[1], probe[1], edge[1], s, 0)))
+        if (nd_digest_equal(nd_capture_digest(sides[0], probe[0], tensor[0], s, 0),
+                            nd_capture_digest(sides[1], probe[1], tensor[1], s, 0)))
             continue;
-        status = nd_capture_read_verified(&(struct nd_capture_tensor){sides[0], probe[0], edge[0]}, s, 1,
+        status = nd_capture_read_verified(&(struct nd_probe_values){sides[0], probe[0], tensor[0]}, s, 1,
                                           counted->ref, err);
         if (status == ND_OK)
-            status = nd_capture_read_verified(&(struct nd_capture_tensor){sides[1], probe[1], edge[1]}, s, 1,
+            status = nd_capture_read_verified(&(struct nd_probe_values){sides[1], probe[1], tensor[1]}, s, 1,
                                               counted->test, err);
         if (status == ND_OK)
             counted->n_differing += (double)count_differing(counted->ref, counted->test, n_bytes, elem_bytes);
@@ -155,12 +155,12 @@ static enum nd_status count_probe(const struct nd_capture *const sides[2], const
                                   struct counted *counted, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t e = 0; status == ND_OK && e < nd_capture_n_edges(sides[0]); e++) {
-        size_t edge[2] = {e, nd_capture_find_edge(sides[1], nd_capture_edge(sides[0], e)->name)};
-        if (edge[1] != SIZE_MAX && nd_capture_edge(sides[0], e)->shape.rank >= 0 &&
+    for (size_t e = 0; status == ND_OK && e < nd_capture_n_tensors(sides[0]); e++) {
+        size_t tensor[2] = {e, nd_capture_find_tensor(sides[1], nd_capture_tensor(sides[0], e)->name)};
+        if (tensor[1] != SIZE_MAX && nd_capture_tensor(sides[0], e)->shape.rank >= 0 &&
             nd_capture_has_outputs(sides[0], probe[0], e) &&
-            nd_capture_has_outputs(sides[1], probe[1], edge[1]))
-            status = count_edge(sides, probe, edge, counted, err);
+            nd_capture_has_outputs(sides[1], probe[1], tensor[1]))
+            status = count_tensor(sides, probe, tensor, counted, err);
     }
     return status;
 }

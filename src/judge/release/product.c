@@ -27,7 +27,7 @@ static bool differs(const struct nd_qualification *q, const struct nd_qualify_mo
 {
     size_t test;
     const struct nd_comparison *c = nd_qualify_compared(q, model, device, &test);
-    return c != NULL && c->devices[test].first_edge != SIZE_MAX;
+    return c != NULL && c->devices[test].first_tensor != SIZE_MAX;
 }
 
 /* A fault first, with its evidence; else where the difference begins, which is no accusation. */
@@ -37,18 +37,18 @@ static void put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
     nd_strbuf_printf(out, "%s", nd_health_name(device->health));
     if (device->n_faulty > 0) {
         const struct nd_explained_step *step = &e->steps[device->faulty[0]];
-        const struct nd_explained_unit *unit = &device->units[device->faulty[0]];
+        const struct nd_explained_layer *layer = &device->layers[device->faulty[0]];
         nd_strbuf_printf(out, ": '%s' (%s): %s%s%s", step->name, step->op_types,
-                         unit->fault.kind != NULL ? unit->fault.kind : "", unit->fault.kind != NULL ? ": " : "",
-                         unit->evidence);
+                         layer->fault.kind != NULL ? layer->fault.kind : "", layer->fault.kind != NULL ? ": " : "",
+                         layer->evidence);
     } else if (device->n_unexplained > 0) {
         const struct nd_explained_step *step = &e->steps[device->unexplained[0]];
         nd_strbuf_printf(out, ": %zu of %zu layers do not follow known arithmetic, first of all '%s' (%s): %s",
                          device->n_unexplained, e->n_steps, step->name, step->op_types,
-                         device->units[device->unexplained[0]].evidence);
+                         device->layers[device->unexplained[0]].evidence);
     } else if (device->health == ND_HEALTH_HEALTHY) {
         const char *arithmetic = device->expected != NULL && !device->is_refuted ? device->expected
-                                 : device->program != NULL                       ? device->program
+                                 : device->arithmetic != NULL                       ? device->arithmetic
                                                                                  : "known";
         nd_strbuf_printf(out, ": all %zu layers follow %s arithmetic", e->n_steps, arithmetic);
     }
@@ -64,7 +64,7 @@ static char *sentence_of(const struct nd_explanation *e, const struct nd_explain
         nd_strbuf_printf(&out, "failed: %s", device->failure);
     else
         put_layers(&out, e, device);
-    if (device->output.n_codes > 0 && !isnan(device->own_share))
+    if (device->output.n_qvalues > 0 && !isnan(device->own_share))
         nd_strbuf_printf(&out, "; %.2f%% of its error at the outputs is its own, the rest quantisation",
                          100 * device->own_share);
     return nd_strbuf_take(&out);
@@ -281,7 +281,7 @@ enum nd_status nd_qualify_list_comparisons(const struct nd_qualification *q, str
         return nd_fail_memory(err);
     need(q, model, q->campaign.reference);
     for (size_t r = 0; r < policy->n; r++)
-        if (nd_policy_has_edges(policy->rules[r].gate) && !nd_policy_is_statistical(policy->rules[r].gate) &&
+        if (nd_policy_has_tensors(policy->rules[r].gate) && !nd_policy_is_statistical(policy->rules[r].gate) &&
             nd_texts_match(&policy->rules[r].models, model->campaign->name))
             need(q, model, policy->rules[r].to);
     return ND_OK;

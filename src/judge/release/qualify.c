@@ -41,19 +41,19 @@ ND_MEMBERS(pair, ND_FIELD("reference", WORD, reference), ND_FIELD("samples", COU
 ND_MEMBERS(pairs, ND_FIELD("device", WORD, device), ND_FIELD_OF("against", LIST, against, pair));
 #undef S
 #define S struct nd_qualified_study
-ND_MEMBERS(churn, ND_FIELD("devices", COUNT, churn.n_devices), ND_FIELD("mean", REAL, churn.mean),
-           ND_FIELD("mean_interval", RANGE, churn.mean_interval),
-           ND_FIELD_OF("any_differs", PART, churn.any_differs, share),
-           ND_FIELD_OF("unstable", PART, churn.unstable, share));
+ND_MEMBERS(changes, ND_FIELD("devices", COUNT, changes.n_devices), ND_FIELD("mean", REAL, changes.mean),
+           ND_FIELD("mean_interval", RANGE, changes.mean_interval),
+           ND_FIELD_OF("any_differs", PART, changes.any_differs, share),
+           ND_FIELD_OF("unstable", PART, changes.unstable, share));
 ND_MEMBERS(spread, ND_FIELD("verdict", WORD, spread.verdict), ND_FIELD("best", TEXT, spread.best),
            ND_FIELD("worst", TEXT, spread.worst), ND_FIELD("margin", REAL, spread.margin),
            ND_FIELD_OF("spread", PART_IF, spread.spread, estimate),
            ND_FIELD_OF("common", PART_IF, spread.common, estimate),
            ND_FIELD_OF("quantised", PART_IF, spread.quantised, estimate),
            ND_FIELD_OF("beyond", PART_IF, spread.beyond, estimate));
-ND_MEMBERS(study, ND_FIELD("probe", WORD, probe), ND_FIELD("tensor", WORD, edge),
+ND_MEMBERS(study, ND_FIELD("probe", WORD, probe), ND_FIELD("tensor", WORD, tensor),
            ND_FIELD("samples", COUNT, n_samples), ND_FIELD("confidence", REAL, confidence),
-           ND_FIELD_OF("devices", LIST, devices, pairs), ND_FIELD_AROUND("changed_predictions", churn),
+           ND_FIELD_OF("devices", LIST, devices, pairs), ND_FIELD_AROUND("changed_predictions", changes),
            ND_FIELD_AROUND("spread", spread), ND_FIELD("baseline", COUNTS, baseline));
 #undef S
 #define S struct nd_qualified_distance
@@ -66,7 +66,7 @@ ND_MEMBERS(distance, ND_FIELD("device", WORD, device), ND_FIELD("reference", WOR
            ND_FIELD_OF("sqnr_db_change", PART, sqnr_db_change, estimate));
 #undef S
 #define S struct nd_qualified_target
-ND_MEMBERS(target, ND_FIELD("probe", WORD, probe), ND_FIELD("tensor", WORD, edge),
+ND_MEMBERS(target, ND_FIELD("probe", WORD, probe), ND_FIELD("tensor", WORD, tensor),
            ND_FIELD("samples", COUNT, n_samples), ND_FIELD("confidence", REAL, confidence),
            ND_FIELD_OF("against", LIST, against, distance));
 #undef S
@@ -77,7 +77,7 @@ ND_MEMBERS(device, ND_FIELD("device", WORD, label), ND_FIELD("uri", TEXT, uri),
            ND_FIELD("prepared", TEXT, prepared), ND_FIELD("failure", TEXT, failure),
            ND_FIELD("status", WORD, status), ND_FIELD("prepared_sdk", TEXT, prepared_sdk),
            ND_FIELD("prepared_chipset", TEXT, prepared_chipset), ND_FIELD("findings", TEXTS, findings),
-           ND_FIELD("tensors", COUNT, n_edges), ND_FIELD("tensors_differing", COUNT, n_edges_differing),
+           ND_FIELD("tensors", COUNT, n_tensors), ND_FIELD("tensors_differing", COUNT, n_tensors_differing),
            ND_FIELD("first_difference", TEXT, first_difference),
            ND_FIELD("first_op_types", TEXT, first_op_types), ND_FIELD("group", INT, class_id),
            ND_FIELD("broken", TEXT, broken), ND_FIELD("explanation", TEXT, explanation));
@@ -96,14 +96,14 @@ ND_MEMBERS(model, ND_FIELD("name", WORD, name), ND_FIELD("quantised", WORD, quan
 #undef S
 #define S struct nd_qualified_gate
 ND_MEMBERS(gate, ND_FIELD("gate", WORD, gate), ND_FIELD("text", TEXT, text), ND_FIELD("models", TEXTS, models),
-           ND_FIELD("devices", TEXTS, devices), ND_FIELD("tensors", TEXTS, edges),
+           ND_FIELD("devices", TEXTS, devices), ND_FIELD("tensors", TEXTS, tensors),
            ND_FIELD("probes", TEXTS, probes), ND_FIELD("reason", TEXT, reason), ND_FIELD("owner", TEXT, owner),
            ND_FIELD("until", TEXT, until), ND_FIELD("line", COUNT, line));
 #undef S
 #define S struct nd_qualified_case
 ND_MEMBERS(one_case, ND_FIELD("model", WORD, model), ND_FIELD("device", WORD, device),
            ND_FIELD("gate", COUNT, gate), ND_FIELD("verdict", WORD, verdict), ND_FIELD("value", REAL_IF, value),
-           ND_FIELD("bound", REAL_IF, bound), ND_FIELD("tensor", TEXT, edge), ND_FIELD("probe", TEXT, probe),
+           ND_FIELD("bound", REAL_IF, bound), ND_FIELD("tensor", TEXT, tensor), ND_FIELD("probe", TEXT, probe),
            ND_FIELD("checked", COUNT, n_checked), ND_FIELD("failing", COUNT, n_failing),
            ND_FIELD("samples", COUNT, n_samples), ND_FIELD("samples_needed", COUNT, n_samples_needed),
            ND_FIELD("message", WORD, message));
@@ -112,7 +112,7 @@ ND_MEMBERS(one_case, ND_FIELD("model", WORD, model), ND_FIELD("device", WORD, de
 static const struct nd_field suggested_fields[] = {
     ND_FIELD("gate", WORD, gate),           ND_FIELD("max", REAL_IF, max),
     ND_FIELD("margin", REAL_IF, margin),    ND_FIELD("confidence", REAL_IF, confidence),
-    ND_FIELD("tensors", TEXT, edges),       ND_FIELD("to", TEXT, to),
+    ND_FIELD("tensors", TEXT, tensors),       ND_FIELD("to", TEXT, to),
     ND_FIELD("reference", TEXT, reference), ND_FIELD("models", TEXT, models),
     ND_FIELD("devices", TEXTS, devices),    {.key = NULL},
 };

@@ -34,7 +34,7 @@ struct nd_qualify_cell {
     struct nd_model *prepared;    /* that, where the campaign names one for the device; owned */
     struct nd_prepared binary;    /* what it says of the binary in it */
     const struct nd_probe *const *probes;
-    const char *edges;
+    const char *tensors;
     bool allow_fallback;
     char *path;      /* of the capture */
     char *relative;  /* the same from the folder of results */
@@ -51,8 +51,8 @@ struct nd_qualify_model {
     struct nd_model *model, *float_model;
     size_t n_probes;
     struct nd_probe **probes, **float_probes;
-    size_t n_edges; /* that are captured */
-    struct nd_scope_edge *edges;
+    size_t n_tensors; /* that are captured */
+    struct nd_scope_tensor *tensors;
     struct nd_scope_probe *scope_probes;
     size_t n_cells; /* the devices of the campaign in its order, then the references that are needed */
     struct nd_qualify_cell *cells;
@@ -69,7 +69,7 @@ struct nd_qualify_model {
 
 /* How far all cells are from one target tensor. */
 struct nd_qualify_target {
-    const char *probe, *edge; /* borrowed */
+    const char *probe, *tensor; /* borrowed */
     size_t n_samples;
     struct nd_target_sums **sums; /* [n_cells][n_samples]; NULL where there are no such outputs */
 };
@@ -156,7 +156,7 @@ enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err)
 /* Nodes of an NPU device's capture that run on the CPU, without those that quantise inputs and outputs. */
 struct nd_fallback {
     size_t n_nodes;                      /* of the capture */
-    size_t n_fallen;                     /* that are not allowed to */
+    size_t n_fell_back;                     /* that are not allowed to */
     const struct nd_capture_node *first; /* of them; NULL: there are none */
     size_t n_moved;                      /* that fell only because tensors were recorded: not counted above */
     const struct nd_capture_node *moved; /* the first of these, or NULL */
@@ -297,7 +297,7 @@ struct nd_case {
     enum nd_case_verdict verdict;
     bool applies;                 /* false: the rule governs nothing of this device and model */
     double value, bound;          /* the worst that was found, and what it must keep to; NaN: none */
-    const char *edge, *probe;     /* where; borrowed, or NULL */
+    const char *tensor, *probe;     /* where; borrowed, or NULL */
     const char *first_failing;    /* the first edge in graph order that fails; the same */
     size_t n_cells, n_failing;    /* edges x probes */
     uint64_t n_samples, n_needed; /* of an accuracy gate */
@@ -310,14 +310,14 @@ void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_
 /* ---- qualify_value.c ---- */
 
 /* Steps, a share, ULPs, dB, or for bit-equality samples that differ. */
-struct nd_edge_value {
+struct nd_tensor_value {
     bool is_known;
     double value;
     const char *why_not; /* static */
 };
 
 /* step: of the edge's codes (nd_edge_step), for codes against floats. */
-struct nd_edge_value nd_edge_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step);
+struct nd_tensor_value nd_tensor_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step);
 
 /* ---- qualify_suggest.c ---- */
 

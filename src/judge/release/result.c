@@ -65,8 +65,8 @@ static enum nd_status plan_device(struct nd_qualification *q, struct nd_qualify_
     cell->label = cell->device.label;
     cell->model = model->model;
     cell->probes = (const struct nd_probe *const *)model->probes;
-    cell->edges = q->campaign.edges;
-    cell->allow_fallback = nd_device_is_npu(cell->device.kind) && cell->device.way == ND_REMOTE_AGENT;
+    cell->tensors = q->campaign.tensors;
+    cell->allow_fallback = nd_device_is_npu(cell->device.kind) && cell->device.method == ND_REMOTE_AGENT;
     for (size_t i = 0; status == ND_OK && i < device->n_prepared; i++)
         if (strcmp(device->prepared[i].model, model->campaign->name) == 0) {
             status = nd_qualify_plan_prepared(q, model, device->prepared[i].path, cell, err);
@@ -83,7 +83,7 @@ static enum nd_status plan_reference(struct nd_qualification *q, struct nd_quali
     cell->label = is_float ? ND_REFERENCE_FLOAT : ND_REFERENCE_QUANTISED;
     cell->model = is_float ? model->float_model : model->model;
     cell->probes = (const struct nd_probe *const *)(is_float ? model->float_probes : model->probes);
-    cell->edges = is_float ? "outputs" : q->campaign.edges;
+    cell->tensors = is_float ? "outputs" : q->campaign.tensors;
     enum nd_status status = nd_device_parse(is_float ? "float64" : "exact", &cell->device, err);
     return status == ND_OK ? place(q, model, cell->label, cell, err) : status;
 }
@@ -101,7 +101,7 @@ static bool needs_quantised(const struct nd_qualification *q, const struct nd_qu
 {
     bool is_needed = strcmp(q->campaign.reference, ND_REFERENCE_QUANTISED) == 0;
     for (size_t r = 0; r < q->campaign.policy.n; r++)
-        is_needed = is_needed || (nd_policy_has_edges(q->campaign.policy.rules[r].gate) &&
+        is_needed = is_needed || (nd_policy_has_tensors(q->campaign.policy.rules[r].gate) &&
                                   strcmp(q->campaign.policy.rules[r].to, ND_REFERENCE_QUANTISED) == 0);
     return is_needed || has_truth(model);
 }
@@ -123,7 +123,7 @@ static const char *option_of(const struct nd_device *device, const char *key)
 static bool is_same_device(const struct nd_device *a, const struct nd_device *b)
 {
     bool is_same = a->kind == b->kind && a->chipset == b->chipset && a->transport == b->transport &&
-                   a->way == b->way && a->n_threads == b->n_threads && a->n_options == b->n_options &&
+                   a->method == b->method && a->n_threads == b->n_threads && a->n_options == b->n_options &&
                    is_same_text(a->address, b->address) && is_same_text(a->runtime.id, b->runtime.id) &&
                    is_same_text(a->optimisation, b->optimisation);
     for (size_t i = 0; is_same && i < a->n_options; i++) {
@@ -246,29 +246,29 @@ static enum nd_status load(const char *path, const struct nd_texts *dims, struct
     return status == ND_OK ? nd_qualify_set_dims(*out, dims, err) : status;
 }
 
-static enum nd_status find_edges(struct nd_qualify_model *model, const char *edges, struct nd_error *err)
+static enum nd_status find_tensors(struct nd_qualify_model *model, const char *tensors, struct nd_error *err)
 {
     size_t *selected = NULL;
-    enum nd_status status = nd_model_select_edges(model->model, edges, &selected, &model->n_edges, err);
+    enum nd_status status = nd_model_select_tensors(model->model, tensors, &selected, &model->n_tensors, err);
     if (status != ND_OK)
         return status;
-    model->edges = nd_calloc(model->n_edges, sizeof *model->edges);
-    for (size_t i = 0; model->edges != NULL && i < model->n_edges; i++) {
-        const struct nd_edge *edge = nd_model_edge(model->model, selected[i]);
-        bool is_known = edge->dtype != ND_DTYPE_NONE;
-        model->edges[i] = (struct nd_scope_edge){.name = edge->name,
-                                                 .may_be_integer = !is_known || !nd_dtype_is_float(edge->dtype),
-                                                 .may_be_float = !is_known || nd_dtype_is_float(edge->dtype),
-                                                 .is_output = edge->is_model_output};
+    model->tensors = nd_calloc(model->n_tensors, sizeof *model->tensors);
+    for (size_t i = 0; model->tensors != NULL && i < model->n_tensors; i++) {
+        const struct nd_tensor *tensor = nd_model_tensor(model->model, selected[i]);
+        bool is_known = tensor->dtype != ND_DTYPE_NONE;
+        model->tensors[i] = (struct nd_scope_tensor){.name = tensor->name,
+                                                 .may_be_integer = !is_known || !nd_dtype_is_float(tensor->dtype),
+                                                 .may_be_float = !is_known || nd_dtype_is_float(tensor->dtype),
+                                                 .is_output = tensor->is_model_output};
     }
     free(selected);
-    return model->edges != NULL ? ND_OK : nd_fail_memory(err);
+    return model->tensors != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static bool has_output(const struct nd_qualify_model *model, const char *name)
 {
-    for (size_t e = 0; e < model->n_edges; e++)
-        if (model->edges[e].is_output && strcmp(model->edges[e].name, name) == 0)
+    for (size_t e = 0; e < model->n_tensors; e++)
+        if (model->tensors[e].is_output && strcmp(model->tensors[e].name, name) == 0)
             return true;
     return false;
 }
@@ -293,7 +293,7 @@ static enum nd_status plan_model(struct nd_qualification *q, struct nd_qualify_m
     if (status == ND_OK && model->float_model != NULL)
         status = make_float_probes(model, err);
     if (status == ND_OK)
-        status = find_edges(model, q->campaign.edges, err);
+        status = find_tensors(model, q->campaign.tensors, err);
     for (size_t p = 0; status == ND_OK && p < model->n_probes; p++) {
         model->scope_probes[p] = (struct nd_scope_probe){.name = model->probes[p]->name,
                                                          .has_labels = model->probes[p]->labels != NULL,
@@ -327,9 +327,9 @@ static enum nd_status check_policy(struct nd_qualification *q, struct nd_error *
         const struct nd_qualify_model *model = &q->models[m];
         q->scopes[m] = (struct nd_scope_model){.name = model->campaign->name,
                                                .has_float = model->float_model != NULL,
-                                               .n_edges = model->n_edges,
+                                               .n_tensors = model->n_tensors,
                                                .n_probes = model->n_probes,
-                                               .edges = model->edges,
+                                               .tensors = model->tensors,
                                                .probes = model->scope_probes};
     }
     const struct nd_scope scope = {
@@ -405,7 +405,7 @@ static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
     for (size_t i = 0; i < model->n_cells; i++)
         cell_deinit(&model->cells[i]);
     free(model->cells);
-    free(model->edges);
+    free(model->tensors);
     free(model->scope_probes);
     for (size_t p = 0; model->probes != NULL && p < model->n_probes; p++)
         nd_probe_destroy(&model->probes[p]);
@@ -464,7 +464,7 @@ static enum nd_status nd_qualify_plan_prepared(const struct nd_qualification *q,
     if (status == ND_OK)
         status = nd_prepared_read(cell->prepared, &cell->binary, err);
     cell->model = cell->prepared;
-    cell->edges = "none"; /* what ships has no edges to make visible */
+    cell->tensors = "none"; /* what ships has no edges to make visible */
     return status;
 }
 
@@ -560,19 +560,19 @@ static void fill_comparison(const struct nd_qualification *q, const struct nd_qu
 {
     size_t test;
     const struct nd_comparison *c = nd_qualify_compared(q, model, device, &test);
-    out->n_edges = out->n_edges_differing = SIZE_MAX;
+    out->n_tensors = out->n_tensors_differing = SIZE_MAX;
     out->first_difference = out->first_op_types = "";
     out->class_id = INT_MIN;
     if (c == NULL)
         return;
-    size_t first = c->devices[test].first_edge;
-    out->n_edges = c->n_edges;
-    out->n_edges_differing = 0;
-    for (size_t e = 0; e < c->n_edges; e++)
-        out->n_edges_differing += c->edges[e].pairs[test - 1].verdict == ND_VERDICT_DIFFERS;
+    size_t first = c->devices[test].first_tensor;
+    out->n_tensors = c->n_tensors;
+    out->n_tensors_differing = 0;
+    for (size_t e = 0; e < c->n_tensors; e++)
+        out->n_tensors_differing += c->tensors[e].pairs[test - 1].verdict == ND_VERDICT_DIFFERS;
     if (first != SIZE_MAX) {
-        out->first_difference = nd_qualify_text(q, c->edges[first].name);
-        out->first_op_types = nd_qualify_text(q, c->edges[first].op_types);
+        out->first_difference = nd_qualify_text(q, c->tensors[first].name);
+        out->first_op_types = nd_qualify_text(q, c->tensors[first].op_types);
     }
     out->class_id = c->devices[test].class_id;
 }
@@ -656,7 +656,7 @@ static struct nd_qualified_gate gate_of(const struct nd_qualification *q, const 
         .text = nd_qualify_text(q, words),
         .models = texts_of(q, &rule->models),
         .devices = texts_of(q, &rule->devices),
-        .edges = texts_of(q, &rule->edges),
+        .tensors = texts_of(q, &rule->tensors),
         .probes = texts_of(q, &rule->probes),
         .reason = nd_qualify_text(q, rule->reason),
         .owner = nd_qualify_text(q, rule->owner),
@@ -684,7 +684,7 @@ static void judge_case(const struct nd_qualification *q, const struct nd_qualifi
         .verdict = nd_case_verdict_name(found.verdict),
         .value = found.value,
         .bound = found.bound,
-        .edge = nd_qualify_text(q, found.edge),
+        .tensor = nd_qualify_text(q, found.tensor),
         .probe = nd_qualify_text(q, found.probe),
         .n_checked = found.n_cells,
         .n_failing = found.n_failing,

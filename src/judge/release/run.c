@@ -325,7 +325,7 @@ static enum nd_status make_key_of_capture(const struct nd_qualification *q,
                      cell->device.n_threads);
     for (size_t i = 0; i < model->campaign->dims.n; i++)
         nd_strbuf_printf(&key, "dim %s\n", model->campaign->dims.items[i]);
-    nd_strbuf_printf(&key, "edges %s\nrepeats %zu\nfallback %d\n%s%s", cell->edges, q->campaign.n_repeats,
+    nd_strbuf_printf(&key, "edges %s\nrepeats %zu\nfallback %d\n%s%s", cell->tensors, q->campaign.n_repeats,
                      cell->allow_fallback, probes, runtime);
     size_t n_bytes = key.len;
     char *text = nd_strbuf_take(&key);
@@ -541,12 +541,12 @@ static enum nd_status run_task(void *context, size_t i, struct nd_error *err)
     struct nd_capture_options options;
     struct nd_capture_outcome outcome = {0};
     nd_capture_options_init(&options);
-    options.edges = cell->edges;
+    options.tensors = cell->tensors;
     options.n_repeats = work->q->campaign.n_repeats;
     options.allow_fallback = cell->allow_fallback;
     options.replace = true;
     /* qnn-net-run starts over. */
-    options.resume = is_elsewhere && cell->device.way == ND_REMOTE_AGENT && !asked->force;
+    options.resume = is_elsewhere && cell->device.method == ND_REMOTE_AGENT && !asked->force;
     options.is_cancelled = asked->is_cancelled;
     options.cancel_context = asked->cancel_context;
     options.progress = show_capture;

@@ -30,31 +30,31 @@ static void nd_took_write(const char *path, struct nd_took *took);
 /* ---- how large a task is ---- */
 
 /* Bytes that one sample of the tensor takes, and how many values it has; 0 where its shape is not known. */
-static void measure_edge(const struct nd_edge *edge, uint64_t *bytes, uint64_t *n_elems)
+static void measure_tensor(const struct nd_tensor *tensor, uint64_t *bytes, uint64_t *n_elems)
 {
     size_t n = 0;
-    if (edge->shape.rank < 0 || nd_shape_n_elems(&edge->shape, &n, NULL) != ND_OK)
+    if (tensor->shape.rank < 0 || nd_shape_n_elems(&tensor->shape, &n, NULL) != ND_OK)
         n = 0;
     *n_elems = n;
-    *bytes = n * (edge->dtype != ND_DTYPE_NONE ? nd_dtype_size_bytes(edge->dtype) : sizeof(float));
+    *bytes = n * (tensor->dtype != ND_DTYPE_NONE ? nd_dtype_size_bytes(tensor->dtype) : sizeof(float));
 }
 
 static void measure_cell(const struct nd_qualification *q, const struct nd_qualify_model *model,
                          const struct nd_qualify_cell *cell, struct nd_task_size *size)
 {
     size_t *selected = NULL, n = 0;
-    uint64_t n_runs = 0, bytes = 0, n_elems = 0, edge_bytes, edge_elems;
+    uint64_t n_runs = 0, bytes = 0, n_elems = 0, tensor_bytes, tensor_elems;
     for (size_t p = 0; p < model->n_probes; p++)
         n_runs += cell->probes[p]->n_samples;
-    if (nd_model_select_edges(cell->model, cell->edges, &selected, &n, NULL) != ND_OK)
+    if (nd_model_select_tensors(cell->model, cell->tensors, &selected, &n, NULL) != ND_OK)
         n = 0;
     for (size_t i = 0; i < n; i++) {
-        measure_edge(nd_model_edge(cell->model, selected[i]), &edge_bytes, &edge_elems);
-        bytes += edge_bytes;
+        measure_tensor(nd_model_tensor(cell->model, selected[i]), &tensor_bytes, &tensor_elems);
+        bytes += tensor_bytes;
     }
-    for (size_t i = 0; i < nd_model_n_edges(cell->model); i++) {
-        measure_edge(nd_model_edge(cell->model, i), &edge_bytes, &edge_elems);
-        n_elems += edge_elems;
+    for (size_t i = 0; i < nd_model_n_tensors(cell->model); i++) {
+        measure_tensor(nd_model_tensor(cell->model, i), &tensor_bytes, &tensor_elems);
+        n_elems += tensor_elems;
     }
     free(selected);
     size->raw_bytes += bytes * n_runs;

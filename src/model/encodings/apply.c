@@ -64,7 +64,7 @@ enum nd_status nd_encodings_apply(const struct nd_encodings *encodings, const st
                                                   .quant = &item->quant};
     }
     if (status == ND_OK && n == 0)
-        status = nd_fail(err, ND_E_MODEL_NO_EDGE, nd_model_path(model),
+        status = nd_fail(err, ND_E_MODEL_NO_TENSOR, nd_model_path(model),
                          "none of the %zu encodings of '%s' is for a tensor of '%s'", encodings->n,
                          encodings->path, nd_model_path(model));
     if (status == ND_OK)

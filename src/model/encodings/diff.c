@@ -22,12 +22,12 @@ static void compare_numbers(struct nd_encoding_difference *d, double rtol)
 {
     size_t n_ref = d->ref->quant.n, n_test = d->test->quant.n, n = n_ref > n_test ? n_ref : n_test;
     d->is_same = n_ref == n_test && d->ref->bits == d->test->bits;
-    d->least_ratio = INFINITY;
+    d->min_ratio = INFINITY;
     d->largest_ratio = 0;
     for (size_t i = 0; i < n; i++) {
         double ref = scale_of(d->ref, i), test = scale_of(d->test, i), ratio = test / ref;
         int64_t zero = zero_from_low(d->test, i) - zero_from_low(d->ref, i);
-        d->least_ratio = ratio < d->least_ratio ? ratio : d->least_ratio;
+        d->min_ratio = ratio < d->min_ratio ? ratio : d->min_ratio;
         d->largest_ratio = ratio > d->largest_ratio ? ratio : d->largest_ratio;
         if (llabs(zero) > llabs(d->zero_point_difference))
             d->zero_point_difference = zero;
@@ -39,7 +39,7 @@ static struct nd_encoding_difference compare_pair(const struct nd_encoding *ref,
                                                   double rtol)
 {
     struct nd_encoding_difference d = {
-        .ref = ref, .test = test, .least_ratio = (double)NAN, .largest_ratio = (double)NAN};
+        .ref = ref, .test = test, .min_ratio = (double)NAN, .largest_ratio = (double)NAN};
     if (ref == NULL || test == NULL)
         return d;
     if (ref->unhandled != NULL || test->unhandled != NULL) {

@@ -10,13 +10,13 @@
 #include "model/graph/parts.h"
 
 /* The nodes that read what is dequantised of the codes, but for quantisers. */
-static enum nd_status add_readers(const struct nd_graph *graph, size_t codes, struct nd_encoding *encoding,
+static enum nd_status add_readers(const struct nd_graph *graph, size_t qvalues, struct nd_encoding *encoding,
                                   struct nd_error *err)
 {
     size_t capacity = 0;
-    for (size_t d = 0; d < graph->tensors[codes].n_readers; d++) {
+    for (size_t d = 0; d < graph->tensors[qvalues].n_readers; d++) {
         const struct nd_graph_node *node =
-            &graph->nodes[graph->readers[graph->tensors[codes].first_reader + d]];
+            &graph->nodes[graph->readers[graph->tensors[qvalues].first_reader + d]];
         size_t made = node->kind == ND_NODE_DEQUANTIZE ? graph->made[node->first_made] : ND_NO_INDEX;
         for (size_t r = 0; made != ND_NO_INDEX && r < graph->tensors[made].n_readers; r++) {
             size_t reader = graph->readers[graph->tensors[made].first_reader + r];
@@ -39,18 +39,18 @@ static enum nd_status nd_encodings_find_conversions(struct nd_encodings *encodin
                                                     const struct nd_model *model, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t u = 0; u < model->n_units && status == ND_OK; u++) {
-        const struct nd_model_unit *unit = &model->units[u];
-        const struct nd_edge *edge = &model->edges[unit->edge];
-        size_t item = nd_encodings_find(encodings, edge->name);
-        if (strcmp(unit->op_types, "requantise") != 0 || unit->n_inputs != 1 || item == SIZE_MAX ||
-            nd_encodings_find(encodings, model->edges[unit->inputs[0]].name) == SIZE_MAX)
+    for (size_t u = 0; u < model->n_layers && status == ND_OK; u++) {
+        const struct nd_model_layer *layer = &model->layers[u];
+        const struct nd_tensor *tensor = &model->tensors[layer->tensor];
+        size_t item = nd_encodings_find(encodings, tensor->name);
+        if (strcmp(layer->op_types, "requantise") != 0 || layer->n_inputs != 1 || item == SIZE_MAX ||
+            nd_encodings_find(encodings, model->tensors[layer->inputs[0]].name) == SIZE_MAX)
             continue;
         struct nd_encoding *encoding = &encodings->items[item];
-        encoding->converted_from = nd_strdup(model->edges[unit->inputs[0]].name);
+        encoding->converted_from = nd_strdup(model->tensors[layer->inputs[0]].name);
         status =
             encoding->converted_from != NULL
-                ? add_readers(&model->graph, nd_names_find(&model->graph.names, edge->onnx_name), encoding, err)
+                ? add_readers(&model->graph, nd_names_find(&model->graph.names, tensor->onnx_name), encoding, err)
                 : nd_fail_memory(err);
     }
     return status;
@@ -264,13 +264,13 @@ static enum nd_status add_quant(struct nd_encodings *encodings, const char *name
     return append(encodings, &made, err);
 }
 
-enum nd_status nd_encodings_add_edge(struct nd_encodings *encodings, const struct nd_edge *edge,
+enum nd_status nd_encodings_add_tensor(struct nd_encodings *encodings, const struct nd_tensor *tensor,
                                      struct nd_error *err)
 {
     /* A float edge has no scale; neither has an edge of codes whose scale is not known. */
-    if (edge->quant.n == 0 || !nd_dtype_is_integer(edge->dtype))
+    if (tensor->quant.n == 0 || !nd_dtype_is_integer(tensor->dtype))
         return ND_OK;
-    return add_quant(encodings, edge->name, ND_ENCODING_ACTIVATION, edge->dtype, &edge->quant, err);
+    return add_quant(encodings, tensor->name, ND_ENCODING_ACTIVATION, tensor->dtype, &tensor->quant, err);
 }
 
 static enum nd_status add_constant(void *context, const char *name, enum nd_dtype dtype,
@@ -288,8 +288,8 @@ enum nd_status nd_encodings_of_model(const struct nd_model *model, struct nd_enc
 {
     struct nd_encodings *made = NULL;
     enum nd_status status = nd_encodings_create(nd_model_path(model), "ONNX", &made, err);
-    for (size_t i = 0; status == ND_OK && i < nd_model_n_edges(model); i++)
-        status = nd_encodings_add_edge(made, nd_model_edge(model, i), err);
+    for (size_t i = 0; status == ND_OK && i < nd_model_n_tensors(model); i++)
+        status = nd_encodings_add_tensor(made, nd_model_tensor(model, i), err);
     if (status == ND_OK)
         status = nd_model_visit_constants(model, add_constant, made, err);
     if (status == ND_OK)

@@ -66,7 +66,7 @@ char *nd_model_constant_name(const struct nd_graph *graph, size_t index)
     const struct nd_graph_node *node = &graph->nodes[index];
     /* As ONNX Runtime's quantiser and AIMET's export call it. */
     static const char *const suffixes[] = {"_DequantizeLinear_Output", "_qdq"};
-    size_t codes = graph->uses[node->first_use], producer = graph->tensors[codes].producer;
+    size_t qvalues = graph->uses[node->first_use], producer = graph->tensors[qvalues].producer;
     const char *name = nd_onnx_text(node->proto->output[0]);
     if (producer != ND_NO_INDEX && graph->nodes[producer].kind == ND_NODE_QUANTIZE)
         return nd_strdup(graph->tensors[graph->uses[graph->nodes[producer].first_use]].name);

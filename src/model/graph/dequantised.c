@@ -15,17 +15,17 @@ static bool has_quant(const struct nd_model *model, size_t node, const struct nd
     return is_same;
 }
 
-bool nd_model_find_dequantised(const struct nd_model *model, size_t edge, struct nd_dequantised *out)
+bool nd_model_find_dequantised(const struct nd_model *model, size_t tensor, struct nd_dequantised *out)
 {
     const struct nd_graph *graph = &model->graph;
-    const struct nd_edge *known = &model->edges[edge];
-    size_t codes = nd_names_find(&graph->names, known->onnx_name), found = ND_NO_INDEX;
-    const struct nd_graph_tensor *tensor = &graph->tensors[codes];
-    for (size_t r = 0; known->quant.n == 1 && known->quant.scale[0] > 0 && r < tensor->n_readers; r++) {
-        size_t node = graph->readers[tensor->first_reader + r];
+    const struct nd_tensor *known = &model->tensors[tensor];
+    size_t qvalues = nd_names_find(&graph->names, known->onnx_name), found = ND_NO_INDEX;
+    const struct nd_graph_tensor *value = &graph->tensors[qvalues];
+    for (size_t r = 0; known->quant.n == 1 && known->quant.scale[0] > 0 && r < value->n_readers; r++) {
+        size_t node = graph->readers[value->first_reader + r];
         size_t made =
             graph->nodes[node].kind == ND_NODE_DEQUANTIZE ? nd_graph_made(graph, node, 0) : ND_NO_INDEX;
-        if (made == ND_NO_INDEX || nd_graph_used(graph, node, 0) != codes ||
+        if (made == ND_NO_INDEX || nd_graph_used(graph, node, 0) != qvalues ||
             !has_quant(model, node, &known->quant))
             continue;
         if (found == ND_NO_INDEX || strcmp(graph->tensors[made].name, known->name) == 0)

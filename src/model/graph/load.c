@@ -386,10 +386,10 @@ static void fill_io(const struct nd_model *model, const Onnx__ValueInfoProto *va
     const Onnx__TypeProto__Tensor *type = nd_onnx_tensor_type(value);
     *io = (struct nd_model_io){.name = nd_onnx_text(value->name), .shape = {.rank = -1}};
     io->dtype = type != NULL && type->has_elem_type ? nd_onnx_dtype(type->elem_type) : ND_DTYPE_NONE;
-    size_t edge = model->tensor_edge[nd_names_find(&model->graph.names, io->name)];
-    if (edge != ND_NO_INDEX && model->edges[edge].quant.n > 0) {
-        io->quant = &model->edges[edge].quant;
-        io->quant_dtype = model->edges[edge].dtype;
+    size_t tensor = model->tensor_of_value[nd_names_find(&model->graph.names, io->name)];
+    if (tensor != ND_NO_INDEX && model->tensors[tensor].quant.n > 0) {
+        io->quant = &model->tensors[tensor].quant;
+        io->quant_dtype = model->tensors[tensor].dtype;
     }
 }
 
@@ -412,9 +412,9 @@ static enum nd_status nd_model_find_io(struct nd_model *model, struct nd_error *
     }
     for (size_t i = 0; i < graph->proto->n_output; i++) {
         const Onnx__ValueInfoProto *value = graph->proto->output[i];
-        size_t edge = model->tensor_edge[nd_names_find(&graph->names, value->name)];
-        if (edge != ND_NO_INDEX)
-            model->edges[edge].is_model_output = true;
+        size_t tensor = model->tensor_of_value[nd_names_find(&graph->names, value->name)];
+        if (tensor != ND_NO_INDEX)
+            model->tensors[tensor].is_model_output = true;
         fill_io(model, value, &model->outputs[model->n_outputs++]);
     }
     return ND_OK;
@@ -422,20 +422,20 @@ static enum nd_status nd_model_find_io(struct nd_model *model, struct nd_error *
 
 /* An axis counted from the end is counted from the front once the rank is known, and has as many scales as
  * elements. */
-static enum nd_status check_axis(struct nd_edge *edge, const struct nd_shape *shape, struct nd_error *err)
+static enum nd_status check_axis(struct nd_tensor *tensor, const struct nd_shape *shape, struct nd_error *err)
 {
-    if (edge->quant.n <= 1 || shape->rank < 0)
+    if (tensor->quant.n <= 1 || shape->rank < 0)
         return ND_OK;
-    int axis = edge->quant.axis < 0 ? edge->quant.axis + shape->rank : edge->quant.axis;
+    int axis = tensor->quant.axis < 0 ? tensor->quant.axis + shape->rank : tensor->quant.axis;
     if (axis < 0 || axis >= shape->rank)
-        return nd_fail(err, ND_E_MODEL_GRAPH, edge->onnx_name,
-                       "tensor '%s' is quantised along axis %d of %d dimensions", edge->onnx_name,
-                       edge->quant.axis, shape->rank);
-    if (shape->dims[axis] >= 0 && (uint64_t)shape->dims[axis] != edge->quant.n)
-        return nd_fail(err, ND_E_MODEL_GRAPH, edge->onnx_name,
-                       "tensor '%s' has %zu scales for the %lld elements of axis %d", edge->onnx_name,
-                       edge->quant.n, (long long)shape->dims[axis], axis);
-    edge->quant.axis = axis;
+        return nd_fail(err, ND_E_MODEL_GRAPH, tensor->onnx_name,
+                       "tensor '%s' is quantised along axis %d of %d dimensions", tensor->onnx_name,
+                       tensor->quant.axis, shape->rank);
+    if (shape->dims[axis] >= 0 && (uint64_t)shape->dims[axis] != tensor->quant.n)
+        return nd_fail(err, ND_E_MODEL_GRAPH, tensor->onnx_name,
+                       "tensor '%s' has %zu scales for the %lld elements of axis %d", tensor->onnx_name,
+                       tensor->quant.n, (long long)shape->dims[axis], axis);
+    tensor->quant.axis = axis;
     return ND_OK;
 }
 
@@ -452,17 +452,17 @@ static enum nd_status nd_model_refresh_shapes(struct nd_model *model, struct nd_
     }
     for (size_t i = 0; i < model->n_outputs && status == ND_OK; i++)
         status = fill_shape(&model->outputs[i], model->graph.proto->output[i], err);
-    for (size_t i = 0; i < model->n_edges && status == ND_OK; i++) {
-        struct nd_edge *edge = &model->edges[i];
+    for (size_t i = 0; i < model->n_tensors && status == ND_OK; i++) {
+        struct nd_tensor *tensor = &model->tensors[i];
         struct nd_shape shape;
-        status = nd_onnx_shape(model->edge_types[i], edge->onnx_name, &shape, err);
+        status = nd_onnx_shape(model->tensor_types[i], tensor->onnx_name, &shape, err);
         if (status == ND_OK)
-            status = check_axis(edge, &shape, err);
+            status = check_axis(tensor, &shape, err);
         for (int d = 0; status == ND_OK && d < shape.rank; d++)
             if (shape.dims[d] < 0)
                 shape.rank = -1; /* a run will tell */
         if (status == ND_OK)
-            edge->shape = shape;
+            tensor->shape = shape;
     }
     return status;
 }
@@ -707,7 +707,7 @@ static enum nd_status list_nodes(struct nd_model *model, struct nd_error *err)
 
 static enum nd_status analyse(struct nd_model *model, struct nd_error *err)
 {
-    size_t *unit_of_node = NULL;
+    size_t *layer_of_node = NULL;
     enum nd_status status = nd_onnx_check_names(&model->proto->base, err);
     if (status == ND_OK)
         status = nd_graph_order(model->proto->graph, err);
@@ -720,16 +720,16 @@ static enum nd_status analyse(struct nd_model *model, struct nd_error *err)
     if (status == ND_OK)
         status = list_nodes(model, err);
     if (status == ND_OK)
-        status = nd_units_assign(&model->graph, &unit_of_node, err);
+        status = nd_layers_assign(&model->graph, &layer_of_node, err);
     if (status == ND_OK)
-        status = nd_edges_find(model, unit_of_node, err);
+        status = nd_tensors_find(model, layer_of_node, err);
     if (status == ND_OK)
-        status = nd_units_find(model, unit_of_node, err);
+        status = nd_layers_find(model, layer_of_node, err);
     if (status == ND_OK)
         status = nd_model_find_io(model, err);
     if (status == ND_OK)
         status = nd_model_refresh_shapes(model, err);
-    free(unit_of_node);
+    free(layer_of_node);
     if (status != ND_OK)
         nd_error_context(err, "reading '%s'", model->path);
     return status;
@@ -758,15 +758,15 @@ void nd_model_destroy(struct nd_model **handle)
     struct nd_model *model = *handle;
     if (model == NULL)
         return;
-    for (size_t i = 0; i < model->n_units; i++)
-        free((void *)(uintptr_t)model->units[i].inputs);
-    for (size_t i = 0; i < model->n_edges; i++)
-        nd_edge_deinit(&model->edges[i]);
-    free(model->units);
-    free(model->unit_of_edge);
-    free(model->edges);
-    free(model->edge_types);
-    free(model->tensor_edge);
+    for (size_t i = 0; i < model->n_layers; i++)
+        free((void *)(uintptr_t)model->layers[i].inputs);
+    for (size_t i = 0; i < model->n_tensors; i++)
+        nd_tensor_deinit(&model->tensors[i]);
+    free(model->layers);
+    free(model->layer_of_tensor);
+    free(model->tensors);
+    free(model->tensor_types);
+    free(model->tensor_of_value);
     free(model->inputs);
     free(model->outputs);
     free(model->nodes);

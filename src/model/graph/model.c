@@ -67,22 +67,22 @@ const struct nd_model_node *nd_model_node(const struct nd_model *model, size_t i
     return &model->nodes[i];
 }
 
-size_t nd_model_n_edges(const struct nd_model *model)
+size_t nd_model_n_tensors(const struct nd_model *model)
 {
-    return model->n_edges;
+    return model->n_tensors;
 }
 
-const struct nd_edge *nd_model_edge(const struct nd_model *model, size_t i)
+const struct nd_tensor *nd_model_tensor(const struct nd_model *model, size_t i)
 {
-    assert(i < model->n_edges);
-    return &model->edges[i];
+    assert(i < model->n_tensors);
+    return &model->tensors[i];
 }
 
-const struct nd_model_node *nd_model_edge_operator(const struct nd_model *model, size_t i)
+const struct nd_model_node *nd_model_tensor_operator(const struct nd_model *model, size_t i)
 {
     const struct nd_graph *graph = &model->graph;
-    size_t codes = nd_names_find(&graph->names, nd_model_edge(model, i)->onnx_name);
-    size_t quantizer = codes != ND_NO_INDEX ? graph->tensors[codes].producer : ND_NO_INDEX;
+    size_t qvalues = nd_names_find(&graph->names, nd_model_tensor(model, i)->onnx_name);
+    size_t quantizer = qvalues != ND_NO_INDEX ? graph->tensors[qvalues].producer : ND_NO_INDEX;
     if (quantizer == ND_NO_INDEX || graph->nodes[quantizer].kind != ND_NODE_QUANTIZE)
         return NULL;
     size_t input = graph->uses[graph->nodes[quantizer].first_use];
@@ -90,20 +90,20 @@ const struct nd_model_node *nd_model_edge_operator(const struct nd_model *model,
     return last != ND_NO_INDEX ? &model->nodes[last] : NULL;
 }
 
-const struct nd_model_unit *nd_model_unit_of_edge(const struct nd_model *model, size_t edge)
+const struct nd_model_layer *nd_model_layer_of_tensor(const struct nd_model *model, size_t tensor)
 {
-    assert(edge < model->n_edges);
-    size_t unit = model->unit_of_edge[edge];
-    return unit != ND_NO_INDEX ? &model->units[unit] : NULL;
+    assert(tensor < model->n_tensors);
+    size_t layer = model->layer_of_tensor[tensor];
+    return layer != ND_NO_INDEX ? &model->layers[layer] : NULL;
 }
 
-size_t nd_model_n_units(const struct nd_model *model)
+size_t nd_model_n_layers(const struct nd_model *model)
 {
-    return model->n_units;
+    return model->n_layers;
 }
 
-const struct nd_model_unit *nd_model_unit(const struct nd_model *model, size_t i)
+const struct nd_model_layer *nd_model_layer(const struct nd_model *model, size_t i)
 {
-    assert(i < model->n_units);
-    return &model->units[i];
+    assert(i < model->n_layers);
+    return &model->layers[i];
 }

@@ -19,7 +19,7 @@ struct nd_dequantised {
 /* Finds a DequantizeLinear that reads the codes of the edge with the edge's own scale, which is above 0, and
  * zero point, one each: of an output of the model the one that makes this output, else the first. False where
  * there is none. */
-bool nd_model_find_dequantised(const struct nd_model *model, size_t edge, struct nd_dequantised *out);
+bool nd_model_find_dequantised(const struct nd_model *model, size_t tensor, struct nd_dequantised *out);
 
 /* Whether the node is a DequantizeLinear that is io_quantisation through other nodes: a copy of the model whose
  * outputs are codes still has it. */
@@ -31,7 +31,7 @@ struct nd_model_cut {
     size_t n_nodes;
     /* What a run of the model showed: types and shapes of tensors, by onnx_name. They win over what the model
      * declares and stand for what it does not. Nullable. */
-    const struct nd_edge *known;
+    const struct nd_tensor *known;
     size_t n_known;
     bool is_open;       /* what the operators make inside is handed out, too (floats) */
     const char *output; /* a tensor inside that is handed out in any case, by its ONNX name; nullable */
@@ -80,8 +80,8 @@ enum nd_status nd_model_write_quantised(const struct nd_model *model, const stru
 struct nd_recoded_node {
     size_t node;                  /* index of nd_model_node */
     const struct nd_quant *quant; /* as many scales as the node has */
-    const double *codes;          /* of the constant that it reads, in C order; NULL: they stay */
-    size_t n_codes;
+    const double *qvalues;          /* of the constant that it reads, in C order; NULL: they stay */
+    size_t n_qvalues;
 };
 
 /* Writes a copy in which these nodes have the given scales and zero points, as constants, and read the given

@@ -17,17 +17,17 @@ struct coded {
     const int64_t *dims;
     size_t rank;
     const struct nd_quant *quant;
-    const void *codes;
+    const void *qvalues;
     size_t size_bytes;
 };
 
 static enum nd_status add_coded(struct nd_requantiser *r, const char *base, const struct coded *coded,
                                 char **after, struct nd_error *err)
 {
-    char *codes;
+    char *qvalues;
     enum nd_status status = nd_requantiser_new_name(r, base, coded->suffix, after, err);
     if (status == ND_OK)
-        status = nd_requantiser_new_name(r, *after, "_quantized", &codes, err);
+        status = nd_requantiser_new_name(r, *after, "_quantized", &qvalues, err);
     if (status != ND_OK)
         return status;
     const struct nd_quantised_tensor item = {.tensor = *after,
@@ -35,9 +35,9 @@ static enum nd_status add_coded(struct nd_requantiser *r, const char *base, cons
                                              .bits = (int)nd_dtype_size_bytes(coded->dtype) * 8,
                                              .is_signed = true,
                                              .quant = coded->quant};
-    const struct nd_new_initializer initializer = {codes,       (int32_t)coded->dtype, coded->dims,
-                                                   coded->rank, coded->codes,          coded->size_bytes};
-    const struct nd_new_node node = {"DequantizeLinear", codes, *after, -1};
+    const struct nd_new_initializer initializer = {qvalues,       (int32_t)coded->dtype, coded->dims,
+                                                   coded->rank, coded->qvalues,          coded->size_bytes};
+    const struct nd_new_node node = {"DequantizeLinear", qvalues, *after, -1};
     status = nd_requantiser_add_initializer(r, &initializer, err);
     if (status == ND_OK)
         status = nd_requantiser_add_parameters(r, &item, err);
@@ -45,14 +45,14 @@ static enum nd_status add_coded(struct nd_requantiser *r, const char *base, cons
 }
 
 /* Numbers that live as long as the copy. */
-struct codes {
+struct qvalues {
     struct nd_quant weights, bias;
     int8_t *of_weights;
     int32_t *of_bias;
     int64_t *n_channels;
 };
 
-static bool make_room(struct nd_requantiser *r, const struct nd_fold_chain *chain, struct codes *out)
+static bool make_room(struct nd_requantiser *r, const struct nd_fold_chain *chain, struct qvalues *out)
 {
     float *scales = nd_requantiser_keep(r, 2 * sizeof *scales);
     int64_t *zero_points = nd_requantiser_keep(r, 2 * sizeof *zero_points);
@@ -69,7 +69,7 @@ static bool make_room(struct nd_requantiser *r, const struct nd_fold_chain *chai
 }
 
 /* Symmetric weights in -127 to 127. False: they are all zero, or a bias does not fit 32 bits. */
-static bool make_codes(const struct nd_fold_chain *chain, float input_scale, struct codes *out)
+static bool make_qvalues(const struct nd_fold_chain *chain, float input_scale, struct qvalues *out)
 {
     const double last = INT8_MAX;
     double largest = 0;
@@ -80,10 +80,10 @@ static bool make_codes(const struct nd_fold_chain *chain, float input_scale, str
     for (size_t i = 0; i < chain->weights.n && scale > 0; i++)
         out->of_weights[i] = (int8_t)fmin(fmax(rint(chain->weights.x[i] / (double)scale), -last), last);
     for (size_t c = 0; c < chain->n_channels && step > 0; c++) {
-        double code = rint(chain->bias[c] / (double)step);
-        if (!(fabs(code) <= INT32_MAX))
+        double qvalue = rint(chain->bias[c] / (double)step);
+        if (!(fabs(qvalue) <= INT32_MAX))
             return false;
-        out->of_bias[c] = (int32_t)code;
+        out->of_bias[c] = (int32_t)qvalue;
     }
     return step > 0;
 }
@@ -117,23 +117,23 @@ static enum nd_status nd_fold_layer(struct nd_folder *f, const struct nd_fold_ch
 {
     struct nd_requantiser *r = &f->r;
     const char *base = r->model->graph.nodes[chain->norm].proto->output[0];
-    struct codes codes = {.of_bias = NULL};
+    struct qvalues qvalues = {.of_bias = NULL};
     char *weights, *bias;
-    if (!make_room(r, chain, &codes))
+    if (!make_room(r, chain, &qvalues))
         return nd_fail_memory(err);
-    if (!make_codes(chain, input_scale, &codes))
+    if (!make_qvalues(chain, input_scale, &qvalues))
         return ND_OK;
     r->behind = chain->norm;
     const struct coded new_weights = {"_folded_weights",   ND_DTYPE_I8,    chain->weights.dims,
-                                      chain->weights.rank, &codes.weights, codes.of_weights,
+                                      chain->weights.rank, &qvalues.weights, qvalues.of_weights,
                                       chain->weights.n};
     const struct coded new_bias = {"_folded_bias",
                                    ND_DTYPE_I32,
-                                   codes.n_channels,
+                                   qvalues.n_channels,
                                    1,
-                                   &codes.bias,
-                                   codes.of_bias,
-                                   chain->n_channels * sizeof *codes.of_bias};
+                                   &qvalues.bias,
+                                   qvalues.of_bias,
+                                   chain->n_channels * sizeof *qvalues.of_bias};
     enum nd_status status = add_coded(r, base, &new_weights, &weights, err);
     if (status == ND_OK)
         status = add_coded(r, base, &new_bias, &bias, err);
@@ -161,12 +161,12 @@ static bool is_a(const struct nd_graph *graph, size_t node, const char *op_type)
 /* ---- constants ---- */
 
 /* The scale of the element, whose channel is along the axis of the quantiser. */
-static size_t scale_of(const struct nd_quant *quant, const Onnx__TensorProto *codes, size_t element)
+static size_t scale_of(const struct nd_quant *quant, const Onnx__TensorProto *qvalues, size_t element)
 {
     size_t inner = 1;
-    int64_t axis = quant->axis + (quant->axis < 0 ? (int64_t)codes->n_dims : 0);
-    for (size_t d = (size_t)axis + 1; quant->n > 1 && d < codes->n_dims; d++)
-        inner *= (size_t)codes->dims[d];
+    int64_t axis = quant->axis + (quant->axis < 0 ? (int64_t)qvalues->n_dims : 0);
+    for (size_t d = (size_t)axis + 1; quant->n > 1 && d < qvalues->n_dims; d++)
+        inner *= (size_t)qvalues->dims[d];
     return element / inner % quant->n;
 }
 

@@ -31,42 +31,42 @@ struct copy {
     Onnx__TypeProto__Tensor *tensor_types;
 };
 
-static bool is_float(const struct copy *copy, size_t edge)
+static bool is_float(const struct copy *copy, size_t tensor)
 {
-    return copy->as_floats != NULL && copy->as_floats[edge];
+    return copy->as_floats != NULL && copy->as_floats[tensor];
 }
 
 /* The tensor that shows the edge. */
-static size_t find_tensor(const struct copy *copy, size_t edge)
+static size_t find_tensor(const struct copy *copy, size_t tensor)
 {
-    struct nd_dequantised floats = {.tensor = copy->source->edges[edge].onnx_name};
-    if (is_float(copy, edge))
-        nd_model_find_dequantised(copy->source, edge, &floats);
+    struct nd_dequantised floats = {.tensor = copy->source->tensors[tensor].onnx_name};
+    if (is_float(copy, tensor))
+        nd_model_find_dequantised(copy->source, tensor, &floats);
     return nd_names_find(&copy->source->graph.names, floats.tensor);
 }
 
-static enum nd_status find_targets(struct copy *copy, const size_t *edges, size_t n_edges, struct nd_error *err)
+static enum nd_status find_targets(struct copy *copy, const size_t *tensors, size_t n_tensors, struct nd_error *err)
 {
     const struct nd_model *model = copy->source;
-    if (n_edges == 0)
-        return nd_fail(err, ND_E_MODEL_NO_EDGE, model->path, "no edge of '%s' was asked for", model->path);
-    for (size_t i = 0; i < n_edges; i++) {
-        const struct nd_edge *edge = nd_model_edge(model, edges[i]);
-        size_t tensor = find_tensor(copy, edges[i]);
-        if (model->graph.tensors[tensor].producer == ND_NO_INDEX)
-            return nd_fail(err, ND_E_OPTION_VALUE, edge->name,
-                           "edge '%s' is an input of '%s' and cannot be an output as well", edge->name,
+    if (n_tensors == 0)
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, model->path, "no edge of '%s' was asked for", model->path);
+    for (size_t i = 0; i < n_tensors; i++) {
+        const struct nd_tensor *tensor = nd_model_tensor(model, tensors[i]);
+        size_t value = find_tensor(copy, tensors[i]);
+        if (model->graph.tensors[value].producer == ND_NO_INDEX)
+            return nd_fail(err, ND_E_OPTION_VALUE, tensor->name,
+                           "edge '%s' is an input of '%s' and cannot be an output as well", tensor->name,
                            model->path);
-        if (copy->output_of[tensor] != 0)
-            return nd_fail(err, ND_E_OPTION_VALUE, edge->name, "edge '%s' is asked for twice", edge->name);
-        copy->output_of[tensor] = ++copy->n_targets;
-        copy->targets[i] = tensor;
+        if (copy->output_of[value] != 0)
+            return nd_fail(err, ND_E_OPTION_VALUE, tensor->name, "edge '%s' is asked for twice", tensor->name);
+        copy->output_of[value] = ++copy->n_targets;
+        copy->targets[i] = value;
     }
     nd_graph_walk_back(&model->graph, copy->targets, copy->n_targets, copy->needed_nodes, copy->needed_tensors);
     return ND_OK;
 }
 
-static enum nd_status allocate(struct copy *copy, size_t n_edges, struct nd_error *err)
+static enum nd_status allocate(struct copy *copy, size_t n_tensors, struct nd_error *err)
 {
     const struct nd_graph *graph = &copy->source->graph;
     const Onnx__GraphProto *proto = graph->proto;
@@ -77,16 +77,16 @@ static enum nd_status allocate(struct copy *copy, size_t n_edges, struct nd_erro
     copy->needed_nodes = nd_calloc(graph->n_nodes, sizeof *copy->needed_nodes);
     copy->needed_tensors = nd_calloc(graph->n_tensors, sizeof *copy->needed_tensors);
     copy->output_of = nd_calloc(graph->n_tensors, sizeof *copy->output_of);
-    copy->targets = nd_calloc(n_edges, sizeof *copy->targets);
+    copy->targets = nd_calloc(n_tensors, sizeof *copy->targets);
     copy->nodes = nd_calloc(graph->n_nodes, sizeof *copy->nodes);
-    copy->values = nd_calloc(n_edges, sizeof *copy->values);
-    copy->types = nd_calloc(n_edges, sizeof *copy->types);
-    copy->tensor_types = nd_calloc(n_edges, sizeof *copy->tensor_types);
+    copy->values = nd_calloc(n_tensors, sizeof *copy->values);
+    copy->types = nd_calloc(n_tensors, sizeof *copy->types);
+    copy->tensor_types = nd_calloc(n_tensors, sizeof *copy->tensor_types);
     copy->graph.node = nd_calloc(proto->n_node, sizeof(void *));
     copy->graph.initializer = nd_calloc(proto->n_initializer, sizeof(void *));
     copy->graph.sparse_initializer = nd_calloc(proto->n_sparse_initializer, sizeof(void *));
     copy->graph.input = nd_calloc(proto->n_input, sizeof(void *));
-    copy->graph.output = nd_calloc(n_edges, sizeof(void *));
+    copy->graph.output = nd_calloc(n_tensors, sizeof(void *));
     copy->graph.value_info = nd_calloc(n_values, sizeof(void *));
     copy->graph.n_node = copy->graph.n_initializer = copy->graph.n_sparse_initializer = 0;
     copy->graph.n_input = copy->graph.n_output = copy->graph.n_value_info = 0;
@@ -159,12 +159,12 @@ static void keep_sources(struct copy *copy)
 }
 
 /* An output that was none before: its type as far as it is known. */
-static Onnx__ValueInfoProto *make_output(struct copy *copy, size_t position, size_t edge)
+static Onnx__ValueInfoProto *make_output(struct copy *copy, size_t position, size_t tensor)
 {
-    const struct nd_edge *known = &copy->source->edges[edge];
+    const struct nd_tensor *known = &copy->source->tensors[tensor];
     Onnx__ValueInfoProto *value = &copy->values[position];
     onnx__value_info_proto__init(value);
-    enum nd_dtype dtype = is_float(copy, edge) ? ND_DTYPE_F32 : known->dtype;
+    enum nd_dtype dtype = is_float(copy, tensor) ? ND_DTYPE_F32 : known->dtype;
     value->name =
         (char *)(uintptr_t)copy->source->graph.tensors[copy->targets[position]].name; /* not written to */
     if (dtype == ND_DTYPE_NONE)
@@ -173,8 +173,8 @@ static Onnx__ValueInfoProto *make_output(struct copy *copy, size_t position, siz
     copy->tensor_types[position].has_elem_type = true;
     copy->tensor_types[position].elem_type = (int32_t)dtype;
     /* Codes have the shape that the float tensor declares. */
-    if (copy->source->edge_types[edge] != NULL)
-        copy->tensor_types[position].shape = copy->source->edge_types[edge]->shape;
+    if (copy->source->tensor_types[tensor] != NULL)
+        copy->tensor_types[position].shape = copy->source->tensor_types[tensor]->shape;
     onnx__type_proto__init(&copy->types[position]);
     copy->types[position].value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
     copy->types[position].tensor_type = &copy->tensor_types[position];
@@ -182,12 +182,12 @@ static Onnx__ValueInfoProto *make_output(struct copy *copy, size_t position, siz
     return value;
 }
 
-static void choose_outputs(struct copy *copy, const size_t *edges)
+static void choose_outputs(struct copy *copy, const size_t *tensors)
 {
     const struct nd_graph *graph = &copy->source->graph;
     const Onnx__GraphProto *proto = graph->proto;
     for (size_t i = 0; i < copy->n_targets; i++)
-        copy->graph.output[copy->graph.n_output++] = make_output(copy, i, edges[i]);
+        copy->graph.output[copy->graph.n_output++] = make_output(copy, i, tensors[i]);
     /* Former outputs describe tensors that may still be inside; an output needs no second description. A
      * value's original description is better than ours. */
     for (size_t i = 0; i < proto->n_value_info + proto->n_output; i++) {
@@ -203,27 +203,27 @@ static void choose_outputs(struct copy *copy, const size_t *edges)
     }
 }
 
-enum nd_status nd_model_write_shown(const struct nd_model *model, const size_t *edges, size_t n_edges,
+enum nd_status nd_model_write_shown(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                     const bool *as_floats, const char *path, struct nd_error *err)
 {
     struct copy copy = {.source = model, .as_floats = as_floats};
-    enum nd_status status = allocate(&copy, n_edges, err);
+    enum nd_status status = allocate(&copy, n_tensors, err);
     if (status == ND_OK)
-        status = find_targets(&copy, edges, n_edges, err);
+        status = find_targets(&copy, tensors, n_tensors, err);
     if (status == ND_OK) {
         keep_nodes(&copy);
         keep_sources(&copy);
-        choose_outputs(&copy, edges);
+        choose_outputs(&copy, tensors);
         status = nd_rewrite_put(&copy.model, &model->external, path, err);
     }
     copy_deinit(&copy);
     return status;
 }
 
-enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *edges, size_t n_edges,
+enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                       const char *path, struct nd_error *err)
 {
-    return nd_model_write_shown(model, edges, n_edges, NULL, path, err);
+    return nd_model_write_shown(model, tensors, n_tensors, NULL, path, err);
 }
 
 static const size_t max_model_bytes = (size_t)2 << 30;
@@ -403,11 +403,11 @@ static size_t find_input(const Onnx__GraphProto *graph, const char *name)
     return SIZE_MAX;
 }
 
-static enum nd_dtype codes_of(const struct nd_model *model, const char *tensor)
+static enum nd_dtype qvalues_of(const struct nd_model *model, const char *tensor)
 {
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
-        if (strcmp(nd_model_edge(model, e)->onnx_name, tensor) == 0)
-            return nd_model_edge(model, e)->dtype;
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        if (strcmp(nd_model_tensor(model, e)->onnx_name, tensor) == 0)
+            return nd_model_tensor(model, e)->dtype;
     return ND_DTYPE_NONE;
 }
 
@@ -420,16 +420,16 @@ static enum nd_status strip_input(const struct nd_model *model, size_t i, Onnx__
     if (at == SIZE_MAX)
         return ND_OK;
     const Onnx__NodeProto *quantiser = only_quantiser(graph, name, &node);
-    enum nd_dtype codes =
-        quantiser != NULL ? codes_of(model, nd_onnx_text(quantiser->output[0])) : ND_DTYPE_NONE;
-    if (codes != ND_DTYPE_NONE) {
+    enum nd_dtype qvalues =
+        quantiser != NULL ? qvalues_of(model, nd_onnx_text(quantiser->output[0])) : ND_DTYPE_NONE;
+    if (qvalues != ND_DTYPE_NONE) {
         char *tensor = nd_strdup(quantiser->output[0]);
         if (tensor == NULL)
             return nd_fail_memory(err);
         remove_node(graph, node);
         remove_description(graph, tensor);
         enum nd_status status = rename_all(graph, name, tensor, err);
-        graph->input[at]->type->tensor_type->elem_type = (int32_t)codes;
+        graph->input[at]->type->tensor_type->elem_type = (int32_t)qvalues;
         if (status == ND_OK)
             status = add_end(out->inputs, &out->n_inputs, i, tensor, err);
         free(tensor);
@@ -514,13 +514,13 @@ static enum nd_status rename_ends(Onnx__GraphProto *graph, const struct nd_nativ
 
 /* ---- the copy ---- */
 
-static enum nd_status list_outputs(const struct nd_model *model, const size_t *edges, size_t n_edges,
+static enum nd_status list_outputs(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                    struct nd_native *out, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < n_edges; i++)
+    for (size_t i = 0; status == ND_OK && i < n_tensors; i++)
         status =
-            add_end(out->outputs, &out->n_outputs, edges[i], nd_model_edge(model, edges[i])->onnx_name, err);
+            add_end(out->outputs, &out->n_outputs, tensors[i], nd_model_tensor(model, tensors[i])->onnx_name, err);
     return status;
 }
 
@@ -536,17 +536,17 @@ static enum nd_status pack(const Onnx__ModelProto *proto, const char *path, stru
     return status;
 }
 
-enum nd_status nd_model_write_native(const struct nd_model *model, const size_t *edges, size_t n_edges,
+enum nd_status nd_model_write_native(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                      const char *path, struct nd_native *out, struct nd_error *err)
 {
     struct nd_native native = {.inputs = nd_calloc(nd_model_n_inputs(model), sizeof *native.inputs),
-                               .outputs = nd_calloc(n_edges, sizeof *native.outputs)};
+                               .outputs = nd_calloc(n_tensors, sizeof *native.outputs)};
     Onnx__ModelProto *proto = NULL;
     void *bytes = NULL;
     size_t n_bytes = 0;
     enum nd_status status = native.inputs != NULL && native.outputs != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_model_write_exposed(model, edges, n_edges, path, err);
+        status = nd_model_write_exposed(model, tensors, n_tensors, path, err);
     if (status == ND_OK)
         status = nd_file_read(path, max_model_bytes, &bytes, &n_bytes, err);
     if (status == ND_OK)
@@ -555,7 +555,7 @@ enum nd_status nd_model_write_native(const struct nd_model *model, const size_t 
         status = strip_input(model, i, proto->graph, &native, err);
     if (status == ND_OK) {
         drop_unread(proto->graph);
-        status = list_outputs(model, edges, n_edges, &native, err);
+        status = list_outputs(model, tensors, n_tensors, &native, err);
     }
     if (status == ND_OK)
         status = check_names(model, &native, err);

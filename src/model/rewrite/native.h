@@ -11,7 +11,7 @@
 /* Writes a copy as nd_model_write_exposed does, but with the floats that nd_model_find_dequantised names as the
  * output for every edge of which as_floats is true. as_floats: one for each edge of the model; NULL: none. An
  * edge has to have such floats. */
-enum nd_status nd_model_write_shown(const struct nd_model *model, const size_t *edges, size_t n_edges,
+enum nd_status nd_model_write_shown(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                     const bool *as_floats, const char *path, struct nd_error *err);
 
 /* One input or output of the copy. */
@@ -41,7 +41,7 @@ char *nd_native_name(const char *name);
  *
  * ND_E_PREPARE_NAMES when two ends would have one name (the message names both); otherwise fails as
  * nd_model_write_exposed. nd_native_deinit frees *out, which is untouched on failure. */
-enum nd_status nd_model_write_native(const struct nd_model *model, const size_t *edges, size_t n_edges,
+enum nd_status nd_model_write_native(const struct nd_model *model, const size_t *tensors, size_t n_tensors,
                                      const char *path, struct nd_native *out, struct nd_error *err);
 
 #endif

@@ -34,7 +34,7 @@ static const Onnx__TensorProto *constant_of(const struct nd_graph *graph, size_t
 
 static bool is_replaced(const struct recoder *c, size_t node, size_t slot)
 {
-    return c->of_node[node] != NULL && (slot > 0 || c->of_node[node]->codes != NULL);
+    return c->of_node[node] != NULL && (slot > 0 || c->of_node[node]->qvalues != NULL);
 }
 
 /* Whether everybody who reads the tensor reads the same new values in the copy. */
@@ -91,18 +91,18 @@ static enum nd_status name_of(struct recoder *c, const struct nd_recoded_node *i
     }
 }
 
-static void store(const double *codes, size_t n, size_t size, uint8_t *bytes)
+static void store(const double *qvalues, size_t n, size_t size, uint8_t *bytes)
 {
     for (size_t i = 0; i < n; i++) /* ONNX is little-endian */
         for (size_t b = 0; b < size; b++)
-            bytes[i * size + b] = (uint8_t)((uint64_t)(int64_t)codes[i] >> (8 * b));
+            bytes[i * size + b] = (uint8_t)((uint64_t)(int64_t)qvalues[i] >> (8 * b));
 }
 
 /* The bytes of what the node reads at that slot from now on. */
 static void fill(const struct nd_recoded_node *item, size_t slot, size_t size, uint8_t *bytes)
 {
     if (slot == 0) {
-        store(item->codes, item->n_codes, size, bytes);
+        store(item->qvalues, item->n_qvalues, size, bytes);
         return;
     }
     for (size_t i = 0; i < item->quant->n; i++) {
@@ -120,7 +120,7 @@ static enum nd_status replace(struct recoder *c, const struct nd_recoded_node *i
 {
     const struct nd_graph *graph = &c->r.model->graph;
     const char *node_name = nd_graph_node_name(graph->nodes[item->node].proto), *name = NULL;
-    size_t n = slot == 0 ? item->n_codes : item->quant->n, n_old = 0;
+    size_t n = slot == 0 ? item->n_qvalues : item->quant->n, n_old = 0;
     const Onnx__TensorProto *old = constant_of(graph, nd_graph_used(graph, item->node, slot));
     struct nd_node_quant quant = {0};
     bool is_made;

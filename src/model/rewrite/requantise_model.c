@@ -7,7 +7,7 @@
 #include "model/graph/constants.h"
 #include "model/rewrite/requantise_model.h"
 
-static const char codes_suffix[] = "_QuantizeLinear_Output";
+static const char qvalues_suffix[] = "_QuantizeLinear_Output";
 static const char before_suffix[] = "_QuantizeLinear_Input";
 static const char after_suffix[] = "_DequantizeLinear_Output";
 
@@ -65,16 +65,16 @@ static enum nd_status find_axis(const struct nd_quantised_tensor *item, int axis
 /* ---- weights ---- */
 
 /* AIMET rounds the quotient in float32, half to even; so does QuantizeLinear. */
-static double code_of(float value, float scale, int64_t zero_point, const struct nd_quantised_tensor *item)
+static double qvalue_of(float value, float scale, int64_t zero_point, const struct nd_quantised_tensor *item)
 {
     double low = item->is_signed ? -ldexp(1, item->bits - 1) : 0;
     double high = low + ldexp(1, item->bits) - 1;
-    double code = nearbyint((double)(value / scale)) + (double)zero_point;
-    return code < low ? low : code > high ? high : code;
+    double qvalue = nearbyint((double)(value / scale)) + (double)zero_point;
+    return qvalue < low ? low : qvalue > high ? high : qvalue;
 }
 
 static enum nd_status quantise_weight(const struct nd_quantised_tensor *item,
-                                      const struct nd_float_constant *weight, int axis, uint8_t *codes,
+                                      const struct nd_float_constant *weight, int axis, uint8_t *qvalues,
                                       struct nd_error *err)
 {
     size_t inner = 1, size = nd_dtype_size_bytes(item->dtype);
@@ -85,10 +85,10 @@ static enum nd_status quantise_weight(const struct nd_quantised_tensor *item,
         if (isnan(weight->values[i]))
             return nd_fail(err, ND_E_ENCODINGS_MISMATCH, item->tensor,
                            "element %zu of '%s' is NaN and has no code", i, item->tensor);
-        int64_t code = (int64_t)code_of(weight->values[i], item->quant->scale[channel],
+        int64_t qvalue = (int64_t)qvalue_of(weight->values[i], item->quant->scale[channel],
                                         item->quant->zero_point[channel], item);
         for (size_t b = 0; b < size; b++) /* ONNX is little-endian */
-            codes[i * size + b] = (uint8_t)((uint64_t)code >> (8 * b));
+            qvalues[i * size + b] = (uint8_t)((uint64_t)qvalue >> (8 * b));
     }
     return ND_OK;
 }
@@ -96,11 +96,11 @@ static enum nd_status quantise_weight(const struct nd_quantised_tensor *item,
 static enum nd_status add_weight(struct nd_requantiser *r, const struct nd_quantised_tensor *item,
                                  size_t tensor, const struct nd_float_constant *weight, struct nd_error *err)
 {
-    char *codes_name, *after;
+    char *qvalues_name, *after;
     int axis = item->has_axis ? item->quant->axis : reader_axis(&r->model->graph, tensor, weight->rank);
     enum nd_status status = find_axis(item, axis, weight->dims, weight->rank, &axis, err);
     if (status == ND_OK)
-        status = nd_requantiser_new_name(r, item->tensor, "_quantized", &codes_name, err);
+        status = nd_requantiser_new_name(r, item->tensor, "_quantized", &qvalues_name, err);
     if (status == ND_OK)
         status = nd_requantiser_new_name(r, item->tensor, after_suffix, &after, err);
     if (status != ND_OK)
@@ -108,15 +108,15 @@ static enum nd_status add_weight(struct nd_requantiser *r, const struct nd_quant
     size_t size_bytes;
     if (!nd_size_mul(weight->n, nd_dtype_size_bytes(item->dtype), &size_bytes))
         return nd_fail_memory(err);
-    uint8_t *codes = nd_requantiser_keep(r, size_bytes + 1);
-    if (codes == NULL)
+    uint8_t *qvalues = nd_requantiser_keep(r, size_bytes + 1);
+    if (qvalues == NULL)
         return nd_fail_memory(err);
     const struct nd_new_initializer initializer = {
-        codes_name, (int32_t)item->dtype, weight->dims, weight->rank, codes, size_bytes};
-    status = quantise_weight(item, weight, axis, codes, err);
+        qvalues_name, (int32_t)item->dtype, weight->dims, weight->rank, qvalues, size_bytes};
+    status = quantise_weight(item, weight, axis, qvalues, err);
     if (status == ND_OK)
         status = nd_requantiser_add_initializer(r, &initializer, err);
-    const struct nd_new_node node = {"DequantizeLinear", codes_name, after, axis};
+    const struct nd_new_node node = {"DequantizeLinear", qvalues_name, after, axis};
     if (status == ND_OK)
         status = nd_requantiser_add_parameters(r, item, err);
     if (status == ND_OK)
@@ -176,20 +176,20 @@ static enum nd_status add_activation(struct nd_requantiser *r, const struct nd_q
 {
     const struct nd_graph *graph = &r->model->graph;
     bool keeps_name = graph->tensors[tensor].output != ND_NO_INDEX || is_read_by_a_subgraph(graph, tensor);
-    char *codes = NULL, *other = NULL, *name = (char *)(uintptr_t)item->tensor;
+    char *qvalues = NULL, *other = NULL, *name = (char *)(uintptr_t)item->tensor;
     int axis = -1;
     enum nd_status status = check_activation(r, item, tensor, err);
     if (status == ND_OK)
         status = activation_axis(r, item, tensor, &axis, err);
     if (status == ND_OK)
-        status = nd_requantiser_new_name(r, item->tensor, codes_suffix, &codes, err);
+        status = nd_requantiser_new_name(r, item->tensor, qvalues_suffix, &qvalues, err);
     if (status == ND_OK)
         status =
             nd_requantiser_new_name(r, item->tensor, keeps_name ? before_suffix : after_suffix, &other, err);
     if (status == ND_OK)
         status = nd_requantiser_add_parameters(r, item, err);
-    const struct nd_new_node quantise = {"QuantizeLinear", keeps_name ? other : name, codes, axis};
-    const struct nd_new_node dequantise = {"DequantizeLinear", codes, keeps_name ? name : other, axis};
+    const struct nd_new_node quantise = {"QuantizeLinear", keeps_name ? other : name, qvalues, axis};
+    const struct nd_new_node dequantise = {"DequantizeLinear", qvalues, keeps_name ? name : other, axis};
     if (status == ND_OK)
         status = nd_requantiser_add_node(r, item, &quantise, err);
     if (status == ND_OK)

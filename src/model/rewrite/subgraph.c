@@ -190,7 +190,7 @@ static enum nd_status nd_subgraph_init(struct nd_subgraph *part, const struct nd
     find_inputs(part);
     find_outputs(part, cut->output);
     if (part->n_outputs == 0)
-        return nd_fail(err, ND_E_MODEL_NO_EDGE, model->path, "that part of '%s' hands nothing out",
+        return nd_fail(err, ND_E_MODEL_NO_TENSOR, model->path, "that part of '%s' hands nothing out",
                        model->path);
     return ND_OK;
 }
@@ -312,7 +312,7 @@ static void keep_constants(struct writer *writer)
 
 /* ---- ends ---- */
 
-static const struct nd_edge *find_known(const struct writer *writer, const char *name)
+static const struct nd_tensor *find_known(const struct writer *writer, const char *name)
 {
     for (size_t i = 0; i < writer->cut->n_known; i++)
         if (strcmp(writer->cut->known[i].onnx_name, name) == 0)
@@ -336,18 +336,18 @@ static void fill_shape(struct made_value *value, const struct nd_shape *shape)
     value->tensor.shape = &value->shape;
 }
 
-static Onnx__ValueInfoProto *make_value(struct writer *writer, char *name, const struct nd_edge *edge)
+static Onnx__ValueInfoProto *make_value(struct writer *writer, char *name, const struct nd_tensor *tensor)
 {
     struct made_value *value = &writer->values[writer->n_values++];
     onnx__value_info_proto__init(&value->value);
     value->value.name = name;
-    if (edge == NULL || edge->dtype == ND_DTYPE_NONE)
+    if (tensor == NULL || tensor->dtype == ND_DTYPE_NONE)
         return &value->value;
     onnx__type_proto__tensor__init(&value->tensor);
     value->tensor.has_elem_type = true;
-    value->tensor.elem_type = (int32_t)edge->dtype;
-    if (edge->shape.rank >= 0)
-        fill_shape(value, &edge->shape);
+    value->tensor.elem_type = (int32_t)tensor->dtype;
+    if (tensor->shape.rank >= 0)
+        fill_shape(value, &tensor->shape);
     onnx__type_proto__init(&value->type);
     value->type.value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
     value->type.tensor_type = &value->tensor;
@@ -357,26 +357,26 @@ static Onnx__ValueInfoProto *make_value(struct writer *writer, char *name, const
 
 /* What a run showed is better than what the model declares, which may be dynamic; a graph input or output stays
  * as it was. */
-static Onnx__ValueInfoProto *describe(struct writer *writer, size_t index, bool has_name_of_edge)
+static Onnx__ValueInfoProto *describe(struct writer *writer, size_t index, bool has_name_of_tensor)
 {
     const struct nd_model *model = writer->part->source;
-    const struct nd_graph_tensor *tensor = &model->graph.tensors[index];
-    const struct nd_edge *edge = find_known(writer, tensor->name);
-    bool is_declared = tensor->value_info != NULL && nd_onnx_tensor_type(tensor->value_info) != NULL;
+    const struct nd_graph_tensor *value = &model->graph.tensors[index];
+    const struct nd_tensor *tensor = find_known(writer, value->name);
+    bool is_declared = value->value_info != NULL && nd_onnx_tensor_type(value->value_info) != NULL;
     /* Protobuf's lists hold pointers that may be written through; packing writes to nothing. */
-    Onnx__ValueInfoProto *declared = (Onnx__ValueInfoProto *)(uintptr_t)tensor->value_info;
-    if (is_declared && (tensor->input != ND_NO_INDEX || edge == NULL || edge->dtype == ND_DTYPE_NONE))
+    Onnx__ValueInfoProto *declared = (Onnx__ValueInfoProto *)(uintptr_t)value->value_info;
+    if (is_declared && (value->input != ND_NO_INDEX || tensor == NULL || tensor->dtype == ND_DTYPE_NONE))
         return declared;
-    if (edge == NULL && has_name_of_edge)
-        edge = &model->edges[model->tensor_edge[index]];
-    return make_value(writer, (char *)(uintptr_t)tensor->name, edge);
+    if (tensor == NULL && has_name_of_tensor)
+        tensor = &model->tensors[model->tensor_of_value[index]];
+    return make_value(writer, (char *)(uintptr_t)value->name, tensor);
 }
 
 /* Whether the tensor is the very one that its edge records, so that the edge's type is its own. */
 static bool is_recorded(const struct nd_model *model, size_t index)
 {
-    size_t edge = model->tensor_edge[index];
-    return edge != ND_NO_INDEX && strcmp(model->edges[edge].onnx_name, model->graph.tensors[index].name) == 0;
+    size_t tensor = model->tensor_of_value[index];
+    return tensor != ND_NO_INDEX && strcmp(model->tensors[tensor].onnx_name, model->graph.tensors[index].name) == 0;
 }
 
 static enum nd_status make_ends(struct writer *writer, struct nd_error *err)

@@ -21,20 +21,20 @@ static bool is_quantiser(const struct nd_graph *graph, size_t node, enum nd_node
     return graph->nodes[node].kind == kind && graph->nodes[node].is_alive && !graph->nodes[node].is_constant;
 }
 
-const char *nd_widening_obstacle(const struct nd_model *model, size_t edge)
+const char *nd_widening_obstacle(const struct nd_model *model, size_t tensor)
 {
     const struct nd_graph *graph = &model->graph;
-    const struct nd_edge *e = nd_model_edge(model, edge);
-    size_t codes = nd_names_find(&graph->names, e->onnx_name);
+    const struct nd_tensor *e = nd_model_tensor(model, tensor);
+    size_t qvalues = nd_names_find(&graph->names, e->onnx_name);
     if (e->quant.n != 1 || (e->dtype != ND_DTYPE_U8 && e->dtype != ND_DTYPE_I8))
         return "it has no 8-bit values of one scale";
-    if (codes == ND_NO_INDEX || graph->tensors[codes].producer == ND_NO_INDEX ||
-        !is_quantiser(graph, graph->tensors[codes].producer, ND_NODE_QUANTIZE))
+    if (qvalues == ND_NO_INDEX || graph->tensors[qvalues].producer == ND_NO_INDEX ||
+        !is_quantiser(graph, graph->tensors[qvalues].producer, ND_NODE_QUANTIZE))
         return "no QuantizeLinear makes it";
-    if (graph->tensors[codes].output != ND_NO_INDEX)
+    if (graph->tensors[qvalues].output != ND_NO_INDEX)
         return "the model gives its quantised values out";
-    for (size_t r = 0; r < graph->tensors[codes].n_readers; r++)
-        if (graph->nodes[graph->readers[graph->tensors[codes].first_reader + r]].kind != ND_NODE_DEQUANTIZE)
+    for (size_t r = 0; r < graph->tensors[qvalues].n_readers; r++)
+        if (graph->nodes[graph->readers[graph->tensors[qvalues].first_reader + r]].kind != ND_NODE_DEQUANTIZE)
             return "an operator reads its quantised values";
     return NULL;
 }
@@ -76,13 +76,13 @@ static void mark_around(const struct nd_model *model, const struct nd_wide_parts
     for (size_t n = 0; n < graph->n_nodes; n++) {
         size_t source = first_input(graph, n);
         if (is_quantiser(graph, n, ND_NODE_QUANTIZE)) {
-            size_t edge = model->tensor_edge[graph->made[graph->nodes[n].first_made]];
+            size_t tensor = model->tensor_of_value[graph->made[graph->nodes[n].first_made]];
             size_t producer = graph->tensors[source].producer;
-            if (edge != ND_NO_INDEX && parts->is_wide_edge[edge] && is_operator(graph, producer))
+            if (tensor != ND_NO_INDEX && parts->is_wide_tensor[tensor] && is_operator(graph, producer))
                 parts->is_wide_node[root_of(parents, producer)] = true;
         } else if (is_quantiser(graph, n, ND_NODE_DEQUANTIZE)) {
-            size_t edge = model->tensor_edge[source];
-            if (edge != ND_NO_INDEX && parts->is_wide_edge[edge])
+            size_t tensor = model->tensor_of_value[source];
+            if (tensor != ND_NO_INDEX && parts->is_wide_tensor[tensor])
                 mark_readers(graph, graph->made[graph->nodes[n].first_made], parents, parts->is_wide_node);
         }
     }
@@ -95,10 +95,10 @@ static void mark_around(const struct nd_model *model, const struct nd_wide_parts
 /* ---- borders ---- */
 
 /* An 8-bit edge that stays so. */
-static bool is_narrow(const struct nd_model *model, const struct nd_wide_parts *parts, size_t edge)
+static bool is_narrow(const struct nd_model *model, const struct nd_wide_parts *parts, size_t tensor)
 {
-    const struct nd_edge *e = edge != ND_NO_INDEX ? nd_model_edge(model, edge) : NULL;
-    return e != NULL && !parts->is_wide_edge[edge] && e->quant.n == 1 &&
+    const struct nd_tensor *e = tensor != ND_NO_INDEX ? nd_model_tensor(model, tensor) : NULL;
+    return e != NULL && !parts->is_wide_tensor[tensor] && e->quant.n == 1 &&
            (e->dtype == ND_DTYPE_U8 || e->dtype == ND_DTYPE_I8);
 }
 
@@ -118,31 +118,31 @@ static void mark_conversions(const struct nd_model *model, const struct nd_wide_
         if (is_quantiser(graph, n, ND_NODE_QUANTIZE)) {
             size_t producer = graph->tensors[source].producer;
             parts->is_converted[n] =
-                is_narrow(model, parts, model->tensor_edge[graph->made[graph->nodes[n].first_made]]) &&
+                is_narrow(model, parts, model->tensor_of_value[graph->made[graph->nodes[n].first_made]]) &&
                 producer != ND_NO_INDEX && parts->is_wide_node[producer];
         } else if (is_quantiser(graph, n, ND_NODE_DEQUANTIZE)) {
             /* What was rounded to 16 bits before it became 8 is read as it was then. */
             size_t quantise = graph->tensors[source].producer;
-            parts->is_converted[n] = is_narrow(model, parts, model->tensor_edge[source]) &&
+            parts->is_converted[n] = is_narrow(model, parts, model->tensor_of_value[source]) &&
                                      has_wide_reader(graph, parts, graph->made[graph->nodes[n].first_made]) &&
                                      (quantise == ND_NO_INDEX || !parts->is_converted[quantise]);
         }
     }
 }
 
-enum nd_status nd_wide_parts_find(const struct nd_model *model, const struct nd_wide_edge *edges,
-                                  size_t n_edges, struct nd_wide_parts *out, struct nd_error *err)
+enum nd_status nd_wide_parts_find(const struct nd_model *model, const struct nd_wide_tensor *tensors,
+                                  size_t n_tensors, struct nd_wide_parts *out, struct nd_error *err)
 {
     size_t n_nodes = model->graph.n_nodes, *parents = nd_calloc(n_nodes, sizeof *parents);
-    out->is_wide_edge = nd_calloc(model->n_edges, sizeof *out->is_wide_edge);
+    out->is_wide_tensor = nd_calloc(model->n_tensors, sizeof *out->is_wide_tensor);
     out->is_wide_node = nd_calloc(n_nodes, sizeof *out->is_wide_node);
     out->is_converted = nd_calloc(n_nodes, sizeof *out->is_converted);
     bool has_all =
-        parents != NULL && out->is_wide_edge != NULL && out->is_wide_node != NULL && out->is_converted != NULL;
+        parents != NULL && out->is_wide_tensor != NULL && out->is_wide_node != NULL && out->is_converted != NULL;
     for (size_t n = 0; n < n_nodes && has_all; n++)
         parents[n] = n;
-    for (size_t i = 0; i < n_edges && has_all; i++)
-        out->is_wide_edge[edges[i].edge] = true;
+    for (size_t i = 0; i < n_tensors && has_all; i++)
+        out->is_wide_tensor[tensors[i].tensor] = true;
     if (has_all) {
         join_operators(&model->graph, parents);
         mark_around(model, out, parents);
@@ -154,7 +154,7 @@ enum nd_status nd_wide_parts_find(const struct nd_model *model, const struct nd_
 
 void nd_wide_parts_deinit(struct nd_wide_parts *parts)
 {
-    free(parts->is_wide_edge);
+    free(parts->is_wide_tensor);
     free(parts->is_wide_node);
     free(parts->is_converted);
     *parts = (struct nd_wide_parts){0};

@@ -57,33 +57,33 @@ static enum nd_status nd_widener_add(struct nd_widener *w, const struct nd_widen
 /* ---- tensors of 16 bits ---- */
 
 /* Another QuantizeLinear and other DequantizeLinears in the place of those that the edge has. */
-static enum nd_status widen_edge(struct nd_widener *w, const struct nd_wide_edge *wide, struct nd_error *err)
+static enum nd_status widen_tensor(struct nd_widener *w, const struct nd_wide_tensor *wide, struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
-    const struct nd_edge *edge = nd_model_edge(w->r.model, wide->edge);
-    const char *obstacle = nd_widening_obstacle(w->r.model, wide->edge);
+    const struct nd_tensor *tensor = nd_model_tensor(w->r.model, wide->tensor);
+    const char *obstacle = nd_widening_obstacle(w->r.model, wide->tensor);
     struct nd_quant *quant = nd_widener_quant(w, 1, -1);
     if (obstacle != NULL)
-        return nd_fail(err, ND_E_MODEL_UNSUPPORTED, edge->name, "tensor '%s' cannot have 16 bits: %s",
-                       edge->name, obstacle);
+        return nd_fail(err, ND_E_MODEL_UNSUPPORTED, tensor->name, "tensor '%s' cannot have 16 bits: %s",
+                       tensor->name, obstacle);
     if (quant == NULL)
         return nd_fail_memory(err);
     quant->scale[0] = wide->scale;
     quant->zero_point[0] = wide->zero_point;
-    size_t codes = nd_names_find(&graph->names, edge->onnx_name), quantise = graph->tensors[codes].producer;
+    size_t qvalues = nd_names_find(&graph->names, tensor->onnx_name), quantise = graph->tensors[qvalues].producer;
     const struct nd_widener_part first = {"QuantizeLinear",
                                           graph->tensors[nd_graph_used(graph, quantise, 0)].name,
-                                          edge->onnx_name,
+                                          tensor->onnx_name,
                                           ND_DTYPE_U16,
                                           quant,
                                           quantise};
     enum nd_status status = nd_widener_add(w, &first, err);
     w->r.is_dropped[quantise] = true;
-    w->r.forgets[codes] = true;
-    for (size_t i = 0; i < graph->tensors[codes].n_readers && status == ND_OK; i++) {
-        size_t node = graph->readers[graph->tensors[codes].first_reader + i];
+    w->r.forgets[qvalues] = true;
+    for (size_t i = 0; i < graph->tensors[qvalues].n_readers && status == ND_OK; i++) {
+        size_t node = graph->readers[graph->tensors[qvalues].first_reader + i];
         const struct nd_widener_part next = {
-            "DequantizeLinear", edge->onnx_name, graph->tensors[nd_graph_made(graph, node, 0)].name,
+            "DequantizeLinear", tensor->onnx_name, graph->tensors[nd_graph_made(graph, node, 0)].name,
             ND_DTYPE_U16,       quant,           node};
         w->r.is_dropped[node] = true;
         status = nd_widener_add(w, &next, err);
@@ -94,33 +94,33 @@ static enum nd_status widen_edge(struct nd_widener *w, const struct nd_wide_edge
 /* ---- borders ---- */
 
 /* The 8-bit edge of a quantiser. */
-static const struct nd_edge *edge_of(const struct nd_widener *w, size_t node)
+static const struct nd_tensor *tensor_of(const struct nd_widener *w, size_t node)
 {
     const struct nd_model *model = w->r.model;
     size_t tensor = model->graph.nodes[node].kind == ND_NODE_QUANTIZE ? nd_graph_made(&model->graph, node, 0)
                                                                       : nd_graph_used(&model->graph, node, 0);
-    return nd_model_edge(model, model->tensor_edge[tensor]);
+    return nd_model_tensor(model, model->tensor_of_value[tensor]);
 }
 
 /* input rounded to 16 bits with the range of the edge, behind the node; what is made of it, is called
  * "<tensor>_wide". */
-static enum nd_status convert(struct nd_widener *w, const struct nd_edge *edge, const char *input,
-                              const char *tensor, size_t behind, struct nd_error *err)
+static enum nd_status convert(struct nd_widener *w, const struct nd_tensor *tensor, const char *input,
+                              const char *value, size_t behind, struct nd_error *err)
 {
-    const char *codes, *after;
+    const char *qvalues, *after;
     struct nd_quant *quant = nd_widener_quant(w, 1, -1);
     enum nd_status status = quant != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_widener_name(w, tensor, "_wide_codes", &codes, err);
+        status = nd_widener_name(w, value, "_wide_codes", &qvalues, err);
     if (status == ND_OK)
-        status = nd_widener_name(w, tensor, "_wide", &after, err);
+        status = nd_widener_name(w, value, "_wide", &after, err);
     if (status != ND_OK)
         return status;
-    enum nd_dtype dtype = edge->dtype == ND_DTYPE_I8 ? ND_DTYPE_I16 : ND_DTYPE_U16;
-    quant->scale[0] = edge->quant.scale[0] / ND_WIDE_STEPS;
-    quant->zero_point[0] = edge->quant.zero_point[0] * ND_WIDE_STEPS;
-    const struct nd_widener_part quantise = {"QuantizeLinear", input, codes, dtype, quant, behind};
-    const struct nd_widener_part dequantise = {"DequantizeLinear", codes, after, dtype, quant, behind};
+    enum nd_dtype dtype = tensor->dtype == ND_DTYPE_I8 ? ND_DTYPE_I16 : ND_DTYPE_U16;
+    quant->scale[0] = tensor->quant.scale[0] / ND_WIDE_STEPS;
+    quant->zero_point[0] = tensor->quant.zero_point[0] * ND_WIDE_STEPS;
+    const struct nd_widener_part quantise = {"QuantizeLinear", input, qvalues, dtype, quant, behind};
+    const struct nd_widener_part dequantise = {"DequantizeLinear", qvalues, after, dtype, quant, behind};
     status = nd_widener_add(w, &quantise, err);
     return status == ND_OK ? nd_widener_add(w, &dequantise, err) : status;
 }
@@ -144,16 +144,16 @@ static enum nd_status read_wide(struct nd_widener *w, size_t tensor, const char 
 static enum nd_status convert_output(struct nd_widener *w, size_t quantise, struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
-    size_t before = nd_graph_used(graph, quantise, 0), codes = nd_graph_made(graph, quantise, 0);
-    const char *name = graph->tensors[codes].name, *wide;
-    enum nd_status status = convert(w, edge_of(w, quantise), graph->tensors[before].name, name,
+    size_t before = nd_graph_used(graph, quantise, 0), qvalues = nd_graph_made(graph, quantise, 0);
+    const char *name = graph->tensors[qvalues].name, *wide;
+    enum nd_status status = convert(w, tensor_of(w, quantise), graph->tensors[before].name, name,
                                     graph->tensors[before].producer, err);
     if (status == ND_OK)
         status = nd_widener_name(w, name, "_wide", &wide, err);
     if (status == ND_OK)
         w->r.use_as[graph->nodes[quantise].first_use] = wide;
-    for (size_t i = 0; i < graph->tensors[codes].n_readers && status == ND_OK; i++) {
-        size_t node = graph->readers[graph->tensors[codes].first_reader + i];
+    for (size_t i = 0; i < graph->tensors[qvalues].n_readers && status == ND_OK; i++) {
+        size_t node = graph->readers[graph->tensors[qvalues].first_reader + i];
         if (graph->nodes[node].kind == ND_NODE_DEQUANTIZE)
             status = read_wide(w, nd_graph_made(graph, node, 0), name, err);
     }
@@ -172,7 +172,7 @@ static enum nd_status convert_all(struct nd_widener *w, struct nd_error *err)
         if (graph->nodes[n].kind == ND_NODE_QUANTIZE) {
             status = convert_output(w, n, err);
         } else {
-            status = convert(w, edge_of(w, n), name, name, n, err);
+            status = convert(w, tensor_of(w, n), name, name, n, err);
             if (status == ND_OK)
                 status = read_wide(w, made, name, err);
         }
@@ -184,7 +184,7 @@ static enum nd_status convert_all(struct nd_widener *w, struct nd_error *err)
 
 /* Signed codes around 0, as NPUs want them: -127 to 127. A channel of zeros has any scale. */
 static void fill_channels(const struct nd_channel_weights *weights, size_t n, size_t inner,
-                          struct nd_quant *quant, uint8_t *codes)
+                          struct nd_quant *quant, uint8_t *qvalues)
 {
     const double last = INT8_MAX;
     for (size_t i = 0; i < n; i++) {
@@ -194,8 +194,8 @@ static void fill_channels(const struct nd_channel_weights *weights, size_t n, si
     for (size_t c = 0; c < quant->n; c++)
         quant->scale[c] = quant->scale[c] > 0 ? quant->scale[c] : 1;
     for (size_t i = 0; i < n; i++) {
-        double code = rint(weights->values[i] / (double)quant->scale[i / inner % quant->n]);
-        codes[i] = (uint8_t)(int8_t)fmin(fmax(code, -last), last);
+        double qvalue = rint(weights->values[i] / (double)quant->scale[i / inner % quant->n]);
+        qvalues[i] = (uint8_t)(int8_t)fmin(fmax(qvalue, -last), last);
     }
 }
 
@@ -215,12 +215,12 @@ static enum nd_status split_channels(struct nd_widener *w, const struct nd_chann
     for (int d = weights->axis + 1; d < weights->shape->rank; d++)
         inner *= (size_t)weights->shape->dims[d];
     *out = nd_widener_quant(w, (size_t)weights->shape->dims[weights->axis], weights->axis);
-    uint8_t *codes = nd_requantiser_keep(&w->r, n + 1);
-    if (*out == NULL || codes == NULL)
+    uint8_t *qvalues = nd_requantiser_keep(&w->r, n + 1);
+    if (*out == NULL || qvalues == NULL)
         return nd_fail_memory(err);
-    fill_channels(weights, n, inner, *out, codes);
+    fill_channels(weights, n, inner, *out, qvalues);
     const struct nd_new_initializer initializer = {
-        name, (int32_t)ND_DTYPE_I8, weights->shape->dims, (size_t)weights->shape->rank, codes, n};
+        name, (int32_t)ND_DTYPE_I8, weights->shape->dims, (size_t)weights->shape->rank, qvalues, n};
     const struct nd_widener_part part = {"DequantizeLinear", name, tensor, ND_DTYPE_I8, *out, node};
     old = nd_graph_used(graph, node, 0);
     w->r.is_dropped[node] = true;
@@ -235,8 +235,8 @@ static enum nd_status split_channels(struct nd_widener *w, const struct nd_chann
 static enum nd_status widen(struct nd_widener *w, struct nd_quant **channels, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t i = 0; i < w->what->n_edges && status == ND_OK; i++)
-        status = widen_edge(w, &w->what->edges[i], err);
+    for (size_t i = 0; i < w->what->n_tensors && status == ND_OK; i++)
+        status = widen_tensor(w, &w->what->tensors[i], err);
     if (status == ND_OK)
         status = convert_all(w, err);
     for (size_t i = 0; i < w->what->n_weights && status == ND_OK; i++)
@@ -259,7 +259,7 @@ enum nd_status nd_model_write_widened(const struct nd_model *model, const struct
         (channels == NULL || w.r.use_as == NULL || w.r.is_dropped == NULL || w.r.forgets == NULL))
         status = nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_wide_parts_find(model, widening->edges, widening->n_edges, &w.parts, err);
+        status = nd_wide_parts_find(model, widening->tensors, widening->n_tensors, &w.parts, err);
     if (status == ND_OK)
         status = widen(&w, channels, err);
     if (status == ND_OK)
@@ -286,25 +286,25 @@ static enum nd_status read_scales(struct nd_widener *w, struct nd_quant *const *
                                   size_t slot, struct nd_quant *out, bool *is_new, struct nd_error *err)
 {
     const struct nd_graph *graph = &w->r.model->graph;
-    size_t tensor = nd_graph_used(graph, node, slot);
-    size_t dequantise = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    size_t value = nd_graph_used(graph, node, slot);
+    size_t dequantise = value != ND_NO_INDEX ? graph->tensors[value].producer : ND_NO_INDEX;
     struct nd_node_quant read = {0};
     if (dequantise == ND_NO_INDEX || graph->nodes[dequantise].kind != ND_NODE_DEQUANTIZE)
         return ND_OK;
-    const struct nd_channel_weights *weights = weights_of(w, tensor);
+    const struct nd_channel_weights *weights = weights_of(w, value);
     if (weights != NULL) {
         *is_new = true;
         return nd_quant_copy(channels[weights - w->what->weights], out, err);
     }
     enum nd_status status = nd_node_quant_read(graph, dequantise, w->r.model->path, &read, err);
-    size_t edge = w->r.model->tensor_edge[nd_graph_used(graph, dequantise, 0)];
+    size_t tensor = w->r.model->tensor_of_value[nd_graph_used(graph, dequantise, 0)];
     *out = read.quant;
-    if (status != ND_OK || edge == ND_NO_INDEX || out->n != 1)
+    if (status != ND_OK || tensor == ND_NO_INDEX || out->n != 1)
         return status;
-    for (size_t i = 0; i < w->what->n_edges; i++)
-        if (w->what->edges[i].edge == edge) {
+    for (size_t i = 0; i < w->what->n_tensors; i++)
+        if (w->what->tensors[i].tensor == tensor) {
             *is_new = true;
-            out->scale[0] = w->what->edges[i].scale;
+            out->scale[0] = w->what->tensors[i].scale;
         }
     if (w->r.use_as[graph->nodes[node].first_use + slot] != NULL) { /* it reads what was converted */
         *is_new = true;
@@ -323,11 +323,11 @@ static enum nd_status recode_bias(struct nd_widener *w, size_t node, const struc
     const char *node_name = nd_graph_node_name(graph->nodes[node].proto), *name;
     const char *after = graph->tensors[bias].name; /* the new one has it where nobody else reads the old one */
     struct nd_node_quant old = {0};
-    double *codes = NULL;
+    double *qvalues = NULL;
     enum nd_status status = nd_node_quant_read(graph, dequantise, w->r.model->path, &old, err);
     if (status == ND_OK)
         status =
-            nd_constant_numbers(graph, nd_graph_used(graph, dequantise, 0), w->r.model->path, &codes, &n, err);
+            nd_constant_numbers(graph, nd_graph_used(graph, dequantise, 0), w->r.model->path, &qvalues, &n, err);
     struct nd_quant *quant = nd_widener_quant(w, weights->n, 0);
     int32_t *bytes = nd_requantiser_keep(&w->r, n * sizeof *bytes + 1);
     int64_t *dims = nd_requantiser_keep(&w->r, sizeof *dims);
@@ -337,12 +337,12 @@ static enum nd_status recode_bias(struct nd_widener *w, size_t node, const struc
     for (size_t i = 0; status == ND_OK && fits && i < n; i++) {
         size_t c = i % weights->n, o = i % old.quant.n;
         quant->scale[c] = x->scale[0] * weights->scale[c];
-        double real = (codes[i] - (double)old.quant.zero_point[o]) * (double)old.quant.scale[o];
-        double code = rint(real / (double)quant->scale[c]);
-        fits = code >= int32_low && code <= int32_high;
-        bytes[i] = fits ? (int32_t)code : 0;
+        double real = (qvalues[i] - (double)old.quant.zero_point[o]) * (double)old.quant.scale[o];
+        double qvalue = rint(real / (double)quant->scale[c]);
+        fits = qvalue >= int32_low && qvalue <= int32_high;
+        bytes[i] = fits ? (int32_t)qvalue : 0;
     }
-    free(codes);
+    free(qvalues);
     nd_quant_deinit(&old.quant);
     if (status == ND_OK && !fits)
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, node_name,

@@ -8,8 +8,8 @@
 #include "model/graph/loaded.h"
 
 /* An edge that gets uint16 codes. */
-struct nd_wide_edge {
-    size_t edge;
+struct nd_wide_tensor {
+    size_t tensor;
     float scale;
     int64_t zero_point;
 };
@@ -23,27 +23,27 @@ struct nd_channel_weights {
 };
 
 struct nd_widening {
-    const struct nd_wide_edge *edges;
-    size_t n_edges;
+    const struct nd_wide_tensor *tensors;
+    size_t n_tensors;
     const struct nd_channel_weights *weights;
     size_t n_weights;
 };
 
 /* Why the edge cannot get other codes (static); NULL: it can. Such an edge is made by a QuantizeLinear from
  * outside, has one scale and 8 bits, and only DequantizeLinear nodes read its codes. */
-const char *nd_widening_obstacle(const struct nd_model *model, size_t edge);
+const char *nd_widening_obstacle(const struct nd_model *model, size_t tensor);
 
 /* What computes at 16 bits in the copy, and where it is converted. */
 struct nd_wide_parts {
-    bool *is_wide_edge; /* [n_edges] the given ones */
+    bool *is_wide_tensor; /* [n_edges] the given ones */
     bool *is_wide_node; /* [n_nodes] operators that read or make one, and what they share floats with */
     /* [n_nodes] a DequantizeLinear whose result is converted to 16 bits for some that read it; a QuantizeLinear
      * before which what it reads is rounded to 16 bits. */
     bool *is_converted;
 };
 /* deinit accepts a zeroed one. ND_ERR_MEMORY. */
-enum nd_status nd_wide_parts_find(const struct nd_model *model, const struct nd_wide_edge *edges,
-                                  size_t n_edges, struct nd_wide_parts *out, struct nd_error *err);
+enum nd_status nd_wide_parts_find(const struct nd_model *model, const struct nd_wide_tensor *tensors,
+                                  size_t n_tensors, struct nd_wide_parts *out, struct nd_error *err);
 void nd_wide_parts_deinit(struct nd_wide_parts *parts);
 
 /* Writes the copy. Conversions keep the range of the tensor: scale / 256, zero point * 256, which loses

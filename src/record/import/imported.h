@@ -34,7 +34,7 @@ struct nd_imported_tensor {
     void *data; /* n_samples * sample_bytes */
     struct nd_quant
         quant; /* n 0: the file says nothing. axis counts from 0 in `shape` of a sample as it is here */
-    enum nd_dtype codes;  /* of floats: the type of the codes that the file says they stand for; else NONE */
+    enum nd_dtype qvalues;  /* of floats: the type of the codes that the file says they stand for; else NONE */
     bool is_channel_last; /* the file says that channels are the last dimension */
     bool is_laid_out;     /* samples and channels are where they belong: nd_match_samples did it */
 };

@@ -15,7 +15,7 @@
 
 /* An item as the file has it. */
 struct raw_item {
-    char *name, *edge, *layout, *dtype, *convention, *codes, *holds, *op_types, *node, *provider;
+    char *name, *tensor, *layout, *dtype, *convention, *qvalues, *holds, *op_types, *node, *provider;
     struct nd_texts scale, zero_point, offset;
     double axis, batch_axis;
     size_t n_samples;
@@ -25,11 +25,11 @@ struct raw_item {
 static void raw_item_deinit(struct raw_item *raw)
 {
     free(raw->name);
-    free(raw->edge);
+    free(raw->tensor);
     free(raw->layout);
     free(raw->dtype);
     free(raw->convention);
-    free(raw->codes);
+    free(raw->qvalues);
     free(raw->holds);
     free(raw->op_types);
     free(raw->node);
@@ -42,7 +42,7 @@ static void raw_item_deinit(struct raw_item *raw)
 static void item_deinit(struct nd_map_item *item)
 {
     free(item->name);
-    free(item->edge);
+    free(item->tensor);
     nd_quant_deinit(&item->quant);
     free(item->op_types);
     free(item->node);
@@ -169,8 +169,8 @@ static enum nd_status read_type(struct nd_yaml *yaml, const yaml_node_t *node, c
 static enum nd_status read_values(struct nd_yaml *yaml, const yaml_node_t *node, const struct raw_item *raw,
                                   struct nd_map_item *item, struct nd_error *err)
 {
-    bool is_codes = raw->holds != NULL && strcmp(raw->holds, "codes") == 0;
-    if (raw->holds != NULL && !is_codes && strcmp(raw->holds, "reals") != 0)
+    bool is_qvalues = raw->holds != NULL && strcmp(raw->holds, "codes") == 0;
+    if (raw->holds != NULL && !is_qvalues && strcmp(raw->holds, "reals") != 0)
         return nd_yaml_fail(yaml, &node->start_mark, err, "'holds' is reals or codes, not '%s'", raw->holds);
     if (raw->batch_axis >= 0 && raw->batch_axis != floor(raw->batch_axis))
         return nd_yaml_fail(yaml, &node->start_mark, err, "'batch_axis' is a whole number");
@@ -179,7 +179,7 @@ static enum nd_status read_values(struct nd_yaml *yaml, const yaml_node_t *node,
             yaml, &node->start_mark, err,
             "'batch_axis' says that a dimension is the samples, 'samples' that the first dimension "
             "holds more than them; give one");
-    item->holds_codes = is_codes;
+    item->holds_qvalues = is_qvalues;
     item->batch_axis = raw->batch_axis >= 0 ? (int)raw->batch_axis : -1;
     item->n_samples = raw->n_samples;
     return ND_OK;
@@ -190,18 +190,18 @@ static enum nd_status take_raw(struct nd_yaml *yaml, const yaml_node_t *node, st
 {
     enum nd_status status = ND_OK;
     item->name = raw->name;
-    item->edge = raw->edge;
+    item->tensor = raw->tensor;
     item->op_types = raw->op_types;
     item->node = raw->node;
     item->provider = raw->provider;
-    raw->name = raw->edge = raw->op_types = raw->node = raw->provider = NULL;
+    raw->name = raw->tensor = raw->op_types = raw->node = raw->provider = NULL;
     item->is_skipped = raw->is_skipped;
     if (raw->layout != NULL)
         status = read_layout(yaml, node, raw->layout, item, err);
     if (status == ND_OK)
         status = read_type(yaml, node, raw->dtype, &item->dtype, err);
     if (status == ND_OK)
-        status = read_type(yaml, node, raw->codes, &item->codes, err);
+        status = read_type(yaml, node, raw->qvalues, &item->qvalues, err);
     if (status == ND_OK)
         status = read_values(yaml, node, raw, item, err);
     struct nd_strbuf where = {0};
@@ -216,7 +216,7 @@ static enum nd_status read_item(struct nd_yaml *yaml, const yaml_node_t *node, s
 {
     static const struct nd_yaml_key keys[] = {
         {"name", ND_YAML_TEXT, offsetof(struct raw_item, name), 0, 0, true},
-        {"edge", ND_YAML_TEXT, offsetof(struct raw_item, edge), 0, 0, false},
+        {"edge", ND_YAML_TEXT, offsetof(struct raw_item, tensor), 0, 0, false},
         {"layout", ND_YAML_TEXT, offsetof(struct raw_item, layout), 0, 0, false},
         {"dtype", ND_YAML_TEXT, offsetof(struct raw_item, dtype), 0, 0, false},
         {"scale", ND_YAML_TEXTS, offsetof(struct raw_item, scale), 0, 0, false},
@@ -224,7 +224,7 @@ static enum nd_status read_item(struct nd_yaml *yaml, const yaml_node_t *node, s
         {"offset", ND_YAML_TEXTS, offsetof(struct raw_item, offset), 0, 0, false},
         {"axis", ND_YAML_REAL, offsetof(struct raw_item, axis), 0, ND_MAX_RANK - 1, false},
         {"convention", ND_YAML_TEXT, offsetof(struct raw_item, convention), 0, 0, false},
-        {"codes", ND_YAML_TEXT, offsetof(struct raw_item, codes), 0, 0, false},
+        {"codes", ND_YAML_TEXT, offsetof(struct raw_item, qvalues), 0, 0, false},
         {"holds", ND_YAML_TEXT, offsetof(struct raw_item, holds), 0, 0, false},
         {"batch_axis", ND_YAML_REAL, offsetof(struct raw_item, batch_axis), 0, ND_MAX_RANK, false},
         {"samples", ND_YAML_COUNT, offsetof(struct raw_item, n_samples), 1, 1000000, false},
@@ -255,9 +255,9 @@ static enum nd_status check_unique(const struct nd_map_list *list, const struct 
     for (size_t i = 0; i < list->n; i++) {
         const struct nd_map_item *other = &list->items[i];
         bool is_same_name = strcmp(other->name, item->name) == 0;
-        if (is_same_name || (other->edge != NULL && item->edge != NULL && strcmp(other->edge, item->edge) == 0))
+        if (is_same_name || (other->tensor != NULL && item->tensor != NULL && strcmp(other->tensor, item->tensor) == 0))
             return nd_fail(err, ND_E_IMPORT_MAP, item->name, "%s: %s '%s' is mapped already by %s", item->where,
-                           is_same_name ? "tensor" : "edge", is_same_name ? item->name : item->edge,
+                           is_same_name ? "tensor" : "edge", is_same_name ? item->name : item->tensor,
                            other->where);
     }
     return ND_OK;
@@ -326,18 +326,18 @@ static enum nd_status add_short_form(struct nd_map *map, const char *text, struc
     struct nd_strbuf where = {0};
     nd_strbuf_printf(&where, "--map %s", text);
     struct nd_map_item made = {.name = strndup(text, (size_t)(equals - text)),
-                               .edge = nd_strdup(equals + 1),
+                               .tensor = nd_strdup(equals + 1),
                                .batch_axis = -1,
                                .where = nd_strbuf_take(&where)};
-    if (made.name == NULL || made.edge == NULL || made.where == NULL) {
+    if (made.name == NULL || made.tensor == NULL || made.where == NULL) {
         item_deinit(&made);
         return nd_fail_memory(err);
     }
     struct nd_map_item *item = nd_map_find(map, ND_IMPORTED_OUTPUT, made.name);
-    if (item == NULL || item->edge != NULL)
+    if (item == NULL || item->tensor != NULL)
         return add_item(&map->sides[ND_IMPORTED_OUTPUT], &made, err);
-    item->edge = made.edge;
-    made.edge = NULL;
+    item->tensor = made.tensor;
+    made.tensor = NULL;
     item_deinit(&made);
     return ND_OK;
 }

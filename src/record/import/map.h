@@ -7,13 +7,13 @@
 /* One tensor. */
 struct nd_map_item {
     char *name;                       /* as the file has it */
-    char *edge;                       /* what it is called in the capture; NULL: not said */
+    char *tensor;                       /* what it is called in the capture; NULL: not said */
     int layout_rank;                  /* 0: not said; else of the layout's word ("NHWC": 4) */
     bool is_channel_last;             /* the file has channels last, the model channels second */
     enum nd_dtype dtype;              /* ND_DTYPE_NONE: not said */
     struct nd_quant quant;            /* n 0: not said; axis in the model's layout */
-    enum nd_dtype codes;              /* what codes the values stand for; ND_DTYPE_NONE: not said */
-    bool holds_codes;                 /* the values are the codes themselves, in a wider type */
+    enum nd_dtype qvalues;              /* what codes the values stand for; ND_DTYPE_NONE: not said */
+    bool holds_qvalues;                 /* the values are the codes themselves, in a wider type */
     int batch_axis;                   /* dimension of the array along which the samples lie; -1: not said */
     size_t n_samples;                 /* how many samples share the first dimension; 0: not said */
     char *op_types, *node, *provider; /* NULL: not said */

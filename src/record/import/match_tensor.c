@@ -9,9 +9,9 @@
 #include "capture/hdf5/index.h"
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "record/import/edge_names.h"
+#include "record/import/tensor_names.h"
 #include "record/import/map.h"
-#include "record/import/match_codes.h"
+#include "record/import/match_qvalues.h"
 #include "record/probes/probe.h"
 
 struct quant_source {
@@ -47,7 +47,7 @@ static enum nd_status check_quant(const struct nd_imported_tensor *t, const stru
 static enum nd_status check_zero_points(const struct nd_imported_tensor *t, const struct nd_map_item *item,
                                         struct nd_error *err)
 {
-    const struct nd_code_range range = nd_code_range_of(t->dtype);
+    const struct nd_qvalue_range range = nd_qvalue_range_of(t->dtype);
     for (size_t i = 0; i < item->quant.n; i++) {
         int64_t zero_point = item->quant.zero_point[i];
         if (zero_point < range.min || (zero_point > 0 && (uint64_t)zero_point > range.max))
@@ -64,15 +64,15 @@ static enum nd_status check_zero_points(const struct nd_imported_tensor *t, cons
  * borrows from whoever states it, which *from names ("map.yaml:3:5", "the model", "the file", "not stated").
  * ND_E_IMPORT_MISMATCH: two state other ones, scales of floats, scales that the tensor has no dimension for. */
 static enum nd_status nd_match_quant(const struct nd_imported_tensor *t, const struct nd_map_item *item,
-                                     const struct nd_edge *model, struct nd_quant *out, const char **from,
+                                     const struct nd_tensor *model, struct nd_quant *out, const char **from,
                                      struct nd_error *err)
 {
     static const struct nd_quant none = {.axis = -1};
-    bool is_codes = nd_dtype_is_integer(t->dtype);
+    bool is_qvalues = nd_dtype_is_integer(t->dtype);
     const struct quant_source sources[] = {
         {item != NULL ? &item->quant : &none, item != NULL ? item->where : ""},
-        {is_codes && model != NULL ? &model->quant : &none, "the model"},
-        {is_codes ? &t->quant : &none, "the file"},
+        {is_qvalues && model != NULL ? &model->quant : &none, "the model"},
+        {is_qvalues ? &t->quant : &none, "the file"},
     };
     const struct quant_source *chosen = NULL;
     for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
@@ -176,10 +176,10 @@ static bool split(const struct nd_shape *array, enum nd_import_samples samples, 
 static bool split_as_expected(const struct nd_shape *array, const struct nd_shape *expected,
                               struct nd_shape *sample, size_t *n)
 {
-    static const enum nd_import_samples ways[] = {ND_IMPORT_SAMPLES_FIRST, ND_IMPORT_SAMPLES_BATCH,
+    static const enum nd_import_samples methods[] = {ND_IMPORT_SAMPLES_FIRST, ND_IMPORT_SAMPLES_BATCH,
                                                   ND_IMPORT_SAMPLES_NONE};
-    for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
-        if (split(array, ways[w], sample, n) && nd_shape_equal(sample, expected))
+    for (size_t w = 0; w < sizeof methods / sizeof methods[0]; w++)
+        if (split(array, methods[w], sample, n) && nd_shape_equal(sample, expected))
             return true;
     return false;
 }
@@ -317,27 +317,27 @@ static enum nd_status fact(const struct nd_matching *m, const char *kind, struct
 /* ---- names ---- */
 
 /* The edge or input of the model, and its place in it. */
-static enum nd_status find_in_model(struct nd_matching *m, const char *name, struct nd_edge *input,
-                                    size_t *order, enum nd_name_way *way, struct nd_error *err)
+static enum nd_status find_in_model(struct nd_matching *m, const char *name, struct nd_tensor *input,
+                                    size_t *order, enum nd_name_method *method, struct nd_error *err)
 {
     const struct nd_model *model = m->options->model;
-    bool is_sanitised = m->imported->has_sanitised_names && (m->item == NULL || m->item->edge == NULL);
+    bool is_sanitised = m->imported->has_sanitised_names && (m->item == NULL || m->item->tensor == NULL);
     enum nd_status status;
     if (m->side == ND_IMPORTED_OUTPUT) {
-        status = nd_name_find_edge(model, name, is_sanitised, order, way, err);
+        status = nd_name_find_tensor(model, name, is_sanitised, order, method, err);
         if (status == ND_OK)
-            m->model = nd_model_edge(model, *order);
+            m->model = nd_model_tensor(model, *order);
         bool is_kept = m->imported->keeps_unknown && !m->options->strict && m->item == NULL;
         if (status != ND_ERR_NOT_FOUND || !is_kept)
             return status;
-        *order = nd_model_n_edges(model) + (size_t)(m->tensor - m->imported->sides[m->side].items);
+        *order = nd_model_n_tensors(model) + (size_t)(m->tensor - m->imported->sides[m->side].items);
         return fact(m, "names", err, "not an edge of the model: kept as it is");
     }
-    status = nd_name_find_input(model, name, is_sanitised, order, way, err);
+    status = nd_name_find_input(model, name, is_sanitised, order, method, err);
     if (status != ND_OK)
         return status;
     const struct nd_model_io *io = nd_model_input(model, *order);
-    *input = (struct nd_edge){.name = (char *)io->name, .dtype = io->dtype, .shape = io->shape};
+    *input = (struct nd_tensor){.name = (char *)io->name, .dtype = io->dtype, .shape = io->shape};
     for (int d = 0; d < input->shape.rank; d++)
         if (io->shape.dims[d] < 0)
             input->shape.rank = -1;
@@ -345,31 +345,31 @@ static enum nd_status find_in_model(struct nd_matching *m, const char *name, str
     return ND_OK;
 }
 
-static enum nd_status match_name(struct nd_matching *m, struct nd_edge *input, struct nd_matched_tensor *out,
+static enum nd_status match_name(struct nd_matching *m, struct nd_tensor *input, struct nd_matched_tensor *out,
                                  struct nd_error *err)
 {
-    const char *mapped = m->item != NULL ? m->item->edge : NULL;
+    const char *mapped = m->item != NULL ? m->item->tensor : NULL;
     const char *name = mapped != NULL ? mapped : m->tensor->name;
-    enum nd_name_way way = ND_NAME_AS_IT_IS;
+    enum nd_name_method method = ND_NAME_AS_IT_IS;
     enum nd_status status = ND_OK;
     if (m->options->model != NULL)
-        status = find_in_model(m, name, input, &out->order, &way, err);
+        status = find_in_model(m, name, input, &out->order, &method, err);
     if (status != ND_OK) {
         nd_error_context(err, "%s%s%s", m->tensor->where, mapped != NULL ? ", " : "",
                          mapped != NULL ? m->item->where : "");
         return status;
     }
     if (m->model != NULL && m->side == ND_IMPORTED_OUTPUT)
-        status = nd_edge_copy(m->model, &out->edge, err);
+        status = nd_tensor_copy(m->model, &out->tensor, err);
     else
-        out->edge = (struct nd_edge){.name = nd_strdup(m->model != NULL ? m->model->name : name)};
-    if (status == ND_OK && out->edge.name == NULL)
+        out->tensor = (struct nd_tensor){.name = nd_strdup(m->model != NULL ? m->model->name : name)};
+    if (status == ND_OK && out->tensor.name == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK && mapped != NULL)
         status = fact(m, "names", err, "%s", m->item->where);
-    else if (status == ND_OK && way != ND_NAME_AS_IT_IS)
-        status = fact(m, "names", err, "the model's '%s', by its %s name", out->edge.name,
-                      way == ND_NAME_ONNX ? "ONNX" : "sanitised");
+    else if (status == ND_OK && method != ND_NAME_AS_IT_IS)
+        status = fact(m, "names", err, "the model's '%s', by its %s name", out->tensor.name,
+                      method == ND_NAME_ONNX ? "ONNX" : "sanitised");
     return status;
 }
 
@@ -498,13 +498,13 @@ static enum nd_status apply_type(const struct nd_matching *m, struct nd_error *e
 static enum nd_status match_type(const struct nd_matching *m, struct nd_error *err)
 {
     struct nd_imported_tensor *t = m->tensor;
-    char *codes = NULL;
+    char *qvalues = NULL;
     enum nd_status status = apply_type(m, err);
     if (status == ND_OK && m->side == ND_IMPORTED_OUTPUT)
-        status = nd_match_codes(m->imported, t, m->item, m->model, &codes, err);
-    if (status == ND_OK && codes != NULL)
-        status = fact(m, "types", err, "%s", codes);
-    free(codes);
+        status = nd_match_qvalues(m->imported, t, m->item, m->model, &qvalues, err);
+    if (status == ND_OK && qvalues != NULL)
+        status = fact(m, "types", err, "%s", qvalues);
+    free(qvalues);
     if (status == ND_OK)
         status = check_values(t, err);
     if (status != ND_OK || m->model == NULL || m->model->dtype == ND_DTYPE_NONE || m->model->dtype == t->dtype)
@@ -534,8 +534,8 @@ static enum nd_status match_node(const struct nd_matching *m, struct nd_matched_
     struct {
         const char *key, *said;
         char **at;
-    } texts[] = {{"op_types", item != NULL ? item->op_types : NULL, &out->edge.op_types},
-                 {"node", item != NULL ? item->node : NULL, &out->edge.node}};
+    } texts[] = {{"op_types", item != NULL ? item->op_types : NULL, &out->tensor.op_types},
+                 {"node", item != NULL ? item->node : NULL, &out->tensor.node}};
     out->provider = item != NULL && item->provider != NULL ? item->provider : "";
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         if (texts[i].said == NULL)
@@ -554,7 +554,7 @@ static enum nd_status match_node(const struct nd_matching *m, struct nd_matched_
 
 enum nd_status nd_match_tensor(struct nd_matching *m, struct nd_matched_tensor *out, struct nd_error *err)
 {
-    struct nd_edge input = {0};
+    struct nd_tensor input = {0};
     struct nd_quant quant = {.axis = -1};
     const char *from = NULL;
     enum nd_status status = match_name(m, &input, out, err);
@@ -575,11 +575,11 @@ enum nd_status nd_match_tensor(struct nd_matching *m, struct nd_matched_tensor *
     if (status != ND_OK)
         return status;
     quant.axis = quant.n > 1 ? quant.axis : -1;
-    nd_quant_deinit(&out->edge.quant);
+    nd_quant_deinit(&out->tensor.quant);
     if (quant.n > 0)
-        status = nd_quant_copy(&quant, &out->edge.quant, err);
-    out->edge.dtype = m->tensor->dtype;
-    out->edge.shape = m->tensor->shape;
+        status = nd_quant_copy(&quant, &out->tensor.quant, err);
+    out->tensor.dtype = m->tensor->dtype;
+    out->tensor.shape = m->tensor->shape;
     out->data = m->tensor->data;
     return status;
 }
@@ -587,12 +587,12 @@ enum nd_status nd_match_tensor(struct nd_matching *m, struct nd_matched_tensor *
 /* Names are matched again by nd_match_tensor; here they only lead to the model's shape. */
 enum nd_status nd_match_layout(struct nd_matching *m, struct nd_error *err)
 {
-    struct nd_edge input = {0};
+    struct nd_tensor input = {0};
     struct nd_matched_tensor ignored = {0};
     enum nd_status status = match_name(m, &input, &ignored, err);
     if (status == ND_OK)
         status = match_shape(m, err);
-    nd_edge_deinit(&ignored.edge);
+    nd_tensor_deinit(&ignored.tensor);
     m->tensor->is_laid_out = true;
     m->tensor->is_channel_last = false;
     return status;

@@ -26,7 +26,7 @@ struct nd_matching {
     enum nd_imported_side side;
     struct nd_imported_tensor *tensor;
     struct nd_map_item *item;    /* NULL: the map says nothing of it */
-    const struct nd_edge *model; /* what the model says, or NULL; of an input only name, type and shape */
+    const struct nd_tensor *model; /* what the model says, or NULL; of an input only name, type and shape */
 };
 
 /* Decides which dimension the samples are, and moves channels. Errors as nd_match. */

@@ -9,7 +9,7 @@
 #include "core/files/suffix.h"
 #include "core/memory.h"
 #include "npudiff/core/parse.h"
-#include "record/import/match_codes.h"
+#include "record/import/match_qvalues.h"
 #include "record/import/npy_array.h"
 #include "record/probes/folder.h"
 

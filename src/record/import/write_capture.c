@@ -93,10 +93,10 @@ static enum nd_status check_side(const struct nd_matched *matched, enum nd_impor
 {
     for (size_t i = 0; i < matched->n[side]; i++)
         for (size_t k = 0; k < i; k++)
-            if (strcmp(matched->sides[side][i].edge.name, matched->sides[side][k].edge.name) == 0)
-                return nd_fail(err, ND_E_IMPORT_MISMATCH, matched->sides[side][i].edge.name,
+            if (strcmp(matched->sides[side][i].tensor.name, matched->sides[side][k].tensor.name) == 0)
+                return nd_fail(err, ND_E_IMPORT_MISMATCH, matched->sides[side][i].tensor.name,
                                "two tensors are '%s' of the model; --map says which is which, or skips one",
-                               matched->sides[side][i].edge.name);
+                               matched->sides[side][i].tensor.name);
     return ND_OK;
 }
 
@@ -281,7 +281,7 @@ static void nd_matched_deinit(struct nd_matched *matched)
 {
     for (size_t s = 0; s < 2; s++) {
         for (size_t i = 0; i < matched->n[s]; i++)
-            nd_edge_deinit(&matched->sides[s][i].edge);
+            nd_tensor_deinit(&matched->sides[s][i].tensor);
         free(matched->sides[s]);
     }
     *matched = (struct nd_matched){0};
@@ -312,7 +312,7 @@ static enum nd_status put_repeats(const struct nd_import_writing *w, const struc
                sample_at(w, tensor, rows.sample_repeat[i][0], rows.sample_repeat[i][1], sample_bytes),
                sample_bytes);
     rows.data = data;
-    enum nd_status status = nd_capture_writer_repeats(w->writer, probe, &tensor->edge, &rows, err);
+    enum nd_status status = nd_capture_writer_repeats(w->writer, probe, &tensor->tensor, &rows, err);
     free(data);
     return status;
 }
@@ -338,7 +338,7 @@ static enum nd_status put_digests(const struct nd_import_writing *w, const struc
             rows[n_rows++][1] = r;
         }
     if (status == ND_OK)
-        status = nd_capture_writer_digests(w->writer, probe, &tensor->edge, digests, err);
+        status = nd_capture_writer_digests(w->writer, probe, &tensor->tensor, digests, err);
     if (status == ND_OK && n_rows > 0)
         status =
             put_repeats(w, probe, tensor, (struct nd_capture_repeats){(const size_t(*)[2])rows, n_rows, NULL},
@@ -352,37 +352,37 @@ static enum nd_status put_output(const struct nd_import_writing *w, const struct
                                  const struct nd_matched_tensor *tensor, struct nd_error *err)
 {
     size_t sample_bytes;
-    enum nd_status status = nd_shape_size_bytes(&tensor->edge.shape, tensor->edge.dtype, &sample_bytes, err);
+    enum nd_status status = nd_shape_size_bytes(&tensor->tensor.shape, tensor->tensor.dtype, &sample_bytes, err);
     if (status == ND_OK)
         status = put_digests(w, probe, tensor, sample_bytes, err);
     if (status == ND_OK)
         status = nd_capture_writer_outputs(
-            w->writer, &(struct nd_capture_output){probe, &tensor->edge, tensor->provider, NULL}, tensor->data,
+            w->writer, &(struct nd_capture_output){probe, &tensor->tensor, tensor->provider, NULL}, tensor->data,
             err);
     if (status != ND_OK)
-        nd_error_context(err, "tensor '%s'", tensor->edge.name);
+        nd_error_context(err, "tensor '%s'", tensor->tensor.name);
     return status;
 }
 
 /* Of a run that failed before it gave anything, all that the model has. */
-static enum nd_status put_edges(const struct nd_import_writing *w, struct nd_error *err)
+static enum nd_status put_tensors(const struct nd_import_writing *w, struct nd_error *err)
 {
     const struct nd_model *model = w->options->model;
     size_t n = w->matched->n[ND_IMPORTED_OUTPUT];
     bool is_of_model = n == 0 && model != NULL;
-    n = is_of_model ? nd_model_n_edges(model) : n;
-    struct nd_edge *edges = nd_calloc(n, sizeof *edges); /* shallow copies */
+    n = is_of_model ? nd_model_n_tensors(model) : n;
+    struct nd_tensor *tensors = nd_calloc(n, sizeof *tensors); /* shallow copies */
     const char **providers = nd_calloc(n, sizeof *providers);
-    enum nd_status status = edges != NULL && providers != NULL ? ND_OK : nd_fail_memory(err);
+    enum nd_status status = tensors != NULL && providers != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         const struct nd_matched_tensor *tensor = &w->matched->sides[ND_IMPORTED_OUTPUT][i];
-        edges[i] = is_of_model ? *nd_model_edge(model, i) : tensor->edge;
+        tensors[i] = is_of_model ? *nd_model_tensor(model, i) : tensor->tensor;
         providers[i] = is_of_model ? "" : tensor->provider;
     }
     if (status == ND_OK)
-        status = nd_capture_writer_edges(w->writer, edges, providers, n, err);
+        status = nd_capture_writer_tensors(w->writer, tensors, providers, n, err);
     free(providers);
-    free(edges);
+    free(tensors);
     return status;
 }
 
@@ -391,7 +391,7 @@ static enum nd_status tensor_from(const struct nd_matched_tensor *tensor, size_t
                                   struct nd_matched_tensor *out, struct nd_error *err)
 {
     size_t sample_bytes = 0;
-    enum nd_status status = nd_shape_size_bytes(&tensor->edge.shape, tensor->edge.dtype, &sample_bytes, err);
+    enum nd_status status = nd_shape_size_bytes(&tensor->tensor.shape, tensor->tensor.dtype, &sample_bytes, err);
     *out = *tensor;
     if (tensor->data != NULL)
         out->data = (const char *)tensor->data + first * sample_bytes; /* within what was imported */
@@ -418,21 +418,21 @@ static enum nd_status put_probe(const struct nd_import_writing *w, const struct 
     if (probe.inputs == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < probe.n_inputs; i++) {
-        const struct nd_edge *edge = &matched->sides[ND_IMPORTED_INPUT][i].edge;
-        probe.inputs[i] = (struct nd_capture_input){edge->name, edge->dtype, edge->shape};
+        const struct nd_tensor *tensor = &matched->sides[ND_IMPORTED_INPUT][i].tensor;
+        probe.inputs[i] = (struct nd_capture_input){tensor->name, tensor->dtype, tensor->shape};
     }
     enum nd_status status = nd_capture_writer_probe(w->writer, &probe, err);
     for (size_t i = 0; status == ND_OK && i < probe.n_inputs; i++) {
-        struct nd_matched_tensor tensor;
-        status = tensor_from(&matched->sides[ND_IMPORTED_INPUT][i], first, &tensor, err);
+        struct nd_matched_tensor item;
+        status = tensor_from(&matched->sides[ND_IMPORTED_INPUT][i], first, &item, err);
         if (status == ND_OK)
-            status = nd_capture_writer_input(w->writer, &probe, i, tensor.data, err);
+            status = nd_capture_writer_input(w->writer, &probe, i, item.data, err);
     }
     for (size_t i = 0; status == ND_OK && i < matched->n[ND_IMPORTED_OUTPUT] && probe.n_samples > 0; i++) {
-        struct nd_matched_tensor tensor;
-        status = tensor_from(&matched->sides[ND_IMPORTED_OUTPUT][i], first, &tensor, err);
+        struct nd_matched_tensor item;
+        status = tensor_from(&matched->sides[ND_IMPORTED_OUTPUT][i], first, &item, err);
         if (status == ND_OK)
-            status = put_output(w, &probe, &tensor, err);
+            status = put_output(w, &probe, &item, err);
     }
     free(probe.inputs);
     return status;
@@ -491,7 +491,7 @@ static enum nd_status put_all(const struct nd_import_writing *w, struct nd_error
 {
     enum nd_status status = nd_import_put_attributes(w, err);
     if (status == ND_OK)
-        status = put_edges(w, err);
+        status = put_tensors(w, err);
     if (status == ND_OK)
         status = put_probes(w, err);
     return status == ND_OK ? put_logs(w, err) : status;
@@ -612,7 +612,7 @@ enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_importe
     if (status == ND_OK)
         status = nd_capture_writer_commit(writer, state_of(imported), err);
     nd_capture_writer_destroy(&writer);
-    result.n_edges = matched.n[ND_IMPORTED_OUTPUT];
+    result.n_tensors = matched.n[ND_IMPORTED_OUTPUT];
     result.n_inputs = matched.n[ND_IMPORTED_INPUT];
     result.n_samples = matched.n_samples;
     result.is_failed = imported->is_failed;

@@ -15,7 +15,7 @@ enum nd_status nd_facts_sum_up(const struct nd_imported *imported, struct nd_imp
 
 /* One tensor as it will be stored. data is borrowed from the imported tensor. */
 struct nd_matched_tensor {
-    struct nd_edge edge;
+    struct nd_tensor tensor;
     const void *data;     /* [n_repeats][n_samples] */
     const char *provider; /* that computed it, as the map says; "": unknown */
     size_t order;         /* place in the model; in the files without one */

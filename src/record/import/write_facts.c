@@ -82,13 +82,13 @@ static enum nd_status fail_end(const struct nd_imported *imported, enum nd_state
     const struct nd_matched_tensor *tensors = matched->sides[ND_IMPORTED_OUTPUT];
     size_t nearest =
         matched->n[ND_IMPORTED_OUTPUT] > 0
-            ? nd_word_nearest(name, &tensors[0].edge.name, matched->n[ND_IMPORTED_OUTPUT], sizeof *tensors)
+            ? nd_word_nearest(name, &tensors[0].tensor.name, matched->n[ND_IMPORTED_OUTPUT], sizeof *tensors)
             : SIZE_MAX;
     return nd_fail(err, ND_E_IMPORT_FACT, nd_stated_name(key),
                    "%s: '%s' names '%s', which no tensor of the import is%s%s%s",
                    imported->stated.of[key].where, nd_stated_name(key), name,
                    nearest != SIZE_MAX ? "; the nearest is '" : "",
-                   nearest != SIZE_MAX ? tensors[nearest].edge.name : "", nearest != SIZE_MAX ? "'" : "");
+                   nearest != SIZE_MAX ? tensors[nearest].tensor.name : "", nearest != SIZE_MAX ? "'" : "");
 }
 
 static enum nd_status mark(const struct nd_imported *imported, enum nd_stated_key key,
@@ -99,12 +99,12 @@ static enum nd_status mark(const struct nd_imported *imported, enum nd_stated_ke
         const char *name = statement->values.items[i];
         size_t t = 0;
         while (t < matched->n[ND_IMPORTED_OUTPUT] &&
-               strcmp(matched->sides[ND_IMPORTED_OUTPUT][t].edge.name, name) != 0)
+               strcmp(matched->sides[ND_IMPORTED_OUTPUT][t].tensor.name, name) != 0)
             t++;
         if (t == matched->n[ND_IMPORTED_OUTPUT])
             return fail_end(imported, key, name, matched, err);
-        struct nd_edge *edge = &matched->sides[ND_IMPORTED_OUTPUT][t].edge;
-        bool *is_end = key == ND_STATED_OUTPUTS ? &edge->is_model_output : &edge->is_model_input;
+        struct nd_tensor *tensor = &matched->sides[ND_IMPORTED_OUTPUT][t].tensor;
+        bool *is_end = key == ND_STATED_OUTPUTS ? &tensor->is_model_output : &tensor->is_model_input;
         if (model != NULL && !*is_end)
             return nd_fail(err, ND_E_IMPORT_FACT, nd_stated_name(key),
                            "%s: '%s' names '%s', which is none of '%s'", statement->where, nd_stated_name(key),

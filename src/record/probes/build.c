@@ -7,7 +7,7 @@
 #include "core/memory.h"
 #include "record/probes/loader.h"
 
-static size_t nd_probe_most_bytes(void);
+static size_t nd_probe_max_bytes(void);
 
 static const char prefix[] = "target:";
 
@@ -57,9 +57,9 @@ static enum nd_status check_number(const struct nd_probe *probe, const char *out
         return nd_fail(err, ND_E_PROBE_SHAPE, probe->name,
                        "probe '%s' has %zu targets of output '%s' for %zu samples", probe->name,
                        (size_t)npy->dims[0], output, probe->n_samples);
-    if (!nd_size_mul(npy->n_elems, sizeof(double), &n_bytes) || n_bytes > nd_probe_most_bytes())
+    if (!nd_size_mul(npy->n_elems, sizeof(double), &n_bytes) || n_bytes > nd_probe_max_bytes())
         return nd_fail(err, ND_E_SIZE_OVERFLOW, source->path, "%s takes more than the %zu bytes accepted here",
-                       source->what, nd_probe_most_bytes());
+                       source->what, nd_probe_max_bytes());
     return ND_OK;
 }
 
@@ -151,7 +151,7 @@ out:
 }
 
 /* ND_PROBE_MAX_BYTES, or the memory of this machine if that is less. */
-static size_t nd_probe_most_bytes(void)
+static size_t nd_probe_max_bytes(void)
 {
     size_t memory = nd_machine_memory();
     return memory < ND_PROBE_MAX_BYTES ? memory : (size_t)ND_PROBE_MAX_BYTES;
@@ -163,10 +163,10 @@ enum nd_status nd_probe_set_samples(struct nd_probe *probe, size_t n_samples, st
     for (size_t i = 0; i < probe->n_inputs; i++) {
         size_t bytes;
         if (!nd_size_mul(n_samples, probe->inputs[i].sample_bytes, &bytes) ||
-            !nd_size_add(total, bytes, &total) || total > nd_probe_most_bytes())
+            !nd_size_add(total, bytes, &total) || total > nd_probe_max_bytes())
             return nd_fail(err, ND_E_SIZE_OVERFLOW, probe->name,
                            "probe '%s': %zu samples take more than the %zu bytes accepted here", probe->name,
-                           n_samples, nd_probe_most_bytes());
+                           n_samples, nd_probe_max_bytes());
     }
     probe->n_samples = n_samples;
     return ND_OK;

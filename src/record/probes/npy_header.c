@@ -169,7 +169,7 @@ static bool parse_dictionary(struct cursor *cursor, struct nd_npy *npy)
 static void decode_descr(struct nd_npy *npy)
 {
     static const struct {
-        const char *code;
+        const char *qvalue;
         enum nd_dtype dtype;
     } types[] = {
         {"f2", ND_DTYPE_F16}, {"f4", ND_DTYPE_F32}, {"f8", ND_DTYPE_F64}, {"i1", ND_DTYPE_I8},
@@ -181,7 +181,7 @@ static void decode_descr(struct nd_npy *npy)
     if (order == '\0' || strchr("<>|=", order) == NULL)
         return;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (strcmp(npy->descr + 1, types[i].code) == 0)
+        if (strcmp(npy->descr + 1, types[i].qvalue) == 0)
             npy->dtype = types[i].dtype;
     /* "|f4" has no byte order, and has a meaning for single bytes only. */
     if (order == '|' && nd_dtype_size_bytes(npy->dtype) != 1)

@@ -155,15 +155,15 @@ struct nd_npz {
     struct array *arrays;
 };
 
-static enum nd_status fail_open(const char *path, int code, struct nd_error *err)
+static enum nd_status fail_open(const char *path, int qvalue, struct nd_error *err)
 {
     zip_error_t error;
-    if (code == ZIP_ER_MEMORY)
+    if (qvalue == ZIP_ER_MEMORY)
         return nd_fail_memory(err);
-    zip_error_init_with_code(&error, code);
-    bool is_system = zip_error_system_type(&error) == ZIP_ET_SYS && code != ZIP_ER_SEEK;
+    zip_error_init_with_code(&error, qvalue);
+    bool is_system = zip_error_system_type(&error) == ZIP_ET_SYS && qvalue != ZIP_ER_SEEK;
     enum nd_status status =
-        is_system || code == ZIP_ER_NOENT
+        is_system || qvalue == ZIP_ER_NOENT
             ? nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, zip_error_strerror(&error))
             : nd_fail(err, ND_E_PROBE_FORMAT, path, "'%s' is not a .npz file, or a damaged one: %s", path,
                       zip_error_strerror(&error));
@@ -251,10 +251,10 @@ enum nd_status nd_npz_open(const char *path, struct nd_npz **out, struct nd_erro
         status = nd_fail_memory(err);
         goto out;
     }
-    int code = 0;
-    npz->zip = zip_open(path, ZIP_RDONLY, &code);
+    int qvalue = 0;
+    npz->zip = zip_open(path, ZIP_RDONLY, &qvalue);
     if (npz->zip == NULL) {
-        status = fail_open(path, code, err);
+        status = fail_open(path, qvalue, err);
         goto out;
     }
     zip_int64_t n = zip_get_num_entries(npz->zip, 0);

@@ -111,27 +111,27 @@ static void nd_element_put_bits(enum nd_dtype dtype, void *data, size_t i, uint6
     memcpy((unsigned char *)data + i * size, &value, size);
 }
 
-struct nd_code_range nd_code_range_of(enum nd_dtype dtype)
+struct nd_qvalue_range nd_qvalue_range_of(enum nd_dtype dtype)
 {
     bool is_nibble = dtype == ND_DTYPE_U4 || dtype == ND_DTYPE_I4;
     unsigned n_bits = is_nibble ? 4 : (unsigned)(8 * nd_dtype_size_bytes(dtype));
     uint64_t largest = UINT64_MAX >> (64u - n_bits);
     if (nd_dtype_is_signed_integer(dtype))
-        return (struct nd_code_range){-(int64_t)(largest >> 1) - 1, largest >> 1, n_bits};
-    return (struct nd_code_range){0, largest, n_bits};
+        return (struct nd_qvalue_range){-(int64_t)(largest >> 1) - 1, largest >> 1, n_bits};
+    return (struct nd_qvalue_range){0, largest, n_bits};
 }
 
 /* The codes that an integer input takes: all of its type, or those that its quantiser's type has as well. */
-static struct nd_code_range nd_code_range_of_input(const struct nd_probe_target *target)
+static struct nd_qvalue_range nd_qvalue_range_of_input(const struct nd_probe_target *target)
 {
-    struct nd_code_range range = nd_code_range_of(target->dtype);
+    struct nd_qvalue_range range = nd_qvalue_range_of(target->dtype);
     if (target->quant == NULL || target->quant->n == 0 || !nd_dtype_is_integer(target->quant_dtype))
         return range;
-    struct nd_code_range codes = nd_code_range_of(target->quant_dtype);
-    if (codes.min > range.min)
-        range.min = codes.min;
-    if (codes.max < range.max)
-        range.max = codes.max;
+    struct nd_qvalue_range qvalues = nd_qvalue_range_of(target->quant_dtype);
+    if (qvalues.min > range.min)
+        range.min = qvalues.min;
+    if (qvalues.max < range.max)
+        range.max = qvalues.max;
     /* max + 1 is a power of two in every type, and where there are negative codes there are as many again. */
     range.n_bits = (unsigned)__builtin_popcountll(range.max) + (range.min < 0 ? 1u : 0u);
     return range;
@@ -162,12 +162,12 @@ static enum nd_status check_channel(const struct nd_quantiser *quantiser, const 
         return nd_fail(err, ND_E_MODEL_GRAPH, target->name,
                        "the quantiser of input '%s' has the scale %g; scales are finite and above 0",
                        target->name, (double)scale);
-    if (zero_point < quantiser->code_min || zero_point > quantiser->code_max)
+    if (zero_point < quantiser->qvalue_min || zero_point > quantiser->qvalue_max)
         return nd_fail(err, ND_E_MODEL_GRAPH, target->name,
                        "the quantiser of input '%s' has the zero point %lld, which is no %s", target->name,
                        (long long)zero_point, nd_dtype_name(target->quant_dtype));
-    double low = (double)scale * (double)(quantiser->code_min - zero_point);
-    double high = (double)scale * (double)(quantiser->code_max - zero_point);
+    double low = (double)scale * (double)(quantiser->qvalue_min - zero_point);
+    double high = (double)scale * (double)(quantiser->qvalue_max - zero_point);
     if (!is_finite_in(target->dtype, low) || !is_finite_in(target->dtype, high))
         return nd_fail(err, ND_E_MODEL_GRAPH, target->name,
                        "the quantiser of input '%s' reaches from %g to %g, beyond what %s can hold",
@@ -183,7 +183,7 @@ enum nd_status nd_quantiser_init(struct nd_quantiser *quantiser, const struct nd
         return nd_fail(err, ND_E_MODEL_UNSUPPORTED, target->name,
                        "the quantiser of input '%s' makes %s; probes know codes of 8 and 16 bits", target->name,
                        nd_dtype_name(target->quant_dtype));
-    struct nd_code_range range = nd_code_range_of(target->quant_dtype);
+    struct nd_qvalue_range range = nd_qvalue_range_of(target->quant_dtype);
     struct nd_quantiser made = {quant, range.min, (int64_t)range.max, 1};
     if (quant->n > 1) {
         if (quant->axis < 0 || quant->axis >= target->shape.rank ||
@@ -278,12 +278,12 @@ static enum nd_status nd_generate_ties(const struct nd_probe_target *target,
         return status;
     size_t n = 0;
     nd_shape_n_elems(&target->shape, &n, NULL); /* checked when the probe was created */
-    uint64_t n_ties = (uint64_t)(quantiser.code_max - quantiser.code_min);
+    uint64_t n_ties = (uint64_t)(quantiser.qvalue_max - quantiser.qvalue_min);
     for (uint64_t j = 0; j < (uint64_t)args->n_samples * n; j++) {
         size_t channel = nd_quantiser_channel(&quantiser, (size_t)(j % n));
         uint64_t number = j % n_ties * tie_stride % n_ties;
         bool above = (number + j / n_ties) % 2 == 1;
-        int64_t step = quantiser.code_min + (int64_t)number - quantiser.quant->zero_point[channel];
+        int64_t step = quantiser.qvalue_min + (int64_t)number - quantiser.quant->zero_point[channel];
         float x = find_tie(target->dtype, quantiser.quant->scale[channel], (float)step + 0.5f, above);
         nd_element_put_float(target->dtype, data, (size_t)j, x);
     }
@@ -361,15 +361,15 @@ static float ramp_without_quantiser(uint64_t i, uint64_t n)
     return n > 1 ? (float)((double)(2 * (int64_t)i - (int64_t)(n - 1)) / (double)(n - 1)) : -1.0f;
 }
 
-static void ramp_codes(const struct nd_probe_target *target, size_t n, void *data)
+static void ramp_qvalues(const struct nd_probe_target *target, size_t n, void *data)
 {
-    struct nd_code_range range = nd_code_range_of_input(target);
+    struct nd_qvalue_range range = nd_qvalue_range_of_input(target);
     uint64_t mask = target->dtype == ND_DTYPE_BOOL ? 1 : UINT64_MAX >> (64u - range.n_bits);
     for (size_t i = 0; i < n; i++) {
-        uint64_t code = i & mask;
-        if (target->dtype != ND_DTYPE_BOOL && code > range.max)
-            code -= mask + 1; /* past the largest code: go on with the smallest, which is negative */
-        nd_element_put_bits(target->dtype, data, i, code);
+        uint64_t qvalue = i & mask;
+        if (target->dtype != ND_DTYPE_BOOL && qvalue > range.max)
+            qvalue -= mask + 1; /* past the largest code: go on with the smallest, which is negative */
+        nd_element_put_bits(target->dtype, data, i, qvalue);
     }
 }
 
@@ -380,7 +380,7 @@ static enum nd_status nd_generate_ramp(const struct nd_probe_target *target,
     (void)args;
     size_t n = sample_elems(target);
     if (!nd_dtype_is_float(target->dtype)) {
-        ramp_codes(target, n, data);
+        ramp_qvalues(target, n, data);
         return ND_OK;
     }
     struct nd_quantiser quantiser = {0};
@@ -392,9 +392,9 @@ static enum nd_status nd_generate_ramp(const struct nd_probe_target *target,
         float value;
         if (has_quantiser) {
             size_t channel = nd_quantiser_channel(&quantiser, i);
-            uint64_t last = (uint64_t)(quantiser.code_max - quantiser.code_min);
-            int64_t code = quantiser.code_min + (int64_t)ramp_step(i, n, last);
-            value = quantiser.quant->scale[channel] * (float)(code - quantiser.quant->zero_point[channel]);
+            uint64_t last = (uint64_t)(quantiser.qvalue_max - quantiser.qvalue_min);
+            int64_t qvalue = quantiser.qvalue_min + (int64_t)ramp_step(i, n, last);
+            value = quantiser.quant->scale[channel] * (float)(qvalue - quantiser.quant->zero_point[channel]);
         } else {
             value = ramp_without_quantiser(i, n);
         }
@@ -626,8 +626,8 @@ static float uniform_float(uint64_t bits, const struct nd_quantiser *quantiser, 
         return (float)(bits >> 40) * 0x1p-24f;
     size_t channel = nd_quantiser_channel(quantiser, i);
     double scale = (double)quantiser->quant->scale[channel];
-    double low = scale * (double)(quantiser->code_min - quantiser->quant->zero_point[channel]);
-    double width = scale * (double)(quantiser->code_max - quantiser->code_min);
+    double low = scale * (double)(quantiser->qvalue_min - quantiser->quant->zero_point[channel]);
+    double width = scale * (double)(quantiser->qvalue_max - quantiser->qvalue_min);
     double share = nd_random_share(bits);
     double offset = share * width;
     return (float)(low + offset);
@@ -646,9 +646,9 @@ static enum nd_status nd_generate_uniform(const struct nd_probe_target *target,
             return status;
     }
     bool is_float = nd_dtype_is_float(target->dtype);
-    struct nd_code_range range = {0, 1, 1}; /* of bool */
+    struct nd_qvalue_range range = {0, 1, 1}; /* of bool */
     if (nd_dtype_is_integer(target->dtype))
-        range = nd_code_range_of_input(target);
+        range = nd_qvalue_range_of_input(target);
     uint64_t stream = nd_splitmix_output(nd_splitmix_output(args->seed) ^ hash_name(target->name));
     for (size_t sample = 0; sample < args->n_samples; sample++) {
         uint64_t state = nd_splitmix_output(stream + sample * ND_SPLITMIX_GAMMA);

@@ -14,19 +14,19 @@ float nd_f32_from_f16(uint16_t bits);
 float nd_f32_from_bf16(uint16_t bits);
 
 /* The codes min..max of an integer type. min is 0 for unsigned types; n_bits is log2 of their number. */
-struct nd_code_range {
+struct nd_qvalue_range {
     int64_t min;
     uint64_t max;
     unsigned n_bits;
 };
-struct nd_code_range nd_code_range_of(enum nd_dtype dtype);
+struct nd_qvalue_range nd_qvalue_range_of(enum nd_dtype dtype);
 
 /* The quantiser of a float input, checked: all scales are finite and positive, zero points are codes, and the
  * ends of its real range are finite in the input's type. Borrows the target. */
 struct nd_quantiser {
     const struct nd_quant *quant;
-    int64_t code_min;
-    int64_t code_max;
+    int64_t qvalue_min;
+    int64_t qvalue_max;
     size_t n_inner; /* element i belongs to channel (i / n_inner) % quant->n */
 };
 

@@ -93,7 +93,7 @@ static enum nd_status read_yaml(struct nd_qnr *run, const char *path, struct nd_
 /* The exit code is written last: without it the run did not end. */
 static enum nd_status read_exit_code(struct nd_qnr *run, struct nd_error *err)
 {
-    int64_t code = 0;
+    int64_t qvalue = 0;
     void *bytes = NULL;
     size_t n_bytes = 0;
     char *path = nd_path_join(run->base, "exit_code");
@@ -108,12 +108,12 @@ static enum nd_status read_exit_code(struct nd_qnr *run, struct nd_error *err)
     status = nd_file_read(path, 64, &bytes, &n_bytes, err);
     if (status == ND_OK)
         ((char *)bytes)[strcspn(bytes, "\r\n")] = '\0';
-    if (status == ND_OK && !nd_parse_i64(bytes, &code))
+    if (status == ND_OK && !nd_parse_i64(bytes, &qvalue))
         status = nd_fail(err, ND_E_QNN_STATED, path, "'%s' holds no number, but '%s'", path, (char *)bytes);
-    if (status == ND_OK && code != 0) {
+    if (status == ND_OK && qvalue != 0) {
         run->imported->is_failed = true;
         status =
-            nd_qnr_cut(run, run->n_complete, err, "qnn-net-run ended with exit code %lld", (long long)code);
+            nd_qnr_cut(run, run->n_complete, err, "qnn-net-run ended with exit code %lld", (long long)qvalue);
     }
     free(bytes);
     free(path);

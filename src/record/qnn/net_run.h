@@ -50,7 +50,7 @@ struct nd_qnr_tensor {
     bool has_float, has_native, has_sidecar;
     const struct nd_qnr_stated *stated; /* NULL: nothing does */
     const struct nd_map_item *item;     /* NULL: the map says nothing of it */
-    const struct nd_edge *edge;         /* of the model, NULL: none */
+    const struct nd_tensor *tensor;         /* of the model, NULL: none */
     enum nd_dtype dtype;                /* of what is imported */
     struct nd_shape shape;
     bool is_channel_last;
@@ -132,7 +132,7 @@ struct nd_source;
 /* The tool's own floats must be the codes' reals: a float32 rounding or two apart, no more. source is the float
  * file. ND_E_QNN_VALUES. */
 enum nd_status nd_qnr_compare_floats(const struct nd_qnr_tensor *t, const struct nd_source *source,
-                                     const float *floats, const void *codes, size_t n, struct nd_error *err);
+                                     const float *floats, const void *qvalues, size_t n, struct nd_error *err);
 
 /* ---- net_run_prepared.c ---- */
 

@@ -9,8 +9,8 @@
 #include "core/memory.h"
 #include "core/text/strbuf.h"
 #include "npudiff/record/probe.h"
-#include "record/import/edge_names.h"
-#include "record/import/match_codes.h"
+#include "record/import/tensor_names.h"
+#include "record/import/match_qvalues.h"
 #include "record/import/match_tensor.h"
 #include "record/probes/for_model.h"
 #include "record/probes/npz.h"
@@ -172,7 +172,7 @@ static bool find_input(const struct nd_qnr *run, const char *name, struct nd_qnr
                        const struct nd_model_io **io)
 {
     size_t at = 0;
-    enum nd_name_way way;
+    enum nd_name_method method;
     const struct nd_model *model = run->options->model;
     const struct nd_qnr_stated *stated = nd_qnr_find(&run->context.inputs, name);
     bool is_only = name[0] == '\0';
@@ -181,7 +181,7 @@ static bool find_input(const struct nd_qnr *run, const char *name, struct nd_qnr
         stated = &run->context.inputs.items[0];
     if (model != NULL && is_only && nd_model_n_inputs(model) == 1)
         *io = nd_model_input(model, 0);
-    else if (model != NULL && nd_name_find_input(model, name, true, &at, &way, NULL) == ND_OK)
+    else if (model != NULL && nd_name_find_input(model, name, true, &at, &method, NULL) == ND_OK)
         *io = nd_model_input(model, at);
     if (stated != NULL)
         *out = *stated;
@@ -402,22 +402,22 @@ static enum nd_status add_fed(struct nd_qnr *run, enum nd_imported_side side, co
 }
 
 /* Edges that the context is fed with are outputs of the capture all the same. */
-static enum nd_status add_fed_edges(struct nd_qnr *run, struct nd_error *err)
+static enum nd_status add_fed_tensors(struct nd_qnr *run, struct nd_error *err)
 {
     const json_t *list = json_object_get(run->manifest.root, "fed"), *fed;
     size_t i;
     json_array_foreach(list, i, fed)
     {
         bool is_missing = false;
-        const char *edge = json_string_value(json_object_get(fed, "edge"));
+        const char *tensor = json_string_value(json_object_get(fed, "edge"));
         json_int_t input = json_integer_value(json_object_get(fed, "input"));
-        if (edge == NULL || input < 0 || (size_t)input >= run->manifest.inputs.n)
+        if (tensor == NULL || input < 0 || (size_t)input >= run->manifest.inputs.n)
             return fail_manifest(run, "fed", i, err);
-        enum nd_status status = add_fed(run, ND_IMPORTED_OUTPUT, edge, (size_t)input, &is_missing, err);
-        struct nd_imported_tensor *made = nd_imported_find(run->imported, ND_IMPORTED_OUTPUT, edge);
+        enum nd_status status = add_fed(run, ND_IMPORTED_OUTPUT, tensor, (size_t)input, &is_missing, err);
+        struct nd_imported_tensor *made = nd_imported_find(run->imported, ND_IMPORTED_OUTPUT, tensor);
         const struct nd_quant *quant = &run->manifest.inputs.items[input].quant;
         if (status == ND_OK && is_missing)
-            status = nd_qnr_fact(run, "fed", edge, err, "left out: its input files are not in the folder");
+            status = nd_qnr_fact(run, "fed", tensor, err, "left out: its input files are not in the folder");
         else if (status == ND_OK && made != NULL && quant->n > 0)
             status = nd_imported_set_quant(made, quant, err);
         if (status != ND_OK)
@@ -491,16 +491,16 @@ static enum nd_status check_results(const struct nd_qnr *run, struct nd_error *e
 
 /* Codes are QuantizeLinear of the probe's floats (docs/reference/prepared-folder.md). NaN is whatever the
  * runtime makes of it. */
-static bool is_quantised_as(const struct nd_qnr_stated *stated, const float *floats, const void *codes,
+static bool is_quantised_as(const struct nd_qnr_stated *stated, const float *floats, const void *qvalues,
                             size_t n)
 {
-    const struct nd_code_range range = nd_code_range_of(stated->dtype);
+    const struct nd_qvalue_range range = nd_qvalue_range_of(stated->dtype);
     for (size_t i = 0; i < n; i++) {
         float scaled = floats[i] / stated->quant.scale[0];
-        double code = nearbyint((double)scaled) + (double)stated->quant.zero_point[0];
-        code = fmin(fmax(code, (double)range.min), (double)range.max);
-        double found = nd_grid_value(stated->dtype, codes, i);
-        if (!isnan(scaled) && code != found)
+        double qvalue = nearbyint((double)scaled) + (double)stated->quant.zero_point[0];
+        qvalue = fmin(fmax(qvalue, (double)range.min), (double)range.max);
+        double found = nd_grid_value(stated->dtype, qvalues, i);
+        if (!isnan(scaled) && qvalue != found)
             return false;
     }
     return true;
@@ -633,7 +633,7 @@ static enum nd_status nd_qnr_read_prepared(struct nd_qnr *run, struct nd_error *
     if (status == ND_OK)
         status = add_parts(run, err);
     if (status == ND_OK)
-        status = add_fed_edges(run, err);
+        status = add_fed_tensors(run, err);
     if (status == ND_OK)
         status = add_prepared_inputs(run, err);
     free(path);

@@ -14,8 +14,8 @@
 #include "core/tensors/scales.h"
 #include "core/text/strbuf.h"
 #include "npudiff/core/parse.h"
-#include "record/import/edge_names.h"
-#include "record/import/match_codes.h"
+#include "record/import/tensor_names.h"
+#include "record/import/match_qvalues.h"
 #include "record/import/match_tensor.h"
 #include "record/probes/npz.h"
 #include "record/qnn/net_run.h"
@@ -435,19 +435,19 @@ enum nd_status nd_qnr_find_tensors(struct nd_qnr *run, struct nd_error *err)
 
 /* The tool's own floats must be the codes' reals: a float32 rounding or two apart, no more. */
 enum nd_status nd_qnr_compare_floats(const struct nd_qnr_tensor *t, const struct nd_source *source,
-                                     const float *floats, const void *codes, size_t n, struct nd_error *err)
+                                     const float *floats, const void *qvalues, size_t n, struct nd_error *err)
 {
     size_t inner = nd_quant_inner(t->quant, &t->shape);
     for (size_t i = 0; i < n; i++) {
         size_t c = i / inner % t->quant->n;
-        double code = nd_grid_value(t->dtype, codes, i);
-        double real = (code - (double)t->quant->zero_point[c]) * (double)t->quant->scale[c];
+        double qvalue = nd_grid_value(t->dtype, qvalues, i);
+        double real = (qvalue - (double)t->quant->zero_point[c]) * (double)t->quant->scale[c];
         if (fabs((double)floats[i] - real) <= ldexp(fabs(real), -22))
             continue;
         return nd_fail(err, ND_E_QNN_VALUES, source->path,
                        "%s: element %zu of '%s' is %.9g, but its native file has code %.0f, which is %.9g "
                        "(scale %.9g, zero point %lld)",
-                       source->what, i, t->file, (double)floats[i], code, real, (double)t->quant->scale[c],
+                       source->what, i, t->file, (double)floats[i], qvalue, real, (double)t->quant->scale[c],
                        (long long)t->quant->zero_point[c]);
     }
     return ND_OK;
@@ -473,20 +473,20 @@ static const char *name_of(const struct nd_qnr_tensor *t)
 
 /* ---- what they are ---- */
 
-static enum nd_status find_edge(struct nd_qnr *run, struct nd_qnr_tensor *t, struct nd_error *err)
+static enum nd_status find_model_tensor(struct nd_qnr *run, struct nd_qnr_tensor *t, struct nd_error *err)
 {
-    size_t edge = 0;
-    enum nd_name_way way;
+    size_t tensor = 0;
+    enum nd_name_method method;
     struct nd_error problem = {0};
     const struct nd_model *model = run->options->model;
-    const char *mapped = t->item != NULL ? t->item->edge : NULL;
+    const char *mapped = t->item != NULL ? t->item->tensor : NULL;
     if (model == NULL)
         return ND_OK;
     enum nd_status status =
-        nd_name_find_edge(model, mapped != NULL ? mapped : name_of(t),
-                          run->imported->has_sanitised_names && mapped == NULL, &edge, &way, &problem);
+        nd_name_find_tensor(model, mapped != NULL ? mapped : name_of(t),
+                          run->imported->has_sanitised_names && mapped == NULL, &tensor, &method, &problem);
     if (status == ND_OK)
-        t->edge = nd_model_edge(model, edge);
+        t->tensor = nd_model_tensor(model, tensor);
     else if (status == ND_ERR_NOT_FOUND) /* the matching says what comes of it */
         status = ND_OK;
     else if (err != NULL)
@@ -498,7 +498,7 @@ static enum nd_status read_sidecar(struct nd_qnr *run, struct nd_qnr_tensor *t, 
                                    struct nd_qnr_stated *out, struct nd_error *err)
 {
     enum nd_dtype known = t->stated != NULL ? t->stated->dtype
-                          : t->edge != NULL ? t->edge->dtype
+                          : t->tensor != NULL ? t->tensor->dtype
                                             : ND_DTYPE_NONE;
     char *path = nd_qnr_path(run, result, t->file, "_native.raw.json");
     enum nd_status status =
@@ -532,8 +532,8 @@ static enum nd_status find_type(struct nd_qnr *run, struct nd_qnr_tensor *t, str
     } else if (t->item != NULL && t->item->dtype != ND_DTYPE_NONE) {
         t->dtype = t->item->dtype;
         from = t->item->where;
-    } else if (t->edge != NULL && t->edge->dtype != ND_DTYPE_NONE) {
-        t->dtype = t->edge->dtype;
+    } else if (t->tensor != NULL && t->tensor->dtype != ND_DTYPE_NONE) {
+        t->dtype = t->tensor->dtype;
         from = "the model";
     } else {
         return nd_fail(
@@ -566,11 +566,11 @@ static enum nd_status fail_layout(const struct nd_qnr_tensor *t, struct nd_error
 /* Dimensions that are stated, against those of the model. */
 static enum nd_status compare_layouts(struct nd_qnr *run, struct nd_qnr_tensor *t, struct nd_error *err)
 {
-    if (t->edge == NULL || t->edge->shape.rank < 0)
+    if (t->tensor == NULL || t->tensor->shape.rank < 0)
         return nd_qnr_fact(run, "layout", NULL, err, "not stated: as the dimensions are");
-    struct nd_shape moved = nd_layout_channels_last(&t->edge->shape);
-    bool is_equal = nd_shape_equal(&t->shape, &t->edge->shape), is_moved = nd_shape_equal(&t->shape, &moved);
-    if (is_equal && is_moved && is_movable(&t->edge->shape))
+    struct nd_shape moved = nd_layout_channels_last(&t->tensor->shape);
+    bool is_equal = nd_shape_equal(&t->shape, &t->tensor->shape), is_moved = nd_shape_equal(&t->shape, &moved);
+    if (is_equal && is_moved && is_movable(&t->tensor->shape))
         return fail_layout(t, err);
     t->is_channel_last = is_moved && !is_equal;
     return nd_qnr_fact(run, "layout", t->is_channel_last ? name_of(t) : NULL, err,
@@ -623,8 +623,8 @@ static enum nd_status find_shape(struct nd_qnr *run, struct nd_qnr_tensor *t, st
     } else if (t->sidecar.file != NULL && t->sidecar.shape.rank >= 0) {
         t->shape = t->sidecar.shape;
         from = "_native.raw.json";
-    } else if (t->edge != NULL && t->edge->shape.rank >= 0) {
-        t->shape = t->edge->shape;
+    } else if (t->tensor != NULL && t->tensor->shape.rank >= 0) {
+        t->shape = t->tensor->shape;
         from = "the model";
         is_of_model = true;
     } else if (run->options->assumes_float32 && t->dtype == ND_DTYPE_F32 && !t->has_native) {
@@ -647,7 +647,7 @@ static enum nd_status describe(struct nd_qnr *run, struct nd_qnr_tensor *t, stru
     t->item = nd_map_find(&run->map, ND_IMPORTED_OUTPUT, name_of(t));
     if (t->item != NULL && t->item->is_skipped)
         return ND_OK;
-    enum nd_status status = find_edge(run, t, err);
+    enum nd_status status = find_model_tensor(run, t, err);
     if (status == ND_OK && t->has_sidecar)
         status = read_sidecar(run, t, 0, &t->sidecar, err);
     if (status == ND_OK)
@@ -662,8 +662,8 @@ static enum nd_status describe(struct nd_qnr *run, struct nd_qnr_tensor *t, stru
         t->quant = &t->sidecar.quant;
     else if (t->item != NULL && t->item->quant.n == 1)
         t->quant = &t->item->quant;
-    else if (t->edge != NULL && t->edge->quant.n == 1)
-        t->quant = &t->edge->quant;
+    else if (t->tensor != NULL && t->tensor->quant.n == 1)
+        t->quant = &t->tensor->quant;
     return status;
 }
 
@@ -716,7 +716,7 @@ static enum nd_status open_file(const struct nd_qnr *run, const struct nd_qnr_te
 }
 
 static enum nd_status check_floats(struct nd_qnr *run, const struct nd_qnr_tensor *t, size_t result,
-                                   const void *codes, struct nd_error *err)
+                                   const void *qvalues, struct nd_error *err)
 {
     struct nd_source source = {0};
     enum nd_status status = open_file(run, t, result, false, &source, err);
@@ -726,7 +726,7 @@ static enum nd_status check_floats(struct nd_qnr *run, const struct nd_qnr_tenso
     float *floats = nd_tensor_alloc(source.size_bytes);
     status = floats != NULL ? nd_source_read(&source, floats, source.size_bytes, err) : nd_fail_memory(err);
     if (status == ND_OK && t->quant != NULL && (nd_dtype_is_integer(t->dtype) || t->dtype == ND_DTYPE_BOOL))
-        status = nd_qnr_compare_floats(t, &source, floats, codes, n, err);
+        status = nd_qnr_compare_floats(t, &source, floats, qvalues, n, err);
     else if (status == ND_OK)
         status = nd_qnr_fact(run, "float files", t->file, err,
                              "not compared with the native ones: the scale is not known");
@@ -807,7 +807,7 @@ enum nd_status nd_qnr_read_tensors(struct nd_qnr *run, struct nd_error *err)
             status = nd_imported_set_quant(made, t->quant, err);
         if (status != ND_OK || t->has_native || t->quant == NULL)
             continue;
-        made->codes = t->stated != NULL ? t->stated->dtype : t->edge != NULL ? t->edge->dtype : ND_DTYPE_NONE;
+        made->qvalues = t->stated != NULL ? t->stated->dtype : t->tensor != NULL ? t->tensor->dtype : ND_DTYPE_NONE;
         status =
             nd_qnr_fact(run, "quantisation", name_of(t), err, "reals of codes, as the tool dequantised them");
     }

@@ -200,18 +200,18 @@ char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, si
 
 /* ---- codes ---- */
 
-static void put_code(enum nd_dtype dtype, void *codes, size_t i, int64_t code)
+static void put_qvalue(enum nd_dtype dtype, void *qvalues, size_t i, int64_t qvalue)
 {
     if (nd_dtype_size_bytes(dtype) == 1)
-        ((uint8_t *)codes)[i] = (uint8_t)code;
+        ((uint8_t *)qvalues)[i] = (uint8_t)qvalue;
     else
-        ((uint16_t *)codes)[i] = (uint16_t)code;
+        ((uint16_t *)qvalues)[i] = (uint16_t)qvalue;
 }
 
 void nd_prepare_quantise(const float *values, size_t n, const struct nd_quant *quant, size_t n_inner,
-                         enum nd_dtype dtype, void *codes)
+                         enum nd_dtype dtype, void *qvalues)
 {
-    const struct nd_code_range range = nd_code_range_of(dtype);
+    const struct nd_qvalue_range range = nd_qvalue_range_of(dtype);
     const float lowest = (float)range.min, highest = (float)((int64_t)range.max);
     for (size_t i = 0; i < n; i++) {
         size_t channel = (i / n_inner) % quant->n;
@@ -222,12 +222,12 @@ void nd_prepare_quantise(const float *values, size_t n, const struct nd_quant *q
             scaled = lowest - zero_point;
         if (scaled > highest - zero_point)
             scaled = highest - zero_point;
-        put_code(dtype, codes, i, (int64_t)nearbyintf(scaled) + quant->zero_point[channel]);
+        put_qvalue(dtype, qvalues, i, (int64_t)nearbyintf(scaled) + quant->zero_point[channel]);
     }
 }
 
 static enum nd_status quantise_sample(const struct nd_prepare_work *work,
-                                      const struct nd_prepared_tensor *tensor, const void *data, void *codes,
+                                      const struct nd_prepared_tensor *tensor, const void *data, void *qvalues,
                                       struct nd_error *err)
 {
     const struct nd_model_io *input = nd_model_input(work->model, tensor->index);
@@ -248,7 +248,7 @@ static enum nd_status quantise_sample(const struct nd_prepare_work *work,
     if (status == ND_OK)
         status = nd_shape_n_elems(&input->shape, &n, err);
     if (status == ND_OK)
-        nd_prepare_quantise(data, n, tensor->quant, quantiser.n_inner, tensor->dtype, codes);
+        nd_prepare_quantise(data, n, tensor->quant, quantiser.n_inner, tensor->dtype, qvalues);
     return status;
 }
 
@@ -260,21 +260,21 @@ static enum nd_status write_input(struct nd_prepare_work *work, size_t probe, si
     const struct nd_prepared_tensor *tensor = &work->inputs[input];
     const struct nd_probe_input *from = &work->probes[probe]->inputs[tensor->index];
     const char *data = (const char *)from->data + sample * from->sample_bytes;
-    void *codes = NULL;
+    void *qvalues = NULL;
     enum nd_status status = ND_OK;
     char *path = nd_prepare_input_path(work, probe, sample, input);
     if (path == NULL)
         return nd_fail_memory(err);
     if (tensor->is_quantised_here) {
-        codes = nd_tensor_alloc(tensor->size_bytes);
-        status = codes != NULL ? quantise_sample(work, tensor, data, codes, err) : nd_fail_memory(err);
-        data = codes;
+        qvalues = nd_tensor_alloc(tensor->size_bytes);
+        status = qvalues != NULL ? quantise_sample(work, tensor, data, qvalues, err) : nd_fail_memory(err);
+        data = qvalues;
     }
     if (status == ND_OK) {
         *digest = nd_digest_bytes(data, tensor->size_bytes);
         status = nd_prepare_put(work, path, data, tensor->size_bytes, err);
     }
-    free(codes);
+    free(qvalues);
     free(path);
     return status;
 }
@@ -356,12 +356,12 @@ static enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const c
 
 static bool has_manifest(const char *folder)
 {
-    enum { MOST_BYTES = 64 << 20 };
+    enum { MAX_BYTES = 64 << 20 };
     char *path = nd_path_join(folder, "npudiff.json");
     void *text = NULL;
     size_t n = 0;
     bool is_read =
-        path != NULL && nd_path_exists(path) && nd_file_read(path, MOST_BYTES, &text, &n, NULL) == ND_OK;
+        path != NULL && nd_path_exists(path) && nd_file_read(path, MAX_BYTES, &text, &n, NULL) == ND_OK;
     json_t *root = is_read ? json_loadb(text, n, 0, NULL) : NULL;
     bool is_ours = json_is_integer(json_object_get(root, ND_PREPARED_KEY));
     json_decref(root);
@@ -387,7 +387,7 @@ static enum nd_status check_request(const struct nd_prepare_work *work, const ch
     if (work->device->kind != ND_DEVICE_HTP_SIM || work->device->transport != ND_TRANSPORT_NONE)
         return nd_fail(err, ND_E_OPTION_VALUE, work->device->label,
                        "device '%s' makes no context: a 'htp-sim:CHIPSET' does", work->device->label);
-    if (options->edges != NULL && strcmp(options->edges, "none") == 0)
+    if (options->tensors != NULL && strcmp(options->tensors, "none") == 0)
         return nd_fail(err, ND_E_OPTION_VALUE, "none",
                        "edges 'none' leave the model untouched, and a context gives codes: use 'outputs'");
     if (lstat(folder, &info) == 0 && !options->replace)
@@ -404,27 +404,27 @@ static enum nd_status check_request(const struct nd_prepare_work *work, const ch
 }
 
 /* An edge that is the codes of an input stays outside: it is what the context is fed. */
-static enum nd_status choose_edges(struct nd_prepare_work *work, struct nd_error *err)
+static enum nd_status choose_tensors(struct nd_prepare_work *work, struct nd_error *err)
 {
-    const char *spec = work->options->edges != NULL ? work->options->edges : "all";
+    const char *spec = work->options->tensors != NULL ? work->options->tensors : "all";
     size_t *selected = NULL, n = 0;
-    enum nd_status status = nd_model_select_edges(work->model, spec, &selected, &n, err);
+    enum nd_status status = nd_model_select_tensors(work->model, spec, &selected, &n, err);
     if (status != ND_OK)
         return status;
-    work->edges = nd_calloc(n, sizeof *work->edges);
+    work->tensors = nd_calloc(n, sizeof *work->tensors);
     work->fed = nd_calloc(n, sizeof *work->fed);
-    if (work->edges == NULL || work->fed == NULL)
+    if (work->tensors == NULL || work->fed == NULL)
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
-        const struct nd_edge *edge = nd_model_edge(work->model, selected[i]);
-        if (edge->is_model_input && strcmp(edge->op_types, "input") == 0)
-            work->fed[work->n_fed++].edge = selected[i];
+        const struct nd_tensor *tensor = nd_model_tensor(work->model, selected[i]);
+        if (tensor->is_model_input && strcmp(tensor->op_types, "input") == 0)
+            work->fed[work->n_fed++].tensor = selected[i];
         else
-            work->edges[work->n_edges++] = selected[i];
+            work->tensors[work->n_tensors++] = selected[i];
     }
     free(selected);
-    if (status == ND_OK && work->n_edges == 0)
-        status = nd_fail(err, ND_E_MODEL_NO_EDGE, spec,
+    if (status == ND_OK && work->n_tensors == 0)
+        status = nd_fail(err, ND_E_MODEL_NO_TENSOR, spec,
                          "edges '%s' are inputs of '%s': a context has to compute something", spec,
                          nd_model_path(work->model));
     return status;
@@ -436,9 +436,9 @@ static void find_fed(struct nd_prepare_work *work)
     size_t n = 0;
     for (size_t i = 0; i < work->n_fed; i++)
         for (size_t k = 0; k < work->n_inputs; k++)
-            if (strcmp(nd_model_edge(work->model, work->fed[i].edge)->onnx_name, work->inputs[k].onnx_name) ==
+            if (strcmp(nd_model_tensor(work->model, work->fed[i].tensor)->onnx_name, work->inputs[k].onnx_name) ==
                 0)
-                work->fed[n++] = (struct nd_fed){.edge = work->fed[i].edge, .input = k};
+                work->fed[n++] = (struct nd_fed){.tensor = work->fed[i].tensor, .input = k};
     work->n_fed = n;
 }
 
@@ -515,7 +515,7 @@ void nd_prepare_work_deinit(struct nd_prepare_work *work)
     nd_native_deinit(&work->native);
     free(work->folder);
     free(work->scratch);
-    free(work->edges);
+    free(work->tensors);
     free(work->fed);
     free(work->inputs);
     free(work->outputs);
@@ -537,7 +537,7 @@ enum nd_status nd_prepare_folder(struct nd_prepare_work *work, const char *folde
     char *final_path = NULL;
     enum nd_status status = check_request(work, folder, err);
     if (status == ND_OK)
-        status = choose_edges(work, err);
+        status = choose_tensors(work, err);
     if (status == ND_OK)
         status = make_folders(work, folder, &final_path, err);
     if (status == ND_OK)
@@ -741,13 +741,13 @@ static json_t *describe_results(struct json *json, const struct nd_prepare_work 
 static json_t *describe(struct json *json, const struct nd_prepare_work *work)
 {
     const struct nd_chipset *chipset = work->device->chipset;
-    const char *edges = work->options->edges;
+    const char *tensors = work->options->tensors;
     json_t *root = json_object(), *model = json_object(), *chip = json_object(), *fed = json_array();
     put(json, root, ND_PREPARED_KEY, json_integer(MANIFEST_VERSION));
     put(json, root, "npudiff", json_string(nd_version()));
     put(json, model, "file", text_of(nd_path_base(nd_model_path(work->model))));
     put(json, model, "sha256", json_string(nd_model_sha256(work->model)));
-    put(json, model, "edges", text_of(edges != NULL ? edges : "all"));
+    put(json, model, "edges", text_of(tensors != NULL ? tensors : "all"));
     put(json, root, "model", model);
     put(json, chip, "sm", json_string(chipset->sm));
     put(json, chip, "soc_model", json_integer(chipset->soc_model));
@@ -759,7 +759,7 @@ static json_t *describe(struct json *json, const struct nd_prepare_work *work)
     put(json, root, "outputs", describe_tensors(json, work->outputs, work->n_outputs));
     for (size_t i = 0; i < work->n_fed; i++) {
         json_t *object = json_object();
-        put(json, object, "edge", text_of(nd_model_edge(work->model, work->fed[i].edge)->name));
+        put(json, object, "edge", text_of(nd_model_tensor(work->model, work->fed[i].tensor)->name));
         put(json, object, "input", count_of(work->fed[i].input));
         append(json, fed, object);
     }

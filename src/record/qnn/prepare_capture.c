@@ -45,27 +45,27 @@ static size_t find_tensor(const struct nd_prepared_tensor *tensors, size_t n, si
     return SIZE_MAX;
 }
 
-static enum nd_status connect_edge(const struct nd_returned *returned, size_t e, struct sample *sample,
+static enum nd_status connect_tensor(const struct nd_returned *returned, size_t e, struct sample *sample,
                                    struct nd_error *err)
 {
     const struct nd_prepare_work *work = returned->work;
-    size_t edge = returned->capture->selected[e];
-    sample->output_of[e] = find_tensor(work->outputs, work->n_outputs, edge);
+    size_t tensor = returned->capture->selected[e];
+    sample->output_of[e] = find_tensor(work->outputs, work->n_outputs, tensor);
     sample->input_of[e] = SIZE_MAX;
     for (size_t i = 0; i < work->n_fed; i++)
-        if (work->fed[i].edge == edge)
+        if (work->fed[i].tensor == tensor)
             sample->input_of[e] = work->fed[i].input;
     if (sample->output_of[e] == SIZE_MAX && sample->input_of[e] == SIZE_MAX)
-        return nd_fail(err, ND_E_PREPARE_CONTEXT, returned->capture->edges[e].name,
-                       "edge '%s' is not in the context: nothing reads it", returned->capture->edges[e].name);
-    const struct nd_prepared_tensor *tensor = sample->output_of[e] != SIZE_MAX
+        return nd_fail(err, ND_E_PREPARE_CONTEXT, returned->capture->tensors[e].name,
+                       "edge '%s' is not in the context: nothing reads it", returned->capture->tensors[e].name);
+    const struct nd_prepared_tensor *item = sample->output_of[e] != SIZE_MAX
                                                   ? &work->outputs[sample->output_of[e]]
                                                   : &work->inputs[sample->input_of[e]];
-    sample->data[e] = nd_tensor_alloc(tensor->size_bytes);
-    sample->views[e] = (struct nd_output_view){.dtype = tensor->dtype,
-                                               .shape = tensor->shape,
+    sample->data[e] = nd_tensor_alloc(item->size_bytes);
+    sample->views[e] = (struct nd_output_view){.dtype = item->dtype,
+                                               .shape = item->shape,
                                                .data = sample->data[e],
-                                               .size_bytes = tensor->size_bytes};
+                                               .size_bytes = item->size_bytes};
     sample->pointers[e] = &sample->views[e];
     return sample->data[e] != NULL ? ND_OK : nd_fail_memory(err);
 }
@@ -73,7 +73,7 @@ static enum nd_status connect_edge(const struct nd_returned *returned, size_t e,
 static enum nd_status sample_init(const struct nd_returned *returned, struct sample *sample,
                                   struct nd_error *err)
 {
-    size_t n = returned->capture->n_edges;
+    size_t n = returned->capture->n_tensors;
     *sample = (struct sample){.n = n,
                               .views = nd_calloc(n, sizeof *sample->views),
                               .pointers = nd_calloc(n, sizeof *sample->pointers),
@@ -85,7 +85,7 @@ static enum nd_status sample_init(const struct nd_returned *returned, struct sam
         sample->output_of == NULL || sample->input_of == NULL)
         status = nd_fail_memory(err);
     for (size_t e = 0; status == ND_OK && e < n; e++)
-        status = connect_edge(returned, e, sample, err);
+        status = connect_tensor(returned, e, sample, err);
     return status;
 }
 
@@ -164,7 +164,7 @@ static char *reading_command(const struct nd_returned *returned, const struct sa
 }
 
 /* Reads these edges of all results of the batch; fewer rows may come whole, and *err then says why. */
-static enum nd_status read_edges(const struct nd_returned *returned, const struct sample *sample,
+static enum nd_status read_tensors(const struct nd_returned *returned, const struct sample *sample,
                                  struct batch *batch, size_t first, size_t last, struct nd_error *err)
 {
     struct nd_remote_reply reply = {0};
@@ -212,7 +212,7 @@ static enum nd_status read_batch(const struct nd_returned *returned, const struc
     for (size_t first = 0; status == ND_OK && first < sample->n; first += FILES_AT_ONCE) {
         size_t last = first + FILES_AT_ONCE < sample->n ? first + FILES_AT_ONCE : sample->n;
         if (bytes_of(returned, sample, first, last) > 0)
-            status = read_edges(returned, sample, batch, first, last, err);
+            status = read_tensors(returned, sample, batch, first, last, err);
     }
     return status;
 }
@@ -384,15 +384,15 @@ static enum nd_status run_there(struct net_run *run, struct nd_error *err)
     struct nd_runtime_info sdk = {0};
     struct nd_error why = {0};
     char *said = NULL;
-    int code = 0;
+    int qvalue = 0;
     bool has_sdk =
-        nd_runtime_find_abi(NULL, capture->remote->identity.abi, &sdk, NULL) == ND_OK && sdk.net_run != NULL;
+        nd_runtime_find_abi(NULL, capture->remote->device_facts.abi, &sdk, NULL) == ND_OK && sdk.net_run != NULL;
     const struct nd_prepared_run request = {.folder = run->prepared,
                                             .scratch = run->scratch,
                                             .sdk = has_sdk ? &sdk : NULL,
                                             .options = capture->options,
                                             .begun_ns = capture->begun_ns};
-    enum nd_status status = nd_prepared_run(capture->remote, &request, &run->out, &code, &said, err);
+    enum nd_status status = nd_prepared_run(capture->remote, &request, &run->out, &qvalue, &said, err);
     if (status == ND_OK)
         status = keep_said(run, said, err);
     const struct nd_returned returned = {.capture = capture,
@@ -403,10 +403,10 @@ static enum nd_status run_there(struct net_run *run, struct nd_error *err)
     capture->remote->stage = run->stage = "pull";
     if (status == ND_OK)
         status = nd_prepared_spool(&returned, &run->writer, &why);
-    if (run->out != NULL && code != 0 && (status == ND_OK || why.id == ND_E_DEVICE_OUTPUT)) {
+    if (run->out != NULL && qvalue != 0 && (status == ND_OK || why.id == ND_E_DEVICE_OUTPUT)) {
         run->stage = "run"; /* results that are missing are what it leaves when it fails */
         status = nd_fail(err, ND_E_DEVICE_CRASH, capture->device->label,
-                         "qnn-net-run on device '%s' ended with exit code %d: %s", capture->device->label, code,
+                         "qnn-net-run on device '%s' ended with exit code %d: %s", capture->device->label, qvalue,
                          last_word(said));
     } else if (why.id != 0 && err != NULL) {
         *err = why;
@@ -454,7 +454,7 @@ static enum nd_status prepare_and_run(struct net_run *run, struct nd_error *err)
     struct nd_prepare_options options;
     struct nd_device maker = {0};
     nd_prepare_options_init(&options);
-    options.edges = capture->options->edges;
+    options.tensors = capture->options->tensors;
     options.agent = capture->options->agent;
     options.time_limit_s = capture->options->time_limit_s;
     options.is_cancelled = capture->options->is_cancelled;

@@ -93,7 +93,7 @@ static enum nd_status make_context(const struct nd_prepare_work *work, struct nd
     struct nd_model *model = NULL;
     struct nd_capture_job capture = {0};
     nd_capture_options_init(&options);
-    options.edges = "none"; /* the model was changed already: it is run as it is */
+    options.tensors = "none"; /* the model was changed already: it is run as it is */
     options.agent = work->options->agent;
     options.time_limit_s = work->options->time_limit_s;
     options.is_cancelled = work->options->is_cancelled;
@@ -159,11 +159,11 @@ static const struct nd_native_end *find_end(const struct nd_native_end *ends, si
     return NULL;
 }
 
-static const struct nd_edge *edge_of(const struct nd_model *model, const char *tensor)
+static const struct nd_tensor *tensor_of(const struct nd_model *model, const char *tensor)
 {
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
-        if (strcmp(nd_model_edge(model, e)->onnx_name, tensor) == 0)
-            return nd_model_edge(model, e);
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        if (strcmp(nd_model_tensor(model, e)->onnx_name, tensor) == 0)
+            return nd_model_tensor(model, e);
     return NULL;
 }
 
@@ -182,23 +182,23 @@ static bool has_same_scale(const char *text, const struct nd_quant *quant)
 
 /* The shape in the model, and the type: those of the codes where it has codes. */
 static void describe(const struct nd_prepare_work *work, bool is_output, const struct nd_native_end *end,
-                     struct nd_prepared_tensor *tensor)
+                     struct nd_prepared_tensor *item)
 {
-    const struct nd_edge *edge = edge_of(work->model, end->tensor);
-    tensor->index = end->index;
-    tensor->onnx_name = end->tensor;
-    tensor->quant = edge != NULL && edge->quant.n > 0 ? &edge->quant : NULL;
+    const struct nd_tensor *tensor = tensor_of(work->model, end->tensor);
+    item->index = end->index;
+    item->onnx_name = end->tensor;
+    item->quant = tensor != NULL && tensor->quant.n > 0 ? &tensor->quant : NULL;
     if (is_output) {
-        tensor->name = edge->name;
-        tensor->dtype = edge->dtype;
-        tensor->shape = edge->shape;
+        item->name = tensor->name;
+        item->dtype = tensor->dtype;
+        item->shape = tensor->shape;
         return;
     }
     const struct nd_model_io *input = nd_model_input(work->model, end->index);
-    tensor->name = input->name;
-    tensor->is_quantised_here = strcmp(input->name, end->tensor) != 0;
-    tensor->dtype = tensor->is_quantised_here ? edge->dtype : input->dtype;
-    tensor->shape = input->shape;
+    item->name = input->name;
+    item->is_quantised_here = strcmp(input->name, end->tensor) != 0;
+    item->dtype = item->is_quantised_here ? tensor->dtype : input->dtype;
+    item->shape = input->shape;
 }
 
 /* Holds the context's own words against the model. */
@@ -236,7 +236,7 @@ static enum nd_status take_tensor(struct nd_prepare_work *work, const struct nd_
     size_t *n = is_output ? &work->n_outputs : &work->n_inputs;
     size_t n_ends = is_output ? native->n_outputs : native->n_inputs;
     struct nd_shape shape = {0};
-    uint64_t code = 0;
+    uint64_t qvalue = 0;
     enum nd_status status;
     char *name = nd_fields_get(record, "name");
     char *dims = nd_fields_get(record, "dims");
@@ -244,7 +244,7 @@ static enum nd_status take_tensor(struct nd_prepare_work *work, const struct nd_
     const struct nd_native_end *end = NULL;
     if (name != NULL && *n < n_ends)
         end = find_end(is_output ? native->outputs : native->inputs, n_ends, name);
-    nd_fields_get_u64(record, "data_type", &code);
+    nd_fields_get_u64(record, "data_type", &qvalue);
     if (end == NULL || dims == NULL || !nd_dims_parse(dims, &shape)) {
         status = nd_fail(err, ND_E_PREPARE_CONTEXT, name,
                          "the context has an %s '%s' of shape %s, which the model has not", word,
@@ -252,7 +252,7 @@ static enum nd_status take_tensor(struct nd_prepare_work *work, const struct nd_
     } else {
         struct nd_prepared_tensor *tensor = &(is_output ? work->outputs : work->inputs)[(*n)++];
         describe(work, is_output, end, tensor);
-        tensor->qnn_type = (uint32_t)code;
+        tensor->qnn_type = (uint32_t)qvalue;
         tensor->context_name = end->name;
         status = check_tensor(tensor, word, scale, &shape, err);
     }
@@ -288,8 +288,8 @@ static enum nd_status read_spool(struct nd_prepare_work *work, struct nd_error *
     free(spool);
     if (status != ND_OK || failure.id == 0)
         return status;
-    if (failure.id == ND_E_DEVICE_FALLBACK && work->n_edges > 1)
-        nd_error_context(&failure, "with %zu edges visible (fewer may run: --tensors outputs)", work->n_edges);
+    if (failure.id == ND_E_DEVICE_FALLBACK && work->n_tensors > 1)
+        nd_error_context(&failure, "with %zu edges visible (fewer may run: --tensors outputs)", work->n_tensors);
     if (err != NULL)
         *err = failure;
     return failure.status;
@@ -337,7 +337,7 @@ enum nd_status nd_prepare_context(struct nd_prepare_work *work, struct nd_error 
     struct nd_agent_exit exit = {0};
     char *path = nd_path_join(work->scratch, stripped_model);
     enum nd_status status =
-        path != NULL ? nd_model_write_native(work->model, work->edges, work->n_edges, path, &work->native, err)
+        path != NULL ? nd_model_write_native(work->model, work->tensors, work->n_tensors, path, &work->native, err)
                      : nd_fail_memory(err);
     free(path);
     if (status == ND_OK) {

@@ -46,10 +46,10 @@ struct nd_prepare_work {
     const struct nd_prepare_options *options;
     char *folder;  /* in which everything is made */
     char *scratch; /* folder of the agent that makes the context */
-    size_t *edges; /* of the model: those that the context gives */
-    size_t n_edges;
+    size_t *tensors; /* of the model: those that the context gives */
+    size_t n_tensors;
     struct nd_fed { /* those asked for that are its inputs */
-        size_t edge;
+        size_t tensor;
         size_t input; /* of the context */
     } * fed;
     size_t n_fed;
@@ -79,7 +79,7 @@ char *nd_prepare_input_path(const struct nd_prepare_work *work, size_t probe, si
  * plus zero point, saturated. NaN gives the lowest code, as ONNX Runtime's vectors do. dtype is int8, uint8,
  * int16 or uint16; n_inner: element i belongs to channel (i / n_inner) % quant->n. */
 void nd_prepare_quantise(const float *values, size_t n, const struct nd_quant *quant, size_t n_inner,
-                         enum nd_dtype dtype, void *codes);
+                         enum nd_dtype dtype, void *qvalues);
 
 /* prepare.c: npudiff.json. Only it has an integer of that name. */
 #define ND_PREPARED_KEY "npudiff_prepare"

@@ -321,11 +321,11 @@ static enum nd_status wait_for_end(struct nd_remote *remote, const struct nd_pre
     enum nd_status status = command != NULL ? ND_OK : nd_fail_memory(err);
     for (bool has_ended = false; status == ND_OK && !has_ended;) {
         struct nd_remote_reply reply = {0};
-        int64_t code = 0;
+        int64_t qvalue = 0;
         status = nd_transport_shell(remote->transport, command, &reply, err);
         char *word = status == ND_OK ? strtok(reply.out, " \r\n") : NULL;
-        if (word != NULL && nd_parse_i64(word, &code)) {
-            *exit_code = (int)code;
+        if (word != NULL && nd_parse_i64(word, &qvalue)) {
+            *exit_code = (int)qvalue;
             has_ended = true;
         } else if (status == ND_OK && (word == NULL || strcmp(word, "running") != 0)) {
             status = nd_fail(err, ND_E_DEVICE_CRASH, remote->label,

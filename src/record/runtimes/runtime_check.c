@@ -35,7 +35,7 @@ struct nd_runtime_trial_result {
 
 static void nd_runtime_trial_close(struct nd_runtime_trial *trial);
 
-enum { N_ELEMENTS = 64, CODE_OF_SUM = 2, TIME_LIMIT_S = 120 };
+enum { N_ELEMENTS = 64, QVALUE_OF_SUM = 2, TIME_LIMIT_S = 120 };
 
 /* c = a + b, all with the same scale: from codes of 1, the probe "ones", codes of 2. */
 static enum nd_status write_model(const char *path, struct nd_error *err)
@@ -98,21 +98,21 @@ static void nd_runtime_trial_close(struct nd_runtime_trial *trial)
 static enum nd_status read_capture(const char *path, struct nd_runtime_trial_result *out, struct nd_error *err)
 {
     struct nd_capture *capture = NULL;
-    uint8_t codes[N_ELEMENTS] = {0};
+    uint8_t qvalues[N_ELEMENTS] = {0};
     enum nd_status status = nd_capture_open(path, &capture, err);
     if (status != ND_OK)
         return status;
     const char *found = nd_capture_string(capture, "runtime", "ort_version");
     snprintf(out->version, sizeof out->version, "%s", found != NULL ? found : "unknown");
-    size_t edge = nd_capture_find_edge(capture, "c");
-    if (edge == SIZE_MAX || nd_capture_edge(capture, edge)->dtype != ND_DTYPE_U8)
+    size_t tensor = nd_capture_find_tensor(capture, "c");
+    if (tensor == SIZE_MAX || nd_capture_tensor(capture, tensor)->dtype != ND_DTYPE_U8)
         nd_fail(&out->failure, ND_E_DEVICE_OUTPUT, "c", "it did not give the sum of two tensors");
     else
-        status = nd_capture_read_verified(&(struct nd_capture_tensor){capture, 0, edge}, 0, 1, codes, err);
+        status = nd_capture_read_verified(&(struct nd_probe_values){capture, 0, tensor}, 0, 1, qvalues, err);
     for (size_t i = 0; status == ND_OK && out->failure.id == 0 && i < N_ELEMENTS; i++)
-        if (codes[i] != CODE_OF_SUM)
-            nd_fail(&out->failure, ND_E_DEVICE_OUTPUT, "c", "the sum of ones is code %d, not %d", codes[i],
-                    CODE_OF_SUM);
+        if (qvalues[i] != QVALUE_OF_SUM)
+            nd_fail(&out->failure, ND_E_DEVICE_OUTPUT, "c", "the sum of ones is code %d, not %d", qvalues[i],
+                    QVALUE_OF_SUM);
     nd_capture_close(&capture);
     return status;
 }

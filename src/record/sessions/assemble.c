@@ -24,8 +24,8 @@
 /* The edges and nodes of a capture: what the model said of them, joined with what the agent saw. */
 
 struct nd_assembled_graph {
-    struct nd_edge *edges; /* with the type and shape that the first run produced */
-    size_t n_edges;
+    struct nd_tensor *tensors; /* with the type and shape that the first run produced */
+    size_t n_tensors;
     const char **providers;        /* of each edge, in the pass that recorded it; "" when unknown */
     struct nd_capture_node *nodes; /* placement of pass 0 */
     size_t n_nodes;
@@ -165,15 +165,15 @@ static enum nd_status read_nodes(const struct nd_record *records, size_t n, stru
 
 /* While an edge's rank is unknown its axis counts from the end. What a capture says of axes must hold without
  * that; parameters that no axis can be told for are left out. */
-static void settle_axis(struct nd_edge *edge)
+static void settle_axis(struct nd_tensor *tensor)
 {
-    struct nd_quant *quant = &edge->quant;
-    if (quant->n > 1 && quant->axis < 0 && edge->shape.rank >= 0)
-        quant->axis += edge->shape.rank;
-    bool is_known = edge->shape.rank >= 0;
+    struct nd_quant *quant = &tensor->quant;
+    if (quant->n > 1 && quant->axis < 0 && tensor->shape.rank >= 0)
+        quant->axis += tensor->shape.rank;
+    bool is_known = tensor->shape.rank >= 0;
     bool has_axis =
         quant->axis >= 0 &&
-        (!is_known || (quant->axis < edge->shape.rank && edge->shape.dims[quant->axis] == (int64_t)quant->n));
+        (!is_known || (quant->axis < tensor->shape.rank && tensor->shape.dims[quant->axis] == (int64_t)quant->n));
     if (quant->n <= 1 && !has_axis)
         quant->axis = -1;
     if (quant->n <= 1 || has_axis)
@@ -183,23 +183,23 @@ static void settle_axis(struct nd_edge *edge)
     *quant = (struct nd_quant){.axis = -1};
 }
 
-static enum nd_status complete_edges(struct nd_assembled_graph *graph, const struct nd_assembly *assembly,
+static enum nd_status complete_tensors(struct nd_assembled_graph *graph, const struct nd_assembly *assembly,
                                      const struct nd_spool_index *index, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    graph->edges = nd_calloc(assembly->n_edges, sizeof *graph->edges);
-    graph->providers = nd_calloc(assembly->n_edges, sizeof *graph->providers);
-    if (graph->edges == NULL || graph->providers == NULL)
+    graph->tensors = nd_calloc(assembly->n_tensors, sizeof *graph->tensors);
+    graph->providers = nd_calloc(assembly->n_tensors, sizeof *graph->providers);
+    if (graph->tensors == NULL || graph->providers == NULL)
         return nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < assembly->n_edges; e++) {
-        graph->n_edges = e + 1;
-        status = nd_edge_copy(assembly->edges[e], &graph->edges[e], err);
+    for (size_t e = 0; status == ND_OK && e < assembly->n_tensors; e++) {
+        graph->n_tensors = e + 1;
+        status = nd_tensor_copy(assembly->tensors[e], &graph->tensors[e], err);
         if (status == ND_OK && index->outputs[e].is_known) {
-            graph->edges[e].dtype = index->outputs[e].dtype;
-            graph->edges[e].shape = index->outputs[e].shape;
+            graph->tensors[e].dtype = index->outputs[e].dtype;
+            graph->tensors[e].shape = index->outputs[e].shape;
         }
         if (status == ND_OK)
-            settle_axis(&graph->edges[e]);
+            settle_axis(&graph->tensors[e]);
     }
     return status;
 }
@@ -246,12 +246,12 @@ static const char *provider_of(const struct pass_providers *providers, const cha
 }
 
 /* The first pass of any edge that is not before `from`; SIZE_MAX: none. */
-static size_t next_pass(const struct nd_assembly *assembly, size_t n_edges, size_t from)
+static size_t next_pass(const struct nd_assembly *assembly, size_t n_tensors, size_t from)
 {
     size_t next = SIZE_MAX;
-    for (size_t e = 0; e < n_edges; e++)
-        if (assembly->pass_of_edge[e] >= from && assembly->pass_of_edge[e] < next)
-            next = assembly->pass_of_edge[e];
+    for (size_t e = 0; e < n_tensors; e++)
+        if (assembly->pass_of_tensor[e] >= from && assembly->pass_of_tensor[e] < next)
+            next = assembly->pass_of_tensor[e];
     return next;
 }
 
@@ -259,15 +259,15 @@ static enum nd_status find_all_providers(struct nd_assembled_graph *graph, const
                                          const struct nd_spool_index *index, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t e = 0; e < graph->n_edges; e++)
+    for (size_t e = 0; e < graph->n_tensors; e++)
         graph->providers[e] = "";
-    for (size_t pass = next_pass(assembly, graph->n_edges, 0); pass != SIZE_MAX && status == ND_OK;
-         pass = next_pass(assembly, graph->n_edges, pass + 1)) {
+    for (size_t pass = next_pass(assembly, graph->n_tensors, 0); pass != SIZE_MAX && status == ND_OK;
+         pass = next_pass(assembly, graph->n_tensors, pass + 1)) {
         struct pass_providers providers = {0};
         status = find_providers(graph, index, pass, &providers, err);
-        for (size_t e = 0; status == ND_OK && e < graph->n_edges; e++)
-            if (assembly->pass_of_edge[e] == pass)
-                graph->providers[e] = provider_of(&providers, graph->edges[e].node);
+        for (size_t e = 0; status == ND_OK && e < graph->n_tensors; e++)
+            if (assembly->pass_of_tensor[e] == pass)
+                graph->providers[e] = provider_of(&providers, graph->tensors[e].node);
         nd_names_deinit(&providers.names);
     }
     return status;
@@ -277,7 +277,7 @@ static enum nd_status nd_assembled_graph_init(struct nd_assembled_graph *graph,
                                               const struct nd_assembly *assembly,
                                               const struct nd_spool_index *index, struct nd_error *err)
 {
-    enum nd_status status = complete_edges(graph, assembly, index, err);
+    enum nd_status status = complete_tensors(graph, assembly, index, err);
     if (status == ND_OK)
         status = read_nodes(index->nodes, index->n_nodes, &graph->nodes, err);
     if (status == ND_OK)
@@ -291,9 +291,9 @@ static enum nd_status nd_assembled_graph_init(struct nd_assembled_graph *graph,
 
 static void nd_assembled_graph_deinit(struct nd_assembled_graph *graph)
 {
-    for (size_t e = 0; e < graph->n_edges; e++)
-        nd_edge_deinit(&graph->edges[e]);
-    free(graph->edges);
+    for (size_t e = 0; e < graph->n_tensors; e++)
+        nd_tensor_deinit(&graph->tensors[e]);
+    free(graph->tensors);
     free(graph->providers);
     free_nodes(graph->nodes, graph->n_nodes);
     free_nodes(graph->later_nodes, graph->n_later_nodes);
@@ -557,14 +557,14 @@ static enum nd_status write_probe(struct nd_capture_writer *writer, const struct
         status = nd_capture_writer_input(writer, &probe, i, source->inputs[i].data, err);
     if (status == ND_OK)
         status = nd_assemble_reruns(writer, &probe, index, p, err);
-    for (size_t e = 0; status == ND_OK && e < assembly->n_edges && run->n_complete > 0; e++) {
+    for (size_t e = 0; status == ND_OK && e < assembly->n_tensors && run->n_complete > 0; e++) {
         const struct nd_output_source output = {
-            .index = index, .probe = p, .edge = e, .deflate_level = assembly->deflate_level};
-        status = nd_assemble_digests(writer, &probe, &graph->edges[e], &output, err);
+            .index = index, .probe = p, .tensor = e, .deflate_level = assembly->deflate_level};
+        status = nd_assemble_digests(writer, &probe, &graph->tensors[e], &output, err);
         if (status == ND_OK && !assembly->store_digests_only)
-            status = nd_assemble_outputs(writer, &probe, &graph->edges[e], graph->providers[e], &output, err);
+            status = nd_assemble_outputs(writer, &probe, &graph->tensors[e], graph->providers[e], &output, err);
         if (status != ND_OK)
-            nd_error_context(err, "probe '%s', edge '%s'", probe.name, graph->edges[e].name);
+            nd_error_context(err, "probe '%s', edge '%s'", probe.name, graph->tensors[e].name);
     }
     free(probe.inputs);
     return status;
@@ -581,7 +581,7 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
     if (status == ND_OK)
         status = write_attributes(writer, assembly, index, err);
     if (status == ND_OK)
-        status = nd_capture_writer_edges(writer, graph.edges, graph.providers, graph.n_edges, err);
+        status = nd_capture_writer_tensors(writer, graph.tensors, graph.providers, graph.n_tensors, err);
     if (status == ND_OK)
         status = nd_capture_writer_nodes(writer, graph.nodes, graph.n_nodes, err);
     for (size_t p = 0; status == ND_OK && p < assembly->n_probes; p++) {
@@ -611,7 +611,7 @@ static uint64_t count_value_bytes(const struct nd_assembly *assembly, const stru
     uint64_t n_samples = 0, per_sample = 0;
     for (size_t p = 0; p < index->n_probes; p++)
         n_samples += index->probes[p].n_complete;
-    for (size_t e = 0; e < index->n_edges; e++) {
+    for (size_t e = 0; e < index->n_tensors; e++) {
         size_t n_bytes = 0;
         if (index->outputs[e].is_known &&
             nd_shape_size_bytes(&index->outputs[e].shape, index->outputs[e].dtype, &n_bytes, NULL) == ND_OK)
@@ -659,8 +659,8 @@ enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd
         samples[p] = assembly->probes[p]->n_samples;
     const struct nd_spool_request request = {.samples = samples,
                                              .n_probes = assembly->n_probes,
-                                             .pass_of_edge = assembly->pass_of_edge,
-                                             .n_edges = assembly->n_edges,
+                                             .pass_of_tensor = assembly->pass_of_tensor,
+                                             .n_tensors = assembly->n_tensors,
                                              .n_passes = assembly->n_passes,
                                              .n_repeats = assembly->n_repeats,
                                              .has_reruns = assembly->has_reruns};

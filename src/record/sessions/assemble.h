@@ -19,9 +19,9 @@ struct nd_assembly {
     size_t n_kept; /* samples that what is at path holds, when nothing that has fewer may replace it; else 0 */
     const struct nd_attr *attrs; /* of root, device, model, runtime and host, as far as the host knows them */
     size_t n_attrs;
-    const struct nd_edge *const *edges; /* in the order of the job */
-    const size_t *pass_of_edge;         /* per edge: the agent's pass that recorded it */
-    size_t n_edges;
+    const struct nd_tensor *const *tensors; /* in the order of the job */
+    const size_t *pass_of_tensor;         /* per edge: the agent's pass that recorded it */
+    size_t n_tensors;
     size_t n_passes;
     const struct nd_probe *const *probes;
     size_t n_probes;

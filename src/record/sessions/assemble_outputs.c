@@ -22,7 +22,7 @@ static bool add_piece(struct nd_spool_pieces *pieces, const struct nd_record *re
         return false;
     }
     pieces->items[pieces->n++] = (struct nd_spool_piece){.probe = (size_t)record->index[0],
-                                                         .edge = (size_t)record->index[1],
+                                                         .tensor = (size_t)record->index[1],
                                                          .first = (size_t)record->index[2],
                                                          .second = (size_t)record->index[3],
                                                          .payload = record->payload,
@@ -45,7 +45,7 @@ static int compare_pieces(const void *a, const void *b)
 {
     const struct nd_spool_piece *p = a, *q = b;
     const size_t keys[4][2] = {
-        {p->probe, q->probe}, {p->edge, q->edge}, {p->first, q->first}, {p->second, q->second}};
+        {p->probe, q->probe}, {p->tensor, q->tensor}, {p->first, q->first}, {p->second, q->second}};
     for (size_t i = 0; i < 4; i++)
         if (keys[i][0] != keys[i][1])
             return keys[i][0] < keys[i][1] ? -1 : 1;
@@ -61,12 +61,12 @@ static void sort_pieces(struct nd_spool_pieces *pieces)
 static bool take_sample(struct nd_spool_index *index, const struct nd_record *record)
 {
     const uint64_t *at = record->index;
-    if (at[0] >= index->n_probes || at[1] >= index->probes[at[0]].n_samples || at[2] >= index->n_most ||
-        record->payload_bytes != index->n_edges_of_pass[index->pass] * sizeof(struct nd_digest))
+    if (at[0] >= index->n_probes || at[1] >= index->probes[at[0]].n_samples || at[2] >= index->n_max ||
+        record->payload_bytes != index->n_tensors_of_pass[index->pass] * sizeof(struct nd_digest))
         return false;
     struct nd_spool_probe *probe = &index->probes[at[0]];
-    size_t n_runs = probe->n_samples * index->n_most;
-    probe->digests[index->pass * n_runs + (size_t)(at[1] * index->n_most + at[2])] = record->payload;
+    size_t n_runs = probe->n_samples * index->n_max;
+    probe->digests[index->pass * n_runs + (size_t)(at[1] * index->n_max + at[2])] = record->payload;
     if (index->pass == 0 && at[2] < index->n_repeats)
         probe->latency_us[at[1] * index->n_repeats + at[2]] =
             at[3] != UINT64_MAX ? (double)at[3] * 1e-3 : NAN; /* nobody measured it */
@@ -83,7 +83,7 @@ static bool take_ack(struct nd_spool_index *index, const struct nd_record *recor
 
 static bool take_output(struct nd_spool_index *index, const struct nd_record *record)
 {
-    if (record->index[0] >= index->n_edges)
+    if (record->index[0] >= index->n_tensors)
         return false;
     struct nd_spool_output *output = &index->outputs[record->index[0]];
     output->is_known = nd_job_read_output(record, &output->dtype, &output->shape);
@@ -106,14 +106,14 @@ static bool take_node(struct nd_spool_index *index, const struct nd_record *reco
 
 static bool is_piece_in_range(const struct nd_spool_index *index, const struct nd_record *record)
 {
-    return record->index[0] < index->n_probes && record->index[1] < index->n_edges;
+    return record->index[0] < index->n_probes && record->index[1] < index->n_tensors;
 }
 
 /* A repeat other than 0 of a sample that was asked for. */
 static bool is_repeat_in_range(const struct nd_spool_index *index, const struct nd_record *record)
 {
     return is_piece_in_range(index, record) && record->index[2] < index->probes[record->index[0]].n_samples &&
-           record->index[3] > 0 && record->index[3] < index->n_most;
+           record->index[3] > 0 && record->index[3] < index->n_max;
 }
 
 /* False ends the reading: the spool is at its end, a record cannot be ours, or memory is out, which *status
@@ -178,7 +178,7 @@ static bool take_record(struct nd_spool_index *index, const struct nd_record *re
 static bool make_probe(const struct nd_spool_index *index, size_t n_samples, struct nd_spool_probe *probe)
 {
     size_t n_runs, n_cells;
-    if (!nd_size_mul(n_samples, index->n_most, &n_runs) || !nd_size_mul(n_runs, index->n_passes, &n_cells))
+    if (!nd_size_mul(n_samples, index->n_max, &n_runs) || !nd_size_mul(n_runs, index->n_passes, &n_cells))
         return false;
     n_runs = n_samples * index->n_repeats;
     probe->n_samples = n_samples;
@@ -193,13 +193,13 @@ static bool make_probe(const struct nd_spool_index *index, size_t n_samples, str
 static bool make_tables(struct nd_spool_index *index, const struct nd_spool_request *request)
 {
     index->probes = nd_calloc(index->n_probes, sizeof *index->probes);
-    index->outputs = nd_calloc(index->n_edges, sizeof *index->outputs);
-    index->n_edges_of_pass = nd_calloc(index->n_passes, sizeof *index->n_edges_of_pass);
-    index->place_in_pass = nd_calloc(index->n_edges, sizeof *index->place_in_pass);
-    bool is_whole = index->probes != NULL && index->outputs != NULL && index->n_edges_of_pass != NULL &&
+    index->outputs = nd_calloc(index->n_tensors, sizeof *index->outputs);
+    index->n_tensors_of_pass = nd_calloc(index->n_passes, sizeof *index->n_tensors_of_pass);
+    index->place_in_pass = nd_calloc(index->n_tensors, sizeof *index->place_in_pass);
+    bool is_whole = index->probes != NULL && index->outputs != NULL && index->n_tensors_of_pass != NULL &&
                     index->place_in_pass != NULL;
-    for (size_t e = 0; is_whole && e < index->n_edges; e++)
-        index->place_in_pass[e] = index->n_edges_of_pass[request->pass_of_edge[e]]++;
+    for (size_t e = 0; is_whole && e < index->n_tensors; e++)
+        index->place_in_pass[e] = index->n_tensors_of_pass[request->pass_of_tensor[e]]++;
     for (size_t p = 0; is_whole && p < index->n_probes; p++)
         is_whole = make_probe(index, request->samples[p], &index->probes[p]);
     return is_whole;
@@ -210,14 +210,14 @@ static void find_complete_samples(struct nd_spool_index *index)
 {
     for (size_t p = 0; p < index->n_probes; p++) {
         struct nd_spool_probe *probe = &index->probes[p];
-        size_t n_runs = probe->n_samples * index->n_most;
+        size_t n_runs = probe->n_samples * index->n_max;
         probe->n_complete = probe->n_samples;
         for (size_t pass = 0; pass < index->n_passes; pass++) {
             if (probe->acknowledged[pass] < probe->n_complete)
                 probe->n_complete = probe->acknowledged[pass];
             for (size_t run = 0; run < probe->n_complete * index->n_repeats; run++) {
                 size_t sample = run / index->n_repeats, repeat = run % index->n_repeats;
-                if (probe->digests[pass * n_runs + sample * index->n_most + repeat] == NULL)
+                if (probe->digests[pass * n_runs + sample * index->n_max + repeat] == NULL)
                     probe->n_complete = sample;
             }
         }
@@ -227,12 +227,12 @@ static void find_complete_samples(struct nd_spool_index *index)
 enum nd_status nd_spool_index_open(const char *path, const struct nd_spool_request *request,
                                    struct nd_spool_index *out, struct nd_error *err)
 {
-    struct nd_spool_index index = {.n_edges = request->n_edges,
+    struct nd_spool_index index = {.n_tensors = request->n_tensors,
                                    .n_repeats = request->n_repeats,
-                                   .n_most = request->has_reruns ? ND_RERUN_MOST : request->n_repeats,
+                                   .n_max = request->has_reruns ? ND_RERUN_MAX : request->n_repeats,
                                    .n_probes = request->n_probes,
                                    .n_passes = request->n_passes,
-                                   .pass_of_edge = request->pass_of_edge};
+                                   .pass_of_tensor = request->pass_of_tensor};
     if (!make_tables(&index, request)) {
         nd_spool_index_close(&index);
         return nd_fail_memory(err);
@@ -257,15 +257,15 @@ enum nd_status nd_spool_index_open(const char *path, const struct nd_spool_reque
 }
 
 /* The digest of one edge in one run of a complete sample; false when there was no such run. */
-static bool nd_spool_digest(const struct nd_spool_index *index, size_t probe, size_t edge,
+static bool nd_spool_digest(const struct nd_spool_index *index, size_t probe, size_t tensor,
                             const size_t sample_repeat[2], struct nd_digest *out)
 {
     const struct nd_spool_probe *of_probe = &index->probes[probe];
-    size_t n_runs = of_probe->n_samples * index->n_most;
-    size_t run = sample_repeat[0] * index->n_most + sample_repeat[1];
-    const char *of_run = of_probe->digests[index->pass_of_edge[edge] * n_runs + run];
+    size_t n_runs = of_probe->n_samples * index->n_max;
+    size_t run = sample_repeat[0] * index->n_max + sample_repeat[1];
+    const char *of_run = of_probe->digests[index->pass_of_tensor[tensor] * n_runs + run];
     if (of_run != NULL)
-        memcpy(out, of_run + index->place_in_pass[edge] * sizeof *out, sizeof *out);
+        memcpy(out, of_run + index->place_in_pass[tensor] * sizeof *out, sizeof *out);
     return of_run != NULL;
 }
 
@@ -278,7 +278,7 @@ void nd_spool_index_close(struct nd_spool_index *index)
     }
     free(index->probes);
     free(index->outputs);
-    free(index->n_edges_of_pass);
+    free(index->n_tensors_of_pass);
     free(index->place_in_pass);
     free(index->chunks.items);
     free(index->fragments.items);
@@ -307,31 +307,31 @@ static size_t lower_bound(const struct nd_spool_pieces *pieces, const struct nd_
 
 /* The piece with these keys, or NULL. */
 static const struct nd_spool_piece *nd_spool_find(const struct nd_spool_pieces *pieces, size_t probe,
-                                                  size_t edge, size_t first)
+                                                  size_t tensor, size_t first)
 {
-    const struct nd_spool_piece key = {.probe = probe, .edge = edge, .first = first};
+    const struct nd_spool_piece key = {.probe = probe, .tensor = tensor, .first = first};
     size_t at = lower_bound(pieces, &key);
     if (at == pieces->n)
         return NULL;
     const struct nd_spool_piece *piece = &pieces->items[at];
-    return piece->probe == probe && piece->edge == edge && piece->first == first ? piece : NULL;
+    return piece->probe == probe && piece->tensor == tensor && piece->first == first ? piece : NULL;
 }
 
 /* The fragment that holds that sample, or NULL. */
 static const struct nd_spool_piece *nd_spool_find_fragment(const struct nd_spool_index *index, size_t probe,
-                                                           size_t edge, size_t sample)
+                                                           size_t tensor, size_t sample)
 {
-    const struct nd_spool_piece key = {.probe = probe, .edge = edge, .first = sample, .second = SIZE_MAX};
+    const struct nd_spool_piece key = {.probe = probe, .tensor = tensor, .first = sample, .second = SIZE_MAX};
     size_t at = lower_bound(&index->fragments, &key);
     if (at == 0)
         return NULL;
     const struct nd_spool_piece *piece = &index->fragments.items[at - 1];
-    bool holds = piece->probe == probe && piece->edge == edge && sample - piece->first < piece->second;
+    bool holds = piece->probe == probe && piece->tensor == tensor && sample - piece->first < piece->second;
     return holds ? piece : NULL;
 }
 
 enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                   const struct nd_edge *edge, const struct nd_output_source *source,
+                                   const struct nd_tensor *tensor, const struct nd_output_source *source,
                                    struct nd_error *err)
 {
     size_t n_runs = probe->n_samples * probe->n_repeats;
@@ -339,9 +339,9 @@ enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struc
     if (digests == NULL)
         return nd_fail_memory(err);
     for (size_t run = 0; run < n_runs; run++)
-        nd_spool_digest(source->index, source->probe, source->edge,
+        nd_spool_digest(source->index, source->probe, source->tensor,
                         (size_t[]){run / probe->n_repeats, run % probe->n_repeats}, &digests[run]);
-    enum nd_status status = nd_capture_writer_digests(writer, probe, edge, digests, err);
+    enum nd_status status = nd_capture_writer_digests(writer, probe, tensor, digests, err);
     free(digests);
     return status;
 }
@@ -349,18 +349,18 @@ enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struc
 enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                   const struct nd_spool_index *index, size_t p, struct nd_error *err)
 {
-    size_t n_most = index->n_most - index->n_repeats, n = 0;
-    struct nd_capture_reruns reruns = {.n_edges = index->n_edges};
-    if (n_most == 0 || probe->n_samples == 0)
+    size_t n_max = index->n_max - index->n_repeats, n = 0;
+    struct nd_capture_reruns reruns = {.n_tensors = index->n_tensors};
+    if (n_max == 0 || probe->n_samples == 0)
         return ND_OK;
-    size_t n_runs = ND_RERUN_SAMPLES * n_most;
+    size_t n_runs = ND_RERUN_SAMPLES * n_max;
     size_t(*runs)[2] = nd_calloc(n_runs, sizeof *runs);
-    struct nd_digest *digests = nd_calloc(n_runs * index->n_edges, sizeof *digests);
+    struct nd_digest *digests = nd_calloc(n_runs * index->n_tensors, sizeof *digests);
     for (size_t s = 0; runs != NULL && digests != NULL && s < probe->n_samples && s < ND_RERUN_SAMPLES; s++)
-        for (size_t r = index->n_repeats; r < index->n_most; r++) {
+        for (size_t r = index->n_repeats; r < index->n_max; r++) {
             bool is_any = false;
-            for (size_t e = 0; e < index->n_edges; e++)
-                is_any |= nd_spool_digest(index, p, e, (size_t[]){s, r}, &digests[n * index->n_edges + e]);
+            for (size_t e = 0; e < index->n_tensors; e++)
+                is_any |= nd_spool_digest(index, p, e, (size_t[]){s, r}, &digests[n * index->n_tensors + e]);
             runs[n][0] = s;
             runs[n][1] = r;
             n += is_any;
@@ -376,16 +376,16 @@ enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct
     return status;
 }
 
-static enum nd_status fail_missing(const struct nd_edge *edge, size_t sample, struct nd_error *err)
+static enum nd_status fail_missing(const struct nd_tensor *tensor, size_t sample, struct nd_error *err)
 {
-    return nd_fail(err, ND_E_SPOOL_FORMAT, edge->name,
-                   "the spool acknowledges sample %zu of edge '%s' but lacks its data", sample, edge->name);
+    return nd_fail(err, ND_E_SPOOL_FORMAT, tensor->name,
+                   "the spool acknowledges sample %zu of edge '%s' but lacks its data", sample, tensor->name);
 }
 
 /* Where the chunk in work comes from, and room for it. */
 struct chunk_source {
     const struct nd_output_source *output;
-    const struct nd_edge *edge;
+    const struct nd_tensor *tensor;
     const struct nd_chunk_layout *asked;  /* for the samples asked for: how the agent cut */
     const struct nd_chunk_layout *layout; /* the same cut for those that are complete */
     unsigned char *raw;                   /* chunk_bytes */
@@ -415,13 +415,13 @@ static enum nd_status gather_chunk(const struct chunk_source *source, const stru
     }
     /* Fragments are whole samples, so they have no place in chunks that are only a part of one. */
     if (source->layout->chunks_per_sample > 1)
-        return fail_missing(source->edge, span->first_sample, err);
+        return fail_missing(source->tensor, span->first_sample, err);
     for (size_t i = 0; i < span->n_samples; i++) {
         size_t sample = span->first_sample + i;
         const struct nd_spool_piece *piece =
-            nd_spool_find_fragment(output->index, output->probe, output->edge, sample);
+            nd_spool_find_fragment(output->index, output->probe, output->tensor, sample);
         if (piece == NULL || piece->payload_bytes != piece->second * sample_bytes)
-            return fail_missing(source->edge, sample, err);
+            return fail_missing(source->tensor, sample, err);
         memcpy(source->raw + i * sample_bytes,
                (const char *)piece->payload + (sample - piece->first) * sample_bytes, sample_bytes);
     }
@@ -449,16 +449,16 @@ static enum nd_status rebuild_chunk(const struct chunk_source *source, size_t ch
 
 /* ---- held against digests ---- */
 
-static enum nd_status check_bytes(const struct nd_output_source *source, const struct nd_edge *edge,
+static enum nd_status check_bytes(const struct nd_output_source *source, const struct nd_tensor *tensor,
                                   const size_t sample_repeat[2], struct nd_digest digest, struct nd_error *err)
 {
     struct nd_digest said;
-    if (nd_spool_digest(source->index, source->probe, source->edge, sample_repeat, &said) &&
+    if (nd_spool_digest(source->index, source->probe, source->tensor, sample_repeat, &said) &&
         nd_digest_equal(said, digest))
         return ND_OK;
-    return nd_fail(err, ND_E_SPOOL_FORMAT, edge->name,
+    return nd_fail(err, ND_E_SPOOL_FORMAT, tensor->name,
                    "the spool is damaged: sample %zu, run %zu of edge '%s' is not what its digest was made of",
-                   sample_repeat[0], sample_repeat[1], edge->name);
+                   sample_repeat[0], sample_repeat[1], tensor->name);
 }
 
 /* Raw bytes of one chunk. Chunks come in C order: parts of a sample are added to *stream until it is whole. */
@@ -474,14 +474,14 @@ static enum nd_status check_chunk(const struct chunk_source *source, size_t chun
             return nd_fail_memory(err);
         nd_digest_stream_add(*stream, bytes, span.n_bytes);
         if ((chunk + 1) % layout->chunks_per_sample == 0) {
-            status = check_bytes(source->output, source->edge, (size_t[]){span.first_sample, 0},
+            status = check_bytes(source->output, source->tensor, (size_t[]){span.first_sample, 0},
                                  nd_digest_stream_value(*stream), err);
             nd_digest_stream_destroy(stream);
         }
         return status;
     }
     for (size_t i = 0; status == ND_OK && i < span.n_samples; i++)
-        status = check_bytes(source->output, source->edge, (size_t[]){span.first_sample + i, 0},
+        status = check_bytes(source->output, source->tensor, (size_t[]){span.first_sample + i, 0},
                              nd_digest_bytes(bytes + i * layout->sample_bytes, layout->sample_bytes), err);
     return status;
 }
@@ -503,7 +503,7 @@ static enum nd_status write_chunk(const struct chunk_source *source, size_t chun
     if (status == ND_OK && source->output->deflate_level > 0)
         return decode_piece(source, piece, err);
     if (status == ND_OK && piece->payload_bytes < span.n_bytes)
-        return fail_missing(source->edge, span.first_sample, err);
+        return fail_missing(source->tensor, span.first_sample, err);
     *bytes = (const unsigned char *)piece->payload;
     return status;
 }
@@ -516,7 +516,7 @@ static enum nd_status write_chunks(const struct chunk_source *source, struct nd_
     enum nd_status status = ND_OK;
     for (size_t chunk = 0; status == ND_OK && chunk < source->layout->n_chunks; chunk++) {
         const struct nd_spool_piece *piece =
-            nd_spool_find(&output->index->chunks, output->probe, output->edge, chunk);
+            nd_spool_find(&output->index->chunks, output->probe, output->tensor, chunk);
         const unsigned char *bytes = NULL;
         status = write_chunk(source, chunk, piece, dataset, &bytes, err);
         if (status == ND_OK)
@@ -528,13 +528,13 @@ static enum nd_status write_chunks(const struct chunk_source *source, struct nd_
     for (size_t sample = 0;
          status == ND_OK && source->layout->n_chunks == 0 && sample < (size_t)source->layout->dataset.dims[0];
          sample++)
-        status = check_bytes(output, source->edge, (size_t[]){sample, 0}, nd_digest_bytes("", 0), err);
+        status = check_bytes(output, source->tensor, (size_t[]){sample, 0}, nd_digest_bytes("", 0), err);
     nd_digest_stream_destroy(&stream);
     return status;
 }
 
 static enum nd_status write_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                    const struct nd_edge *edge, size_t sample_bytes,
+                                    const struct nd_tensor *tensor, size_t sample_bytes,
                                     const struct nd_output_source *source, struct nd_error *err)
 {
     const struct nd_spool_pieces *pieces = &source->index->repeats;
@@ -544,17 +544,17 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
     enum nd_status status = rows != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < pieces->n; i++) {
         const struct nd_spool_piece *piece = &pieces->items[i];
-        if (piece->probe != source->probe || piece->edge != source->edge || piece->first >= probe->n_samples)
+        if (piece->probe != source->probe || piece->tensor != source->tensor || piece->first >= probe->n_samples)
             continue;
         unsigned char *grown = realloc(data, total_bytes + sample_bytes);
         if (grown == NULL || piece->payload_bytes != sample_bytes) {
             free(grown != NULL ? grown : data);
             free(rows);
-            return grown == NULL ? nd_fail_memory(err) : fail_missing(edge, piece->first, err);
+            return grown == NULL ? nd_fail_memory(err) : fail_missing(tensor, piece->first, err);
         }
         data = grown;
         memcpy(data + total_bytes, piece->payload, sample_bytes);
-        status = check_bytes(source, edge, (size_t[]){piece->first, piece->second},
+        status = check_bytes(source, tensor, (size_t[]){piece->first, piece->second},
                              nd_digest_bytes(piece->payload, sample_bytes), err);
         nd_spool_drop(&source->index->reader, piece->payload, piece->payload_bytes);
         total_bytes += sample_bytes;
@@ -563,27 +563,27 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
     }
     const struct nd_capture_repeats repeats = {(const size_t(*)[2])rows, n, data};
     if (status == ND_OK)
-        status = nd_capture_writer_repeats(writer, probe, edge, &repeats, err);
+        status = nd_capture_writer_repeats(writer, probe, tensor, &repeats, err);
     free(rows);
     free(data);
     return status;
 }
 
 enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                   const struct nd_edge *edge, const char *provider,
+                                   const struct nd_tensor *tensor, const char *provider,
                                    const struct nd_output_source *source, struct nd_error *err)
 {
     struct nd_chunk_layout asked, layout;
     struct nd_capture_dataset *dataset = NULL;
     struct nd_chunk_decoder decoder = {0};
     enum nd_status status =
-        nd_chunk_layout_make(&edge->shape, edge->dtype, probe->n_samples_expected, &asked, err);
+        nd_chunk_layout_make(&tensor->shape, tensor->dtype, probe->n_samples_expected, &asked, err);
     if (status == ND_OK)
-        status = nd_capture_output_layout(probe, edge, &layout, err);
+        status = nd_capture_output_layout(probe, tensor, &layout, err);
     if (status != ND_OK)
         return status;
     const struct chunk_source chunks = {.output = source,
-                                        .edge = edge,
+                                        .tensor = tensor,
                                         .asked = &asked,
                                         .layout = &layout,
                                         .raw = nd_tensor_alloc(layout.chunk_bytes),
@@ -593,15 +593,15 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
         status = nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_capture_writer_outputs_begin(
-            writer, &(struct nd_capture_output){probe, edge, provider, &layout}, &dataset, err);
+            writer, &(struct nd_capture_output){probe, tensor, provider, &layout}, &dataset, err);
     if (status == ND_OK)
         status = write_chunks(&chunks, dataset, err);
     if (status == ND_OK)
         status = nd_capture_writer_outputs_end(&dataset, err);
     nd_capture_dataset_destroy(&dataset);
     nd_chunk_decoder_deinit(&decoder);
-    if (status == ND_OK && source->index->n_most > 1)
-        status = write_repeats(writer, probe, edge, layout.sample_bytes, source, err);
+    if (status == ND_OK && source->index->n_max > 1)
+        status = write_repeats(writer, probe, tensor, layout.sample_bytes, source, err);
     free(chunks.raw);
     free(chunks.encoded);
     return status;

@@ -12,7 +12,7 @@
 /* One CHUNK, FRAGMENT or REPEAT record. */
 struct nd_spool_piece {
     size_t probe;
-    size_t edge;
+    size_t tensor;
     size_t first;  /* chunk index; first sample; sample */
     size_t second; /* -; samples; repeat */
     const void *payload;
@@ -41,13 +41,13 @@ struct nd_spool_probe {
 
 struct nd_spool_index {
     struct nd_spool_reader reader;
-    size_t n_edges;
+    size_t n_tensors;
     size_t n_repeats; /* runs of every sample */
-    size_t n_most;    /* of a sample that is run again */
+    size_t n_max;    /* of a sample that is run again */
     size_t n_probes;
     size_t n_passes;
-    const size_t *pass_of_edge; /* borrowed */
-    size_t *n_edges_of_pass;
+    const size_t *pass_of_tensor; /* borrowed */
+    size_t *n_tensors_of_pass;
     size_t *place_in_pass; /* per edge: its position among the edges of its pass */
     struct nd_spool_probe *probes;
     struct nd_spool_output *outputs; /* per edge */
@@ -77,8 +77,8 @@ struct nd_spool_index {
 struct nd_spool_request {
     const size_t *samples; /* per probe */
     size_t n_probes;
-    const size_t *pass_of_edge;
-    size_t n_edges;
+    const size_t *pass_of_tensor;
+    size_t n_tensors;
     size_t n_passes;
     size_t n_repeats;
     bool has_reruns; /* some samples are run more often than n_repeats */
@@ -93,13 +93,13 @@ void nd_spool_index_close(struct nd_spool_index *index);
 struct nd_output_source {
     const struct nd_spool_index *index;
     size_t probe;
-    size_t edge;
+    size_t tensor;
     int deflate_level;
 };
 
 /* Digests of every complete sample and repeat. */
 enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                   const struct nd_edge *edge, const struct nd_output_source *source,
+                                   const struct nd_tensor *tensor, const struct nd_output_source *source,
                                    struct nd_error *err);
 
 /* Which samples were run again, and the digests of these runs. */
@@ -109,7 +109,7 @@ enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct
 /* Outputs of the complete samples, and of the repeats that differ. Chunks that the agent finished go over byte
  * for byte; when it stopped early, the last ones are put together again from fragments. */
 enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                   const struct nd_edge *edge, const char *provider,
+                                   const struct nd_tensor *tensor, const char *provider,
                                    const struct nd_output_source *source, struct nd_error *err);
 
 #endif

@@ -35,31 +35,31 @@ static enum nd_status leave_out(struct nd_capture_job *capture, const struct nd_
         nd_strbuf_printf(&text, "%s", capture->left_out);
     free(capture->left_out);
     capture->left_out = NULL;
-    for (size_t e = 0; e < plan->n_edges; e++) {
-        if (plan->pass_of_edge[e] == SIZE_MAX) {
+    for (size_t e = 0; e < plan->n_tensors; e++) {
+        if (plan->pass_of_tensor[e] == SIZE_MAX) {
             if (text.len < MAX_TEXT)
-                nd_strbuf_printf(&text, "%s%s\t%s", text.len > 0 ? "\n" : "", capture->edges[e].name,
+                nd_strbuf_printf(&text, "%s%s\t%s", text.len > 0 ? "\n" : "", capture->tensors[e].name,
                                  plan->reasons[e]);
-            nd_edge_deinit(&capture->edges[e]);
+            nd_tensor_deinit(&capture->tensors[e]);
             capture->n_left_out++;
             continue;
         }
-        capture->edges[n] = capture->edges[e];
+        capture->tensors[n] = capture->tensors[e];
         capture->selected[n] = capture->selected[e];
-        capture->pass_of_edge[n++] = plan->pass_of_edge[e];
+        capture->pass_of_tensor[n++] = plan->pass_of_tensor[e];
     }
-    capture->n_edges = n;
+    capture->n_tensors = n;
     capture->left_out = capture->n_left_out > 0 ? nd_strbuf_take(&text) : NULL;
     nd_strbuf_deinit(&text);
     return capture->n_left_out == 0 || capture->left_out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 /* Where an edge of the plan stands when those left out are gone; one that has a pass. */
-static size_t new_position(const struct nd_pass_plan *plan, size_t edge)
+static size_t new_position(const struct nd_pass_plan *plan, size_t tensor)
 {
     size_t n = 0;
-    for (size_t e = 0; e < edge; e++)
-        n += plan->pass_of_edge[e] != SIZE_MAX;
+    for (size_t e = 0; e < tensor; e++)
+        n += plan->pass_of_tensor[e] != SIZE_MAX;
     return n;
 }
 
@@ -74,7 +74,7 @@ static enum nd_status use_plan(struct nd_capture_job *capture, const struct nd_p
 }
 
 /* The names, one a line, for the capture. */
-static enum nd_status note_moved(struct nd_capture_job *capture, const struct nd_fallen *moved,
+static enum nd_status note_moved(struct nd_capture_job *capture, const struct nd_fell_back *moved,
                                  struct nd_error *err)
 {
     struct nd_strbuf text = {0};
@@ -89,10 +89,10 @@ static enum nd_status note_moved(struct nd_capture_job *capture, const struct nd
 static bool has_all_outputs(const struct nd_capture_job *capture)
 {
     size_t n = 0, n_outputs = 0;
-    for (size_t e = 0; e < capture->n_edges; e++)
-        n += capture->edges[e].is_model_output;
-    for (size_t e = 0; e < nd_model_n_edges(capture->model); e++)
-        n_outputs += nd_model_edge(capture->model, e)->is_model_output;
+    for (size_t e = 0; e < capture->n_tensors; e++)
+        n += capture->tensors[e].is_model_output;
+    for (size_t e = 0; e < nd_model_n_tensors(capture->model); e++)
+        n_outputs += nd_model_tensor(capture->model, e)->is_model_output;
     return n == n_outputs;
 }
 
@@ -102,8 +102,8 @@ static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct nd_
 {
     struct nd_pass_plan plan = {0};
     const struct nd_recording recording = {.model = capture->model,
-                                           .edges = capture->selected,
-                                           .n_edges = capture->n_edges,
+                                           .tensors = capture->selected,
+                                           .n_tensors = capture->n_tensors,
                                            .do_outputs_hold =
                                                trials->do_outputs_hold && has_all_outputs(capture),
                                            .first = first,
@@ -129,13 +129,13 @@ static enum nd_status plan_again(struct nd_capture_job *capture, struct nd_tries
     bool holds = false, is_cut = false, may_fall = capture->options->allow_fallback;
     enum nd_status status = nd_tries_begin(trials, &holds, err);
     bool can_be_cut = status == ND_OK && holds && (may_fall || trials->own.n == 0);
-    nd_fallen_subtract(&first->fallen, &trials->own);
-    bool is_changed = first->reason[0] != '\0' || first->fallen.n > 0;
+    nd_fell_back_subtract(&first->fell_back, &trials->own);
+    bool is_changed = first->reason[0] != '\0' || first->fell_back.n > 0;
     if (can_be_cut && is_changed)
         status = cut_into_passes(capture, trials, first, &is_cut, err);
     bool is_placed = first->reason[0] == '\0';
     if (status == ND_OK && is_placed && is_changed && !is_cut && may_fall)
-        status = note_moved(capture, &first->fallen, err);
+        status = note_moved(capture, &first->fell_back, err);
     capture->job.is_fallback_allowed = may_fall;
     *again = is_cut || (may_fall && is_placed);
     return status;

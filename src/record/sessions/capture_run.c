@@ -31,7 +31,7 @@
 #include "record/sessions/assemble.h"
 #include "record/sessions/capture_agent.h"
 
-struct nd_identity; /* remote/identity.h */
+struct nd_device_facts; /* remote/identity.h */
 
 struct nd_remote;
 
@@ -151,7 +151,7 @@ static bool add_device(struct nd_attr_list *provenance, const struct nd_device *
             is_whole &&
             nd_attr_list_add_text(provenance, "device", "transport", nd_transport_name(device->transport)) &&
             nd_attr_list_add_text(provenance, "device", "address", device->address) &&
-            nd_attr_list_add_text(provenance, "device", "way", nd_remote_way_name(device->way));
+            nd_attr_list_add_text(provenance, "device", "way", nd_remote_method_name(device->method));
     if (chipset == NULL)
         return is_whole;
     return is_whole && nd_attr_list_add_text(provenance, "device", "chipset", chipset->sm) &&
@@ -193,7 +193,7 @@ static bool add_model(struct nd_attr_list *provenance, const struct nd_model *mo
            nd_attr_list_add_text(provenance, "model", "path", nd_model_path(model)) &&
            nd_attr_list_add_text(provenance, "model", "sha256", nd_model_sha256(model)) &&
            nd_attr_list_add_number(provenance, "model", "opset", nd_model_opset(model)) &&
-           nd_attr_list_add_text(provenance, "model", "edges", options->edges != NULL ? options->edges : "all");
+           nd_attr_list_add_text(provenance, "model", "edges", options->tensors != NULL ? options->tensors : "all");
 }
 
 /* The processor's name, from the first "model name" line the kernel gives. False when it has one that cannot be
@@ -262,10 +262,10 @@ static enum nd_status nd_provenance_collect(const struct nd_device *device, cons
 
 /* What another machine said of itself; battery and temperatures only where what differs between two equal runs
  * may be stored. */
-static enum nd_status nd_provenance_add_identity(struct nd_attr_list *provenance,
-                                                 const struct nd_identity *identity, struct nd_error *err)
+static enum nd_status nd_provenance_add_device_facts(struct nd_attr_list *provenance,
+                                                 const struct nd_device_facts *device_facts, struct nd_error *err)
 {
-    const struct nd_attr_list *facts[] = {&identity->facts, &identity->warmth};
+    const struct nd_attr_list *facts[] = {&device_facts->facts, &device_facts->warmth};
     bool is_whole = true;
     for (size_t f = 0; f < (nd_is_reproducible() ? 1u : 2u); f++)
         for (size_t i = 0; is_whole && i < facts[f]->n; i++) {
@@ -300,10 +300,10 @@ static enum nd_status nd_provenance_add_measured(struct nd_attr_list *provenance
 }
 
 /* The edge whose session failed, in a capture of prefixes. */
-static enum nd_status nd_provenance_add_failed_edge(struct nd_attr_list *provenance, const char *edge,
+static enum nd_status nd_provenance_add_failed_tensor(struct nd_attr_list *provenance, const char *tensor,
                                                     struct nd_error *err)
 {
-    return nd_attr_list_add_text(provenance, "failure", "edge", edge) ? ND_OK : nd_fail_memory(err);
+    return nd_attr_list_add_text(provenance, "failure", "edge", tensor) ? ND_OK : nd_fail_memory(err);
 }
 
 /* What planning the sessions came to: how many were tried before those that recorded, and the edges that none
@@ -324,9 +324,9 @@ static enum nd_status nd_provenance_add_floats(struct nd_attr_list *provenance,
 {
     enum { MAX_TEXT = 60000 }; /* a text that is stored with a file has at most 64 KiB */
     struct nd_strbuf text = {0};
-    for (size_t e = 0; e < capture->n_edges; e++)
+    for (size_t e = 0; e < capture->n_tensors; e++)
         if (capture->as_floats[capture->selected[e]] && text.len < MAX_TEXT)
-            nd_strbuf_printf(&text, "%s%s", text.len > 0 ? "\n" : "", capture->edges[e].name);
+            nd_strbuf_printf(&text, "%s%s", text.len > 0 ? "\n" : "", capture->tensors[e].name);
     if (text.len == 0 && !text.failed)
         return ND_OK;
     char *names = nd_strbuf_take(&text);
@@ -346,24 +346,24 @@ static enum nd_status nd_provenance_add_moved(struct nd_attr_list *provenance, c
 /* ---- which prefix failed ---- */
 
 /* The edge that a pass records alone. */
-static const struct nd_edge *edge_of_prefix(const struct nd_capture_job *capture, size_t pass)
+static const struct nd_tensor *tensor_of_prefix(const struct nd_capture_job *capture, size_t pass)
 {
-    for (size_t e = 0; e < capture->n_edges; e++)
-        if (capture->pass_of_edge[e] == pass)
-            return &capture->edges[e];
+    for (size_t e = 0; e < capture->n_tensors; e++)
+        if (capture->pass_of_tensor[e] == pass)
+            return &capture->tensors[e];
     return NULL;
 }
 
 /* Of a capture of prefixes whose agent failed: the edge whose session was in work. *edge is NULL where there is
  * none such. */
 static enum nd_status find_failed_prefix(const struct nd_capture_job *capture, const char *folder,
-                                         const struct nd_agent_exit *exit, const struct nd_edge **edge,
+                                         const struct nd_agent_exit *exit, const struct nd_tensor **tensor,
                                          struct nd_error *err)
 {
     struct nd_spool_reader reader = {0};
     struct nd_record record;
     size_t pass = SIZE_MAX;
-    *edge = NULL;
+    *tensor = NULL;
     if (!capture->options->prefixes || exit->error.id == 0)
         return ND_OK;
     char *spool = nd_path_join(folder, "spool.nds");
@@ -379,19 +379,19 @@ static enum nd_status find_failed_prefix(const struct nd_capture_job *capture, c
     nd_spool_reader_close(&reader);
     free(spool);
     if (status == ND_OK)
-        *edge = edge_of_prefix(capture, pass);
+        *tensor = tensor_of_prefix(capture, pass);
     return status;
 }
 
 /* ---- the capture ---- */
 
-static enum nd_status collect_provenance(const struct nd_capture_job *capture, const struct nd_edge *failed,
+static enum nd_status collect_provenance(const struct nd_capture_job *capture, const struct nd_tensor *failed,
                                          struct nd_attr_list *out, struct nd_error *err)
 {
     enum nd_status status = nd_provenance_collect(capture->device, capture->model, capture->options,
                                                   capture->job.n_passes, out, err);
     if (status == ND_OK && capture->remote != NULL)
-        status = nd_provenance_add_identity(out, &capture->remote->identity, err);
+        status = nd_provenance_add_device_facts(out, &capture->remote->device_facts, err);
     if (status == ND_OK && capture->remote != NULL)
         status = nd_provenance_add_measured(out, capture->remote, err);
     if (status == ND_OK && capture->moved != NULL)
@@ -400,7 +400,7 @@ static enum nd_status collect_provenance(const struct nd_capture_job *capture, c
         status = nd_provenance_add_planning(out, capture->n_tried, capture->left_out, err);
     if (status == ND_OK)
         status = nd_provenance_add_floats(out, capture, err);
-    return status == ND_OK && failed != NULL ? nd_provenance_add_failed_edge(out, failed->name, err) : status;
+    return status == ND_OK && failed != NULL ? nd_provenance_add_failed_tensor(out, failed->name, err) : status;
 }
 
 /* With resume: how many samples the capture holds that is to be replaced. */
@@ -422,21 +422,21 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
                                const struct nd_agent_exit *exit, const char *path, struct nd_assembled *out,
                                struct nd_error *err)
 {
-    const struct nd_edge *failed = NULL;
+    const struct nd_tensor *failed = NULL;
     struct nd_attr_list provenance = {0};
     char *spool_path = nd_path_join(folder, "spool.nds");
     char *stdout_path = nd_path_join(folder, "stdout.txt");
-    const struct nd_edge **edges = nd_calloc(capture->n_edges, sizeof *edges);
+    const struct nd_tensor **tensors = nd_calloc(capture->n_tensors, sizeof *tensors);
     size_t n_kept = 0;
-    enum nd_status status = spool_path != NULL && stdout_path != NULL && edges != NULL
+    enum nd_status status = spool_path != NULL && stdout_path != NULL && tensors != NULL
                                 ? find_failed_prefix(capture, folder, exit, &failed, err)
                                 : nd_fail_memory(err);
     if (status == ND_OK)
         status = collect_provenance(capture, failed, &provenance, err);
     if (status == ND_OK)
         status = count_kept(path, capture->options, &n_kept, err);
-    for (size_t i = 0; edges != NULL && i < capture->n_edges; i++)
-        edges[i] = &capture->edges[i];
+    for (size_t i = 0; tensors != NULL && i < capture->n_tensors; i++)
+        tensors[i] = &capture->tensors[i];
     char transfer[160];
     if (capture->remote != NULL)
         nd_remote_describe_traffic(capture->remote, transfer, sizeof transfer);
@@ -448,9 +448,9 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         .n_kept = n_kept,
         .attrs = provenance.attrs,
         .n_attrs = provenance.n,
-        .edges = edges,
-        .pass_of_edge = capture->pass_of_edge,
-        .n_edges = capture->n_edges,
+        .tensors = tensors,
+        .pass_of_tensor = capture->pass_of_tensor,
+        .n_tensors = capture->n_tensors,
         .n_passes = capture->job.n_passes,
         .probes = capture->probes,
         .n_probes = capture->n_probes,
@@ -466,8 +466,8 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         .is_elsewhere = capture->device->transport != ND_TRANSPORT_NONE,
         .libraries = capture->remote != NULL ? capture->remote->libraries : NULL,
         .n_libraries = capture->remote != NULL ? capture->remote->n_libraries : 0,
-        .logcat = capture->remote != NULL ? capture->remote->identity.logcat : NULL,
-        .logcat_bytes = capture->remote != NULL ? capture->remote->identity.logcat_bytes : 0,
+        .logcat = capture->remote != NULL ? capture->remote->device_facts.logcat : NULL,
+        .logcat_bytes = capture->remote != NULL ? capture->remote->device_facts.logcat_bytes : 0,
         .is_reproducible = nd_is_reproducible(),
     };
     if (status == ND_OK)
@@ -475,7 +475,7 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
     if (status == ND_OK && failed != NULL)
         nd_error_context(&out->failure, "edge '%s'", failed->name);
     nd_attr_list_deinit(&provenance);
-    free(edges);
+    free(tensors);
     free(spool_path);
     free(stdout_path);
     return status;
@@ -510,7 +510,7 @@ static enum nd_status check_request(const struct nd_workload *workload, const ch
                 return nd_fail(err, ND_E_OPTION_CONFLICT, probes[i]->name,
                                "two probes are called '%s' ('%s' and '%s')", probes[i]->name, probes[k]->source,
                                probes[i]->source);
-    if (options->prefixes && options->edges != NULL && strcmp(options->edges, "none") == 0)
+    if (options->prefixes && options->tensors != NULL && strcmp(options->tensors, "none") == 0)
         return nd_fail(err, ND_E_OPTION_CONFLICT, NULL,
                        "prefixes cut the model behind each edge, and edges 'none' leave it untouched");
     if (options->deflate_level < 0 || options->deflate_level > 9)
@@ -592,7 +592,7 @@ static enum nd_status reach(struct nd_capture_job *capture, struct place *place,
     }
     if (status == ND_OK) {
         capture->remote = &place->remote; /* what it says of itself is kept, too, when it cannot run this */
-        status = nd_device_resolve(device, &place->remote.identity, &place->resolved, &why);
+        status = nd_device_resolve(device, &place->remote.device_facts, &place->resolved, &why);
     }
     if (status == ND_OK) {
         capture->device = &place->resolved;
@@ -614,12 +614,12 @@ static enum nd_status run_if_reached(struct nd_capture_job *capture, char **run_
         *run_folder = nd_strdup(capture->folder);
         return *run_folder != NULL ? ND_OK : nd_fail_memory(err);
     }
-    bool is_agent = capture->device->way == ND_REMOTE_AGENT;
+    bool is_agent = capture->device->method == ND_REMOTE_AGENT;
     enum nd_status status = is_agent ? nd_capture_run_agent(capture, run_folder, exit, err)
                                      : nd_prepared_capture(capture, run_folder, exit, err);
     /* How warm it is now, and what its system logged; the run counts without it. */
     if (status == ND_OK && capture->remote != NULL && exit->error.id != ND_E_LINK_LOST)
-        nd_identity_finish(capture->remote->transport, &capture->remote->identity, NULL);
+        nd_device_facts_finish(capture->remote->transport, &capture->remote->device_facts, NULL);
     return status;
 }
 

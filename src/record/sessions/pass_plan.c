@@ -51,41 +51,41 @@ static uint64_t mix(uint64_t hash, const void *data, size_t n)
 
 static const uint64_t hash_start = 14695981039346656037u;
 
-static uint64_t hash_of_unit(const struct nd_model_unit *unit)
+static uint64_t hash_of_layer(const struct nd_model_layer *layer)
 {
-    return unit != NULL ? mix(hash_start, unit->op_types, strlen(unit->op_types)) : hash_start;
+    return layer != NULL ? mix(hash_start, layer->op_types, strlen(layer->op_types)) : hash_start;
 }
 
 /* The edge's own operator, those that make its inputs, in order, and those that read it, in any order. */
-static void hash_edges(const struct nd_model *model, const struct nd_model_unit *const *maker, uint64_t *hashes)
+static void hash_tensors(const struct nd_model *model, const struct nd_model_layer *const *maker, uint64_t *hashes)
 {
-    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
-        hashes[e] = hash_of_unit(maker[e]);
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
+        hashes[e] = hash_of_layer(maker[e]);
         for (size_t i = 0; maker[e] != NULL && i < maker[e]->n_inputs; i++) {
-            uint64_t input = hash_of_unit(maker[maker[e]->inputs[i]]);
+            uint64_t input = hash_of_layer(maker[maker[e]->inputs[i]]);
             hashes[e] = mix(hashes[e], &input, sizeof input);
         }
     }
-    for (size_t u = 0; u < nd_model_n_units(model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(model, u);
-        for (size_t i = 0; i < unit->n_inputs; i++)
-            hashes[unit->inputs[i]] += mix(hash_of_unit(unit), &i, sizeof i);
+    for (size_t u = 0; u < nd_model_n_layers(model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(model, u);
+        for (size_t i = 0; i < layer->n_inputs; i++)
+            hashes[layer->inputs[i]] += mix(hash_of_layer(layer), &i, sizeof i);
     }
 }
 
 /* *kinds: [n edges of the model], a number for each edge, equal for edges that are alike; freed by the caller.
  */
-static enum nd_status nd_edge_kinds(const struct nd_model *model, size_t **kinds, struct nd_error *err)
+static enum nd_status nd_tensor_kinds(const struct nd_model *model, size_t **kinds, struct nd_error *err)
 {
-    size_t n = nd_model_n_edges(model);
-    const struct nd_model_unit **maker = nd_calloc(n, sizeof *maker);
+    size_t n = nd_model_n_tensors(model);
+    const struct nd_model_layer **maker = nd_calloc(n, sizeof *maker);
     uint64_t *hashes = nd_calloc(n, sizeof *hashes);
     size_t *out = nd_calloc(n, sizeof *out);
     enum nd_status status = maker != NULL && hashes != NULL && out != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK) {
-        for (size_t u = 0; u < nd_model_n_units(model); u++)
-            maker[nd_model_unit(model, u)->edge] = nd_model_unit(model, u);
-        hash_edges(model, maker, hashes);
+        for (size_t u = 0; u < nd_model_n_layers(model); u++)
+            maker[nd_model_layer(model, u)->tensor] = nd_model_layer(model, u);
+        hash_tensors(model, maker, hashes);
         for (size_t e = 0; e < n; e++) {
             out[e] = 0;
             while (hashes[out[e]] != hashes[e])
@@ -100,34 +100,34 @@ static enum nd_status nd_edge_kinds(const struct nd_model *model, size_t **kinds
     return status;
 }
 
-static void mark_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fallen *fallen,
+static void mark_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fell_back *fell_back,
                        bool with_made, bool *is_near)
 {
-    memset(is_near, 0, nd_model_n_edges(model) * sizeof *is_near);
-    for (size_t u = 0; fallen->n > 0 && u < nd_model_n_units(model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(model, u);
-        if (!nd_fallen_has(fallen, nd_model_edge(model, unit->edge)->node))
+    memset(is_near, 0, nd_model_n_tensors(model) * sizeof *is_near);
+    for (size_t u = 0; fell_back->n > 0 && u < nd_model_n_layers(model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(model, u);
+        if (!nd_fell_back_has(fell_back, nd_model_tensor(model, layer->tensor)->node))
             continue;
         if (with_made)
-            is_near[kinds[unit->edge]] = true;
-        for (size_t i = 0; i < unit->n_inputs; i++)
-            is_near[kinds[unit->inputs[i]]] = true;
+            is_near[kinds[layer->tensor]] = true;
+        for (size_t i = 0; i < layer->n_inputs; i++)
+            is_near[kinds[layer->inputs[i]]] = true;
     }
 }
 
 /* Marks the kinds of edges that fallen nodes make or read. A provider's layout pass renames some nodes: those
  * tell nothing. kinds: of the model's edges; is_near: [n edges of the model], by kind. */
-static void nd_near_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fallen *fallen,
+static void nd_near_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fell_back *fell_back,
                           bool *is_near)
 {
-    mark_kinds(model, kinds, fallen, true, is_near);
+    mark_kinds(model, kinds, fell_back, true, is_near);
 }
 
 /* The same, but of what they read alone. */
-static void nd_read_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fallen *fallen,
+static void nd_read_kinds(const struct nd_model *model, const size_t *kinds, const struct nd_fell_back *fell_back,
                           bool *is_read)
 {
-    mark_kinds(model, kinds, fallen, false, is_read);
+    mark_kinds(model, kinds, fell_back, false, is_read);
 }
 
 static bool is_suspect(const struct nd_candidate *x, const bool *is_near, const size_t *n_rejected)
@@ -194,21 +194,21 @@ static size_t nd_split(struct nd_candidate *x, size_t n, const bool *is_near, co
 }
 
 /* An edge by its position among those of the recording. */
-static const struct nd_edge *nd_planner_edge(const struct nd_planner *p, size_t at)
+static const struct nd_tensor *nd_planner_tensor(const struct nd_planner *p, size_t at)
 {
-    return nd_model_edge(p->of->model, p->of->edges[at]);
+    return nd_model_tensor(p->of->model, p->of->tensors[at]);
 }
 
 static bool is_output_of_first(const struct nd_planner *p, size_t at)
 {
-    return p->plan->pass_of_edge[at] == 0 && nd_planner_edge(p, at)->is_model_output;
+    return p->plan->pass_of_tensor[at] == 0 && nd_planner_tensor(p, at)->is_model_output;
 }
 
 /* Whether the first pass has outputs of the model. */
 static bool nd_planner_has_outputs(const struct nd_planner *p)
 {
     bool has_any = false;
-    for (size_t i = 0; i < p->of->n_edges; i++)
+    for (size_t i = 0; i < p->of->n_tensors; i++)
         has_any = has_any || is_output_of_first(p, i);
     return has_any;
 }
@@ -216,7 +216,7 @@ static bool nd_planner_has_outputs(const struct nd_planner *p)
 /* Puts the outputs that the first pass has into the session of the pass in work, or takes them out. */
 static void nd_planner_show_outputs(struct nd_planner *p, bool is_shown)
 {
-    for (size_t i = 0; i < p->of->n_edges; i++)
+    for (size_t i = 0; i < p->of->n_tensors; i++)
         if (is_output_of_first(p, i))
             p->is_shown[i] = is_shown;
 }
@@ -231,9 +231,9 @@ static enum nd_status nd_planner_try_shown(struct nd_planner *p, struct nd_tried
         snprintf(out->reason, sizeof out->reason, "there was no time to try the sessions that could show it");
         return ND_OK;
     }
-    for (size_t i = 0; i < p->of->n_edges; i++)
+    for (size_t i = 0; i < p->of->n_tensors; i++)
         if (p->is_shown[i])
-            p->scratch[n++] = p->of->edges[i];
+            p->scratch[n++] = p->of->tensors[i];
     p->plan->n_trials++;
     return p->of->trial(p->of->context, p->scratch, n, out, err);
 }
@@ -266,8 +266,8 @@ static enum nd_status nd_planner_give_up(struct nd_planner *p, size_t at, const 
     char text[512];
     const char *reason = trial->reason;
     if (reason[0] == '\0') {
-        snprintf(text, sizeof text, "recording it moves %zu node%s to the CPU, first '%s'", trial->fallen.n,
-                 trial->fallen.n == 1 ? "" : "s", trial->fallen.n > 0 ? trial->fallen.names[0] : "");
+        snprintf(text, sizeof text, "recording it moves %zu node%s to the CPU, first '%s'", trial->fell_back.n,
+                 trial->fell_back.n == 1 ? "" : "s", trial->fell_back.n > 0 ? trial->fell_back.names[0] : "");
         reason = text;
     }
     p->plan->reasons[at] = nd_strdup(reason);
@@ -301,12 +301,12 @@ static enum nd_status try_floats(struct nd_planner *p, const struct nd_candidate
                                  struct nd_error *err)
 {
     const struct nd_recording *of = p->of;
-    if (of->use_floats == NULL || !of->use_floats(of->context, of->edges[x->at], true))
+    if (of->use_floats == NULL || !of->use_floats(of->context, of->tensors[x->at], true))
         return ND_OK;
     p->fails_beside[x->at] = false;
     enum nd_status status = try_apart(p, x, true, is_taken, err);
     if (!*is_taken)
-        of->use_floats(of->context, of->edges[x->at], false);
+        of->use_floats(of->context, of->tensors[x->at], false);
     return status;
 }
 
@@ -357,7 +357,7 @@ static enum nd_status nd_planner_grow(struct nd_planner *p, struct nd_candidate 
         status = reject(p, x, known, err);
     } else if (status == ND_OK && !p->is_late && !is_presumed(p, x, n)) {
         size_t before = p->n_members;
-        nd_near_kinds(p->of->model, p->kinds, &known->fallen, p->is_near);
+        nd_near_kinds(p->of->model, p->kinds, &known->fell_back, p->is_near);
         size_t k = nd_split(x, n, p->is_near, p->n_accepted, p->n_rejected);
         status = nd_planner_grow(p, x, k, NULL, err);
         if (status == ND_OK)
@@ -369,21 +369,21 @@ static enum nd_status nd_planner_grow(struct nd_planner *p, struct nd_candidate 
 
 void nd_pass_plan_deinit(struct nd_pass_plan *plan)
 {
-    for (size_t i = 0; plan->reasons != NULL && i < plan->n_edges; i++)
+    for (size_t i = 0; plan->reasons != NULL && i < plan->n_tensors; i++)
         free(plan->reasons[i]);
     for (size_t p = 0; plan->passes != NULL && p < plan->n_passes; p++)
         free(plan->passes[p].checks);
     free(plan->reasons);
     free(plan->passes);
-    free(plan->pass_of_edge);
+    free(plan->pass_of_tensor);
     *plan = (struct nd_pass_plan){0};
 }
 
 static void begin_pass(struct nd_planner *p, bool with_outputs)
 {
-    size_t n_kinds = nd_model_n_edges(p->of->model);
-    memset(p->is_shown, 0, p->of->n_edges * sizeof *p->is_shown);
-    memset(p->is_member, 0, p->of->n_edges * sizeof *p->is_member);
+    size_t n_kinds = nd_model_n_tensors(p->of->model);
+    memset(p->is_shown, 0, p->of->n_tensors * sizeof *p->is_shown);
+    memset(p->is_member, 0, p->of->n_tensors * sizeof *p->is_member);
     memset(p->n_accepted, 0, n_kinds * sizeof *p->n_accepted);
     memset(p->n_rejected, 0, n_kinds * sizeof *p->n_rejected);
     p->n_members = p->n_seeds = 0;
@@ -398,10 +398,10 @@ static void begin_pass(struct nd_planner *p, bool with_outputs)
 static size_t list_candidates(struct nd_planner *p)
 {
     size_t n = 0;
-    for (size_t i = 0; i < p->of->n_edges; i++)
-        if (p->plan->pass_of_edge[i] == SIZE_MAX && p->plan->reasons[i] == NULL && !p->is_member[i] &&
+    for (size_t i = 0; i < p->of->n_tensors; i++)
+        if (p->plan->pass_of_tensor[i] == SIZE_MAX && p->plan->reasons[i] == NULL && !p->is_member[i] &&
             !(p->with_outputs && p->fails_beside[i]))
-            p->candidates[n++] = (struct nd_candidate){i, p->kinds[p->of->edges[i]]};
+            p->candidates[n++] = (struct nd_candidate){i, p->kinds[p->of->tensors[i]]};
     return n;
 }
 
@@ -410,12 +410,12 @@ static void show_sources(struct nd_planner *p, const struct nd_candidate *x, siz
 {
     for (size_t i = 0; i < n; i++)
         p->is_member[x[i].at] = true;
-    for (size_t u = 0; u < nd_model_n_units(p->of->model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(p->of->model, u);
-        for (size_t i = 0; i < p->of->n_edges; i++)
-            for (size_t k = 0; p->is_member[i] && p->of->edges[i] == unit->edge && k < unit->n_inputs; k++)
-                for (size_t at = 0; at < p->of->n_edges; at++)
-                    if (p->of->edges[at] == unit->inputs[k] && p->plan->pass_of_edge[at] == 0)
+    for (size_t u = 0; u < nd_model_n_layers(p->of->model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(p->of->model, u);
+        for (size_t i = 0; i < p->of->n_tensors; i++)
+            for (size_t k = 0; p->is_member[i] && p->of->tensors[i] == layer->tensor && k < layer->n_inputs; k++)
+                for (size_t at = 0; at < p->of->n_tensors; at++)
+                    if (p->of->tensors[at] == layer->inputs[k] && p->plan->pass_of_tensor[at] == 0)
                         p->is_shown[at] = true;
     }
     for (size_t i = 0; i < n; i++)
@@ -484,7 +484,7 @@ static enum nd_status choose_checks(struct nd_planner *p, struct nd_planned_pass
     bool is_tried = p->with_outputs || p->with_sources;
     if (!is_tried)
         show_sources(p, NULL, 0);
-    for (size_t i = 0; i < p->of->n_edges; i++)
+    for (size_t i = 0; i < p->of->n_tensors; i++)
         n += p->is_shown[i] && !p->is_member[i];
     if (n > 0 && !is_tried)
         status = nd_planner_try_shown(p, &trial, err);
@@ -493,7 +493,7 @@ static enum nd_status choose_checks(struct nd_planner *p, struct nd_planned_pass
     pass->checks = nd_calloc(n, sizeof *pass->checks);
     if (status == ND_OK && pass->checks == NULL)
         status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && do_hold && i < p->of->n_edges; i++)
+    for (size_t i = 0; status == ND_OK && do_hold && i < p->of->n_tensors; i++)
         if (p->is_shown[i] && !p->is_member[i])
             pass->checks[pass->n_checks++] = i;
     return status;
@@ -509,9 +509,9 @@ static enum nd_status end_pass(struct nd_planner *p, struct nd_error *err)
     struct nd_planned_pass *pass = &plan->passes[plan->n_passes];
     *pass = (struct nd_planned_pass){0};
     enum nd_status status = plan->n_passes > 0 ? choose_checks(p, pass, err) : ND_OK;
-    for (size_t i = 0; i < p->of->n_edges; i++)
+    for (size_t i = 0; i < p->of->n_tensors; i++)
         if (p->is_member[i])
-            plan->pass_of_edge[i] = plan->n_passes;
+            plan->pass_of_tensor[i] = plan->n_passes;
     plan->n_passes++;
     return status;
 }
@@ -521,12 +521,12 @@ static void reopen_first(struct nd_planner *p)
 {
     begin_pass(p, false);
     p->plan->n_passes = 0;
-    for (size_t i = 0; i < p->of->n_edges; i++) {
-        if (p->plan->pass_of_edge[i] != 0)
+    for (size_t i = 0; i < p->of->n_tensors; i++) {
+        if (p->plan->pass_of_tensor[i] != 0)
             continue;
-        p->plan->pass_of_edge[i] = SIZE_MAX;
-        p->n_seeds += nd_planner_edge(p, i)->is_model_output;
-        nd_planner_accept(p, &(struct nd_candidate){i, p->kinds[p->of->edges[i]]}, 1);
+        p->plan->pass_of_tensor[i] = SIZE_MAX;
+        p->n_seeds += nd_planner_tensor(p, i)->is_model_output;
+        nd_planner_accept(p, &(struct nd_candidate){i, p->kinds[p->of->tensors[i]]}, 1);
     }
 }
 
@@ -550,7 +550,7 @@ static enum nd_status grow_in_parts(struct nd_planner *p, const struct nd_tried 
 {
     size_t n = list_candidates(p);
     bool is_taken = false;
-    nd_read_kinds(p->of->model, p->kinds, &all->fallen, p->is_near);
+    nd_read_kinds(p->of->model, p->kinds, &all->fell_back, p->is_near);
     size_t k = nd_part_suspects(p->candidates, n, p->is_near);
     if (all->holds || p->n_seeds == 0 || k == 0 || k == n)
         return nd_planner_grow(p, p->candidates, n, all, err);
@@ -568,9 +568,9 @@ static enum nd_status grow_first(struct nd_planner *p, struct nd_error *err)
     struct nd_tried own = {0};
     enum nd_status status = ND_OK;
     begin_pass(p, false);
-    for (size_t i = 0; p->of->do_outputs_hold && i < p->of->n_edges; i++)
-        if (nd_planner_edge(p, i)->is_model_output)
-            nd_planner_accept(p, &(struct nd_candidate){i, p->kinds[p->of->edges[i]]}, 1);
+    for (size_t i = 0; p->of->do_outputs_hold && i < p->of->n_tensors; i++)
+        if (nd_planner_tensor(p, i)->is_model_output)
+            nd_planner_accept(p, &(struct nd_candidate){i, p->kinds[p->of->tensors[i]]}, 1);
     p->n_seeds = p->n_members;
     size_t n = list_candidates(p);
     if (p->of->first == NULL && n > 0)
@@ -589,7 +589,7 @@ static enum nd_status make_passes(struct nd_planner *p, struct nd_error *err)
     for (;;) {
         if (status == ND_OK && p->n_members > 0)
             status = end_pass(p, err);
-        memset(p->is_member, 0, p->of->n_edges * sizeof *p->is_member);
+        memset(p->is_member, 0, p->of->n_tensors * sizeof *p->is_member);
         p->with_outputs = false;
         size_t n_left = list_candidates(p);
         if (status != ND_OK || n_left == 0)
@@ -606,26 +606,26 @@ static enum nd_status make_passes(struct nd_planner *p, struct nd_error *err)
 enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pass_plan *out,
                               struct nd_error *err)
 {
-    size_t n_edges = recording->n_edges, n_kinds = nd_model_n_edges(recording->model);
-    struct nd_pass_plan plan = {.pass_of_edge = nd_calloc(n_edges, sizeof *plan.pass_of_edge),
-                                .reasons = nd_calloc(n_edges, sizeof *plan.reasons),
-                                .n_edges = n_edges};
+    size_t n_tensors = recording->n_tensors, n_kinds = nd_model_n_tensors(recording->model);
+    struct nd_pass_plan plan = {.pass_of_tensor = nd_calloc(n_tensors, sizeof *plan.pass_of_tensor),
+                                .reasons = nd_calloc(n_tensors, sizeof *plan.reasons),
+                                .n_tensors = n_tensors};
     struct nd_planner p = {.of = recording,
                            .plan = &plan,
-                           .candidates = nd_calloc(n_edges, sizeof *p.candidates),
-                           .is_shown = nd_calloc(n_edges, sizeof *p.is_shown),
-                           .is_member = nd_calloc(n_edges, sizeof *p.is_member),
+                           .candidates = nd_calloc(n_tensors, sizeof *p.candidates),
+                           .is_shown = nd_calloc(n_tensors, sizeof *p.is_shown),
+                           .is_member = nd_calloc(n_tensors, sizeof *p.is_member),
                            .n_accepted = nd_calloc(n_kinds, sizeof *p.n_accepted),
                            .n_rejected = nd_calloc(n_kinds, sizeof *p.n_rejected),
                            .is_near = nd_calloc(n_kinds, sizeof *p.is_near),
-                           .fails_beside = nd_calloc(n_edges, sizeof *p.fails_beside),
-                           .scratch = nd_calloc(n_edges, sizeof *p.scratch)};
-    bool is_whole = plan.pass_of_edge != NULL && plan.reasons != NULL && p.candidates != NULL &&
+                           .fails_beside = nd_calloc(n_tensors, sizeof *p.fails_beside),
+                           .scratch = nd_calloc(n_tensors, sizeof *p.scratch)};
+    bool is_whole = plan.pass_of_tensor != NULL && plan.reasons != NULL && p.candidates != NULL &&
                     p.is_shown != NULL && p.is_member != NULL && p.n_accepted != NULL && p.n_rejected != NULL &&
                     p.is_near != NULL && p.fails_beside != NULL && p.scratch != NULL;
-    enum nd_status status = is_whole ? nd_edge_kinds(recording->model, &p.kinds, err) : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n_edges; i++)
-        plan.pass_of_edge[i] = SIZE_MAX;
+    enum nd_status status = is_whole ? nd_tensor_kinds(recording->model, &p.kinds, err) : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < n_tensors; i++)
+        plan.pass_of_tensor[i] = SIZE_MAX;
     if (status == ND_OK)
         status = make_passes(&p, err);
     free(p.kinds);

@@ -18,29 +18,29 @@
 
 /* Tries a session that exposes `edges`: indices into the model, in ascending order, at least one. Fills *out,
  * freed by nd_tried_deinit. */
-typedef enum nd_status (*nd_session_trial)(void *context, const size_t *edges, size_t n_edges,
+typedef enum nd_status (*nd_session_trial)(void *context, const size_t *tensors, size_t n_tensors,
                                            struct nd_tried *out, struct nd_error *err);
 
 /* What is to be recorded, and how to find out what a session does. */
 struct nd_recording {
     const struct nd_model *model;
-    const size_t *edges; /* indices into the model, ascending */
-    size_t n_edges;
+    const size_t *tensors; /* indices into the model, ascending */
+    size_t n_tensors;
     bool do_outputs_hold;         /* a session that exposes all outputs of the model, and nothing else, holds */
     const struct nd_tried *first; /* of all edges at once, which does not hold; NULL: not tried */
     nd_session_trial trial;
     bool (*has_time)(void *context); /* whether there is time for a further trial; NULL: always */
     /* From now on, trials and passes show the edge of the model through floats, or as codes again; false where
      * it has no floats. NULL: none has. */
-    bool (*use_floats)(void *context, size_t edge, bool as_floats);
+    bool (*use_floats)(void *context, size_t tensor, bool as_floats);
     void *context; /* of these functions */
 };
 
 /* Positions are those of the recording's edges. */
 struct nd_pass_plan {
-    size_t *pass_of_edge; /* [n_edges]; SIZE_MAX: no session shows it */
+    size_t *pass_of_tensor; /* [n_edges]; SIZE_MAX: no session shows it */
     char **reasons;       /* [n_edges]: why no session shows it; NULL where one does */
-    size_t n_edges;
+    size_t n_tensors;
     struct nd_planned_pass *passes;
     size_t n_passes;
     size_t n_trials;

@@ -15,14 +15,14 @@
 static const double session_factor = 10;
 
 /* Seconds that every session has, however quick that of the outputs was. Chosen. */
-static const double least_session_limit_s = 30;
+static const double min_session_limit_s = 30;
 
 /* The share of the capture's time limit after which no more sessions are tried. Chosen. */
 static const double trial_share = 0.5;
 
 void nd_tries_deinit(struct nd_tries *trials)
 {
-    nd_fallen_deinit(&trials->own);
+    nd_fell_back_deinit(&trials->own);
     free(trials->outputs);
     trials->outputs = NULL;
 }
@@ -93,41 +93,41 @@ static enum nd_status read_digests(const char *folder, size_t n, struct nd_diges
     return status;
 }
 
-static enum nd_status add_edge(const struct nd_capture_job *capture, size_t edge, struct nd_job *job,
+static enum nd_status add_tensor(const struct nd_capture_job *capture, size_t tensor, struct nd_job *job,
                                struct nd_error *err)
 {
-    struct nd_job_edge *added = &job->edges[job->n_edges];
-    enum nd_status status = nd_capture_job_edge(capture, nd_model_edge(capture->model, edge), edge, added, err);
-    job->n_edges += status == ND_OK;
+    struct nd_job_tensor *added = &job->tensors[job->n_tensors];
+    enum nd_status status = nd_capture_job_tensor(capture, nd_model_tensor(capture->model, tensor), tensor, added, err);
+    job->n_tensors += status == ND_OK;
     return status;
 }
 
 /* Makes the job run the first sample, and record all outputs of the model of it, where with_outputs is set.
  * Edges that are shown through floats are recorded, too, of one sample of every probe: of zeros alone, floats
  * of another encoding could look right. *probes: freed after the job. */
-static enum nd_status add_samples(const struct nd_tries *trials, const size_t *edges, size_t n_edges,
+static enum nd_status add_samples(const struct nd_tries *trials, const size_t *tensors, size_t n_tensors,
                                   bool with_outputs, struct nd_job *job, struct nd_job_probe **probes,
                                   struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
     enum nd_status status = ND_OK;
     bool is_any_float = false;
-    job->edges = nd_calloc(n_edges, sizeof *job->edges);
+    job->tensors = nd_calloc(n_tensors, sizeof *job->tensors);
     *probes = nd_calloc(capture->n_probes, sizeof **probes);
-    if (job->edges == NULL || *probes == NULL)
+    if (job->tensors == NULL || *probes == NULL)
         return nd_fail_memory(err);
     for (int of_outputs = 1; of_outputs >= 0; of_outputs--) /* the outputs come first */
-        for (size_t i = 0; status == ND_OK && i < n_edges; i++) {
-            bool is_output = with_outputs && nd_model_edge(capture->model, edges[i])->is_model_output;
-            bool is_float = capture->as_floats[edges[i]];
+        for (size_t i = 0; status == ND_OK && i < n_tensors; i++) {
+            bool is_output = with_outputs && nd_model_tensor(capture->model, tensors[i])->is_model_output;
+            bool is_float = capture->as_floats[tensors[i]];
             is_any_float = is_any_float || is_float;
             if (is_output == (of_outputs == 1) && (is_output || is_float))
-                status = add_edge(capture, edges[i], job, err);
+                status = add_tensor(capture, tensors[i], job, err);
         }
     job->n_repeats = 1;
     job->store = ND_STORE_DIGEST;
     job->probes = *probes;
-    job->n_probes = job->n_edges == 0 ? 0 : is_any_float ? capture->n_probes : 1;
+    job->n_probes = job->n_tensors == 0 ? 0 : is_any_float ? capture->n_probes : 1;
     for (size_t p = 0; p < job->n_probes; p++) {
         (*probes)[p] = capture->job.probes[p];
         (*probes)[p].n_samples = (*probes)[p].n_samples > 0;
@@ -136,11 +136,11 @@ static enum nd_status add_samples(const struct nd_tries *trials, const size_t *e
     return status;
 }
 
-static bool has_outputs(const struct nd_tries *trials, const size_t *edges, size_t n_edges)
+static bool has_outputs(const struct nd_tries *trials, const size_t *tensors, size_t n_tensors)
 {
     size_t n = 0;
-    for (size_t i = 0; i < n_edges; i++)
-        n += nd_model_edge(trials->capture->model, edges[i])->is_model_output;
+    for (size_t i = 0; i < n_tensors; i++)
+        n += nd_model_tensor(trials->capture->model, tensors[i])->is_model_output;
     return n == trials->n_outputs;
 }
 
@@ -153,7 +153,7 @@ static bool is_same(const struct nd_tries *trials, const struct nd_digest *diges
 }
 
 /* One session. digests: of the outputs in the first sample; NULL: not asked for. */
-static enum nd_status try_session(struct nd_tries *trials, const size_t *edges, size_t n_edges,
+static enum nd_status try_session(struct nd_tries *trials, const size_t *tensors, size_t n_tensors,
                                   struct nd_tried *out, struct nd_digest **digests, struct nd_error *err)
 {
     const struct nd_capture_job *capture = trials->capture;
@@ -165,20 +165,20 @@ static enum nd_status try_session(struct nd_tries *trials, const size_t *edges, 
     char *folder = nd_path_join(capture->folder, name);
     if (folder == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_capture_job_trial(capture, edges, n_edges, &job, err);
+    enum nd_status status = nd_capture_job_trial(capture, tensors, n_tensors, &job, err);
     if (status == ND_OK) {
         job.is_fallback_allowed = true; /* what fell is read, also where some nodes may */
-        status = add_samples(trials, edges, n_edges, digests != NULL, &job, &probes, err);
+        status = add_samples(trials, tensors, n_tensors, digests != NULL, &job, &probes, err);
         if (status == ND_OK)
             status = run_trial(trials, &job, folder, out, err);
-        n_recorded = job.n_edges;
+        n_recorded = job.n_tensors;
         nd_capture_job_free_trial(&job);
     }
     if (status == ND_OK && digests != NULL)
         status = read_digests(folder, n_recorded, digests, err);
     if (status == ND_OK) {
-        nd_fallen_subtract(&out->fallen, &trials->own);
-        out->holds = out->reason[0] == '\0' && out->fallen.n == 0;
+        nd_fell_back_subtract(&out->fell_back, &trials->own);
+        out->holds = out->reason[0] == '\0' && out->fell_back.n == 0;
     }
     nd_dir_remove(folder);
     free(folder);
@@ -186,13 +186,13 @@ static enum nd_status try_session(struct nd_tries *trials, const size_t *edges, 
     return status;
 }
 
-enum nd_status nd_tries_try(void *context, const size_t *edges, size_t n_edges, struct nd_tried *out,
+enum nd_status nd_tries_try(void *context, const size_t *tensors, size_t n_tensors, struct nd_tried *out,
                             struct nd_error *err)
 {
     struct nd_tries *trials = context;
     struct nd_digest *digests = NULL;
-    bool with_sample = trials->with_sample && has_outputs(trials, edges, n_edges);
-    enum nd_status status = try_session(trials, edges, n_edges, out, with_sample ? &digests : NULL, err);
+    bool with_sample = trials->with_sample && has_outputs(trials, tensors, n_tensors);
+    enum nd_status status = try_session(trials, tensors, n_tensors, out, with_sample ? &digests : NULL, err);
     if (status == ND_OK && out->holds && digests != NULL && !is_same(trials, digests)) {
         snprintf(out->reason, sizeof out->reason, "recording it changes the outputs of the model");
         out->holds = false;
@@ -207,11 +207,11 @@ static enum nd_status try_outputs(struct nd_tries *trials, struct nd_tried *out,
 {
     const struct nd_model *model = trials->capture->model;
     size_t n = 0;
-    size_t *outputs = nd_calloc(nd_model_n_edges(model), sizeof *outputs);
+    size_t *outputs = nd_calloc(nd_model_n_tensors(model), sizeof *outputs);
     if (outputs == NULL)
         return nd_fail_memory(err);
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
-        if (nd_model_edge(model, e)->is_model_output)
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        if (nd_model_tensor(model, e)->is_model_output)
             outputs[n++] = e;
     trials->n_outputs = n;
     bool has_sample = trials->capture->n_probes > 0 && trials->capture->probes[0]->n_samples > 0;
@@ -220,10 +220,10 @@ static enum nd_status try_outputs(struct nd_tries *trials, struct nd_tried *out,
     return status;
 }
 
-bool nd_tries_use_floats(void *context, size_t edge, bool as_floats)
+bool nd_tries_use_floats(void *context, size_t tensor, bool as_floats)
 {
     struct nd_tries *trials = context;
-    return nd_capture_job_use_floats(trials->capture, edge, as_floats);
+    return nd_capture_job_use_floats(trials->capture, tensor, as_floats);
 }
 
 /* Of the outputs that the model itself gives as floats. Whether that changes any of them. */
@@ -232,9 +232,9 @@ static bool use_floats_of_outputs(struct nd_tries *trials, bool as_floats)
     const struct nd_model *model = trials->capture->model;
     struct nd_dequantised floats;
     bool is_any = false;
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
-        if (nd_model_edge(model, e)->is_model_output && nd_model_find_dequantised(model, e, &floats) &&
-            strcmp(floats.tensor, nd_model_edge(model, e)->name) == 0)
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        if (nd_model_tensor(model, e)->is_model_output && nd_model_find_dequantised(model, e, &floats) &&
+            strcmp(floats.tensor, nd_model_tensor(model, e)->name) == 0)
             is_any |= nd_tries_use_floats(trials, e, as_floats);
     return is_any;
 }
@@ -249,17 +249,17 @@ static enum nd_status try_floats(struct nd_tries *trials, struct nd_tried *trial
     if (!use_floats_of_outputs(trials, true))
         return ND_OK;
     enum nd_status status = try_outputs(trials, &floats, &digests, err);
-    bool has_codes = floats.reason[0] == '\0';
-    bool is_better = status == ND_OK && (has_codes || floats.is_placed) &&
-                     (trial->reason[0] != '\0' || floats.fallen.n < trial->fallen.n);
+    bool has_qvalues = floats.reason[0] == '\0';
+    bool is_better = status == ND_OK && (has_qvalues || floats.is_placed) &&
+                     (trial->reason[0] != '\0' || floats.fell_back.n < trial->fell_back.n);
     if (is_better) {
         nd_tried_deinit(trial);
         free(trials->outputs);
         trials->outputs = digests;
-        trials->do_outputs_hold = has_codes;
+        trials->do_outputs_hold = has_qvalues;
         *trial = floats;
         trial->reason[0] = '\0';
-        if (has_codes)
+        if (has_qvalues)
             return ND_OK;
     } else {
         nd_tried_deinit(&floats);
@@ -276,12 +276,12 @@ enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_er
     trials->do_outputs_hold = true;
     enum nd_status status = try_outputs(trials, &trial, &trials->outputs, err);
     double limit_s = session_factor * (elapsed_s(trials) - begun_s);
-    trials->session_limit_s = limit_s > least_session_limit_s ? limit_s : least_session_limit_s;
+    trials->session_limit_s = limit_s > min_session_limit_s ? limit_s : min_session_limit_s;
     if (status == ND_OK && !trial.holds)
         status = try_floats(trials, &trial, err);
     *holds = status == ND_OK && trial.reason[0] == '\0';
-    trials->own = trial.fallen;
-    trial.fallen = (struct nd_fallen){0};
+    trials->own = trial.fell_back;
+    trial.fell_back = (struct nd_fell_back){0};
     nd_tried_deinit(&trial);
     return status;
 }
@@ -305,13 +305,13 @@ enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *folder,
     struct nd_digest *digests = NULL;
     size_t n = 0, n_seen = 0, n_pass = 0;
     *do_agree = true;
-    for (size_t e = 0; e < capture->n_edges; e++)
-        n_pass += capture->pass_of_edge[e] == 0;
+    for (size_t e = 0; e < capture->n_tensors; e++)
+        n_pass += capture->pass_of_tensor[e] == 0;
     enum nd_status status = read_digests(folder, n_pass, &digests, err);
-    for (size_t e = 0; status == ND_OK && digests != NULL && e < capture->n_edges; e++) {
-        if (capture->pass_of_edge[e] != 0)
+    for (size_t e = 0; status == ND_OK && digests != NULL && e < capture->n_tensors; e++) {
+        if (capture->pass_of_tensor[e] != 0)
             continue;
-        if (capture->edges[e].is_model_output && trials->outputs != NULL && n < trials->n_outputs)
+        if (capture->tensors[e].is_model_output && trials->outputs != NULL && n < trials->n_outputs)
             *do_agree = nd_digest_equal(digests[n_seen], trials->outputs[n++]) && *do_agree;
         n_seen++;
     }

@@ -15,7 +15,7 @@ enum nd_status nd_tried_read(const struct nd_job *job, const char *folder, const
 struct nd_tries {
     struct nd_capture_job *capture;
     unsigned int n;         /* sessions tried */
-    struct nd_fallen own;   /* nodes that fall when nothing but the outputs is recorded: looking is not why */
+    struct nd_fell_back own;   /* nodes that fall when nothing but the outputs is recorded: looking is not why */
     double session_limit_s; /* for a session to come to be; 0: the capture's own limits */
     struct nd_digest *outputs; /* [n_outputs] what the first sample gives when nothing else is recorded */
     size_t n_outputs;          /* of the model */
@@ -41,11 +41,11 @@ enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *folder,
 enum nd_status nd_tries_use_sample(struct nd_tries *trials, bool *is_steady, struct nd_error *err);
 
 /* nd_session_trial and nd_recording.has_time; context: struct nd_tries. */
-enum nd_status nd_tries_try(void *context, const size_t *edges, size_t n_edges, struct nd_tried *out,
+enum nd_status nd_tries_try(void *context, const size_t *tensors, size_t n_tensors, struct nd_tried *out,
                             struct nd_error *err);
 bool nd_tries_have_time(void *context);
 
 /* nd_recording.use_floats; context: struct nd_tries. */
-bool nd_tries_use_floats(void *context, size_t edge, bool as_floats);
+bool nd_tries_use_floats(void *context, size_t tensor, bool as_floats);
 
 #endif

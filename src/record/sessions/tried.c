@@ -5,18 +5,18 @@
 
 #include "core/files/suffix.h"
 
-void nd_fallen_deinit(struct nd_fallen *fallen)
+void nd_fell_back_deinit(struct nd_fell_back *fell_back)
 {
-    for (size_t i = 0; i < fallen->n; i++)
-        free(fallen->names[i]);
-    free(fallen->names);
-    *fallen = (struct nd_fallen){0};
+    for (size_t i = 0; i < fell_back->n; i++)
+        free(fell_back->names[i]);
+    free(fell_back->names);
+    *fell_back = (struct nd_fell_back){0};
 }
 
-bool nd_fallen_has(const struct nd_fallen *fallen, const char *node)
+bool nd_fell_back_has(const struct nd_fell_back *fell_back, const char *node)
 {
-    for (size_t i = 0; node != NULL && i < fallen->n; i++)
-        if (strcmp(fallen->names[i], node) == 0)
+    for (size_t i = 0; node != NULL && i < fell_back->n; i++)
+        if (strcmp(fell_back->names[i], node) == 0)
             return true;
     return false;
 }
@@ -27,29 +27,29 @@ static bool has_same_stem(const char *a, const char *b)
     return n == nd_token_stem_bytes(b) && memcmp(a, b, n) == 0;
 }
 
-static size_t count_stem(const struct nd_fallen *fallen, size_t n, const char *name)
+static size_t count_stem(const struct nd_fell_back *fell_back, size_t n, const char *name)
 {
     size_t n_same = 0;
     for (size_t i = 0; i < n; i++)
-        n_same += has_same_stem(fallen->names[i], name);
+        n_same += has_same_stem(fell_back->names[i], name);
     return n_same;
 }
 
 /* From the end on: what is before a node is as it was when the node is looked at. */
-void nd_fallen_subtract(struct nd_fallen *fallen, const struct nd_fallen *own)
+void nd_fell_back_subtract(struct nd_fell_back *fell_back, const struct nd_fell_back *own)
 {
-    for (size_t i = fallen->n; i-- > 0;) {
-        const char *name = fallen->names[i];
-        if (count_stem(fallen, i, name) >= count_stem(own, own->n, name))
+    for (size_t i = fell_back->n; i-- > 0;) {
+        const char *name = fell_back->names[i];
+        if (count_stem(fell_back, i, name) >= count_stem(own, own->n, name))
             continue;
-        free(fallen->names[i]);
-        memmove(&fallen->names[i], &fallen->names[i + 1], (fallen->n - 1 - i) * sizeof fallen->names[i]);
-        fallen->n--;
+        free(fell_back->names[i]);
+        memmove(&fell_back->names[i], &fell_back->names[i + 1], (fell_back->n - 1 - i) * sizeof fell_back->names[i]);
+        fell_back->n--;
     }
 }
 
 void nd_tried_deinit(struct nd_tried *trial)
 {
-    nd_fallen_deinit(&trial->fallen);
+    nd_fell_back_deinit(&trial->fell_back);
     *trial = (struct nd_tried){0};
 }

@@ -39,14 +39,14 @@ static enum nd_status take_fact(const struct nd_record *record, struct session_f
 }
 
 /* Moves the names of the nodes that fell to *out. */
-static enum nd_status keep_fallen(const bool *is_fallen, const char **names, size_t n, struct nd_fallen *out,
+static enum nd_status keep_fell_back(const bool *is_fell_back, const char **names, size_t n, struct nd_fell_back *out,
                                   struct nd_error *err)
 {
     out->names = nd_calloc(n, sizeof *out->names);
     if (out->names == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < n; i++) {
-        if (!is_fallen[i])
+        if (!is_fell_back[i])
             continue;
         out->names[out->n] = nd_strdup(names[i]);
         if (out->names[out->n] == NULL)
@@ -56,16 +56,16 @@ static enum nd_status keep_fallen(const bool *is_fallen, const char **names, siz
     return ND_OK;
 }
 
-static enum nd_status find_fallen(const struct nd_job *job, const struct session_facts *facts,
-                                  struct nd_fallen *out, struct nd_error *err)
+static enum nd_status find_fell_back(const struct nd_job *job, const struct session_facts *facts,
+                                  struct nd_fell_back *out, struct nd_error *err)
 {
     static const char *const keys[] = {"provider", "name", "op_type"};
     size_t n = facts->n_nodes;
     struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
     const char **names = nd_calloc(n, sizeof *names);
-    bool *is_fallen = nd_calloc(n, sizeof *is_fallen);
+    bool *is_fell_back = nd_calloc(n, sizeof *is_fell_back);
     char **texts = nd_calloc(3 * n, sizeof *texts);
-    bool is_whole = nodes != NULL && names != NULL && is_fallen != NULL && texts != NULL;
+    bool is_whole = nodes != NULL && names != NULL && is_fell_back != NULL && texts != NULL;
     for (size_t i = 0; is_whole && i < 3 * n; i++)
         is_whole = (texts[i] = nd_fields_text(&facts->nodes[i / 3], keys[i % 3])) != NULL;
     enum nd_status status = is_whole ? ND_OK : nd_fail_memory(err);
@@ -74,15 +74,15 @@ static enum nd_status find_fallen(const struct nd_job *job, const struct session
         names[i] = nodes[i].name;
     }
     if (status == ND_OK) {
-        nd_job_find_fallen(job, nodes, n, is_fallen);
-        status = keep_fallen(is_fallen, names, n, out, err);
+        nd_job_find_fell_back(job, nodes, n, is_fell_back);
+        status = keep_fell_back(is_fell_back, names, n, out, err);
     }
     for (size_t i = 0; texts != NULL && i < 3 * n; i++)
         free(texts[i]);
     free(texts);
     free(nodes);
     free(names);
-    free(is_fallen);
+    free(is_fell_back);
     return status;
 }
 
@@ -90,16 +90,16 @@ static enum nd_status find_fallen(const struct nd_job *job, const struct session
 static void judge_end(const struct session_facts *facts, const struct nd_agent_exit *exit,
                       struct nd_tried *trial, bool *is_of_session)
 {
-    bool has_fallen = facts->failure == ND_E_DEVICE_FALLBACK;
+    bool has_fell_back = facts->failure == ND_E_DEVICE_FALLBACK;
     bool is_in_session = strcmp(facts->stage, "session") == 0;
-    if (!facts->has_ended && !has_fallen)
+    if (!facts->has_ended && !has_fell_back)
         snprintf(trial->reason, sizeof trial->reason, "%.255s",
                  facts->failure != 0   ? facts->message
                  : exit->error.id != 0 ? exit->error.message
                                        : "the agent ended without a word");
-    *is_of_session = facts->has_ended || has_fallen || is_in_session;
+    *is_of_session = facts->has_ended || has_fell_back || is_in_session;
     trial->is_placed = facts->has_ended || strcmp(facts->stage, "run") == 0;
-    trial->holds = facts->has_ended && trial->fallen.n == 0;
+    trial->holds = facts->has_ended && trial->fell_back.n == 0;
 }
 
 enum nd_status nd_tried_read(const struct nd_job *job, const char *folder, const struct nd_agent_exit *exit,
@@ -116,7 +116,7 @@ enum nd_status nd_tried_read(const struct nd_job *job, const char *folder, const
     while (status == ND_OK && nd_spool_next(&reader, &record))
         status = take_fact(&record, &facts, err);
     if (status == ND_OK)
-        status = find_fallen(job, &facts, &trial.fallen, err);
+        status = find_fell_back(job, &facts, &trial.fell_back, err);
     judge_end(&facts, exit, &trial, is_of_session);
     nd_spool_reader_close(&reader);
     free(facts.nodes);

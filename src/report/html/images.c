@@ -146,7 +146,7 @@ static enum nd_status read_values(const struct album *album, size_t sample, doub
     unsigned char *bytes = nd_calloc(1, layout->sample_bytes + 64);
     if (bytes == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_capture_read_inputs(&(struct nd_capture_tensor){album->capture, album->probe, 0},
+    enum nd_status status = nd_capture_read_inputs(&(struct nd_probe_values){album->capture, album->probe, 0},
                                                    sample, 1, bytes, err);
     for (size_t at = 0; status == ND_OK && at < layout->n_elems; at += ND_BLOCK) {
         double x[ND_BLOCK];
@@ -190,7 +190,7 @@ static enum nd_status put_row(struct album *album, const struct nd_comparison *c
     if (album->probe == SIZE_MAX || nd_capture_probe(album->capture, album->probe)->n_inputs == 0)
         return ND_OK;
     const struct nd_capture_probe *about = nd_capture_probe(album->capture, album->probe);
-    const struct nd_edge input = {.name = about->inputs[0].name,
+    const struct nd_tensor input = {.name = about->inputs[0].name,
                                   .dtype = about->inputs[0].dtype,
                                   .shape = about->inputs[0].shape,
                                   .quant = {.axis = -1}};

@@ -69,7 +69,7 @@ enum nd_page_document nd_doc_kind(const json_t *document)
         return ND_PAGE_COMPARISON;
     if (nd_doc_get(document, ND_KEY_IMAGES) != NULL)
         return ND_PAGE_IMAGES;
-    if (nd_doc_get(document, ND_KEY_HARM_SAMPLES) != NULL)
+    if (nd_doc_get(document, ND_KEY_OUTPUT_EFFECT_SAMPLES) != NULL)
         return ND_PAGE_EXPLANATION;
     if (nd_doc_get(document, ND_KEY_OPERATORS) != NULL)
         return ND_PAGE_PLACEMENT;

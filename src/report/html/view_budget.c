@@ -14,11 +14,11 @@ struct budget {
     double quantisation, chip, interaction;
 };
 
-static struct budget budget_of(const json_t *energy)
+static struct budget budget_of(const json_t *mean_square)
 {
-    return (struct budget){.quantisation = nd_doc_number(energy, ND_KEY_QUANTISATION),
-                           .chip = nd_doc_number(energy, ND_KEY_DIVERGENCE),
-                           .interaction = nd_doc_number(energy, ND_KEY_INTERACTION)};
+    return (struct budget){.quantisation = nd_doc_number(mean_square, ND_KEY_QUANTISATION),
+                           .chip = nd_doc_number(mean_square, ND_KEY_DIVERGENCE),
+                           .interaction = nd_doc_number(mean_square, ND_KEY_INTERACTION)};
 }
 
 static bool is_known(const struct budget *b)
@@ -58,11 +58,11 @@ static void put_bar(struct nd_page *page, const struct budget *b)
 }
 
 /* The share of the chip with its interval, on a line from 0 to 100 %. */
-static void put_share(struct nd_page *page, const json_t *energy)
+static void put_share(struct nd_page *page, const json_t *mean_square)
 {
     char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES], c[ND_HTML_TEXT_BYTES];
-    const json_t *interval = nd_doc_get(energy, ND_KEY_OWN_SHARE_INTERVAL);
-    double share = nd_doc_number(energy, ND_KEY_OWN_SHARE);
+    const json_t *interval = nd_doc_get(mean_square, ND_KEY_OWN_SHARE_INTERVAL);
+    double share = nd_doc_number(mean_square, ND_KEY_OWN_SHARE);
     double low = nd_doc_value(json_array_get(interval, 0)), high = nd_doc_value(json_array_get(interval, 1));
     nd_html_puts(page, "<td class=\"n\">");
     nd_html_text(page, nd_html_percent(share, a));
@@ -71,12 +71,12 @@ static void put_share(struct nd_page *page, const json_t *energy)
     nd_html_puts(page, "</td>");
 }
 
-static void put_part(struct nd_page *page, const json_t *energy, const char *key, const char *interval_key)
+static void put_part(struct nd_page *page, const json_t *mean_square, const char *key, const char *interval_key)
 {
     char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES], c[ND_HTML_TEXT_BYTES];
-    const json_t *interval = nd_doc_get(energy, interval_key);
+    const json_t *interval = nd_doc_get(mean_square, interval_key);
     double low = nd_doc_value(json_array_get(interval, 0)), high = nd_doc_value(json_array_get(interval, 1));
-    nd_html_printf(page, "<td class=\"n\">%s", nd_html_real(nd_doc_number(energy, key), a));
+    nd_html_printf(page, "<td class=\"n\">%s", nd_html_real(nd_doc_number(mean_square, key), a));
     if (isfinite(low) && isfinite(high))
         nd_html_printf(page, " <small>%s to %s</small>", nd_html_real(low, b), nd_html_real(high, c));
     nd_html_puts(page, "</td>");
@@ -100,8 +100,8 @@ static void put_legend(struct nd_page *page)
 static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    const json_t *energy = nd_doc_get(device, ND_KEY_ENERGY);
-    struct budget b = budget_of(energy);
+    const json_t *mean_square = nd_doc_get(device, ND_KEY_MEAN_SQUARE);
+    struct budget b = budget_of(mean_square);
     nd_html_puts(page, "<tr><th scope=\"row\">");
     nd_html_name(page, nd_page_device_label(part, device));
     nd_html_puts(page, "</th>");
@@ -112,11 +112,11 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
     nd_html_puts(page, "<td class=\"bars\">");
     put_bar(page, &b);
     nd_html_puts(page, "</td>");
-    put_share(page, energy);
+    put_share(page, mean_square);
     nd_html_cell_number(page, nd_html_real(total_of(&b), buf), total_of(&b));
-    put_part(page, energy, ND_KEY_QUANTISATION, ND_KEY_QUANTISATION_INTERVAL);
-    put_part(page, energy, ND_KEY_DIVERGENCE, ND_KEY_DIVERGENCE_INTERVAL);
-    put_part(page, energy, ND_KEY_INTERACTION, ND_KEY_INTERACTION_INTERVAL);
+    put_part(page, mean_square, ND_KEY_QUANTISATION, ND_KEY_QUANTISATION_INTERVAL);
+    put_part(page, mean_square, ND_KEY_DIVERGENCE, ND_KEY_DIVERGENCE_INTERVAL);
+    put_part(page, mean_square, ND_KEY_INTERACTION, ND_KEY_INTERACTION_INTERVAL);
     nd_html_puts(page, "</tr>\n");
 }
 
@@ -187,7 +187,7 @@ static size_t n_known(const json_t *devices)
     size_t d, n = 0;
     json_array_foreach(devices, d, device)
     {
-        struct budget b = budget_of(nd_doc_get(device, ND_KEY_ENERGY));
+        struct budget b = budget_of(nd_doc_get(device, ND_KEY_MEAN_SQUARE));
         n += is_known(&b);
     }
     return n;

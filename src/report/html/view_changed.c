@@ -104,9 +104,9 @@ static void put_promoted_layers(struct nd_page *page, const json_t *document)
 
 /* ---- align ---- */
 
-static void put_price(struct nd_page *page, const json_t *document)
+static void put_accuracy_cost(struct nd_page *page, const json_t *document)
 {
-    const json_t *price = nd_doc_get(document, ND_KEY_PRICE), *output;
+    const json_t *cost = nd_doc_get(document, ND_KEY_ACCURACY_COST), *output;
     const char *groups = nd_doc_text(nd_doc_get(document, ND_KEY_VERIFICATION), ND_KEY_GROUPS_TEXT);
     size_t i;
     if (groups[0] != '\0') {
@@ -114,17 +114,17 @@ static void put_price(struct nd_page *page, const json_t *document)
         nd_html_text(page, groups);
         nd_html_puts(page, ".</p>\n");
     }
-    if (json_array_size(nd_doc_get(price, ND_KEY_PRICE_OUTPUTS)) == 0)
+    if (json_array_size(nd_doc_get(cost, ND_KEY_ACCURACY_COST_OUTPUTS)) == 0)
         return;
     nd_html_scroll(page, "Before and after", false);
     nd_html_puts(page,
                  "<table class=\"sortable\"><caption>Before and after: signal-to-noise ratio of the outputs, "
                  "in dB, and right classes, in exact arithmetic</caption>");
     nd_html_heads(page, "Output|#Before|#After|#Right before|#Right after");
-    json_array_foreach(nd_doc_get(price, ND_KEY_PRICE_OUTPUTS), i, output)
+    json_array_foreach(nd_doc_get(cost, ND_KEY_ACCURACY_COST_OUTPUTS), i, output)
     {
         put_before_after(page, nd_doc_text(output, ND_KEY_TENSOR), nd_doc_number(output, ND_KEY_SQNR_BEFORE_DB),
-                         nd_doc_number(output, ND_KEY_SQNR_AFTER_DB), price);
+                         nd_doc_number(output, ND_KEY_SQNR_AFTER_DB), cost);
     }
     end_table(page);
 }
@@ -157,7 +157,7 @@ void nd_view_changed(struct nd_page *page, const struct nd_page_part *part)
         put_devices(page, document);
         put_promoted_layers(page, document);
     } else {
-        put_price(page, document);
+        put_accuracy_cost(page, document);
         put_aligned_layers(page, document);
     }
 }

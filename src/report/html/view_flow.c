@@ -36,29 +36,29 @@ static void put_number(struct nd_page *page, const json_t *layer, const char *ke
 static void put_layer(struct nd_page *page, const struct nd_page_part *part, const json_t *layer, size_t d,
                       size_t i)
 {
-    const char *program = nd_doc_text(layer, ND_KEY_PROGRAM), *why_not = nd_doc_text(layer, ND_KEY_WHY_NOT);
+    const char *arithmetic = nd_doc_text(layer, ND_KEY_ARITHMETIC), *why_not = nd_doc_text(layer, ND_KEY_WHY_NOT);
     nd_html_printf(page, "<tr id=\"%slayer-%zu-%zu\"><th scope=\"row\">", part->prefix, d + 1, i + 1);
     nd_html_name(page, nd_doc_text(layer, ND_KEY_NAME));
     nd_html_puts(page, "</th><td class=\"op\">");
     nd_html_text(page, nd_doc_text(layer, ND_KEY_OP_TYPE));
     nd_html_puts(page, "</td>");
-    put_number(page, layer, ND_KEY_LOCAL, true);
-    put_number(page, layer, ND_KEY_INHERITED, true);
+    put_number(page, layer, ND_KEY_INTRODUCED, true);
+    put_number(page, layer, ND_KEY_PASSED_ON, true);
     put_number(page, layer, ND_KEY_GAIN, false);
     put_number(page, layer, ND_KEY_HARMED_SHARE, true);
     nd_html_puts(page, "<td>");
     nd_html_badge(page, layer_state(layer), nd_doc_text(layer, ND_KEY_STATE));
     nd_html_puts(page, " ");
-    nd_html_text(page, why_not[0] != '\0' ? why_not : program);
+    nd_html_text(page, why_not[0] != '\0' ? why_not : arithmetic);
     nd_html_puts(page, "</td></tr>\n");
 }
 
 /* What makes a layer worth a row: a fault, then its effect, then what it introduces. */
 static double score_of(const json_t *layer)
 {
-    double effect = nd_doc_number(layer, ND_KEY_HARMED_SHARE), local = nd_doc_number(layer, ND_KEY_LOCAL);
+    double effect = nd_doc_number(layer, ND_KEY_HARMED_SHARE), introduced = nd_doc_number(layer, ND_KEY_INTRODUCED);
     double score = strcmp(layer_state(layer), "fail") == 0 ? 3 : 0;
-    return score + (isfinite(effect) ? effect : 0) + (isfinite(local) ? local : 0);
+    return score + (isfinite(effect) ? effect : 0) + (isfinite(introduced) ? introduced : 0);
 }
 
 /* Of a model with more layers than are shown: those with the highest scores, in graph order. */
@@ -132,8 +132,8 @@ static void put_device_data(struct nd_json *data, const struct nd_page_part *par
     json_array_foreach(layers, i, layer)
     {
         nd_json_open_line(data, NULL, '[');
-        put_known(data, nd_doc_number(layer, ND_KEY_LOCAL));
-        put_known(data, nd_doc_number(layer, ND_KEY_INHERITED));
+        put_known(data, nd_doc_number(layer, ND_KEY_INTRODUCED));
+        put_known(data, nd_doc_number(layer, ND_KEY_PASSED_ON));
         put_known(data, nd_doc_number(layer, ND_KEY_HARMED_SHARE));
         nd_json_text(data, NULL, layer_state(layer));
         nd_json_close(data, ']');

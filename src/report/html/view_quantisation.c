@@ -66,7 +66,7 @@ void nd_view_quantisation(struct nd_page *page, const struct nd_page_part *part)
     nd_html_text(page, nd_html_real(nd_doc_number(found, ND_KEY_OUTPUT_SQNR), buf));
     nd_html_printf(page,
                    " dB at the outputs (signal over error, against the float model; samples: %.0f).</p>\n",
-                   nd_doc_number(found, ND_KEY_HARM_SAMPLES));
+                   nd_doc_number(found, ND_KEY_OUTPUT_EFFECT_SAMPLES));
     nd_html_scroll(page, "Quantisation by layer", true);
     nd_html_puts(page,
                  "<table class=\"sortable\"><caption>Layers whose quantisation matters most at the outputs. "

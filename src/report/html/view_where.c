@@ -154,13 +154,13 @@ static void put_pieces(struct nd_page *page, const json_t *device)
     nd_html_puts(page, "</tbody></table></div></details>\n");
 }
 
-static void put_fallen(struct nd_page *page, const json_t *devices)
+static void put_fell_back(struct nd_page *page, const json_t *devices)
 {
     const json_t *device, *problem;
     size_t d, i;
     json_array_foreach(devices, d, device)
     {
-        double n = nd_doc_number(device, ND_KEY_N_FALLEN);
+        double n = nd_doc_number(device, ND_KEY_N_FELL_BACK);
         if (n > 0) {
             nd_html_puts(page, "<p class=\"warning\">");
             nd_html_name(page, nd_doc_device_label(device));
@@ -181,7 +181,7 @@ static void put_placement(struct nd_page *page, const json_t *placement)
     const json_t *devices = nd_doc_get(placement, ND_KEY_DEVICES), *device;
     size_t d;
     nd_html_puts(page, "<h3>Placement</h3>\n");
-    put_fallen(page, devices);
+    put_fell_back(page, devices);
     put_operators(page, placement);
     json_array_foreach(devices, d, device)
     {

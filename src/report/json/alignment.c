@@ -70,7 +70,7 @@ static json_t *accuracy_json(const struct nd_alignment *alignment)
                      nd_json_number(change.confidence));
 }
 
-static json_t *price_json(const struct nd_alignment *alignment)
+static json_t *accuracy_cost_json(const struct nd_alignment *alignment)
 {
     if (alignment->n_outputs == 0)
         return json_null();
@@ -134,7 +134,7 @@ static json_t *alignment_json(const struct nd_alignment *alignment)
                      end_word(alignment->end), "model", nd_json_string(alignment->model), "output",
                      text_or_null(alignment->output), "certificate", text_or_null(alignment->certificate),
                      "float_model", text_or_null(alignment->float_model), "arithmetics", arithmetics, "counts",
-                     counts, "price", price_json(alignment), "curve", curve_json(alignment), "verification",
+                     counts, "price", accuracy_cost_json(alignment), "curve", curve_json(alignment), "verification",
                      devices_json(alignment), "layers", layers);
 }
 

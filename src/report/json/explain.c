@@ -38,12 +38,12 @@ static json_t *checked(json_t *value, bool is_good)
 static json_t *class_json(const struct nd_identify_result *r, size_t first)
 {
     char name[ND_ARITHMETIC_NAME_BYTES];
-    const struct nd_arithmetic *programs = nd_arithmetics(&(size_t){0});
+    const struct nd_arithmetic *arithmetics = nd_arithmetics(&(size_t){0});
     json_t *list = json_array();
     bool is_good = list != NULL;
-    for (size_t p = first; p < r->n_programs; p++)
+    for (size_t p = first; p < r->n_arithmetics; p++)
         if (nd_identified_is_left(r, p) && r->class_of[p] == r->class_of[first])
-            is_good = is_good && push(list, json_string(nd_arithmetic_name(&programs[p], name)));
+            is_good = is_good && push(list, json_string(nd_arithmetic_name(&arithmetics[p], name)));
     return checked(list, is_good);
 }
 
@@ -59,12 +59,12 @@ static json_t *classes_json(const struct nd_identify_result *r)
 static json_t *whole_json(const struct nd_other_tally *whole)
 {
     size_t n;
-    const struct nd_unit_program *programs = nd_unit_programs(&n);
+    const struct nd_layer_arithmetic *arithmetics = nd_layer_arithmetics(&n);
     json_t *list = json_array();
     bool is_good = list != NULL;
     for (size_t p = 0; p < n && is_good; p++)
         if (whole->n[p] > 0)
-            is_good = push(list, json_pack("{s:s, s:I, s:I}", "name", programs[p].name, "values",
+            is_good = push(list, json_pack("{s:s, s:I, s:I}", "name", arithmetics[p].name, "values",
                                            (json_int_t)whole->n[p], "exceptions", (json_int_t)whole->wrong[p]));
     return checked(list, is_good);
 }
@@ -73,12 +73,12 @@ static bool put_answer(const struct nd_answer *a, json_t *out)
 {
     char name[ND_ARITHMETIC_NAME_BYTES];
     const struct nd_identify_result *r = &a->result;
-    const struct nd_arithmetic *programs = nd_arithmetics(&(size_t){0});
+    const struct nd_arithmetic *arithmetics = nd_arithmetics(&(size_t){0});
     bool has_best = r->best != SIZE_MAX, is_none = strcmp(a->verdict, "none") == 0;
     return put(out, "verdict", json_string(a->verdict)) &&
            put(out, "split", json_boolean(is_none && r->is_split)) && put(out, "groups", classes_json(r)) &&
            put(out, "nearest",
-               has_best ? json_string(nd_arithmetic_name(&programs[r->best], name)) : json_null()) &&
+               has_best ? json_string(nd_arithmetic_name(&arithmetics[r->best], name)) : json_null()) &&
            put(out, "values", count(r->n)) && put(out, "open", count(r->n_open)) &&
            put(out, "deciding", count(r->n_deciding)) && put(out, "exceptions", count(a->exceptions)) &&
            put(out, "explained", isnan(a->explained) ? json_null() : json_real(a->explained)) &&
@@ -87,7 +87,7 @@ static bool put_answer(const struct nd_answer *a, json_t *out)
 
 /* ---- thresholds ---- */
 
-static json_t *edge_of(uint64_t n, double fraction)
+static json_t *tensor_of(uint64_t n, double fraction)
 {
     return n > 0 ? json_real(fraction) : json_null();
 }
@@ -95,8 +95,8 @@ static json_t *edge_of(uint64_t n, double fraction)
 static bool put_bracket(const struct nd_identify_bracket *b, json_t *out)
 {
     return put(out, "down", count(b->n_down)) && put(out, "up", count(b->n_up)) &&
-           put(out, "max_down", edge_of(b->n_down, b->max_down)) &&
-           put(out, "min_up", edge_of(b->n_up, b->min_up)) &&
+           put(out, "max_down", tensor_of(b->n_down, b->max_down)) &&
+           put(out, "min_up", tensor_of(b->n_up, b->min_up)) &&
            put(out, "crossed", json_boolean(nd_identified_is_crossed(b)));
 }
 
@@ -166,13 +166,13 @@ static json_t *curve_json(const struct nd_identify_tally *tally)
 
 /* ---- lists ---- */
 
-static json_t *unit_json(const struct nd_identified_unit *unit)
+static json_t *identified_json(const struct nd_identified_layer *layer)
 {
-    json_t *row = json_pack("{s:o, s:o, s:s}", "name", nd_json_string(unit->name), "op_type",
-                            nd_json_string(unit->op_types), "way", unit->is_double ? "double" : "exact ratio");
-    return checked(row, row != NULL && put_answer(unit->answer, row) &&
-                            put(row, "thresholds", thresholds_json(&unit->tally)) &&
-                            put(row, "curve", curve_json(&unit->tally)));
+    json_t *row = json_pack("{s:o, s:o, s:s}", "name", nd_json_string(layer->name), "op_type",
+                            nd_json_string(layer->op_types), "way", layer->is_double ? "double" : "exact ratio");
+    return checked(row, row != NULL && put_answer(layer->answer, row) &&
+                            put(row, "thresholds", thresholds_json(&layer->tally)) &&
+                            put(row, "curve", curve_json(&layer->tally)));
 }
 
 static json_t *types_json(const struct nd_identified_device *device)
@@ -182,19 +182,19 @@ static json_t *types_json(const struct nd_identified_device *device)
     for (size_t t = 0; t < device->n_types && is_good; t++) {
         const struct nd_identified_type *type = &device->types[t];
         json_t *row = json_pack("{s:o, s:I}", "op_type", nd_json_string(type->op_types), "layers",
-                                (json_int_t)type->n_units);
+                                (json_int_t)type->n_layers);
         is_good = push(list, checked(row, row != NULL && put_answer(&type->answer, row)));
     }
     return checked(list, is_good);
 }
 
-static json_t *units_json(const struct nd_identified_device *device)
+static json_t *layers_json(const struct nd_identified_device *device)
 {
     json_t *list = json_array();
     bool is_good = list != NULL;
-    for (size_t s = 0; s < device->n_units && is_good; s++)
-        if (device->units[s].answer != NULL)
-            is_good = push(list, unit_json(&device->units[s]));
+    for (size_t s = 0; s < device->n_layers && is_good; s++)
+        if (device->layers[s].answer != NULL)
+            is_good = push(list, identified_json(&device->layers[s]));
     return checked(list, is_good);
 }
 
@@ -202,12 +202,12 @@ static json_t *rest_json(const struct nd_identified_device *device)
 {
     json_t *list = json_array();
     bool is_good = list != NULL;
-    for (size_t s = 0; s < device->n_units && is_good; s++) {
-        const struct nd_identified_unit *unit = &device->units[s];
-        if (unit->is_unit && unit->answer == NULL)
-            is_good = push(list, json_pack("{s:o, s:o, s:o}", "name", nd_json_string(unit->name), "op_type",
-                                           nd_json_string(unit->op_types), "why",
-                                           nd_json_string(nd_identified_why_not(unit))));
+    for (size_t s = 0; s < device->n_layers && is_good; s++) {
+        const struct nd_identified_layer *layer = &device->layers[s];
+        if (layer->is_layer && layer->answer == NULL)
+            is_good = push(list, json_pack("{s:o, s:o, s:o}", "name", nd_json_string(layer->name), "op_type",
+                                           nd_json_string(layer->op_types), "why",
+                                           nd_json_string(nd_identified_why_not(layer))));
     }
     return checked(list, is_good);
 }
@@ -231,7 +231,7 @@ static json_t *device_json(const struct nd_identified_device *device)
     bool is_good = out != NULL;
     if (is_good && !is_failed)
         is_good = put(out, "probes", probes_json(device)) && put_answer(device->answer, out) &&
-                  put(out, "types", types_json(device)) && put(out, "layers", units_json(device)) &&
+                  put(out, "types", types_json(device)) && put(out, "layers", layers_json(device)) &&
                   put(out, "not_identified", rest_json(device));
     return checked(out, is_good);
 }
@@ -361,15 +361,15 @@ static json_t *part(const struct nd_explained_part *part)
 {
     return json_pack("{s:I, s:o, s:o, s:o}", "differing", (json_int_t)part->n_differing, "max",
                      nd_json_number(part->max), "mean", nd_json_number(part->mean), "mean_squared_error",
-                     nd_json_number(part->energy));
+                     nd_json_number(part->mean_square));
 }
 
 static json_t *decomposition(const struct nd_decomposition *d)
 {
-    if (d->n_codes == 0)
+    if (d->n_qvalues == 0)
         return json_null();
     return json_pack(
-        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "values", (json_int_t)d->n_codes,
+        "{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "values", (json_int_t)d->n_qvalues,
         "signal", nd_json_number(d->signal), "quantisation", nd_json_number(d->quantisation), "divergence",
         nd_json_number(d->divergence), "interaction", nd_json_number(d->interaction), "correlation",
         nd_json_number(d->correlation), "bias", nd_json_number(d->bias), "sqnr_db", nd_json_number(d->sqnr_db),
@@ -383,11 +383,11 @@ static json_t *share(uint64_t n, uint64_t total, bool is_known)
     return is_known && total > 0 ? json_real((double)n / (double)total) : json_null();
 }
 
-static json_t *programs(const struct nd_explained_unit *unit)
+static json_t *arithmetics(const struct nd_explained_layer *layer)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < unit->n_programs; i++)
-        nd_tree_append(list, json_string(unit->programs[i]));
+    for (size_t i = 0; i < layer->n_arithmetics; i++)
+        nd_tree_append(list, json_string(layer->arithmetics[i]));
     return list;
 }
 
@@ -427,73 +427,73 @@ static json_t *floats_json(const struct nd_explained_floats *f)
     return row;
 }
 
-static json_t *unit_json_of_explain(const struct nd_explanation *e, const struct nd_explained_device *device,
+static json_t *layer_json_of_explain(const struct nd_explanation *e, const struct nd_explained_device *device,
                                     size_t s)
 {
-    const struct nd_explained_unit *unit = &device->units[s];
+    const struct nd_explained_layer *layer = &device->layers[s];
     const struct nd_explained_step *step = &e->steps[s];
-    bool is_taken = step->taken_from != SIZE_MAX;
-    const char *way = is_taken                    ? "taken"
+    bool is_taken = step->substituted_from != SIZE_MAX;
+    const char *method = is_taken                    ? "taken"
                       : step->is_double           ? "double"
                       : step->unreached_from != s ? "exact ratio"
                                                   : NULL;
     const char *unreached = step->unreached_from != SIZE_MAX ? e->steps[step->unreached_from].name : NULL;
-    bool is_examined = unit->is_examined, has_codes = is_examined && unit->floats.n == 0;
-    uint64_t n = unit->n_codes;
+    bool is_examined = layer->is_examined, has_qvalues = is_examined && layer->floats.n == 0;
+    uint64_t n = layer->n_qvalues;
     json_t *row =
         json_pack("{s:o, s:o, s:b, s:o, s:s?, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name",
                   nd_json_string(step->name), "op_type", nd_json_string(step->op_types), "examined",
-                  is_examined, "why_not", is_examined ? json_null() : nd_json_string(unit->why_not), "way", way,
-                  "values", (json_int_t)n, "introduced_mismatch", share(unit->local.n_differing, n, has_codes),
-                  "passed_on_mismatch", share(unit->inherited.n_differing, n, is_examined && unit->has_total),
-                  "explained_fraction", has_codes ? nd_json_known(unit->explained_fraction) : json_null(),
-                  "possible_arithmetic", programs(unit), "is_layer", step->is_unit, "is_source",
-                  unit->is_source, "within_one_step_of_double", unit->is_within_step);
+                  is_examined, "why_not", is_examined ? json_null() : nd_json_string(layer->why_not), "way", method,
+                  "values", (json_int_t)n, "introduced_mismatch", share(layer->introduced.n_differing, n, has_qvalues),
+                  "passed_on_mismatch", share(layer->passed_on.n_differing, n, is_examined && layer->has_total),
+                  "explained_fraction", has_qvalues ? nd_json_known(layer->explained_fraction) : json_null(),
+                  "possible_arithmetic", arithmetics(layer), "is_layer", step->is_layer, "is_source",
+                  layer->is_source, "within_one_step_of_double", layer->is_within_step);
     if (row == NULL)
         return NULL;
     nd_tree_set(row, "inputs", inputs(step));
-    nd_tree_set(row, "floats", floats_json(&unit->floats));
-    nd_tree_set(row, "taken_from", text_or_null(is_taken ? e->devices[step->taken_from].uri : NULL));
-    nd_tree_set(row, "arithmetic", text_or_null(unit->program));
-    nd_tree_set(row, "is_covered", json_boolean(unit->is_covered));
-    nd_tree_set(row, "state", json_string(nd_layer_state_name(unit->state)));
-    nd_tree_set(row, "why_follows", text_or_null(unit->why_follows));
-    nd_tree_set(row, "follows_text", text_or_null(unit->follows_text));
-    nd_tree_set(row, "evidence", text_or_null(unit->evidence));
-    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(unit->certainty)));
-    nd_tree_set(row, "tie_rule", text_or_null(unit->tie_rule));
-    nd_tree_set(row, "ties", unit->tie_rule != NULL ? json_integer((json_int_t)unit->n_ties) : json_null());
-    nd_tree_set(row, "known_defect", text_or_null(unit->known_defect));
-    nd_tree_set(row, "remedy", text_or_null(unit->remedy));
-    nd_tree_set(row, "is_faulty", json_boolean(unit->is_faulty));
-    nd_tree_set(row, "not_a_number", is_examined ? json_integer((json_int_t)unit->n_nan) : json_null());
-    nd_tree_set(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
-    nd_tree_set(row, "introduced", has_codes ? part(&unit->local) : json_null());
-    nd_tree_set(row, "passed_on", is_examined && unit->has_total ? part(&unit->inherited) : json_null());
-    nd_tree_set(row, "total", unit->has_total ? part(&unit->total) : json_null());
-    nd_tree_set(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
-    nd_tree_set(row, "amplification", nd_json_known(unit->gain));
-    nd_tree_set(row, "effect", nd_json_known(unit->floats.n > 0 ? (double)NAN : unit->harm));
+    nd_tree_set(row, "floats", floats_json(&layer->floats));
+    nd_tree_set(row, "taken_from", text_or_null(is_taken ? e->devices[step->substituted_from].uri : NULL));
+    nd_tree_set(row, "arithmetic", text_or_null(layer->arithmetic));
+    nd_tree_set(row, "is_covered", json_boolean(layer->is_covered));
+    nd_tree_set(row, "state", json_string(nd_layer_state_name(layer->state)));
+    nd_tree_set(row, "why_follows", text_or_null(layer->why_follows));
+    nd_tree_set(row, "follows_text", text_or_null(layer->follows_text));
+    nd_tree_set(row, "evidence", text_or_null(layer->evidence));
+    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(layer->certainty)));
+    nd_tree_set(row, "tie_rule", text_or_null(layer->tie_rule));
+    nd_tree_set(row, "ties", layer->tie_rule != NULL ? json_integer((json_int_t)layer->n_ties) : json_null());
+    nd_tree_set(row, "known_defect", text_or_null(layer->known_defect));
+    nd_tree_set(row, "remedy", text_or_null(layer->remedy));
+    nd_tree_set(row, "is_faulty", json_boolean(layer->is_faulty));
+    nd_tree_set(row, "not_a_number", is_examined ? json_integer((json_int_t)layer->n_nan) : json_null());
+    nd_tree_set(row, "unexplained", json_integer((json_int_t)layer->n_unexplained));
+    nd_tree_set(row, "introduced", has_qvalues ? part(&layer->introduced) : json_null());
+    nd_tree_set(row, "passed_on", is_examined && layer->has_total ? part(&layer->passed_on) : json_null());
+    nd_tree_set(row, "total", layer->has_total ? part(&layer->total) : json_null());
+    nd_tree_set(row, "identity_violations", json_integer((json_int_t)layer->n_violations));
+    nd_tree_set(row, "amplification", nd_json_known(layer->gain));
+    nd_tree_set(row, "effect", nd_json_known(layer->floats.n > 0 ? (double)NAN : layer->effect));
     nd_tree_set(row, "effect_share", nd_json_known(nd_explain_effect_share(e, device, s)));
-    nd_tree_set(row, "affected_share", nd_json_known(unit->harmed_share));
-    nd_tree_set(row, "quality", decomposition(&unit->quality));
+    nd_tree_set(row, "affected_share", nd_json_known(layer->harmed_share));
+    nd_tree_set(row, "quality", decomposition(&layer->quality));
     nd_tree_set(row, "no_reference_from", text_or_null(unreached));
     nd_tree_set(row, "lacks_float", json_boolean(step->lacks_float));
-    nd_tree_set(row, "execution", nd_explain_execution_json(&unit->execution));
+    nd_tree_set(row, "execution", nd_explain_execution_json(&layer->execution));
     return row;
 }
 
-static json_t *energy(const struct nd_explained_device *device)
+static json_t *mean_square(const struct nd_explained_device *device)
 {
-    if (device->output.n_codes == 0)
+    if (device->output.n_qvalues == 0)
         return json_null();
-    json_t *energy = decomposition(&device->output);
-    nd_tree_set(energy, "own_share", nd_json_known(device->own_share));
-    nd_tree_set(energy, "own_share_interval", interval(&device->own_share_interval));
-    nd_tree_set(energy, "quantisation_interval", interval(&device->quantisation_interval));
-    nd_tree_set(energy, "divergence_interval", interval(&device->divergence_interval));
-    nd_tree_set(energy, "interaction_interval", interval(&device->interaction_interval));
-    return energy;
+    json_t *mean_square = decomposition(&device->output);
+    nd_tree_set(mean_square, "own_share", nd_json_known(device->own_share));
+    nd_tree_set(mean_square, "own_share_interval", interval(&device->own_share_interval));
+    nd_tree_set(mean_square, "quantisation_interval", interval(&device->quantisation_interval));
+    nd_tree_set(mean_square, "divergence_interval", interval(&device->divergence_interval));
+    nd_tree_set(mean_square, "interaction_interval", interval(&device->interaction_interval));
+    return mean_square;
 }
 
 static void add_fault(json_t *row, const struct nd_explained_fault *fault)
@@ -509,19 +509,19 @@ static void add_fault(json_t *row, const struct nd_explained_fault *fault)
 static json_t *faulty_json(const struct nd_explanation *e, const struct nd_explained_device *device,
                            size_t step)
 {
-    const struct nd_explained_unit *unit = &device->units[step];
-    const struct nd_explained_fault *fault = &unit->fault;
+    const struct nd_explained_layer *layer = &device->layers[step];
+    const struct nd_explained_fault *fault = &layer->fault;
     json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "layer", nd_json_string(e->steps[step].name), "op_type",
                             nd_json_string(e->steps[step].op_types), "unexplained",
-                            (json_int_t)unit->n_unexplained, "kind", text_or_null(fault->kind));
+                            (json_int_t)layer->n_unexplained, "kind", text_or_null(fault->kind));
     if (row == NULL)
         return NULL;
-    nd_tree_set(row, "evidence", text_or_null(unit->evidence));
-    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(unit->certainty)));
-    nd_tree_set(row, "known_defect", text_or_null(unit->known_defect));
-    nd_tree_set(row, "remedy", text_or_null(unit->remedy));
-    nd_tree_set(row, "differing_share", share(unit->n_unexplained, unit->n_codes, unit->is_examined));
-    nd_tree_set(row, "effect", nd_json_known(unit->harm));
+    nd_tree_set(row, "evidence", text_or_null(layer->evidence));
+    nd_tree_set(row, "certainty", text_or_null(nd_certainty_name(layer->certainty)));
+    nd_tree_set(row, "known_defect", text_or_null(layer->known_defect));
+    nd_tree_set(row, "remedy", text_or_null(layer->remedy));
+    nd_tree_set(row, "differing_share", share(layer->n_unexplained, layer->n_qvalues, layer->is_examined));
+    nd_tree_set(row, "effect", nd_json_known(layer->effect));
     if (fault->kind != NULL)
         add_fault(row, fault);
     return row;
@@ -543,18 +543,18 @@ static json_t *findings_json(const struct nd_explanation *e, const struct nd_exp
 
 static json_t *device_json_of_explain(const struct nd_explanation *e, const struct nd_explained_device *device)
 {
-    json_t *sources = json_array(), *units = json_array(), *faulty = json_array(), *programs = json_array();
+    json_t *sources = json_array(), *layers = json_array(), *faulty = json_array(), *arithmetics = json_array();
     json_t *unexplained = json_array();
     for (size_t i = 0; i < device->n_unexplained; i++)
         nd_tree_append(unexplained, faulty_json(e, device, device->unexplained[i]));
-    for (size_t i = 0; i < device->n_programs; i++)
-        nd_tree_append(programs, json_string(device->programs[i]));
+    for (size_t i = 0; i < device->n_arithmetics; i++)
+        nd_tree_append(arithmetics, json_string(device->arithmetics[i]));
     for (size_t i = 0; i < device->n_faulty; i++)
         nd_tree_append(faulty, faulty_json(e, device, device->faulty[i]));
     for (size_t i = 0; i < device->n_sources; i++)
         nd_tree_append(sources, nd_json_string(e->steps[device->sources[i]].name));
     for (size_t s = 0; s < e->n_steps; s++)
-        nd_tree_append(units, unit_json_of_explain(e, device, s));
+        nd_tree_append(layers, layer_json_of_explain(e, device, s));
     json_t *observer = device->observer.n_samples == 0
                            ? json_null()
                            : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,
@@ -568,20 +568,20 @@ static json_t *device_json_of_explain(const struct nd_explanation *e, const stru
                      nd_json_string(device->uri), "chipset", nd_json_string(device->chipset), "capture",
                      nd_json_string(device->capture), "verdict", nd_health_name(device->health), "failure",
                      device->failure != NULL ? nd_json_string(device->failure) : json_null(), "arithmetic",
-                     text_or_null(device->program), "possible_arithmetic", programs, "losses",
+                     text_or_null(device->arithmetic), "possible_arithmetic", arithmetics, "losses",
                      nd_explain_losses_json(e, device), "findings", findings_json(e, device), "faulty", faulty,
-                     "sources", sources, "mean_squared_error", energy(device), "execution",
+                     "sources", sources, "mean_squared_error", mean_square(device), "execution",
                      nd_explain_execution_json(&device->execution), "examined", (json_int_t)device->n_examined,
-                     "not_examined", (json_int_t)device->n_not_examined, "layers", units, "label",
+                     "not_examined", (json_int_t)device->n_not_examined, "layers", layers, "label",
                      nd_json_string(device->label), "environment", environment);
 }
 
-static json_t *vote_json(const struct nd_explained_vote *vote)
+static json_t *majority_json(const struct nd_explained_majority *majority)
 {
-    return json_pack("{s:b, s:o, s:I, s:o, s:o, s:o}", "known", vote->is_known, "why_not",
-                     text_or_null(vote->why_not), "groups", (json_int_t)vote->n_lineages, "split_share",
-                     nd_json_known(vote->split_share), "margin", nd_json_known(vote->margin),
-                     "common_divergence", nd_json_known(vote->common_divergence));
+    return json_pack("{s:b, s:o, s:I, s:o, s:o, s:o}", "known", majority->is_known, "why_not",
+                     text_or_null(majority->why_not), "groups", (json_int_t)majority->n_groups, "split_share",
+                     nd_json_known(majority->split_share), "margin", nd_json_known(majority->margin),
+                     "common_divergence", nd_json_known(majority->common_divergence));
 }
 
 static json_t *explanation_json(const struct nd_explanation *e)
@@ -594,7 +594,7 @@ static json_t *explanation_json(const struct nd_explanation *e)
         "difference", nd_verdict_name(e->verdict), "model", nd_json_string(e->model), "model_sha256",
         e->model_sha256, "float_model", e->float_model != NULL ? nd_json_string(e->float_model) : json_null(),
         "probe", e->probe != NULL ? nd_json_string(e->probe) : json_null(), "samples", (json_int_t)e->n_samples,
-        "effect_samples", (json_int_t)e->n_harm_samples, "vote", vote_json(&e->vote), "differences",
+        "effect_samples", (json_int_t)e->n_output_effect_samples, "vote", majority_json(&e->majority), "differences",
         nd_explain_differences_json(e), "quantisation", nd_explain_quantisation_json(e), "devices", devices);
 }
 

@@ -26,7 +26,7 @@ static void put_entry_members(struct nd_json *json, const struct nd_golden_entry
     nd_json_text(json, "accepted_by", entry->accepted_by);
     nd_json_text(json, "note", entry->note);
     nd_json_count(json, "probes", entry->n_probes);
-    nd_json_count(json, "tensors", entry->n_edges);
+    nd_json_count(json, "tensors", entry->n_tensors);
 }
 
 static void put_entry(struct nd_json *json, const char *key, const struct nd_golden_entry *entry)
@@ -37,20 +37,20 @@ static void put_entry(struct nd_json *json, const char *key, const struct nd_gol
 }
 
 /* with_magnitude: by how much it differs, too. */
-static void put_edge(struct nd_json *json, const char *key, const struct nd_golden_edge *edge,
+static void put_tensor(struct nd_json *json, const char *key, const struct nd_golden_tensor *tensor,
                      bool with_magnitude)
 {
     nd_json_open(json, key, '{');
-    nd_json_text(json, "name", edge->name);
-    nd_json_text(json, "op_types", edge->op_types);
-    nd_json_count(json, "index", edge->index);
-    nd_json_texts(json, "probes", edge->probes, edge->n_probes);
+    nd_json_text(json, "name", tensor->name);
+    nd_json_text(json, "op_types", tensor->op_types);
+    nd_json_count(json, "index", tensor->index);
+    nd_json_texts(json, "probes", tensor->probes, tensor->n_probes);
     if (with_magnitude) {
-        nd_json_count_if(json, "elements", edge->is_known, edge->n_elems);
-        nd_json_count_if(json, "elements_differing", edge->is_known, edge->n_differing);
-        nd_json_real_if(json, "share", edge->is_known, (double)edge->n_differing / (double)edge->n_elems);
-        nd_json_count_if(json, "max_lsb", edge->is_known && edge->has_lsb, edge->max_lsb);
-        nd_json_real_if(json, "max_abs", edge->is_known && edge->has_error, edge->max_abs);
+        nd_json_count_if(json, "elements", tensor->is_known, tensor->n_elems);
+        nd_json_count_if(json, "elements_differing", tensor->is_known, tensor->n_differing);
+        nd_json_real_if(json, "share", tensor->is_known, (double)tensor->n_differing / (double)tensor->n_elems);
+        nd_json_count_if(json, "max_lsb", tensor->is_known && tensor->has_lsb, tensor->max_lsb);
+        nd_json_real_if(json, "max_abs", tensor->is_known && tensor->has_error, tensor->max_abs);
     }
     nd_json_close(json, '}');
 }
@@ -59,7 +59,7 @@ static void put_edge(struct nd_json *json, const char *key, const struct nd_gold
 static void put_first(struct nd_json *json, const struct nd_golden_difference *d, bool with_magnitude)
 {
     if (d->n_different > 0)
-        put_edge(json, "first", &d->different[0], with_magnitude);
+        put_tensor(json, "first", &d->different[0], with_magnitude);
     else
         nd_json_null(json, "first");
 }
@@ -107,11 +107,11 @@ static void put_difference(struct nd_json *json, const struct nd_golden_differen
     nd_json_bool(json, "same_chipset", d->is_same_chipset);
     nd_json_bool(json, "same_end", d->is_same_end);
     put_names(json, "probes", &d->probes);
-    nd_json_count(json, "n_tensors", d->n_edges);
+    nd_json_count(json, "n_tensors", d->n_tensors);
     nd_json_count(json, "n_equal", d->n_equal);
     nd_json_open(json, "different", '[');
     for (size_t i = 0; i < d->n_different; i++)
-        put_edge(json, NULL, &d->different[i], true);
+        put_tensor(json, NULL, &d->different[i], true);
     nd_json_close(json, ']');
     put_names(json, "missing", &d->missing);
     put_names(json, "extra", &d->extra);
@@ -301,7 +301,7 @@ static void put_standing(struct nd_json *json, const char *key, const struct nd_
     put_entry_members(json, &standing->entry);
     nd_json_bool(json, "same_chipset", d->is_same_chipset);
     nd_json_count(json, "n_equal", d->n_equal);
-    nd_json_count(json, "n_tensors", d->n_edges);
+    nd_json_count(json, "n_tensors", d->n_tensors);
     nd_json_real_if(json, "share", !isnan(standing->share), standing->share);
     put_first(json, d, false);
     nd_json_texts(json, "what_changed", d->axes, d->n_axes);

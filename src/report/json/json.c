@@ -14,7 +14,7 @@ static void put_diagnosis(struct nd_json *json, const struct nd_comparison *c,
 {
     nd_json_open_line(json, NULL, '{');
     nd_json_count(json, "device", d->device);
-    nd_json_text(json, "tensor", c->edges[d->edge].name);
+    nd_json_text(json, "tensor", c->tensors[d->tensor].name);
     nd_json_text(json, "kind", d->kind);
     nd_json_bool(json, "fault", !d->is_note);
     nd_json_bool(json, "of_runs", d->is_of_runs);
@@ -39,7 +39,7 @@ static void put_depth(struct nd_json *json, const struct nd_comparison *c, const
     nd_json_real_if(json, "last", !isnan(d->last), d->last);
     nd_json_bool(json, "half_precision", d->is_half);
     nd_json_real_if(json, "largest", has_largest, d->largest);
-    nd_json_text(json, "largest_tensor", has_largest ? c->edges[d->largest_edge].name : NULL);
+    nd_json_text(json, "largest_tensor", has_largest ? c->tensors[d->largest_tensor].name : NULL);
     nd_json_close(json, '}');
 }
 
@@ -48,8 +48,8 @@ static void put_predicate(struct nd_json *json, const struct nd_comparison *c,
 {
     nd_json_open_line(json, NULL, '{');
     nd_json_count(json, "device", p->device);
-    nd_json_text(json, "tensor", p->edge != SIZE_MAX ? c->edges[p->edge].name : NULL);
-    nd_json_text(json, "of", p->edge != SIZE_MAX ? "samples" : "tensors");
+    nd_json_text(json, "tensor", p->tensor != SIZE_MAX ? c->tensors[p->tensor].name : NULL);
+    nd_json_text(json, "of", p->tensor != SIZE_MAX ? "samples" : "tensors");
     nd_json_count(json, "wrong", p->n_wrong);
     nd_json_count(json, "compared", p->n);
     nd_json_open(json, "conditions", '[');
@@ -113,28 +113,28 @@ static void nd_json_put_shape(struct nd_json *json, const char *key, const struc
     nd_json_close(json, ']');
 }
 
-static void put_place(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_edge *edge,
+static void put_place(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
                       const struct nd_difference_place *place)
 {
     nd_json_text(json, "probe", c->probes[place->probe].name);
     nd_json_count(json, "sample", place->sample);
     nd_json_count_if(json, "index", place->has_index, place->index);
     if (place->has_index)
-        nd_json_put_shape(json, "coordinates", &edge->shape, place->coordinates);
+        nd_json_put_shape(json, "coordinates", &tensor->shape, place->coordinates);
     else
         nd_json_null(json, "coordinates");
 }
 
 /* {probe, sample, index, coordinates}; null when nothing differs. */
 static void nd_json_put_first(struct nd_json *json, const char *key, const struct nd_comparison *comparison,
-                              const struct nd_compared_edge *edge, const struct nd_difference *difference)
+                              const struct nd_compared_tensor *tensor, const struct nd_difference *difference)
 {
     if (!difference->has_first) {
         nd_json_null(json, key);
         return;
     }
     nd_json_open_line(json, key, '{');
-    put_place(json, comparison, edge, &difference->first);
+    put_place(json, comparison, tensor, &difference->first);
     nd_json_close(json, '}');
 }
 
@@ -290,7 +290,7 @@ static void put_axes(struct nd_json *json, const struct nd_structure *structure,
     nd_json_close(json, ']');
 }
 
-static void put_structure(struct nd_json *json, const struct nd_compared_edge *edge, bool has_values,
+static void put_structure(struct nd_json *json, const struct nd_compared_tensor *tensor, bool has_values,
                           const struct nd_structure *structure)
 {
     if (!has_values || structure->pattern == ND_PATTERN_NONE) {
@@ -304,11 +304,11 @@ static void put_structure(struct nd_json *json, const struct nd_compared_edge *e
     nd_json_count(json, "stride", structure->stride);
     nd_json_count(json, "runs", structure->n_runs);
     nd_json_count(json, "longest_run", structure->longest_run);
-    put_axes(json, structure, edge->shape.rank);
+    put_axes(json, structure, tensor->shape.rank);
     nd_json_count_if(json, "axis", structure->axis >= 0, (uint64_t)structure->axis);
     if (structure->pattern == ND_PATTERN_PERMUTED_AXES) {
         nd_json_open_line(json, "permutation", '[');
-        for (int i = 0; i < edge->shape.rank; i++)
+        for (int i = 0; i < tensor->shape.rank; i++)
             nd_json_int(json, NULL, structure->permutation[i]);
         nd_json_close(json, ']');
     } else {
@@ -317,14 +317,14 @@ static void put_structure(struct nd_json *json, const struct nd_compared_edge *e
     nd_json_close(json, '}');
 }
 
-static void put_worst(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_edge *edge,
+static void put_worst(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
                       const struct nd_difference *d)
 {
     nd_json_open(json, "worst", '[');
     for (size_t i = 0; i < d->n_worst; i++) {
         const struct nd_worst *worst = &d->worst[i];
         nd_json_open_line(json, NULL, '{');
-        put_place(json, c, edge, &worst->place);
+        put_place(json, c, tensor, &worst->place);
         nd_json_real(json, "abs_error", worst->abs_error);
         nd_json_real(json, "ref", worst->ref);
         nd_json_real(json, "test", worst->test);
@@ -374,7 +374,7 @@ static const char *coverage_name(enum nd_coverage coverage)
 
 /* Of a pair or of one of its probes, into the object that is open. */
 static void nd_json_put_part(struct nd_json *json, const struct nd_comparison *comparison,
-                             const struct nd_compared_edge *edge, const struct nd_compared_part *part)
+                             const struct nd_compared_tensor *tensor, const struct nd_compared_part *part)
 {
     const struct nd_difference *d = &part->difference;
     struct known known = what_is_known(part->coverage != ND_COVERAGE_NONE, d);
@@ -382,7 +382,7 @@ static void nd_json_put_part(struct nd_json *json, const struct nd_comparison *c
     nd_json_text(json, "reason", part->reason);
     put_counts(json, known, d);
     if (known.is_compared)
-        nd_json_put_first(json, "first", comparison, edge, d);
+        nd_json_put_first(json, "first", comparison, tensor, d);
     else
         nd_json_null(json, "first");
     if (known.is_compared)
@@ -393,9 +393,9 @@ static void nd_json_put_part(struct nd_json *json, const struct nd_comparison *c
     nd_json_real_if(json, "max_steps", known.has_errors && d->has_steps, d->max_steps);
     nd_json_real_if(json, "dequantised_steps", known.has_values && d->n_dequantised > 0, d->dequantised_steps);
     put_signal(json, known, d);
-    put_structure(json, edge, known.has_values, &d->structure);
+    put_structure(json, tensor, known.has_values, &d->structure);
     if (known.has_values)
-        put_worst(json, comparison, edge, d);
+        put_worst(json, comparison, tensor, d);
     else
         nd_json_null(json, "worst");
     put_tolerance(json, known.has_values, &d->tolerance);
@@ -414,7 +414,7 @@ static void nd_json_put_channel(struct nd_json *json, size_t channel, const stru
     nd_json_close(json, '}');
 }
 
-static void put_pair(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_edge *edge,
+static void put_pair(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
                      const struct nd_compared_pair *pair)
 {
     nd_json_open(json, NULL, '{');
@@ -424,14 +424,14 @@ static void put_pair(struct nd_json *json, const struct nd_comparison *c, const 
     nd_json_bool(json, "unrecorded_input", pair->is_unrecorded_input);
     nd_json_bool(json, "within_noise", pair->within_noise);
     nd_json_text(json, "label", pair->label);
-    nd_json_put_part(json, c, edge, &pair->total);
+    nd_json_put_part(json, c, tensor, &pair->total);
     nd_json_text(json, "signal_probe",
                  pair->signal_probe < c->n_probes ? c->probes[pair->signal_probe].name : NULL);
     nd_json_open(json, "probes", '[');
     for (size_t p = 0; p < c->n_probes; p++) {
         nd_json_open_line(json, NULL, '{');
         nd_json_text(json, "probe", c->probes[p].name);
-        nd_json_put_part(json, c, edge, &pair->probes[p]);
+        nd_json_put_part(json, c, tensor, &pair->probes[p]);
         nd_json_close(json, '}');
     }
     nd_json_close(json, ']');
@@ -458,7 +458,7 @@ static void put_noise(struct nd_json *json, const struct nd_difference *noise)
     nd_json_close(json, '}');
 }
 
-static void put_edge_device(struct nd_json *json, const struct nd_edge_on_device *device)
+static void put_tensor_device(struct nd_json *json, const struct nd_tensor_on_device *device)
 {
     nd_json_open_line(json, NULL, '{');
     nd_json_bool(json, "exists", device->exists);
@@ -473,40 +473,40 @@ static void put_edge_device(struct nd_json *json, const struct nd_edge_on_device
     nd_json_close(json, '}');
 }
 
-static const char *first_reason(const struct nd_comparison *c, const struct nd_compared_edge *edge)
+static const char *first_reason(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
 {
     for (size_t t = 1; t < c->n_devices; t++)
-        if (edge->pairs[t - 1].total.reason != NULL)
-            return edge->pairs[t - 1].total.reason;
+        if (tensor->pairs[t - 1].total.reason != NULL)
+            return tensor->pairs[t - 1].total.reason;
     return NULL;
 }
 
-static void put_edge(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_edge *edge)
+static void put_tensor(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
 {
     nd_json_open(json, NULL, '{');
-    nd_json_text(json, "name", edge->name);
-    nd_json_text(json, "op_types", edge->op_types);
-    nd_json_text(json, "dtype", nd_dtype_name(edge->dtype));
-    nd_json_put_shape(json, "shape", &edge->shape, edge->shape.dims);
-    nd_json_bool(json, "quantised", edge->is_quantised);
-    nd_json_bool(json, "model_input", edge->is_model_input);
-    nd_json_bool(json, "model_output", edge->is_model_output);
-    nd_json_bool(json, "comparable", edge->comparable);
-    nd_json_text(json, "reason", first_reason(c, edge));
-    nd_json_text(json, "verdict", nd_verdict_name(edge->verdict));
-    nd_json_text(json, "gate", edge->gate);
-    nd_json_index(json, "odd_one_out", edge->odd_one_out);
+    nd_json_text(json, "name", tensor->name);
+    nd_json_text(json, "op_types", tensor->op_types);
+    nd_json_text(json, "dtype", nd_dtype_name(tensor->dtype));
+    nd_json_put_shape(json, "shape", &tensor->shape, tensor->shape.dims);
+    nd_json_bool(json, "quantised", tensor->is_quantised);
+    nd_json_bool(json, "model_input", tensor->is_model_input);
+    nd_json_bool(json, "model_output", tensor->is_model_output);
+    nd_json_bool(json, "comparable", tensor->comparable);
+    nd_json_text(json, "reason", first_reason(c, tensor));
+    nd_json_text(json, "verdict", nd_verdict_name(tensor->verdict));
+    nd_json_text(json, "gate", tensor->gate);
+    nd_json_index(json, "odd_one_out", tensor->odd_one_out);
     nd_json_open_line(json, "groups", '[');
     for (size_t i = 0; i < c->n_devices; i++)
-        nd_json_int(json, NULL, edge->devices[i].class_id);
+        nd_json_int(json, NULL, tensor->devices[i].class_id);
     nd_json_close(json, ']');
     nd_json_open(json, "devices", '[');
     for (size_t i = 0; i < c->n_devices; i++)
-        put_edge_device(json, &edge->devices[i]);
+        put_tensor_device(json, &tensor->devices[i]);
     nd_json_close(json, ']');
     nd_json_open(json, "pairs", '[');
     for (size_t i = 0; i < c->n_pairs; i++)
-        put_pair(json, c, edge, &edge->pairs[i]);
+        put_pair(json, c, tensor, &tensor->pairs[i]);
     nd_json_close(json, ']');
     nd_json_close(json, '}');
 }
@@ -530,7 +530,7 @@ static void put_npu_share(struct nd_json *json, const struct nd_compared_device 
 static void put_device(struct nd_json *json, const struct nd_comparison *c,
                        const struct nd_compared_device *device)
 {
-    const char *first = device->first_edge != SIZE_MAX ? c->edges[device->first_edge].name : NULL;
+    const char *first = device->first_tensor != SIZE_MAX ? c->tensors[device->first_tensor].name : NULL;
     nd_json_open(json, NULL, '{');
     nd_json_text(json, "uri", device->uri);
     nd_json_text(json, "label", device->label);
@@ -544,8 +544,8 @@ static void put_device(struct nd_json *json, const struct nd_comparison *c,
     nd_json_text(json, "failure", device->failure[0] != '\0' ? device->failure : NULL);
     nd_json_count(json, "samples", device->n_samples);
     nd_json_count(json, "samples_expected", device->n_samples_expected);
-    nd_json_count(json, "unstable_tensors", device->n_unstable_edges);
-    nd_json_count(json, "cpu_fallback_tensors", device->n_cpu_edges);
+    nd_json_count(json, "unstable_tensors", device->n_unstable_tensors);
+    nd_json_count(json, "cpu_fallback_tensors", device->n_cpu_tensors);
     put_npu_share(json, device);
     nd_json_index(json, "configured_as", device->configured_as);
     nd_json_text(json, "configuration", device->configuration);
@@ -557,19 +557,19 @@ static void put_device(struct nd_json *json, const struct nd_comparison *c,
 
 static void put_first_difference(struct nd_json *json, const struct nd_comparison *c)
 {
-    if (c->first_edge == SIZE_MAX) {
+    if (c->first_tensor == SIZE_MAX) {
         nd_json_null(json, "first_difference");
         return;
     }
-    const struct nd_compared_edge *edge = &c->edges[c->first_edge];
+    const struct nd_compared_tensor *tensor = &c->tensors[c->first_tensor];
     nd_json_open(json, "first_difference", '{');
-    nd_json_text(json, "tensor", edge->name);
-    nd_json_count(json, "tensor_index", c->first_edge);
-    nd_json_text(json, "op_types", edge->op_types);
+    nd_json_text(json, "tensor", tensor->name);
+    nd_json_count(json, "tensor_index", c->first_tensor);
+    nd_json_text(json, "op_types", tensor->op_types);
     nd_json_count(json, "ref", 0);
     nd_json_index(json, "test", c->first_test);
     if (c->first_test != SIZE_MAX)
-        nd_json_put_first(json, "place", c, edge, &edge->pairs[c->first_test - 1].total.difference);
+        nd_json_put_first(json, "place", c, tensor, &tensor->pairs[c->first_test - 1].total.difference);
     else
         nd_json_null(json, "place");
     nd_json_close(json, '}');
@@ -589,7 +589,7 @@ static void put_partings(struct nd_json *json, const struct nd_comparison *c)
         nd_json_count(json, NULL, parting->device_a);
         nd_json_count(json, NULL, parting->device_b);
         nd_json_close(json, ']');
-        nd_json_text(json, "tensor", parting->edge != SIZE_MAX ? c->edges[parting->edge].name : NULL);
+        nd_json_text(json, "tensor", parting->tensor != SIZE_MAX ? c->tensors[parting->tensor].name : NULL);
         nd_json_close(json, '}');
     }
     nd_json_close(json, ']');
@@ -662,7 +662,7 @@ static void put_changed(struct nd_json *json, const struct nd_comparison *c, con
 static void put_top1(struct nd_json *json, const struct nd_comparison *c, const struct nd_top1 *row)
 {
     nd_json_open(json, NULL, '{');
-    nd_json_text(json, "tensor", c->edges[row->edge].name);
+    nd_json_text(json, "tensor", c->tensors[row->tensor].name);
     nd_json_text(json, "probe", c->probes[row->probe].name);
     nd_json_bool(json, "labels", row->has_labels);
     nd_json_text(json, "labels_missing_reason", row->labels_missing_reason);
@@ -695,7 +695,7 @@ static void put_broken(struct nd_json *json, const struct nd_comparison *c)
     }
     const struct nd_top1 *row = &c->top1[c->broken_top1];
     nd_json_open_line(json, "reference_broken", '{');
-    nd_json_text(json, "tensor", c->edges[row->edge].name);
+    nd_json_text(json, "tensor", c->tensors[row->tensor].name);
     nd_json_text(json, "probe", c->probes[row->probe].name);
     nd_json_count(json, "correct", row->devices[0].n_correct);
     nd_json_count(json, "samples", row->devices[0].n_samples);
@@ -710,8 +710,8 @@ static void put_lists(struct nd_json *json, const struct nd_comparison *c)
         put_device(json, c, &c->devices[i]);
     nd_json_close(json, ']');
     nd_json_open(json, "tensors", '[');
-    for (size_t e = 0; e < c->n_edges; e++)
-        put_edge(json, c, &c->edges[e]);
+    for (size_t e = 0; e < c->n_tensors; e++)
+        put_tensor(json, c, &c->tensors[e]);
     nd_json_close(json, ']');
     put_first_difference(json, c);
     put_broken(json, c);
@@ -730,7 +730,7 @@ enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out
     nd_json_int(&json, "exit_code", nd_verdict_exit_code(comparison->verdict));
     nd_json_bool(&json, "gated", comparison->has_gates);
     nd_json_bool(&json, "different_models", comparison->different_models);
-    nd_json_int(&json, "tensors_left_out", (int64_t)comparison->n_edges_left_out);
+    nd_json_int(&json, "tensors_left_out", (int64_t)comparison->n_tensors_left_out);
     nd_json_bool(&json, "unknown_models", comparison->unknown_models);
     nd_json_bool(&json, "unknown_inputs", comparison->unknown_inputs);
     nd_json_text(&json, "ulp_in",

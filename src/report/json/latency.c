@@ -32,7 +32,7 @@ static json_t *join(const struct nd_latency_series *entry)
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:o}", "state", states[j->state], "slow_by",
                      slow[l->slow], "slow", (json_int_t)j->n_slow, "slow_other", (json_int_t)j->n_slow_other,
                      "fast", (json_int_t)j->n_fast, "fast_other", (json_int_t)j->n_fast_other, "p",
-                     nd_json_known(j->p), "tensors", (json_int_t)j->n_edges, "tensors_tied",
+                     nd_json_known(j->p), "tensors", (json_int_t)j->n_tensors, "tensors_tied",
                      (json_int_t)j->n_tied, "first_tied",
                      entry->first_tied != NULL ? nd_json_string(entry->first_tied) : json_null());
 }

@@ -197,14 +197,14 @@ static void put_at(struct maker *maker, json_t *results, const char *node, json_
 
 /* At the node that makes the tensor, and of a quantised one also at the operator before it. Takes over result.
  */
-static void put_result(struct maker *maker, json_t *results, const char *tensor, json_t *result)
+static void put_result(struct maker *maker, json_t *results, const char *item, json_t *result)
 {
-    for (size_t e = 0; result != NULL && tensor != NULL && e < nd_model_n_edges(maker->model); e++) {
-        const struct nd_edge *edge = nd_model_edge(maker->model, e);
-        if (strcmp(edge->name, tensor) != 0)
+    for (size_t e = 0; result != NULL && item != NULL && e < nd_model_n_tensors(maker->model); e++) {
+        const struct nd_tensor *tensor = nd_model_tensor(maker->model, e);
+        if (strcmp(tensor->name, item) != 0)
             continue;
-        const struct nd_model_node *last = nd_model_edge_operator(maker->model, e);
-        put_at(maker, results, edge->node, result);
+        const struct nd_model_node *last = nd_model_tensor_operator(maker->model, e);
+        put_at(maker, results, tensor->node, result);
         put_at(maker, results, last != NULL ? last->name : NULL, result);
     }
     json_decref(result);

@@ -7,7 +7,7 @@
 #include "report/text/report_placement.h"
 #include "report/text/tree.h"
 
-bool nd_placed_is_fallen(const struct nd_placed_node *node)
+bool nd_placed_is_fell_back(const struct nd_placed_node *node)
 {
     bool is_added = node->model_node == SIZE_MAX;
     bool is_quantisation =
@@ -22,11 +22,11 @@ bool nd_placed_is_unstated(const struct nd_placed_device *device)
     return kind != NULL && strcmp(kind, "import") == 0;
 }
 
-size_t nd_placed_n_fallen(const struct nd_placed_device *device)
+size_t nd_placed_n_fell_back(const struct nd_placed_device *device)
 {
     size_t n = 0;
     for (size_t i = 0; device->report != NULL && device->report->is_npu && i < device->report->n_nodes; i++)
-        n += nd_placed_is_fallen(&device->report->nodes[i]);
+        n += nd_placed_is_fell_back(&device->report->nodes[i]);
     return n;
 }
 
@@ -92,14 +92,14 @@ static json_t *device_json(const struct nd_placed_device *device)
     const struct nd_placement_report *report = device->report;
     const char *chipset = nd_capture_string(device->capture, "device", "chipset");
     const char *failure = nd_capture_string(device->capture, "failure", "message");
-    json_t *nodes = json_array(), *edges = json_array(), *pieces = json_array(), *cuts = json_array();
+    json_t *nodes = json_array(), *tensors = json_array(), *pieces = json_array(), *cuts = json_array();
     json_t *events = json_array(), *problems = json_array();
     for (size_t i = 0; i < report->n_nodes; i++)
         nd_tree_append(nodes, node_json(&report->nodes[i]));
-    for (size_t i = 0; i < report->n_edges; i++)
-        nd_tree_append(edges, json_pack("{s:o, s:o, s:s}", "name", nd_json_string(report->edges[i].name),
-                                        "provider", nd_json_string(report->edges[i].provider), "where",
-                                        nd_where_name(report->edges[i].where)));
+    for (size_t i = 0; i < report->n_tensors; i++)
+        nd_tree_append(tensors, json_pack("{s:o, s:o, s:s}", "name", nd_json_string(report->tensors[i].name),
+                                        "provider", nd_json_string(report->tensors[i].provider), "where",
+                                        nd_where_name(report->tensors[i].where)));
     for (size_t i = 0; i < report->n_pieces; i++)
         nd_tree_append(pieces, piece_json(&report->pieces[i]));
     for (size_t i = 0; i < report->n_cuts; i++)
@@ -114,8 +114,8 @@ static json_t *device_json(const struct nd_placed_device *device)
                      nd_capture_state_name(nd_capture_state(device->capture)), "failure",
                      nd_json_string(failure != NULL ? failure : ""), "is_npu",
                      nd_placed_is_unstated(device) ? json_null() : json_boolean(report->is_npu), "npu_provider",
-                     nd_json_string(report->wanted_provider), "n_fallen", count(nd_placed_n_fallen(device)),
-                     "npu_share", share_json(&report->share), "nodes", nodes, "tensors", edges, "pieces",
+                     nd_json_string(report->wanted_provider), "n_fallen", count(nd_placed_n_fell_back(device)),
+                     "npu_share", share_json(&report->share), "nodes", nodes, "tensors", tensors, "pieces",
                      pieces, "cuts", cuts, "provider_events", events, "problems", problems);
 }
 

@@ -105,7 +105,7 @@ static void say_rows(struct nd_report_screen *screen, json_t *rows, const struct
     nd_screen_rows(screen, rows, columns, more);
 }
 
-static void say_price(struct nd_report_screen *screen, const struct nd_alignment *alignment)
+static void say_accuracy_cost(struct nd_report_screen *screen, const struct nd_alignment *alignment)
 {
     static const struct nd_report_column columns[] = {{"output", "OUTPUT"},
                                                       {"before", "DB BEFORE"},
@@ -266,7 +266,7 @@ enum nd_status nd_report_alignment_brief(const struct nd_alignment *alignment, s
     if (!is_refused)
         say_model(screen, alignment);
     if (!is_refused || alignment->n_outputs > 0)
-        say_price(screen, alignment);
+        say_accuracy_cost(screen, alignment);
     say_curve(screen, alignment);
     say_devices(screen, alignment);
     if (!is_refused)

@@ -23,8 +23,8 @@ static struct repeats count_repeats(const struct nd_comparison *c)
     struct repeats repeats = {.n_fewest = UINT64_MAX};
     for (size_t i = 0; i < c->n_devices; i++) {
         bool has_any = false;
-        for (size_t e = 0; e < c->n_edges; e++) {
-            const struct nd_edge_on_device *on = &c->edges[e].devices[i];
+        for (size_t e = 0; e < c->n_tensors; e++) {
+            const struct nd_tensor_on_device *on = &c->tensors[e].devices[i];
             if (on->n_repeats == 0)
                 continue;
             has_any = true;
@@ -65,12 +65,12 @@ static void put_unequal(const struct nd_text_report *report)
         .n_columns = 7, .is_left = {true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
     size_t n = 0;
     nd_text_add_titles(&table, titles);
-    for (size_t e = 0; e < c->n_edges; e++)
+    for (size_t e = 0; e < c->n_tensors; e++)
         for (size_t i = 0; i < c->n_devices; i++) {
-            const struct nd_edge_on_device *on = &c->edges[e].devices[i];
+            const struct nd_tensor_on_device *on = &c->tensors[e].devices[i];
             if (on->n_repeats_unequal == 0 || n++ >= nd_text_list_limit(report))
                 continue;
-            nd_table_add(&table, c->edges[e].name);
+            nd_table_add(&table, c->tensors[e].name);
             nd_table_add(&table, c->devices[i].label);
             nd_table_addf(&table, "%llu of %llu", (unsigned long long)on->n_repeats_unequal,
                           (unsigned long long)on->n_repeats);
@@ -89,16 +89,16 @@ void nd_text_stuck(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
     struct nd_table table = {.n_columns = 2, .is_left = {true, true}, .max_width = {ND_TEXT_NAME_MAX}};
-    for (size_t e = 0; e < c->n_edges; e++) {
+    for (size_t e = 0; e < c->n_tensors; e++) {
         struct nd_strbuf labels = {0};
         size_t n = 0;
-        for (size_t i = 0; i < c->n_devices && c->edges[e].is_model_output; i++) {
-            if (!c->edges[e].devices[i].is_stuck)
+        for (size_t i = 0; i < c->n_devices && c->tensors[e].is_model_output; i++) {
+            if (!c->tensors[e].devices[i].is_stuck)
                 continue;
             nd_strbuf_printf(&labels, "%s%s", n++ > 0 ? ", " : "", c->devices[i].label);
         }
         if (n > 0) {
-            nd_table_add(&table, c->edges[e].name);
+            nd_table_add(&table, c->tensors[e].name);
             nd_table_add(&table, n == c->n_devices ? "every device" : labels.text != NULL ? labels.text : "");
         }
         table.failed = table.failed || labels.failed;
@@ -115,8 +115,8 @@ static void put_unknown(const struct nd_text_report *report)
     size_t n = 0;
     for (size_t i = 0; i < c->n_devices && c->verdict == ND_VERDICT_DIFFERS; i++) {
         bool has_any = false;
-        for (size_t e = 0; e < c->n_edges; e++)
-            has_any = has_any || c->edges[e].devices[i].n_repeats > 0;
+        for (size_t e = 0; e < c->n_tensors; e++)
+            has_any = has_any || c->tensors[e].devices[i].n_repeats > 0;
         if (!has_any)
             nd_strbuf_printf(&names, "%s%s", n++ > 0 ? ", " : "", c->devices[i].label);
     }
@@ -157,7 +157,7 @@ void nd_text_repeats(const struct nd_text_report *report)
 
 /* The largest noise of a device, and where it begins. */
 struct noise {
-    size_t n_edges, first;
+    size_t n_tensors, first;
     uint64_t max_lsb;
     double max_real;
     bool has_lsb, has_real;
@@ -166,11 +166,11 @@ struct noise {
 static struct noise sum_up_noise(const struct nd_comparison *c, size_t device)
 {
     struct noise noise = {.first = SIZE_MAX};
-    for (size_t e = 0; e < c->n_edges; e++) {
-        const struct nd_edge_on_device *on = &c->edges[e].devices[device];
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        const struct nd_tensor_on_device *on = &c->tensors[e].devices[device];
         if (on->n_unstable == 0)
             continue;
-        noise.n_edges++;
+        noise.n_tensors++;
         noise.first = noise.first == SIZE_MAX ? e : noise.first;
         if (on->noise == NULL || !on->noise->has_values)
             continue;
@@ -193,17 +193,17 @@ void nd_text_not_repeatable(const struct nd_text_report *report)
     for (size_t i = 0; i < c->n_devices; i++) {
         struct noise noise = sum_up_noise(c, i);
         struct nd_strbuf by = {0};
-        if (noise.n_edges == 0)
+        if (noise.n_tensors == 0)
             continue;
         if (noise.has_lsb)
             nd_strbuf_printf(&by, " by up to %s LSB", nd_format_count(noise.max_lsb, number));
         else if (noise.has_real)
             nd_strbuf_printf(&by, " by up to %s", nd_format_short(noise.max_real, number));
-        const struct nd_compared_edge *first = &c->edges[noise.first];
+        const struct nd_compared_tensor *first = &c->tensors[noise.first];
         nd_summary_put(
             report->out, report->width, 0, 2,
             "%s is not repeatable: run to run it differs%s in %zu of %zu tensors, first in '%s'%s%s%s.",
-            c->devices[i].label, by.text != NULL ? by.text : "", noise.n_edges, c->n_edges, first->name,
+            c->devices[i].label, by.text != NULL ? by.text : "", noise.n_tensors, c->n_tensors, first->name,
             first->op_types[0] != '\0' ? " (" : "", first->op_types, first->op_types[0] != '\0' ? ")" : "");
         report->out->failed = report->out->failed || by.failed;
         nd_strbuf_deinit(&by);
@@ -214,9 +214,9 @@ void nd_text_not_repeatable(const struct nd_text_report *report)
 static const char *nd_text_why_inconclusive(const struct nd_comparison *c)
 {
     bool is_noise = false;
-    for (size_t e = 0; e < c->n_edges; e++)
+    for (size_t e = 0; e < c->n_tensors; e++)
         for (size_t t = 1; t < c->n_devices; t++)
-            is_noise = is_noise || c->edges[e].pairs[t - 1].within_noise;
+            is_noise = is_noise || c->tensors[e].pairs[t - 1].within_noise;
     if (c->broken_top1 != SIZE_MAX)
         return "the reference is broken";
     return is_noise ? "values differ by no more than they do from run to run on one device"
@@ -226,13 +226,13 @@ static const char *nd_text_why_inconclusive(const struct nd_comparison *c)
 /* Which samples differ: in one sentence. */
 
 /* Numbers of samples that the sentence has. */
-enum { MOST_SAMPLES = 5 };
+enum { MAX_SAMPLES = 5 };
 
 /* "The predicted class changes in 17 samples of 'digits': 12, 45, 93, 120, 133 and 12 more." */
 static void put_changed(const struct nd_text_report *report, const struct nd_top1 *top1)
 {
     struct nd_strbuf list = {0};
-    size_t n_shown = top1->n_changed_kept < MOST_SAMPLES ? top1->n_changed_kept : MOST_SAMPLES;
+    size_t n_shown = top1->n_changed_kept < MAX_SAMPLES ? top1->n_changed_kept : MAX_SAMPLES;
     for (size_t i = 0; i < n_shown; i++)
         nd_strbuf_printf(&list, "%s%zu",
                          i == 0                                           ? ""
@@ -255,27 +255,27 @@ static void put_changed(const struct nd_text_report *report, const struct nd_top
 
 static bool has_outputs(const struct nd_comparison *c)
 {
-    for (size_t e = 0; e < c->n_edges; e++)
-        if (c->edges[e].is_model_output)
+    for (size_t e = 0; e < c->n_tensors; e++)
+        if (c->tensors[e].is_model_output)
             return true;
     return false;
 }
 
 /* The output that differs in the most samples of all devices; where no tensor is known to be an output, the
  * tensor. */
-static const struct nd_difference *find_most(const struct nd_comparison *c, size_t *test, size_t *edge)
+static const struct nd_difference *find_max(const struct nd_comparison *c, size_t *test, size_t *tensor)
 {
     const struct nd_difference *most = NULL;
     bool is_of_outputs = has_outputs(c);
     for (size_t t = 1; t < c->n_devices; t++) {
-        for (size_t e = 0; e < c->n_edges; e++) {
-            const struct nd_compared_part *part = &c->edges[e].pairs[t - 1].total;
-            if ((is_of_outputs && !c->edges[e].is_model_output) || part->coverage == ND_COVERAGE_NONE ||
+        for (size_t e = 0; e < c->n_tensors; e++) {
+            const struct nd_compared_part *part = &c->tensors[e].pairs[t - 1].total;
+            if ((is_of_outputs && !c->tensors[e].is_model_output) || part->coverage == ND_COVERAGE_NONE ||
                 part->difference.n_samples_differing <= (most != NULL ? most->n_samples_differing : 0))
                 continue;
             most = &part->difference;
             *test = t;
-            *edge = e;
+            *tensor = e;
         }
     }
     return most;
@@ -285,20 +285,20 @@ static const struct nd_difference *find_most(const struct nd_comparison *c, size
 static void nd_text_samples(const struct nd_text_report *report, const struct nd_top1 *top1)
 {
     const struct nd_comparison *c = report->comparison;
-    size_t test = 0, edge = 0;
+    size_t test = 0, tensor = 0;
     if (c->verdict == ND_VERDICT_SAME)
         return;
     if (top1 != NULL && top1->has_changed && top1->n_changed > 0 && top1->n_changed_kept > 0) {
         put_changed(report, top1);
         return;
     }
-    const struct nd_difference *d = find_most(c, &test, &edge);
+    const struct nd_difference *d = find_max(c, &test, &tensor);
     if (d == NULL || (d->n_worst == 0 && !d->has_first))
         return;
     const struct nd_difference_place *place = d->n_worst > 0 ? &d->worst[0].place : &d->first;
     nd_summary_put(report->out, report->width, 0, 2,
                    "On %s '%s' differs in %llu of %llu samples; the %s is in sample %zu of '%s'.",
-                   c->devices[test].label, c->edges[edge].name, (unsigned long long)d->n_samples_differing,
+                   c->devices[test].label, c->tensors[tensor].name, (unsigned long long)d->n_samples_differing,
                    (unsigned long long)d->n_samples, d->n_worst > 0 ? "largest difference" : "first difference",
                    place->sample, c->probes[place->probe].name);
 }
@@ -322,8 +322,8 @@ static bool is_different(const struct nd_difference *d)
 static size_t nd_text_count_differing(const struct nd_comparison *c, size_t test, bool is_failing)
 {
     size_t n = 0;
-    for (size_t e = 0; e < c->n_edges; e++) {
-        const struct nd_compared_pair *pair = &c->edges[e].pairs[test - 1];
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        const struct nd_compared_pair *pair = &c->tensors[e].pairs[test - 1];
         n += is_failing ? pair->verdict == ND_VERDICT_DIFFERS && !pair->is_unrecorded_input
                         : is_different(&pair->total.difference);
     }
@@ -337,8 +337,8 @@ static bool is_dequantised(const struct nd_comparison *c)
     for (size_t t = 1; t < c->n_devices; t++) {
         if (nd_text_count_differing(c, t, false) > 0)
             return false;
-        for (size_t e = 0; e < c->n_edges; e++)
-            is_mixed = is_mixed || c->edges[e].pairs[t - 1].total.difference.is_mixed;
+        for (size_t e = 0; e < c->n_tensors; e++)
+            is_mixed = is_mixed || c->tensors[e].pairs[t - 1].total.difference.is_mixed;
     }
     return is_mixed;
 }
@@ -346,7 +346,7 @@ static bool is_dequantised(const struct nd_comparison *c)
 static void say_equal(const struct nd_comparison *c, struct nd_strbuf *out)
 {
     size_t e = 0;
-    while (e < c->n_edges && c->edges[e].comparable)
+    while (e < c->n_tensors && c->tensors[e].comparable)
         e++;
     if (is_dequantised(c))
         nd_strbuf_puts(out, "SAME: all tensors are equal after dequantisation");
@@ -354,8 +354,8 @@ static void say_equal(const struct nd_comparison *c, struct nd_strbuf *out)
         nd_strbuf_printf(out,
                          c->n_devices == 2 ? "SAME: %s equal in every bit on both devices"
                                            : "SAME: %s equal in every bit on all %zu devices",
-                         e < c->n_edges    ? "all tensors that could be compared are"
-                         : c->n_edges == 1 ? "the one tensor is"
+                         e < c->n_tensors    ? "all tensors that could be compared are"
+                         : c->n_tensors == 1 ? "the one tensor is"
                                            : "all tensors are",
                          c->n_devices);
     else
@@ -408,22 +408,22 @@ static void put_subject(const struct nd_text_report *report)
     size_t n_samples = 0, n_outputs = 0, output = 0;
     for (size_t p = 0; p < c->n_probes; p++)
         n_samples += c->probes[p].n_samples;
-    for (size_t e = c->n_edges; e-- > 0;) {
-        n_outputs += c->edges[e].is_model_output;
-        output = c->edges[e].is_model_output ? e : output;
+    for (size_t e = c->n_tensors; e-- > 0;) {
+        n_outputs += c->tensors[e].is_model_output;
+        output = c->tensors[e].is_model_output ? e : output;
     }
     if (report->model != NULL)
         nd_strbuf_printf(&line, "%s: ", report->model);
-    nd_strbuf_printf(&line, "%zu tensor%s, %zu sample%s", c->n_edges, c->n_edges == 1 ? "" : "s", n_samples,
+    nd_strbuf_printf(&line, "%zu tensor%s, %zu sample%s", c->n_tensors, c->n_tensors == 1 ? "" : "s", n_samples,
                      n_samples == 1 ? "" : "s");
     if (c->n_probes == 1)
         nd_strbuf_printf(&line, " of '%s'", c->probes[0].name);
     if (n_outputs == 1)
-        nd_strbuf_printf(&line, ", output '%s'", c->edges[output].name);
+        nd_strbuf_printf(&line, ", output '%s'", c->tensors[output].name);
     nd_strbuf_printf(&line, ", %zu captures; the reference is '%s'", c->n_devices, c->devices[0].label);
-    if (c->n_edges_left_out > 0)
-        nd_strbuf_printf(&line, "; %zu tensor%s left out", c->n_edges_left_out,
-                         c->n_edges_left_out == 1 ? " is" : "s are");
+    if (c->n_tensors_left_out > 0)
+        nd_strbuf_printf(&line, "; %zu tensor%s left out", c->n_tensors_left_out,
+                         c->n_tensors_left_out == 1 ? " is" : "s are");
     if (c->different_models)
         nd_strbuf_puts(&line, "; of different models");
     report->out->failed = report->out->failed || line.failed;
@@ -457,44 +457,44 @@ static void nd_text_head(const struct nd_text_report *report)
 
 /* The command that the default text of a comparison ends with. */
 
-enum { MOST_WORDS = 24 };
+enum { MAX_WORDS = 24 };
 
 struct words {
-    const char *items[MOST_WORDS];
+    const char *items[MAX_WORDS];
     size_t n;
 };
 
 static void add_word(struct words *words, const char *word)
 {
-    if (words->n < MOST_WORDS)
+    if (words->n < MAX_WORDS)
         words->items[words->n++] = word;
 }
 
 /* The reference, and one of every group that differs from it (the others give the same answer): a few. */
 static void add_captures(struct words *words, const struct nd_comparison *c)
 {
-    enum { MOST_CAPTURES = 6 };
+    enum { MAX_CAPTURES = 6 };
     size_t n = 0;
     add_word(words, c->devices[0].capture);
     for (size_t t = 1; t < c->n_devices; t++)
         if (nd_text_is_first_of_group(c, t) &&
-            (c->devices[t].class_id != c->devices[0].class_id || c->n_devices == 2) && n++ < MOST_CAPTURES)
+            (c->devices[t].class_id != c->devices[0].class_id || c->n_devices == 2) && n++ < MAX_CAPTURES)
             add_word(words, c->devices[t].capture);
 }
 
-static bool has_codes(const struct nd_comparison *c)
+static bool has_qvalues(const struct nd_comparison *c)
 {
     size_t e = 0;
-    while (e < c->n_edges && !c->edges[e].is_quantised)
+    while (e < c->n_tensors && !c->tensors[e].is_quantised)
         e++;
-    return e < c->n_edges;
+    return e < c->n_tensors;
 }
 
 static bool is_shared(const struct nd_comparison *c, size_t probe)
 {
-    for (size_t e = 0; e < c->n_edges; e++)
+    for (size_t e = 0; e < c->n_tensors; e++)
         for (size_t t = 0; t < c->n_pairs; t++)
-            if (c->edges[e].pairs[t].probes[probe].coverage != ND_COVERAGE_FULL)
+            if (c->tensors[e].pairs[t].probes[probe].coverage != ND_COVERAGE_FULL)
                 return false;
     return true;
 }
@@ -543,7 +543,7 @@ static void nd_text_next(const struct nd_text_report *report)
         why = "to see what the device's logs say";
         add_word(&words, "info");
         add_word(&words, c->devices[i].capture);
-    } else if (c->verdict == ND_VERDICT_DIFFERS && has_codes(c) && report->model != NULL) {
+    } else if (c->verdict == ND_VERDICT_DIFFERS && has_qvalues(c) && report->model != NULL) {
         why = "to learn whether the quantisation, the chip or a fault is the cause";
         add_word(&words, "explain");
         add_word(&words, "--quantised");
@@ -564,7 +564,7 @@ static void nd_text_next(const struct nd_text_report *report)
                            words.items, words.n);
 }
 
-enum { MOST_GROUPS = 8, MOST_CHANGES = 3 };
+enum { MAX_GROUPS = 8, MAX_CHANGES = 3 };
 
 /* ---- groups ---- */
 
@@ -581,7 +581,7 @@ static bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test
 /* "gen3=gen4=gen5", or "gen3 and 9 more". */
 static void name_group(const struct nd_comparison *c, size_t test, struct nd_strbuf *out)
 {
-    enum { MOST_COLUMNS = 24 };
+    enum { MAX_COLUMNS = 24 };
     struct nd_strbuf all = {0};
     size_t n = 0;
     nd_strbuf_puts(&all, c->devices[test].label);
@@ -591,7 +591,7 @@ static void name_group(const struct nd_comparison *c, size_t test, struct nd_str
         nd_strbuf_printf(&all, "=%s", c->devices[i].label);
         n++;
     }
-    if (n > 0 && all.len > MOST_COLUMNS)
+    if (n > 0 && all.len > MAX_COLUMNS)
         nd_strbuf_printf(out, "%s and %zu more", c->devices[test].label, n);
     else
         nd_strbuf_puts(out, all.text != NULL ? all.text : "");
@@ -618,9 +618,9 @@ static const struct nd_top1 *choose_top1(const struct nd_comparison *c)
 static bool has_outputs_of_brief(const struct nd_comparison *c)
 {
     size_t e = 0;
-    while (e < c->n_edges && !c->edges[e].is_model_output)
+    while (e < c->n_tensors && !c->tensors[e].is_model_output)
         e++;
-    return e < c->n_edges;
+    return e < c->n_tensors;
 }
 
 /* The output of the test of which the largest share differs, or where no tensor is known to be an output, the
@@ -629,9 +629,9 @@ static const struct nd_difference *worst_output(const struct nd_comparison *c, s
 {
     bool is_of_outputs = has_outputs_of_brief(c);
     const struct nd_difference *worst = NULL;
-    for (size_t e = 0; e < c->n_edges; e++) {
-        const struct nd_compared_part *part = &c->edges[e].pairs[test - 1].total;
-        if ((c->edges[e].is_model_output || !is_of_outputs) && part->coverage != ND_COVERAGE_NONE &&
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        const struct nd_compared_part *part = &c->tensors[e].pairs[test - 1].total;
+        if ((c->tensors[e].is_model_output || !is_of_outputs) && part->coverage != ND_COVERAGE_NONE &&
             (worst == NULL || part->difference.share > worst->share))
             worst = &part->difference;
     }
@@ -703,7 +703,7 @@ static void add_group(struct nd_table *table, const struct nd_comparison *c, con
     nd_table_add(table, name.text != NULL ? name.text : "");
     table->failed = table->failed || name.failed;
     nd_strbuf_deinit(&name);
-    nd_table_addf(table, "%zu of %zu", nd_text_count_differing(c, test, false), c->n_edges);
+    nd_table_addf(table, "%zu of %zu", nd_text_count_differing(c, test, false), c->n_tensors);
     if (c->has_gates)
         nd_table_addf(table, "%zu", nd_text_count_differing(c, test, true));
     add_output(table, worst_output(c, test));
@@ -725,11 +725,11 @@ static void put_groups(const struct nd_text_report *report, const struct nd_top1
         add_top1(&table, top1, 0);
     }
     for (size_t t = 1; t < c->n_devices; t++)
-        if (nd_text_is_first_of_group(c, t) && n++ < MOST_GROUPS)
+        if (nd_text_is_first_of_group(c, t) && n++ < MAX_GROUPS)
             add_group(&table, c, top1, t);
     nd_text_put_table(report, &table, 0, 1, "\n");
-    if (n > MOST_GROUPS)
-        nd_strbuf_printf(report->out, "  and %zu more groups (-v shows them)\n", n - MOST_GROUPS);
+    if (n > MAX_GROUPS)
+        nd_strbuf_printf(report->out, "  and %zu more groups (-v shows them)\n", n - MAX_GROUPS);
 }
 
 /* The first tensor, in graph order, that differs from the reference: one sentence for all groups of which it is
@@ -739,29 +739,29 @@ static void put_first(const struct nd_text_report *report)
     const struct nd_comparison *c = report->comparison;
     size_t n_said = 0;
     for (size_t t = 1; t < c->n_devices; t++) {
-        size_t edge = c->devices[t].first_edge, n_differing = 0, n_here = 0;
-        bool is_said = edge == SIZE_MAX || !nd_text_is_first_of_group(c, t);
+        size_t tensor = c->devices[t].first_tensor, n_differing = 0, n_here = 0;
+        bool is_said = tensor == SIZE_MAX || !nd_text_is_first_of_group(c, t);
         struct nd_strbuf names = {0};
         for (size_t i = 1; i < c->n_devices; i++) {
-            is_said = is_said || (i < t && c->devices[i].first_edge == edge);
-            if (c->devices[i].first_edge == SIZE_MAX || !nd_text_is_first_of_group(c, i))
+            is_said = is_said || (i < t && c->devices[i].first_tensor == tensor);
+            if (c->devices[i].first_tensor == SIZE_MAX || !nd_text_is_first_of_group(c, i))
                 continue;
             n_differing++;
-            if (c->devices[i].first_edge != edge)
+            if (c->devices[i].first_tensor != tensor)
                 continue;
             nd_strbuf_puts(&names, n_here++ > 0 ? ", " : " on ");
             name_group(c, i, &names);
         }
-        if (!is_said && n_said++ < MOST_CHANGES)
+        if (!is_said && n_said++ < MAX_CHANGES)
             nd_summary_put(report->out, report->width, 0, 2,
-                           "'%s' (%s%s%s) is the first tensor that differs%s.", c->edges[edge].name,
-                           c->edges[edge].op_types, c->edges[edge].op_types[0] != '\0' ? ", " : "",
-                           nd_dtype_name(c->edges[edge].dtype),
+                           "'%s' (%s%s%s) is the first tensor that differs%s.", c->tensors[tensor].name,
+                           c->tensors[tensor].op_types, c->tensors[tensor].op_types[0] != '\0' ? ", " : "",
+                           nd_dtype_name(c->tensors[tensor].dtype),
                            n_here < n_differing && names.text != NULL ? names.text : "");
         report->out->failed = report->out->failed || names.failed;
         nd_strbuf_deinit(&names);
     }
-    if (n_said > MOST_CHANGES)
+    if (n_said > MAX_CHANGES)
         nd_strbuf_puts(report->out, "Others begin to differ at later tensors (-v shows them).\n");
 }
 
@@ -777,7 +777,7 @@ static void put_changes(const struct nd_text_report *report, const struct nd_top
         const struct nd_top1_pair *pair = &top1->pairs[t - 1];
         n_pairs += pair->exists;
         if (!pair->exists || pair->n_agree == pair->n_samples || !nd_text_is_first_of_group(c, t) ||
-            n++ >= MOST_CHANGES || !top1->has_labels)
+            n++ >= MAX_CHANGES || !top1->has_labels)
             continue;
         nd_summary_put(report->out, report->width, 0, 2,
                        "%s: %zu right class%s become%s wrong, %zu wrong become%s right (%s, p = %.2g).",

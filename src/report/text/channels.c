@@ -52,7 +52,7 @@ static void add_channel(struct nd_table *table, const struct nd_difference *d, s
     nd_text_add_near_one_if(table, d->has_signal, d->cosine);
 }
 
-static void put_pair(const struct nd_text_report *report, const struct nd_compared_edge *edge,
+static void put_pair(const struct nd_text_report *report, const struct nd_compared_tensor *tensor,
                      const struct nd_compared_pair *pair)
 {
     static const char *const titles[] = {"channel",  "differing", "share",   "largest",
@@ -65,12 +65,12 @@ static void put_pair(const struct nd_text_report *report, const struct nd_compar
         report->out->failed = true;
         return;
     }
-    size_t n = rank_channels(pair, ranked), n_shown = report->all_edges || n < MAX_CHANNELS ? n : MAX_CHANNELS;
+    size_t n = rank_channels(pair, ranked), n_shown = report->all_tensors || n < MAX_CHANNELS ? n : MAX_CHANNELS;
     nd_text_add_titles(&table, titles);
     for (size_t i = 0; i < n_shown; i++)
         add_channel(&table, ranked[i].difference, ranked[i].channel);
     nd_strbuf_printf(&title, "\nchannels (axis %d) of %s, %s against %s: %zu of %zu differ", c->channel_axis,
-                     edge->name, c->devices[pair->test].label, c->devices[pair->ref].label, n,
+                     tensor->name, c->devices[pair->test].label, c->devices[pair->ref].label, n,
                      pair->n_channels);
     if (n_shown < n)
         nd_strbuf_printf(&title, ", the worst %zu", n_shown);
@@ -84,8 +84,8 @@ static void put_pair(const struct nd_text_report *report, const struct nd_compar
 void nd_text_channels(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
-    for (size_t e = 0; e < c->n_edges && c->per_channel; e++)
+    for (size_t e = 0; e < c->n_tensors && c->per_channel; e++)
         for (size_t i = 0; i < c->n_pairs; i++)
-            if (c->edges[e].pairs[i].n_channels > 0)
-                put_pair(report, &c->edges[e], &c->edges[e].pairs[i]);
+            if (c->tensors[e].pairs[i].n_channels > 0)
+                put_pair(report, &c->tensors[e], &c->tensors[e].pairs[i]);
 }

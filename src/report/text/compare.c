@@ -22,7 +22,7 @@ enum { DEFAULT_WIDTH = 120, MIN_WIDTH = 80 };
 
 size_t nd_text_list_limit(const struct nd_text_report *report)
 {
-    return report->all_edges ? SIZE_MAX : report->is_brief ? ND_TEXT_BRIEF_LINES : ND_TEXT_LIST_LINES;
+    return report->all_tensors ? SIZE_MAX : report->is_brief ? ND_TEXT_BRIEF_LINES : ND_TEXT_LIST_LINES;
 }
 
 void nd_text_put_more(const struct nd_text_report *report, size_t n)
@@ -107,19 +107,19 @@ void nd_text_add_near_one_if(struct nd_table *table, bool exists, double value)
 }
 
 /* Of a pair that counts. */
-static bool has_verdict(const struct nd_comparison *c, const struct nd_compared_edge *edge,
+static bool has_verdict(const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
                         enum nd_verdict verdict)
 {
     for (size_t t = 1; t < c->n_devices; t++)
-        if (edge->pairs[t - 1].verdict == verdict && !edge->pairs[t - 1].is_unrecorded_input)
+        if (tensor->pairs[t - 1].verdict == verdict && !tensor->pairs[t - 1].is_unrecorded_input)
             return true;
     return false;
 }
 
-static bool is_unrecorded(const struct nd_comparison *c, const struct nd_compared_edge *edge)
+static bool is_unrecorded(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
 {
     size_t t = 1;
-    while (t < c->n_devices && !edge->pairs[t - 1].is_unrecorded_input)
+    while (t < c->n_devices && !tensor->pairs[t - 1].is_unrecorded_input)
         t++;
     return t < c->n_devices;
 }
@@ -128,17 +128,17 @@ static bool is_unrecorded(const struct nd_comparison *c, const struct nd_compare
  * not be compared is counted apart. */
 enum said { SAID_DIFFERS, SAID_NAN, SAID_WITHIN, SAID_DEQUANTISED, SAID_OTHER_TYPE, SAID_EQUAL, N_SAID };
 
-static enum said what_is_said(const struct nd_comparison *c, const struct nd_compared_edge *edge)
+static enum said what_is_said(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
 {
     bool is_different = false, is_dequantised = false;
     for (size_t t = 1; t < c->n_devices; t++) {
-        const struct nd_difference *d = &edge->pairs[t - 1].total.difference;
+        const struct nd_difference *d = &tensor->pairs[t - 1].total.difference;
         is_different = is_different || d->n_samples_differing > 0;
         is_dequantised = is_dequantised || d->n_dequantised > 0;
     }
-    return has_verdict(c, edge, ND_VERDICT_DIFFERS)        ? SAID_DIFFERS
-           : has_verdict(c, edge, ND_VERDICT_INCONCLUSIVE) ? SAID_NAN
-           : !has_verdict(c, edge, ND_VERDICT_WITHIN)      ? SAID_EQUAL
+    return has_verdict(c, tensor, ND_VERDICT_DIFFERS)        ? SAID_DIFFERS
+           : has_verdict(c, tensor, ND_VERDICT_INCONCLUSIVE) ? SAID_NAN
+           : !has_verdict(c, tensor, ND_VERDICT_WITHIN)      ? SAID_EQUAL
            : is_different                                  ? SAID_WITHIN
            : is_dequantised                                ? SAID_DEQUANTISED
                                                            : SAID_OTHER_TYPE;
@@ -153,10 +153,10 @@ static void put_verdict(const struct nd_text_report *report)
     size_t n_failed = 0, n_not_comparable = 0, n_unrecorded = 0, n[N_SAID] = {0};
     for (size_t i = 0; i < c->n_devices; i++)
         n_failed += c->devices[i].status == ND_CAPTURE_FAILED;
-    for (size_t e = 0; e < c->n_edges; e++) {
-        n[what_is_said(c, &c->edges[e])]++;
-        n_not_comparable += has_verdict(c, &c->edges[e], ND_VERDICT_NOT_COMPARABLE);
-        n_unrecorded += is_unrecorded(c, &c->edges[e]);
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        n[what_is_said(c, &c->tensors[e])]++;
+        n_not_comparable += has_verdict(c, &c->tensors[e], ND_VERDICT_NOT_COMPARABLE);
+        n_unrecorded += is_unrecorded(c, &c->tensors[e]);
     }
     const struct {
         size_t n;
@@ -164,13 +164,13 @@ static void put_verdict(const struct nd_text_report *report)
         const char *what;
     } parts[] = {
         {n_failed, c->n_devices, "devices failed"},
-        {n[SAID_DIFFERS], c->n_edges, c->has_gates ? "tensors fail their gate" : "tensors differ"},
-        {n[SAID_NAN], c->n_edges, "tensors have samples that are NaN on both sides"},
-        {n[SAID_WITHIN], c->n_edges, "tensors differ only within their gate"},
-        {n[SAID_DEQUANTISED], c->n_edges, "tensors are equal after dequantisation"},
-        {n[SAID_OTHER_TYPE], c->n_edges, "tensors have equal values in different types"},
-        {n_not_comparable, c->n_edges, "tensors not or only partly comparable"},
-        {n_unrecorded, c->n_edges, "tensors are model inputs that not every capture has"},
+        {n[SAID_DIFFERS], c->n_tensors, c->has_gates ? "tensors fail their gate" : "tensors differ"},
+        {n[SAID_NAN], c->n_tensors, "tensors have samples that are NaN on both sides"},
+        {n[SAID_WITHIN], c->n_tensors, "tensors differ only within their gate"},
+        {n[SAID_DEQUANTISED], c->n_tensors, "tensors are equal after dequantisation"},
+        {n[SAID_OTHER_TYPE], c->n_tensors, "tensors have equal values in different types"},
+        {n_not_comparable, c->n_tensors, "tensors not or only partly comparable"},
+        {n_unrecorded, c->n_tensors, "tensors are model inputs that not every capture has"},
     };
     struct nd_strbuf line = {0};
     const char *separator = " (";
@@ -190,13 +190,13 @@ static void put_verdict(const struct nd_text_report *report)
         nd_strbuf_puts(&line, " (the reference is broken");
         separator = "; ";
     }
-    if (separator[0] == ' ' && c->n_edges == 1)
+    if (separator[0] == ' ' && c->n_tensors == 1)
         nd_strbuf_printf(&line, " (the tensor is bit-equal on all %zu devices", c->n_devices);
     else if (separator[0] == ' ')
-        nd_strbuf_printf(&line, " (all %zu tensors are bit-equal on all %zu devices", c->n_edges, c->n_devices);
-    if (c->n_edges_left_out > 0)
-        nd_strbuf_printf(&line, "; %zu tensor%s left out", c->n_edges_left_out,
-                         c->n_edges_left_out == 1 ? "" : "s");
+        nd_strbuf_printf(&line, " (all %zu tensors are bit-equal on all %zu devices", c->n_tensors, c->n_devices);
+    if (c->n_tensors_left_out > 0)
+        nd_strbuf_printf(&line, "; %zu tensor%s left out", c->n_tensors_left_out,
+                         c->n_tensors_left_out == 1 ? "" : "s");
     report->out->failed = report->out->failed || line.failed;
     nd_strbuf_printf(report->out, "\n%s)\n", line.text != NULL ? line.text : "");
     nd_strbuf_deinit(&line);
@@ -210,7 +210,7 @@ static void put_sections(const struct nd_text_report *report)
     nd_text_classes(report);
     nd_text_first_differences(report);
     nd_text_predicates(report);
-    nd_text_edges(report);
+    nd_text_tensors(report);
     nd_text_gates(report);
     nd_text_not_repeatable(report);
     nd_text_repeats(report);
@@ -239,7 +239,7 @@ enum nd_status nd_report_text(const struct nd_comparison *comparison, const stru
                                     .is_brief = own.is_brief,
                                     .model = own.model,
                                     .model_path = own.model_path,
-                                    .all_edges = own.all_edges,
+                                    .all_tensors = own.all_tensors,
                                     .details = own.details,
                                     .worst = own.worst || own.details,
                                     .matrices = own.matrices,
@@ -276,14 +276,14 @@ static void put_odd_ones(const struct nd_text_report *report)
     struct nd_strbuf line = {0};
     for (size_t i = 0; i < c->n_devices; i++) {
         size_t n = 0;
-        for (size_t e = 0; e < c->n_edges; e++)
-            n += c->edges[e].odd_one_out == i;
+        for (size_t e = 0; e < c->n_tensors; e++)
+            n += c->tensors[e].odd_one_out == i;
         if (n == 0 && c->odd_one_out != i)
             continue;
         nd_strbuf_printf(&line, "%s%s (", line.len > 0 ? ", " : "", c->devices[i].label);
         if (c->odd_one_out == i)
             nd_strbuf_puts(&line, "all others agree on every tensor; ");
-        nd_strbuf_printf(&line, "alone on %zu of %zu tensors)", n, c->n_edges);
+        nd_strbuf_printf(&line, "alone on %zu of %zu tensors)", n, c->n_tensors);
     }
     if (line.len > 0)
         put_classes(report, "odd one out:", line.text);
@@ -296,7 +296,7 @@ static void nd_text_classes(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
     bool has_short = false;
-    put_classes(report, c->n_edges_left_out > 0 ? "bit-equal, these tensors:" : "bit-equal, all tensors:",
+    put_classes(report, c->n_tensors_left_out > 0 ? "bit-equal, these tensors:" : "bit-equal, all tensors:",
                 c->classes_text);
     put_classes(report, "bit-equal, model outputs:", c->output_classes_text);
     put_odd_ones(report);
@@ -308,24 +308,24 @@ static void nd_text_classes(const struct nd_text_report *report)
         nd_strbuf_puts(report->out, "  * judged by the samples it has: the device stopped early\n");
 }
 
-static void put_edge(struct nd_strbuf *out, const struct nd_compared_edge *edge)
+static void put_tensor(struct nd_strbuf *out, const struct nd_compared_tensor *tensor)
 {
-    nd_strbuf_puts(out, edge->name);
-    if (edge->op_types[0] != '\0')
-        nd_strbuf_printf(out, " (%s)", edge->op_types);
+    nd_strbuf_puts(out, tensor->name);
+    if (tensor->op_types[0] != '\0')
+        nd_strbuf_printf(out, " (%s)", tensor->op_types);
 }
 
-static void put_place(const struct nd_comparison *c, const struct nd_compared_edge *edge, size_t test,
+static void put_place(const struct nd_comparison *c, const struct nd_compared_tensor *tensor, size_t test,
                       struct nd_strbuf *out)
 {
-    const struct nd_difference_place *first = &edge->pairs[test - 1].total.difference.first;
+    const struct nd_difference_place *first = &tensor->pairs[test - 1].total.difference.first;
     nd_strbuf_printf(out, ": probe '%s', sample %zu", c->probes[first->probe].name, first->sample);
     if (!first->has_index) {
         nd_strbuf_puts(out, ", element unknown (digests only)");
         return;
     }
     nd_strbuf_printf(out, ", element %zu", first->index);
-    nd_text_put_coordinates(out, &edge->shape, first);
+    nd_text_put_coordinates(out, &tensor->shape, first);
 }
 
 void nd_text_put_coordinates(struct nd_strbuf *out, const struct nd_shape *shape,
@@ -349,12 +349,12 @@ static void put_from_reference(const struct nd_text_report *report)
     struct nd_table table = {.n_columns = 2, .is_left = {true, true}, .max_width = {ND_TEXT_LABEL_MAX}};
     for (size_t t = 1; t < c->n_devices; t++) {
         struct nd_strbuf line = {0};
-        size_t first = c->devices[t].first_edge;
+        size_t first = c->devices[t].first_tensor;
         if (first == SIZE_MAX) {
             nd_strbuf_puts(&line, c->devices[t].class_id < 0 ? "unknown: no data" : "none");
         } else {
-            put_edge(&line, &c->edges[first]);
-            put_place(c, &c->edges[first], t, &line);
+            put_tensor(&line, &c->tensors[first]);
+            put_place(c, &c->tensors[first], t, &line);
         }
         nd_table_add(&table, c->devices[t].label);
         add_line(&table, &line);
@@ -385,19 +385,19 @@ static void put_partings(const struct nd_text_report *report)
     size_t n = 0;
     for (size_t i = 0; i < c->n_partings; i++) {
         const struct nd_parting *parting = &c->partings[i];
-        struct nd_strbuf classes = {0}, edge = {0};
+        struct nd_strbuf classes = {0}, tensor = {0};
         bool is_with_reference = parting->device_a == 0 || parting->device_b == 0;
         if (is_with_reference || n++ >= nd_text_list_limit(report))
             continue;
         put_members(c, parting->class_a, &classes);
         nd_strbuf_puts(&classes, " | ");
         put_members(c, parting->class_b, &classes);
-        if (parting->edge != SIZE_MAX)
-            put_edge(&edge, &c->edges[parting->edge]);
+        if (parting->tensor != SIZE_MAX)
+            put_tensor(&tensor, &c->tensors[parting->tensor]);
         else
-            nd_strbuf_puts(&edge, "where one has no data");
+            nd_strbuf_puts(&tensor, "where one has no data");
         add_line(&table, &classes);
-        add_line(&table, &edge);
+        add_line(&table, &tensor);
     }
     nd_text_put_table(report, &table, 0, 1,
                       "\nwhere captures begin to differ from each other, in graph order:");
@@ -407,16 +407,16 @@ static void put_partings(const struct nd_text_report *report)
 /* text_classes.c: who agrees with whom, and where it starts. */
 static void nd_text_first_differences(const struct nd_text_report *report)
 {
-    if (report->comparison->first_edge == SIZE_MAX)
+    if (report->comparison->first_tensor == SIZE_MAX)
         return;
     put_from_reference(report);
     put_partings(report);
 }
 
-bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t edge, size_t test)
+bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t tensor, size_t test)
 {
-    const struct nd_compared_part *total = &comparison->edges[edge].pairs[test - 1].total;
-    bool is_wanted = comparison->edges[edge].is_model_output || comparison->devices[test].first_edge == edge;
+    const struct nd_compared_part *total = &comparison->tensors[tensor].pairs[test - 1].total;
+    bool is_wanted = comparison->tensors[tensor].is_model_output || comparison->devices[test].first_tensor == tensor;
     return is_wanted && total->coverage != ND_COVERAGE_NONE && total->difference.has_values &&
            total->difference.n_differing > 0;
 }
@@ -449,12 +449,12 @@ static void add_rows(const struct nd_text_report *report, struct nd_table *table
 {
     const struct nd_comparison *c = report->comparison;
     char number[ND_NUMBER_BYTES];
-    for (size_t e = 0; e < c->n_edges; e++)
+    for (size_t e = 0; e < c->n_tensors; e++)
         for (size_t t = 1; t < c->n_devices; t++) {
-            const struct nd_difference *d = &c->edges[e].pairs[t - 1].total.difference;
+            const struct nd_difference *d = &c->tensors[e].pairs[t - 1].total.difference;
             if (!nd_text_is_detailed(c, e, t) || d->is_integer != is_integer)
                 continue;
-            nd_table_add(table, c->edges[e].name);
+            nd_table_add(table, c->tensors[e].name);
             nd_table_add(table, c->devices[t].label);
             if (is_integer)
                 add_integer_row(table, d);
@@ -504,7 +504,7 @@ static void put_labelled(const struct nd_text_report *report, const struct nd_to
     nd_strbuf_printf(&title,
                      "\ntop-1 at %s, probe '%s' (p: two-sided mid-p McNemar of right>wrong against "
                      "wrong>right):",
-                     c->edges[row->edge].name, c->probes[row->probe].name);
+                     c->tensors[row->tensor].name, c->probes[row->probe].name);
     nd_text_add_titles(&table, titles);
     for (size_t i = 0; i < c->n_devices; i++) {
         const struct nd_top1_device *device = &row->devices[i];
@@ -566,9 +566,9 @@ static void put_unlabelled(const struct nd_text_report *report)
             const struct nd_top1_pair *pair = &row->pairs[t - 1];
             n_rows += pair->exists;
             if (!pair->exists ||
-                (pair->n_agree == pair->n_samples && !report->all_edges && row->labels_missing_reason == NULL))
+                (pair->n_agree == pair->n_samples && !report->all_tensors && row->labels_missing_reason == NULL))
                 continue;
-            nd_table_add(&table, c->edges[row->edge].name);
+            nd_table_add(&table, c->tensors[row->tensor].name);
             nd_table_add(&table, c->probes[row->probe].name);
             nd_table_add(&table, c->devices[t].label);
             nd_table_addf(&table, "%zu", pair->n_samples);
@@ -655,9 +655,9 @@ static void nd_text_devices(const struct nd_text_report *report)
     for (size_t p = 0; p < c->n_probes; p++)
         n_samples += c->probes[p].n_samples;
     put_number(report->out, c->n_devices, "device", ", ");
-    put_number(report->out, c->n_edges, "tensor", "");
-    if (c->n_edges_left_out > 0)
-        nd_strbuf_printf(report->out, " of %zu", c->n_edges + c->n_edges_left_out);
+    put_number(report->out, c->n_tensors, "tensor", "");
+    if (c->n_tensors_left_out > 0)
+        nd_strbuf_printf(report->out, " of %zu", c->n_tensors + c->n_tensors_left_out);
     nd_strbuf_puts(report->out, ", ");
     put_number(report->out, c->n_probes, "probe", ", ");
     put_number(report->out, n_samples, "sample", c->different_models ? " (of different models)\n\n" : "\n\n");

@@ -9,7 +9,7 @@
 
 struct nd_text_report {
     const struct nd_comparison *comparison;
-    bool is_brief, all_edges, details, worst;
+    bool is_brief, all_tensors, details, worst;
     const char *model;      /* file name; NULL: not known */
     const char *model_path; /* where the file is, for the next command; NULL: not known */
     size_t width;
@@ -34,10 +34,10 @@ void nd_text_failures(const struct nd_text_report *report);
 /* text_numbers.c: what is not a number, before any verdict. And the samples of an edge that are NaN in every
  * value on both sides: the most of any test. */
 void nd_text_numbers(const struct nd_text_report *report);
-uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd_compared_edge *edge);
+uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd_compared_tensor *tensor);
 
 /* text_edges.c: one row per edge, one column per test device. */
-void nd_text_edges(const struct nd_text_report *report);
+void nd_text_tensors(const struct nd_text_report *report);
 
 /* text_repeats.c: what repeats of a device say. A sentence for each device that does not repeat itself; all
  * tables. */
@@ -69,7 +69,7 @@ void nd_text_matrices(const struct nd_text_report *report);
 
 /* Whether that edge is spelled out for that test: it differs there, and is a model output or where the test's
  * difference begins. */
-bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t edge, size_t test);
+bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t tensor, size_t test);
 
 /* Lines that a list may have. */
 size_t nd_text_list_limit(const struct nd_text_report *report);

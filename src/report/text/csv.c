@@ -76,11 +76,11 @@ static void put_case(struct nd_strbuf *out, const struct nd_qualified *result,
     put_text(out, one->device, false);
     put_cell(out, gate->gate, false);
     put_cell(out, gate->text, false);
-    put_patterns(out, &gate->edges);
+    put_patterns(out, &gate->tensors);
     put_cell(out, one->verdict, false);
     put_real(out, one->value);
     put_real(out, one->bound);
-    put_text(out, one->edge, false);
+    put_text(out, one->tensor, false);
     put_text(out, one->probe, false);
     put_count(out, one->n_checked);
     put_count(out, one->n_failing);

@@ -9,7 +9,7 @@
 /* A line is said once for all devices of which it holds in the same tensor. */
 static bool is_same_line(const struct nd_compared_diagnosis *a, const struct nd_compared_diagnosis *b)
 {
-    return a->edge == b->edge && a->is_of_runs == b->is_of_runs && a->n_later == b->n_later &&
+    return a->tensor == b->tensor && a->is_of_runs == b->is_of_runs && a->n_later == b->n_later &&
            strcmp(a->kind, b->kind) == 0 && strcmp(a->text, b->text) == 0;
 }
 
@@ -37,7 +37,7 @@ static void add_line(const struct nd_text_report *report, struct nd_table *table
     nd_strbuf_puts(&text, d->text);
     if (d->n_later > 0 && !report->details)
         nd_strbuf_printf(&text, " (and %zu later tensor%s)", d->n_later, d->n_later == 1 ? "" : "s");
-    nd_table_add(table, c->edges[d->edge].name);
+    nd_table_add(table, c->tensors[d->tensor].name);
     nd_table_add(table, labels.text != NULL ? labels.text : "");
     nd_table_add(table, text.text != NULL ? text.text : "");
     table->failed = table->failed || labels.failed || text.failed;
@@ -105,7 +105,7 @@ static void put_half_range(const struct nd_text_report *report)
             &line,
             "%s: the largest value compared is %s (%s); these probes %s the end of half precision, "
             "65504",
-            c->devices[d->device].label, nd_format_short(d->largest, number), c->edges[d->largest_edge].name,
+            c->devices[d->device].label, nd_format_short(d->largest, number), c->tensors[d->largest_tensor].name,
             d->largest < 65504.0 / 4 ? "do not come near" : "come near");
         nd_strbuf_puts(report->out, "\n");
         nd_text_put_wrapped(report, line.text != NULL ? line.text : "", 2);
@@ -122,12 +122,12 @@ static void put_signs(const struct nd_text_report *report)
     struct nd_table table = {
         .n_columns = 6, .is_left = {true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
     nd_text_add_titles(&table, titles);
-    for (size_t e = 0; e < c->n_edges; e++)
+    for (size_t e = 0; e < c->n_tensors; e++)
         for (size_t t = 1; t < c->n_devices; t++) {
-            const struct nd_difference *d = &c->edges[e].pairs[t - 1].total.difference;
+            const struct nd_difference *d = &c->tensors[e].pairs[t - 1].total.difference;
             if (!nd_text_is_detailed(c, e, t))
                 continue;
-            nd_table_add(&table, c->edges[e].name);
+            nd_table_add(&table, c->tensors[e].name);
             nd_table_add(&table, c->devices[t].label);
             nd_table_addf(&table, "%.3g%%", 100 * d->share_above);
             nd_table_addf(&table, "%.3g%%", 100 * d->share_below);

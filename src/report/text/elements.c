@@ -66,13 +66,13 @@ static void put_pattern(struct nd_strbuf *line, const struct nd_structure *struc
 }
 
 /* The line about one test at one edge, or NULL when there is nothing to say. The caller frees it. */
-static char *pattern_line(const struct nd_text_report *report, size_t edge, size_t test)
+static char *pattern_line(const struct nd_text_report *report, size_t tensor, size_t test)
 {
-    const struct nd_compared_edge *compared = &report->comparison->edges[edge];
+    const struct nd_compared_tensor *compared = &report->comparison->tensors[tensor];
     const struct nd_structure *structure = &compared->pairs[test - 1].total.difference.structure;
     struct nd_strbuf line = {0};
     bool is_said = is_telling(structure->pattern) || report->details;
-    if (!is_said || !nd_text_is_detailed(report->comparison, edge, test))
+    if (!is_said || !nd_text_is_detailed(report->comparison, tensor, test))
         return NULL;
     put_pattern(&line, structure, &compared->shape);
     char *text = nd_strbuf_take(&line);
@@ -81,7 +81,7 @@ static char *pattern_line(const struct nd_text_report *report, size_t edge, size
 }
 
 /* Adds the row of lines[first], with all later tests that have the same line; those are freed. */
-static void add_pattern(const struct nd_text_report *report, struct nd_table *table, size_t edge, char **lines,
+static void add_pattern(const struct nd_text_report *report, struct nd_table *table, size_t tensor, char **lines,
                         size_t first)
 {
     const struct nd_comparison *c = report->comparison;
@@ -95,7 +95,7 @@ static void add_pattern(const struct nd_text_report *report, struct nd_table *ta
             lines[t] = NULL;
         }
     }
-    nd_table_add(table, c->edges[edge].name);
+    nd_table_add(table, c->tensors[tensor].name);
     nd_table_add(table, lines[first]);
     nd_table_add(table, labels.text != NULL ? labels.text : "");
     table->failed = table->failed || labels.failed;
@@ -109,7 +109,7 @@ void nd_text_structure(const struct nd_text_report *report)
     char **lines = nd_calloc(c->n_devices, sizeof *lines);
     size_t n = 0;
     report->out->failed = report->out->failed || lines == NULL;
-    for (size_t e = 0; e < c->n_edges && lines != NULL; e++) {
+    for (size_t e = 0; e < c->n_tensors && lines != NULL; e++) {
         for (size_t t = 1; t < c->n_devices; t++)
             lines[t] = pattern_line(report, e, t);
         for (size_t t = 1; t < c->n_devices; t++) {
@@ -146,20 +146,20 @@ static void add_value(struct nd_table *table, bool is_stored, double value)
 }
 
 static void add_worst(struct nd_table *table, const struct nd_comparison *c,
-                      const struct nd_compared_edge *edge, size_t test)
+                      const struct nd_compared_tensor *tensor, size_t test)
 {
-    const struct nd_difference *d = &edge->pairs[test - 1].total.difference;
+    const struct nd_difference *d = &tensor->pairs[test - 1].total.difference;
     for (size_t i = 0; i < d->n_worst; i++) {
         const struct nd_worst *worst = &d->worst[i];
-        nd_table_add(table, edge->name);
+        nd_table_add(table, tensor->name);
         nd_table_add(table, c->devices[test].label);
         nd_table_add(table, c->probes[worst->place.probe].name);
         nd_table_addf(table, "%zu", worst->place.sample);
-        add_element(table, &edge->shape, &worst->place);
+        add_element(table, &tensor->shape, &worst->place);
         nd_text_add_short(table, worst->abs_error);
-        add_value(table, !edge->is_quantised, worst->ref_real);
-        add_value(table, !edge->is_quantised, worst->test_real);
-        if (edge->is_quantised) {
+        add_value(table, !tensor->is_quantised, worst->ref_real);
+        add_value(table, !tensor->is_quantised, worst->test_real);
+        if (tensor->is_quantised) {
             add_value(table, true, worst->ref);
             add_value(table, true, worst->test);
         } else {
@@ -178,10 +178,10 @@ void nd_text_worst(const struct nd_text_report *report)
                              .is_left = {true, true, true, [4] = true},
                              .max_width = {24, ND_TEXT_LABEL_MAX, 16, [4] = 30}};
     nd_text_add_titles(&table, titles);
-    for (size_t e = 0; e < c->n_edges && report->worst; e++)
+    for (size_t e = 0; e < c->n_tensors && report->worst; e++)
         for (size_t t = 1; t < c->n_devices; t++)
             if (nd_text_is_detailed(c, e, t))
-                add_worst(&table, c, &c->edges[e], t);
+                add_worst(&table, c, &c->tensors[e], t);
     nd_text_put_table(report, &table, table.n_columns, 2,
                       "\nworst elements at model outputs and where a difference begins (real units):");
 }

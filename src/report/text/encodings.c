@@ -152,9 +152,9 @@ static json_t *ratio_text(const struct nd_encoding_difference *item)
 {
     if (!item->is_comparable)
         return json_string("-");
-    if (item->least_ratio == item->largest_ratio)
-        return json_sprintf("%.9g", item->least_ratio);
-    return json_sprintf("%.9g..%.9g", item->least_ratio, item->largest_ratio);
+    if (item->min_ratio == item->largest_ratio)
+        return json_sprintf("%.9g", item->min_ratio);
+    return json_sprintf("%.9g..%.9g", item->min_ratio, item->largest_ratio);
 }
 
 static json_t *difference_row(const struct nd_encoding_difference *item)
@@ -166,7 +166,7 @@ static json_t *difference_row(const struct nd_encoding_difference *item)
                   "test_type", item->test != NULL ? type_of(item->test) : json_null(), "ref",
                   item->ref != NULL ? quantisation_text(item->ref) : json_null(), "test",
                   item->test != NULL ? quantisation_text(item->test) : json_null(), "ratio", ratio_text(item));
-    nd_tree_set(row, "scale_ratio_least", nd_json_number(item->least_ratio));
+    nd_tree_set(row, "scale_ratio_least", nd_json_number(item->min_ratio));
     nd_tree_set(row, "scale_ratio_largest", nd_json_number(item->largest_ratio));
     nd_tree_set(row, "zero_point_difference",
                 item->is_comparable ? json_integer(item->zero_point_difference) : json_null());
@@ -187,9 +187,9 @@ static void add_difference_texts(json_t *row, const struct nd_encoding_differenc
                 is_changed ? json_sprintf("%s, %s", ref, test) : json_string(ref != NULL ? ref : test));
     if (item->is_comparable)
         nd_tree_set(row, "ratio_text",
-                    item->least_ratio == item->largest_ratio
-                        ? json_sprintf("%.4g", item->least_ratio)
-                        : json_sprintf("%.4g to %.4g", item->least_ratio, item->largest_ratio));
+                    item->min_ratio == item->largest_ratio
+                        ? json_sprintf("%.4g", item->min_ratio)
+                        : json_sprintf("%.4g to %.4g", item->min_ratio, item->largest_ratio));
 }
 
 /* Those that are the same are left out. */
@@ -252,9 +252,9 @@ static json_t *percent(double share)
 
 static const char *use_verdict(const struct nd_encoding_use *use, const struct nd_capture *capture)
 {
-    if (use->edge == SIZE_MAX)
+    if (use->tensor == SIZE_MAX)
         return "not captured";
-    if (nd_capture_edge(capture, use->edge)->quant.n == 0)
+    if (nd_capture_tensor(capture, use->tensor)->quant.n == 0)
         return "floats";
     return use->is_stated_same ? "same" : "differs";
 }
@@ -293,7 +293,7 @@ enum nd_status nd_report_encodings_check_json(const struct nd_encodings_check *c
 {
     json_t *without = json_array();
     for (size_t i = 0; i < check->n_without; i++)
-        nd_tree_append(without, nd_json_string(nd_capture_edge(capture, check->without[i])->name));
+        nd_tree_append(without, nd_json_string(nd_capture_tensor(capture, check->without[i])->name));
     return nd_tree_end(ND_DOCUMENT_ENCODINGS_CHECK,
                        json_pack("{s:o, s:o, s:o, s:o}", "encodings",
                                  nd_json_string(nd_encodings_path(encodings)), "capture",
@@ -317,7 +317,7 @@ enum nd_status nd_report_encodings_check_text(const struct nd_encodings_check *c
     json_decref(rows);
     for (size_t i = 0; i < check->n_without; i++)
         nd_strbuf_printf(&text, "tensor '%s' is quantised and has no encoding\n",
-                         nd_capture_edge(capture, check->without[i])->name);
+                         nd_capture_tensor(capture, check->without[i])->name);
     return nd_text_end(&text, out, err);
 }
 
@@ -375,7 +375,7 @@ static const struct nd_encoding_difference *find_largest(const struct nd_encodin
     double most = 1;
     for (size_t i = 0; i < diff->n_items; i++) {
         const struct nd_encoding_difference *item = &diff->items[i];
-        double up = item->largest_ratio, down = 1 / item->least_ratio, factor = up > down ? up : down;
+        double up = item->largest_ratio, down = 1 / item->min_ratio, factor = up > down ? up : down;
         if (item->is_comparable && factor > most) {
             most = factor;
             largest = item;
@@ -414,8 +414,8 @@ enum nd_status nd_report_encodings_diff_brief(const struct nd_encodings_diff *di
     if (largest != NULL)
         nd_report_screen_put(screen, "The scale of '%s' changes most: the one of B is %.4g times that of A.\n",
                              largest->ref->name,
-                             largest->largest_ratio > 1 / largest->least_ratio ? largest->largest_ratio
-                                                                               : largest->least_ratio);
+                             largest->largest_ratio > 1 / largest->min_ratio ? largest->largest_ratio
+                                                                               : largest->min_ratio);
     if (!is_same) {
         const char *next[] = {"npudiff", "encodings", "check", nd_encodings_path(test), "captures/cpu.h5"};
         nd_report_screen_put(screen, "\n");
@@ -433,7 +433,7 @@ static void count_uses(const struct nd_encodings_check *check, const struct nd_c
 {
     for (size_t i = 0; i < check->n_used; i++) {
         const struct nd_encoding_use *use = &check->uses[i];
-        if (use->edge != SIZE_MAX && nd_capture_edge(capture, use->edge)->quant.n > 0) {
+        if (use->tensor != SIZE_MAX && nd_capture_tensor(capture, use->tensor)->quant.n > 0) {
             *n_same += use->is_stated_same;
             *n_different += !use->is_stated_same;
         }
@@ -466,7 +466,7 @@ enum nd_status nd_report_encodings_check_brief(const struct nd_encodings_check *
     if (n > 0)
         nd_report_screen_put(
             screen, "%zu quantised tensor%s of the capture %s no encoding in the file, such as '%s'.\n", n,
-            plural(n), n == 1 ? "has" : "have", nd_capture_edge(capture, check->without[0])->name);
+            plural(n), n == 1 ? "has" : "have", nd_capture_tensor(capture, check->without[0])->name);
     if (fullest != NULL)
         nd_report_screen_put(screen, "'%s' has the most values at the highest value of its range: %.3g%%.\n",
                              fullest->encoding->name, 100 * fullest->high_share);

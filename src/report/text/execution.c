@@ -64,7 +64,7 @@ static const char *words_of(enum nd_execution verdict)
                                              : "not known where";
 }
 
-static void put_unit(struct nd_strbuf *out, const struct nd_explained_step *step,
+static void put_layer(struct nd_strbuf *out, const struct nd_explained_step *step,
                      const struct nd_explained_execution *execution, size_t width)
 {
     nd_explain_put_wrapped(out, width, 4, "'%s' (%s): %s%s%s", step->name, step->op_types,
@@ -74,17 +74,17 @@ static void put_unit(struct nd_strbuf *out, const struct nd_explained_step *step
 }
 
 /* A CPU's unit that was not computed by an NPU is where it should be. */
-static bool is_odd(const struct nd_explained_execution *run, const struct nd_explained_execution *unit)
+static bool is_odd(const struct nd_explained_execution *run, const struct nd_explained_execution *layer)
 {
     enum nd_execution other = run->is_called_npu ? ND_EXECUTION_NOT_NPU : ND_EXECUTION_NPU;
-    return unit->verdict == other || (unit->is_contradictory && unit->verdict == ND_EXECUTION_UNKNOWN);
+    return layer->verdict == other || (layer->is_contradictory && layer->verdict == ND_EXECUTION_UNKNOWN);
 }
 
 static size_t count_odd(const struct nd_explanation *e, const struct nd_explained_device *device)
 {
     size_t n = 0;
     for (size_t s = 0; s < e->n_steps; s++)
-        n += is_odd(&device->execution, &device->units[s].execution);
+        n += is_odd(&device->execution, &device->layers[s].execution);
     return n;
 }
 
@@ -120,20 +120,20 @@ void nd_explain_put_execution_line(struct nd_strbuf *out, const struct nd_explan
 }
 
 void nd_explain_put_execution(struct nd_strbuf *out, const struct nd_explanation *e,
-                              const struct nd_explained_device *device, size_t width, bool with_units)
+                              const struct nd_explained_device *device, size_t width, bool with_layers)
 {
     const struct nd_explained_execution *run = &device->execution;
     size_t n = 0;
-    if (!is_worth_telling(e, device) && !(run->is_called_npu && with_units))
+    if (!is_worth_telling(e, device) && !(run->is_called_npu && with_layers))
         return;
     put_line(out, run, width);
     put_evidence(out, run, width);
     for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_execution *unit = &device->units[s].execution;
-        bool is_shown = with_units ? unit->n_evidence > 0 : !is_whole(run) && is_odd(run, unit);
-        if (is_shown && (n++ < N_LISTED || with_units))
-            put_unit(out, &e->steps[s], unit, width);
+        const struct nd_explained_execution *layer = &device->layers[s].execution;
+        bool is_shown = with_layers ? layer->n_evidence > 0 : !is_whole(run) && is_odd(run, layer);
+        if (is_shown && (n++ < N_LISTED || with_layers))
+            put_layer(out, &e->steps[s], layer, width);
     }
-    if (n > N_LISTED && !with_units)
+    if (n > N_LISTED && !with_layers)
         nd_strbuf_printf(out, "    and %zu more\n", n - N_LISTED);
 }

@@ -17,17 +17,17 @@ struct widths {
     int name, op;
 };
 
-static const char *remark(const struct nd_explained_step *step, const struct nd_explained_unit *unit)
+static const char *remark(const struct nd_explained_step *step, const struct nd_explained_layer *layer)
 {
-    if (!unit->is_examined)
+    if (!layer->is_examined)
         return "not examined";
-    if (unit->state == ND_LAYER_FAULTY)
+    if (layer->state == ND_LAYER_FAULTY)
         return "faulty";
-    if (unit->state == ND_LAYER_UNEXPLAINED)
+    if (layer->state == ND_LAYER_UNEXPLAINED)
         return "unexplained";
-    if (unit->is_source)
+    if (layer->is_source)
         return "source";
-    if (unit->is_within_step)
+    if (layer->is_within_step)
         return "within one step";
     return step->is_double ? "double" : "";
 }
@@ -55,34 +55,34 @@ static void name_step(const struct nd_explanation *e, size_t s, size_t most,
     }
 }
 
-static void put_unit(struct nd_strbuf *out, const struct nd_explanation *e, size_t s,
-                     const struct nd_explained_unit *unit, struct widths widths)
+static void put_layer(struct nd_strbuf *out, const struct nd_explanation *e, size_t s,
+                     const struct nd_explained_layer *layer, struct widths widths)
 {
     const struct nd_explained_step *step = &e->steps[s];
-    char name[EXPLAIN_CELL_BYTES], op[EXPLAIN_CELL_BYTES], local[32] = "-", max[32], mean[32],
-                                                           inherited[32] = "-", total[32] = "-";
-    char gain[32], harm[32];
+    char name[EXPLAIN_CELL_BYTES], op[EXPLAIN_CELL_BYTES], introduced[32] = "-", max[32], mean[32],
+                                                           passed_on[32] = "-", total[32] = "-";
+    char gain[32], effect[32];
     name_step(e, s, (size_t)widths.name, name);
     nd_explain_shorten(step->op_types, (size_t)widths.op, op);
-    if (unit->is_examined)
-        nd_explain_share(unit->local.n_differing, unit->n_codes, local);
-    if (unit->is_examined && unit->has_total)
-        nd_explain_share(unit->inherited.n_differing, unit->n_codes, inherited);
-    if (unit->has_total)
-        nd_explain_share(unit->total.n_differing, unit->n_codes, total);
-    const char *cells[8] = {local,
-                            nd_explain_real(unit->is_examined ? unit->local.max : NAN, max),
-                            nd_explain_real(unit->is_examined ? unit->local.mean : NAN, mean),
-                            inherited,
+    if (layer->is_examined)
+        nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, introduced);
+    if (layer->is_examined && layer->has_total)
+        nd_explain_share(layer->passed_on.n_differing, layer->n_qvalues, passed_on);
+    if (layer->has_total)
+        nd_explain_share(layer->total.n_differing, layer->n_qvalues, total);
+    const char *cells[8] = {introduced,
+                            nd_explain_real(layer->is_examined ? layer->introduced.max : NAN, max),
+                            nd_explain_real(layer->is_examined ? layer->introduced.mean : NAN, mean),
+                            passed_on,
                             total,
-                            nd_explain_real(unit->gain, gain),
-                            nd_explain_real(unit->harm, harm),
-                            remark(step, unit)};
+                            nd_explain_real(layer->gain, gain),
+                            nd_explain_real(layer->effect, effect),
+                            remark(step, layer)};
     put_row(out, name, op, widths, cells);
 }
 
 /* The table of all units. */
-static void nd_explain_put_units(struct nd_strbuf *out, const struct nd_explanation *e,
+static void nd_explain_put_layer_rows(struct nd_strbuf *out, const struct nd_explanation *e,
                                  const struct nd_explained_device *device, size_t width)
 {
     static const char *const titles[8] = {"local", "max", "bias", "inherit", "total", "gain", "harm", ""};
@@ -92,21 +92,21 @@ static void nd_explain_put_units(struct nd_strbuf *out, const struct nd_explanat
     const struct widths widths = {(int)(longest < limit ? longest : limit), (int)op};
     put_row(out, "layer", "op", widths, titles);
     for (size_t s = 0; s < e->n_steps; s++)
-        put_unit(out, e, s, &device->units[s], widths);
+        put_layer(out, e, s, &device->layers[s], widths);
 }
 
 /* ---- text ---- */
 
 /* "htp-v73", and what nothing in the capture tells from it. */
-static void name_programs(const struct nd_explained_device *device, char *out, size_t size)
+static void name_arithmetics(const struct nd_explained_device *device, char *out, size_t size)
 {
-    size_t n = (size_t)snprintf(out, size, "%s", device->program);
+    size_t n = (size_t)snprintf(out, size, "%s", device->arithmetic);
     const char *before = " (these layers do not tell it from ";
     bool is_open = false;
-    for (size_t i = 0; i < device->n_programs && n < size; i++) {
-        if (strcmp(device->programs[i], device->program) == 0)
+    for (size_t i = 0; i < device->n_arithmetics && n < size; i++) {
+        if (strcmp(device->arithmetics[i], device->arithmetic) == 0)
             continue;
-        n += (size_t)snprintf(out + n, size - n, "%s%s", is_open ? ", " : before, device->programs[i]);
+        n += (size_t)snprintf(out + n, size - n, "%s%s", is_open ? ", " : before, device->arithmetics[i]);
         is_open = true;
     }
     if (is_open && n < size)
@@ -115,9 +115,9 @@ static void name_programs(const struct nd_explained_device *device, char *out, s
 
 static bool is_unknown(const struct nd_explanation *e, const struct nd_explained_device *device, size_t s)
 {
-    const struct nd_explained_unit *unit = &device->units[s];
-    return e->steps[s].is_unit && unit->is_examined && unit->program == NULL && !unit->is_faulty &&
-           unit->local.n_differing > 0;
+    const struct nd_explained_layer *layer = &device->layers[s];
+    return e->steps[s].is_layer && layer->is_examined && layer->arithmetic == NULL && !layer->is_faulty &&
+           layer->introduced.n_differing > 0;
 }
 
 /* A line for each kind of unit. */
@@ -125,25 +125,25 @@ static void put_unknown_kind(struct nd_strbuf *out, const struct nd_explanation 
                              const struct nd_explained_device *device, size_t first, size_t width)
 {
     const char *op_types = e->steps[first].op_types;
-    uint64_t n_differing = 0, n_codes = 0;
+    uint64_t n_differing = 0, n_qvalues = 0;
     size_t n = 0;
     double max = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &device->units[s];
+        const struct nd_explained_layer *layer = &device->layers[s];
         if (!is_unknown(e, device, s) || strcmp(e->steps[s].op_types, op_types) != 0)
             continue;
         if (s < first)
             return; /* that line was printed */
         n++;
-        n_differing += unit->local.n_differing;
-        n_codes += unit->n_codes;
-        max = unit->local.max > max ? unit->local.max : max;
+        n_differing += layer->introduced.n_differing;
+        n_qvalues += layer->n_qvalues;
+        max = layer->introduced.max > max ? layer->introduced.max : max;
     }
     char share[32], most[32];
     nd_explain_put_wrapped(out, width, 2,
                            "not known: %s ('%s'%s): %s of the values are not exact rounding's, by at most %s",
                            op_types, e->steps[first].name, n > 1 ? " and others" : "",
-                           nd_explain_share(n_differing, n_codes, share), nd_explain_real(max, most));
+                           nd_explain_share(n_differing, n_qvalues, share), nd_explain_real(max, most));
 }
 
 static void put_losses(struct nd_strbuf *out, const struct nd_explanation *e,
@@ -151,7 +151,7 @@ static void put_losses(struct nd_strbuf *out, const struct nd_explanation *e,
 {
     size_t worst = 0;
     for (size_t i = 1; i < device->n_losses; i++)
-        if (device->units[device->losses[i]].local.max > device->units[device->losses[worst]].local.max)
+        if (device->layers[device->losses[i]].introduced.max > device->layers[device->losses[worst]].introduced.max)
             worst = i;
     if (device->n_losses == 0)
         return;
@@ -160,37 +160,37 @@ static void put_losses(struct nd_strbuf *out, const struct nd_explanation *e,
     if (device->n_losses > 1)
         snprintf(more, sizeof more, ", and 10 or more in %zu other%s", device->n_losses - 1,
                  device->n_losses > 2 ? "s" : "");
-    nd_explain_put_wrapped(out, width, 2, "%s loses up to %s LSB in '%s' (%s)%s", device->program,
-                           nd_explain_real(device->units[device->losses[worst]].local.max, max), step->name,
+    nd_explain_put_wrapped(out, width, 2, "%s loses up to %s LSB in '%s' (%s)%s", device->arithmetic,
+                           nd_explain_real(device->layers[device->losses[worst]].introduced.max, max), step->name,
                            step->op_types, more);
 }
 
 /* Of a device that has a program of whole units: which, what follows it, what that costs, what is not known.
  */
-static void nd_explain_put_program(struct nd_strbuf *out, const struct nd_explanation *e,
+static void nd_explain_put_arithmetic(struct nd_strbuf *out, const struct nd_explanation *e,
                                    const struct nd_explained_device *device, size_t width)
 {
     char names[256];
-    size_t n_units = 0, n_following = 0;
-    uint64_t n_local = 0, n_left = 0, n_codes = 0;
+    size_t n_layers = 0, n_following = 0;
+    uint64_t n_introduced = 0, n_left = 0, n_qvalues = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &device->units[s];
-        if (!e->steps[s].is_unit || !unit->is_examined)
+        const struct nd_explained_layer *layer = &device->layers[s];
+        if (!e->steps[s].is_layer || !layer->is_examined)
             continue;
-        n_units++;
-        if (unit->program == NULL || unit->is_faulty)
+        n_layers++;
+        if (layer->arithmetic == NULL || layer->is_faulty)
             continue;
         n_following++;
-        n_local += unit->local.n_differing;
-        n_left += unit->n_unexplained;
-        n_codes += unit->n_codes;
+        n_introduced += layer->introduced.n_differing;
+        n_left += layer->n_unexplained;
+        n_qvalues += layer->n_qvalues;
     }
-    name_programs(device, names, sizeof names);
+    name_arithmetics(device, names, sizeof names);
     nd_explain_put_wrapped(out, width, 2,
                            "arithmetic: %s; %zu of %zu layers examined follow it: of their %" PRIu64
                            " values %" PRIu64 " are not those of exact rounding, and %" PRIu64
                            " not the program's",
-                           names, n_following, n_units, n_codes, n_local, n_left);
+                           names, n_following, n_layers, n_qvalues, n_introduced, n_left);
     put_losses(out, e, device, width);
     for (size_t s = 0; s < e->n_steps; s++)
         if (is_unknown(e, device, s))
@@ -201,8 +201,8 @@ static void put_reason(struct nd_strbuf *out, const struct nd_explained_differen
                        const struct nd_explained_reason *reason, size_t width)
 {
     bool is_of_all = strcmp(reason->op_types, difference->op_types) == 0;
-    nd_explain_put_wrapped(out, width, 2, "%s %s, %s %s%s%s%s", difference->programs[0], reason->texts[0],
-                           difference->programs[1], reason->texts[1], is_of_all ? "" : " (",
+    nd_explain_put_wrapped(out, width, 2, "%s %s, %s %s%s%s%s", difference->arithmetics[0], reason->texts[0],
+                           difference->arithmetics[1], reason->texts[1], is_of_all ? "" : " (",
                            is_of_all ? "" : reason->op_types, is_of_all ? "" : ")");
 }
 
@@ -210,16 +210,16 @@ static void put_difference(struct nd_strbuf *out, const struct nd_explanation *e
                            const struct nd_explained_difference *difference, size_t width)
 {
     const char *a = e->devices[difference->devices[0]].uri, *b = e->devices[difference->devices[1]].uri;
-    if (difference->n_units == 0) {
+    if (difference->n_layers == 0) {
         nd_explain_put_wrapped(out, width, 0,
                                "%s has %s and %s has %s, which are one in layers that follow them", a,
-                               difference->programs[0], b, difference->programs[1]);
+                               difference->arithmetics[0], b, difference->arithmetics[1]);
         return;
     }
     nd_explain_put_wrapped(out, width, 0,
                            "%s and %s differ in %" PRIu64 " of %" PRIu64
                            " values of layers of %s, given the inputs of the former, because",
-                           a, b, difference->n_differing, difference->n_codes, difference->op_types);
+                           a, b, difference->n_differing, difference->n_qvalues, difference->op_types);
     for (size_t i = 0; i < difference->n_because; i++)
         put_reason(out, difference, &difference->because[i], width);
 }
@@ -237,13 +237,13 @@ json_t *nd_explain_losses_json(const struct nd_explanation *e, const struct nd_e
 {
     json_t *list = json_array();
     for (size_t i = 0; i < device->n_losses; i++) {
-        const struct nd_explained_unit *unit = &device->units[device->losses[i]];
+        const struct nd_explained_layer *layer = &device->layers[device->losses[i]];
         nd_tree_append(list,
                        json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "layer",
                                  nd_json_string(e->steps[device->losses[i]].name), "op_type",
                                  nd_json_string(e->steps[device->losses[i]].op_types), "arithmetic",
-                                 unit->program, "max", unit->local.max, "differing",
-                                 (json_int_t)unit->local.n_differing, "values", (json_int_t)unit->n_codes));
+                                 layer->arithmetic, "max", layer->introduced.max, "differing",
+                                 (json_int_t)layer->introduced.n_differing, "values", (json_int_t)layer->n_qvalues));
     }
     return list;
 }
@@ -267,12 +267,12 @@ json_t *nd_explain_differences_json(const struct nd_explanation *e)
         const struct nd_explained_difference *difference = &e->differences[i];
         nd_tree_append(list, json_pack("{s:[I, I], s:[s, s], s:o, s:I, s:o, s:I, s:I}", "devices",
                                        (json_int_t)difference->devices[0], (json_int_t)difference->devices[1],
-                                       "arithmetic", difference->programs[0], difference->programs[1],
+                                       "arithmetic", difference->arithmetics[0], difference->arithmetics[1],
                                        "because", because_json(difference), "layers",
-                                       (json_int_t)difference->n_units, "op_types",
+                                       (json_int_t)difference->n_layers, "op_types",
                                        nd_json_string(difference->op_types != NULL ? difference->op_types : ""),
                                        "differing", (json_int_t)difference->n_differing, "values",
-                                       (json_int_t)difference->n_codes));
+                                       (json_int_t)difference->n_qvalues));
     }
     return list;
 }
@@ -291,7 +291,7 @@ static size_t find_first(const struct nd_explanation *e, const struct nd_explain
     size_t first = SIZE_MAX;
     *n_layers = *n_exact = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_floats *f = &device->units[s].floats;
+        const struct nd_explained_floats *f = &device->layers[s].floats;
         if (f->n == 0)
             continue;
         bool is_exact = f->n_rounded + f->n_overflown == f->n;
@@ -308,10 +308,10 @@ void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *e
     size_t n_layers, n_exact, first = find_first(e, device, &n_layers, &n_exact);
     size_t greatest = nd_explain_greatest(e, device);
     char share[32];
-    if (n_layers == 0 || nd_explain_has_codes(e))
+    if (n_layers == 0 || nd_explain_has_qvalues(e))
         return;
-    if (greatest != SIZE_MAX && device->units[greatest].floats.n > 0) {
-        const struct nd_explained_floats *f = &device->units[greatest].floats;
+    if (greatest != SIZE_MAX && device->layers[greatest].floats.n > 0) {
+        const struct nd_explained_floats *f = &device->layers[greatest].floats;
         nd_summary_put(out, width, 2, 4,
                        "greatest effect: the error of '%s' (%s) alone changes the outputs by %.2g%% (%.0f dB)",
                        e->steps[greatest].name, e->steps[greatest].op_types, 100 * f->effect,
@@ -323,7 +323,7 @@ void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *e
                        n_layers);
         return;
     }
-    const struct nd_explained_floats *f = &device->units[first].floats;
+    const struct nd_explained_floats *f = &device->layers[first].floats;
     nd_summary_put(
         out, width, 2, 4,
         "in %zu of %zu layers every value is the exact result, rounded once; the first of the others is "
@@ -337,7 +337,7 @@ static void nd_explain_put_float_layers(struct nd_strbuf *out, const struct nd_e
 {
     bool is_begun = false;
     for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_floats *f = &device->units[s].floats;
+        const struct nd_explained_floats *f = &device->layers[s].floats;
         char name[EXPLAIN_CELL_BYTES], share[32], cells[5][32];
         if (f->n == 0)
             continue;
@@ -358,10 +358,10 @@ enum { N_WORST = 3, N_LISTED = 12 };
 
 /* ---- sentences ---- */
 
-bool nd_explain_has_codes(const struct nd_explanation *e)
+bool nd_explain_has_qvalues(const struct nd_explanation *e)
 {
     for (size_t s = 0; s < e->n_steps; s++)
-        if (e->steps[s].is_unit)
+        if (e->steps[s].is_layer)
             return true;
     return e->n_steps == 0;
 }
@@ -369,7 +369,7 @@ bool nd_explain_has_codes(const struct nd_explanation *e)
 static void put_sentence(struct nd_strbuf *out, const struct nd_explanation *e,
                          const struct nd_explained_device *device, size_t width)
 {
-    if (device->output.n_codes == 0 || isnan(device->own_share))
+    if (device->output.n_qvalues == 0 || isnan(device->own_share))
         return;
     char interval[64] = "";
     if (!isnan(device->own_share_interval.low))
@@ -377,7 +377,7 @@ static void put_sentence(struct nd_strbuf *out, const struct nd_explanation *e,
                  100 * device->own_share_interval.high);
     nd_explain_put_wrapped(out, width, 2, "%.2f%% of its output error is %s common to all; %.2f%%%s is its own",
                            100 * (1 - device->own_share),
-                           e->vote.is_known && e->vote.common_divergence > 0 ? "quantisation, and divergence"
+                           e->majority.is_known && e->majority.common_divergence > 0 ? "quantisation, and divergence"
                                                                              : "quantisation and",
                            100 * device->own_share, interval);
     const struct nd_decomposition *o = &device->output;
@@ -395,7 +395,7 @@ static void put_sentence(struct nd_strbuf *out, const struct nd_explanation *e,
                                "clipped: %" PRIu64 " of %" PRIu64 ""
                                " values cannot be represented: %s of the quantisation, %s of the "
                                "divergence",
-                               o->n_clipped, o->n_codes, nd_explain_real(o->clipped_quantisation, q),
+                               o->n_clipped, o->n_qvalues, nd_explain_real(o->clipped_quantisation, q),
                                nd_explain_real(o->clipped_divergence, d));
 }
 
@@ -404,15 +404,15 @@ static void put_sources(struct nd_strbuf *out, const struct nd_explanation *e,
 {
     for (size_t i = 0; i < device->n_sources && i < N_WORST; i++) {
         const struct nd_explained_step *step = &e->steps[device->sources[i]];
-        const struct nd_explained_unit *unit = &device->units[device->sources[i]];
+        const struct nd_explained_layer *layer = &device->layers[device->sources[i]];
         char share[32], max[32], mean[32];
         nd_explain_put_wrapped(
             out, width, 2,
             "%s '%s' (%s): %s of its values are not what its own inputs give, by at most %s, "
             "%s on average",
             i == 0 ? "begins in" : "begins apart in", step->name, step->op_types,
-            nd_explain_share(unit->local.n_differing, unit->n_codes, share),
-            nd_explain_real(unit->local.max, max), nd_explain_real(unit->local.mean, mean));
+            nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
+            nd_explain_real(layer->introduced.max, max), nd_explain_real(layer->introduced.mean, mean));
     }
     if (device->n_sources > N_WORST)
         nd_strbuf_printf(out, "  and begins apart in %zu more\n", device->n_sources - N_WORST);
@@ -421,9 +421,9 @@ static void put_sources(struct nd_strbuf *out, const struct nd_explanation *e,
 /* By what units are ranked: what their local error does to the outputs or, where that is not measured, its
  * size.
  */
-static double badness(const struct nd_explained_unit *unit)
+static double badness(const struct nd_explained_layer *layer)
 {
-    return isnan(unit->harm) ? unit->local.energy : unit->harm;
+    return isnan(layer->effect) ? layer->introduced.mean_square : layer->effect;
 }
 
 /* The next step in order of falling badness after `last` (SIZE_MAX: the first); of equals the earlier. */
@@ -431,12 +431,12 @@ static size_t next_worst(const struct nd_explanation *e, const struct nd_explain
 {
     size_t best = SIZE_MAX;
     for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &device->units[s];
-        if (!unit->is_examined || unit->local.n_differing == 0 || unit->is_within_step)
+        const struct nd_explained_layer *layer = &device->layers[s];
+        if (!layer->is_examined || layer->introduced.n_differing == 0 || layer->is_within_step)
             continue;
-        double x = badness(unit), limit = last != SIZE_MAX ? badness(&device->units[last]) : HUGE_VAL;
+        double x = badness(layer), limit = last != SIZE_MAX ? badness(&device->layers[last]) : HUGE_VAL;
         bool is_next = last == SIZE_MAX || x < limit || (x == limit && s > last);
-        if (is_next && (best == SIZE_MAX || x > badness(&device->units[best])))
+        if (is_next && (best == SIZE_MAX || x > badness(&device->layers[best])))
             best = s;
     }
     return best;
@@ -447,17 +447,17 @@ static void put_worst(struct nd_strbuf *out, const struct nd_explanation *e,
 {
     size_t s = SIZE_MAX;
     for (size_t i = 0; i < N_WORST && (s = next_worst(e, device, s)) != SIZE_MAX; i++) {
-        const struct nd_explained_unit *unit = &device->units[s];
-        char share[32], max[32], mean[32], local[32], harm[32], effect[128] = "";
-        if (!isnan(unit->harm))
-            snprintf(effect, sizeof effect, "alone it changes %.3g%% of the outputs' values, energy %s; ",
-                     100 * unit->harmed_share, nd_explain_real(unit->harm, harm));
+        const struct nd_explained_layer *layer = &device->layers[s];
+        char share[32], max[32], mean[32], introduced[32], effect[32], effect_text[128] = "";
+        if (!isnan(layer->effect))
+            snprintf(effect_text, sizeof effect_text, "alone it changes %.3g%% of the outputs' values, energy %s; ",
+                     100 * layer->harmed_share, nd_explain_real(layer->effect, effect));
         nd_explain_put_wrapped(out, width, i == 0 ? 2 : 9,
                                "%s'%s' (%s): %slocal energy %s, %s of its values, at most %s, bias %s",
-                               i == 0 ? "worst: " : "", e->steps[s].name, e->steps[s].op_types, effect,
-                               nd_explain_real(unit->local.energy, local),
-                               nd_explain_share(unit->local.n_differing, unit->n_codes, share),
-                               nd_explain_real(unit->local.max, max), nd_explain_real(unit->local.mean, mean));
+                               i == 0 ? "worst: " : "", e->steps[s].name, e->steps[s].op_types, effect_text,
+                               nd_explain_real(layer->introduced.mean_square, introduced),
+                               nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
+                               nd_explain_real(layer->introduced.max, max), nd_explain_real(layer->introduced.mean, mean));
     }
 }
 
@@ -465,25 +465,25 @@ static void put_worst(struct nd_strbuf *out, const struct nd_explanation *e,
 static void put_arithmetic(struct nd_strbuf *out, const struct nd_explanation *e,
                            const struct nd_explained_device *device, size_t width)
 {
-    size_t n_known = 0, n_units = 0;
+    size_t n_known = 0, n_layers = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &device->units[s];
-        n_units += unit->is_examined;
-        n_known += unit->is_examined && unit->program != NULL && !unit->is_faulty;
+        const struct nd_explained_layer *layer = &device->layers[s];
+        n_layers += layer->is_examined;
+        n_known += layer->is_examined && layer->arithmetic != NULL && !layer->is_faulty;
     }
-    if (device->n_programs > 0)
-        nd_explain_put_program(out, e, device, width);
-    else if (device->program == NULL && n_known == 0)
+    if (device->n_arithmetics > 0)
+        nd_explain_put_arithmetic(out, e, device, width);
+    else if (device->arithmetic == NULL && n_known == 0)
         nd_explain_put_wrapped(out, width, 2, "arithmetic: none that is known; only gross faults can be told");
     else
         nd_explain_put_wrapped(
             out, width, 2,
             "arithmetic: %s%s; %zu of %zu layers examined do what the device does in such layers",
-            device->program != NULL ? device->program : "by operator type",
-            device->program != NULL && strncmp(device->program, "double:", strlen("double:")) == 0
+            device->arithmetic != NULL ? device->arithmetic : "by operator type",
+            device->arithmetic != NULL && strncmp(device->arithmetic, "double:", strlen("double:")) == 0
                 ? " (every value is rounded twice)"
                 : "",
-            n_known, n_units);
+            n_known, n_layers);
 }
 
 void nd_explain_put_not_examined(struct nd_strbuf *out, const struct nd_explanation *e,
@@ -491,11 +491,11 @@ void nd_explain_put_not_examined(struct nd_strbuf *out, const struct nd_explanat
 {
     size_t n = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
-        if (device->units[s].is_examined)
+        if (device->layers[s].is_examined)
             continue;
         if (++n <= most)
             nd_explain_put_wrapped(out, width, 2, "not examined: '%s' (%s): %s", e->steps[s].name,
-                                   e->steps[s].op_types, device->units[s].why_not);
+                                   e->steps[s].op_types, device->layers[s].why_not);
     }
     if (n > most)
         nd_strbuf_printf(out, "  and %zu more not examined\n", n - most);
@@ -506,10 +506,10 @@ void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *e
 {
     size_t n = 0, worst = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &device->units[s], *known = &device->units[worst];
-        if (!unit->is_within_step || unit->tie_rule != NULL)
+        const struct nd_explained_layer *layer = &device->layers[s], *known = &device->layers[worst];
+        if (!layer->is_within_step || layer->tie_rule != NULL)
             continue;
-        if (n++ == 0 || unit->local.n_differing * known->n_codes > known->local.n_differing * unit->n_codes)
+        if (n++ == 0 || layer->introduced.n_differing * known->n_qvalues > known->introduced.n_differing * layer->n_qvalues)
             worst = s;
     }
     char share[32];
@@ -521,7 +521,7 @@ void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *e
             "its values",
             n, n == 1 ? " differs" : "s differ", n == 1 ? "it is" : "most in", e->steps[worst].name,
             e->steps[worst].op_types,
-            nd_explain_share(device->units[worst].local.n_differing, device->units[worst].n_codes, share));
+            nd_explain_share(device->layers[worst].introduced.n_differing, device->layers[worst].n_qvalues, share));
 }
 
 /* ---- the report ---- */
@@ -586,7 +586,7 @@ void nd_explain_put_findings(struct nd_strbuf *out, const struct nd_explanation 
 }
 
 static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, size_t d, size_t width,
-                       bool with_units)
+                       bool with_layers)
 {
     const struct nd_explained_device *device = &e->devices[d];
     nd_strbuf_puts(out, "\n");
@@ -597,17 +597,17 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
     nd_explain_put_findings(out, e, device, width, N_LISTED);
     if (device->same_as == d)
         nd_explain_put_layers(out, e, device, width, N_LISTED);
-    nd_explain_put_execution(out, e, device, width, with_units);
-    if (device->same_as != d && nd_explain_has_codes(e)) {
+    nd_explain_put_execution(out, e, device, width, with_layers);
+    if (device->same_as != d && nd_explain_has_qvalues(e)) {
         nd_explain_put_wrapped(out, width, 2, "in every code the same as %s", e->devices[device->same_as].uri);
         return;
     }
     put_sentence(out, e, device, width);
     nd_explain_put_floats(out, e, device, width);
-    if (with_units)
+    if (with_layers)
         nd_explain_put_float_layers(out, e, device);
     nd_explain_put_observer(out, device, width);
-    if (!nd_explain_has_codes(e)) {
+    if (!nd_explain_has_qvalues(e)) {
         if (device->n_findings == 0 && device->n_examined == 0)
             nd_explain_put_wrapped(out, width, 2,
                                    "its floats are on no coarser grid than those of the reference");
@@ -629,24 +629,24 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
         nd_explain_put_wrapped(out, width, 2,
                                "no code of the %zu steps that were examined is the device's own doing",
                                device->n_examined);
-    if (with_units && device->verdict != ND_VERDICT_SAME)
-        nd_explain_put_units(out, e, device, width);
+    if (with_layers && device->verdict != ND_VERDICT_SAME)
+        nd_explain_put_layer_rows(out, e, device, width);
 }
 
-static void put_vote(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
+static void put_majority(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
-    if (e->n_devices < 2 || !nd_explain_has_codes(e))
+    if (e->n_devices < 2 || !nd_explain_has_qvalues(e))
         return;
-    if (e->vote.is_known)
+    if (e->majority.is_known)
         nd_explain_put_wrapped(out, width, 0,
                                "vote of %zu different results: they differ in %.3g%% of the outputs' "
                                "values; what the commonest code "
                                "is off the quantised reference has energy %.3g",
-                               e->vote.n_lineages, 100 * e->vote.split_share, e->vote.common_divergence);
+                               e->majority.n_groups, 100 * e->majority.split_share, e->majority.common_divergence);
     else
         nd_explain_put_wrapped(
             out, width, 0, "no vote: %s; a device's own part is its difference from the quantised reference",
-            e->vote.why_not != NULL ? e->vote.why_not : "nothing was captured");
+            e->majority.why_not != NULL ? e->majority.why_not : "nothing was captured");
 }
 
 /* Layers that are not evaluated, and whose values stand for theirs. */
@@ -654,9 +654,9 @@ static void put_taken(struct nd_strbuf *out, const struct nd_explanation *e, siz
 {
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_step *step = &e->steps[s];
-        if (step->taken_from == SIZE_MAX)
+        if (step->substituted_from == SIZE_MAX)
             continue;
-        const struct nd_explained_device *donor = &e->devices[step->taken_from];
+        const struct nd_explained_device *donor = &e->devices[step->substituted_from];
         nd_explain_put_wrapped(
             out, width, 0,
             "'%s' (%s) is not evaluated: its values are taken from the capture of '%s'. The layers "
@@ -691,30 +691,30 @@ void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation
     }
 }
 
-static void put_text(struct nd_strbuf *out, const struct nd_explanation *e, size_t width, bool with_units)
+static void put_text(struct nd_strbuf *out, const struct nd_explanation *e, size_t width, bool with_layers)
 {
     nd_explain_put_wrapped(out, width, 0, "%s, probe '%s', %zu sample%s, %zu device%s%s%s", e->model,
                            e->probe != NULL ? e->probe : "", e->n_samples, e->n_samples == 1 ? "" : "s",
                            e->n_devices, e->n_devices == 1 ? "" : "s",
                            e->float_model != NULL ? ", float reference " : "",
                            e->float_model != NULL ? e->float_model : "");
-    if (e->float_model == NULL && nd_explain_has_codes(e))
+    if (e->float_model == NULL && nd_explain_has_qvalues(e))
         nd_strbuf_puts(out, "without --float nothing can be said of the quantisation\n");
     nd_explain_put_unreached(out, e, width);
-    put_vote(out, e, width);
+    put_majority(out, e, width);
     nd_explain_put_differences(out, e, width);
     for (size_t d = 0; d < e->n_devices; d++)
-        put_device(out, e, d, width, with_units);
+        put_device(out, e, d, width, with_layers);
     nd_explain_put_quantisation(out, e, width);
     nd_strbuf_printf(out, "\nverdict: %s\n", nd_health_name(e->health));
 }
 
 enum nd_status nd_report_explanation_text(const struct nd_explanation *explanation,
                                           const struct nd_identification *identification, size_t width,
-                                          bool with_units, char **out, struct nd_error *err)
+                                          bool with_layers, char **out, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    put_text(&text, explanation, width, with_units);
-    nd_explain_put_identification(&text, identification, width, with_units);
+    put_text(&text, explanation, width, with_layers);
+    nd_explain_put_identification(&text, identification, width, with_layers);
     return nd_text_end(&text, out, err);
 }

@@ -44,12 +44,12 @@ void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *e
 void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *explanation, size_t width);
 
 /* Whether the model has quantised values: a float model has none. */
-bool nd_explain_has_codes(const struct nd_explanation *explanation);
+bool nd_explain_has_qvalues(const struct nd_explanation *explanation);
 
 /* Where the device's units were computed, where that is not plainly where the device says; all of them with
  * with_units. */
 void nd_explain_put_execution(struct nd_strbuf *out, const struct nd_explanation *explanation,
-                              const struct nd_explained_device *device, size_t width, bool with_units);
+                              const struct nd_explained_device *device, size_t width, bool with_layers);
 /* Only one sentence of that. */
 void nd_explain_put_execution_line(struct nd_strbuf *out, const struct nd_explanation *explanation,
                                    const struct nd_explained_device *device, size_t width);
@@ -70,6 +70,6 @@ json_t *nd_identification_json(const struct nd_identification *identification);
 /* The same as text: operator types and devices, with_units all units and their thresholds.
  * NULL: nothing is printed. */
 void nd_explain_put_identification(struct nd_strbuf *out, const struct nd_identification *identification,
-                                   size_t width, bool with_units);
+                                   size_t width, bool with_layers);
 
 #endif

@@ -31,16 +31,16 @@ static struct layers count(const struct nd_explanation *e, const struct nd_expla
 {
     struct layers x = {.n = e->n_steps};
     for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &device->units[s];
-        x.n_follow += unit->state == ND_LAYER_FOLLOWS;
-        x.has_tie_rule = x.has_tie_rule || unit->tie_rule != NULL;
-        x.n_not_examined += unit->state == ND_LAYER_NOT_EXAMINED;
-        if (unit->state != ND_LAYER_UNEXPLAINED)
+        const struct nd_explained_layer *layer = &device->layers[s];
+        x.n_follow += layer->state == ND_LAYER_FOLLOWS;
+        x.has_tie_rule = x.has_tie_rule || layer->tie_rule != NULL;
+        x.n_not_examined += layer->state == ND_LAYER_NOT_EXAMINED;
+        if (layer->state != ND_LAYER_UNEXPLAINED)
             continue;
         x.n_unexplained++;
-        x.n_defects += unit->known_defect != NULL;
-        x.n_values += unit->n_codes;
-        x.n_off += unit->n_unexplained;
+        x.n_defects += layer->known_defect != NULL;
+        x.n_values += layer->n_qvalues;
+        x.n_off += layer->n_unexplained;
     }
     return x;
 }
@@ -49,8 +49,8 @@ static const struct nd_explained_floats *first_floats(const struct nd_explanatio
                                                       const struct nd_explained_device *device)
 {
     for (size_t s = 0; s < e->n_steps; s++)
-        if (device->units[s].floats.n > 0)
-            return &device->units[s].floats;
+        if (device->layers[s].floats.n > 0)
+            return &device->layers[s].floats;
     return NULL;
 }
 
@@ -58,15 +58,15 @@ static void name_arithmetic(const struct nd_explanation *e, const struct nd_expl
                             size_t size)
 {
     const struct nd_explained_floats *floats = device->failure == NULL ? first_floats(e, device) : NULL;
-    bool is_half = floats != NULL && floats->digits == 11, has_codes = nd_explain_has_codes(e);
-    if (floats != NULL && !has_codes) {
+    bool is_half = floats != NULL && floats->digits == 11, has_qvalues = nd_explain_has_qvalues(e);
+    if (floats != NULL && !has_qvalues) {
         snprintf(out, size, "%s", is_half ? "half-precision" : "float32");
         return;
     }
     bool is_known = device->expected != NULL && !device->is_refuted;
-    const char *name = is_known ? device->expected : device->program;
+    const char *name = is_known ? device->expected : device->arithmetic;
     snprintf(out, size, "%s%s", name != NULL ? name : "known",
-             is_half && has_codes ? " or half-precision" : "");
+             is_half && has_qvalues ? " or half-precision" : "");
 }
 
 /* ---- the first line ---- */
@@ -102,7 +102,7 @@ static void say_faulty(const struct nd_explanation *e, const struct nd_explained
                        size_t size)
 {
     const struct nd_explained_step *step = &e->steps[device->faulty[0]];
-    const struct nd_explained_fault *fault = &device->units[device->faulty[0]].fault;
+    const struct nd_explained_fault *fault = &device->layers[device->faulty[0]].fault;
     int n = snprintf(out, size, "'%.300s' (%.80s): %s", step->name, step->op_types,
                      fault->kind != NULL ? fault->text : "an error that no rounding makes");
     if (device->n_faulty > 1 && n >= 0 && (size_t)n < size)
@@ -135,9 +135,9 @@ static void say_shares(const struct nd_explanation *e, const struct nd_explained
     if (device->float_error > 0) /* not NaN */
         snprintf(out, size, ". The output is off double precision by %.2g%% (%.0f dB)",
                  100 * device->float_error, -20 * log10(device->float_error));
-    if (device->output.n_codes == 0 || isnan(own))
+    if (device->output.n_qvalues == 0 || isnan(own))
         return;
-    const char *common = e->vote.is_known && e->vote.common_divergence > 0
+    const char *common = e->majority.is_known && e->majority.common_divergence > 0
                              ? "quantisation and what all chips share"
                              : "quantisation";
     if (own < 0.1) /* both numbers would not add up to 100 */
@@ -179,7 +179,7 @@ static bool has_known_defect(const struct nd_explanation *e)
 {
     for (size_t d = 0; d < e->n_devices; d++)
         for (size_t i = 0; i < e->devices[d].n_unexplained; i++)
-            if (e->devices[d].units[e->devices[d].unexplained[i]].known_defect != NULL)
+            if (e->devices[d].layers[e->devices[d].unexplained[i]].known_defect != NULL)
                 return true;
     return false;
 }
@@ -213,19 +213,19 @@ void nd_explain_put_headline(struct nd_strbuf *out, const struct nd_explanation 
 
 /* ---- layer by layer ---- */
 
-static void put_effect(struct nd_strbuf *out, const struct nd_explained_unit *unit, size_t width)
+static void put_effect(struct nd_strbuf *out, const struct nd_explained_layer *layer, size_t width)
 {
     char share[32];
-    if (isnan(unit->harmed_share))
+    if (isnan(layer->harmed_share))
         return;
-    snprintf(share, sizeof share, "%.3g%%", 100 * unit->harmed_share);
+    snprintf(share, sizeof share, "%.3g%%", 100 * layer->harmed_share);
     nd_explain_put_wrapped(out, width, 4, "by itself it changes %s of the output values", share);
 }
 
-static void put_defect(struct nd_strbuf *out, const struct nd_explained_unit *unit, size_t width)
+static void put_defect(struct nd_strbuf *out, const struct nd_explained_layer *layer, size_t width)
 {
-    if (unit->known_defect != NULL)
-        nd_explain_put_wrapped(out, width, 4, "%s. What to do: %s", unit->known_defect, unit->remedy);
+    if (layer->known_defect != NULL)
+        nd_explain_put_wrapped(out, width, 4, "%s. What to do: %s", layer->known_defect, layer->remedy);
 }
 
 static void put_faulty(struct nd_strbuf *out, const struct nd_explanation *e,
@@ -233,16 +233,16 @@ static void put_faulty(struct nd_strbuf *out, const struct nd_explanation *e,
 {
     for (size_t i = 0; i < device->n_faulty && i < most; i++) {
         const struct nd_explained_step *step = &e->steps[device->faulty[i]];
-        const struct nd_explained_unit *unit = &device->units[device->faulty[i]];
+        const struct nd_explained_layer *layer = &device->layers[device->faulty[i]];
         struct nd_strbuf evidence = {0};
-        nd_explain_say_evidence(unit, &evidence);
+        nd_explain_say_evidence(layer, &evidence);
         nd_explain_put_wrapped(out, width, 2, "faulty: '%s' (%s), %s: %s", step->name, step->op_types,
-                               unit->fault.kind != NULL ? unit->fault.kind : "of no known kind",
+                               layer->fault.kind != NULL ? layer->fault.kind : "of no known kind",
                                evidence.text != NULL ? evidence.text : "");
         out->failed = out->failed || evidence.failed;
         nd_strbuf_deinit(&evidence);
-        put_defect(out, unit, width);
-        put_effect(out, unit, width);
+        put_defect(out, layer, width);
+        put_effect(out, layer, width);
     }
     if (device->n_faulty > most)
         nd_strbuf_printf(out, "  and %zu more faulty layer%s\n", device->n_faulty - most,
@@ -254,14 +254,14 @@ static void put_unexplained(struct nd_strbuf *out, const struct nd_explanation *
 {
     for (size_t i = 0; i < device->n_unexplained && i < most; i++) {
         const struct nd_explained_step *step = &e->steps[device->unexplained[i]];
-        const struct nd_explained_unit *unit = &device->units[device->unexplained[i]];
+        const struct nd_explained_layer *layer = &device->layers[device->unexplained[i]];
         struct nd_strbuf evidence = {0};
-        nd_explain_say_evidence(unit, &evidence);
+        nd_explain_say_evidence(layer, &evidence);
         nd_explain_put_wrapped(out, width, 2, "unexplained: '%s' (%s): %s", step->name, step->op_types,
                                evidence.text != NULL ? evidence.text : "");
         out->failed = out->failed || evidence.failed;
         nd_strbuf_deinit(&evidence);
-        put_defect(out, unit, width);
+        put_defect(out, layer, width);
     }
     if (device->n_unexplained > most)
         nd_strbuf_printf(out, "  and %zu more unexplained layer%s\n", device->n_unexplained - most,
@@ -274,10 +274,10 @@ static void put_remarks(struct nd_strbuf *out, const struct nd_explanation *e,
 {
     size_t n = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &device->units[s];
-        if (unit->follows_text != NULL && n++ < most)
+        const struct nd_explained_layer *layer = &device->layers[s];
+        if (layer->follows_text != NULL && n++ < most)
             nd_explain_put_wrapped(out, width, 2, "'%s' (%s): %s", e->steps[s].name, e->steps[s].op_types,
-                                   unit->follows_text);
+                                   layer->follows_text);
     }
     if (n > most)
         nd_strbuf_printf(out, "  and %zu more layer%s of this kind\n", n - most, n - most == 1 ? "" : "s");
@@ -288,23 +288,23 @@ static void put_ties(struct nd_strbuf *out, const struct nd_explanation *e,
                      const struct nd_explained_device *device, size_t width)
 {
     for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &device->units[s];
+        const struct nd_explained_layer *layer = &device->layers[s];
         char more[64] = "";
         size_t n_before = 0, n_after = 0;
-        for (size_t k = 0; k < e->n_steps && unit->tie_rule != NULL && n_before == 0; k++) {
+        for (size_t k = 0; k < e->n_steps && layer->tie_rule != NULL && n_before == 0; k++) {
             bool is_same =
-                device->units[k].tie_rule != NULL && strcmp(device->units[k].tie_rule, unit->tie_rule) == 0;
+                device->layers[k].tie_rule != NULL && strcmp(device->layers[k].tie_rule, layer->tie_rule) == 0;
             n_before += is_same && k < s;
             n_after += is_same && k > s;
         }
-        if (unit->tie_rule == NULL || n_before > 0)
+        if (layer->tie_rule == NULL || n_before > 0)
             continue;
         if (n_after > 0)
             snprintf(more, sizeof more, "; so do %zu more layer%s", n_after, n_after == 1 ? "" : "s");
         nd_explain_put_wrapped(out, width, 2,
                                "'%s' (%s) rounds ties %s, not half to even: all %" PRIu64
                                " values that differ lie on ties, no fault%s",
-                               e->steps[s].name, e->steps[s].op_types, unit->tie_rule, unit->n_ties, more);
+                               e->steps[s].name, e->steps[s].op_types, layer->tie_rule, layer->n_ties, more);
     }
 }
 
@@ -336,14 +336,14 @@ static void put_greatest(struct nd_strbuf *out, const struct nd_explanation *e,
     size_t step = nd_explain_greatest(e, device);
     if (step == SIZE_MAX || step == device->sources[0])
         return;
-    const struct nd_explained_unit *unit = &device->units[step];
+    const struct nd_explained_layer *layer = &device->layers[step];
     char share[32], max[32];
     nd_summary_put(
         out, width, 2, 4,
         "greatest effect: '%s' (%s) makes %.3g%% of the effects of all layers on the outputs; in this layer "
         "alone %s of the values differ, by at most %s LSB",
         e->steps[step].name, e->steps[step].op_types, 100 * nd_explain_effect_share(e, device, step),
-        nd_explain_share(unit->local.n_differing, unit->n_codes, share), nd_explain_real(unit->local.max, max));
+        nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share), nd_explain_real(layer->introduced.max, max));
 }
 
 /* Where a device that is not faulty leaves exact rounding, how far, and which layer matters most. */
@@ -354,18 +354,18 @@ static void nd_explain_put_begin(struct nd_strbuf *out, const struct nd_explanat
         return;
     put_greatest(out, e, device, width);
     size_t step = device->sources[0];
-    const struct nd_explained_unit *unit = &device->units[step];
+    const struct nd_explained_layer *layer = &device->layers[step];
     char share[32], max[32];
-    bool is_twice = device->program != NULL && strncmp(device->program, "double:", strlen("double:")) == 0;
+    bool is_twice = device->arithmetic != NULL && strncmp(device->arithmetic, "double:", strlen("double:")) == 0;
     nd_summary_put(out, width, 2, 4,
                    "differs from exact rounding from '%s' (%s) on: in this layer alone %s of the values, by at "
                    "most %s LSB%s",
                    e->steps[step].name, e->steps[step].op_types,
-                   nd_explain_share(unit->local.n_differing, unit->n_codes, share),
-                   nd_explain_real(unit->local.max, max), is_twice ? "; every value is rounded twice" : "");
+                   nd_explain_share(layer->introduced.n_differing, layer->n_qvalues, share),
+                   nd_explain_real(layer->introduced.max, max), is_twice ? "; every value is rounded twice" : "");
 }
 
-enum { MOST_LAYERS = 2, MOST_NAMED = 4, MOST_CAPTURES = 16, LABEL_BYTES = 96, MAX_NAME = 18 };
+enum { MAX_LAYERS = 2, MAX_NAMED = 4, MAX_CAPTURES = 16, LABEL_BYTES = 96, MAX_NAME = 18 };
 
 struct brief {
     const struct nd_explanation *e;
@@ -399,9 +399,9 @@ static bool has_layers(const struct nd_explanation *e)
 {
     for (size_t d = 0; d < e->n_devices; d++)
         for (size_t s = 0; s < e->n_steps && e->devices[d].failure == NULL; s++)
-            if (e->devices[d].units[s].floats.n > 0)
+            if (e->devices[d].layers[s].floats.n > 0)
                 return true;
-    return nd_explain_has_codes(e);
+    return nd_explain_has_qvalues(e);
 }
 
 static bool is_first(const struct brief *b, size_t d)
@@ -415,7 +415,7 @@ static bool is_first(const struct brief *b, size_t d)
 /* "gen3=gen4=gen5", or "gen3 and 9 more". */
 static void name_group(const struct brief *b, size_t d, char out[static LABEL_BYTES])
 {
-    enum { MOST_COLUMNS = 24 };
+    enum { MAX_COLUMNS = 24 };
     size_t n = 0, used = strlen(strcpy(out, "")), n_first;
     name_device(b->e, d, out);
     n_first = used = strlen(out);
@@ -430,7 +430,7 @@ static void name_group(const struct brief *b, size_t d, char out[static LABEL_BY
         else
             used = LABEL_BYTES;
     }
-    if (n > 0 && used > MOST_COLUMNS && n_first + 16 < LABEL_BYTES)
+    if (n > 0 && used > MAX_COLUMNS && n_first + 16 < LABEL_BYTES)
         snprintf(out + n_first, LABEL_BYTES - n_first, " and %zu more", n);
 }
 
@@ -493,8 +493,8 @@ static size_t count_passing_on(const struct nd_explanation *e, const struct nd_e
 {
     size_t n = 0;
     for (size_t s = step + 1; s < e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &device->units[s];
-        n += unit->state == ND_LAYER_FOLLOWS && unit->has_total && unit->inherited.n_differing > 0;
+        const struct nd_explained_layer *layer = &device->layers[s];
+        n += layer->state == ND_LAYER_FOLLOWS && layer->has_total && layer->passed_on.n_differing > 0;
     }
     return n;
 }
@@ -502,12 +502,12 @@ static size_t count_passing_on(const struct nd_explanation *e, const struct nd_e
 static void put_effect_of_explain_brief(const struct brief *b, const struct nd_explained_device *device,
                                         size_t step)
 {
-    const struct nd_explained_unit *unit = &device->units[step];
+    const struct nd_explained_layer *layer = &device->layers[step];
     size_t n = count_passing_on(b->e, device, step);
     char effect[96] = "", passed[96] = "";
-    if (!isnan(unit->harmed_share))
+    if (!isnan(layer->harmed_share))
         snprintf(effect, sizeof effect, "by itself it changes %.3g%% of the output values",
-                 100 * unit->harmed_share);
+                 100 * layer->harmed_share);
     if (n > 0)
         snprintf(passed, sizeof passed, "%s%zu later layer%s only pass%s its error on",
                  effect[0] != '\0' ? "; " : "", n, n == 1 ? "" : "s", n == 1 ? "es" : "");
@@ -517,24 +517,24 @@ static void put_effect_of_explain_brief(const struct brief *b, const struct nd_e
 
 static void put_faulty_of_explain_brief(const struct brief *b, const struct nd_explained_device *device)
 {
-    const struct nd_explained_unit *unit = &device->units[device->faulty[0]];
+    const struct nd_explained_layer *layer = &device->layers[device->faulty[0]];
     struct nd_strbuf evidence = {0};
-    nd_explain_say_evidence(unit, &evidence);
+    nd_explain_say_evidence(layer, &evidence);
     b->out->failed = b->out->failed || evidence.failed;
     nd_summary_put(b->out, b->width, 2, 4, "evidence: %s", evidence.text != NULL ? evidence.text : "");
     nd_strbuf_deinit(&evidence);
     put_effect_of_explain_brief(b, device, device->faulty[0]);
-    if (unit->known_defect != NULL)
-        nd_summary_put(b->out, b->width, 2, 4, "%s. What to do: %s", unit->known_defect, unit->remedy);
+    if (layer->known_defect != NULL)
+        nd_summary_put(b->out, b->width, 2, 4, "%s. What to do: %s", layer->known_defect, layer->remedy);
     if (device->n_faulty < 2)
         return;
     struct nd_strbuf names = {0};
-    for (size_t i = 1; i < device->n_faulty && i <= MOST_NAMED; i++) {
+    for (size_t i = 1; i < device->n_faulty && i <= MAX_NAMED; i++) {
         const struct nd_explained_step *step = &b->e->steps[device->faulty[i]];
         nd_strbuf_printf(&names, "%s'%s' (%s)", i > 1 ? ", " : "", step->name, step->op_types);
     }
-    if (device->n_faulty > MOST_NAMED + 1)
-        nd_strbuf_printf(&names, " and %zu more", device->n_faulty - MOST_NAMED - 1);
+    if (device->n_faulty > MAX_NAMED + 1)
+        nd_strbuf_printf(&names, " and %zu more", device->n_faulty - MAX_NAMED - 1);
     b->out->failed = b->out->failed || names.failed;
     nd_summary_put(b->out, b->width, 2, 4, "faulty, too: %s", names.text != NULL ? names.text : "");
     nd_strbuf_deinit(&names);
@@ -549,15 +549,15 @@ static void put_details(const struct brief *b, const struct nd_explained_device 
     if (!b->is_crowded)
         nd_explain_put_begin(b->out, b->e, device, b->width);
     nd_explain_put_floats(b->out, b->e, device, b->width);
-    nd_explain_put_findings(b->out, b->e, device, b->width, MOST_LAYERS);
-    nd_explain_put_oddities(b->out, b->e, device, b->width, device->n_faulty > 0 ? 1 : MOST_LAYERS);
+    nd_explain_put_findings(b->out, b->e, device, b->width, MAX_LAYERS);
+    nd_explain_put_oddities(b->out, b->e, device, b->width, device->n_faulty > 0 ? 1 : MAX_LAYERS);
     if (!b->is_crowded)
         nd_explain_put_within(b->out, b->e, device, b->width);
     nd_explain_put_execution_line(b->out, b->e, device, b->width);
     if (device->observer.n_changed > 0)
         nd_explain_put_observer(b->out, device, b->width);
     if (device->health != ND_HEALTH_HEALTHY)
-        nd_explain_put_not_examined(b->out, b->e, device, b->width, MOST_LAYERS);
+        nd_explain_put_not_examined(b->out, b->e, device, b->width, MAX_LAYERS);
 }
 
 /* Columns of the names and of the verdicts; a name that is longer moves its own line. */
@@ -613,11 +613,11 @@ static bool can_align(const struct nd_explanation *e)
     const char *first = NULL;
     bool are_different = false;
     for (size_t d = 0; d < e->n_devices; d++) {
-        const char *program = e->devices[d].program;
-        if (program == NULL || strncmp(program, "htp-", strlen("htp-")) != 0)
+        const char *arithmetic = e->devices[d].arithmetic;
+        if (arithmetic == NULL || strncmp(arithmetic, "htp-", strlen("htp-")) != 0)
             continue;
-        are_different = are_different || (first != NULL && strcmp(first, program) != 0);
-        first = program;
+        are_different = are_different || (first != NULL && strcmp(first, arithmetic) != 0);
+        first = arithmetic;
     }
     return are_different;
 }
@@ -641,7 +641,7 @@ static size_t add_words(const char **words, size_t n, const char *const *more)
 static void put_next(const struct brief *b)
 {
     const struct nd_explanation *e = b->e;
-    const char *words[14 + MOST_CAPTURES] = {"npudiff"}, *why;
+    const char *words[14 + MAX_CAPTURES] = {"npudiff"}, *why;
     size_t n = 1, d = first_with(e, e->health);
     const struct nd_explained_device *device = &e->devices[d];
     bool can_run = device->uri[0] != '?' && strncmp(device->uri, "import", 6) != 0;
@@ -670,7 +670,7 @@ static void put_next(const struct brief *b)
         n = add_words(
             words, n,
             (const char *[]){"explain", is_unexplained ? "--identify" : "-v", "--quantised", e->model, NULL});
-        for (size_t i = 0; i < e->n_devices && n < 8 + MOST_CAPTURES; i++)
+        for (size_t i = 0; i < e->n_devices && n < 8 + MAX_CAPTURES; i++)
             if (e->devices[i].health == e->health && is_first(b, i))
                 words[n++] = e->devices[i].capture;
     }
@@ -686,7 +686,7 @@ static void put_devices(const struct brief *b)
             if ((int)b->e->devices[d].health == health && is_first(b, d))
                 put_device(b, d, &columns);
     nd_explain_put_unreached(b->out, b->e, b->width);
-    if (b->e->float_model == NULL && nd_explain_has_codes(b->e)) {
+    if (b->e->float_model == NULL && nd_explain_has_qvalues(b->e)) {
         nd_strbuf_puts(b->out, "\n");
         nd_summary_put(b->out, b->width, 0, 2,
                        "With --float MODEL it also says how much of the error is quantisation.");
@@ -694,7 +694,7 @@ static void put_devices(const struct brief *b)
 }
 
 /* Into so many lines: what is said of healthy devices is left out before a device is. */
-static void put_devices_within(struct brief *b, size_t most_lines, struct nd_strbuf *out)
+static void put_devices_within(struct brief *b, size_t max_lines, struct nd_strbuf *out)
 {
     static const char more[] = "... (-v shows more)\n";
     struct nd_strbuf all = {0}, bare = {0};
@@ -703,11 +703,11 @@ static void put_devices_within(struct brief *b, size_t most_lines, struct nd_str
     b->is_bare = true;
     b->out = &bare;
     put_devices(b);
-    if (nd_summary_count_lines(&all) > most_lines && nd_summary_count_lines(&bare) <= most_lines) {
+    if (nd_summary_count_lines(&all) > max_lines && nd_summary_count_lines(&bare) <= max_lines) {
         nd_summary_append_cut(out, &bare, SIZE_MAX);
         nd_strbuf_puts(out, more);
     } else {
-        nd_summary_append_cut(out, &all, most_lines);
+        nd_summary_append_cut(out, &all, max_lines);
     }
     out->failed = out->failed || bare.failed;
     nd_strbuf_deinit(&all);

@@ -85,7 +85,7 @@ static double all_effects(const struct nd_explanation *e, const struct nd_explai
 {
     double sum = 0;
     for (size_t s = 0; s < e->n_steps; s++)
-        sum += isnan(device->units[s].harm) ? 0 : device->units[s].harm;
+        sum += isnan(device->layers[s].effect) ? 0 : device->layers[s].effect;
     return sum;
 }
 
@@ -93,31 +93,31 @@ double nd_explain_effect_share(const struct nd_explanation *e, const struct nd_e
                                size_t step)
 {
     double sum = all_effects(e, device);
-    return sum > 0 ? device->units[step].harm / sum : (double)NAN;
+    return sum > 0 ? device->layers[step].effect / sum : (double)NAN;
 }
 
 size_t nd_explain_greatest(const struct nd_explanation *e, const struct nd_explained_device *device)
 {
     size_t greatest = SIZE_MAX;
     for (size_t s = 0; s < e->n_steps; s++)
-        if (device->units[s].harm > (greatest == SIZE_MAX ? 0 : device->units[greatest].harm)) /* not NaN */
+        if (device->layers[s].effect > (greatest == SIZE_MAX ? 0 : device->layers[greatest].effect)) /* not NaN */
             greatest = s;
     return greatest;
 }
 
-void nd_explain_say_evidence(const struct nd_explained_unit *unit, struct nd_strbuf *out)
+void nd_explain_say_evidence(const struct nd_explained_layer *layer, struct nd_strbuf *out)
 {
-    const struct nd_explained_fault *fault = &unit->fault;
-    bool is_fault = unit->state == ND_LAYER_FAULTY;
-    const char *certainty = is_fault ? nd_certainty_name(unit->certainty) : NULL;
+    const struct nd_explained_fault *fault = &layer->fault;
+    bool is_fault = layer->state == ND_LAYER_FAULTY;
+    const char *certainty = is_fault ? nd_certainty_name(layer->certainty) : NULL;
     nd_strbuf_printf(out, "%s%s%s", certainty != NULL ? certainty : "", certainty != NULL ? ": " : "",
-                     unit->evidence);
+                     layer->evidence);
     if (is_fault && fault->rival != NULL)
         nd_strbuf_printf(out, "; '%s' explains the values as well", fault->rival);
     else if (is_fault && fault->kind == NULL)
         nd_strbuf_puts(out, "; which fault it is, is not known");
-    else if (unit->certainty == ND_CERTAINTY_UNKNOWN)
+    else if (layer->certainty == ND_CERTAINTY_UNKNOWN)
         nd_strbuf_puts(out, "; no known fault predicts these values");
-    else if (unit->certainty == ND_CERTAINTY_GUESS && fault->kind != NULL)
+    else if (layer->certainty == ND_CERTAINTY_GUESS && fault->kind != NULL)
         nd_strbuf_printf(out, "; a guess, not proven: %s", fault->text);
 }

@@ -34,6 +34,6 @@ size_t nd_explain_greatest(const struct nd_explanation *e, const struct nd_expla
 
 /* "proven: the fault predicts every wrong value; ...", of a faulty or unexplained layer: how sure the cause is,
  * what speaks for it, and what else it may be. */
-void nd_explain_say_evidence(const struct nd_explained_unit *unit, struct nd_strbuf *out);
+void nd_explain_say_evidence(const struct nd_explained_layer *layer, struct nd_strbuf *out);
 
 #endif

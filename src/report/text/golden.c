@@ -150,30 +150,30 @@ static void put_names(struct nd_strbuf *out, const char *title, const struct nd_
 }
 
 /* ": 12.3 % of its values differ, by at most 3 LSB"; nothing where it is not known. */
-static void put_magnitude(struct nd_strbuf *out, const struct nd_golden_edge *edge)
+static void put_magnitude(struct nd_strbuf *out, const struct nd_golden_tensor *tensor)
 {
-    if (!edge->is_known)
+    if (!tensor->is_known)
         return;
     nd_strbuf_printf(out, ": %.3g %% of its values differ",
-                     100 * ((double)edge->n_differing / (double)edge->n_elems));
-    if (edge->has_lsb)
-        nd_strbuf_printf(out, ", by at most %llu LSB", (unsigned long long)edge->max_lsb);
-    else if (edge->has_error && isfinite(edge->max_abs))
-        nd_strbuf_printf(out, ", by at most %.3g", edge->max_abs);
+                     100 * ((double)tensor->n_differing / (double)tensor->n_elems));
+    if (tensor->has_lsb)
+        nd_strbuf_printf(out, ", by at most %llu LSB", (unsigned long long)tensor->max_lsb);
+    else if (tensor->has_error && isfinite(tensor->max_abs))
+        nd_strbuf_printf(out, ", by at most %.3g", tensor->max_abs);
 }
 
-static void put_edges(struct nd_strbuf *out, const struct nd_golden_difference *d, const struct layout *layout)
+static void put_tensors(struct nd_strbuf *out, const struct nd_golden_difference *d, const struct layout *layout)
 {
     size_t n = d->n_different;
     if (n > 0)
-        nd_strbuf_printf(out, "  %zu of %zu tensor%s differ%s, in the order of the model:\n", n, d->n_edges,
-                         d->n_edges == 1 ? "" : "s", n == 1 ? "s" : "");
+        nd_strbuf_printf(out, "  %zu of %zu tensor%s differ%s, in the order of the model:\n", n, d->n_tensors,
+                         d->n_tensors == 1 ? "" : "s", n == 1 ? "s" : "");
     for (size_t i = 0; i < n && i < layout->most; i++) {
-        const struct nd_golden_edge *edge = &d->different[i];
+        const struct nd_golden_tensor *tensor = &d->different[i];
         struct nd_strbuf line = {0};
-        nd_strbuf_printf(&line, "%s (%s) on ", edge->name, edge->op_types);
-        put_joined(&line, edge->probes, edge->n_probes, ", ");
-        put_magnitude(&line, edge);
+        nd_strbuf_printf(&line, "%s (%s) on ", tensor->name, tensor->op_types);
+        put_joined(&line, tensor->probes, tensor->n_probes, ", ");
+        put_magnitude(&line, tensor);
         nd_summary_put(out, layout->width, 4, 6, "%s", line.text != NULL ? line.text : "");
         out->failed = out->failed || line.failed;
         nd_strbuf_deinit(&line);
@@ -266,7 +266,7 @@ static void put_check(struct nd_strbuf *out, const struct nd_golden_check *check
     put_reason(out, check, layout->width);
     for (size_t i = 0; i < d->n_axes; i++)
         nd_golden_put_axis(out, d->axes[i], d, layout->width);
-    put_edges(out, d, layout);
+    put_tensors(out, d, layout);
     if (!d->is_same_end && check->failure.has_failed)
         nd_summary_put(out, layout->width, 2, 4, "the device failed at stage '%s': %s", check->failure.stage,
                        check->failure.message != NULL ? check->failure.message : "");
@@ -311,7 +311,7 @@ enum nd_status nd_report_golden_list_text(const struct nd_golden *store, char **
         nd_table_add(&table, entry.chipset);
         nd_table_add(&table, entry.sdk);
         nd_table_add(&table, entry.model);
-        nd_table_addf(&table, "%zu", entry.n_edges);
+        nd_table_addf(&table, "%zu", entry.n_tensors);
         nd_table_addf(&table, "%zu", entry.n_probes);
         nd_table_add(&table, entry.kept);
         nd_table_add(&table, entry.status);
@@ -394,7 +394,7 @@ enum nd_status nd_report_golden_pruning_text(const struct nd_golden_pruning *pru
 const char *nd_upgrade_changed(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES])
 {
     snprintf(buf, ND_UPGRADE_BYTES, "%zu/%zu", upgrade->check.difference.n_different,
-             upgrade->check.difference.n_edges);
+             upgrade->check.difference.n_tensors);
     return buf;
 }
 

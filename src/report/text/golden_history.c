@@ -10,9 +10,9 @@
 #include "report/text/tree.h"
 
 enum {
-    MOST_STEPS = 6, /* of a chart in the default text: chosen, so that one fits a screen */
-    MOST_SDKS = ND_TABLE_MAX_COLUMNS - 2,   /* in a table of text; the newest. JSON has all */
-    MOST_COLUMNS = ND_TABLE_MAX_COLUMNS - 2 /* chipsets in the table of tensors */
+    MAX_STEPS = 6, /* of a chart in the default text: chosen, so that one fits a screen */
+    MAX_SDKS = ND_TABLE_MAX_COLUMNS - 2,   /* in a table of text; the newest. JSON has all */
+    MAX_COLUMNS = ND_TABLE_MAX_COLUMNS - 2 /* chipsets in the table of tensors */
 };
 
 static bool is_same(const struct nd_golden_step *step)
@@ -158,7 +158,7 @@ static void say_verdict(struct nd_strbuf *out, const struct nd_golden_chart *cha
 /* Chipsets by SDKs: equal letters are equal in every tensor. */
 static void put_wall(struct nd_strbuf *out, const struct nd_golden_chart *chart, size_t width)
 {
-    size_t first = chart->sdks.n > MOST_SDKS ? chart->sdks.n - MOST_SDKS : 0;
+    size_t first = chart->sdks.n > MAX_SDKS ? chart->sdks.n - MAX_SDKS : 0;
     struct nd_table table = {.n_columns = 1 + chart->sdks.n - first, .line_width = width};
     char buf[ND_HISTORY_LETTER_BYTES];
     nd_table_add(&table, "CHIPSET");
@@ -219,7 +219,7 @@ static void put_changed_steps(struct nd_strbuf *out, const struct nd_golden_char
 /* Tensors that changed: for each chipset a letter by SDK, oldest first. */
 static void put_tensors(struct nd_strbuf *out, const struct nd_golden_chart *chart, size_t width)
 {
-    size_t n = chart->chipsets.n < MOST_COLUMNS ? chart->chipsets.n : MOST_COLUMNS;
+    size_t n = chart->chipsets.n < MAX_COLUMNS ? chart->chipsets.n : MAX_COLUMNS;
     struct nd_table table = {.n_columns = 2 + n, .line_width = width};
     char buf[ND_HISTORY_LETTER_BYTES];
     nd_table_add(&table, "TENSOR");
@@ -273,7 +273,7 @@ enum nd_status nd_report_golden_history_text(const struct nd_golden_history *his
         say_verdict(&buf, chart, width);
         nd_strbuf_puts(&buf, "\n");
         put_wall(&buf, chart, width);
-        put_changed_steps(&buf, chart, width, is_verbose ? SIZE_MAX : MOST_STEPS);
+        put_changed_steps(&buf, chart, width, is_verbose ? SIZE_MAX : MAX_STEPS);
         if (is_verbose)
             put_tensors(&buf, chart, width);
         nd_strbuf_puts(&buf, c + 1 < history->n_charts ? "\n" : "");

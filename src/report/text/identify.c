@@ -9,7 +9,7 @@
 #include "report/text/explain.h"
 #include "report/text/explain_words.h"
 
-enum { MOST_NAMES = 4, MOST_CLASSES = 4, TEXT_BYTES = 2048 };
+enum { MAX_NAMES = 4, MAX_CLASSES = 4, TEXT_BYTES = 2048 };
 
 struct words {
     char text[TEXT_BYTES];
@@ -30,17 +30,17 @@ ND_PRINTF(2, 3) static void say(struct words *w, const char *fmt, ...)
 static void say_class(struct words *w, const struct nd_identify_result *r, size_t first)
 {
     char name[ND_ARITHMETIC_NAME_BYTES];
-    const struct nd_arithmetic *programs = nd_arithmetics(&(size_t){0});
+    const struct nd_arithmetic *arithmetics = nd_arithmetics(&(size_t){0});
     size_t n = 0;
-    for (size_t p = first; p < r->n_programs; p++) {
+    for (size_t p = first; p < r->n_arithmetics; p++) {
         if (!nd_identified_is_left(r, p) || r->class_of[p] != r->class_of[first])
             continue;
-        if (n <= MOST_NAMES)
-            say(w, "%s%s", n == 0 ? "" : n == 1 ? " (= " : ", ", nd_arithmetic_name(&programs[p], name));
+        if (n <= MAX_NAMES)
+            say(w, "%s%s", n == 0 ? "" : n == 1 ? " (= " : ", ", nd_arithmetic_name(&arithmetics[p], name));
         n++;
     }
-    if (n > MOST_NAMES + 1)
-        say(w, " and %zu more", n - MOST_NAMES - 1);
+    if (n > MAX_NAMES + 1)
+        say(w, " and %zu more", n - MAX_NAMES - 1);
     if (n > 1)
         say(w, ")");
 }
@@ -49,14 +49,14 @@ static void say_set(struct words *w, const struct nd_identify_result *r)
 {
     size_t n = 0;
     for (size_t p = nd_identified_next_class(r, SIZE_MAX); p != SIZE_MAX; p = nd_identified_next_class(r, p)) {
-        if (n < MOST_CLASSES) {
+        if (n < MAX_CLASSES) {
             say(w, "%s", n > 0 ? "; or " : "");
             say_class(w, r, p);
         }
         n++;
     }
-    if (n > MOST_CLASSES)
-        say(w, "; or %zu more", n - MOST_CLASSES);
+    if (n > MAX_CLASSES)
+        say(w, "; or %zu more", n - MAX_CLASSES);
 }
 
 static size_t count_classes(const struct nd_identify_result *r)
@@ -110,7 +110,7 @@ static void say_whole(struct words *w, const struct nd_answer *answer)
 {
     const struct nd_other_tally *whole = &answer->whole;
     size_t n, best = SIZE_MAX;
-    const struct nd_unit_program *programs = nd_unit_programs(&n);
+    const struct nd_layer_arithmetic *arithmetics = nd_layer_arithmetics(&n);
     for (size_t p = 0; p < n; p++)
         if (whole->n[p] > 0 && (best == SIZE_MAX || whole->n[p] > whole->n[best] ||
                                 (whole->n[p] == whole->n[best] && whole->wrong[p] < whole->wrong[best])))
@@ -120,7 +120,7 @@ static void say_whole(struct words *w, const struct nd_answer *answer)
     say(w, "; as whole layers: ");
     for (size_t p = best; p < n; p++)
         if (whole->n[p] == whole->n[best] && whole->wrong[p] == whole->wrong[best])
-            say(w, "%s%s", p == best ? "" : " = ", programs[p].name);
+            say(w, "%s%s", p == best ? "" : " = ", arithmetics[p].name);
     say(w, ", %" PRIu64 " exception%s in %" PRIu64 " values", whole->wrong[best],
         whole->wrong[best] == 1 ? "" : "s", whole->n[best]);
 }
@@ -179,20 +179,20 @@ static void put_answer(struct nd_strbuf *out, struct words *w, const struct nd_a
 static void put_type(struct nd_strbuf *out, const struct nd_identified_type *type, size_t width)
 {
     struct words w = {.n = 0};
-    say(&w, "%s (%zu layer%s): ", type->op_types, type->n_units, type->n_units == 1 ? "" : "s");
+    say(&w, "%s (%zu layer%s): ", type->op_types, type->n_layers, type->n_layers == 1 ? "" : "s");
     put_answer(out, &w, &type->answer, width, 2);
 }
 
-static void put_unit(struct nd_strbuf *out, const struct nd_identified_unit *unit, size_t width)
+static void put_layer(struct nd_strbuf *out, const struct nd_identified_layer *layer, size_t width)
 {
     struct words w = {.n = 0};
-    say(&w, "'%s' (%s): ", unit->name, unit->op_types);
-    put_answer(out, &w, unit->answer, width, 4);
-    put_thresholds(out, &unit->tally, width);
+    say(&w, "'%s' (%s): ", layer->name, layer->op_types);
+    put_answer(out, &w, layer->answer, width, 4);
+    put_thresholds(out, &layer->tally, width);
 }
 
 static void put_device(struct nd_strbuf *out, const struct nd_identified_device *device, size_t width,
-                       bool with_units)
+                       bool with_layers)
 {
     struct words w = {.n = 0};
     say(&w, "programs of %s (%s)", device->uri, device->capture);
@@ -210,22 +210,22 @@ static void put_device(struct nd_strbuf *out, const struct nd_identified_device 
     w = (struct words){.n = 0};
     say(&w, "the device: ");
     put_answer(out, &w, device->answer, width, 2);
-    for (size_t s = 0; s < device->n_units; s++) {
-        const struct nd_identified_unit *unit = &device->units[s];
-        if (!unit->is_unit || unit->answer != NULL)
+    for (size_t s = 0; s < device->n_layers; s++) {
+        const struct nd_identified_layer *layer = &device->layers[s];
+        if (!layer->is_layer || layer->answer != NULL)
             continue;
         w = (struct words){.n = 0};
-        say(&w, "not looked at: '%s' (%s): %s", unit->name, unit->op_types, nd_identified_why_not(unit));
+        say(&w, "not looked at: '%s' (%s): %s", layer->name, layer->op_types, nd_identified_why_not(layer));
         put_words(out, &w, width, 2);
     }
-    for (size_t s = 0; s < device->n_units && with_units; s++)
-        if (device->units[s].answer != NULL)
-            put_unit(out, &device->units[s], width);
+    for (size_t s = 0; s < device->n_layers && with_layers; s++)
+        if (device->layers[s].answer != NULL)
+            put_layer(out, &device->layers[s], width);
 }
 
 void nd_explain_put_identification(struct nd_strbuf *out, const struct nd_identification *identification,
-                                   size_t width, bool with_units)
+                                   size_t width, bool with_layers)
 {
     for (size_t d = 0; identification != NULL && d < identification->n_devices; d++)
-        put_device(out, &identification->devices[d], width, with_units);
+        put_device(out, &identification->devices[d], width, with_layers);
 }

@@ -93,7 +93,7 @@ static void put_join(struct nd_strbuf *out, const struct nd_latency_series *entr
                                                              : "slow runs give the same bits",
                      j->n_slow_other, j->n_slow, kinds[l->slow], j->n_fast_other, j->n_fast, j->p);
     if (entry->first_tied != NULL)
-        nd_strbuf_printf(out, "  tied at %zu of %zu tensors, from '%s' on\n", j->n_tied, j->n_edges,
+        nd_strbuf_printf(out, "  tied at %zu of %zu tensors, from '%s' on\n", j->n_tied, j->n_tensors,
                          entry->first_tied);
 }
 
@@ -176,14 +176,14 @@ enum nd_status nd_report_latency_text(const struct nd_latency_series *series, si
                                       struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    size_t n_least = SIZE_MAX;
+    size_t n_min = SIZE_MAX;
     for (size_t i = 0; i < n; i++) {
         put_series(&buf, &series[i], options);
-        n_least = series[i].latency.n_timed < n_least ? series[i].latency.n_timed : n_least;
+        n_min = series[i].latency.n_timed < n_min ? series[i].latency.n_timed : n_min;
     }
     if (n > 1)
         put_table(&buf, series, n);
-    put_rule(&buf, options, n_least);
+    put_rule(&buf, options, n_min);
     return nd_text_end(&buf, out, err);
 }
 
@@ -244,13 +244,13 @@ static void add_time(struct nd_table *table, double us)
 static void put_answer_table(struct nd_strbuf *out, const struct nd_latency_series *series, size_t n,
                              size_t width)
 {
-    enum { MOST_ROWS = 10 };
+    enum { MAX_ROWS = 10 };
     static const char *const titles[] = {"file", "runs", "median", "99 %", "varies", "verdict"};
     struct nd_table table = {.n_columns = 6, .is_left = {true, [5] = true}, .line_width = width};
     table.max_width[0] = width > 56 ? width - 54 : 12;
     for (size_t i = 0; i < table.n_columns; i++)
         nd_table_add(&table, titles[i]);
-    for (size_t i = 0; i < n && i < MOST_ROWS; i++) {
+    for (size_t i = 0; i < n && i < MAX_ROWS; i++) {
         const struct nd_latency *l = &series[i].latency;
         nd_table_addf(&table, "%s%s%s", series[i].file, series[i].probe != NULL ? " " : "",
                       series[i].probe != NULL ? series[i].probe : "");
@@ -264,8 +264,8 @@ static void put_answer_table(struct nd_strbuf *out, const struct nd_latency_seri
         nd_table_add(&table, nd_latency_verdict_name(l->verdict));
     }
     nd_table_render(&table, out);
-    if (n > MOST_ROWS)
-        nd_strbuf_printf(out, "  and %zu more (-v shows them)\n", n - MOST_ROWS);
+    if (n > MAX_ROWS)
+        nd_strbuf_printf(out, "  and %zu more (-v shows them)\n", n - MAX_ROWS);
     nd_table_deinit(&table);
 }
 
@@ -273,7 +273,7 @@ enum nd_status nd_report_latency_brief(const struct nd_latency_series *series, s
                                        const struct nd_latency_options *options, size_t width, char **out,
                                        struct nd_error *err)
 {
-    enum { MOST_ODD = 2 };
+    enum { MAX_ODD = 2 };
     struct nd_strbuf buf = {0}, odd = {0};
     size_t n_odd = 0;
     width = nd_summary_width(width);
@@ -281,10 +281,10 @@ enum nd_status nd_report_latency_brief(const struct nd_latency_series *series, s
     nd_strbuf_puts(&buf, "\n");
     put_answer_table(&buf, series, n, width);
     for (size_t i = 0; i < n; i++)
-        if (series[i].latency.verdict != ND_LATENCY_UNIMODAL && n_odd++ < MOST_ODD)
+        if (series[i].latency.verdict != ND_LATENCY_UNIMODAL && n_odd++ < MAX_ODD)
             put_oddities(&odd, &series[i], options);
-    if (n_odd > MOST_ODD)
-        nd_strbuf_printf(&odd, "and %zu more (-v shows them)\n", n_odd - MOST_ODD);
+    if (n_odd > MAX_ODD)
+        nd_strbuf_printf(&odd, "and %zu more (-v shows them)\n", n_odd - MAX_ODD);
     if (n_odd > 0) {
         nd_strbuf_puts(&buf, "\n");
         nd_summary_put_lines(&buf, width, "%s", odd.text != NULL ? odd.text : "");

@@ -68,7 +68,7 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_lint *
 /* One row for all findings of a rule. */
 static json_t *rule_row(const struct nd_lint *lint, size_t first)
 {
-    static const double most_exact = 100; /* above, whole steps are shown */
+    static const double max_exact = 100; /* above, whole steps are shown */
     const struct nd_lint_rule *rule = lint->findings[first].rule;
     double worst = (double)NAN;
     size_t n = 0, n_mended = 0;
@@ -79,7 +79,7 @@ static json_t *rule_row(const struct nd_lint *lint, size_t first)
     }
     char number[64] = "?";
     if (!isnan(worst))
-        snprintf(number, sizeof number, worst < most_exact ? "%.3g" : "%.0f", worst);
+        snprintf(number, sizeof number, worst < max_exact ? "%.3g" : "%.0f", worst);
     return json_pack("{s:s, s:s, s:I, s:I, s:s, s:o}", "rule", rule->id, "level",
                      nd_lint_level_name(rule->level), "n", (json_int_t)n, "mended", (json_int_t)n_mended,
                      "worst", number, "first", nd_json_string(lint->findings[first].tensor));

@@ -14,12 +14,12 @@ static const double *amount_of(const struct nd_log_finding *finding, const char 
 /* "37748736 bytes (36 MiB)". */
 static void put_bytes(struct nd_strbuf *out, const char *before, const double *bytes)
 {
-    static const char *const units[] = {"KiB", "MiB", "GiB"};
+    static const char *const layers[] = {"KiB", "MiB", "GiB"};
     double value = *bytes / 1024;
-    size_t unit = 0;
-    for (; value >= 1024 && unit < 2; unit++)
+    size_t layer = 0;
+    for (; value >= 1024 && layer < 2; layer++)
         value /= 1024;
-    nd_strbuf_printf(out, "%s%.0f bytes (%.3g %s)", before, *bytes, value, units[unit]);
+    nd_strbuf_printf(out, "%s%.0f bytes (%.3g %s)", before, *bytes, value, layers[layer]);
 }
 
 /* What the numbers of a line mean. */

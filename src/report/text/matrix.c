@@ -45,20 +45,20 @@ enum nd_status nd_matrix_parse(const char *text, struct nd_matrix *out, struct n
 enum nd_status nd_matrix_check(const struct nd_matrix *matrix, const struct nd_comparison *comparison,
                                struct nd_error *err)
 {
-    if (matrix->edge == NULL)
+    if (matrix->tensor == NULL)
         return ND_OK;
-    for (size_t e = 0; e < comparison->n_edges; e++)
-        if (strcmp(comparison->edges[e].name, matrix->edge) == 0)
+    for (size_t e = 0; e < comparison->n_tensors; e++)
+        if (strcmp(comparison->tensors[e].name, matrix->tensor) == 0)
             return ND_OK;
-    return nd_fail(err, ND_E_OPTION_VALUE, matrix->edge, "there is no tensor '%s' for a matrix", matrix->edge);
+    return nd_fail(err, ND_E_OPTION_VALUE, matrix->tensor, "there is no tensor '%s' for a matrix", matrix->tensor);
 }
 
 static const struct nd_compared_pair *find_pair(const struct nd_comparison *c,
-                                                const struct nd_compared_edge *edge, size_t ref, size_t test)
+                                                const struct nd_compared_tensor *tensor, size_t ref, size_t test)
 {
     for (size_t i = 0; i < c->n_pairs; i++)
-        if (edge->pairs[i].ref == ref && edge->pairs[i].test == test)
-            return &edge->pairs[i];
+        if (tensor->pairs[i].ref == ref && tensor->pairs[i].test == test)
+            return &tensor->pairs[i];
     return NULL;
 }
 
@@ -118,13 +118,13 @@ static bool leaves_out(enum nd_matrix_metric metric, const struct nd_compared_pa
 }
 
 /* Whether the cell has a mark. */
-static bool add_cell(struct nd_table *table, const struct nd_comparison *c, const struct nd_compared_edge *edge,
+static bool add_cell(struct nd_table *table, const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
                      const struct nd_matrix *matrix, size_t row, size_t column)
 {
     char text[ND_NUMBER_BYTES];
     bool is_mirrored = row > column, has_mark = false;
     size_t ref = is_mirrored ? column : row, test = is_mirrored ? row : column;
-    const struct nd_compared_pair *pair = row != column ? find_pair(c, edge, ref, test) : NULL;
+    const struct nd_compared_pair *pair = row != column ? find_pair(c, tensor, ref, test) : NULL;
     if (row == column)
         nd_table_add(table, ".");
     else if (pair == NULL || (is_mirrored && !metrics[matrix->metric].is_symmetric))
@@ -141,7 +141,7 @@ static bool add_cell(struct nd_table *table, const struct nd_comparison *c, cons
     return has_mark;
 }
 
-static void put_matrix(const struct nd_text_report *report, const struct nd_compared_edge *edge,
+static void put_matrix(const struct nd_text_report *report, const struct nd_compared_tensor *tensor,
                        const struct nd_matrix *matrix)
 {
     const struct nd_comparison *c = report->comparison;
@@ -150,7 +150,7 @@ static void put_matrix(const struct nd_text_report *report, const struct nd_comp
     bool is_signal = matrix->metric == ND_MATRIX_SQNR || matrix->metric == ND_MATRIX_COSINE ||
                      matrix->metric == ND_MATRIX_NORM_RATIO || matrix->metric == ND_MATRIX_PEARSON;
     nd_strbuf_printf(&title, "\n%s%s at %s%s (row: reference, column: test):", metrics[matrix->metric].title,
-                     is_signal && c->n_probes > 1 ? " in the probe with the lowest SQNR" : "", edge->name,
+                     is_signal && c->n_probes > 1 ? " in the probe with the lowest SQNR" : "", tensor->name,
                      metrics[matrix->metric].is_of_differing ? ", over the samples that differ" : "");
     for (size_t from = 0; from < c->n_devices;) {
         size_t rest = c->n_devices - from,
@@ -164,7 +164,7 @@ static void put_matrix(const struct nd_text_report *report, const struct nd_comp
         for (size_t row = 0; row < c->n_devices; row++) {
             nd_table_add(&table, c->devices[row].label);
             for (size_t i = 0; i < n; i++)
-                is_marked = add_cell(&table, c, edge, matrix, row, from + i) || is_marked;
+                is_marked = add_cell(&table, c, tensor, matrix, row, from + i) || is_marked;
         }
         nd_text_put_table(report, &table, table.n_columns, 1,
                           from == 0 && title.text != NULL ? title.text : "\n");
@@ -181,10 +181,10 @@ void nd_text_matrices(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
     for (size_t i = 0; i < report->n_matrices; i++)
-        for (size_t e = 0; e < c->n_edges; e++) {
-            const char *name = report->matrices[i].edge;
-            bool is_wanted = name != NULL ? strcmp(c->edges[e].name, name) == 0 : c->edges[e].is_model_output;
+        for (size_t e = 0; e < c->n_tensors; e++) {
+            const char *name = report->matrices[i].tensor;
+            bool is_wanted = name != NULL ? strcmp(c->tensors[e].name, name) == 0 : c->tensors[e].is_model_output;
             if (is_wanted)
-                put_matrix(report, &c->edges[e], &report->matrices[i]);
+                put_matrix(report, &c->tensors[e], &report->matrices[i]);
         }
 }

@@ -28,12 +28,12 @@ static void look(struct found *found, const struct nd_difference *d, bool is_ref
 }
 
 /* Of the pairs of a device the one that says most. */
-static struct found look_at(const struct nd_comparison *c, const struct nd_compared_edge *edge, size_t device)
+static struct found look_at(const struct nd_comparison *c, const struct nd_compared_tensor *tensor, size_t device)
 {
     struct found found = {0};
     for (size_t t = 1; t < c->n_devices; t++)
         if (device == 0 || device == t)
-            look(&found, &edge->pairs[t - 1].total.difference, device == 0);
+            look(&found, &tensor->pairs[t - 1].total.difference, device == 0);
     return found;
 }
 
@@ -64,18 +64,18 @@ static void put_repeats(struct nd_strbuf *line, const struct nd_difference *nois
         nd_strbuf_printf(line, "%sruns of the same input do not give NaN in the same places", separator);
 }
 
-static void add_edge(struct nd_table *table, const struct nd_text_report *report,
-                     const struct nd_compared_edge *edge, size_t *n)
+static void add_tensor(struct nd_table *table, const struct nd_text_report *report,
+                     const struct nd_compared_tensor *tensor, size_t *n)
 {
     const struct nd_comparison *c = report->comparison;
     for (size_t i = 0; i < c->n_devices; i++) {
-        struct found found = look_at(c, edge, i);
+        struct found found = look_at(c, tensor, i);
         struct nd_strbuf line = {0};
         if (found.n_nan > 0)
             put_found(&line, &found);
-        put_repeats(&line, edge->devices[i].noise);
+        put_repeats(&line, tensor->devices[i].noise);
         if (line.len > 0 && (*n)++ < nd_text_list_limit(report)) {
-            nd_table_add(table, edge->name);
+            nd_table_add(table, tensor->name);
             nd_table_add(table, c->devices[i].label);
             nd_table_add(table, line.text);
         }
@@ -84,11 +84,11 @@ static void add_edge(struct nd_table *table, const struct nd_text_report *report
     }
 }
 
-uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd_compared_edge *edge)
+uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
 {
     uint64_t most = 0;
     for (size_t t = 1; t < c->n_devices; t++) {
-        uint64_t n = edge->pairs[t - 1].total.difference.numbers.n_samples_both_nan;
+        uint64_t n = tensor->pairs[t - 1].total.difference.numbers.n_samples_both_nan;
         most = n > most ? n : most;
     }
     return most;
@@ -107,7 +107,7 @@ static void put_broken(const struct nd_text_report *report)
         "THE REFERENCE IS BROKEN: every capture, '%s' too, is right no more often than by chance at "
         "'%s' with probe '%s': '%s' in %zu of %zu samples, chance is 1 of %zu. That captures agree "
         "says nothing then. Check the model, the labels and what was fed.",
-        c->devices[0].label, c->edges[row->edge].name, c->probes[row->probe].name, c->devices[0].label,
+        c->devices[0].label, c->tensors[row->tensor].name, c->probes[row->probe].name, c->devices[0].label,
         row->devices[0].n_correct, row->devices[0].n_samples, row->n_classes);
     nd_strbuf_puts(report->out, "\n");
     if (line.text != NULL)
@@ -125,9 +125,9 @@ void nd_text_numbers(const struct nd_text_report *report)
     size_t n = 0;
     bool is_uncompared = false;
     put_broken(report);
-    for (size_t e = 0; e < c->n_edges; e++) {
-        add_edge(&table, report, &c->edges[e], &n);
-        is_uncompared = is_uncompared || nd_text_samples_both_nan(c, &c->edges[e]) > 0;
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        add_tensor(&table, report, &c->tensors[e], &n);
+        is_uncompared = is_uncompared || nd_text_samples_both_nan(c, &c->tensors[e]) > 0;
     }
     nd_text_put_table(report, &table, 0, 2, "\nnot a number (NaN):");
     nd_text_put_more(report, n);

@@ -225,7 +225,7 @@ static void put_state(struct nd_strbuf *out, const struct nd_placed_device *devi
     const struct nd_placement_report *report = device->report;
     const char *failure = nd_capture_string(device->capture, "failure", "message");
     const char *stage = nd_capture_string(device->capture, "failure", "stage");
-    size_t n_fallen = nd_placed_n_fallen(device);
+    size_t n_fell_back = nd_placed_n_fell_back(device);
     if (device->has_failed)
         nd_strbuf_printf(out, "failed at stage '%s': %s", stage != NULL ? stage : "",
                          failure != NULL ? failure : "");
@@ -235,8 +235,8 @@ static void put_state(struct nd_strbuf *out, const struct nd_placed_device *devi
         nd_strbuf_puts(out, "no NPU");
     else if (report->n_nodes == 0)
         nd_strbuf_puts(out, "not known: the capture does not say where any node ran");
-    else if (n_fallen > 0)
-        nd_strbuf_printf(out, "%zu node%s not on the NPU", n_fallen, n_fallen == 1 ? " is" : "s are");
+    else if (n_fell_back > 0)
+        nd_strbuf_printf(out, "%zu node%s not on the NPU", n_fell_back, n_fell_back == 1 ? " is" : "s are");
     else if (report->share.n_unknown > 0)
         nd_strbuf_puts(out, "nothing is known to have left the NPU");
     else
@@ -254,7 +254,7 @@ static void put_device(struct nd_strbuf *out, const struct nd_placed_device *dev
     if (has_places(device)) {
         put_share(out, device);
         put_pieces(out, report, is_verbose);
-        put_nodes(out, report, is_verbose, "not on the NPU", nd_placed_is_fallen);
+        put_nodes(out, report, is_verbose, "not on the NPU", nd_placed_is_fell_back);
         if (is_verbose)
             put_nodes(out, report, is_verbose, "of unknown place", is_unknown);
         put_nodes(out, report, is_verbose, "contradicted by the profile", is_contradicted);
@@ -282,34 +282,34 @@ static void put_all_on_npu(struct nd_strbuf *out, const struct nd_placed_device 
 /* Whether the headline has said it: of all NPUs that everything runs there, or that no device is one. */
 static bool is_said_already(const struct nd_placed_device *devices, size_t n, size_t d)
 {
-    bool has_fallen = false, is_any_npu = false, is_any_unknown = false;
+    bool has_fell_back = false, is_any_npu = false, is_any_unknown = false;
     for (size_t i = 0; i < n; i++) {
-        has_fallen = has_fallen || devices[i].has_failed || nd_placed_n_fallen(&devices[i]) > 0;
+        has_fell_back = has_fell_back || devices[i].has_failed || nd_placed_n_fell_back(&devices[i]) > 0;
         is_any_npu = is_any_npu || devices[i].report->is_npu;
         is_any_unknown = is_any_unknown || (devices[i].report->is_npu && !has_places(&devices[i]));
     }
     const struct nd_placement_report *report = devices[d].report;
-    if (has_fallen || is_any_unknown || report->n_problems > 0 || nd_placed_is_unstated(&devices[d]))
+    if (has_fell_back || is_any_unknown || report->n_problems > 0 || nd_placed_is_unstated(&devices[d]))
         return false;
     return is_any_npu ? report->is_npu && report->share.n_unknown == 0 : true;
 }
 
 static void put_headline(struct nd_strbuf *out, const struct nd_placed_device *devices, size_t n, size_t width)
 {
-    size_t n_npu = 0, n_failed = 0, n_fallen = 0, n_known = 0;
+    size_t n_npu = 0, n_failed = 0, n_fell_back = 0, n_known = 0;
     for (size_t d = 0; d < n; d++) {
         n_npu += devices[d].report->is_npu;
         n_failed += devices[d].has_failed;
-        n_fallen += nd_placed_n_fallen(&devices[d]) > 0;
+        n_fell_back += nd_placed_n_fell_back(&devices[d]) > 0;
         n_known += has_places(&devices[d]);
     }
     if (n_failed > 0)
         nd_summary_put(out, width, 0, 2, "FAILED: %zu of %zu devices could not run the model", n_failed, n);
-    else if (n_fallen > 0)
+    else if (n_fell_back > 0)
         nd_summary_put(out, width, 0, 2,
                        n_npu == 1 ? "FALLBACK: parts of the model run outside the NPU"
                                   : "FALLBACK: parts of the model run outside the NPU on %zu of %zu NPUs",
-                       n_fallen, n_npu);
+                       n_fell_back, n_npu);
     else if (n_npu == 0)
         nd_summary_put(out, width, 0, 2, "OK: no device is an NPU");
     else if (n_known < n_npu)
@@ -332,7 +332,7 @@ static void put_answer(struct nd_strbuf *out, const struct nd_placed_device *dev
     nd_strbuf_puts(out, "\n");
     size_t n = 0;
     for (size_t i = 0; i < report->n_nodes && has_places(device); i++)
-        if (nd_placed_is_fallen(&report->nodes[i]) && n++ < SHOWN_IN_ANSWER)
+        if (nd_placed_is_fell_back(&report->nodes[i]) && n++ < SHOWN_IN_ANSWER)
             nd_strbuf_printf(out, "  %s '%s'\n", report->nodes[i].op_type, report->nodes[i].name);
     if (n > SHOWN_IN_ANSWER)
         nd_strbuf_printf(out, "  and %zu more (-v shows them)\n", n - SHOWN_IN_ANSWER);

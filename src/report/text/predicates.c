@@ -11,13 +11,13 @@ static void put_predicate(const struct nd_text_report *report, const struct nd_c
     double bits = fmin(-p->log2_chance, chance_bits_shown);
     nd_strbuf_puts(report->out, "  ");
     nd_strbuf_puts(&line, p->text);
-    if (p->edge == SIZE_MAX)
+    if (p->tensor == SIZE_MAX)
         nd_strbuf_printf(&line, " (wrong: %s",
                          report->comparison->has_gates
                              ? "fails its gate"
                              : "SQNR below 20 dB, more than 2 LSB off, or NaN or infinity on one side");
     if (!isnan(p->log2_chance))
-        nd_strbuf_printf(&line, "%sby chance in less than 1 of %.0f)", p->edge == SIZE_MAX ? "; " : " (",
+        nd_strbuf_printf(&line, "%sby chance in less than 1 of %.0f)", p->tensor == SIZE_MAX ? "; " : " (",
                          floor(exp2(bits)));
     nd_text_put_wrapped(report, line.text != NULL ? line.text : "", 4);
     nd_strbuf_puts(report->out, "\n");

@@ -10,13 +10,13 @@ static void put_failing(const struct nd_text_report *report)
     struct nd_table table = {
         .n_columns = 4, .is_left = {true, true, true}, .max_width = {48, 32, ND_TEXT_LABEL_MAX}};
     size_t n = 0;
-    for (size_t e = 0; e < c->n_edges; e++)
+    for (size_t e = 0; e < c->n_tensors; e++)
         for (size_t t = 1; t < c->n_devices; t++) {
-            const struct nd_difference *d = &c->edges[e].pairs[t - 1].total.difference;
+            const struct nd_difference *d = &c->tensors[e].pairs[t - 1].total.difference;
             if (d->n_failing == 0 || n++ >= nd_text_list_limit(report))
                 continue;
-            nd_table_add(&table, c->edges[e].name);
-            nd_table_add(&table, c->edges[e].gate);
+            nd_table_add(&table, c->tensors[e].name);
+            nd_table_add(&table, c->tensors[e].gate);
             nd_table_add(&table, c->devices[t].label);
             nd_table_addf(&table, "%llu of %llu", (unsigned long long)d->n_failing,
                           (unsigned long long)d->n_elems);
@@ -30,14 +30,14 @@ static struct nd_tolerance needed_tolerance(const struct nd_comparison *c, size_
 {
     struct nd_tolerance needed = {0};
     *impossible = NULL;
-    for (size_t e = 0; e < c->n_edges; e++) {
-        const struct nd_difference *d = &c->edges[e].pairs[test - 1].total.difference;
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        const struct nd_difference *d = &c->tensors[e].pairs[test - 1].total.difference;
         const struct nd_tolerance *one = &d->tolerance;
         if (d->n_failing == 0)
             continue;
         needed.is_possible = true;
         if (!one->is_possible && *impossible == NULL)
-            *impossible = c->edges[e].name;
+            *impossible = c->tensors[e].name;
         needed.has_lsb = needed.has_lsb || one->has_lsb;
         needed.has_ulp = needed.has_ulp || one->has_ulp;
         needed.lsb = one->has_lsb && one->lsb > needed.lsb ? one->lsb : needed.lsb;
@@ -116,9 +116,9 @@ static const char *common_reason(const struct nd_comparison *c, size_t test)
     const char *common = NULL;
     if (c->devices[test].class_id < 0)
         return "the capture holds no data";
-    for (size_t e = 0; e < c->n_edges; e++) {
-        const char *reason = c->edges[e].pairs[test - 1].total.reason;
-        if (reason == NULL || c->edges[e].pairs[test - 1].label != NULL ||
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        const char *reason = c->tensors[e].pairs[test - 1].total.reason;
+        if (reason == NULL || c->tensors[e].pairs[test - 1].label != NULL ||
             (common != NULL && strcmp(reason, common) != 0))
             return NULL;
         common = reason;
@@ -126,9 +126,9 @@ static const char *common_reason(const struct nd_comparison *c, size_t test)
     return common;
 }
 
-static void add_line(struct nd_table *table, const char *edge, const char *device, const char *reason)
+static void add_line(struct nd_table *table, const char *tensor, const char *device, const char *reason)
 {
-    nd_table_add(table, edge);
+    nd_table_add(table, tensor);
     nd_table_add(table, device);
     nd_table_add(table, reason);
 }
@@ -138,14 +138,14 @@ static void add_line(struct nd_table *table, const char *edge, const char *devic
 static bool is_help_at_hand(const struct nd_comparison *c)
 {
     size_t n_missing = 0;
-    for (size_t e = 0; e < c->n_edges; e++) {
+    for (size_t e = 0; e < c->n_tensors; e++) {
         bool is_missing = false;
         for (size_t i = 0; i < c->n_devices; i++)
-            is_missing |= !c->edges[e].is_model_input && !c->edges[e].devices[i].exists &&
+            is_missing |= !c->tensors[e].is_model_input && !c->tensors[e].devices[i].exists &&
                           c->devices[i].status != ND_CAPTURE_FAILED;
         n_missing += is_missing;
     }
-    return n_missing > 0 && n_missing < c->n_edges;
+    return n_missing > 0 && n_missing < c->n_tensors;
 }
 
 /* The same bytes under other labels. */
@@ -156,10 +156,10 @@ static void put_labels(const struct nd_text_report *report)
         .n_columns = 3, .is_left = {true, true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
     size_t n = 0;
     for (size_t t = 1; t < c->n_devices; t++)
-        for (size_t e = 0; e < c->n_edges; e++) {
-            const char *label = c->edges[e].pairs[t - 1].label;
+        for (size_t e = 0; e < c->n_tensors; e++) {
+            const char *label = c->tensors[e].pairs[t - 1].label;
             if (label != NULL && n++ < nd_text_list_limit(report))
-                add_line(&table, c->edges[e].name, c->devices[t].label, label);
+                add_line(&table, c->tensors[e].name, c->devices[t].label, label);
         }
     nd_text_put_table(report, &table, 0, 1, "\nwrongly labelled:");
     nd_text_put_more(report, n);
@@ -169,19 +169,19 @@ static void put_labels(const struct nd_text_report *report)
 static void put_unrecorded(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
-    size_t n = 0, test = 0, edge = 0;
+    size_t n = 0, test = 0, tensor = 0;
     for (size_t t = c->n_devices; t-- > 1;)
-        for (size_t e = c->n_edges; e-- > 0;) {
-            if (!c->edges[e].pairs[t - 1].is_unrecorded_input)
+        for (size_t e = c->n_tensors; e-- > 0;) {
+            if (!c->tensors[e].pairs[t - 1].is_unrecorded_input)
                 continue;
             n++;
             test = t;
-            edge = e;
+            tensor = e;
         }
     if (n == 0)
         return;
     nd_strbuf_printf(report->out, "\nleft out: the model input '%s', which '%s' did not record",
-                     c->edges[edge].name, c->devices[c->edges[edge].devices[test].exists ? 0 : test].label);
+                     c->tensors[tensor].name, c->devices[c->tensors[tensor].devices[test].exists ? 0 : test].label);
     if (n > 1)
         nd_strbuf_printf(report->out, ", and %zu more like it", n - 1);
     nd_strbuf_puts(report->out, "\n");
@@ -201,12 +201,12 @@ void nd_text_problems(const struct nd_text_report *report)
                 add_line(&table, "(all tensors)", c->devices[t].label, common);
             continue;
         }
-        for (size_t e = 0; e < c->n_edges; e++) {
-            const char *reason = c->edges[e].pairs[t - 1].total.reason;
-            bool is_label = c->edges[e].pairs[t - 1].label != NULL;
-            bool is_counted = !is_label && !c->edges[e].pairs[t - 1].is_unrecorded_input;
+        for (size_t e = 0; e < c->n_tensors; e++) {
+            const char *reason = c->tensors[e].pairs[t - 1].total.reason;
+            bool is_label = c->tensors[e].pairs[t - 1].label != NULL;
+            bool is_counted = !is_label && !c->tensors[e].pairs[t - 1].is_unrecorded_input;
             if (reason != NULL && is_counted && n++ < nd_text_list_limit(report))
-                add_line(&table, c->edges[e].name, c->devices[t].label, reason);
+                add_line(&table, c->tensors[e].name, c->devices[t].label, reason);
         }
     }
     nd_text_put_table(report, &table, 0, 1, "\nnot or only partly comparable:");

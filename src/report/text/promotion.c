@@ -28,12 +28,12 @@ static void add_number(json_t *row, const char *key, const char *format, double 
 /* "1.23 k", "45.6 M" */
 static void add_amount(json_t *row, const char *key, double value)
 {
-    static const char *const units[] = {"", " k", " M", " G", " T"};
+    static const char *const layers[] = {"", " k", " M", " G", " T"};
     char text[64];
-    size_t unit = 0;
-    for (; value >= 1000 && unit + 1 < sizeof units / sizeof units[0]; unit++)
+    size_t layer = 0;
+    for (; value >= 1000 && layer + 1 < sizeof layers / sizeof layers[0]; layer++)
         value /= 1000;
-    snprintf(text, sizeof text, "%.3g%s", value, units[unit]);
+    snprintf(text, sizeof text, "%.3g%s", value, layers[layer]);
     nd_tree_set(row, key, nd_json_string(text));
 }
 

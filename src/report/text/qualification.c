@@ -73,8 +73,8 @@ static void put_devices(struct nd_strbuf *out, const struct nd_qualified *result
         nd_table_add(&table, device->label);
         nd_table_add(&table, device->status);
         nd_table_addf(&table, "%zu/%zu", n_passed, n);
-        if (device->n_edges_differing != SIZE_MAX)
-            nd_table_addf(&table, "%zu/%zu", device->n_edges_differing, device->n_edges);
+        if (device->n_tensors_differing != SIZE_MAX)
+            nd_table_addf(&table, "%zu/%zu", device->n_tensors_differing, device->n_tensors);
         else
             nd_table_add(&table, "-");
         if (device->first_difference[0] != '\0')
@@ -156,15 +156,15 @@ static void put_common(struct nd_strbuf *out, const struct nd_estimate *common)
 static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *study)
 {
     const struct nd_estimate *size = &study->spread.spread;
-    size_t n = study->churn.n_devices;
+    size_t n = study->changes.n_devices;
     if (n < 2 || n == SIZE_MAX)
         return;
     put_linef(
         out, 2,
         "churn: two of the %zu devices disagree on %.3g%% of the samples on average; not all %zu agree on "
         "%zu of %zu, and on %zu one is right and a different one wrong (both grow with the number of devices)",
-        n, 100 * study->churn.mean, n, study->churn.any_differs.n, study->churn.any_differs.of,
-        study->churn.unstable.n);
+        n, 100 * study->changes.mean, n, study->changes.any_differs.n, study->changes.any_differs.of,
+        study->changes.unstable.n);
     put_linef(out, 2, "accuracy over devices: %s; from best ('%s') to worst ('%s') %.2f points [%.2f, %.2f]",
               study->spread.verdict, study->spread.best, study->spread.worst, 100 * size->value,
               100 * size->interval.low, 100 * size->interval.high);
@@ -180,7 +180,7 @@ static void put_accuracy(struct nd_strbuf *out, const struct nd_qualified_model 
             out, 0,
             "accuracy at '%s' with '%s', %zu samples; interval of the change in points at %.6g %%, P of no "
             "change, E e-value",
-            study->edge, study->probe, study->n_samples, 100 * study->confidence);
+            study->tensor, study->probe, study->n_samples, 100 * study->confidence);
         put_accuracy_table(out, study);
         put_stops(out, study);
         put_spread(out, study);
@@ -218,7 +218,7 @@ static void put_targets(struct nd_strbuf *out, const struct nd_qualified_model *
         nd_strbuf_puts(out, "\n");
         put_linef(out, 0,
                   "error against the target of '%s' with '%s', %zu samples; interval of the change at %.6g %%",
-                  target->edge, target->probe, target->n_samples, 100 * target->confidence);
+                  target->tensor, target->probe, target->n_samples, 100 * target->confidence);
         put_target_table(out, target);
     }
 }

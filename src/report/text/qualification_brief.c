@@ -11,7 +11,7 @@
 #include "report/text/table.h"
 #include "report/text/tree.h"
 
-enum { MOST_ROWS = 10, MOST_FINDINGS = 4, CELL_BYTES = 80 };
+enum { MAX_ROWS = 10, MAX_FINDINGS = 4, CELL_BYTES = 80 };
 
 struct brief {
     const struct nd_qualified *result;
@@ -190,13 +190,13 @@ static void put_matrix(const struct brief *b)
         size_t k = 0;
         while (k < i && !is_alike(b, labels[k], labels[i]))
             k++;
-        if (k == i && n_rows++ < MOST_ROWS)
+        if (k == i && n_rows++ < MAX_ROWS)
             add_row(b, &table, labels, n, i);
     }
     nd_strbuf_puts(b->out, "\n");
     nd_table_render_panels(&table, 1, b->out);
-    if (n_rows > MOST_ROWS)
-        nd_strbuf_printf(b->out, "  and %zu more rows (-v shows them)\n", n_rows - MOST_ROWS);
+    if (n_rows > MAX_ROWS)
+        nd_strbuf_printf(b->out, "  and %zu more rows (-v shows them)\n", n_rows - MAX_ROWS);
     b->out->failed = b->out->failed || labels == NULL;
     nd_table_deinit(&table);
     free(labels);
@@ -244,11 +244,11 @@ static void put_findings(const struct brief *b)
                 continue;
             if (n++ == 0)
                 nd_strbuf_puts(b->out, "\n");
-            if (n <= MOST_FINDINGS)
+            if (n <= MAX_FINDINGS)
                 put_finding(b, i);
         }
-    if (n > MOST_FINDINGS)
-        nd_strbuf_printf(b->out, "and %zu more gates (-v shows them)\n", n - MOST_FINDINGS);
+    if (n > MAX_FINDINGS)
+        nd_strbuf_printf(b->out, "and %zu more gates (-v shows them)\n", n - MAX_FINDINGS);
 }
 
 /* Broken references, binaries of a different chipset, and the diagnosis of devices that fail: each text once.
@@ -268,10 +268,10 @@ static void put_remarks(const struct brief *b)
             if (device->broken[0] != '\0')
                 nd_summary_put(b->out, b->width, 0, 2, "%s: the reference '%s' is broken: %s", model->name,
                                device->label, device->broken);
-            for (size_t i = 0; i < device->findings.n && n++ < MOST_FINDINGS; i++)
+            for (size_t i = 0; i < device->findings.n && n++ < MAX_FINDINGS; i++)
                 nd_summary_put(b->out, b->width, 0, 2, "finding: %s: %s", device->label,
                                device->findings.items[i]);
-            if (strcmp(device->status, "failed") == 0 && n++ < MOST_FINDINGS)
+            if (strcmp(device->status, "failed") == 0 && n++ < MAX_FINDINGS)
                 nd_summary_put(b->out, b->width, 0, 2, "%s on %s failed: %s", model->name, device->label,
                                device->failure);
         }

@@ -6,7 +6,7 @@
 #include "report/text/explain_words.h"
 #include "report/text/summary.h"
 
-enum { MOST_LISTED = 8, MOST_REMEDIES = 2, EQUALISED_BYTES = 320 };
+enum { MAX_LISTED = 8, MAX_REMEDIES = 2, EQUALISED_BYTES = 320 };
 
 /* "+9.7 dB" */
 static const char *gain(double db, char buf[static 32])
@@ -92,7 +92,7 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
     const struct nd_quantised_layer *layer = &q->layers[s];
     struct nd_strbuf remedies = {0};
     char sqnr[32], whole[32], pairs[EQUALISED_BYTES];
-    put_remedies(&remedies, layer, MOST_REMEDIES);
+    put_remedies(&remedies, layer, MAX_REMEDIES);
     if (q->n_whole > 0)
         nd_strbuf_printf(&remedies, "%s%s: %s in %zu layers (%s)", remedies.len > 0 ? ". " : "",
                          remedies.len > 0 ? "In the whole model" : "in the whole model", q->whole[0].text,
@@ -151,7 +151,7 @@ void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanat
         "quantisation alone: %s at the outputs (SQNR, %zu samples); the layers with the greatest "
         "effect:",
         decibel(q->output_sqnr_db, sqnr), q->n_effect_samples);
-    for (size_t i = 0; i < q->n_ranked && i < MOST_LISTED; i++)
+    for (size_t i = 0; i < q->n_ranked && i < MAX_LISTED; i++)
         put_layer(out, e, q->ranked[i], width);
     for (size_t i = 0; i < q->n_whole; i++)
         nd_explain_put_wrapped(out, width, 2, "in %zu layers together: %s: %s at the outputs",

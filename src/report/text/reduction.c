@@ -19,7 +19,7 @@
 /* The text of one screen, put together from sentences and tables: tables get the lines that sentences leave. */
 
 enum {
-    MOST_PARTS = 32,
+    MAX_PARTS = 32,
     MIN_CUT = 10,  /* columns that are left of a cell that is too long for the line */
     MIN_LAST = 30, /* columns of a last cell that is wrapped */
     MIN_LINES = 4, /* of a table, however long the sentences are */
@@ -36,7 +36,7 @@ struct part {
 struct nd_report_screen {
     size_t width;
     bool failed;
-    struct part parts[MOST_PARTS];
+    struct part parts[MAX_PARTS];
     size_t n_parts;
 };
 
@@ -50,7 +50,7 @@ struct nd_report_screen *nd_report_screen_create(size_t width)
 
 static struct part *add_part(struct nd_report_screen *screen)
 {
-    if (screen == NULL || screen->n_parts == MOST_PARTS) {
+    if (screen == NULL || screen->n_parts == MAX_PARTS) {
         if (screen != NULL)
             screen->failed = true;
         return NULL;
@@ -229,18 +229,18 @@ static void lay_out(const struct part *part, size_t n_rows, size_t width, struct
 }
 
 /* As many rows as the lines hold, and how many there are besides. */
-static void put_table(struct part *part, size_t width, size_t most_lines, struct nd_strbuf *out)
+static void put_table(struct part *part, size_t width, size_t max_lines, struct nd_strbuf *out)
 {
     size_t n = json_array_size(part->rows), n_rows = n, fewest = 0;
     struct nd_strbuf text = {0};
     lay_out(part, n, width, &text);
-    if (most_lines < SIZE_MAX && nd_summary_count_lines(&text) > most_lines) {
+    if (max_lines < SIZE_MAX && nd_summary_count_lines(&text) > max_lines) {
         size_t too_many = n;
         while (fewest + 1 < too_many) { /* bisection: fewest rows fit */
             n_rows = fewest + (too_many - fewest) / 2;
             nd_strbuf_deinit(&text);
             lay_out(part, n_rows, width, &text);
-            if (nd_summary_count_lines(&text) + 1 > most_lines)
+            if (nd_summary_count_lines(&text) + 1 > max_lines)
                 too_many = n_rows;
             else
                 fewest = n_rows;
@@ -303,7 +303,7 @@ struct shown {
 
 static json_t *difference_json(const struct nd_reduction_difference *difference)
 {
-    return json_pack("{s:o, s:o, s:f}", "tensor", nd_json_string(difference->edge), "max_lsb",
+    return json_pack("{s:o, s:o, s:f}", "tensor", nd_json_string(difference->tensor), "max_lsb",
                      nd_json_number(difference->max_lsb), "fraction", difference->fraction);
 }
 
@@ -340,8 +340,8 @@ static json_t *reduction_json(const struct nd_reduction *reduction, const struct
     json_t *counts = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "same", (json_int_t)reduction->n_same, "failed_otherwise",
         (json_int_t)reduction->n_other, "fine", (json_int_t)reduction->n_fine, "not_cut",
-        (json_int_t)reduction->n_uncut, "layers", (json_int_t)reduction->n_units, "layers_left",
-        (json_int_t)reduction->n_units_left, "operators", (json_int_t)reduction->n_operators, "operators_left",
+        (json_int_t)reduction->n_uncut, "layers", (json_int_t)reduction->n_layers, "layers_left",
+        (json_int_t)reduction->n_layers_left, "operators", (json_int_t)reduction->n_operators, "operators_left",
         (json_int_t)reduction->n_operators_left);
     if (json_object_update(json, counts) != 0)
         nd_note_lost_text();
@@ -361,11 +361,11 @@ static json_t *reduction_json(const struct nd_reduction *reduction, const struct
 static void put_difference(struct nd_strbuf *out, const char *what,
                            const struct nd_reduction_difference *difference)
 {
-    if (difference->edge[0] == '\0') {
+    if (difference->tensor[0] == '\0') {
         nd_strbuf_printf(out, "  %s: no difference\n", what);
         return;
     }
-    nd_strbuf_printf(out, "  %s: '%s' differs in %.4g %% of its elements", what, difference->edge,
+    nd_strbuf_printf(out, "  %s: '%s' differs in %.4g %% of its elements", what, difference->tensor,
                      100 * difference->fraction);
     if (!isnan(difference->max_lsb))
         nd_strbuf_printf(out, ", by up to %.0f LSB", difference->max_lsb);
@@ -385,7 +385,7 @@ static void put_failure(struct nd_strbuf *out, const struct nd_reduction_failure
 static void put_found(struct nd_strbuf *out, const struct nd_reduction *reduction, const struct shown *shown)
 {
     nd_strbuf_printf(out, "  remaining: %zu of %zu operators, %zu of %zu layers\n", reduction->n_operators_left,
-                     reduction->n_operators, reduction->n_units_left, reduction->n_units);
+                     reduction->n_operators, reduction->n_layers_left, reduction->n_layers);
     for (size_t i = 0; i < reduction->n_operators_left; i++)
         nd_strbuf_printf(out, "    %s\n", reduction->operators[i]);
     if (shown->has_difference)
@@ -421,7 +421,7 @@ static void put_reduction(struct nd_strbuf *out, const struct nd_reduction *redu
     case ND_REDUCTION_NOTHING:
         nd_strbuf_printf(out, "  the whole model %s on this device\n",
                          shown->has_difference ? "does not differ by more than that" : "does not fail");
-        if (shown->has_difference && reduction->left_difference.edge[0] != '\0')
+        if (shown->has_difference && reduction->left_difference.tensor[0] != '\0')
             put_difference(out, "most of all inside (--tensor)", &reduction->left_difference);
         break;
     case ND_REDUCTION_NO_MODEL:
@@ -442,12 +442,12 @@ static void say_difference(struct nd_report_screen *screen, const char *what,
                            const struct nd_reduction_difference *difference)
 {
     char lsb[64] = "";
-    if (difference->edge[0] == '\0')
+    if (difference->tensor[0] == '\0')
         return;
     if (!isnan(difference->max_lsb))
         snprintf(lsb, sizeof lsb, ", by at most %.0f LSB", difference->max_lsb);
     nd_report_screen_put(screen, "%s: %.4g%% of the values of '%s' differ%s.\n", what,
-                         100 * difference->fraction, difference->edge, lsb);
+                         100 * difference->fraction, difference->tensor, lsb);
 }
 
 static void say_whole_model(struct nd_report_screen *screen, const struct nd_reduction *reduction,

@@ -7,7 +7,7 @@
 #include "npudiff/report/report.h"
 
 /* Whether the node should be on the NPU and is known not to be. */
-bool nd_placed_is_fallen(const struct nd_placed_node *node);
+bool nd_placed_is_fell_back(const struct nd_placed_node *node);
 
 /* Whether it is an import that does not state what computed it. */
 bool nd_placed_is_unstated(const struct nd_placed_device *device);

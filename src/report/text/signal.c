@@ -8,9 +8,9 @@ static bool has_differing_values(const struct nd_compared_part *part)
 }
 
 /* A pair of values at a model output that differ. */
-static bool has_signal(const struct nd_compared_edge *edge, const struct nd_compared_pair *pair)
+static bool has_signal(const struct nd_compared_tensor *tensor, const struct nd_compared_pair *pair)
 {
-    return edge->is_model_output && has_differing_values(&pair->total);
+    return tensor->is_model_output && has_differing_values(&pair->total);
 }
 
 /* What the rows of the table need columns for. */
@@ -23,11 +23,11 @@ struct columns {
 static struct columns needed_columns(const struct nd_comparison *c)
 {
     struct columns columns = {.has_pairs = c->n_pairs > c->n_devices - 1, .has_probes = c->n_probes > 1};
-    for (size_t e = 0; e < c->n_edges; e++)
+    for (size_t e = 0; e < c->n_tensors; e++)
         for (size_t i = 0; i < c->n_pairs; i++)
             columns.has_distribution =
-                columns.has_distribution || (has_signal(&c->edges[e], &c->edges[e].pairs[i]) &&
-                                             c->edges[e].pairs[i].total.difference.distribution.exists);
+                columns.has_distribution || (has_signal(&c->tensors[e], &c->tensors[e].pairs[i]) &&
+                                             c->tensors[e].pairs[i].total.difference.distribution.exists);
     return columns;
 }
 
@@ -51,11 +51,11 @@ static void add_distribution(struct nd_table *table, const struct nd_distributio
 }
 
 static void add_row(struct nd_table *table, const struct nd_comparison *c, const struct columns *columns,
-                    const struct nd_compared_edge *edge, const struct nd_compared_pair *pair, size_t probe)
+                    const struct nd_compared_tensor *tensor, const struct nd_compared_pair *pair, size_t probe)
 {
     const struct nd_difference *d =
         columns->has_probes ? &pair->probes[probe].difference : &pair->total.difference;
-    nd_table_add(table, edge->name);
+    nd_table_add(table, tensor->name);
     if (columns->has_pairs)
         nd_table_add(table, c->devices[pair->ref].label);
     nd_table_add(table, c->devices[pair->test].label);
@@ -102,17 +102,17 @@ static void put_signal(const struct nd_text_report *report)
     for (size_t i = 1; i < n_keys; i++)
         table.max_width[i] = columns.has_pairs ? report->width / 8 : ND_TEXT_LABEL_MAX;
     add_signal_titles(&table, &columns);
-    for (size_t e = 0; e < c->n_edges; e++)
+    for (size_t e = 0; e < c->n_tensors; e++)
         for (size_t i = 0; i < c->n_pairs; i++) {
-            const struct nd_compared_pair *pair = &c->edges[e].pairs[i];
-            if (!has_signal(&c->edges[e], pair))
+            const struct nd_compared_pair *pair = &c->tensors[e].pairs[i];
+            if (!has_signal(&c->tensors[e], pair))
                 continue;
             /* All tests, but of the pairs among them only so many as a list has. */
             if (pair->ref != 0 && n++ >= nd_text_list_limit(report))
                 continue;
             for (size_t p = 0; p < c->n_probes; p++)
                 if (!columns.has_probes || has_differing_values(&pair->probes[p]))
-                    add_row(&table, c, &columns, &c->edges[e], pair, p);
+                    add_row(&table, c, &columns, &c->tensors[e], pair, p);
         }
     const char *title = columns.has_distribution
                             ? "\nsignal at the model outputs (|e|: absolute error in real units; KL in nats):"
@@ -135,13 +135,13 @@ static void put_sides(const struct nd_text_report *report)
     struct nd_table table = {.n_columns = 3,
                              .is_left = {true, true, true},
                              .max_width = {ND_TEXT_NAME_MAX * 3 / 4, ND_TEXT_LABEL_MAX * 3 / 4}};
-    for (size_t e = 0; e < c->n_edges; e++)
+    for (size_t e = 0; e < c->n_tensors; e++)
         for (size_t t = 1; t < c->n_devices; t++) {
-            const struct nd_compared_pair *pair = &c->edges[e].pairs[t - 1];
+            const struct nd_compared_pair *pair = &c->tensors[e].pairs[t - 1];
             const struct nd_side *ref = &pair->total.difference.ref_side;
             const struct nd_side *test = &pair->total.difference.test_side;
             struct nd_strbuf line = {0};
-            if (!has_signal(&c->edges[e], pair))
+            if (!has_signal(&c->tensors[e], pair))
                 continue;
             put_change(&line, "NaN", ref->n_nan, test->n_nan);
             put_change(&line, "infinite", ref->n_inf, test->n_inf);
@@ -150,7 +150,7 @@ static void put_sides(const struct nd_text_report *report)
             put_change(&line, "subnormal", ref->n_subnormal, test->n_subnormal);
             put_change(&line, "samples of one value", ref->n_stuck_samples, test->n_stuck_samples);
             if (line.len > 0) {
-                nd_table_add(&table, c->edges[e].name);
+                nd_table_add(&table, c->tensors[e].name);
                 nd_table_add(&table, c->devices[t].label);
                 nd_table_add(&table, line.text);
             }

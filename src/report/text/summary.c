@@ -60,13 +60,13 @@ void nd_summary_put_lines(struct nd_strbuf *out, size_t width, const char *fmt, 
 static void put_those(struct nd_strbuf *out, const char *const *labels, const char *const *environments,
                       size_t n, size_t i)
 {
-    enum { MOST_NAMES = 4 };
+    enum { MAX_NAMES = 4 };
     size_t n_same = 0;
     for (size_t k = i; k < n; k++)
-        if (strcmp(environments[k], environments[i]) == 0 && n_same++ < MOST_NAMES)
+        if (strcmp(environments[k], environments[i]) == 0 && n_same++ < MAX_NAMES)
             nd_strbuf_printf(out, "%s%s", n_same > 1 ? ", " : "", labels[k]);
-    if (n_same > MOST_NAMES)
-        nd_strbuf_printf(out, " and %zu more", n_same - MOST_NAMES);
+    if (n_same > MAX_NAMES)
+        nd_strbuf_printf(out, " and %zu more", n_same - MAX_NAMES);
 }
 
 void nd_summary_put_environments(struct nd_strbuf *out, size_t width, const char *const *labels,
@@ -117,11 +117,11 @@ static size_t indent_of(const struct nd_strbuf *text, size_t line)
     return strspn(text->text + line_start(text, line), " ");
 }
 
-void nd_summary_append_cut(struct nd_strbuf *out, const struct nd_strbuf *text, size_t most_lines)
+void nd_summary_append_cut(struct nd_strbuf *out, const struct nd_strbuf *text, size_t max_lines)
 {
-    size_t n = nd_summary_count_lines(text), most = most_lines > 1 ? most_lines - 1 : 1;
+    size_t n = nd_summary_count_lines(text), most = max_lines > 1 ? max_lines - 1 : 1;
     out->failed = out->failed || text->failed;
-    if (text->text == NULL || n <= most_lines) {
+    if (text->text == NULL || n <= max_lines) {
         nd_strbuf_append(out, text->text != NULL ? text->text : "", text->len);
         return;
     }

@@ -32,7 +32,7 @@ size_t nd_summary_count_lines(const struct nd_strbuf *text);
 
 /* Appends the text, or where it has more lines than that so many paragraphs as fit, and a line that says so. A
  * line belongs to the paragraph before it when it is indented deeper. */
-void nd_summary_append_cut(struct nd_strbuf *out, const struct nd_strbuf *text, size_t most_lines);
+void nd_summary_append_cut(struct nd_strbuf *out, const struct nd_strbuf *text, size_t max_lines);
 
 /* "Next, WHY:" and the command, quoted for a shell. A command that is too long for a line continues after a
  * backslash, so that it can be pasted as it stands. */

@@ -20,8 +20,8 @@ static void put_standing(struct nd_strbuf *out, size_t width, const char *what,
     const struct nd_golden_difference *d = &standing->difference;
     struct nd_strbuf line = {0};
     put_entry(out, width, what, &standing->entry);
-    nd_strbuf_printf(&line, "%zu of %zu tensor%s equal", d->n_equal, d->n_edges,
-                     d->n_edges == 1 ? " is" : "s are");
+    nd_strbuf_printf(&line, "%zu of %zu tensor%s equal", d->n_equal, d->n_tensors,
+                     d->n_tensors == 1 ? " is" : "s are");
     if (d->n_different > 0)
         nd_strbuf_printf(&line, ", the first that differs is %s (%s)", d->different[0].name,
                          d->different[0].op_types);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/programs/accumulate.h"
+#include "arithmetic/arithmetics/accumulate.h"
 
 enum { N = 32 };
 

@@ -11,7 +11,7 @@
 
 /* ---- kernels ---- */
 
-enum { MOST_QUADS = 60, MOST_BYTES = 4 * 400 };
+enum { MAX_QUADS = 60, MAX_BYTES = 4 * 400 };
 
 static int32_t product(const struct nd_quad_gemm *g, size_t i, size_t j)
 {
@@ -32,14 +32,14 @@ static int64_t pick_byte(int64_t low, bool is_at_end)
 static void products_of_quads_are_exact(void **state)
 {
     (void)state;
-    static int8_t a[MOST_QUADS * ND_QUAD_ROWS * 4];
-    static uint8_t b[MOST_BYTES];
+    static int8_t a[MAX_QUADS * ND_QUAD_ROWS * 4];
+    static uint8_t b[MAX_BYTES];
     static double c[ND_QUAD_ROWS * ND_QUAD_COLUMNS];
     const struct nd_gemm_kernels *const *kernels;
     size_t n_kernels = nd_gemm_kernels_available(&kernels);
     for (int round = 0; round < 200; round++) {
         int32_t start[ND_QUAD_ROWS], step[ND_QUAD_ROWS], totals[ND_QUAD_COLUMNS];
-        ptrdiff_t offsets[MOST_QUADS];
+        ptrdiff_t offsets[MAX_QUADS];
         bool is_at_end = pick(0, 3) == 0;
         for (size_t i = 0; i < sizeof a; i++)
             a[i] = (int8_t)pick_byte(-128, is_at_end);
@@ -51,9 +51,9 @@ static void products_of_quads_are_exact(void **state)
         }
         for (size_t i = 0; i < ND_QUAD_COLUMNS; i++)
             totals[i] = (int32_t)pick(-1000000, 1000000);
-        for (size_t i = 0; i < MOST_QUADS; i++)
-            offsets[i] = (ptrdiff_t)pick(0, MOST_BYTES / 4 - ND_QUAD_COLUMNS);
-        const struct nd_quad_gemm gemm = {.n_quads = (size_t)pick(0, MOST_QUADS),
+        for (size_t i = 0; i < MAX_QUADS; i++)
+            offsets[i] = (ptrdiff_t)pick(0, MAX_BYTES / 4 - ND_QUAD_COLUMNS);
+        const struct nd_quad_gemm gemm = {.n_quads = (size_t)pick(0, MAX_QUADS),
                                           .m = (size_t)pick(1, ND_QUAD_COLUMNS),
                                           .a = a,
                                           .b = b,
@@ -135,8 +135,8 @@ static double sum_of(const struct conv *conv, size_t channel, ptrdiff_t y, ptrdi
             ptrdiff_t ix = x * w->stride[2] + t % w->kernel[2] * w->dilation[2] - w->pad_begin[2];
             if (iy < 0 || iy >= w->in[1] || ix < 0 || ix >= w->in[2])
                 continue;
-            int code = conv->in[(ptrdiff_t)(group * conv->n_in + c) * w->n_in + iy * w->in[2] + ix];
-            sum += (double)(code - conv->zero) *
+            int qvalue = conv->in[(ptrdiff_t)(group * conv->n_in + c) * w->n_in + iy * w->in[2] + ix];
+            sum += (double)(qvalue - conv->zero) *
                    conv->weights[(ptrdiff_t)(channel * conv->n_in + c) * w->n_kernel + t];
         }
     return sum;
@@ -174,15 +174,15 @@ static void fill(struct conv *conv)
     static const int zeros[] = {0, 255, 128, 1};
     conv->zero = pick(0, 1) == 0 ? zeros[pick(0, 3)] : (int)pick(0, 255);
     size_t n_weights = conv->n_groups * conv->n_out * conv->n_in * (size_t)conv->w.n_kernel;
-    size_t n_codes = conv->n_groups * conv->n_in * (size_t)conv->w.n_in;
+    size_t n_qvalues = conv->n_groups * conv->n_in * (size_t)conv->w.n_in;
     size_t n_sums = conv->n_groups * conv->n_out * (size_t)conv->w.n_out;
     int64_t least = pick(0, 1) == 0 ? -128 : pick(-255, 0);
     conv->weights = malloc((n_weights + 1) * sizeof *conv->weights);
-    conv->in = malloc(n_codes + 1);
+    conv->in = malloc(n_qvalues + 1);
     conv->sums = malloc(n_sums * sizeof *conv->sums);
     for (size_t i = 0; i < n_weights; i++)
         conv->weights[i] = (int16_t)pick_byte(least, pick(0, 5) == 0);
-    for (size_t i = 0; i < n_codes; i++)
+    for (size_t i = 0; i < n_qvalues; i++)
         conv->in[i] = (uint8_t)pick_byte(0, pick(0, 5) == 0);
     for (size_t i = 0; i < n_sums; i++)
         conv->sums[i] = (double)NAN;

@@ -11,12 +11,12 @@
 #include "core/error.h"
 #include "support/scratch.h"
 
-enum { MAX_EDGES = 64, MAX_INPUTS = 4 };
+enum { MAX_TENSORS = 64, MAX_INPUTS = 4 };
 
-struct expected_edge {
+struct expected_tensor {
     char name[256]; /* of the tensor of codes */
     uint32_t n, n_free;
-    int32_t *codes;
+    int32_t *qvalues;
     uint32_t *free; /* indices of codes that the value does not decide, in order */
     bool is_found;
 };
@@ -26,10 +26,10 @@ struct graph_case {
     bool is_linear; /* all units are quotients */
     uint32_t size_bytes;
     unsigned char *bytes;
-    size_t n_inputs, n_edges;
+    size_t n_inputs, n_tensors;
     uint32_t n_elems[MAX_INPUTS];
     float *inputs[MAX_INPUTS];
-    struct expected_edge edges[MAX_EDGES];
+    struct expected_tensor tensors[MAX_TENSORS];
 };
 
 struct run {
@@ -37,7 +37,7 @@ struct run {
     bool is_quiet;
     struct graph_case *expected;
     const struct nd_model *model;
-    size_t n_codes, n_wrong, n_not_ratio;
+    size_t n_qvalues, n_wrong, n_not_ratio;
 };
 
 static void read_bytes(gzFile file, void *to, size_t n)
@@ -76,15 +76,15 @@ static void read_case(gzFile file, struct graph_case *out)
         out->n_elems[i] = read_number(file, 4);
         out->inputs[i] = read_words(file, out->n_elems[i]);
     }
-    out->n_edges = read_number(file, 1);
-    assert_in_range(out->n_edges, 1, MAX_EDGES);
-    for (size_t e = 0; e < out->n_edges; e++) {
-        struct expected_edge *edge = &out->edges[e];
-        read_bytes(file, edge->name, read_number(file, 1));
-        edge->n = read_number(file, 4);
-        edge->codes = read_words(file, edge->n);
-        edge->n_free = read_number(file, 4);
-        edge->free = read_words(file, edge->n_free);
+    out->n_tensors = read_number(file, 1);
+    assert_in_range(out->n_tensors, 1, MAX_TENSORS);
+    for (size_t e = 0; e < out->n_tensors; e++) {
+        struct expected_tensor *tensor = &out->tensors[e];
+        read_bytes(file, tensor->name, read_number(file, 1));
+        tensor->n = read_number(file, 4);
+        tensor->qvalues = read_words(file, tensor->n);
+        tensor->n_free = read_number(file, 4);
+        tensor->free = read_words(file, tensor->n_free);
     }
 }
 
@@ -92,53 +92,53 @@ static void free_case(struct graph_case *one)
 {
     for (size_t i = 0; i < one->n_inputs; i++)
         free(one->inputs[i]);
-    for (size_t e = 0; e < one->n_edges; e++) {
-        free(one->edges[e].codes);
-        free(one->edges[e].free);
+    for (size_t e = 0; e < one->n_tensors; e++) {
+        free(one->tensors[e].qvalues);
+        free(one->tensors[e].free);
     }
     free(one->bytes);
 }
 
-static bool is_free(const struct expected_edge *edge, size_t i)
+static bool is_free(const struct expected_tensor *tensor, size_t i)
 {
-    for (uint32_t k = 0; k < edge->n_free; k++)
-        if (edge->free[k] == i)
+    for (uint32_t k = 0; k < tensor->n_free; k++)
+        if (tensor->free[k] == i)
             return true;
     return false;
 }
 
-static bool is_made_by_unit(const struct nd_model *model, size_t edge)
+static bool is_made_by_layer(const struct nd_model *model, size_t tensor)
 {
-    for (size_t u = 0; u < nd_model_n_units(model); u++)
-        if (nd_model_unit(model, u)->edge == edge)
+    for (size_t u = 0; u < nd_model_n_layers(model); u++)
+        if (nd_model_layer(model, u)->tensor == tensor)
             return true;
     return false;
 }
 
-static enum nd_status compare_edge(void *context, size_t e, const struct nd_array *values,
-                                   enum nd_exact_way way, struct nd_error *err)
+static enum nd_status compare_tensor(void *context, size_t e, const struct nd_array *values,
+                                   enum nd_exact_method method, struct nd_error *err)
 {
     (void)err;
     struct run *run = context;
-    const struct nd_edge *known = nd_model_edge(run->model, e);
-    struct expected_edge *edge = run->expected->edges;
-    const struct expected_edge *end = edge + run->expected->n_edges;
-    while (edge < end && strcmp(edge->name, known->onnx_name) != 0)
-        edge++;
-    assert_true(edge < end && !edge->is_found);
-    assert_int_equal(values->n, edge->n);
-    edge->is_found = true;
-    run->n_codes += values->n;
+    const struct nd_tensor *known = nd_model_tensor(run->model, e);
+    struct expected_tensor *tensor = run->expected->tensors;
+    const struct expected_tensor *end = tensor + run->expected->n_tensors;
+    while (tensor < end && strcmp(tensor->name, known->onnx_name) != 0)
+        tensor++;
+    assert_true(tensor < end && !tensor->is_found);
+    assert_int_equal(values->n, tensor->n);
+    tensor->is_found = true;
+    run->n_qvalues += values->n;
     size_t n_wrong = 0;
     for (size_t i = 0; i < values->n; i++) {
-        if (values->x[i] == (double)edge->codes[i] || is_free(edge, i))
+        if (values->x[i] == (double)tensor->qvalues[i] || is_free(tensor, i))
             continue;
         if (n_wrong++ == 0 && !run->is_quiet)
             print_error("seed %u, '%s' (%s), element %zu: %g, not %d\n", (unsigned)run->expected->seed,
-                        known->onnx_name, known->op_types, i, values->x[i], (int)edge->codes[i]);
+                        known->onnx_name, known->op_types, i, values->x[i], (int)tensor->qvalues[i]);
     }
     run->n_wrong += n_wrong;
-    if (run->expected->is_linear && way != ND_EXACT_AS_RATIO && is_made_by_unit(run->model, e)) {
+    if (run->expected->is_linear && method != ND_EXACT_AS_RATIO && is_made_by_layer(run->model, e)) {
         print_error("seed %u, '%s' (%s): evaluated in double\n", (unsigned)run->expected->seed,
                     known->onnx_name, known->op_types);
         run->n_not_ratio++;
@@ -176,9 +176,9 @@ static void run_case(struct graph_case *one, struct run *run)
         nd_array_load(ND_DTYPE_F32, one->inputs[i], inputs[i].n, inputs[i].x);
     }
     expect_ok(nd_exact_graph_create(model, &graph, &err), &err);
-    expect_ok(nd_exact_graph_run(graph, inputs, &options, compare_edge, run, &err), &err);
-    for (size_t e = 0; e < one->n_edges; e++)
-        assert_true(one->edges[e].is_found);
+    expect_ok(nd_exact_graph_run(graph, inputs, &options, compare_tensor, run, &err), &err);
+    for (size_t e = 0; e < one->n_tensors; e++)
+        assert_true(one->tensors[e].is_found);
     for (size_t i = 0; i < one->n_inputs; i++)
         nd_array_deinit(&inputs[i]);
     nd_exact_graph_destroy(&graph);
@@ -206,13 +206,13 @@ static void run_all(struct run *run, uint32_t *n_graphs, uint32_t *n_linear)
     assert_int_equal(gzclose_r(file), Z_OK);
 }
 
-static void random_graphs_have_the_codes_of_rational_arithmetic(void **state)
+static void random_graphs_have_the_qvalues_of_rational_arithmetic(void **state)
 {
     (void)state;
     struct run run = {0};
     uint32_t n_graphs, n_linear;
     run_all(&run, &n_graphs, &n_linear);
-    print_message("# %u graphs, %zu codes\n", (unsigned)n_graphs, run.n_codes);
+    print_message("# %u graphs, %zu codes\n", (unsigned)n_graphs, run.n_qvalues);
     assert_in_range(n_linear, 200, n_graphs);
     assert_int_equal(run.n_wrong, 0);
     assert_int_equal(run.n_not_ratio, 0);
@@ -234,7 +234,7 @@ static void other_ways_of_halving_are_told_apart(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(random_graphs_have_the_codes_of_rational_arithmetic, make_folder,
+        cmocka_unit_test_setup_teardown(random_graphs_have_the_qvalues_of_rational_arithmetic, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(other_ways_of_halving_are_told_apart, make_folder, remove_folder),
     };

@@ -139,7 +139,7 @@ static size_t check_conv(void)
 {
     struct conv conv = random_conv();
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor x, w, bias = {0};
     int64_t channels = conv.groups * conv.out_channels, n = 0;
     conv_node(&conv, "Conv", &node);
@@ -148,31 +148,31 @@ static size_t check_conv(void)
     tensor_make(&w, random_weight(), spatial_shape(&conv, channels, conv.in_channels, conv.kernel),
                 pick(0, 1) == 0 ? 0 : -1);
     make_bias(&bias, &x, &w, channels);
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &x);
-    unit_add(&unit, &w);
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &x);
+    layer_add(&layer, &w);
     if (conv.has_bias)
-        unit_add(&unit, &bias);
+        layer_add(&layer, &bias);
     struct nd_shape shape = spatial_shape(&conv, conv.n, channels, conv.out);
     if (pick(0, 3) == 0)
-        unit_scale_output(&unit, &shape, 1);
-    unit_bound(&unit);
-    unit_run(&unit);
-    unit_shape_is(&unit, shape);
+        unit_scale_output(&layer, &shape, 1);
+    layer_bound(&layer);
+    layer_run(&layer);
+    layer_shape_is(&layer, shape);
     for (size_t i = 0; n < conv.n; n++)
         for (int64_t m = 0; m < channels; m++) {
             int64_t o[3] = {0};
             do
-                unit_check(&unit, i++,
+                layer_check(&layer, i++,
                            product_real(conv_sum(&conv, &x, &w, n, m, o), &x, &w, (size_t)m,
                                         conv.has_bias ? &bias : NULL));
             while (step3(conv.out, o));
         }
-    unit_end(&unit);
+    layer_end(&layer);
     tensor_free(&x);
     tensor_free(&w);
     tensor_free(&bias);
-    return unit.n_ties;
+    return layer.n_ties;
 }
 
 static void conv_is_exact(void **state)
@@ -218,7 +218,7 @@ static void check_conv_transpose(void)
 {
     struct conv conv = random_conv();
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor x, w, bias = {0};
     int64_t channels = conv.groups * conv.out_channels;
     conv_node(&conv, "ConvTranspose", &node);
@@ -237,21 +237,21 @@ static void check_conv_transpose(void)
                 spatial_shape(&conv, conv.groups * conv.in_channels, conv.out_channels, conv.kernel),
                 pick(0, 1) == 0 ? 1 : -1);
     make_bias(&bias, &x, &w, channels);
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &x);
-    unit_add(&unit, &w);
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &x);
+    layer_add(&layer, &w);
     if (conv.has_bias)
-        unit_add(&unit, &bias);
-    unit_run(&unit);
-    unit_shape_is(&unit, spatial_shape(&conv, conv.n, channels, conv.out));
+        layer_add(&layer, &bias);
+    layer_run(&layer);
+    layer_shape_is(&layer, spatial_shape(&conv, conv.n, channels, conv.out));
     __int128 *sums = transposed_sums(&conv, &x, &w);
-    for (size_t i = 0; i < unit.result.n; i++) {
+    for (size_t i = 0; i < layer.result.n; i++) {
         size_t m = i / (size_t)product3(conv.out) % (size_t)channels;
         struct rational real = product_real(sums[i], &x, &w, m % (size_t)conv.out_channels, NULL);
-        unit_check(&unit, i, conv.has_bias ? rational_add(real, tensor_real(&bias, m)) : real);
+        layer_check(&layer, i, conv.has_bias ? rational_add(real, tensor_real(&bias, m)) : real);
     }
     free(sums);
-    unit_end(&unit);
+    layer_end(&layer);
     tensor_free(&x);
     tensor_free(&w);
     tensor_free(&bias);
@@ -267,7 +267,7 @@ static void conv_transpose_is_exact(void **state)
 static void check_gemm(void)
 {
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor a, b, c;
     int64_t rows = pick(1, 5), inner = pick(1, 9), columns = pick(1, 6);
     bool flips_a = pick(0, 1) == 0, flips_b = pick(0, 1) == 0;
@@ -286,14 +286,14 @@ static void check_gemm(void)
     tensor_make(&a, random_activation(), shape_a, -1);
     tensor_make(&b, random_weight(), shape_b, pick(0, 1) == 0 ? (flips_b ? 0 : 1) : -1);
     tensor_make(&c, ND_DTYPE_I32, shapes_c[kind % 5], kind == 1 ? 0 : -1);
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &a);
-    unit_add(&unit, &b);
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &a);
+    layer_add(&layer, &b);
     if (kind < 5)
-        unit_add(&unit, &c);
-    unit_bound(&unit);
-    unit_run(&unit);
-    unit_shape_is(&unit, (struct nd_shape){2, {rows, columns}});
+        layer_add(&layer, &c);
+    layer_bound(&layer);
+    layer_run(&layer);
+    layer_shape_is(&layer, (struct nd_shape){2, {rows, columns}});
     for (int64_t r = 0; r < rows; r++)
         for (int64_t m = 0; m < columns; m++) {
             __int128 sum = 0;
@@ -306,9 +306,9 @@ static void check_gemm(void)
             if (kind < 5)
                 real = rational_add(
                     real, rational_mul(rational_of_double((double)beta), tensor_real(&c, (size_t)at[kind])));
-            unit_check(&unit, (size_t)(r * columns + m), real);
+            layer_check(&layer, (size_t)(r * columns + m), real);
         }
-    unit_end(&unit);
+    layer_end(&layer);
     tensor_free(&a);
     tensor_free(&b);
     tensor_free(&c);
@@ -325,7 +325,7 @@ static void gemm_is_exact(void **state)
 static void check_matmul(void)
 {
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor a, b;
     int64_t rows = pick(1, 4), inner = pick(1, 9), columns = pick(1, 5), kind = pick(0, 3);
     const struct nd_shape shapes_b[] = {{4, {2, 3, inner, columns}},
@@ -336,12 +336,12 @@ static void check_matmul(void)
     node_begin(&node, "MatMul", 1);
     tensor_make(&a, random_activation(), (struct nd_shape){4, {2, 3, rows, inner}}, -1);
     tensor_make(&b, random_weight(), shape_b, pick(0, 1) == 0 ? shape_b.rank - 1 : -1);
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &a);
-    unit_add(&unit, &b);
-    unit_bound(&unit);
-    unit_run(&unit);
-    unit_shape_is(&unit, (struct nd_shape){4, {2, 3, rows, columns}});
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &a);
+    layer_add(&layer, &b);
+    layer_bound(&layer);
+    layer_run(&layer);
+    layer_shape_is(&layer, (struct nd_shape){4, {2, 3, rows, columns}});
     for (int64_t i = 0; i < 6 * rows * columns; i++) {
         int64_t m = i % columns, r = i / columns % rows, batch = i / columns / rows;
         int64_t batch_b = kind == 0 ? batch : kind == 3 ? 0 : batch % 3;
@@ -349,9 +349,9 @@ static void check_matmul(void)
         for (int64_t k = 0; k < inner; k++)
             sum += (__int128)a.whole[(batch * rows + r) * inner + k] *
                    b.whole[(batch_b * inner + k) * columns + m];
-        unit_check(&unit, (size_t)i, product_real(sum, &a, &b, (size_t)m, NULL));
+        layer_check(&layer, (size_t)i, product_real(sum, &a, &b, (size_t)m, NULL));
     }
-    unit_end(&unit);
+    layer_end(&layer);
     tensor_free(&a);
     tensor_free(&b);
 }
@@ -367,27 +367,27 @@ static void matmul_of_vectors_is_exact(void **state)
 {
     (void)state;
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor a, b;
     node_begin(&node, "MatMul", 1);
     tensor_make(&a, ND_DTYPE_U8, (struct nd_shape){1, {7}}, -1);
     tensor_make(&b, ND_DTYPE_I8, (struct nd_shape){1, {7}}, -1);
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &a);
-    unit_add(&unit, &b);
-    unit_run(&unit);
-    unit_shape_is(&unit, (struct nd_shape){0});
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &a);
+    layer_add(&layer, &b);
+    layer_run(&layer);
+    layer_shape_is(&layer, (struct nd_shape){0});
     __int128 sum = 0;
     for (size_t k = 0; k < 7; k++)
         sum += a.whole[k] * b.whole[k];
-    unit_check(&unit, 0, product_real(sum, &a, &b, 0, NULL));
-    unit_end(&unit);
+    layer_check(&layer, 0, product_real(sum, &a, &b, 0, NULL));
+    layer_end(&layer);
     tensor_free(&a);
     tensor_free(&b);
 }
 
 /* All codes at their extremes: what saturates 16-bit pairs, or passes 32 bits and 2^52, is exact here. */
-static void extreme_codes_are_exact(void **state)
+static void extreme_qvalues_are_exact(void **state)
 {
     (void)state;
     static const struct {
@@ -400,7 +400,7 @@ static void extreme_codes_are_exact(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct node node;
-        struct unit_case unit;
+        struct layer_case layer;
         struct tensor a, b;
         int64_t n = cases[i].n;
         node_begin(&node, "MatMul", 1);
@@ -408,15 +408,15 @@ static void extreme_codes_are_exact(void **state)
         tensor_make(&b, cases[i].w_type, (struct nd_shape){2, {n, 1}}, -1);
         a.zero_points[0] = b.zero_points[0] = 0;
         for (int64_t k = 0; k < n; k++) {
-            a.codes.x[k] = (double)cases[i].x;
-            b.codes.x[k] = (double)cases[i].w;
+            a.qvalues.x[k] = (double)cases[i].x;
+            b.qvalues.x[k] = (double)cases[i].w;
         }
-        unit_begin(&unit, &node, 13);
-        unit_add(&unit, &a);
-        unit_add(&unit, &b);
-        unit_run(&unit);
-        unit_check(&unit, 0, product_real((__int128)cases[i].x * cases[i].w * n, &a, &b, 0, NULL));
-        unit_end(&unit);
+        layer_begin(&layer, &node, 13);
+        layer_add(&layer, &a);
+        layer_add(&layer, &b);
+        layer_run(&layer);
+        layer_check(&layer, 0, product_real((__int128)cases[i].x * cases[i].w * n, &a, &b, 0, NULL));
+        layer_end(&layer);
         tensor_free(&a);
         tensor_free(&b);
     }
@@ -426,7 +426,7 @@ static void check_average_pool(void)
 {
     struct conv conv = random_conv();
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor x;
     bool counts_padding = pick(0, 1) == 0;
     size_t n_axes = (size_t)conv.n_axes;
@@ -439,12 +439,12 @@ static void check_average_pool(void)
     node_ints(&node, "pads", conv.pads, 2 * n_axes);
     node_int(&node, "count_include_pad", counts_padding);
     tensor_make(&x, random_activation(), spatial_shape(&conv, conv.n, conv.in_channels, conv.in), -1);
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &x);
-    unit_bound(&unit);
-    unit_run(&unit);
-    unit_shape_is(&unit, spatial_shape(&conv, conv.n, conv.in_channels, conv.out));
-    for (size_t i = 0; i < unit.result.n; i++) {
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &x);
+    layer_bound(&layer);
+    layer_run(&layer);
+    layer_shape_is(&layer, spatial_shape(&conv, conv.n, conv.in_channels, conv.out));
+    for (size_t i = 0; i < layer.result.n; i++) {
         size_t n_out = (size_t)product3(conv.out), plane = i / n_out, place = i % n_out;
         int64_t o[3] = {(int64_t)place / (conv.out[1] * conv.out[2]),
                         (int64_t)place / conv.out[2] % conv.out[1], (int64_t)place % conv.out[2]};
@@ -461,9 +461,9 @@ static void check_average_pool(void)
             if (is_inside)
                 sum += x.whole[plane * (size_t)product3(conv.in) + flat(conv.in, at)];
         } while (step3(conv.kernel, k));
-        unit_check(&unit, i, rational_mul(rational_of(sum, count), tensor_scale(&x, 0)));
+        layer_check(&layer, i, rational_mul(rational_of(sum, count), tensor_scale(&x, 0)));
     }
-    unit_end(&unit);
+    layer_end(&layer);
     tensor_free(&x);
 }
 
@@ -478,7 +478,7 @@ static void average_pool_is_exact(void **state)
 static void check_mean(const char *op_type, int64_t opset, bool has_attribute, bool divides)
 {
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor x;
     struct nd_array axes = {0};
     int64_t n = pick(1, 3), channels = pick(1, 4), height = pick(1, 7), width = pick(1, 7),
@@ -487,27 +487,27 @@ static void check_mean(const char *op_type, int64_t opset, bool has_attribute, b
     struct nd_shape axes_shape = shape_of(1, &n_axes);
     node_begin(&node, op_type, 1);
     tensor_make(&x, random_activation(), (struct nd_shape){4, {n, channels, height, width}}, -1);
-    unit_begin(&unit, &node, opset);
-    unit_add(&unit, &x);
+    layer_begin(&layer, &node, opset);
+    layer_add(&layer, &x);
     if (has_attribute)
         node_ints(&node, "axes", axes_list, 2);
     else if (op_type[0] != 'G') {
         assert_int_equal(nd_array_make(&axes, ND_DTYPE_I64, &axes_shape, NULL), ND_OK);
         axes.x[0] = 2;
         axes.x[1] = -1;
-        unit_add_real(&unit, &axes);
+        unit_add_real(&layer, &axes);
     }
-    unit_bound(&unit);
-    unit_run(&unit);
-    unit_shape_is(&unit, (struct nd_shape){4, {n, channels, 1, 1}});
+    layer_bound(&layer);
+    layer_run(&layer);
+    layer_shape_is(&layer, (struct nd_shape){4, {n, channels, 1, 1}});
     for (int64_t i = 0; i < n * channels; i++) {
         __int128 sum = 0;
         for (int64_t k = 0; k < height * width; k++)
             sum += x.whole[i * height * width + k];
-        unit_check(&unit, (size_t)i,
+        layer_check(&layer, (size_t)i,
                    rational_mul(rational_of(sum, divides ? height * width : 1), tensor_scale(&x, 0)));
     }
-    unit_end(&unit);
+    layer_end(&layer);
     nd_array_deinit(&axes);
     tensor_free(&x);
 }
@@ -532,7 +532,7 @@ int main(void)
         cmocka_unit_test(gemm_is_exact),
         cmocka_unit_test(matmul_is_exact),
         cmocka_unit_test(matmul_of_vectors_is_exact),
-        cmocka_unit_test(extreme_codes_are_exact),
+        cmocka_unit_test(extreme_qvalues_are_exact),
         cmocka_unit_test(average_pool_is_exact),
         cmocka_unit_test(means_and_sums_are_exact),
     };

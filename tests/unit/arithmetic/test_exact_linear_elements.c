@@ -39,14 +39,14 @@ static struct rational pair_of(const char *op_type, struct rational a, struct ra
 }
 
 /* A division by 0 is infinite, or not a number. */
-static void check_zero_division(const struct unit_case *unit, size_t i, struct rational a)
+static void check_zero_division(const struct layer_case *layer, size_t i, struct rational a)
 {
-    double v = nd_ratio_value(&unit->result.v[i]);
+    double v = nd_ratio_value(&layer->result.v[i]);
     if (a.n == 0)
         assert_true(isnan(v));
-    else if (a.n > 0 && unit->call.high < HUGE_VAL)
+    else if (a.n > 0 && layer->call.high < HUGE_VAL)
         assert_true(v > 0 && isfinite(v));
-    else if (a.n < 0 && unit->call.low > -HUGE_VAL)
+    else if (a.n < 0 && layer->call.low > -HUGE_VAL)
         assert_true(v <= 0 && isfinite(v));
     else
         assert_f64_bits(v, a.n < 0 ? -HUGE_VAL : HUGE_VAL);
@@ -55,7 +55,7 @@ static void check_zero_division(const struct unit_case *unit, size_t i, struct r
 static size_t check_pair(const char *op_type)
 {
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor a, b;
     size_t shape_a = (size_t)pick(0, N_SHAPES - 1), shape_b = shape_a == 0 ? (size_t)pick(0, N_SHAPES - 1) : 0;
     if (strcmp(op_type, "PRelu") == 0 && shape_a != 0)
@@ -63,26 +63,26 @@ static size_t check_pair(const char *op_type)
     node_begin(&node, op_type, 1);
     tensor_make(&a, random_type(), shapes[shape_a], shape_a == 0 && pick(0, 2) == 0 ? 1 : -1);
     tensor_make(&b, random_type(), shapes[shape_b], shape_b == 0 && pick(0, 2) == 0 ? 2 : -1);
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &a);
-    unit_add(&unit, &b);
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &a);
+    layer_add(&layer, &b);
     if (pick(0, 3) == 0)
-        unit_scale_output(&unit, &full, (int)pick(0, 2));
-    unit_bound(&unit);
-    unit_run(&unit);
-    unit_shape_is(&unit, full);
-    for (size_t i = 0; i < unit.result.n; i++) {
+        unit_scale_output(&layer, &full, (int)pick(0, 2));
+    layer_bound(&layer);
+    layer_run(&layer);
+    layer_shape_is(&layer, full);
+    for (size_t i = 0; i < layer.result.n; i++) {
         struct rational left = tensor_real(&a, place_of(shape_a, i)),
                         right = tensor_real(&b, place_of(shape_b, i));
         if (strcmp(op_type, "Div") == 0 && right.n == 0)
-            check_zero_division(&unit, i, left);
+            check_zero_division(&layer, i, left);
         else
-            unit_check(&unit, i, pair_of(op_type, left, right));
+            layer_check(&layer, i, pair_of(op_type, left, right));
     }
-    unit_end(&unit);
+    layer_end(&layer);
     tensor_free(&a);
     tensor_free(&b);
-    return unit.n_ties;
+    return layer.n_ties;
 }
 
 static void pairs_are_exact(void **state)
@@ -104,7 +104,7 @@ static void float_constants_are_exact(void **state)
     static const char *const op_types[] = {"Add", "Sub", "Mul", "Div"};
     for (int k = 0; k < 200; k++) {
         struct node node;
-        struct unit_case unit;
+        struct layer_case layer;
         struct tensor x;
         struct nd_array constant = {0};
         assert_int_equal(nd_array_make(&constant, ND_DTYPE_F32, &shapes[1], NULL), ND_OK);
@@ -112,14 +112,14 @@ static void float_constants_are_exact(void **state)
             constant.x[i] = (double)random_scale() * (pick(0, 1) == 0 ? 1 : -1);
         node_begin(&node, op_types[k % 4], 1);
         tensor_make(&x, random_type(), full, -1);
-        unit_begin(&unit, &node, 13);
-        unit_add(&unit, &x);
-        unit_add_real(&unit, &constant);
-        unit_run(&unit);
-        for (size_t i = 0; i < unit.result.n; i++)
-            unit_check(&unit, i,
+        layer_begin(&layer, &node, 13);
+        layer_add(&layer, &x);
+        unit_add_real(&layer, &constant);
+        layer_run(&layer);
+        for (size_t i = 0; i < layer.result.n; i++)
+            layer_check(&layer, i,
                        pair_of(op_types[k % 4], tensor_real(&x, i), rational_of_double(constant.x[i % 4])));
-        unit_end(&unit);
+        layer_end(&layer);
         nd_array_deinit(&constant);
         tensor_free(&x);
     }
@@ -130,24 +130,24 @@ static void sum_of_three_is_exact(void **state)
     (void)state;
     for (int k = 0; k < 100; k++) {
         struct node node;
-        struct unit_case unit;
+        struct layer_case layer;
         struct tensor x[3];
         node_begin(&node, "Sum", 1);
-        unit_begin(&unit, &node, 13);
+        layer_begin(&layer, &node, 13);
         for (size_t i = 0; i < 3; i++) {
             tensor_make(&x[i], random_type(), shapes[i], -1);
-            unit_add(&unit, &x[i]);
+            layer_add(&layer, &x[i]);
         }
-        unit_bound(&unit);
-        unit_run(&unit);
-        unit_shape_is(&unit, full);
-        for (size_t i = 0; i < unit.result.n; i++) {
+        layer_bound(&layer);
+        layer_run(&layer);
+        layer_shape_is(&layer, full);
+        for (size_t i = 0; i < layer.result.n; i++) {
             struct rational sum = {0, 1};
             for (size_t j = 0; j < 3; j++)
                 sum = rational_add(sum, tensor_real(&x[j], place_of(j, i)));
-            unit_check(&unit, i, sum);
+            layer_check(&layer, i, sum);
         }
-        unit_end(&unit);
+        layer_end(&layer);
         for (size_t i = 0; i < 3; i++)
             tensor_free(&x[i]);
     }
@@ -180,7 +180,7 @@ static void unary_operators_are_exact(void **state)
     static const char *const op_types[] = {"HardSwish", "HardSigmoid", "LeakyRelu", "Neg", "Abs", "Identity"};
     for (int k = 0; k < 600; k++) {
         struct node node;
-        struct unit_case unit;
+        struct layer_case layer;
         struct tensor x;
         const char *op_type = op_types[k % 6];
         bool is_sigmoid = strcmp(op_type, "HardSigmoid") == 0, has_attributes = pick(0, 1) == 0;
@@ -193,13 +193,13 @@ static void unary_operators_are_exact(void **state)
             node_float(&node, "beta", beta);
         }
         tensor_make(&x, random_type(), full, pick(0, 1) == 0 ? 1 : -1);
-        unit_begin(&unit, &node, 16);
-        unit_add(&unit, &x);
-        unit_bound(&unit);
-        unit_run(&unit);
-        for (size_t i = 0; i < unit.result.n; i++)
-            unit_check(&unit, i, unary_of(op_type, tensor_real(&x, i), (double)alpha, (double)beta));
-        unit_end(&unit);
+        layer_begin(&layer, &node, 16);
+        layer_add(&layer, &x);
+        layer_bound(&layer);
+        layer_run(&layer);
+        for (size_t i = 0; i < layer.result.n; i++)
+            layer_check(&layer, i, unary_of(op_type, tensor_real(&x, i), (double)alpha, (double)beta));
+        layer_end(&layer);
         tensor_free(&x);
     }
 }
@@ -209,21 +209,21 @@ static void requantisation_is_exact(void **state)
     (void)state;
     size_t n_ties = 0;
     for (int k = 0; k < 300; k++) {
-        struct unit_case unit;
+        struct layer_case layer;
         struct tensor x;
         has_simple_scales = pick(0, 2) == 0;
         tensor_make(&x, random_type(), full, (int)pick(-1, 2));
-        unit_begin(&unit, NULL, 13);
-        unit_add(&unit, &x);
+        layer_begin(&layer, NULL, 13);
+        layer_add(&layer, &x);
         if (pick(0, 1) == 0)
-            unit_scale_output(&unit, &full, (int)pick(0, 2));
-        unit_bound(&unit);
-        unit_run(&unit);
-        unit_shape_is(&unit, full);
-        for (size_t i = 0; i < unit.result.n; i++)
-            unit_check(&unit, i, tensor_real(&x, i));
-        n_ties += unit.n_ties;
-        unit_end(&unit);
+            unit_scale_output(&layer, &full, (int)pick(0, 2));
+        layer_bound(&layer);
+        layer_run(&layer);
+        layer_shape_is(&layer, full);
+        for (size_t i = 0; i < layer.result.n; i++)
+            layer_check(&layer, i, tensor_real(&x, i));
+        n_ties += layer.n_ties;
+        layer_end(&layer);
         tensor_free(&x);
     }
     assert_true(n_ties > 5);
@@ -235,20 +235,20 @@ static void concatenation_is_exact(void **state)
     (void)state;
     for (int k = 0; k < 50; k++) {
         struct node node;
-        struct unit_case unit;
+        struct layer_case layer;
         struct tensor a, b;
         node_begin(&node, "Concat", 1);
         node_int(&node, "axis", 0);
         tensor_make(&a, ND_DTYPE_U8, shapes[3], 0);
         tensor_make(&b, ND_DTYPE_I16, shapes[3], -1);
-        unit_begin(&unit, &node, 13);
-        unit_add(&unit, &a);
-        unit_add(&unit, &b);
-        unit_run(&unit);
-        unit_shape_is(&unit, (struct nd_shape){2, {6, 4}});
-        for (size_t i = 0; i < unit.result.n; i++)
-            unit_check(&unit, i, i < 12 ? tensor_real(&a, i) : tensor_real(&b, i - 12));
-        unit_end(&unit);
+        layer_begin(&layer, &node, 13);
+        layer_add(&layer, &a);
+        layer_add(&layer, &b);
+        layer_run(&layer);
+        layer_shape_is(&layer, (struct nd_shape){2, {6, 4}});
+        for (size_t i = 0; i < layer.result.n; i++)
+            layer_check(&layer, i, i < 12 ? tensor_real(&a, i) : tensor_real(&b, i - 12));
+        layer_end(&layer);
         tensor_free(&a);
         tensor_free(&b);
     }
@@ -259,18 +259,18 @@ static void transposition_is_exact(void **state)
     (void)state;
     int64_t order[] = {2, 0, 1};
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor x;
     node_begin(&node, "Transpose", 1);
     node_ints(&node, "perm", order, 3);
     tensor_make(&x, ND_DTYPE_U8, full, 1);
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &x);
-    unit_run(&unit);
-    unit_shape_is(&unit, (struct nd_shape){3, {4, 2, 3}});
-    for (size_t i = 0; i < unit.result.n; i++)
-        unit_check(&unit, i, tensor_real(&x, i % 6 * 4 + i / 6));
-    unit_end(&unit);
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &x);
+    layer_run(&layer);
+    layer_shape_is(&layer, (struct nd_shape){3, {4, 2, 3}});
+    for (size_t i = 0; i < layer.result.n; i++)
+        layer_check(&layer, i, tensor_real(&x, i % 6 * 4 + i / 6));
+    layer_end(&layer);
     tensor_free(&x);
 }
 
@@ -280,7 +280,7 @@ static void resizing_to_the_nearest_is_exact(void **state)
     (void)state;
     char mode[] = "nearest", coordinates[] = "asymmetric", rounding[] = "floor";
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor x;
     struct nd_array scales = {0};
     assert_int_equal(nd_array_make(&scales, ND_DTYPE_F32, &(struct nd_shape){1, {3}}, NULL), ND_OK);
@@ -291,15 +291,15 @@ static void resizing_to_the_nearest_is_exact(void **state)
     node_text(&node, "coordinate_transformation_mode", coordinates);
     node_text(&node, "nearest_mode", rounding);
     tensor_make(&x, ND_DTYPE_U8, full, -1);
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &x);
-    unit_add_real(&unit, NULL);
-    unit_add_real(&unit, &scales);
-    unit_run(&unit);
-    unit_shape_is(&unit, (struct nd_shape){3, {2, 3, 8}});
-    for (size_t i = 0; i < unit.result.n; i++)
-        unit_check(&unit, i, tensor_real(&x, i / 2));
-    unit_end(&unit);
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &x);
+    unit_add_real(&layer, NULL);
+    unit_add_real(&layer, &scales);
+    layer_run(&layer);
+    layer_shape_is(&layer, (struct nd_shape){3, {2, 3, 8}});
+    for (size_t i = 0; i < layer.result.n; i++)
+        layer_check(&layer, i, tensor_real(&x, i / 2));
+    layer_end(&layer);
     nd_array_deinit(&scales);
     tensor_free(&x);
 }
@@ -309,19 +309,19 @@ static void one_of_several_outputs_is_exact(void **state)
 {
     (void)state;
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor x;
     node_begin(&node, "Split", 2);
     node_int(&node, "axis", 2);
     tensor_make(&x, ND_DTYPE_U8, full, -1);
-    unit_begin(&unit, &node, 13);
-    unit.call.output = 1;
-    unit_add(&unit, &x);
-    unit_run(&unit);
-    unit_shape_is(&unit, (struct nd_shape){3, {2, 3, 2}});
-    for (size_t i = 0; i < unit.result.n; i++)
-        unit_check(&unit, i, tensor_real(&x, i / 2 * 4 + 2 + i % 2));
-    unit_end(&unit);
+    layer_begin(&layer, &node, 13);
+    layer.call.output = 1;
+    layer_add(&layer, &x);
+    layer_run(&layer);
+    layer_shape_is(&layer, (struct nd_shape){3, {2, 3, 2}});
+    for (size_t i = 0; i < layer.result.n; i++)
+        layer_check(&layer, i, tensor_real(&x, i / 2 * 4 + 2 + i % 2));
+    layer_end(&layer);
     tensor_free(&x);
 }
 
@@ -331,21 +331,21 @@ static void maxima_are_exact(void **state)
     int64_t kernel[] = {2};
     for (int k = 0; k < 50; k++) {
         struct node node;
-        struct unit_case unit;
+        struct layer_case layer;
         struct tensor x;
         node_begin(&node, "MaxPool", 1);
         node_ints(&node, "kernel_shape", kernel, 1);
         tensor_make(&x, random_type(), full, -1);
-        unit_begin(&unit, &node, 13);
-        unit_add(&unit, &x);
-        unit_bound(&unit);
-        unit_run(&unit);
-        unit_shape_is(&unit, (struct nd_shape){3, {2, 3, 3}});
-        for (size_t i = 0; i < unit.result.n; i++) {
+        layer_begin(&layer, &node, 13);
+        layer_add(&layer, &x);
+        layer_bound(&layer);
+        layer_run(&layer);
+        layer_shape_is(&layer, (struct nd_shape){3, {2, 3, 3}});
+        for (size_t i = 0; i < layer.result.n; i++) {
             size_t at = i / 3 * 4 + i % 3;
-            unit_check(&unit, i, tensor_real(&x, x.whole[at] > x.whole[at + 1] ? at : at + 1));
+            layer_check(&layer, i, tensor_real(&x, x.whole[at] > x.whole[at + 1] ? at : at + 1));
         }
-        unit_end(&unit);
+        layer_end(&layer);
         tensor_free(&x);
     }
 }
@@ -410,51 +410,51 @@ static void relu_and_clip_narrow_the_bounds(void **state)
 }
 
 /* Of the status that nd_linear_unit gives; nothing is made. */
-static void assert_refused(struct unit_case *unit, enum nd_status expected)
+static void assert_refused(struct layer_case *layer, enum nd_status expected)
 {
     struct nd_error err = {0};
-    assert_int_equal(nd_linear_unit(&unit->call, &unit->result, &err), expected);
+    assert_int_equal(nd_linear_layer(&layer->call, &layer->result, &err), expected);
     assert_true(err.message[0] != '\0');
-    assert_null(unit->result.v);
+    assert_null(layer->result.v);
 }
 
-static void begin_two(struct unit_case *unit, const struct node *node, const struct tensor *a,
+static void begin_two(struct layer_case *layer, const struct node *node, const struct tensor *a,
                       const struct tensor *b)
 {
-    unit_begin(unit, node, 13);
-    unit_add(unit, a);
-    unit_add(unit, b);
+    layer_begin(layer, node, 13);
+    layer_add(layer, a);
+    layer_add(layer, b);
 }
 
 static void what_is_not_linear_is_refused(void **state)
 {
     (void)state;
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor x;
     static const char *const op_types[] = {"Softmax", "Sigmoid", "Pow", "ReduceL2", "", "conv"};
     tensor_make(&x, ND_DTYPE_U8, full, -1);
     for (size_t i = 0; i < sizeof op_types / sizeof op_types[0]; i++) {
         node_begin(&node, op_types[i], 1);
-        begin_two(&unit, &node, &x, &x);
-        assert_refused(&unit, ND_ERR_UNSUPPORTED);
+        begin_two(&layer, &node, &x, &x);
+        assert_refused(&layer, ND_ERR_UNSUPPORTED);
     }
     node_begin(&node, "Add", 1);
-    begin_two(&unit, &node, &x, &x);
-    unit.inputs[1].values = NULL;
-    assert_refused(&unit, ND_ERR_UNSUPPORTED);
-    unit.call.n_inputs = 0;
-    assert_refused(&unit, ND_ERR_UNSUPPORTED);
+    begin_two(&layer, &node, &x, &x);
+    layer.inputs[1].values = NULL;
+    assert_refused(&layer, ND_ERR_UNSUPPORTED);
+    layer.call.n_inputs = 0;
+    assert_refused(&layer, ND_ERR_UNSUPPORTED);
     char domain[] = "com.microsoft", modes[2][8] = {"linear", "cubic"};
     node_begin(&node, "Add", 1);
     node.proto.domain = domain;
-    begin_two(&unit, &node, &x, &x);
-    assert_refused(&unit, ND_ERR_UNSUPPORTED);
+    begin_two(&layer, &node, &x, &x);
+    assert_refused(&layer, ND_ERR_UNSUPPORTED);
     for (size_t i = 0; i < 2; i++) {
         node_begin(&node, "Resize", 1);
         node_text(&node, "mode", modes[i]);
-        begin_two(&unit, &node, &x, &x);
-        assert_refused(&unit, ND_ERR_UNSUPPORTED);
+        begin_two(&layer, &node, &x, &x);
+        assert_refused(&layer, ND_ERR_UNSUPPORTED);
     }
     tensor_free(&x);
 }
@@ -464,7 +464,7 @@ static void unusable_scales_are_refused(void **state)
     (void)state;
     const float scales[] = {0, -1, (float)NAN, (float)INFINITY};
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor x, w;
     node_begin(&node, "MatMul", 1);
     tensor_make(&x, ND_DTYPE_U8, (struct nd_shape){2, {3, 3}}, -1);
@@ -472,34 +472,34 @@ static void unusable_scales_are_refused(void **state)
     for (size_t i = 0; i < 4; i++) {
         float kept = w.scales[2];
         w.scales[2] = scales[i];
-        begin_two(&unit, &node, &x, &w);
-        assert_refused(&unit, ND_ERR_UNSUPPORTED);
+        begin_two(&layer, &node, &x, &w);
+        assert_refused(&layer, ND_ERR_UNSUPPORTED);
         w.scales[2] = kept;
-        begin_two(&unit, &node, &x, &w);
-        unit.out_scales[0] = scales[i];
-        assert_refused(&unit, ND_ERR_UNSUPPORTED);
+        begin_two(&layer, &node, &x, &w);
+        layer.out_scales[0] = scales[i];
+        assert_refused(&layer, ND_ERR_UNSUPPORTED);
     }
-    begin_two(&unit, &node, &x, &w);
-    unit.out_quant.n = 0;
-    assert_refused(&unit, ND_ERR_UNSUPPORTED);
-    begin_two(&unit, &node, &w, &x); /* per channel on the left */
-    assert_refused(&unit, ND_ERR_UNSUPPORTED);
+    begin_two(&layer, &node, &x, &w);
+    layer.out_quant.n = 0;
+    assert_refused(&layer, ND_ERR_UNSUPPORTED);
+    begin_two(&layer, &node, &w, &x); /* per channel on the left */
+    assert_refused(&layer, ND_ERR_UNSUPPORTED);
     w.quant.axis = 0; /* the axis that is summed over */
-    begin_two(&unit, &node, &x, &w);
-    assert_refused(&unit, ND_ERR_UNSUPPORTED);
+    begin_two(&layer, &node, &x, &w);
+    assert_refused(&layer, ND_ERR_UNSUPPORTED);
     w.quant.n = 2;
-    begin_two(&unit, &node, &x, &w);
-    assert_refused(&unit, ND_ERR_FORMAT);
+    begin_two(&layer, &node, &x, &w);
+    assert_refused(&layer, ND_ERR_FORMAT);
     w.quant.n = 3;
     w.quant.axis = 2;
-    begin_two(&unit, &node, &x, &w);
-    assert_refused(&unit, ND_ERR_FORMAT);
+    begin_two(&layer, &node, &x, &w);
+    assert_refused(&layer, ND_ERR_FORMAT);
     w.quant.axis = 1;
-    begin_two(&unit, &node, &x, &w);
-    unit.out_scales[1] = 1;
-    unit.out_quant.n = 2; /* of three columns */
-    unit.out_quant.axis = 1;
-    assert_refused(&unit, ND_ERR_FORMAT);
+    begin_two(&layer, &node, &x, &w);
+    layer.out_scales[1] = 1;
+    layer.out_quant.n = 2; /* of three columns */
+    layer.out_quant.axis = 1;
+    assert_refused(&layer, ND_ERR_FORMAT);
     tensor_free(&x);
     tensor_free(&w);
 }
@@ -508,32 +508,32 @@ static void inexact_operands_are_refused(void **state)
 {
     (void)state;
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor x, wide;
     struct nd_array weights = {0};
     struct nd_shape square = {2, {3, 3}};
     tensor_make(&x, ND_DTYPE_U16, square, -1);
     tensor_make(&wide, ND_DTYPE_I32, square, -1);
     assert_int_equal(nd_array_make(&weights, ND_DTYPE_F32, &square, NULL), ND_OK);
-    x.codes.x[0] = (double)x.zero_points[0] + 1;
-    wide.codes.x[0] = -0x1p31;
+    x.qvalues.x[0] = (double)x.zero_points[0] + 1;
+    wide.qvalues.x[0] = -0x1p31;
     weights.x[8] = 0.5;
     node_begin(&node, "MatMul", 1);
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &x);
-    unit_add_real(&unit, &weights);
-    assert_refused(&unit, ND_ERR_UNSUPPORTED);
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &x);
+    unit_add_real(&layer, &weights);
+    assert_refused(&layer, ND_ERR_UNSUPPORTED);
     weights.x[8] = 0x1p53;
-    assert_refused(&unit, ND_ERR_UNSUPPORTED);
+    assert_refused(&layer, ND_ERR_UNSUPPORTED);
     weights.x[8] = 5;
-    unit_run(&unit);
-    unit_end(&unit);
+    layer_run(&layer);
+    layer_end(&layer);
     node_begin(&node, "Add", 1);
-    begin_two(&unit, &node, &x, &wide);
-    assert_refused(&unit, ND_ERR_UNSUPPORTED);
+    begin_two(&layer, &node, &x, &wide);
+    assert_refused(&layer, ND_ERR_UNSUPPORTED);
     node_begin(&node, "Conv", 1); /* of two dimensions */
-    begin_two(&unit, &node, &x, &x);
-    assert_refused(&unit, ND_ERR_FORMAT);
+    begin_two(&layer, &node, &x, &x);
+    assert_refused(&layer, ND_ERR_FORMAT);
     nd_array_deinit(&weights);
     tensor_free(&x);
     tensor_free(&wide);

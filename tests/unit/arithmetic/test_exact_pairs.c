@@ -6,18 +6,18 @@
 
 #include "arithmetic/variants/pairs.h"
 
-enum { MOST_TERMS = 512 };
+enum { MAX_TERMS = 512 };
 
 /* The terms of one sum as a kernel reads them. What pads a row has is_term false. */
 struct terms {
     size_t n;
-    int x[MOST_TERMS], w[MOST_TERMS];
-    bool is_term[MOST_TERMS];
+    int x[MAX_TERMS], w[MAX_TERMS];
+    bool is_term[MAX_TERMS];
 };
 
 static void put_term(struct terms *terms, const int *x_and_w)
 {
-    assert_true(terms->n < MOST_TERMS);
+    assert_true(terms->n < MAX_TERMS);
     terms->is_term[terms->n] = x_and_w != NULL;
     terms->x[terms->n] = x_and_w != NULL ? x_and_w[0] : 0;
     terms->w[terms->n++] = x_and_w != NULL ? x_and_w[1] : 0;
@@ -49,7 +49,7 @@ static int64_t cut(const struct nd_pair_sum *sum, int64_t pair)
 /* sum of cut(pairs) - z_x sum w - z_w sum x + n z_x z_w, in the kernel's types. */
 static int64_t kernel_sum(const struct nd_pair_sum *sum, const struct terms *terms, const struct operands *of)
 {
-    int by_x = moved(of->x->codes.dtype, sum->is_unsigned), by_w = moved(of->w->codes.dtype, false);
+    int by_x = moved(of->x->qvalues.dtype, sum->is_unsigned), by_w = moved(of->w->qvalues.dtype, false);
     int64_t x_zero = of->x_zero + by_x, w_zero = of->w_zero + by_w, total = 0;
     size_t distance = (size_t)sum->distance;
     for (size_t start = 0; start < terms->n; start += distance) {
@@ -66,42 +66,42 @@ static int64_t kernel_sum(const struct nd_pair_sum *sum, const struct terms *ter
 /* ---- a unit, and what was found of it ---- */
 
 struct found {
-    struct nd_array codes[ND_N_PAIR_SUMS];
+    struct nd_array qvalues[ND_N_PAIR_SUMS];
 };
 
-static enum nd_status keep(void *context, size_t which, const struct nd_array *codes, struct nd_error *err)
+static enum nd_status keep(void *context, size_t which, const struct nd_array *qvalues, struct nd_error *err)
 {
     struct found *found = context;
-    return nd_array_copy(codes, &found->codes[which], err);
+    return nd_array_copy(qvalues, &found->qvalues[which], err);
 }
 
-static void find(struct unit_case *unit, enum nd_dtype dtype, struct found *found)
+static void find(struct layer_case *layer, enum nd_dtype dtype, struct found *found)
 {
-    const struct nd_program half_even = {.kind = ND_PROGRAM_SINGLE, .rounding = ND_ROUND_HALF_EVEN};
+    const struct nd_rounding_rule half_even = {.kind = ND_ROUNDED_ONCE, .rounding = ND_ROUND_HALF_EVEN};
     enum nd_exact_origin origins[MAX_INPUTS] = {ND_EXACT_FROM_INPUT};
-    size_t edges[MAX_INPUTS] = {0};
-    const struct nd_exact_unit asked = {
-        .call = &unit->call, .origins = origins, .input_edges = edges, .dtype = dtype};
+    size_t tensors[MAX_INPUTS] = {0};
+    const struct nd_exact_layer asked = {
+        .call = &layer->call, .origins = origins, .input_tensors = tensors, .dtype = dtype};
     struct nd_error err = {0};
     memset(found, 0, sizeof *found);
-    if (nd_unit_in_pairs(&asked, &half_even, keep, found, &err) != ND_OK)
+    if (nd_layer_in_pairs(&asked, &half_even, keep, found, &err) != ND_OK)
         fail_msg("%s", err.message);
 }
 
 static void found_free(struct found *found)
 {
     for (size_t s = 0; s < ND_N_PAIR_SUMS; s++)
-        nd_array_deinit(&found->codes[s]);
+        nd_array_deinit(&found->qvalues[s]);
 }
 
 /* Scales are powers of two: all of this is exact in doubles. */
-static double code_of(const struct unit_case *unit, const struct operands *of, size_t channel,
+static double qvalue_of(const struct layer_case *layer, const struct operands *of, size_t channel,
                       int64_t accumulator, int64_t bias)
 {
     double scale = (double)of->x->scales[0] * (double)of->w->scales[of->w->quant.n == 1 ? 0 : channel];
     double real = (double)(accumulator + bias) * scale;
-    real = fmin(fmax(real, unit->call.low), unit->call.high);
-    return fmin(fmax(rint(real / (double)unit->out_scales[0]) + (double)unit->out_zero_points[0], 0), 255);
+    real = fmin(fmax(real, layer->call.low), layer->call.high);
+    return fmin(fmax(rint(real / (double)layer->out_scales[0]) + (double)layer->out_zero_points[0], 0), 255);
 }
 
 static enum nd_dtype byte_type(void)
@@ -110,26 +110,26 @@ static enum nd_dtype byte_type(void)
 }
 
 /* A step of the output that leaves most codes within 0..255. */
-static void choose_output(struct unit_case *unit, const struct operands *of)
+static void choose_output(struct layer_case *layer, const struct operands *of)
 {
-    unit->out_scales[0] = of->x->scales[0] * of->w->scales[0] * 1024;
-    unit->out_zero_points[0] = pick(64, 192);
+    layer->out_scales[0] = of->x->scales[0] * of->w->scales[0] * 1024;
+    layer->out_zero_points[0] = pick(64, 192);
     if (pick(0, 1) == 0)
-        unit->call.low = 0;
+        layer->call.low = 0;
     if (pick(0, 2) == 0)
-        unit->call.high = (double)unit->out_scales[0] * 40;
+        layer->call.high = (double)layer->out_scales[0] * 40;
 }
 
 /* Scales that are powers of two, and many of the lowest codes: -128 by -128 twice is what wraps. */
 static void make_simple(struct tensor *tensor)
 {
     double low, high;
-    nd_code_range(tensor->codes.dtype, &low, &high);
-    for (size_t i = 0; i < tensor->codes.n; i++) {
+    nd_qvalue_range(tensor->qvalues.dtype, &low, &high);
+    for (size_t i = 0; i < tensor->qvalues.n; i++) {
         if (pick(0, 2) == 0)
-            tensor->codes.x[i] = low;
+            tensor->qvalues.x[i] = low;
         tensor->whole[i] =
-            (int64_t)tensor->codes.x[i] - tensor->zero_points[i / tensor->n_inner % tensor->quant.n];
+            (int64_t)tensor->qvalues.x[i] - tensor->zero_points[i / tensor->n_inner % tensor->quant.n];
     }
     for (size_t c = 0; c < tensor->quant.n; c++)
         tensor->scales[c] = ldexpf(1, (int)pick(-6, -4));
@@ -137,7 +137,7 @@ static void make_simple(struct tensor *tensor)
 
 /* How many codes of a sum are not the exact sum's. */
 struct counts {
-    size_t n_units, n_moved[ND_N_PAIR_SUMS];
+    size_t n_layers, n_moved[ND_N_PAIR_SUMS];
 };
 
 /* ---- MatMul and Gemm ---- */
@@ -148,13 +148,13 @@ struct matrices {
     bool is_stacked, flips_a, flips_b;
 };
 
-static void check_matrix(const struct matrices *m, const struct unit_case *unit, const struct found *found,
+static void check_matrix(const struct matrices *m, const struct layer_case *layer, const struct found *found,
                          struct counts *counts)
 {
     for (size_t s = 0; s < ND_N_PAIR_SUMS; s++) {
         const struct nd_pair_sum *sum = &nd_pair_sums()[s];
         if (sum->order != ND_PAIR_CHANNELS_FASTEST) {
-            assert_null(found->codes[s].x); /* a matrix has one order */
+            assert_null(found->qvalues[s].x); /* a matrix has one order */
             continue;
         }
         for (int64_t i = 0; i < m->stacks * m->rows * m->columns; i++) {
@@ -167,12 +167,12 @@ static void check_matrix(const struct matrices *m, const struct unit_case *unit,
             for (int64_t k = 0; k < m->inner; k++) {
                 int64_t a = stack * m->rows * m->inner + (m->flips_a ? k * m->rows + r : r * m->inner + k);
                 int64_t b = b_stack + (m->flips_b ? c * m->inner + k : k * m->columns + c);
-                put_term(&terms, (const int[]){(int)of.x->codes.x[a], (int)of.w->codes.x[b]});
+                put_term(&terms, (const int[]){(int)of.x->qvalues.x[a], (int)of.w->qvalues.x[b]});
                 exact += of.x->whole[a] * of.w->whole[b];
             }
-            double expected = code_of(unit, &of, (size_t)c, kernel_sum(sum, &terms, &of), 0);
-            assert_true(found->codes[s].x[i] == expected);
-            counts->n_moved[s] += expected != code_of(unit, &of, (size_t)c, exact, 0);
+            double expected = qvalue_of(layer, &of, (size_t)c, kernel_sum(sum, &terms, &of), 0);
+            assert_true(found->qvalues[s].x[i] == expected);
+            counts->n_moved[s] += expected != qvalue_of(layer, &of, (size_t)c, exact, 0);
         }
     }
 }
@@ -180,7 +180,7 @@ static void check_matrix(const struct matrices *m, const struct unit_case *unit,
 static void check_matmul(struct counts *counts)
 {
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor a, b;
     struct found found;
     bool is_gemm = pick(0, 1) == 0;
@@ -204,12 +204,12 @@ static void check_matmul(struct counts *counts)
     make_simple(&a);
     make_simple(&b);
     m.of = (struct operands){.x = &a, .w = &b, .x_zero = a.zero_points[0]};
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &a);
-    unit_add(&unit, &b);
-    choose_output(&unit, &m.of);
-    find(&unit, ND_DTYPE_U8, &found);
-    check_matrix(&m, &unit, &found, counts);
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &a);
+    layer_add(&layer, &b);
+    choose_output(&layer, &m.of);
+    find(&layer, ND_DTYPE_U8, &found);
+    check_matrix(&m, &layer, &found, counts);
     found_free(&found);
     tensor_free(&a);
     tensor_free(&b);
@@ -233,9 +233,9 @@ static void read_tap(const struct conv *conv, const int64_t at[5], int64_t c, in
             x = at[3] * conv->stride[1] + k_x - conv->pads[1];
     int64_t plane = (at[0] * conv->groups + group) * conv->in_channels + c;
     bool is_inside = y >= 0 && x >= 0 && y < conv->in[0] && x < conv->in[1];
-    out[0] = is_inside ? (int)conv->of.x->codes.x[(plane * conv->in[0] + y) * conv->in[1] + x]
+    out[0] = is_inside ? (int)conv->of.x->qvalues.x[(plane * conv->in[0] + y) * conv->in[1] + x]
                        : (int)conv->of.x_zero;
-    out[1] = (int)conv->of.w->codes
+    out[1] = (int)conv->of.w->qvalues
                  .x[((at[1] * conv->in_channels + c) * conv->kernel[0] + k_y) * conv->kernel[1] + k_x];
 }
 
@@ -258,7 +258,7 @@ static void read_terms(const struct conv *conv, const struct nd_pair_sum *sum, c
         }
 }
 
-static void check_conv_codes(const struct conv *conv, const struct unit_case *unit, const struct found *found,
+static void check_conv_qvalues(const struct conv *conv, const struct layer_case *layer, const struct found *found,
                              struct counts *counts)
 {
     int64_t channels = conv->groups * conv->out_channels, n_taps = conv->kernel[0] * conv->kernel[1];
@@ -277,9 +277,9 @@ static void check_conv_codes(const struct conv *conv, const struct unit_case *un
             for (size_t k = 0; k < terms.n; k++)
                 exact += terms.is_term[k] ? (terms.x[k] - of.x_zero) * (terms.w[k] - of.w_zero) : 0;
             int64_t bias = conv->has_bias ? conv->bias[at[1]] : 0;
-            double expected = code_of(unit, &of, (size_t)at[1], kernel_sum(sum, &terms, &of), bias);
-            assert_true(found->codes[s].x[i] == expected);
-            counts->n_moved[s] += expected != code_of(unit, &of, (size_t)at[1], exact, bias);
+            double expected = qvalue_of(layer, &of, (size_t)at[1], kernel_sum(sum, &terms, &of), bias);
+            assert_true(found->qvalues[s].x[i] == expected);
+            counts->n_moved[s] += expected != qvalue_of(layer, &of, (size_t)at[1], exact, bias);
         }
     }
 }
@@ -304,7 +304,7 @@ static void check_conv(struct counts *counts)
 {
     struct conv conv = random_conv();
     struct node node;
-    struct unit_case unit;
+    struct layer_case layer;
     struct tensor x, w, bias;
     struct found found;
     int64_t channels = conv.groups * conv.out_channels;
@@ -322,17 +322,17 @@ static void check_conv(struct counts *counts)
     make_simple(&w);
     for (int64_t c = 0; c < channels; c++) {
         bias.scales[c] = x.scales[0] * w.scales[w.quant.n == 1 ? 0 : c];
-        bias.codes.x[c] = (double)(conv.bias[c] = pick(-30000, 30000));
+        bias.qvalues.x[c] = (double)(conv.bias[c] = pick(-30000, 30000));
     }
     conv.of = (struct operands){.x = &x, .w = &w, .x_zero = x.zero_points[0]};
-    unit_begin(&unit, &node, 13);
-    unit_add(&unit, &x);
-    unit_add(&unit, &w);
+    layer_begin(&layer, &node, 13);
+    layer_add(&layer, &x);
+    layer_add(&layer, &w);
     if (conv.has_bias)
-        unit_add(&unit, &bias);
-    choose_output(&unit, &conv.of);
-    find(&unit, ND_DTYPE_U8, &found);
-    check_conv_codes(&conv, &unit, &found, counts);
+        layer_add(&layer, &bias);
+    choose_output(&layer, &conv.of);
+    find(&layer, ND_DTYPE_U8, &found);
+    check_conv_qvalues(&conv, &layer, &found, counts);
     found_free(&found);
     tensor_free(&x);
     tensor_free(&w);
@@ -362,24 +362,24 @@ static void the_pair_of_the_issue_saturates(void **state)
     const double weights[] = {-81, -80}, expected[] = {-32768 / 2, -32640 / 2};
     for (int i = 0; i < 2; i++) {
         struct node node;
-        struct unit_case unit;
+        struct layer_case layer;
         struct tensor a, b;
         struct found found;
         node_begin(&node, "MatMul", 1);
         tensor_make(&a, ND_DTYPE_U8, (struct nd_shape){2, {1, 2}}, -1);
         tensor_make(&b, ND_DTYPE_I8, (struct nd_shape){2, {2, 1}}, -1);
-        a.codes.x[0] = 210;
-        a.codes.x[1] = 198;
-        b.codes.x[0] = weights[i];
-        b.codes.x[1] = -80;
+        a.qvalues.x[0] = 210;
+        a.qvalues.x[1] = 198;
+        b.qvalues.x[0] = weights[i];
+        b.qvalues.x[1] = -80;
         a.zero_points[0] = b.zero_points[0] = 0;
         a.scales[0] = b.scales[0] = 1;
-        unit_begin(&unit, &node, 13);
-        unit_add(&unit, &a);
-        unit_add(&unit, &b);
-        unit.out_scales[0] = 2;
-        find(&unit, ND_DTYPE_I16, &found);
-        assert_true(found.codes[0].x[0] == expected[i]);
+        layer_begin(&layer, &node, 13);
+        layer_add(&layer, &a);
+        layer_add(&layer, &b);
+        layer.out_scales[0] = 2;
+        find(&layer, ND_DTYPE_I16, &found);
+        assert_true(found.qvalues[0].x[0] == expected[i]);
         found_free(&found);
         tensor_free(&a);
         tensor_free(&b);
@@ -392,18 +392,18 @@ static void other_units_have_none(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct node node;
-        struct unit_case unit;
+        struct layer_case layer;
         struct tensor a, b;
         struct found found;
         node_begin(&node, i == 0 ? "MatMul" : "Mul", 1);
         tensor_make(&a, i == 0 ? ND_DTYPE_U16 : ND_DTYPE_U8, (struct nd_shape){2, {4, 4}}, -1);
         tensor_make(&b, ND_DTYPE_I8, (struct nd_shape){2, {4, 4}}, -1);
-        unit_begin(&unit, &node, 13);
-        unit_add(&unit, &a);
-        unit_add(&unit, &b);
-        find(&unit, ND_DTYPE_U8, &found);
+        layer_begin(&layer, &node, 13);
+        layer_add(&layer, &a);
+        layer_add(&layer, &b);
+        find(&layer, ND_DTYPE_U8, &found);
         for (size_t s = 0; s < ND_N_PAIR_SUMS; s++)
-            assert_null(found.codes[s].x);
+            assert_null(found.qvalues[s].x);
         found_free(&found);
         tensor_free(&a);
         tensor_free(&b);

@@ -116,10 +116,10 @@ static __int128 rounded(__int128 numerator, __int128 denominator, enum nd_roundi
     return below + (is_up[rounding] ? 1 : 0);
 }
 
-static __int128 random_int(uint64_t *seed, int most_bits)
+static __int128 random_int(uint64_t *seed, int max_bits)
 {
     unsigned __int128 bits = (unsigned __int128)next_random(seed) << 64 | next_random(seed);
-    int n_bits = 1 + (int)(next_random(seed) % (unsigned)most_bits);
+    int n_bits = 1 + (int)(next_random(seed) % (unsigned)max_bits);
     __int128 value = (__int128)(bits >> (128 - n_bits));
     return next_random(seed) % 2 == 0 ? value : -value;
 }
@@ -147,7 +147,7 @@ static void rounding_matches_integer_division(void **state)
             assert_f64_bits(nd_round_ratio(&ratio, (enum nd_rounding)r), expected);
         }
         double clipped = fmin(fmax((double)rounded(numerator, denominator, ND_ROUND_HALF_EVEN) + 3, -128), 127);
-        assert_f64_bits(nd_code_of_ratio(&ratio, 3, ND_DTYPE_I8, ND_ROUND_HALF_EVEN), clipped);
+        assert_f64_bits(nd_qvalue_of_ratio(&ratio, 3, ND_DTYPE_I8, ND_ROUND_HALF_EVEN), clipped);
     }
     assert_true(n_ties > 20000);
 }
@@ -236,9 +236,9 @@ static void division_by_zero_is_infinite(void **state)
     assert_f64_bits(nd_ratio_value(&up), HUGE_VAL);
     assert_f64_bits(nd_ratio_value(&down), -HUGE_VAL);
     assert_true(isnan(nd_ratio_value(&none)));
-    assert_f64_bits(nd_code_of_ratio(&up, 5, ND_DTYPE_U8, ND_ROUND_FLOOR), 255.0);
-    assert_f64_bits(nd_code_of_ratio(&down, 5, ND_DTYPE_U8, ND_ROUND_FLOOR), 0.0);
-    assert_f64_bits(nd_code_of_ratio(&none, 5, ND_DTYPE_U8, ND_ROUND_FLOOR), 0.0);
+    assert_f64_bits(nd_qvalue_of_ratio(&up, 5, ND_DTYPE_U8, ND_ROUND_FLOOR), 255.0);
+    assert_f64_bits(nd_qvalue_of_ratio(&down, 5, ND_DTYPE_U8, ND_ROUND_FLOOR), 0.0);
+    assert_f64_bits(nd_qvalue_of_ratio(&none, 5, ND_DTYPE_U8, ND_ROUND_FLOOR), 0.0);
     assert_f64_bits(nd_wide_add(nd_wide_from(HUGE_VAL), nd_wide_product(0.1, 0.1)).parts[0], HUGE_VAL);
     assert_f64_bits(nd_wide_scale(nd_wide_from(HUGE_VAL), -2).parts[0], -HUGE_VAL);
 }
@@ -259,7 +259,7 @@ static void denominators_may_be_negative_or_infinite(void **state)
     assert_f64_bits(nd_ratio_value(&below), nd_ratio_value(&above));
 }
 
-static void codes_are_clipped_to_their_type(void **state)
+static void qvalues_are_clipped_to_their_type(void **state)
 {
     (void)state;
     static const struct {
@@ -273,16 +273,16 @@ static void codes_are_clipped_to_their_type(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         double low, high;
-        nd_code_range(cases[i].dtype, &low, &high);
+        nd_qvalue_range(cases[i].dtype, &low, &high);
         assert_f64_bits(low, cases[i].low);
         assert_f64_bits(high, cases[i].high);
         struct nd_ratio ratio = nd_ratio_of(high * 3 + 1.5, 3);
-        assert_f64_bits(nd_code_of_ratio(&ratio, 0, cases[i].dtype, ND_ROUND_HALF_UP), high);
-        assert_f64_bits(nd_code_of_ratio(&ratio, -1, cases[i].dtype, ND_ROUND_HALF_UP), high);
-        assert_f64_bits(nd_code_of_ratio(&ratio, -1, cases[i].dtype, ND_ROUND_HALF_DOWN), high - 1);
+        assert_f64_bits(nd_qvalue_of_ratio(&ratio, 0, cases[i].dtype, ND_ROUND_HALF_UP), high);
+        assert_f64_bits(nd_qvalue_of_ratio(&ratio, -1, cases[i].dtype, ND_ROUND_HALF_UP), high);
+        assert_f64_bits(nd_qvalue_of_ratio(&ratio, -1, cases[i].dtype, ND_ROUND_HALF_DOWN), high - 1);
         ratio = nd_ratio_of(low * 3 - 1.5, 3);
-        assert_f64_bits(nd_code_of_ratio(&ratio, 0, cases[i].dtype, ND_ROUND_FLOOR), low);
-        assert_f64_bits(nd_code_of_ratio(&ratio, 1, cases[i].dtype, ND_ROUND_HALF_EVEN),
+        assert_f64_bits(nd_qvalue_of_ratio(&ratio, 0, cases[i].dtype, ND_ROUND_FLOOR), low);
+        assert_f64_bits(nd_qvalue_of_ratio(&ratio, 1, cases[i].dtype, ND_ROUND_HALF_EVEN),
                         fmod(low, 2) == 0 ? low + 1 : low);
     }
 }
@@ -309,7 +309,7 @@ int main(void)
         cmocka_unit_test(wide_arithmetic_is_exact),
         cmocka_unit_test(double_is_rounded_exactly),
         cmocka_unit_test(division_by_zero_is_infinite),
-        cmocka_unit_test(codes_are_clipped_to_their_type),
+        cmocka_unit_test(qvalues_are_clipped_to_their_type),
         cmocka_unit_test(rounding_names_are_read_back),
         cmocka_unit_test(denominators_may_be_negative_or_infinite),
     };

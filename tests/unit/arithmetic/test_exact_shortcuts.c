@@ -19,13 +19,13 @@ struct fixture {
     struct nd_array found[8]; /* by edge */
 };
 
-static enum nd_status keep(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
                            struct nd_error *err)
 {
     struct fixture *f = context;
-    (void)way;
-    assert_true(edge < 8);
-    return nd_array_copy(values, &f->found[edge], err);
+    (void)method;
+    assert_true(tensor < 8);
+    return nd_array_copy(values, &f->found[tensor], err);
 }
 
 static void begin(struct fixture *f, struct nd_compose *c)
@@ -54,8 +54,8 @@ static const struct nd_array *run(struct fixture *f, const struct nd_array *inpu
     const struct nd_exact_options options = {.struct_size = sizeof options};
     if (nd_exact_graph_run(f->graph, input, &options, keep, f, &err) != ND_OK)
         fail_msg("%s", err.message);
-    for (size_t e = 0; e < nd_model_n_edges(f->model); e++)
-        if (strcmp(nd_model_edge(f->model, e)->name, name) == 0)
+    for (size_t e = 0; e < nd_model_n_tensors(f->model); e++)
+        if (strcmp(nd_model_tensor(f->model, e)->name, name) == 0)
             return &f->found[e];
     fail_msg("no edge '%s'", name);
     return NULL;
@@ -76,10 +76,10 @@ static double sigmoid(double x)
     return x < 0 ? e / (1 + e) : 1 / (1 + e);
 }
 
-static double expected_code(double code, const struct nd_quant *in, const struct nd_quant *out, double least,
+static double expected_qvalue(double qvalue, const struct nd_quant *in, const struct nd_quant *out, double least,
                             double most)
 {
-    double real = (code - (double)in->zero_point[0]) * (double)in->scale[0];
+    double real = (qvalue - (double)in->zero_point[0]) * (double)in->scale[0];
     double whole = rint(sigmoid(real) / (double)out->scale[0]) + (double)out->zero_point[0];
     return fmin(fmax(whole, least), most);
 }
@@ -108,14 +108,14 @@ static void check_sigmoid(enum nd_dtype dtype, double least, double most, int64_
         const struct nd_array *y = run(&f, &x, "y");
         assert_int_equal(y->n, x.n);
         for (size_t i = 0; i < x.n; i++)
-            if (y->x[i] != expected_code(x.x[i], &in, &out, least, most))
+            if (y->x[i] != expected_qvalue(x.x[i], &in, &out, least, most))
                 fail_msg("code %g: %g", x.x[i], y->x[i]);
     }
     nd_array_deinit(&x);
     end(&f);
 }
 
-static void functions_of_codes_have_the_values_of_their_operator(void **state)
+static void functions_of_qvalues_have_the_values_of_their_operator(void **state)
 {
     (void)state;
     for (int64_t n = 3; n < 10000; n = n * 12 + 5) { /* below and above what a table is made for */
@@ -128,7 +128,7 @@ static void functions_of_codes_have_the_values_of_their_operator(void **state)
 
 /* ---- an operator of several units ---- */
 
-static struct nd_compose *two_units(bool is_output)
+static struct nd_compose *two_layers(bool is_output)
 {
     static float scales[] = {0.5f, 0.25f, 2.0f};
     static int64_t zeros[] = {10, 3, 100};
@@ -148,20 +148,20 @@ static struct nd_compose *two_units(bool is_output)
     return c;
 }
 
-static void an_operator_of_several_units_does_not_make_a_graph_impure(void **state)
+static void an_operator_of_several_layers_does_not_make_a_graph_impure(void **state)
 {
-    static double codes[] = {0, 9, 10, 200};
+    static double qvalues[] = {0, 9, 10, 200};
     static const double a[] = {23, 5, 3, 0},
                         b[] = {102, 100, 100, 52}; /* -(x - 10) / 2 in steps, and clipped */
-    struct nd_array x = {.shape = SHAPE(1, 4), .n = 4, .dtype = ND_DTYPE_U8, .x = codes};
+    struct nd_array x = {.shape = SHAPE(1, 4), .n = 4, .dtype = ND_DTYPE_U8, .x = qvalues};
     struct fixture f;
     (void)state;
-    begin(&f, two_units(false));
+    begin(&f, two_layers(false));
     assert_true(nd_exact_graph_is_pure(f.graph));
     assert_memory_equal(run(&f, &x, "a")->x, a, sizeof a);
     assert_memory_equal(run(&f, &x, "b")->x, b, sizeof b);
     end(&f);
-    begin(&f, two_units(true)); /* floats that somebody else reads */
+    begin(&f, two_layers(true)); /* floats that somebody else reads */
     assert_false(nd_exact_graph_is_pure(f.graph));
     end(&f);
 }
@@ -306,9 +306,9 @@ static void weights_that_are_no_numbers_do_not_meet_the_padding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(functions_of_codes_have_the_values_of_their_operator, make_folder,
+        cmocka_unit_test_setup_teardown(functions_of_qvalues_have_the_values_of_their_operator, make_folder,
                                         remove_folder),
-        cmocka_unit_test_setup_teardown(an_operator_of_several_units_does_not_make_a_graph_impure, make_folder,
+        cmocka_unit_test_setup_teardown(an_operator_of_several_layers_does_not_make_a_graph_impure, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(transposed_convolutions_whose_windows_do_not_overlap_are_products,
                                         make_folder, remove_folder),

@@ -23,8 +23,8 @@ struct product {
     struct node node;
     struct nd_linear_call call;
     enum nd_exact_origin origins[3];
-    size_t edges[3];
-    struct nd_exact_unit unit;
+    size_t tensors[3];
+    struct nd_exact_layer layer;
 };
 
 static void prepare(struct product *p, const char *op_type, const struct nd_shape *x, const struct nd_shape *w,
@@ -54,26 +54,26 @@ static void prepare(struct product *p, const char *op_type, const struct nd_shap
                                       .low = -HUGE_VAL,
                                       .high = HUGE_VAL,
                                       .out_quant = &p->y_quant};
-    p->edges[0] = 0;
-    p->edges[1] = SIZE_MAX;
-    p->origins[0] = ND_EXACT_FROM_UNIT;
+    p->tensors[0] = 0;
+    p->tensors[1] = SIZE_MAX;
+    p->origins[0] = ND_EXACT_FROM_LAYER;
     p->origins[1] = ND_EXACT_FROM_CONSTANT;
-    p->unit = (struct nd_exact_unit){
-        .call = &p->call, .origins = p->origins, .input_edges = p->edges, .dtype = ND_DTYPE_U8};
+    p->layer = (struct nd_exact_layer){
+        .call = &p->call, .origins = p->origins, .input_tensors = p->tensors, .dtype = ND_DTYPE_U8};
 }
 
-static double code_of(const struct product *p, double real)
+static double qvalue_of(const struct product *p, double real)
 {
     return fmin(fmax(nd_round_value(real / (double)p->y_scale, ND_ROUND_HALF_EVEN) + (double)p->y_zero, 0),
                 255);
 }
 
-static const struct nd_program half_even = {.kind = ND_PROGRAM_SINGLE, .rounding = ND_ROUND_HALF_EVEN};
+static const struct nd_rounding_rule half_even = {.kind = ND_ROUNDED_ONCE, .rounding = ND_ROUND_HALF_EVEN};
 
-static void run(struct product *p, struct nd_array *codes, int *own, int *other)
+static void run(struct product *p, struct nd_array *qvalues, int *own, int *other)
 {
     struct nd_error err = {0};
-    assert_int_equal(nd_unit_other_axis(&p->unit, &half_even, codes, own, other, &err), ND_OK);
+    assert_int_equal(nd_layer_other_axis(&p->layer, &half_even, qvalues, own, other, &err), ND_OK);
 }
 
 /* The scales belong to the columns; they are taken along the rows, which are summed over. */
@@ -82,12 +82,12 @@ static void rows_of_a_matrix_take_the_scales_of_its_columns(void **state)
     (void)state;
     for (int trial = 0; trial < 20; trial++) {
         struct product p;
-        struct nd_array codes;
+        struct nd_array qvalues;
         int own, other;
         prepare(&p, trial % 2 == 0 ? "MatMul" : "Gemm", &(struct nd_shape){2, {ROWS, N}},
                 &(struct nd_shape){2, {N, N}}, trial % 4 < 2 ? 1 : -1);
-        run(&p, &codes, &own, &other);
-        assert_int_equal(codes.n, ROWS * N);
+        run(&p, &qvalues, &own, &other);
+        assert_int_equal(qvalues.n, ROWS * N);
         assert_true(own == 1 && other == 0);
         for (size_t r = 0; r < ROWS; r++)
             for (size_t c = 0; c < N; c++) {
@@ -95,9 +95,9 @@ static void rows_of_a_matrix_take_the_scales_of_its_columns(void **state)
                 for (size_t k = 0; k < N; k++)
                     sum += (p.x[r * N + k] - 100) * 0.125 * (p.w[k * N + c] - (double)zeros[k]) *
                            (double)scales[k];
-                assert_true(codes.x[r * N + c] == code_of(&p, sum));
+                assert_true(qvalues.x[r * N + c] == qvalue_of(&p, sum));
             }
-        nd_array_deinit(&codes);
+        nd_array_deinit(&qvalues);
     }
 }
 
@@ -105,21 +105,21 @@ static void input_channels_of_a_conv_take_the_scales_of_its_outputs(void **state
 {
     (void)state;
     struct product p;
-    struct nd_array codes;
+    struct nd_array qvalues;
     int own, other;
     prepare(&p, "Conv", &(struct nd_shape){4, {1, N, ROWS, 1}}, &(struct nd_shape){4, {N, N, 1, 1}}, 0);
     p.call.low = 0; /* a Relu follows */
-    run(&p, &codes, &own, &other);
-    assert_true(codes.n == ROWS * N && own == 0 && other == 1);
+    run(&p, &qvalues, &own, &other);
+    assert_true(qvalues.n == ROWS * N && own == 0 && other == 1);
     for (size_t o = 0; o < N; o++)
         for (size_t r = 0; r < ROWS; r++) {
             double sum = 0;
             for (size_t k = 0; k < N; k++)
                 sum +=
                     (p.x[k * ROWS + r] - 100) * 0.125 * (p.w[o * N + k] - (double)zeros[k]) * (double)scales[k];
-            assert_true(codes.x[o * ROWS + r] == code_of(&p, fmax(sum, 0)));
+            assert_true(qvalues.x[o * ROWS + r] == qvalue_of(&p, fmax(sum, 0)));
         }
-    nd_array_deinit(&codes);
+    nd_array_deinit(&qvalues);
 }
 
 static void what_cannot_be_taken_otherwise_is_left_alone(void **state)
@@ -128,21 +128,21 @@ static void what_cannot_be_taken_otherwise_is_left_alone(void **state)
     const struct nd_shape x = {2, {ROWS, N}}, square = {2, {N, N}};
     for (int trial = 0; trial < 5; trial++) {
         struct product p;
-        struct nd_array codes;
+        struct nd_array qvalues;
         int own, other;
         struct nd_shape w = square;
         prepare(&p, trial == 0 ? "Add" : "MatMul", &x, &w, 1);
         if (trial == 1)
             p.w_quant.n = 1;
         if (trial == 2)
-            p.origins[1] = ND_EXACT_FROM_UNIT;
+            p.origins[1] = ND_EXACT_FROM_LAYER;
         if (trial == 3)
             p.arrays[1].shape = (struct nd_shape){2, {1, N}};
         if (trial == 4)
             p.inputs[1].quant = NULL;
-        run(&p, &codes, &own, &other);
-        assert_int_equal(codes.n, 0);
-        nd_array_deinit(&codes);
+        run(&p, &qvalues, &own, &other);
+        assert_int_equal(qvalues.n, 0);
+        nd_array_deinit(&qvalues);
     }
 }
 

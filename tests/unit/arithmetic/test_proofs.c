@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/htp/htp.h"
 #include "core/random.h"
 
-enum { MOST_ROWS = 4096, MOST_INNER = 24, MOST_COLUMNS = 6 };
+enum { MAX_ROWS = 4096, MAX_INNER = 24, MAX_COLUMNS = 6 };
 
 /* A Gemm of uint8 or uint16 codes with uint8 weights and an int32 bias. */
-struct layer {
+struct shown_layer {
     Onnx__NodeProto node;
     struct nd_array x, w, b;
     float scales[4]; /* x, w, b, y */
@@ -22,12 +22,12 @@ struct layer {
     struct nd_linear_input inputs[3];
     struct nd_linear_call call;
     struct nd_linear_shared shared;
-    struct nd_exact_unit unit;
+    struct nd_exact_layer layer;
 };
 
 static const enum nd_exact_origin origins[] = {ND_EXACT_FROM_INPUT, ND_EXACT_FROM_CONSTANT,
                                                ND_EXACT_FROM_CONSTANT};
-static const size_t edges[] = {0, SIZE_MAX, SIZE_MAX};
+static const size_t tensors[] = {0, SIZE_MAX, SIZE_MAX};
 
 static void make_array(struct nd_array *array, enum nd_dtype dtype, int rank, size_t a, size_t b)
 {
@@ -35,9 +35,9 @@ static void make_array(struct nd_array *array, enum nd_dtype dtype, int rank, si
     assert_int_equal(nd_array_make(array, dtype, &shape, NULL), ND_OK);
 }
 
-static void open_layer(struct layer *l, enum nd_dtype dtype, size_t n_rows, size_t n_inner, size_t n_columns)
+static void open_layer(struct shown_layer *l, enum nd_dtype dtype, size_t n_rows, size_t n_inner, size_t n_columns)
 {
-    *l = (struct layer){0};
+    *l = (struct shown_layer){0};
     onnx__node_proto__init(&l->node);
     static char *const names[] = {"x", "w", "b", "y"};
     l->node.op_type = (char *)"Gemm";
@@ -62,11 +62,11 @@ static void open_layer(struct layer *l, enum nd_dtype dtype, size_t n_rows, size
                                       .high = HUGE_VAL,
                                       .out_quant = &l->quants[3],
                                       .shared = &l->shared};
-    l->unit = (struct nd_exact_unit){
-        .edge = 1, .call = &l->call, .origins = origins, .input_edges = edges, .dtype = dtype};
+    l->layer = (struct nd_exact_layer){
+        .tensor = 1, .call = &l->call, .origins = origins, .input_tensors = tensors, .dtype = dtype};
 }
 
-static void close_layer(struct layer *l)
+static void close_layer(struct shown_layer *l)
 {
     nd_linear_shared_deinit(&l->shared);
     nd_array_deinit(&l->x);
@@ -74,29 +74,29 @@ static void close_layer(struct layer *l)
     nd_array_deinit(&l->b);
 }
 
-static void run_layer(struct layer *l, const char *program, struct nd_array *codes)
+static void run_layer(struct shown_layer *l, const char *arithmetic, struct nd_array *qvalues)
 {
     bool is_covered = false;
-    *codes = (struct nd_array){0};
+    *qvalues = (struct nd_array){0};
     nd_linear_shared_deinit(&l->shared);
     assert_int_equal(
-        nd_unit_program_run(nd_unit_program_from_name(program), &l->unit, NULL, codes, &is_covered, NULL),
+        nd_layer_arithmetic_run(nd_layer_arithmetic_from_name(arithmetic), &l->layer, NULL, qvalues, &is_covered, NULL),
         ND_OK);
     assert_true(is_covered);
 }
 
-static struct nd_unit_proof prove(struct layer *l, bool *is_unequal)
+static struct nd_layer_proof prove(struct shown_layer *l, bool *is_unequal)
 {
-    struct nd_unit_proof proof;
-    assert_int_equal(nd_unit_product_prove(nd_unit_program_from_name("htp-v69"),
-                                           nd_unit_program_from_name("htp-v73"), &l->unit, &proof, is_unequal,
+    struct nd_layer_proof proof;
+    assert_int_equal(nd_layer_product_prove(nd_layer_arithmetic_from_name("htp-v69"),
+                                           nd_layer_arithmetic_from_name("htp-v73"), &l->layer, &proof, is_unequal,
                                            NULL),
                      ND_OK);
     return proof;
 }
 
 /* How many elements of the output the programs make different, and by column. */
-static size_t count_unequal(struct layer *l, size_t *by_column)
+static size_t count_unequal(struct shown_layer *l, size_t *by_column)
 {
     struct nd_array a, b;
     size_t n = 0, n_columns = l->b.n;
@@ -113,7 +113,7 @@ static size_t count_unequal(struct layer *l, size_t *by_column)
 }
 
 /* Scales whose multiplier is 2^-k, exactly or so far off, and a bias. */
-static void draw_scales(struct layer *l, uint64_t *state, bool is_power)
+static void draw_scales(struct shown_layer *l, uint64_t *state, bool is_power)
 {
     int k = 2 + (int)(nd_splitmix_uniform(state) * 9);
     double off = is_power ? 1 : 0.75 + 0.2 * nd_splitmix_uniform(state);
@@ -127,7 +127,7 @@ static void draw_scales(struct layer *l, uint64_t *state, bool is_power)
 /* ---- every sum ---- */
 
 /* Row i of x has the sum i - K z: all sums that K codes can have, with weights of 1. */
-static void feed_every_sum(struct layer *l, size_t n_inner)
+static void feed_every_sum(struct shown_layer *l, size_t n_inner)
 {
     double most = l->x.dtype == ND_DTYPE_U8 ? 255 : 65535;
     for (size_t row = 0; row < l->x.n / n_inner; row++) {
@@ -144,37 +144,37 @@ static void feed_every_sum(struct layer *l, size_t n_inner)
 static void check_every_sum(uint64_t seed, size_t counts[2])
 {
     enum { K = 8, ROWS = K * 255 + 1 };
-    struct layer l;
+    struct shown_layer l;
     uint64_t state = seed;
-    size_t by_column[MOST_COLUMNS] = {0};
-    bool is_unequal[MOST_COLUMNS] = {false};
-    open_layer(&l, ND_DTYPE_U8, ROWS, K, MOST_COLUMNS);
+    size_t by_column[MAX_COLUMNS] = {0};
+    bool is_unequal[MAX_COLUMNS] = {false};
+    open_layer(&l, ND_DTYPE_U8, ROWS, K, MAX_COLUMNS);
     draw_scales(&l, &state, seed % 2 == 0);
     l.zeros[0] = (int64_t)(nd_splitmix_uniform(&state) * 255);
     l.zeros[3] = (int64_t)(nd_splitmix_uniform(&state) * 255);
-    for (size_t c = 0; c < MOST_COLUMNS; c++)
+    for (size_t c = 0; c < MAX_COLUMNS; c++)
         l.b.x[c] = rint((nd_splitmix_uniform(&state) - 0.5) * 3000);
     feed_every_sum(&l, K);
-    struct nd_unit_proof proof = prove(&l, is_unequal);
+    struct nd_layer_proof proof = prove(&l, is_unequal);
     size_t n = count_unequal(&l, by_column), n_columns = 0;
     print_message("# seed %llu: %zu sums differ\n", (unsigned long long)seed, n);
-    assert_int_equal(proof.n_channels, MOST_COLUMNS);
-    assert_true(proof.n_sums == (double)MOST_COLUMNS * ROWS);
-    for (size_t c = 0; c < MOST_COLUMNS; c++) {
+    assert_int_equal(proof.n_channels, MAX_COLUMNS);
+    assert_true(proof.n_sums == (double)MAX_COLUMNS * ROWS);
+    for (size_t c = 0; c < MAX_COLUMNS; c++) {
         assert_int_equal(is_unequal[c], by_column[c] > 0);
         n_columns += by_column[c] > 0;
     }
     assert_int_equal(proof.n_unequal, n_columns);
-    assert_int_equal(proof.end, n > 0 ? ND_UNIT_PROOF_UNEQUAL : ND_UNIT_PROOF_EQUAL);
+    assert_int_equal(proof.end, n > 0 ? ND_LAYER_PROOF_UNEQUAL : ND_LAYER_PROOF_EQUAL);
     counts[n > 0]++;
     if (n > 0) { /* the counterexample is one */
         struct nd_array a, b;
         size_t row = (size_t)(proof.sum + K * (double)l.zeros[0]);
         run_layer(&l, "htp-v69", &a);
         run_layer(&l, "htp-v73", &b);
-        assert_true(a.x[row * MOST_COLUMNS + proof.channel] == proof.codes[0]);
-        assert_true(b.x[row * MOST_COLUMNS + proof.channel] == proof.codes[1]);
-        assert_true(proof.codes[0] != proof.codes[1]);
+        assert_true(a.x[row * MAX_COLUMNS + proof.channel] == proof.qvalues[0]);
+        assert_true(b.x[row * MAX_COLUMNS + proof.channel] == proof.qvalues[1]);
+        assert_true(proof.qvalues[0] != proof.qvalues[1]);
         nd_array_deinit(&a);
         nd_array_deinit(&b);
     }
@@ -192,7 +192,7 @@ static void proof_of_all_sums_is_that_of_trying_each(void **state)
 
 /* ---- random layers ---- */
 
-static void feed_at_random(struct layer *l, uint64_t *state, double most)
+static void feed_at_random(struct shown_layer *l, uint64_t *state, double most)
 {
     size_t n_columns = l->b.n, n_inner = l->w.n / n_columns;
     for (size_t i = 0; i < l->w.n; i++)
@@ -207,28 +207,28 @@ static void feed_at_random(struct layer *l, uint64_t *state, double most)
 
 static void check_random_layer(enum nd_dtype dtype, uint64_t seed, size_t counts[2])
 {
-    struct layer l;
+    struct shown_layer l;
     uint64_t state = seed;
-    size_t by_column[MOST_COLUMNS] = {0};
-    bool is_unequal[MOST_COLUMNS] = {false};
+    size_t by_column[MAX_COLUMNS] = {0};
+    bool is_unequal[MAX_COLUMNS] = {false};
     double most = dtype == ND_DTYPE_U8 ? 255 : 65535;
-    open_layer(&l, dtype, MOST_ROWS, 1 + (size_t)(nd_splitmix_uniform(&state) * MOST_INNER), MOST_COLUMNS);
+    open_layer(&l, dtype, MAX_ROWS, 1 + (size_t)(nd_splitmix_uniform(&state) * MAX_INNER), MAX_COLUMNS);
     draw_scales(&l, &state, seed % 4 != 0);
     if (dtype == ND_DTYPE_U16) /* sums are 256 times as large */
         l.scales[3] *= 64;
     l.zeros[0] = (int64_t)(nd_splitmix_uniform(&state) * most);
     l.zeros[3] = (int64_t)(nd_splitmix_uniform(&state) * most) & ~(int64_t)255;
-    for (size_t c = 0; c < MOST_COLUMNS; c++)
+    for (size_t c = 0; c < MAX_COLUMNS; c++)
         l.b.x[c] = 256 * rint((nd_splitmix_uniform(&state) - 0.5) * 200);
     feed_at_random(&l, &state, most);
-    struct nd_unit_proof proof = prove(&l, is_unequal);
+    struct nd_layer_proof proof = prove(&l, is_unequal);
     count_unequal(&l, by_column);
     print_message("# %s, seed %llu: %zu of %zu columns can differ\n", nd_dtype_name(dtype),
                   (unsigned long long)seed, proof.n_unequal, proof.n_channels);
-    assert_true(proof.end != ND_UNIT_PROOF_NONE);
-    for (size_t c = 0; c < MOST_COLUMNS; c++)
+    assert_true(proof.end != ND_LAYER_PROOF_NONE);
+    for (size_t c = 0; c < MAX_COLUMNS; c++)
         assert_true(is_unequal[c] || by_column[c] == 0); /* what is proven holds */
-    counts[proof.end == ND_UNIT_PROOF_UNEQUAL]++;
+    counts[proof.end == ND_LAYER_PROOF_UNEQUAL]++;
     close_layer(&l);
 }
 
@@ -247,19 +247,19 @@ static void proven_layers_are_equal_on_random_and_extreme_inputs(void **state)
 
 static void a_layer_without_known_arithmetic_is_not_proven(void **state)
 {
-    struct layer l;
+    struct shown_layer l;
     uint64_t seed = 7;
     (void)state;
     open_layer(&l, ND_DTYPE_U8, 1, 4, 2);
     draw_scales(&l, &seed, true);
     l.b.dtype = ND_DTYPE_F32; /* no code */
-    struct nd_unit_proof proof = prove(&l, NULL);
-    assert_int_equal(proof.end, ND_UNIT_PROOF_NONE);
+    struct nd_layer_proof proof = prove(&l, NULL);
+    assert_int_equal(proof.end, ND_LAYER_PROOF_NONE);
     assert_non_null(proof.reason);
     l.b.dtype = ND_DTYPE_I32;
-    assert_int_equal(prove(&l, NULL).end, ND_UNIT_PROOF_EQUAL);
+    assert_int_equal(prove(&l, NULL).end, ND_LAYER_PROOF_EQUAL);
     l.node.op_type = (char *)"Softmax";
-    assert_int_equal(prove(&l, NULL).end, ND_UNIT_PROOF_NONE);
+    assert_int_equal(prove(&l, NULL).end, ND_LAYER_PROOF_NONE);
     close_layer(&l);
 }
 
@@ -267,17 +267,17 @@ static void operands_that_are_rescaled_are_not_proven(void **state)
 {
     static const enum nd_exact_origin fed[] = {ND_EXACT_FROM_INPUT, ND_EXACT_FROM_INPUT,
                                                ND_EXACT_FROM_CONSTANT};
-    struct layer l;
+    struct shown_layer l;
     uint64_t seed = 7;
     (void)state;
     open_layer(&l, ND_DTYPE_U8, 1, 4, 2);
     draw_scales(&l, &seed, true);
-    l.unit.origins = fed;
-    assert_int_equal(prove(&l, NULL).end, ND_UNIT_PROOF_EQUAL); /* -128..127 */
+    l.layer.origins = fed;
+    assert_int_equal(prove(&l, NULL).end, ND_LAYER_PROOF_EQUAL); /* -128..127 */
     for (l.zeros[1] = 0; l.zeros[1] < 256; l.zeros[1] += 51) {
         for (size_t i = 0; i < l.w.n; i++)
             l.w.x[i] = (double)l.zeros[1]; /* these fit, others would not */
-        assert_int_equal(prove(&l, NULL).end, ND_UNIT_PROOF_NONE);
+        assert_int_equal(prove(&l, NULL).end, ND_LAYER_PROOF_NONE);
     }
     close_layer(&l);
 }

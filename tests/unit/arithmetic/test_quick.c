@@ -3,12 +3,12 @@
 #include "support/main.h"
 
 #include "arithmetic/exact/linear/quick.h"
-#include "arithmetic/exact/program.h"
+#include "arithmetic/exact/rounding_rule.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "arithmetic/operators/ops.h"
 #include "core/statistics/series.h"
 #include "explain/evaluate/packed.h"
-#include "explain/trials/code_tally.h"
+#include "explain/trials/qvalue_tally.h"
 #include "support/linear_case.h"
 
 /* ---- products in blocks ---- */
@@ -160,11 +160,11 @@ static enum nd_dtype random_type(void)
 }
 
 /* What a device may have there: mostly the nearest code, else one beside it, or any. */
-static double random_given(double code, double low, double high)
+static double random_given(double qvalue, double low, double high)
 {
     int64_t kind = pick(0, 9);
-    double given = kind < 6   ? code
-                   : kind < 9 ? code + (double)pick(-3, 3)
+    double given = kind < 6   ? qvalue
+                   : kind < 9 ? qvalue + (double)pick(-3, 3)
                               : (double)pick((int64_t)low, (int64_t)high);
     return fmin(fmax(given, low), high);
 }
@@ -176,9 +176,9 @@ struct counts {
 static void compare_values(const struct nd_quick *quick, const struct nd_linear_result *plain, double zero,
                            enum nd_dtype dtype, struct counts *counts)
 {
-    double low, high, *codes = calloc(plain->n, sizeof *codes), *near = calloc(plain->n, sizeof *near);
-    nd_code_range(dtype, &low, &high);
-    nd_quick_round(quick, zero, low, high, codes);
+    double low, high, *qvalues = calloc(plain->n, sizeof *qvalues), *near = calloc(plain->n, sizeof *near);
+    nd_qvalue_range(dtype, &low, &high);
+    nd_quick_round(quick, zero, low, high, qvalues);
     nd_quick_near(quick, 0, plain->n, near);
     for (size_t i = 0; i < plain->n; i++) {
         struct nd_ratio v = nd_quick_exact(quick, i);
@@ -188,12 +188,12 @@ static void compare_values(const struct nd_quick *quick, const struct nd_linear_
         if (is_near && !(fabs(near[i] - value) < ND_QUICK_DOUBT))
             fail_msg("element %zu: %.17g is not near %.17g", i, near[i], value);
         counts->n_exact += !is_near;
-        double wanted = nd_code_of_ratio(&plain->v[i], zero, dtype, ND_ROUND_HALF_EVEN);
-        if (codes[i] != wanted)
-            fail_msg("element %zu: %g, not %g, of %.17g", i, codes[i], wanted, value);
+        double wanted = nd_qvalue_of_ratio(&plain->v[i], zero, dtype, ND_ROUND_HALF_EVEN);
+        if (qvalues[i] != wanted)
+            fail_msg("element %zu: %g, not %g, of %.17g", i, qvalues[i], wanted, value);
     }
     counts->n_quick++;
-    free(codes);
+    free(qvalues);
     free(near);
 }
 
@@ -201,25 +201,25 @@ static void compare_tallies(const struct nd_quick *quick, const struct nd_linear
                             const struct nd_quant *quant, enum nd_dtype dtype)
 {
     double low, high, *given = calloc(plain->n, sizeof *given);
-    nd_code_range(dtype, &low, &high);
+    nd_qvalue_range(dtype, &low, &high);
     for (size_t i = 0; i < plain->n; i++)
         given[i] = random_given(
-            nd_code_of_ratio(&plain->v[i], (double)quant->zero_point[0], dtype, ND_ROUND_HALF_EVEN), low, high);
+            nd_qvalue_of_ratio(&plain->v[i], (double)quant->zero_point[0], dtype, ND_ROUND_HALF_EVEN), low, high);
     struct nd_exact_values values = {
         .shape = &plain->shape, .n = plain->n, .v = plain->v, .quant = quant, .dtype = dtype};
-    struct nd_code_tally one_by_one = {0}, at_once = {0};
-    nd_code_tally_add(&one_by_one, &values, given);
+    struct nd_qvalue_tally one_by_one = {0}, at_once = {0};
+    nd_qvalue_tally_add(&one_by_one, &values, given);
     values.v = NULL;
     values.quick = quick;
-    nd_code_tally_add(&at_once, &values, given);
+    nd_qvalue_tally_add(&at_once, &values, given);
     assert_int_equal(at_once.n_open, one_by_one.n_open);
     assert_int_equal(at_once.all_wrong, one_by_one.all_wrong);
     size_t n;
-    char name[ND_PROGRAM_NAME_BYTES];
-    const struct nd_program *programs = nd_programs(&n);
+    char name[ND_ROUNDING_RULE_NAME_BYTES];
+    const struct nd_rounding_rule *arithmetics = nd_rounding_rules(&n);
     for (size_t p = 0; p < n; p++)
         if (at_once.wrong[p] != one_by_one.wrong[p] || at_once.far[p] != one_by_one.far[p])
-            fail_msg("%s: %llu and %llu, not %llu and %llu", nd_program_name(&programs[p], name),
+            fail_msg("%s: %llu and %llu, not %llu and %llu", nd_rounding_rule_name(&arithmetics[p], name),
                      (unsigned long long)at_once.wrong[p], (unsigned long long)at_once.far[p],
                      (unsigned long long)one_by_one.wrong[p], (unsigned long long)one_by_one.far[p]);
     free(given);
@@ -227,38 +227,38 @@ static void compare_tallies(const struct nd_quick *quick, const struct nd_linear
 
 /* The scale that brings the values into the range of the codes, so that most are neither clipped nor equal; or
  * any scale. */
-static void choose_scale(struct unit_case *unit, enum nd_dtype dtype)
+static void choose_scale(struct layer_case *layer, enum nd_dtype dtype)
 {
     double low, high, largest = 0;
-    unit->out_scales[0] = 1;
-    unit_run(unit);
-    for (size_t i = 0; i < unit->result.n; i++) {
-        double size = fabs(nd_ratio_value(&unit->result.v[i]));
+    layer->out_scales[0] = 1;
+    layer_run(layer);
+    for (size_t i = 0; i < layer->result.n; i++) {
+        double size = fabs(nd_ratio_value(&layer->result.v[i]));
         largest = size < HUGE_VAL ? fmax(largest, size) : largest; /* not of what is divided by zero */
     }
-    nd_linear_deinit(&unit->result);
-    nd_code_range(dtype, &low, &high);
+    nd_linear_deinit(&layer->result);
+    nd_qvalue_range(dtype, &low, &high);
     int64_t kind = pick(0, 3);
-    unit->out_scales[0] =
+    layer->out_scales[0] =
         kind == 0 ? random_scale() : (float)fmax(largest / (high - low) * (kind == 1 ? 1.7 : 0.8), 0x1p-60);
 }
 
-static void check_unit(struct unit_case *unit, struct counts *counts)
+static void check_layer(struct layer_case *layer, struct counts *counts)
 {
     enum nd_dtype dtype = random_type();
     struct nd_linear_result quick;
-    choose_scale(unit, dtype);
-    unit_bound(unit);
-    unit->out_zero_points[0] = pick(0, 1) == 0 ? 0 : (int64_t)random_code(dtype);
-    unit_run(unit);
-    counts->n += unit->result.n;
-    assert_int_equal(nd_linear_unit_quick(&unit->call, &quick, NULL), ND_OK);
+    choose_scale(layer, dtype);
+    layer_bound(layer);
+    layer->out_zero_points[0] = pick(0, 1) == 0 ? 0 : (int64_t)random_qvalue(dtype);
+    layer_run(layer);
+    counts->n += layer->result.n;
+    assert_int_equal(nd_linear_layer_quick(&layer->call, &quick, NULL), ND_OK);
     if (quick.quick != NULL) {
-        compare_values(quick.quick, &unit->result, (double)unit->out_zero_points[0], dtype, counts);
-        compare_tallies(quick.quick, &unit->result, &unit->out_quant, dtype);
+        compare_values(quick.quick, &layer->result, (double)layer->out_zero_points[0], dtype, counts);
+        compare_tallies(quick.quick, &layer->result, &layer->out_quant, dtype);
     }
     nd_linear_deinit(&quick);
-    unit_end(unit);
+    layer_end(layer);
 }
 
 static void check_conv(struct counts *counts)
@@ -268,7 +268,7 @@ static void check_conv(struct counts *counts)
     struct conv v = random_conv();
     struct node node;
     struct tensor x, w, bias;
-    struct unit_case unit;
+    struct layer_case layer;
     const int64_t n_out = v.groups * v.n_out;
     const struct nd_shape of_bias = {.rank = 1, .dims = {n_out}};
     bool is_per_channel = pick(0, 1) == 0 && n_out <= MAX_SCALES, has_bias = pick(0, 2) != 0;
@@ -277,15 +277,15 @@ static void check_conv(struct counts *counts)
     tensor_make(&w, weight_types[pick(0, 4)], shape4(n_out, v.n_in, v.kernel[0], v.kernel[1]),
                 is_per_channel ? 0 : -1);
     tensor_make(&bias, ND_DTYPE_I32, of_bias, -1);
-    for (size_t i = 0; i < bias.codes.n; i++)
-        bias.codes.x[i] = (double)pick(-100000, 100000);
+    for (size_t i = 0; i < bias.qvalues.n; i++)
+        bias.qvalues.x[i] = (double)pick(-100000, 100000);
     bias.scales[0] = (float)((double)x.scales[0] * (double)w.scales[0]);
-    unit_begin(&unit, &node, 21);
-    unit_add(&unit, &x);
-    unit_add(&unit, &w);
+    layer_begin(&layer, &node, 21);
+    layer_add(&layer, &x);
+    layer_add(&layer, &w);
     if (has_bias)
-        unit_add(&unit, &bias);
-    check_unit(&unit, counts);
+        layer_add(&layer, &bias);
+    check_layer(&layer, counts);
     tensor_free(&x);
     tensor_free(&w);
     tensor_free(&bias);
@@ -298,7 +298,7 @@ static void check_elements(struct counts *counts)
     size_t op = (size_t)pick(0, 7);
     struct node node;
     struct tensor a, b;
-    struct unit_case unit;
+    struct layer_case layer;
     const struct nd_shape shape = {.rank = 2, .dims = {pick(1, 40), pick(1, 70)}};
     bool is_number = pick(0, 3) == 0, is_swapped = pick(0, 1) == 0;
     const struct nd_shape other = {
@@ -307,11 +307,11 @@ static void check_elements(struct counts *counts)
     node_begin(&node, op_types[op], 1);
     tensor_make(&a, dtype, op < 4 && is_swapped ? other : shape, -1);
     tensor_make(&b, dtype, is_swapped ? shape : other, -1);
-    unit_begin(&unit, &node, op == 7 ? 13 : 21);
-    unit_add(&unit, &a);
+    layer_begin(&layer, &node, op == 7 ? 13 : 21);
+    layer_add(&layer, &a);
     if (op < 4)
-        unit_add(&unit, &b);
-    check_unit(&unit, counts);
+        layer_add(&layer, &b);
+    check_layer(&layer, counts);
     tensor_free(&a);
     tensor_free(&b);
 }
@@ -333,7 +333,7 @@ static void near_values_decide_what_exact_ones_do(void **state)
 
 /* ---- packing ---- */
 
-static void packed_codes_come_back(void **state)
+static void packed_qvalues_come_back(void **state)
 {
     (void)state;
     static const enum nd_dtype types[] = {ND_DTYPE_U8,  ND_DTYPE_I8,  ND_DTYPE_U16,
@@ -348,11 +348,11 @@ static void packed_codes_come_back(void **state)
         assert_int_equal(nd_array_make(&values, dtype, &shape, NULL), ND_OK);
         assert_int_equal(nd_array_make(&back, dtype, &shape, NULL), ND_OK);
         for (size_t i = 0; i < values.n; i++)
-            values.x[i] = dtype == ND_DTYPE_F32 ? random_real() : (double)(int64_t)random_code(dtype);
+            values.x[i] = dtype == ND_DTYPE_F32 ? random_real() : (double)(int64_t)random_qvalue(dtype);
         if (is_strange && values.n > 0)
             values.x[pick(0, (int64_t)values.n - 1)] = strange[pick(0, 5)];
         assert_int_equal(nd_pack(&values, &packed, NULL), ND_OK);
-        assert_true(nd_shape_equal(&packed.husk.shape, &shape) && packed.husk.n == values.n);
+        assert_true(nd_shape_equal(&packed.tensor_view.shape, &shape) && packed.tensor_view.n == values.n);
         assert_true(is_strange || packed.width == nd_packed_width(dtype));
         nd_unpack(&packed, back.x);
         if (values.n > 0)
@@ -442,7 +442,7 @@ int main(void)
         cmocka_unit_test(every_instruction_set_adds_in_the_same_order),
         cmocka_unit_test(convolutions_in_blocks_have_the_bits_of_plain_ones),
         cmocka_unit_test(near_values_decide_what_exact_ones_do),
-        cmocka_unit_test(packed_codes_come_back),
+        cmocka_unit_test(packed_qvalues_come_back),
         cmocka_unit_test(floats_are_sorted_by_their_bits),
         cmocka_unit_test(doubles_are_sorted_as_by_comparing),
         cmocka_unit_test(small_floats_load_alike_many_at_once),

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lab/experiment/experiment.h"
-#include "lab/experiment/staircase.h"
+#include "lab/experiment/threshold_sweep.h"
 
 static uint64_t seed = 20261121;
 
@@ -37,10 +37,10 @@ static void names_are_read_back(void **state)
         "tosa-double",
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        struct nd_requantise program;
+        struct nd_requantise arithmetic;
         char buf[ND_REQUANTISE_NAME_BYTES];
-        assert_true(nd_requantise_from_name(names[i], &program));
-        assert_string_equal(nd_requantise_name(&program, buf), names[i]);
+        assert_true(nd_requantise_from_name(names[i], &arithmetic));
+        assert_string_equal(nd_requantise_name(&arithmetic, buf), names[i]);
     }
 }
 
@@ -63,46 +63,46 @@ static void other_names_are_refused(void **state)
                                         "unknown:3",
                                         "gemmlowp+rounding:floor"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        struct nd_requantise program;
-        if (nd_requantise_from_name(names[i], &program))
+        struct nd_requantise arithmetic;
+        if (nd_requantise_from_name(names[i], &arithmetic))
             fail_msg("'%s' was taken", names[i]);
     }
 }
 
 /* ---- arithmetic ---- */
 
-static double code_of(const char *name, double multiplier, double zero, double a)
+static double qvalue_of(const char *name, double multiplier, double zero, double a)
 {
-    struct nd_requantise program;
-    assert_true(nd_requantise_from_name(name, &program));
-    const struct nd_requantiser r = nd_requantise_prepare(&program, multiplier, zero);
-    return nd_requantise_code(&r, a, 0, 255);
+    struct nd_requantise arithmetic;
+    assert_true(nd_requantise_from_name(name, &arithmetic));
+    const struct nd_requantiser r = nd_requantise_prepare(&arithmetic, multiplier, zero);
+    return nd_requantise_qvalue(&r, a, 0, 255);
 }
 
 /* Worked out by hand. */
 static void parts_do_what_they_say(void **state)
 {
     (void)state;
-    assert_int_equal((int)code_of("rounding:half-even", 0.25, 10, 10), 12); /* 2.5 */
-    assert_int_equal((int)code_of("rounding:half-up", 0.25, 10, 10), 13);
-    assert_int_equal((int)code_of("rounding:half-up", 0.25, 10, -10), 8); /* -2.5 */
-    assert_int_equal((int)code_of("rounding:half-away", 0.25, 10, -10), 7);
-    assert_int_equal((int)code_of("rounding:floor", 0.25, 10, -1), 9);
-    assert_int_equal((int)code_of("rounding:half-even", 0.25, 10, 4000), 255); /* clipped */
+    assert_int_equal((int)qvalue_of("rounding:half-even", 0.25, 10, 10), 12); /* 2.5 */
+    assert_int_equal((int)qvalue_of("rounding:half-up", 0.25, 10, 10), 13);
+    assert_int_equal((int)qvalue_of("rounding:half-up", 0.25, 10, -10), 8); /* -2.5 */
+    assert_int_equal((int)qvalue_of("rounding:half-away", 0.25, 10, -10), 7);
+    assert_int_equal((int)qvalue_of("rounding:floor", 0.25, 10, -1), 9);
+    assert_int_equal((int)qvalue_of("rounding:half-even", 0.25, 10, 4000), 255); /* clipped */
     /* 1/100: floor(-log2) = 6, step 8: floor(157/8) * 8 = 152, with half a granule 156 */
-    assert_int_equal((int)code_of("granule:3+rounding:floor", 0.01, 0, 157), 1);
-    assert_int_equal((int)code_of("granule:3+half+rounding:half-up", 0.01, 0, 143), 1); /* 140 */
-    assert_int_equal((int)code_of("granule:3+half+rounding:half-up", 0.01, 0, 144), 1); /* 148 */
-    assert_int_equal((int)code_of("granule:3+half+rounding:half-up", 0.01, 0, 152), 2); /* 156 */
+    assert_int_equal((int)qvalue_of("granule:3+rounding:floor", 0.01, 0, 157), 1);
+    assert_int_equal((int)qvalue_of("granule:3+half+rounding:half-up", 0.01, 0, 143), 1); /* 140 */
+    assert_int_equal((int)qvalue_of("granule:3+half+rounding:half-up", 0.01, 0, 144), 1); /* 148 */
+    assert_int_equal((int)qvalue_of("granule:3+half+rounding:half-up", 0.01, 0, 152), 2); /* 156 */
     /* 3/4 with one bit behind the leading one is itself, 5/8 becomes 1/2 (half to even) or 3/4 (half up) */
-    assert_int_equal((int)code_of("multiplier:1+rounding:floor", 0.625, 0, 100), 50);
-    assert_int_equal((int)code_of("multiplier:1:half-up+rounding:floor", 0.625, 0, 100), 75);
+    assert_int_equal((int)qvalue_of("multiplier:1+rounding:floor", 0.625, 0, 100), 50);
+    assert_int_equal((int)qvalue_of("multiplier:1:half-up+rounding:floor", 0.625, 0, 100), 75);
     /* 10 / 0.3 = 33.3: 33 + 100 = 133 times 0.3 = 39.9 */
-    assert_int_equal((int)code_of("fold-zero+rounding:floor", 0.3, 10, 100), 39);
-    assert_int_equal((int)code_of("rounding:floor", 0.3, 10, 100), 40);
-    assert_int_equal((int)code_of("rounding:floor+saturate:16", 0.001, 0, 40000), 32);
-    assert_int_equal((int)code_of("rounding:floor+wrap:16", 0.001, 40, 40000), 14); /* -25536 */
-    assert_int_equal((int)code_of("rounding:floor+wrap:16", 0.001, 40, -40000), 65);
+    assert_int_equal((int)qvalue_of("fold-zero+rounding:floor", 0.3, 10, 100), 39);
+    assert_int_equal((int)qvalue_of("rounding:floor", 0.3, 10, 100), 40);
+    assert_int_equal((int)qvalue_of("rounding:floor+saturate:16", 0.001, 0, 40000), 32);
+    assert_int_equal((int)qvalue_of("rounding:floor+wrap:16", 0.001, 40, 40000), 14); /* -25536 */
+    assert_int_equal((int)qvalue_of("rounding:floor+wrap:16", 0.001, 40, -40000), 65);
 }
 
 /* 1/3: TensorFlow Lite takes 2^30 and e = 1 of the ratio 1, and 2^31 / 3 with e = 0 of the mean of three. Else
@@ -118,7 +118,7 @@ static void means_divide_the_multiplier(void **state)
     assert_int_equal(of_tosa.e, -1);
     assert_int_equal((int)nd_fixed_run(ND_FIXED_GEMMLOWP, &of_mean, 4), 1);
     assert_int_equal((int)nd_fixed_run(ND_FIXED_GEMMLOWP, &of_tosa, 4), 2);
-    assert_int_equal((int)code_of("gemmlowp", 1.0 / 3, 10, 4), 12);
+    assert_int_equal((int)qvalue_of("gemmlowp", 1.0 / 3, 10, 4), 12);
 }
 
 static void powers_of_two_have_their_logarithm(void **state)
@@ -134,42 +134,42 @@ static void powers_of_two_have_their_logarithm(void **state)
 
 /* ---- staircases ---- */
 
-enum { MAX_STAIRCASES = 2 * ND_STAIRCASE_MULTIPLIERS };
+enum { MAX_STAIRCASES = 2 * ND_THRESHOLD_SWEEP_MULTIPLIERS };
 
 struct study {
-    struct nd_staircase staircases[MAX_STAIRCASES];
+    struct nd_threshold_sweep staircases[MAX_STAIRCASES];
     size_t n;
 };
 
-static void add_staircase(struct study *study, const struct nd_requantise *truth, double multiplier,
+static void add_threshold_sweep(struct study *study, const struct nd_requantise *truth, double multiplier,
                           double zero)
 {
-    struct nd_staircase *s = &study->staircases[study->n++];
+    struct nd_threshold_sweep *s = &study->staircases[study->n++];
     const struct nd_requantiser r = nd_requantise_prepare(truth, multiplier, zero);
-    *s = (struct nd_staircase){.multiplier = multiplier,
+    *s = (struct nd_threshold_sweep){.multiplier = multiplier,
                                .zero_point = zero,
                                .low = 0,
                                .high = 255,
                                .first = floor((-zero - 2) / multiplier),
                                .n = (size_t)ceil(259 / multiplier)};
-    double *codes = malloc(sizeof *codes * s->n);
-    assert_non_null(codes);
+    double *qvalues = malloc(sizeof *qvalues * s->n);
+    assert_non_null(qvalues);
     for (size_t k = 0; k < s->n; k++)
-        codes[k] = nd_requantise_code(&r, s->first + (double)k, 0, 255);
-    s->codes = codes;
+        qvalues[k] = nd_requantise_qvalue(&r, s->first + (double)k, 0, 255);
+    s->qvalues = qvalues;
 }
 
 static void add_staircases(struct study *study, const struct nd_requantise *truth, const double *multipliers,
                            size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        add_staircase(study, truth, multipliers[i], i % 2 == 0 ? 128 : 77);
+        add_threshold_sweep(study, truth, multipliers[i], i % 2 == 0 ? 128 : 77);
 }
 
 static void free_study(struct study *study)
 {
     for (size_t i = 0; i < study->n; i++)
-        free((void *)(uintptr_t)study->staircases[i].codes);
+        free((void *)(uintptr_t)study->staircases[i].qvalues);
     study->n = 0;
 }
 
@@ -179,9 +179,9 @@ static bool is_equal_elsewhere(const struct nd_requantise *a, const struct nd_re
     struct study fresh = {.n = 0};
     uint64_t wrong = 0;
     for (size_t i = 0; i < 8; i++)
-        add_staircase(&fresh, a, exp2(-uniform(0.5, 8)), floor(uniform(1, 254)));
+        add_threshold_sweep(&fresh, a, exp2(-uniform(0.5, 8)), floor(uniform(1, 254)));
     for (size_t i = 0; i < fresh.n; i++)
-        wrong += nd_staircase_count_wrong(&fresh.staircases[i], b);
+        wrong += nd_threshold_sweep_count_wrong(&fresh.staircases[i], b);
     free_study(&fresh);
     return wrong == 0;
 }
@@ -193,42 +193,42 @@ static bool is_same(const struct nd_requantise *a, const struct nd_requantise *b
 }
 
 /* Two rounds, as a device is asked. */
-static void solve(const struct nd_requantise *truth, struct study *study, struct nd_staircase_findings *found)
+static void solve(const struct nd_requantise *truth, struct study *study, struct nd_threshold_sweep_findings *found)
 {
-    double multipliers[ND_STAIRCASE_MULTIPLIERS];
-    add_staircases(study, truth, multipliers, nd_staircase_first_multipliers(multipliers));
-    assert_int_equal(nd_staircase_solve(study->staircases, study->n, found, NULL), ND_OK);
-    size_t n = nd_staircase_next_multipliers(found, multipliers);
+    double multipliers[ND_THRESHOLD_SWEEP_MULTIPLIERS];
+    add_staircases(study, truth, multipliers, nd_threshold_sweep_first_multipliers(multipliers));
+    assert_int_equal(nd_threshold_sweep_solve(study->staircases, study->n, found, NULL), ND_OK);
+    size_t n = nd_threshold_sweep_next_multipliers(found, multipliers);
     if (n == 0)
         return;
-    free(found->programs);
+    free(found->arithmetics);
     add_staircases(study, truth, multipliers, n);
-    assert_int_equal(nd_staircase_solve(study->staircases, study->n, found, NULL), ND_OK);
+    assert_int_equal(nd_threshold_sweep_solve(study->staircases, study->n, found, NULL), ND_OK);
 }
 
 /* The truth is never excluded, and a lone verdict is never wrong. */
 static void check_solving(const char *name, size_t *n_single)
 {
     struct nd_requantise truth;
-    struct nd_staircase_findings found;
+    struct nd_threshold_sweep_findings found;
     struct study study = {.n = 0};
     assert_true(nd_requantise_from_name(name, &truth));
     solve(&truth, &study, &found);
     bool has_truth = false;
-    for (size_t i = 0; i < found.n_programs; i++)
-        has_truth = has_truth || is_same(&found.programs[i], &truth);
-    if (!has_truth && !(found.n_programs > 0 && is_equal_elsewhere(&truth, &found.programs[0])))
-        fail_msg("%s was excluded: %zu programs are left, the nearest has %llu wrong", name, found.n_programs,
+    for (size_t i = 0; i < found.n_arithmetics; i++)
+        has_truth = has_truth || is_same(&found.arithmetics[i], &truth);
+    if (!has_truth && !(found.n_arithmetics > 0 && is_equal_elsewhere(&truth, &found.arithmetics[0])))
+        fail_msg("%s was excluded: %zu programs are left, the nearest has %llu wrong", name, found.n_arithmetics,
                  (unsigned long long)found.n_nearest_wrong);
-    if (found.n_programs == 1) {
-        assert_true(is_equal_elsewhere(&truth, &found.programs[0]));
+    if (found.n_arithmetics == 1) {
+        assert_true(is_equal_elsewhere(&truth, &found.arithmetics[0]));
         (*n_single)++;
     }
-    free(found.programs);
+    free(found.arithmetics);
     free_study(&study);
 }
 
-static void staircases_give_their_program(void **state)
+static void staircases_give_their_arithmetic(void **state)
 {
     (void)state;
     static const char *const multipliers[] = {"multiplier:10", "multiplier:11:half-up", "multiplier:12:floor"};
@@ -264,17 +264,17 @@ static void specified_arithmetic_is_found(void **state)
     static const char *const names[] = {"gemmlowp", "tosa-double"};
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
         struct nd_requantise truth;
-        struct nd_staircase_findings found;
+        struct nd_threshold_sweep_findings found;
         struct study study = {.n = 0};
         bool has_truth = false;
         assert_true(nd_requantise_from_name(names[k], &truth));
         solve(&truth, &study, &found);
-        for (size_t i = 0; i < found.n_programs; i++) {
-            has_truth = has_truth || found.programs[i].fixed == truth.fixed;
-            assert_int_not_equal(found.programs[i].fixed, ND_FIXED_NONE);
+        for (size_t i = 0; i < found.n_arithmetics; i++) {
+            has_truth = has_truth || found.arithmetics[i].fixed == truth.fixed;
+            assert_int_not_equal(found.arithmetics[i].fixed, ND_FIXED_NONE);
         }
         assert_true(has_truth);
-        free(found.programs);
+        free(found.arithmetics);
         free_study(&study);
     }
 }
@@ -284,16 +284,16 @@ static void foreign_arithmetic_leaves_nothing(void **state)
 {
     (void)state;
     struct nd_requantise truth;
-    struct nd_staircase_findings found;
+    struct nd_threshold_sweep_findings found;
     struct study study = {.n = 0};
-    double multipliers[ND_STAIRCASE_MULTIPLIERS];
+    double multipliers[ND_THRESHOLD_SWEEP_MULTIPLIERS];
     assert_true(nd_requantise_from_name("multiplier:11+granule:3+half+rounding:half-up", &truth));
-    add_staircases(&study, &truth, multipliers, nd_staircase_first_multipliers(multipliers));
-    ((double *)(uintptr_t)study.staircases[0].codes)[study.staircases[0].n / 2] += 3;
-    assert_int_equal(nd_staircase_solve(study.staircases, study.n, &found, NULL), ND_OK);
-    assert_int_equal(found.n_programs, 0);
+    add_staircases(&study, &truth, multipliers, nd_threshold_sweep_first_multipliers(multipliers));
+    ((double *)(uintptr_t)study.staircases[0].qvalues)[study.staircases[0].n / 2] += 3;
+    assert_int_equal(nd_threshold_sweep_solve(study.staircases, study.n, &found, NULL), ND_OK);
+    assert_int_equal(found.n_arithmetics, 0);
     assert_int_equal(found.n_rising, study.n - 1);
-    free(found.programs);
+    free(found.arithmetics);
     free_study(&study);
 }
 
@@ -301,13 +301,13 @@ static void granule_is_the_divisor_of_distances(void **state)
 {
     (void)state;
     struct nd_requantise truth;
-    struct nd_staircase_shape shape;
+    struct nd_threshold_sweep_shape shape;
     struct study study = {.n = 0};
     assert_true(nd_requantise_from_name("multiplier:11+granule:2+half+rounding:half-up", &truth));
     for (size_t i = 0; i < 8; i++)
-        add_staircase(&study, &truth, exp2(-3.4 - 0.57 * (double)i), 128);
+        add_threshold_sweep(&study, &truth, exp2(-3.4 - 0.57 * (double)i), 128);
     for (size_t i = 0; i < study.n; i++) {
-        nd_staircase_look(&study.staircases[i], &shape);
+        nd_threshold_sweep_look(&study.staircases[i], &shape);
         assert_true(shape.is_rising);
         assert_true(shape.n_thresholds >= 250);
         assert_true(shape.granule == ldexp(1, nd_multiplier_log(study.staircases[i].multiplier) - 2));
@@ -318,21 +318,21 @@ static void granule_is_the_divisor_of_distances(void **state)
 
 /* ---- fresh codes ---- */
 
-static void best_programs_stay_in_order(void **state)
+static void best_arithmetics_stay_in_order(void **state)
 {
     (void)state;
-    int programs[] = {10, 11, 12, 13, 14};
+    int arithmetics[] = {10, 11, 12, 13, 14};
     const uint64_t n_right[] = {7, 9, 3, 9, 8};
     uint64_t most = 1;
-    assert_int_equal(nd_fresh_keep_best(programs, sizeof *programs, 5, n_right, &most), 2);
+    assert_int_equal(nd_fresh_keep_best(arithmetics, sizeof *arithmetics, 5, n_right, &most), 2);
     assert_int_equal(most, 9);
-    assert_int_equal(programs[0], 11);
-    assert_int_equal(programs[1], 13);
-    assert_int_equal(nd_fresh_keep_best(programs, sizeof *programs, 0, n_right, &most), 0);
+    assert_int_equal(arithmetics[0], 11);
+    assert_int_equal(arithmetics[1], 13);
+    assert_int_equal(nd_fresh_keep_best(arithmetics, sizeof *arithmetics, 0, n_right, &most), 0);
     assert_int_equal(most, 0);
 }
 
-static void few_or_wrong_codes_confirm_nothing(void **state)
+static void few_or_wrong_qvalues_confirm_nothing(void **state)
 {
     (void)state;
     assert_false(nd_fresh_is_enough(99999, 99999));
@@ -344,8 +344,8 @@ static void few_or_wrong_codes_confirm_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(best_programs_stay_in_order),
-        cmocka_unit_test(few_or_wrong_codes_confirm_nothing),
+        cmocka_unit_test(best_arithmetics_stay_in_order),
+        cmocka_unit_test(few_or_wrong_qvalues_confirm_nothing),
         cmocka_unit_test(names_are_read_back),
         cmocka_unit_test(other_names_are_refused),
         cmocka_unit_test(parts_do_what_they_say),
@@ -353,7 +353,7 @@ int main(void)
         cmocka_unit_test(specified_arithmetic_is_found),
         cmocka_unit_test(powers_of_two_have_their_logarithm),
         cmocka_unit_test(granule_is_the_divisor_of_distances),
-        cmocka_unit_test(staircases_give_their_program),
+        cmocka_unit_test(staircases_give_their_arithmetic),
         cmocka_unit_test(exact_multiplier_is_found),
         cmocka_unit_test(foreign_arithmetic_leaves_nothing),
     };

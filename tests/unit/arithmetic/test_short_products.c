@@ -185,7 +185,7 @@ static void every_set_does_the_same_with_each_element(void **state)
                                                     .high = 127,
                                                     .most = 0.5 - 0x1p-28,
                                                     .largest = 0x1p18,
-                                                    .codes = out[0]};
+                                                    .qvalues = out[0]};
             is_clear[s > 0] = kernels[s]->round(&block);
             is_whole[s > 0] = kernels[s]->take_zero(x, n, 7, out[1], &largest[s > 0]);
             kernels[s]->follow_line(x, n, 0.1, 0.7, out[2]);
@@ -217,7 +217,7 @@ static void every_set_does_the_same_with_each_element(void **state)
 
 /* Codes less a zero point, as 8 or 16 bits have them; of 16 bits many do not fit the type of kernels as they
  * are. */
-static void fill_wholes(struct nd_array *x, bool is_wide)
+static void fill_packed_weights(struct nd_array *x, bool is_wide)
 {
     int64_t top = is_wide ? 65535 : 255, zero = pick(0, 2) == 0 ? pick(0, 1) * top : pick(0, top);
     for (size_t i = 0; i < x->n; i++)
@@ -225,15 +225,15 @@ static void fill_wholes(struct nd_array *x, bool is_wide)
 }
 
 /* The same with and without what is known of the weights. */
-static void compare_ways(struct node *node, const struct nd_shape *of_x, const struct nd_shape *of_w)
+static void compare_methods(struct node *node, const struct nd_shape *of_x, const struct nd_shape *of_w)
 {
     struct nd_array x = {0}, w = {0}, y = {0}, wanted = {0};
     struct nd_array *outputs[] = {&wanted};
     const struct nd_array *inputs[] = {&x, &w};
     assert_int_equal(nd_array_make(&x, ND_DTYPE_F32, of_x, NULL), ND_OK);
     assert_int_equal(nd_array_make(&w, ND_DTYPE_F32, of_w, NULL), ND_OK);
-    fill_wholes(&x, pick(0, 1) == 0);
-    fill_wholes(&w, false);
+    fill_packed_weights(&x, pick(0, 1) == 0);
+    fill_packed_weights(&w, false);
     bool is_known = pick(0, 1) == 0;
     int16_t *weights = calloc(w.n + 1, sizeof *weights);
     assert_non_null(weights);
@@ -275,7 +275,7 @@ static void convolutions_of_shorts_are_those_of_doubles(void **state)
         node_int(&node, "group", groups);
         node_ints(&node, "strides", is_pointwise ? ones : strides, 2);
         node_ints(&node, "pads", is_pointwise ? none : pads, 4);
-        compare_ways(&node, &of_x, &of_w);
+        compare_methods(&node, &of_x, &of_w);
     }
 }
 
@@ -291,9 +291,9 @@ static void matrices_of_shorts_are_those_of_doubles(void **state)
         struct node node;
         node_begin(&node, "Gemm", 1);
         node_int(&node, "transB", is_transposed);
-        compare_ways(&node, &of_x, &of_w);
+        compare_methods(&node, &of_x, &of_w);
         node_begin(&node, "MatMul", 1);
-        compare_ways(&node, &stack, &plain);
+        compare_methods(&node, &stack, &plain);
     }
 }
 

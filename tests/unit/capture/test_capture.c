@@ -42,27 +42,27 @@ static void check_tables(const struct nd_capture *capture)
         }
     }
     assert_int_equal(n_numbers, 2);
-    assert_int_equal(nd_capture_n_edges(capture), FIX_EDGES);
-    for (size_t i = 0; i < FIX_EDGES; i++) {
-        const struct nd_edge *edge = nd_capture_edge(capture, i), *want = &fix_edges[i];
-        assert_string_equal(edge->name, want->name);
-        assert_string_equal(edge->onnx_name, want->onnx_name);
-        assert_string_equal(edge->op_types, want->op_types);
-        assert_string_equal(edge->node, want->node);
-        assert_string_equal(nd_capture_edge_provider(capture, i), fix_providers[i]);
-        assert_int_equal(edge->dtype, want->dtype);
-        assert_true(nd_shape_equal(&edge->shape, &want->shape));
-        assert_int_equal(edge->is_model_input, want->is_model_input);
-        assert_int_equal(edge->is_model_output, want->is_model_output);
-        assert_int_equal(edge->quant.n, want->quant.n);
-        assert_int_equal(edge->quant.axis, want->quant.axis);
+    assert_int_equal(nd_capture_n_tensors(capture), FIX_TENSORS);
+    for (size_t i = 0; i < FIX_TENSORS; i++) {
+        const struct nd_tensor *tensor = nd_capture_tensor(capture, i), *want = &fix_tensors[i];
+        assert_string_equal(tensor->name, want->name);
+        assert_string_equal(tensor->onnx_name, want->onnx_name);
+        assert_string_equal(tensor->op_types, want->op_types);
+        assert_string_equal(tensor->node, want->node);
+        assert_string_equal(nd_capture_tensor_provider(capture, i), fix_providers[i]);
+        assert_int_equal(tensor->dtype, want->dtype);
+        assert_true(nd_shape_equal(&tensor->shape, &want->shape));
+        assert_int_equal(tensor->is_model_input, want->is_model_input);
+        assert_int_equal(tensor->is_model_output, want->is_model_output);
+        assert_int_equal(tensor->quant.n, want->quant.n);
+        assert_int_equal(tensor->quant.axis, want->quant.axis);
         for (size_t q = 0; q < want->quant.n; q++) {
-            assert_f32_bits(edge->quant.scale[q], want->quant.scale[q]);
-            assert_int_equal(edge->quant.zero_point[q], want->quant.zero_point[q]);
+            assert_f32_bits(tensor->quant.scale[q], want->quant.scale[q]);
+            assert_int_equal(tensor->quant.zero_point[q], want->quant.zero_point[q]);
         }
-        assert_int_equal(nd_capture_find_edge(capture, want->name), i);
+        assert_int_equal(nd_capture_find_tensor(capture, want->name), i);
     }
-    assert_true(nd_capture_find_edge(capture, "a/b") == SIZE_MAX);
+    assert_true(nd_capture_find_tensor(capture, "a/b") == SIZE_MAX);
     assert_int_equal(nd_capture_n_nodes(capture), 2);
     assert_string_equal(nd_capture_node(capture, 1)->domain, "com.microsoft");
     assert_string_equal(nd_capture_node(capture, 0)->name, "conv/1");
@@ -118,7 +118,7 @@ static void check_probes(const struct nd_capture *capture)
 static void check_outputs(const struct nd_capture *capture, size_t p, size_t e)
 {
     struct nd_error err;
-    size_t n = fix_probes[p].n_samples, n_bytes = fix_sample_bytes(&fix_edges[e]);
+    size_t n = fix_probes[p].n_samples, n_bytes = fix_sample_bytes(&fix_tensors[e]);
     unsigned char *want = malloc(n * n_bytes + 1), *got = malloc(n * n_bytes + 1);
     assert_true(want != NULL && got != NULL);
     for (size_t s = 0; s < n; s++)
@@ -126,27 +126,27 @@ static void check_outputs(const struct nd_capture *capture, size_t p, size_t e)
     for (size_t first = 0; first <= n; first++)
         for (size_t count = 0; count <= n - first; count++) {
             memset(got, 0xEE, n * n_bytes + 1);
-            fix_ok(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, p, e}, first, count, got, &err),
+            fix_ok(nd_capture_read_outputs(&(struct nd_probe_values){capture, p, e}, first, count, got, &err),
                    &err);
             assert_memory_equal(got, want + first * n_bytes, count * n_bytes);
             assert_int_equal(got[count * n_bytes], 0xEE);
         }
-    assert_int_equal(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, p, e}, 0, n + 1, got, &err),
+    assert_int_equal(nd_capture_read_outputs(&(struct nd_probe_values){capture, p, e}, 0, n + 1, got, &err),
                      ND_ERR_NOT_FOUND);
     assert_int_equal(
-        nd_capture_read_outputs(&(struct nd_capture_tensor){capture, p, e}, SIZE_MAX, 2, got, &err),
+        nd_capture_read_outputs(&(struct nd_probe_values){capture, p, e}, SIZE_MAX, 2, got, &err),
         ND_ERR_NOT_FOUND);
     for (size_t s = 0; s < n; s++)
         for (size_t r = 0; r < fix_probes[p].n_repeats; r++) {
             fix_output(want, p, e, s, r);
-            fix_ok(nd_capture_read_repeat(&(struct nd_capture_tensor){capture, p, e}, s, r, got, &err), &err);
+            fix_ok(nd_capture_read_repeat(&(struct nd_probe_values){capture, p, e}, s, r, got, &err), &err);
             assert_memory_equal(got, want, n_bytes);
             assert_true(
                 nd_digest_equal(nd_capture_digest(capture, p, e, s, r), nd_digest_bytes(want, n_bytes)));
         }
-    assert_int_equal(nd_capture_read_repeat(&(struct nd_capture_tensor){capture, p, e}, n, 0, got, &err),
+    assert_int_equal(nd_capture_read_repeat(&(struct nd_probe_values){capture, p, e}, n, 0, got, &err),
                      ND_ERR_NOT_FOUND);
-    assert_int_equal(nd_capture_read_repeat(&(struct nd_capture_tensor){capture, p, e}, 0, 3, got, &err),
+    assert_int_equal(nd_capture_read_repeat(&(struct nd_probe_values){capture, p, e}, 0, 3, got, &err),
                      ND_ERR_NOT_FOUND);
     free(want);
     free(got);
@@ -161,12 +161,12 @@ static void check_inputs(const struct nd_capture *capture, size_t p)
             size_t n_bytes = 0;
             fix_ok(nd_shape_size_bytes(&fix_inputs[i].shape, fix_inputs[i].dtype, &n_bytes, &err), &err);
             fix_fill(want, n_bytes, p, 100 + i, s, 0);
-            fix_ok(nd_capture_read_inputs(&(struct nd_capture_tensor){capture, p, i}, s, 1, got, &err), &err);
+            fix_ok(nd_capture_read_inputs(&(struct nd_probe_values){capture, p, i}, s, 1, got, &err), &err);
             assert_memory_equal(got, want, n_bytes);
             assert_true(
                 nd_digest_equal(nd_capture_input_digest(capture, p, i, s), nd_digest_bytes(want, n_bytes)));
         }
-    assert_int_equal(nd_capture_read_inputs(&(struct nd_capture_tensor){capture, p, 0}, 0, 7, got, &err),
+    assert_int_equal(nd_capture_read_inputs(&(struct nd_probe_values){capture, p, 0}, 0, 7, got, &err),
                      ND_ERR_NOT_FOUND);
 }
 
@@ -180,7 +180,7 @@ static void check_round_trip(const struct fix_options *options)
     check_tables(capture);
     check_probes(capture);
     for (size_t p = 0; p < FIX_PROBES; p++) {
-        for (size_t e = 0; e < FIX_EDGES; e++) {
+        for (size_t e = 0; e < FIX_TENSORS; e++) {
             assert_true(nd_capture_has_outputs(capture, p, e));
             check_outputs(capture, p, e);
         }
@@ -192,7 +192,7 @@ static void check_round_trip(const struct fix_options *options)
     assert_int_equal(found.n_wrong, 0);
     assert_string_equal(found.first_wrong, "");
     /* inputs, outputs, and two repeats of each edge that has elements */
-    assert_int_equal(found.n_tensors, FIX_INPUTS * 8 + FIX_EDGES * 7 + (FIX_EDGES - 1) * 2);
+    assert_int_equal(found.n_tensors, FIX_INPUTS * 8 + FIX_TENSORS * 7 + (FIX_TENSORS - 1) * 2);
     nd_capture_close(&capture);
     assert_null(capture);
     free(path);
@@ -219,10 +219,10 @@ static void capture_of_digests_only_has_no_outputs(void **state)
     fix_write(path, &(struct fix_options){.level = 6, .digests_only = true});
     struct nd_capture *capture = open_ok(path);
     assert_false(nd_capture_has_outputs(capture, 0, 0));
-    assert_int_equal(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, 0, 0}, 0, 1, buf, &err),
+    assert_int_equal(nd_capture_read_outputs(&(struct nd_probe_values){capture, 0, 0}, 0, 1, buf, &err),
                      ND_ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "a/b%c"));
-    assert_int_equal(nd_capture_read_repeat(&(struct nd_capture_tensor){capture, 1, 0}, 1, 2, buf, &err),
+    assert_int_equal(nd_capture_read_repeat(&(struct nd_probe_values){capture, 1, 0}, 1, 2, buf, &err),
                      ND_ERR_NOT_FOUND);
     fix_output(buf, 1, 0, 1, 2);
     assert_true(nd_digest_equal(nd_capture_digest(capture, 1, 0, 1, 2), nd_digest_bytes(buf, 12)));
@@ -233,16 +233,16 @@ static void capture_of_digests_only_has_no_outputs(void **state)
 /* What libhdf5 itself reads, filters and all, is what was written: the format is HDF5's and not only ours. */
 static void check_by_libhdf5(hid_t file, size_t p, size_t e)
 {
-    char *path = nd_name_probe_path(fix_probes[p].name, "outputs", fix_edges[e].name);
+    char *path = nd_name_probe_path(fix_probes[p].name, "outputs", fix_tensors[e].name);
     hid_t dataset = H5Dopen2(file, path, H5P_DEFAULT);
     assert_true(dataset >= 0);
     hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
-    size_t n = fix_probes[p].n_samples, n_bytes = fix_sample_bytes(&fix_edges[e]);
-    assert_int_equal(H5Sget_simple_extent_ndims(space), fix_edges[e].shape.rank + 1);
-    assert_int_equal(H5Tget_size(type), nd_dtype_size_bytes(fix_edges[e].dtype));
+    size_t n = fix_probes[p].n_samples, n_bytes = fix_sample_bytes(&fix_tensors[e]);
+    assert_int_equal(H5Sget_simple_extent_ndims(space), fix_tensors[e].shape.rank + 1);
+    assert_int_equal(H5Tget_size(type), nd_dtype_size_bytes(fix_tensors[e].dtype));
     /* Types that HDF5 lacks: integers, and an attribute says what they are. */
     static const char lacking[] = " bool bfloat16 uint4 int4 float8_e4m3fn float8_e5m2 ";
-    enum nd_dtype dtype = fix_edges[e].dtype;
+    enum nd_dtype dtype = fix_tensors[e].dtype;
     char name[32] = "", spaced[40];
     if (H5Aexists(dataset, "dtype") > 0) {
         hid_t attr = H5Aopen(dataset, "dtype", H5P_DEFAULT), text = H5Aget_type(attr);
@@ -263,11 +263,11 @@ static void check_by_libhdf5(hid_t file, size_t p, size_t e)
         fix_output(want + s * n_bytes, p, e, s, 0);
     assert_true(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, got) >= 0);
     assert_memory_equal(got, want, n * n_bytes);
-    if (fix_edges[e].quant.n > 0) {
+    if (fix_tensors[e].quant.n > 0) {
         float scales[8];
         hid_t attr = H5Aopen(dataset, "scale", H5P_DEFAULT);
         assert_true(attr >= 0 && H5Aread(attr, H5T_NATIVE_FLOAT, scales) >= 0);
-        assert_memory_equal(scales, fix_edges[e].quant.scale, fix_edges[e].quant.n * sizeof(float));
+        assert_memory_equal(scales, fix_tensors[e].quant.scale, fix_tensors[e].quant.n * sizeof(float));
         H5Aclose(attr);
     }
     free(got);
@@ -287,7 +287,7 @@ static void capture_is_what_libhdf5_reads(void **state)
         hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
         assert_true(file >= 0);
         for (size_t p = 0; p < FIX_PROBES; p++)
-            for (size_t e = 0; e < FIX_EDGES; e++)
+            for (size_t e = 0; e < FIX_TENSORS; e++)
                 check_by_libhdf5(file, p, e);
         H5Fclose(file);
         free(path);
@@ -295,7 +295,7 @@ static void capture_is_what_libhdf5_reads(void **state)
 }
 
 /* A capture of one edge in one probe, "p", of one chunk. */
-static void write_one_edge(const char *path, const struct nd_edge *edge, size_t n_samples, const void *data)
+static void write_one_tensor(const char *path, const struct nd_tensor *tensor, size_t n_samples, const void *data)
 {
     struct nd_error err;
     struct nd_capture_probe probe = {
@@ -303,15 +303,15 @@ static void write_one_edge(const char *path, const struct nd_edge *edge, size_t 
     struct nd_digest digests[4];
     struct nd_capture_writer *writer = NULL;
     const char *provider = "";
-    size_t n_bytes = fix_sample_bytes(edge);
+    size_t n_bytes = fix_sample_bytes(tensor);
     assert_true(n_samples <= 4);
     for (size_t i = 0; i < n_samples; i++)
         digests[i] = nd_digest_bytes((const char *)data + i * n_bytes, n_bytes);
     fix_ok(nd_capture_writer_create(path, true, &writer, &err), &err);
-    fix_ok(nd_capture_writer_edges(writer, edge, &provider, 1, &err), &err);
+    fix_ok(nd_capture_writer_tensors(writer, tensor, &provider, 1, &err), &err);
     fix_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
-    fix_ok(nd_capture_writer_digests(writer, &probe, edge, digests, &err), &err);
-    fix_ok(nd_capture_writer_outputs(writer, &(struct nd_capture_output){&probe, edge, "", NULL}, data, &err),
+    fix_ok(nd_capture_writer_digests(writer, &probe, tensor, digests, &err), &err);
+    fix_ok(nd_capture_writer_outputs(writer, &(struct nd_capture_output){&probe, tensor, "", NULL}, data, &err),
            &err);
     fix_ok(nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err), &err);
     nd_capture_writer_destroy(&writer);
@@ -321,10 +321,10 @@ static void half_is_stored_as_ieee_half(void **state)
 {
     (void)state;
     char *path = in_folder("half.h5");
-    struct nd_edge edge = {"x", "x", "X", "n", ND_DTYPE_F16, {1, {6}}, {0, -1, NULL, NULL}, false, false};
+    struct nd_tensor tensor = {"x", "x", "X", "n", ND_DTYPE_F16, {1, {6}}, {0, -1, NULL, NULL}, false, false};
     static const uint16_t bits[6] = {0x3c00, 0xc000, 0x3555, 0x0001, 0x7c00, 0x7bff};
     static const uint32_t floats[6] = {0x3f800000, 0xc0000000, 0x3eaaa000, 0x33800000, 0x7f800000, 0x477fe000};
-    write_one_edge(path, &edge, 1, bits);
+    write_one_tensor(path, &tensor, 1, bits);
     hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
     hid_t stored = H5Dopen2(file, "/probes/p/outputs/x", H5P_DEFAULT);
     float read[6];
@@ -353,16 +353,16 @@ static void nibble_outside_its_type_is_counted_as_wrong(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct nd_error err;
         char *path = in_folder("nibble.h5");
-        struct nd_edge edge = {"x", "x", "X", "n", cases[i].dtype, {1, {4}}, {0, -1, NULL, NULL}, false, false};
-        write_one_edge(path, &edge, 2, cases[i].bytes);
+        struct nd_tensor tensor = {"x", "x", "X", "n", cases[i].dtype, {1, {4}}, {0, -1, NULL, NULL}, false, false};
+        write_one_tensor(path, &tensor, 2, cases[i].bytes);
         struct nd_capture *capture = open_ok(path);
         struct nd_capture_verification found;
-        assert_int_equal(nd_capture_edge(capture, 0)->dtype, cases[i].dtype);
+        assert_int_equal(nd_capture_tensor(capture, 0)->dtype, cases[i].dtype);
         fix_ok(nd_capture_verify(capture, &found, &err), &err);
         assert_true(found.content_matches);
         assert_int_equal(found.n_wrong, !cases[i].is_right[0] + !cases[i].is_right[1]);
         unsigned char read[8];
-        fix_ok(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, 0, 0}, 0, 2, read, &err), &err);
+        fix_ok(nd_capture_read_outputs(&(struct nd_probe_values){capture, 0, 0}, 0, 2, read, &err), &err);
         assert_memory_equal(read, cases[i].bytes, 8);
         nd_capture_close(&capture);
         free(path);
@@ -418,9 +418,9 @@ static void capture_without_anything_is_read(void **state)
     struct nd_capture_writer *writer = NULL;
     char *path = in_folder("failed.h5");
     fix_ok(nd_capture_writer_create(path, false, &writer, &err), &err);
-    struct nd_edge unknown = {"e", "e", "X", "n", ND_DTYPE_NONE, {-1, {0}}, {0, -1, NULL, NULL}, false, false};
+    struct nd_tensor unknown = {"e", "e", "X", "n", ND_DTYPE_NONE, {-1, {0}}, {0, -1, NULL, NULL}, false, false};
     const char *provider = "";
-    fix_ok(nd_capture_writer_edges(writer, &unknown, &provider, 1, &err), &err);
+    fix_ok(nd_capture_writer_tensors(writer, &unknown, &provider, 1, &err), &err);
     struct nd_capture_probe probe = {.name = "p", .source = "s", .n_samples_expected = 4, .n_repeats = 2};
     fix_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
     struct nd_attr attr = {.group = "failure", .key = "stage", .type = ND_ATTR_STRING, .string = "session"};
@@ -430,8 +430,8 @@ static void capture_without_anything_is_read(void **state)
     struct nd_capture *capture = open_ok(path);
     assert_int_equal(nd_capture_state(capture), ND_CAPTURE_FAILED);
     assert_string_equal(nd_capture_string(capture, "failure", "stage"), "session");
-    assert_int_equal(nd_capture_edge(capture, 0)->dtype, ND_DTYPE_NONE);
-    assert_int_equal(nd_capture_edge(capture, 0)->shape.rank, -1);
+    assert_int_equal(nd_capture_tensor(capture, 0)->dtype, ND_DTYPE_NONE);
+    assert_int_equal(nd_capture_tensor(capture, 0)->shape.rank, -1);
     assert_int_equal(nd_capture_probe(capture, 0)->n_samples_expected, 4);
     struct nd_capture_verification found;
     fix_ok(nd_capture_verify(capture, &found, &err), &err);
@@ -456,7 +456,7 @@ static enum nd_status open_with_truth(const char *const values[4], struct nd_cap
         if (values[i] != NULL)
             fix_ok(nd_capture_writer_attr(writer, &attr, err), err);
     }
-    fix_ok(nd_capture_writer_edges(writer, NULL, NULL, 0, err), err);
+    fix_ok(nd_capture_writer_tensors(writer, NULL, NULL, 0, err), err);
     enum nd_status status = nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, err);
     nd_capture_writer_destroy(&writer);
     if (status == ND_OK)
@@ -505,7 +505,7 @@ static void objects_are_listed_by_path(void **state)
             has_name = true;
             assert_int_equal(object->dtype, ND_DTYPE_NONE);
             assert_int_equal(object->text_bytes, 9);
-            assert_int_equal(object->stored_bytes, 9 * FIX_EDGES);
+            assert_int_equal(object->stored_bytes, 9 * FIX_TENSORS);
         } else if (strcmp(object->path, "/probes/zeros/outputs/%00") == 0) {
             has_bf16 = true;
             assert_int_equal(object->dtype, ND_DTYPE_BF16);

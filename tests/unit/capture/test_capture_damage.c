@@ -29,18 +29,18 @@ static void capture_made_by_h5py_is_read(void **state)
     struct nd_error err;
     struct nd_capture *capture = NULL;
     char *path = golden("valid.h5");
-    uint8_t codes[24];
+    uint8_t qvalues[24];
     uint16_t halves[10];
     fix_ok(nd_capture_open_unchecked(path, &capture, &err), &err);
-    assert_int_equal(nd_capture_n_edges(capture), 2);
-    assert_int_equal(nd_capture_find_edge(capture, "out/1"), 1);
+    assert_int_equal(nd_capture_n_tensors(capture), 2);
+    assert_int_equal(nd_capture_find_tensor(capture, "out/1"), 1);
     assert_string_equal(nd_capture_string(capture, "device", "uri"), "cpu");
-    assert_int_equal(nd_capture_edge(capture, 0)->quant.n, 3);
-    assert_f32_bits(nd_capture_edge(capture, 0)->quant.scale[2], 0.125f);
-    fix_ok(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, 0, 0}, 0, 2, codes, &err), &err);
+    assert_int_equal(nd_capture_tensor(capture, 0)->quant.n, 3);
+    assert_f32_bits(nd_capture_tensor(capture, 0)->quant.scale[2], 0.125f);
+    fix_ok(nd_capture_read_outputs(&(struct nd_probe_values){capture, 0, 0}, 0, 2, qvalues, &err), &err);
     for (size_t i = 0; i < 24; i++)
-        assert_int_equal(codes[i], i * 7 % 13);
-    fix_ok(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, 0, 1}, 0, 2, halves, &err), &err);
+        assert_int_equal(qvalues[i], i * 7 % 13);
+    fix_ok(nd_capture_read_outputs(&(struct nd_probe_values){capture, 0, 1}, 0, 2, halves, &err), &err);
     assert_int_equal(halves[0], 0xbc00); /* -1 and 1 as IEEE halves */
     assert_int_equal(halves[9], 0x3c00);
     /* It has neither true digests nor a content digest, and verifying says so. */
@@ -173,17 +173,17 @@ static bool do_views_agree(const struct nd_capture *capture)
     struct nd_view_scratch scratch = {0};
     bool do_agree = true;
     for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
-        for (size_t e = 0; e < nd_capture_n_edges(capture) && nd_capture_has_outputs(capture, p, e); e++) {
-            const struct nd_edge *edge = nd_capture_edge(capture, e);
+        for (size_t e = 0; e < nd_capture_n_tensors(capture) && nd_capture_has_outputs(capture, p, e); e++) {
+            const struct nd_tensor *tensor = nd_capture_tensor(capture, e);
             size_t n = nd_capture_probe(capture, p)->n_samples, n_bytes = 0;
-            const struct nd_capture_tensor tensor = {capture, p, e};
+            const struct nd_probe_values item = {capture, p, e};
             const unsigned char *view = NULL;
-            if (nd_shape_size_bytes(&edge->shape, edge->dtype, &n_bytes, &err) != ND_OK)
+            if (nd_shape_size_bytes(&tensor->shape, tensor->dtype, &n_bytes, &err) != ND_OK)
                 continue;
             unsigned char *read = malloc(n * n_bytes + 1);
-            bool is_read = read != NULL && nd_capture_read_outputs(&(struct nd_capture_tensor){capture, p, e},
+            bool is_read = read != NULL && nd_capture_read_outputs(&(struct nd_probe_values){capture, p, e},
                                                                    0, n, read, &err) == ND_OK;
-            bool is_seen = nd_capture_view_outputs(&tensor, 0, n * n_bytes, &scratch, &view, &err) == ND_OK;
+            bool is_seen = nd_capture_view_outputs(&item, 0, n * n_bytes, &scratch, &view, &err) == ND_OK;
             do_agree = do_agree && is_read == is_seen && (!is_read || memcmp(read, view, n * n_bytes) == 0);
             free(read);
         }
@@ -396,7 +396,7 @@ static void byte_of_every_tensor_is_covered_by_a_digest(void **state)
     for (size_t p = 0; p < FIX_PROBES; p++)
         for (size_t e = 0; e < FIX_BIG; e++) {
             unsigned char tensor[64];
-            size_t n_bytes = fix_sample_bytes(&fix_edges[e]);
+            size_t n_bytes = fix_sample_bytes(&fix_tensors[e]);
             fix_output(tensor, p, e, 1, 0);
             unsigned char *at = memmem(specimen.bytes, specimen.n_bytes, tensor, n_bytes);
             assert_non_null(at);
@@ -412,7 +412,7 @@ static void byte_of_every_tensor_is_covered_by_a_digest(void **state)
                 assert_int_equal(found.n_wrong, 1);
                 assert_true(found.content_matches);
                 snprintf(want, sizeof want, "probe '%s', edge '%s', sample 1", fix_probes[p].name,
-                         fix_edges[e].name);
+                         fix_tensors[e].name);
                 assert_string_equal(found.first_wrong, want);
                 nd_capture_close(&capture);
                 at[i] ^= 0x10;
@@ -483,11 +483,11 @@ static void contradictory_findings_are_refused(void **state)
 /* Every opening waits for a process of its own: several children, so that they wait at the same time (no
  * threads: a fork beside them is not safe under a sanitizer). Each has a file that only becomes shorter, which
  * costs nothing to write. */
-enum { N_CUTTERS = 8, MOST_CUTS = 2048 + 4096 };
+enum { N_CUTTERS = 8, MAX_CUTS = 2048 + 4096 };
 struct cutting {
-    size_t lengths[MOST_CUTS]; /* falling */
+    size_t lengths[MAX_CUTS]; /* falling */
     size_t n;
-    unsigned char is_cut[MOST_CUTS];
+    unsigned char is_cut[MAX_CUTS];
 };
 
 static bool is_refused_when_cut(const char *path, size_t length, unsigned char *is_cut)
@@ -528,7 +528,7 @@ static void file_cut_off_is_refused(void **state)
     assert_true(cutting != MAP_FAILED);
     for (size_t n = 0; n < specimen.n_bytes; n += n < 2048 ? 1 : 61)
         cutting->n++;
-    assert_in_range(cutting->n, 2049, MOST_CUTS);
+    assert_in_range(cutting->n, 2049, MAX_CUTS);
     for (size_t i = cutting->n, n = 0; i-- > 0; n += n < 2048 ? 1 : 61)
         cutting->lengths[i] = n;
     for (size_t i = 0; i < N_CUTTERS; i++) {

@@ -125,14 +125,14 @@ static void writer_misused_says_so(void **state)
     nd_capture_writer_level(writer, 0);
     fix_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
     fix_ok(nd_capture_writer_outputs_begin(
-               writer, &(struct nd_capture_output){.probe = &probe, .edge = &fix_edges[0]}, &dataset, &err),
+               writer, &(struct nd_capture_output){.probe = &probe, .tensor = &fix_tensors[0]}, &dataset, &err),
            &err);
     assert_int_equal(nd_capture_writer_chunk(dataset, 0, text, 3, &err), ND_ERR_FORMAT);
     assert_int_equal(nd_capture_writer_chunk(dataset, 1, text, 24, &err), ND_ERR_FORMAT);
     assert_int_equal(nd_capture_writer_outputs_end(&dataset, &err), ND_ERR_FORMAT);
     assert_null(dataset);
     fix_ok(nd_capture_writer_outputs_begin(
-               writer, &(struct nd_capture_output){.probe = &probe, .edge = &fix_edges[1]}, &dataset, &err),
+               writer, &(struct nd_capture_output){.probe = &probe, .tensor = &fix_tensors[1]}, &dataset, &err),
            &err);
     fix_ok(nd_capture_writer_chunk(dataset, 0, text, 20, &err), &err);
     assert_int_equal(nd_capture_writer_chunk(dataset, 0, text, 20, &err), ND_ERR_FORMAT);
@@ -210,11 +210,11 @@ static void *write_and_read(void *argument)
         struct nd_capture *capture = NULL;
         struct nd_capture_verification found = {0};
         bool is_good = nd_capture_writer_create(path, true, &writer, &err) == ND_OK &&
-                       nd_capture_writer_edges(writer, fix_edges, fix_providers, FIX_EDGES, &err) == ND_OK &&
+                       nd_capture_writer_tensors(writer, fix_tensors, fix_providers, FIX_TENSORS, &err) == ND_OK &&
                        nd_capture_writer_log(writer, "log", fix_log, sizeof fix_log, &err) == ND_OK &&
                        nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err) == ND_OK &&
                        nd_capture_open(path, &capture, &err) == ND_OK &&
-                       nd_capture_n_edges(capture) == FIX_EDGES &&
+                       nd_capture_n_tensors(capture) == FIX_TENSORS &&
                        nd_capture_verify(capture, &found, &err) == ND_OK && found.content_matches;
         if (!is_good)
             print_message("# %s, round %d: %s\n", path, round, err.message);

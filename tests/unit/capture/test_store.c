@@ -62,43 +62,43 @@ static int remove_spools(void **state)
 struct seen {
     const struct fake_options *options;
     size_t pass;
-    bool has_output[FAKE_EDGES];
-    unsigned char *data[FAKE_PROBES][FAKE_EDGES];         /* all samples of repeat 0 */
-    size_t n_bytes[FAKE_PROBES][FAKE_EDGES][MAX_SAMPLES]; /* of the sample that were there, at least once */
-    bool has_fragment[FAKE_PROBES][FAKE_EDGES][MAX_SAMPLES];
+    bool has_output[FAKE_TENSORS];
+    unsigned char *data[FAKE_PROBES][FAKE_TENSORS];         /* all samples of repeat 0 */
+    size_t n_bytes[FAKE_PROBES][FAKE_TENSORS][MAX_SAMPLES]; /* of the sample that were there, at least once */
+    bool has_fragment[FAKE_PROBES][FAKE_TENSORS][MAX_SAMPLES];
     bool has_run[FAKE_PASSES][FAKE_PROBES][MAX_SAMPLES][MAX_REPEATS];
-    bool has_repeat[FAKE_PROBES][FAKE_EDGES][MAX_SAMPLES][MAX_REPEATS];
+    bool has_repeat[FAKE_PROBES][FAKE_TENSORS][MAX_SAMPLES][MAX_REPEATS];
     size_t acknowledged[FAKE_PASSES][FAKE_PROBES];
     size_t n_acks[FAKE_PASSES][FAKE_PROBES];
     size_t n_fragments;
 };
 
-static void check_bytes(size_t probe, size_t edge, size_t sample, size_t repeat, const void *bytes)
+static void check_bytes(size_t probe, size_t tensor, size_t sample, size_t repeat, const void *bytes)
 {
-    size_t n = fake_bytes(edge);
+    size_t n = fake_bytes(tensor);
     unsigned char *expected = malloc(n + 1);
     assert_non_null(expected);
-    fake_output(probe, edge, sample, repeat, expected);
+    fake_output(probe, tensor, sample, repeat, expected);
     if (n > 0 && memcmp(bytes, expected, n) != 0)
-        fail_msg("probe %zu, edge %zu, sample %zu, repeat %zu has other bytes", probe, edge, sample, repeat);
+        fail_msg("probe %zu, edge %zu, sample %zu, repeat %zu has other bytes", probe, tensor, sample, repeat);
     free(expected);
 }
 
 static void take_output(struct seen *seen, const struct nd_record *record)
 {
-    size_t edge = (size_t)record->index[0];
+    size_t tensor = (size_t)record->index[0];
     uint64_t dtype = 0;
     struct nd_shape shape;
-    assert_in_range(edge, 0, FAKE_EDGES - 1);
-    assert_int_equal(fake_pass(seen->options, edge), seen->pass);
-    assert_false(seen->has_output[edge]);
+    assert_in_range(tensor, 0, FAKE_TENSORS - 1);
+    assert_int_equal(fake_pass(seen->options, tensor), seen->pass);
+    assert_false(seen->has_output[tensor]);
     assert_true(nd_fields_get_u64(record, "dtype", &dtype));
-    assert_int_equal(dtype, fake_edges[edge].dtype);
+    assert_int_equal(dtype, fake_tensors[tensor].dtype);
     char *dims = nd_fields_get(record, "dims");
     assert_true(dims != NULL && nd_dims_parse(dims, &shape));
-    assert_true(nd_shape_equal(&shape, &fake_edges[edge].shape));
+    assert_true(nd_shape_equal(&shape, &fake_tensors[tensor].shape));
     free(dims);
-    seen->has_output[edge] = true;
+    seen->has_output[tensor] = true;
 }
 
 static void take_chunk(struct seen *seen, const struct nd_record *record)
@@ -106,10 +106,10 @@ static void take_chunk(struct seen *seen, const struct nd_record *record)
     size_t p = (size_t)record->index[0], e = (size_t)record->index[1];
     struct nd_chunk_layout layout;
     struct nd_chunk_span span;
-    assert_true(p < FAKE_PROBES && e < FAKE_EDGES);
+    assert_true(p < FAKE_PROBES && e < FAKE_TENSORS);
     assert_int_equal(fake_pass(seen->options, e), seen->pass);
     assert_int_equal(
-        nd_chunk_layout_make(&fake_edges[e].shape, fake_edges[e].dtype, fake_samples[p], &layout, NULL), ND_OK);
+        nd_chunk_layout_make(&fake_tensors[e].shape, fake_tensors[e].dtype, fake_samples[p], &layout, NULL), ND_OK);
     assert_true(record->index[2] < layout.n_chunks);
     nd_chunk_span(&layout, (size_t)record->index[2], &span);
     unsigned char *raw = malloc(layout.chunk_bytes);
@@ -136,7 +136,7 @@ static void take_fragment(struct seen *seen, const struct nd_record *record)
 {
     size_t p = (size_t)record->index[0], e = (size_t)record->index[1];
     size_t first = (size_t)record->index[2], n = (size_t)record->index[3];
-    assert_true(p < FAKE_PROBES && e < FAKE_EDGES && n > 0 && first + n <= fake_samples[p]);
+    assert_true(p < FAKE_PROBES && e < FAKE_TENSORS && n > 0 && first + n <= fake_samples[p]);
     assert_int_equal(record->payload_bytes, n * fake_bytes(e));
     for (size_t i = 0; i < n; i++) {
         assert_false(seen->has_fragment[p][e][first + i]);
@@ -153,9 +153,9 @@ static void take_sample(struct seen *seen, const struct nd_record *record)
     assert_false(seen->has_run[seen->pass][p][s][r]);
     seen->has_run[seen->pass][p][s][r] = true;
     assert_int_equal(record->index[3], fake_latency_ns(seen->pass, p, s, r));
-    unsigned char *bytes = malloc(fake_bytes(EDGE_BIG));
+    unsigned char *bytes = malloc(fake_bytes(TENSOR_BIG));
     assert_non_null(bytes);
-    for (size_t e = 0; e < FAKE_EDGES; e++) {
+    for (size_t e = 0; e < FAKE_TENSORS; e++) {
         if (fake_pass(seen->options, e) != seen->pass)
             continue;
         struct nd_digest digest;
@@ -171,7 +171,7 @@ static void take_repeat(struct seen *seen, const struct nd_record *record)
 {
     size_t p = (size_t)record->index[0], e = (size_t)record->index[1];
     size_t s = (size_t)record->index[2], r = (size_t)record->index[3];
-    assert_true(p < FAKE_PROBES && e < FAKE_EDGES && s < fake_samples[p] && r < seen->options->n_repeats);
+    assert_true(p < FAKE_PROBES && e < FAKE_TENSORS && s < fake_samples[p] && r < seen->options->n_repeats);
     assert_true(fake_differs(p, e, s, r));
     assert_int_equal(record->payload_bytes, fake_bytes(e));
     check_bytes(p, e, s, r, record->payload);
@@ -184,7 +184,7 @@ static void check_promise(const struct seen *seen, size_t p, size_t n)
     for (size_t s = 0; s < n; s++)
         for (size_t r = 0; r < seen->options->n_repeats; r++) {
             assert_true(seen->has_run[seen->pass][p][s][r]);
-            for (size_t e = 0; !seen->options->digests_only && e < FAKE_EDGES; e++) {
+            for (size_t e = 0; !seen->options->digests_only && e < FAKE_TENSORS; e++) {
                 if (fake_pass(seen->options, e) != seen->pass)
                     continue;
                 assert_true(seen->n_bytes[p][e][s] == fake_bytes(e) || seen->has_fragment[p][e][s]);
@@ -238,7 +238,7 @@ static void check_end(const struct seen *seen)
     for (size_t p = 0; p < FAKE_PROBES; p++) {
         for (size_t pass = 0; pass < seen->options->n_passes; pass++)
             assert_int_equal(seen->acknowledged[pass][p], fake_samples[p]);
-        for (size_t e = 0; e < FAKE_EDGES; e++) {
+        for (size_t e = 0; e < FAKE_TENSORS; e++) {
             assert_true(seen->has_output[e]);
             for (size_t s = 0; s < fake_samples[p]; s++) {
                 assert_int_equal(seen->n_bytes[p][e][s], seen->options->digests_only ? 0 : fake_bytes(e));
@@ -265,7 +265,7 @@ static void check_spool(size_t config)
     assert_non_null(seen);
     seen->options = &configs[config];
     for (size_t p = 0; p < FAKE_PROBES; p++)
-        for (size_t e = 0; e < FAKE_EDGES; e++)
+        for (size_t e = 0; e < FAKE_TENSORS; e++)
             assert_non_null(seen->data[p][e] = malloc(fake_samples[p] * fake_bytes(e) + 1));
     assert_int_equal(nd_spool_reader_open(&reader, spools[config], NULL), ND_OK);
     while (nd_spool_next(&reader, &record))
@@ -275,7 +275,7 @@ static void check_spool(size_t config)
     check_end(seen);
     nd_spool_reader_close(&reader);
     for (size_t p = 0; p < FAKE_PROBES; p++)
-        for (size_t e = 0; e < FAKE_EDGES; e++)
+        for (size_t e = 0; e < FAKE_TENSORS; e++)
             free(seen->data[p][e]);
     free(seen);
 }
@@ -288,17 +288,17 @@ static void runs_stored_read_back_bit_for_bit(void **state)
 }
 
 /* The layouts that the edges are there for; should the target size of chunks change, so must they. */
-static void edges_of_the_test_are_cut_in_every_way(void **state)
+static void tensors_of_the_test_are_cut_in_every_way(void **state)
 {
     (void)state;
     static const struct {
-        size_t edge, samples_per_chunk, chunks_per_sample, n_chunks;
-    } cuts[] = {{EDGE_CODES, 5, 1, 1}, {EDGE_PAIR, 2, 1, 3},   {EDGE_BIG, 1, 2, 10},
-                {EDGE_EMPTY, 5, 1, 0}, {EDGE_SCALAR, 5, 1, 1}, {EDGE_WHOLE, 1, 1, 5}};
+        size_t tensor, samples_per_chunk, chunks_per_sample, n_chunks;
+    } cuts[] = {{TENSOR_QVALUES, 5, 1, 1}, {TENSOR_PAIR, 2, 1, 3},   {TENSOR_BIG, 1, 2, 10},
+                {TENSOR_EMPTY, 5, 1, 0}, {TENSOR_SCALAR, 5, 1, 1}, {TENSOR_WHOLE, 1, 1, 5}};
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-        const struct fake_edge *edge = &fake_edges[cuts[i].edge];
+        const struct fake_tensor *tensor = &fake_tensors[cuts[i].tensor];
         struct nd_chunk_layout layout;
-        assert_int_equal(nd_chunk_layout_make(&edge->shape, edge->dtype, 5, &layout, NULL), ND_OK);
+        assert_int_equal(nd_chunk_layout_make(&tensor->shape, tensor->dtype, 5, &layout, NULL), ND_OK);
         assert_int_equal(layout.samples_per_chunk, cuts[i].samples_per_chunk);
         assert_int_equal(layout.chunks_per_sample, cuts[i].chunks_per_sample);
         assert_int_equal(layout.n_chunks, cuts[i].n_chunks);
@@ -387,7 +387,7 @@ static void run_of_another_type_or_shape_is_refused(void **state)
         snprintf(name, sizeof name, "change%d.nds", change);
         bench_open(&bench, name);
         assert_int_equal(fake_put(bench.store, &bench.views, 1, 0, 0, &err), ND_OK);
-        struct nd_output_view *view = &bench.views.all[EDGE_PAIR], kept = *view;
+        struct nd_output_view *view = &bench.views.all[TENSOR_PAIR], kept = *view;
         if (change == 0)
             view->dtype = ND_DTYPE_I16;
         else if (change == 1)
@@ -411,7 +411,7 @@ static void output_of_too_high_a_rank_is_refused(void **state)
     struct nd_error err = {0};
     struct bench bench;
     bench_open(&bench, "rank.nds");
-    bench.views.all[EDGE_CODES].shape = (struct nd_shape){ND_MAX_RANK, {1, 1, 1, 1, 1, 1, 3, 4}};
+    bench.views.all[TENSOR_QVALUES].shape = (struct nd_shape){ND_MAX_RANK, {1, 1, 1, 1, 1, 1, 3, 4}};
     const struct nd_store_run run = {.probe = 0, .views = bench.views.of_pass};
     assert_int_equal(nd_store_put(bench.store, &run, &err), ND_ERR_DEVICE);
     assert_string_equal(err.message, "output 'conv/codes' has rank 8; at most 7 can be stored");
@@ -488,7 +488,7 @@ static void full_disk_is_reported_and_leaves_whole_records(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(edges_of_the_test_are_cut_in_every_way),
+        cmocka_unit_test(tensors_of_the_test_are_cut_in_every_way),
         cmocka_unit_test(runs_stored_read_back_bit_for_bit),
         cmocka_unit_test(slow_runs_are_acknowledged_within_half_a_second),
         cmocka_unit_test(second_run_does_not_delay_the_first_ones_acknowledgement),

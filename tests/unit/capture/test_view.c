@@ -18,7 +18,7 @@
 #include "support/scratch.h"
 
 /* The first edge of the first probe. */
-#define FIRST(of) (&(const struct nd_capture_tensor){of, 0, 0})
+#define FIRST(of) (&(const struct nd_probe_values){of, 0, 0})
 
 static uint64_t seed_of_run(void)
 {
@@ -108,23 +108,23 @@ static void write_capture(const char *path, const struct stored *stored)
     struct nd_error err;
     struct nd_capture_writer *writer = NULL;
     size_t n = (size_t)stored->dataset.dims[0];
-    struct nd_edge edge = {.name = (char *)"x",
+    struct nd_tensor tensor = {.name = (char *)"x",
                            .onnx_name = (char *)"x",
                            .op_types = (char *)"X",
                            .node = (char *)"n",
                            .dtype = stored->dtype,
                            .shape = {.rank = stored->dataset.rank - 1},
                            .quant = {.axis = -1}};
-    memcpy(edge.shape.dims, stored->dataset.dims + 1, (size_t)edge.shape.rank * sizeof edge.shape.dims[0]);
+    memcpy(tensor.shape.dims, stored->dataset.dims + 1, (size_t)tensor.shape.rank * sizeof tensor.shape.dims[0]);
     struct nd_capture_probe probe = {
         .name = (char *)"p", .source = (char *)"s", .n_samples = n, .n_samples_expected = n, .n_repeats = 1};
     struct nd_digest *digests = calloc(n, sizeof *digests);
     const char *provider = "";
     assert_non_null(digests);
     expect_ok(nd_capture_writer_create(path, true, &writer, &err), &err);
-    expect_ok(nd_capture_writer_edges(writer, &edge, &provider, 1, &err), &err);
+    expect_ok(nd_capture_writer_tensors(writer, &tensor, &provider, 1, &err), &err);
     expect_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
-    expect_ok(nd_capture_writer_digests(writer, &probe, &edge, digests, &err), &err);
+    expect_ok(nd_capture_writer_digests(writer, &probe, &tensor, digests, &err), &err);
     expect_ok(nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err), &err);
     nd_capture_writer_destroy(&writer);
     free(digests);
@@ -242,7 +242,7 @@ static void view_of_random_storage_shows_every_range(void **state)
         make_random(&stored, &random);
         write_capture(path, &stored);
         struct nd_capture *capture = open_ok(path);
-        const struct nd_index_object *object = capture->probes[0].edges[0].outputs;
+        const struct nd_index_object *object = capture->probes[0].tensors[0].outputs;
         n_contiguous += object->chunks == NULL;
         n_cut += object->layout.chunks_per_sample > 1;
         n_shared += object->layout.samples_per_chunk > 1;
@@ -251,7 +251,7 @@ static void view_of_random_storage_shows_every_range(void **state)
                          object->chunks != NULL ? object->layout.chunk_bytes : 0);
         unsigned char *read = malloc(stored.n_bytes);
         assert_non_null(read);
-        expect_ok(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, 0, 0}, 0,
+        expect_ok(nd_capture_read_outputs(&(struct nd_probe_values){capture, 0, 0}, 0,
                                           (size_t)stored.dataset.dims[0], read, NULL),
                   NULL);
         assert_memory_equal(read, stored.data, stored.n_bytes);
@@ -341,7 +341,7 @@ static void view_of_digests_only_is_refused(void **state)
 /* One byte of the file at the chunk's middle. */
 static void damage_chunk(const char *path, const struct nd_capture *capture, size_t chunk)
 {
-    const struct nd_index_chunk *at = &capture->probes[0].edges[0].outputs->chunks[chunk];
+    const struct nd_index_chunk *at = &capture->probes[0].tensors[0].outputs->chunks[chunk];
     unsigned char byte = 0;
     off_t offset = (off_t)(at->offset + at->stored_bytes / 2);
     int fd = open(path, O_RDWR);
@@ -441,26 +441,26 @@ static void alike_is_not_told_of_other_storage(void **state)
     make_cut(&stored, true, 6);
     write_capture(path_a, &stored);
     struct nd_capture *a = open_ok(path_a);
-    for (int way = 0; way < 6; way++) {
+    for (int method = 0; method < 6; method++) {
         struct stored other = stored;
-        if (way == 0)
+        if (method == 0)
             other.chunk = (struct nd_shape){.rank = 0};
-        else if (way == 1)
+        else if (method == 1)
             other.chunk.dims[1] = 10;
-        else if (way == 2)
+        else if (method == 2)
             other.is_shuffled = false;
-        else if (way == 3)
+        else if (method == 3)
             other.deflate = 1;
-        else if (way == 4)
+        else if (method == 4)
             other.deflate = 0;
         else
             other.dataset.dims[0] = 5; /* a sample fewer */
-        if (way == 0)
+        if (method == 0)
             other.is_shuffled = false, other.deflate = 0;
         write_capture(path_b, &other);
         struct nd_capture *b = open_ok(path_b);
         assert_false(is_alike(a, b, 0, 10000));
-        assert_false(is_alike(b, b, 0, 10000) && (way == 0 || way == 4)); /* no deflate, not even with itself */
+        assert_false(is_alike(b, b, 0, 10000) && (method == 0 || method == 4)); /* no deflate, not even with itself */
         nd_capture_close(&b);
     }
     nd_capture_close(&a);

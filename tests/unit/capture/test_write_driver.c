@@ -13,7 +13,7 @@
 #include "capture/hdf5/write_driver.h"
 #include "core/files/file.h"
 
-enum { N_SETS = 8, N_VALUES = 700, MOST_BYTES = 64 * 1024, STEP_BYTES = 512 };
+enum { N_SETS = 8, N_VALUES = 700, MAX_BYTES = 64 * 1024, STEP_BYTES = 512 };
 
 static int32_t value_of(int set, int i)
 {
@@ -98,7 +98,7 @@ static void libhdf5_does_not_hear_of_writes_that_fail(void **state)
     assert_int_equal(nd_dir_make_temporary(&folder, NULL), ND_OK);
     char *path = nd_path_join(folder, "x.h5");
     signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(write_limited(path, MOST_BYTES), 0);
+    assert_int_equal(write_limited(path, MAX_BYTES), 0);
     assert_int_equal(stat(path, &whole), 0);
     for (size_t n = 0; n < (size_t)whole.st_size; n += STEP_BYTES) {
         assert_int_equal(write_limited(path, n), EFBIG);

@@ -12,14 +12,14 @@ static void captures_identical_are_same_and_only_floats_are_read(void **state)
     (void)state;
     struct fleet f;
     fleet_start(&f, 3);
-    f.captures[0]->edges[FLEET_LOGITS].is_model_output = false;
+    f.captures[0]->tensors[FLEET_LOGITS].is_model_output = false;
     const struct nd_comparison *c = fleet_compare(&f);
     assert_int_equal(c->verdict, ND_VERDICT_SAME);
     assert_int_equal(nd_verdict_exit_code(c->verdict), ND_EXIT_SAME);
     assert_string_equal(c->classes_text, "cpu = gen1 = gen2");
-    assert_true(c->first_edge == SIZE_MAX && c->first_test == SIZE_MAX);
-    assert_int_equal(c->n_edges, FLEET_EDGES);
-    for (size_t e = 0; e < c->n_edges; e++)
+    assert_true(c->first_tensor == SIZE_MAX && c->first_test == SIZE_MAX);
+    assert_int_equal(c->n_tensors, FLEET_TENSORS);
+    for (size_t e = 0; e < c->n_tensors; e++)
         for (size_t t = 1; t < 3; t++) {
             assert_int_equal(total_of(c, e, t)->coverage, ND_COVERAGE_FULL);
             assert_int_equal(total_of(c, e, t)->difference.n_samples, FLEET_SAMPLES);
@@ -57,9 +57,9 @@ static void capture_with_one_bit_flipped_differs_there(void **state)
         assert_int_equal(d->first.coordinates[1], i % 12 / 4);
         assert_int_equal(d->first.coordinates[2], i % 4);
         assert_int_equal(total_of(c, FLEET_CONV, 1)->difference.n_differing, 0);
-        assert_int_equal(c->first_edge, FLEET_CONV);
+        assert_int_equal(c->first_tensor, FLEET_CONV);
         assert_int_equal(c->first_test, 2);
-        assert_true(c->devices[1].first_edge == SIZE_MAX && c->devices[2].first_edge == FLEET_CONV);
+        assert_true(c->devices[1].first_tensor == SIZE_MAX && c->devices[2].first_tensor == FLEET_CONV);
         assert_string_equal(c->classes_text, "cpu = gen1 | gen2");
         assert_string_equal(c->output_classes_text, "cpu = gen1 = gen2");
         f.captures[2]->outputs[0][FLEET_CONV][i] ^= 1;
@@ -73,9 +73,9 @@ static void captures_swapped_mirror(void **state)
     struct fleet f;
     fleet_start(&f, 2);
     f.captures[1]->outputs[0][FLEET_CONV][5] += 2;
-    fleet_set_code(f.captures[1], 1, 4, 900); /* right becomes wrong */
-    fleet_set_code(f.captures[0], 2, 0, 900); /* wrong becomes right */
-    fleet_set_code(f.captures[0], 3, 0, 900);
+    fleet_set_qvalue(f.captures[1], 1, 4, 900); /* right becomes wrong */
+    fleet_set_qvalue(f.captures[0], 2, 0, 900); /* wrong becomes right */
+    fleet_set_qvalue(f.captures[0], 3, 0, 900);
     const struct nd_comparison *c = fleet_compare(&f);
     struct nd_difference ab = total_of(c, FLEET_CONV, 1)->difference;
     struct nd_top1_pair flips = c->top1[0].pairs[0];
@@ -101,7 +101,7 @@ static void accuracy_of_a_device_is_counted_against_the_labels(void **state)
     (void)state;
     struct fleet f;
     fleet_start(&f, 2);
-    fleet_set_code(f.captures[1], 0, 1, 900);
+    fleet_set_qvalue(f.captures[1], 0, 1, 900);
     const struct nd_comparison *c = fleet_compare(&f);
     assert_int_equal(c->n_top1, 2);
     assert_true(c->top1[0].has_labels);
@@ -128,26 +128,26 @@ static void accuracy_of_a_device_is_counted_against_the_labels(void **state)
     fleet_stop(&f);
 }
 
-static void assert_not_comparable(struct fleet *f, size_t edge, const char *reason)
+static void assert_not_comparable(struct fleet *f, size_t tensor, const char *reason)
 {
     const struct nd_comparison *c = fleet_compare(f);
     assert_int_equal(c->verdict, ND_VERDICT_NOT_COMPARABLE);
     assert_int_equal(nd_verdict_exit_code(c->verdict), ND_EXIT_NOT_COMPARABLE);
-    assert_false(c->edges[edge].comparable);
-    assert_int_not_equal(total_of(c, edge, 1)->coverage, ND_COVERAGE_FULL);
-    assert_non_null(total_of(c, edge, 1)->reason);
-    if (strstr(total_of(c, edge, 1)->reason, reason) == NULL)
-        fail_msg("'%s' lacks '%s'", total_of(c, edge, 1)->reason, reason);
+    assert_false(c->tensors[tensor].comparable);
+    assert_int_not_equal(total_of(c, tensor, 1)->coverage, ND_COVERAGE_FULL);
+    assert_non_null(total_of(c, tensor, 1)->reason);
+    if (strstr(total_of(c, tensor, 1)->reason, reason) == NULL)
+        fail_msg("'%s' lacks '%s'", total_of(c, tensor, 1)->reason, reason);
 }
 
 /* The same bytes under another label. */
-static void assert_wrong_label(struct fleet *f, size_t edge, const char *called)
+static void assert_wrong_label(struct fleet *f, size_t tensor, const char *called)
 {
     const struct nd_comparison *c = fleet_compare(f);
-    const struct nd_compared_pair *pair = &c->edges[edge].pairs[0];
+    const struct nd_compared_pair *pair = &c->tensors[tensor].pairs[0];
     assert_int_equal(c->verdict, ND_VERDICT_DIFFERS);
     assert_int_equal(nd_verdict_exit_code(c->verdict), ND_EXIT_DIFFERS);
-    assert_false(c->edges[edge].comparable);
+    assert_false(c->tensors[tensor].comparable);
     assert_non_null(pair->label);
     assert_string_equal(pair->label, pair->total.reason);
     assert_non_null(strstr(pair->label, "the same bytes in all"));
@@ -156,35 +156,35 @@ static void assert_wrong_label(struct fleet *f, size_t edge, const char *called)
         fail_msg("'%s' lacks '%s'", pair->label, called);
 }
 
-static void edge_missing_or_other_is_never_equal(void **state)
+static void tensor_missing_or_other_is_never_equal(void **state)
 {
     (void)state;
     struct fleet f;
     fleet_start(&f, 2);
     struct nd_capture *test = f.captures[1];
     struct nd_capture saved = *test;
-    test->n_edges--;
+    test->n_tensors--;
     assert_not_comparable(&f, FLEET_SCORES, "missing in the test");
-    assert_int_equal(f.comparison->edges[FLEET_SCORES].devices[1].class_id, -1);
+    assert_int_equal(f.comparison->tensors[FLEET_SCORES].devices[1].class_id, -1);
     *test = saved;
-    f.captures[0]->n_edges--;
+    f.captures[0]->n_tensors--;
     assert_not_comparable(&f, FLEET_SCORES, "missing in the reference");
-    f.captures[0]->n_edges++;
-    test->edges[FLEET_CONV].dtype = ND_DTYPE_I8;
+    f.captures[0]->n_tensors++;
+    test->tensors[FLEET_CONV].dtype = ND_DTYPE_I8;
     assert_wrong_label(&f, FLEET_CONV, "in 'cpu' and int8 with scale");
     assert_string_equal(f.comparison->classes_text, "cpu | gen1");
     *test = saved;
-    test->edges[FLEET_CONV].shape = (struct nd_shape){.rank = 3, .dims = {3, 2, 4}};
+    test->tensors[FLEET_CONV].shape = (struct nd_shape){.rank = 3, .dims = {3, 2, 4}};
     assert_not_comparable(&f, FLEET_CONV, "shape 2x3x4 against 3x2x4");
     *test = saved;
-    test->edges[FLEET_CONV].quant.scale = other_scale;
+    test->tensors[FLEET_CONV].quant.scale = other_scale;
     assert_wrong_label(&f, FLEET_CONV, "in 'cpu' and scale 0.25");
     assert_string_equal(f.comparison->classes_text, "cpu | gen1");
     *test = saved;
-    test->edges[FLEET_CONV].quant.n = 0;
+    test->tensors[FLEET_CONV].quant.n = 0;
     assert_not_comparable(&f, FLEET_CONV, "the same codes, but 'gen1' does not state their scale");
     *test = saved;
-    test->edges[FLEET_SCORES].quant = test->edges[FLEET_CONV].quant; /* floats are compared as they are */
+    test->tensors[FLEET_SCORES].quant = test->tensors[FLEET_CONV].quant; /* floats are compared as they are */
     assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_SAME);
     fleet_stop(&f);
 }
@@ -196,30 +196,30 @@ static void model_input_that_is_not_recorded_decides_nothing(void **state)
     struct fleet f;
     fleet_start(&f, 3);
     for (size_t i = 0; i < 3; i++)
-        f.captures[i]->edges[FLEET_SCORES].is_model_input = true;
-    size_t n_edges = f.captures[0]->n_edges;
+        f.captures[i]->tensors[FLEET_SCORES].is_model_input = true;
+    size_t n_tensors = f.captures[0]->n_tensors;
     for (size_t lacking = 0; lacking < 3; lacking++) {
-        f.captures[lacking]->n_edges--;
+        f.captures[lacking]->n_tensors--;
         const struct nd_comparison *c = fleet_compare(&f);
         assert_int_equal(c->verdict, ND_VERDICT_SAME);
-        assert_int_equal(c->edges[FLEET_SCORES].verdict, ND_VERDICT_NOT_COMPARABLE);
+        assert_int_equal(c->tensors[FLEET_SCORES].verdict, ND_VERDICT_NOT_COMPARABLE);
         for (size_t t = 1; t < 3; t++)
-            assert_int_equal(c->edges[FLEET_SCORES].pairs[t - 1].is_unrecorded_input,
+            assert_int_equal(c->tensors[FLEET_SCORES].pairs[t - 1].is_unrecorded_input,
                              lacking == 0 || lacking == t);
-        f.captures[lacking]->n_edges = n_edges;
+        f.captures[lacking]->n_tensors = n_tensors;
     }
-    f.captures[2]->n_edges--; /* what else differs or is missing decides as ever */
+    f.captures[2]->n_tensors--; /* what else differs or is missing decides as ever */
     f.captures[1]->outputs[0][FLEET_CONV][30] ^= 1;
     assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_DIFFERS);
     f.captures[1]->outputs[0][FLEET_CONV][30] ^= 1;
-    f.captures[0]->edges[FLEET_SCORES].is_model_input = false; /* the first that has it says what it is */
+    f.captures[0]->tensors[FLEET_SCORES].is_model_input = false; /* the first that has it says what it is */
     assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_NOT_COMPARABLE);
     for (size_t i = 0; i < 3; i++)
-        for (size_t e = 0; e < n_edges; e++)
-            f.captures[i]->edges[e].is_model_input = true;
-    f.captures[2]->n_edges = 0; /* nothing of the third is compared */
+        for (size_t e = 0; e < n_tensors; e++)
+            f.captures[i]->tensors[e].is_model_input = true;
+    f.captures[2]->n_tensors = 0; /* nothing of the third is compared */
     assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_NOT_COMPARABLE);
-    f.captures[2]->n_edges = n_edges;
+    f.captures[2]->n_tensors = n_tensors;
     fleet_stop(&f);
 }
 
@@ -239,7 +239,7 @@ static void probe_missing_or_fed_otherwise_is_never_equal(void **state)
     f.captures[0]->n_probes = 2;
     assert_not_comparable(&f, FLEET_CONV, "probe 'zeros' is missing in the test");
     assert_int_equal(total_of(f.comparison, FLEET_CONV, 1)->coverage, ND_COVERAGE_PART);
-    assert_int_equal(f.comparison->edges[FLEET_CONV].devices[1].class_id, 1);
+    assert_int_equal(f.comparison->tensors[FLEET_CONV].devices[1].class_id, 1);
     struct nd_capture *swap = f.captures[0];
     f.captures[0] = f.captures[1];
     f.captures[1] = swap;
@@ -260,7 +260,7 @@ static void probes_are_counted_apart_and_together(void **state)
     f.captures[1]->outputs[1][FLEET_CONV][30] = 9;
     f.captures[1]->outputs[0][FLEET_CONV][70] ^= 1;
     const struct nd_comparison *c = fleet_compare(&f);
-    const struct nd_compared_pair *pair = &c->edges[FLEET_CONV].pairs[0];
+    const struct nd_compared_pair *pair = &c->tensors[FLEET_CONV].pairs[0];
     assert_int_equal(pair->probes[0].difference.n_differing, 1);
     assert_int_equal(pair->probes[1].difference.n_differing, 1);
     assert_int_equal(pair->probes[1].difference.max_lsb, 9);
@@ -293,7 +293,7 @@ static void capture_that_stopped_early_is_compared_in_part_and_failed(void **sta
     f.captures[1]->state = ND_CAPTURE_PARTIAL;
     assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_NOT_COMPARABLE);
     f.captures[1]->state = ND_CAPTURE_FAILED;
-    f.captures[1]->n_edges = f.captures[1]->n_probes = 0; /* it never ran */
+    f.captures[1]->n_tensors = f.captures[1]->n_probes = 0; /* it never ran */
     c = fleet_compare(&f);
     assert_int_equal(c->verdict, ND_VERDICT_FAILED);
     assert_string_equal(c->classes_text, "cpu = gen2 | (gen1: no data)");
@@ -303,7 +303,7 @@ static void capture_that_stopped_early_is_compared_in_part_and_failed(void **sta
     f.captures[1] = swap;
     c = fleet_compare(&f);
     assert_int_equal(c->verdict, ND_VERDICT_FAILED);
-    assert_int_equal(c->n_edges, FLEET_EDGES);
+    assert_int_equal(c->n_tensors, FLEET_TENSORS);
     assert_string_equal(c->classes_text, "cpu = gen2 | (gen1: no data)");
     fleet_stop(&f);
 }
@@ -393,13 +393,13 @@ static void devices_are_labelled_and_marked(void **state)
     const struct nd_comparison *c = fleet_compare(&f);
     assert_string_equal(c->devices[1].label, "gen1");
     assert_string_equal(c->devices[2].label, "gen1#2");
-    assert_false(c->edges[FLEET_CONV].devices[0].is_on_cpu); /* a CPU is a CPU */
-    assert_true(c->edges[FLEET_CONV].devices[1].is_on_cpu);
-    assert_false(c->edges[FLEET_IN].devices[1].is_on_cpu); /* expected there */
-    assert_string_equal(c->edges[FLEET_IN].devices[1].provider, "CPUExecutionProvider");
-    assert_int_equal(c->edges[FLEET_CONV].devices[1].n_unstable, FLEET_SAMPLES);
-    assert_int_equal(c->devices[1].n_unstable_edges, 1);
-    assert_int_equal(c->devices[1].n_cpu_edges, 1);
+    assert_false(c->tensors[FLEET_CONV].devices[0].is_on_cpu); /* a CPU is a CPU */
+    assert_true(c->tensors[FLEET_CONV].devices[1].is_on_cpu);
+    assert_false(c->tensors[FLEET_IN].devices[1].is_on_cpu); /* expected there */
+    assert_string_equal(c->tensors[FLEET_IN].devices[1].provider, "CPUExecutionProvider");
+    assert_int_equal(c->tensors[FLEET_CONV].devices[1].n_unstable, FLEET_SAMPLES);
+    assert_int_equal(c->devices[1].n_unstable_tensors, 1);
+    assert_int_equal(c->devices[1].n_cpu_tensors, 1);
     assert_int_equal(c->verdict, ND_VERDICT_SAME);
     fleet_stop(&f);
 }
@@ -410,7 +410,7 @@ static void empty_tensors_are_equal(void **state)
     struct fleet f;
     fleet_start(&f, 2);
     for (size_t i = 0; i < 2; i++)
-        f.captures[i]->edges[FLEET_CONV].shape.dims[1] = 0;
+        f.captures[i]->tensors[FLEET_CONV].shape.dims[1] = 0;
     const struct nd_comparison *c = fleet_compare(&f);
     assert_int_equal(c->verdict, ND_VERDICT_SAME);
     assert_int_equal(total_of(c, FLEET_CONV, 1)->difference.n_elems, 0);
@@ -510,7 +510,7 @@ static void classes_of_six_devices_are_rendered(void **state)
     const struct nd_comparison *c = fleet_compare(&f);
     static const int expected[] = {0, 1, 0, 2, 2, 2};
     for (size_t i = 0; i < 6; i++)
-        assert_int_equal(c->edges[FLEET_CONV].devices[i].class_id, expected[i]);
+        assert_int_equal(c->tensors[FLEET_CONV].devices[i].class_id, expected[i]);
     assert_string_equal(c->classes_text, "cpu = gen2 | gen1 | gen3 = gen4 | gen5");
     assert_string_equal(c->output_classes_text, "cpu = gen1 = gen2 = gen3 = gen4 | gen5");
     fleet_stop(&f);
@@ -523,7 +523,7 @@ int main(void)
         cmocka_unit_test(capture_with_one_bit_flipped_differs_there),
         cmocka_unit_test(captures_swapped_mirror),
         cmocka_unit_test(accuracy_of_a_device_is_counted_against_the_labels),
-        cmocka_unit_test(edge_missing_or_other_is_never_equal),
+        cmocka_unit_test(tensor_missing_or_other_is_never_equal),
         cmocka_unit_test(model_input_that_is_not_recorded_decides_nothing),
         cmocka_unit_test(probe_missing_or_fed_otherwise_is_never_equal),
         cmocka_unit_test(probes_are_counted_apart_and_together),

@@ -18,7 +18,7 @@ static void start(struct fleet *f, size_t n, size_t shift)
         struct nd_capture *capture = f->captures[c];
         capture->probes[0].n_samples = capture->probes[0].n_samples_expected = SAMPLES;
         capture->probes[0].labels = labels;
-        capture->edges[FLEET_LOGITS].is_model_output = false;
+        capture->tensors[FLEET_LOGITS].is_model_output = false;
         for (size_t s = 0; s < SAMPLES; s++) {
             labels[s] = (int64_t)((s + shift) % FLEET_CLASSES);
             for (size_t k = 0; k < FLEET_CLASSES; k++)

@@ -262,7 +262,7 @@ static void compare(const struct pair *pair, bool is_split, struct nd_difference
     nd_pair_state_destroy(&state);
 }
 
-static void check_pair(struct pair *pair, struct nd_edge *edge)
+static void check_pair(struct pair *pair, struct nd_tensor *tensor)
 {
     const struct nd_kernels *const *kernels;
     size_t n_kernels = nd_kernels_available(&kernels);
@@ -270,7 +270,7 @@ static void check_pair(struct pair *pair, struct nd_edge *edge)
     memset(&plain, 0, sizeof plain);
     for (size_t k = 0; k < n_kernels; k++) {
         struct nd_compare_options options = {.n_worst = 3};
-        assert_int_equal(nd_pair_context_make(edge, edge, &options, kernels[k], &pair->context, NULL), ND_OK);
+        assert_int_equal(nd_pair_context_make(tensor, tensor, &options, kernels[k], &pair->context, NULL), ND_OK);
         pair->context.gate = (struct nd_gate_values){.has_tolerance = true, .atol = 0.5, .rtol = 0.25};
         for (size_t s = 0; s < N_SAMPLES && k == 0; s++)
             if (memcmp(pair->ref[s], pair->test[s], pair->n * pair->elem_bytes) != 0)
@@ -307,7 +307,7 @@ static void test_every_density(void **state)
                 char name[] = "x";
                 bool is_float = nd_dtype_is_float(dtypes[t]);
                 state_of_random = seed;
-                struct nd_edge edge = {.name = name,
+                struct nd_tensor tensor = {.name = name,
                                        .onnx_name = name,
                                        .dtype = dtypes[t],
                                        .shape = {1, {(int64_t)sizes[n]}},
@@ -316,7 +316,7 @@ static void test_every_density(void **state)
                 pair.dtype = dtypes[t];
                 pair.elem_bytes = nd_dtype_size_bytes(dtypes[t]);
                 fill(&pair, densities[k], n % 2 == 0);
-                check_pair(&pair, &edge);
+                check_pair(&pair, &tensor);
             }
 }
 

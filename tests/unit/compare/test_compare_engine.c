@@ -4,14 +4,14 @@
 
 #include "support/fleet_compare.h"
 
-enum { BIG = FLEET_EDGES, BIG_SAMPLES = 2, BIG_ELEMS = 2 * 1024 * 1100 }; /* more than one unit's 2 MiB */
+enum { BIG = FLEET_TENSORS, BIG_SAMPLES = 2, BIG_ELEMS = 2 * 1024 * 1100 }; /* more than one unit's 2 MiB */
 
 /* An edge of large samples, of which only the first two are there: the fleet then has two samples. */
-static void add_big_edge(struct fleet *f, uint64_t *seed)
+static void add_big_tensor(struct fleet *f, uint64_t *seed)
 {
     for (size_t c = 0; c < f->n; c++) {
         struct nd_capture *capture = f->captures[c];
-        fleet_add_edge(capture, "big", "Conv", ND_DTYPE_U8,
+        fleet_add_tensor(capture, "big", "Conv", ND_DTYPE_U8,
                        (struct nd_shape){.rank = 3, .dims = {2, 1024, 1100}});
         capture->probes[0].n_samples = capture->probes[0].n_samples_expected = BIG_SAMPLES;
         capture->large[0][BIG] = malloc((size_t)BIG_SAMPLES * BIG_ELEMS);
@@ -46,7 +46,7 @@ static void scramble(struct fleet *f, uint64_t *seed)
             f->captures[c]->outputs[0][FLEET_CONV][below(seed, 24 * FLEET_SAMPLES)] ^=
                 (unsigned char)(1 + below(seed, 7));
         for (size_t k = 0; k < 4; k++) {
-            fleet_set_code(f->captures[c], below(seed, FLEET_SAMPLES), below(seed, FLEET_CLASSES),
+            fleet_set_qvalue(f->captures[c], below(seed, FLEET_SAMPLES), below(seed, FLEET_CLASSES),
                            (int16_t)below(seed, 800));
             fleet_set_score(f->captures[c], below(seed, FLEET_SAMPLES), below(seed, FLEET_CLASSES),
                             k == 3 && c % 2 == 0 ? NAN : (float)below(seed, 100) / 100);
@@ -103,7 +103,7 @@ static void results_of_big_tensors_do_not_depend_on_how_they_were_made(void **st
     uint64_t seed = random_seed();
     struct fleet f;
     fleet_start(&f, 4);
-    add_big_edge(&f, &seed);
+    add_big_tensor(&f, &seed);
     scramble(&f, &seed);
     vary_and_compare(&f, 5, &seed);
     free_big(&f);
@@ -117,13 +117,13 @@ static void big_tensors_give_what_whole_samples_give(void **state)
     uint64_t seed = random_seed();
     struct fleet f;
     fleet_start(&f, 2);
-    add_big_edge(&f, &seed);
+    add_big_tensor(&f, &seed);
     f.captures[1]->chunk_bytes[BIG] = 1 << 20;
     f.options.n_worst = 5;
     f.options.n_threads = 3;
     const struct nd_comparison *c = fleet_compare(&f);
     struct nd_pair_context context =
-        context_of(&f.captures[0]->edges[BIG], &f.captures[1]->edges[BIG], &f.options);
+        context_of(&f.captures[0]->tensors[BIG], &f.captures[1]->tensors[BIG], &f.options);
     struct nd_pair_state *plain = nd_pair_state_create(&context, NULL);
     for (size_t s = 0; s < BIG_SAMPLES; s++)
         assert_int_equal(nd_sample_compare(plain, &context, true, f.captures[0]->large[0][BIG] + s * BIG_ELEMS,
@@ -144,7 +144,7 @@ static void stuck_samples_are_seen_although_they_are_cut(void **state)
     uint64_t seed = random_seed();
     struct fleet f;
     fleet_start(&f, 3);
-    add_big_edge(&f, &seed);
+    add_big_tensor(&f, &seed);
     f.captures[0]->chunk_bytes[BIG] = 1 << 20;
     memset(f.captures[1]->large[0][BIG], 9, BIG_ELEMS);
     memset(f.captures[2]->large[0][BIG], 9, 2 * BIG_ELEMS);
@@ -167,12 +167,12 @@ static void samples_with_a_nan_are_not_stuck_although_they_are_cut(void **state)
     uint64_t seed = random_seed();
     struct fleet f;
     fleet_start(&f, 2);
-    add_big_edge(&f, &seed);
+    add_big_tensor(&f, &seed);
     for (size_t c = 0; c < 2; c++) {
         float *reals = (float *)(void *)f.captures[c]->large[0][BIG];
-        f.captures[c]->edges[BIG].dtype = ND_DTYPE_F32;
-        f.captures[c]->edges[BIG].quant = (struct nd_quant){.axis = -1};
-        f.captures[c]->edges[BIG].shape.dims[2] /= 4;
+        f.captures[c]->tensors[BIG].dtype = ND_DTYPE_F32;
+        f.captures[c]->tensors[BIG].quant = (struct nd_quant){.axis = -1};
+        f.captures[c]->tensors[BIG].shape.dims[2] /= 4;
         for (size_t i = 0; i < (size_t)2 * BIG_ELEMS / 4; i++)
             reals[i] = 1.5f + (float)c;
     }
@@ -204,15 +204,15 @@ static void all_pairs_are_what_two_captures_alone_give(void **state)
         const struct nd_comparison *c = fleet_compare(&f);
         assert_int_equal(c->n_pairs, 10);
         for (size_t p = 0; p < c->n_pairs; p++) {
-            size_t ref = c->edges[0].pairs[p].ref, test = c->edges[0].pairs[p].test;
+            size_t ref = c->tensors[0].pairs[p].ref, test = c->tensors[0].pairs[p].test;
             assert_true(ref < test && (p >= 4 || ref == 0)); /* those with the reference come first */
             two = (struct fleet){.captures = {f.captures[ref], f.captures[test]}, .n = 2, .options = f.options};
             const struct nd_comparison *alone = fleet_compare(&two);
             assert_int_equal(alone->n_pairs, 1);
-            for (size_t e = 0; e < c->n_edges; e++) {
-                assert_int_equal(c->edges[e].pairs[p].ref, ref);
-                assert_int_equal(c->edges[e].pairs[p].test, test);
-                assert_same_pair(&alone->edges[e].pairs[0], &c->edges[e].pairs[p], 1);
+            for (size_t e = 0; e < c->n_tensors; e++) {
+                assert_int_equal(c->tensors[e].pairs[p].ref, ref);
+                assert_int_equal(c->tensors[e].pairs[p].test, test);
+                assert_same_pair(&alone->tensors[e].pairs[0], &c->tensors[e].pairs[p], 1);
             }
             nd_comparison_destroy(&two.comparison);
         }
@@ -239,8 +239,8 @@ enum { ALWAYS_READ = FLEET_CLASSES * 4 /* bytes of a sample */ };
 static void hide_outputs(struct fleet *f)
 {
     for (size_t c = 0; c < f->n; c++)
-        for (size_t e = 0; e < FLEET_EDGES; e++)
-            f->captures[c]->edges[e].is_model_output = e == FLEET_SCORES;
+        for (size_t e = 0; e < FLEET_TENSORS; e++)
+            f->captures[c]->tensors[e].is_model_output = e == FLEET_SCORES;
 }
 
 /* Six captures in three classes: three reads, with all pairs, too. */
@@ -261,8 +261,8 @@ static void tensors_are_read_once_and_equal_ones_once_together(void **state)
         assert_int_equal(n_reads, 4);
     }
     for (size_t c = 0; c < 6; c++) { /* as outputs, all tensors are looked at, equal ones together */
-        f.captures[c]->edges[FLEET_CONV].is_model_output = true;
-        f.captures[c]->edges[FLEET_LOGITS].is_model_output = true;
+        f.captures[c]->tensors[FLEET_CONV].is_model_output = true;
+        f.captures[c]->tensors[FLEET_LOGITS].is_model_output = true;
     }
     fleet_compare(&f);
     assert_int_equal(count_bytes(&f, &n_reads), (3 * 24 + FLEET_CLASSES * 2 + ALWAYS_READ) * FLEET_SAMPLES);
@@ -293,7 +293,7 @@ static void big_tensors_are_read_once(void **state)
     size_t n_reads;
     fleet_start(&f, 4);
     hide_outputs(&f);
-    add_big_edge(&f, &seed);
+    add_big_tensor(&f, &seed);
     f.options.all_pairs = true;
     f.options.n_threads = 2;
     for (size_t run = 0; run < 3; run++) {
@@ -334,10 +334,10 @@ static void digest_that_hides_a_difference_is_found_when_verified(void **state)
     (void)state;
     struct fleet f;
     fleet_start(&f, 4);
-    for (size_t e = FLEET_CONV; e < FLEET_EDGES; e++)
+    for (size_t e = FLEET_CONV; e < FLEET_TENSORS; e++)
         f.captures[2]->claimed[0][e] = f.captures[3]->claimed[0][e] = f.captures[0]->outputs[0][e];
     fleet_set_score(f.captures[2], 0, 1, 0.5f);
-    fleet_set_code(f.captures[3], 1, 3, 99);
+    fleet_set_qvalue(f.captures[3], 1, 3, 99);
     f.captures[3]->outputs[0][FLEET_CONV][24 * 3 + 5] ^= 1;
     f.captures[2]->outputs[0][FLEET_CONV][24 * 2 + 23] ^= 1;
     assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_SAME); /* taken at their word */
@@ -362,7 +362,7 @@ static void data_that_is_not_what_its_digest_was_made_of_is_an_error(void **stat
     uint64_t seed = random_seed();
     struct fleet f;
     fleet_start(&f, 4);
-    add_big_edge(&f, &seed);
+    add_big_tensor(&f, &seed);
     unsigned char *was = malloc((size_t)BIG_SAMPLES * BIG_ELEMS);
     assert_non_null(was);
     memcpy(was, f.captures[2]->large[0][BIG], (size_t)BIG_SAMPLES * BIG_ELEMS);
@@ -397,8 +397,8 @@ static void digests_that_differ_over_equal_data_name_the_lowest_place(void **sta
     f.captures[2]->lying[FLEET_LOGITS] = f.captures[3]->lying[FLEET_LOGITS] =
         f.captures[3]->lying[FLEET_SCORES] = true;
     f.options.trust_digests = true;
-    fleet_set_code(f.captures[2], 0, 2, 77); /* there the digests are right to differ */
-    fleet_set_code(f.captures[3], 0, 2, 78);
+    fleet_set_qvalue(f.captures[2], 0, 2, 77); /* there the digests are right to differ */
+    fleet_set_qvalue(f.captures[3], 0, 2, 78);
     for (size_t run = 0; run < 12; run++) {
         f.options.n_threads = 1 + run % 3;
         f.options.all_pairs = run / 3 % 2 == 1;
@@ -418,7 +418,7 @@ static void big_digest_that_differs_over_equal_data_is_an_error(void **state)
     uint64_t seed = random_seed();
     struct fleet f;
     fleet_start(&f, 2);
-    add_big_edge(&f, &seed);
+    add_big_tensor(&f, &seed);
     memcpy(f.captures[1]->large[0][BIG], f.captures[0]->large[0][BIG], 2 * BIG_ELEMS);
     f.captures[1]->large[0][BIG][5] ^= 1; /* sample 0 really differs */
     f.captures[1]->lying[BIG] = true;

@@ -14,7 +14,7 @@ enum { N_SAMPLES = 5, N_ELEMS = 6 };
 static float scale[] = {0.25f};
 static int64_t zero_point[] = {128};
 
-static struct nd_edge edge = {
+static struct nd_tensor tensor = {
     .name = (char *)(uintptr_t) "block/conv:0",
     .onnx_name = (char *)(uintptr_t) "conv_q",
     .op_types = (char *)(uintptr_t) "Conv+Relu",
@@ -40,10 +40,10 @@ static void put_outputs(struct nd_capture_writer *writer, const struct nd_captur
     struct nd_digest digests[N_SAMPLES];
     for (size_t s = 0; s < probe->n_samples; s++)
         digests[s] = nd_digest_bytes(data + s * N_ELEMS, N_ELEMS);
-    assert_int_equal(nd_capture_writer_digests(writer, probe, &edge, digests, NULL), ND_OK);
+    assert_int_equal(nd_capture_writer_digests(writer, probe, &tensor, digests, NULL), ND_OK);
     assert_int_equal(
         nd_capture_writer_outputs(
-            writer, &(struct nd_capture_output){probe, &edge, "CPUExecutionProvider", NULL}, data, NULL),
+            writer, &(struct nd_capture_output){probe, &tensor, "CPUExecutionProvider", NULL}, data, NULL),
         ND_OK);
 }
 
@@ -75,7 +75,7 @@ static struct nd_capture *make_capture(const char *dir, const char *name, const 
     nd_capture_writer_level(writer, 6);
     put_attr(writer, "device", "uri", name);
     put_attr(writer, "model", "sha256", "00ff");
-    assert_int_equal(nd_capture_writer_edges(writer, &edge, &provider, 1, NULL), ND_OK);
+    assert_int_equal(nd_capture_writer_tensors(writer, &tensor, &provider, 1, NULL), ND_OK);
     assert_int_equal(nd_capture_writer_nodes(writer, &node, 1, NULL), ND_OK);
     assert_int_equal(nd_capture_writer_probe(writer, &probe, NULL), ND_OK);
     assert_int_equal(nd_capture_writer_input(writer, &probe, 0, inputs, NULL), ND_OK);
@@ -108,10 +108,10 @@ static void files_are_compared_to_the_element(void **state)
         fail_msg("%s", err.message);
     assert_int_equal(c->verdict, ND_VERDICT_FAILED);
     assert_string_equal(c->classes_text, "cpu = gen1 = gen3* | gen2");
-    assert_int_equal(c->edges[0].pairs[0].verdict, ND_VERDICT_SAME);
-    assert_int_equal(c->edges[0].pairs[1].verdict, ND_VERDICT_DIFFERS);
-    assert_int_equal(c->edges[0].pairs[2].verdict, ND_VERDICT_NOT_COMPARABLE);
-    const struct nd_difference *d = &c->edges[0].pairs[1].total.difference;
+    assert_int_equal(c->tensors[0].pairs[0].verdict, ND_VERDICT_SAME);
+    assert_int_equal(c->tensors[0].pairs[1].verdict, ND_VERDICT_DIFFERS);
+    assert_int_equal(c->tensors[0].pairs[2].verdict, ND_VERDICT_NOT_COMPARABLE);
+    const struct nd_difference *d = &c->tensors[0].pairs[1].total.difference;
     assert_int_equal(d->n_elems, N_SAMPLES * N_ELEMS);
     assert_int_equal(d->n_differing, 1);
     assert_int_equal(d->max_lsb, 2);

@@ -5,10 +5,10 @@
 #include "support/fleet_compare.h"
 
 /* groups[c] of each capture at an edge: equal numbers are made equal there. */
-static void set_groups(struct fleet *f, size_t edge, const int *groups)
+static void set_groups(struct fleet *f, size_t tensor, const int *groups)
 {
     for (size_t c = 0; c < f->n; c++)
-        f->captures[c]->outputs[0][edge][2] = (unsigned char)(16 + groups[c]);
+        f->captures[c]->outputs[0][tensor][2] = (unsigned char)(16 + groups[c]);
 }
 
 static size_t odd_of(struct fleet *f, const int *groups, size_t *overall)
@@ -16,7 +16,7 @@ static size_t odd_of(struct fleet *f, const int *groups, size_t *overall)
     set_groups(f, FLEET_CONV, groups);
     const struct nd_comparison *c = fleet_compare(f);
     *overall = c->odd_one_out;
-    return c->edges[FLEET_CONV].odd_one_out;
+    return c->tensors[FLEET_CONV].odd_one_out;
 }
 
 static void odd_one_out_is_alone_against_two_or_more(void **state)
@@ -38,12 +38,12 @@ static void odd_one_out_is_alone_against_two_or_more(void **state)
         fleet_start(&f, cases[i].n);
         assert_true(odd_of(&f, cases[i].groups, &overall) == cases[i].odd);
         assert_true(overall == cases[i].odd);
-        assert_true(f.comparison->edges[FLEET_SCORES].odd_one_out == SIZE_MAX);
+        assert_true(f.comparison->tensors[FLEET_SCORES].odd_one_out == SIZE_MAX);
         fleet_stop(&f);
     }
 }
 
-static void odd_one_out_of_an_edge_need_not_be_that_of_all(void **state)
+static void odd_one_out_of_an_tensor_need_not_be_that_of_all(void **state)
 {
     (void)state;
     struct fleet f;
@@ -51,16 +51,16 @@ static void odd_one_out_of_an_edge_need_not_be_that_of_all(void **state)
     fleet_start(&f, 4);
     set_groups(&f, FLEET_LOGITS, (int[]){0, 0, 0, 1});
     assert_int_equal(odd_of(&f, (int[]){0, 0, 1, 0}, &overall), 2);
-    assert_int_equal(f.comparison->edges[FLEET_LOGITS].odd_one_out, 3);
+    assert_int_equal(f.comparison->tensors[FLEET_LOGITS].odd_one_out, 3);
     assert_true(overall == SIZE_MAX);
     f.captures[3]->state = ND_CAPTURE_FAILED; /* a device without data is not counted */
-    f.captures[3]->n_edges = f.captures[3]->n_probes = 0;
+    f.captures[3]->n_tensors = f.captures[3]->n_probes = 0;
     assert_int_equal(odd_of(&f, (int[]){0, 0, 1, 0}, &overall), 2);
     assert_int_equal(overall, 2);
     fleet_stop(&f);
 }
 
-static void classes_part_at_the_first_edge_that_tells_them_apart(void **state)
+static void classes_part_at_the_first_tensor_that_tells_them_apart(void **state)
 {
     (void)state;
     struct fleet f;
@@ -80,12 +80,12 @@ static void classes_part_at_the_first_edge_that_tells_them_apart(void **state)
         assert_int_equal(c->partings[i].class_b, expected[i].class_b);
         assert_int_equal(c->partings[i].device_a, expected[i].device_a);
         assert_int_equal(c->partings[i].device_b, expected[i].device_b);
-        assert_int_equal(c->partings[i].edge, expected[i].edge);
+        assert_int_equal(c->partings[i].tensor, expected[i].tensor);
     }
-    f.captures[4]->n_edges--; /* scores are missing there: nothing else tells 0 and 4 apart */
+    f.captures[4]->n_tensors--; /* scores are missing there: nothing else tells 0 and 4 apart */
     c = fleet_compare(&f);
     assert_string_equal(c->classes_text, "cpu = gen1 | gen2 | gen3 | gen4");
-    assert_true(c->partings[2].edge == SIZE_MAX);
+    assert_true(c->partings[2].tensor == SIZE_MAX);
     fleet_stop(&f);
 }
 
@@ -95,7 +95,7 @@ static void pairs_of_tests_do_not_change_the_verdict(void **state)
     (void)state;
     struct fleet f;
     fleet_start(&f, 3);
-    f.captures[2]->n_edges = f.captures[1]->n_edges = f.captures[0]->n_edges;
+    f.captures[2]->n_tensors = f.captures[1]->n_tensors = f.captures[0]->n_tensors;
     f.options.all_pairs = true;
     set_groups(&f, FLEET_CONV, (int[]){0, 1, 2});
     struct nd_gates *gates;
@@ -106,8 +106,8 @@ static void pairs_of_tests_do_not_change_the_verdict(void **state)
     f.captures[1]->outputs[0][FLEET_CONV][2] = 16;
     const struct nd_comparison *c = fleet_compare(&f);
     assert_int_equal(c->verdict, ND_VERDICT_WITHIN);
-    assert_int_equal(c->edges[FLEET_CONV].pairs[2].verdict, ND_VERDICT_DIFFERS);
-    assert_int_equal(c->edges[FLEET_CONV].pairs[2].total.difference.max_lsb, 2);
+    assert_int_equal(c->tensors[FLEET_CONV].pairs[2].verdict, ND_VERDICT_DIFFERS);
+    assert_int_equal(c->tensors[FLEET_CONV].pairs[2].total.difference.max_lsb, 2);
     nd_gates_destroy(&gates);
     fleet_stop(&f);
 }
@@ -146,7 +146,7 @@ static void store_half(struct nd_capture *capture, size_t i, uint16_t half)
 /* 0.75 and 0.0625 are exact in float16. */
 static void make_half(struct nd_capture *capture)
 {
-    capture->edges[FLEET_SCORES].dtype = ND_DTYPE_F16;
+    capture->tensors[FLEET_SCORES].dtype = ND_DTYPE_F16;
     for (size_t i = 0; i < FLEET_SAMPLES * FLEET_CLASSES; i++)
         store_half(capture, i, i / FLEET_CLASSES == i % FLEET_CLASSES ? 0x3a00 : 0x2c00);
 }
@@ -166,15 +166,15 @@ static void floats_of_other_types_are_within_when_equal(void **state)
         const struct nd_comparison *c = fleet_compare(&f);
         const struct nd_difference *d = &total_of(c, FLEET_SCORES, 1)->difference;
         assert_int_equal(c->verdict, ND_VERDICT_WITHIN);
-        assert_int_equal(c->edges[FLEET_SCORES].pairs[0].verdict, ND_VERDICT_WITHIN);
-        assert_int_equal(c->edges[FLEET_SCORES].pairs[1].verdict, ND_VERDICT_SAME);
+        assert_int_equal(c->tensors[FLEET_SCORES].pairs[0].verdict, ND_VERDICT_WITHIN);
+        assert_int_equal(c->tensors[FLEET_SCORES].pairs[1].verdict, ND_VERDICT_SAME);
         assert_true(d->is_mixed);
         assert_int_equal(d->n_samples_differing + d->n_differing, 0);
         assert_int_equal(d->n_elems, FLEET_SAMPLES * FLEET_CLASSES);
         assert_string_equal(c->classes_text, "cpu = gen2 | gen1 = gen3");
         assert_f64_bits(c->top1[1].pairs[0].agreement, 1);
         if (f.options.all_pairs) /* gen1 against gen3 is not mixed */
-            assert_false(c->edges[FLEET_SCORES].pairs[4].total.difference.is_mixed);
+            assert_false(c->tensors[FLEET_SCORES].pairs[4].total.difference.is_mixed);
     }
     fleet_stop(&f);
 }
@@ -197,12 +197,12 @@ static void floats_of_other_types_differ_by_values(void **state)
     assert_int_equal(d->first.sample, 2);
     assert_int_equal(d->first.index, 1);
     f.captures[1]->digest_only = true;
-    assert_int_equal(fleet_compare(&f)->edges[FLEET_SCORES].verdict, ND_VERDICT_NOT_COMPARABLE);
+    assert_int_equal(fleet_compare(&f)->tensors[FLEET_SCORES].verdict, ND_VERDICT_NOT_COMPARABLE);
     fleet_stop(&f);
 }
 
 /* conv of a float device: scale 0.5, zero point 3. */
-static void codes_are_compared_with_floats(void **state)
+static void qvalues_are_compared_with_floats(void **state)
 {
     (void)state;
     static float reals[24 * FLEET_SAMPLES];
@@ -210,16 +210,16 @@ static void codes_are_compared_with_floats(void **state)
     fleet_start(&f, 3);
     for (size_t i = 0; i < 24 * FLEET_SAMPLES; i++)
         reals[i] = 0.5f * (float)(f.captures[0]->outputs[0][FLEET_CONV][i] - 3);
-    f.captures[0]->edges[FLEET_CONV].dtype = ND_DTYPE_F32;
-    f.captures[0]->edges[FLEET_CONV].quant = (struct nd_quant){.axis = -1};
+    f.captures[0]->tensors[FLEET_CONV].dtype = ND_DTYPE_F32;
+    f.captures[0]->tensors[FLEET_CONV].quant = (struct nd_quant){.axis = -1};
     f.captures[0]->large[0][FLEET_CONV] = (unsigned char *)reals;
     f.captures[2]->outputs[0][FLEET_CONV][24 + 5] += 3;
     f.options.per_channel = true;
     f.options.channel_axis = 1;
     const struct nd_comparison *c = fleet_compare(&f);
-    assert_int_equal(c->edges[FLEET_CONV].pairs[0].verdict, ND_VERDICT_WITHIN);
-    assert_int_equal(c->edges[FLEET_CONV].pairs[1].verdict, ND_VERDICT_DIFFERS);
-    const struct nd_compared_pair *pair = &c->edges[FLEET_CONV].pairs[1];
+    assert_int_equal(c->tensors[FLEET_CONV].pairs[0].verdict, ND_VERDICT_WITHIN);
+    assert_int_equal(c->tensors[FLEET_CONV].pairs[1].verdict, ND_VERDICT_DIFFERS);
+    const struct nd_compared_pair *pair = &c->tensors[FLEET_CONV].pairs[1];
     assert_int_equal(pair->total.difference.n_differing, 1);
     assert_f64_bits(pair->total.difference.abs.max, 1.5);
     assert_int_equal(pair->n_channels, 3);
@@ -228,9 +228,9 @@ static void codes_are_compared_with_floats(void **state)
         assert_int_equal(pair->channels[i].n_differing, i == 1);
         assert_int_equal(pair->channels[i].n_samples_differing, i == 1);
     }
-    f.captures[1]->edges[FLEET_CONV].quant.n = 0; /* plain integers have no real values */
+    f.captures[1]->tensors[FLEET_CONV].quant.n = 0; /* plain integers have no real values */
     c = fleet_compare(&f);
-    assert_int_equal(c->edges[FLEET_CONV].pairs[0].verdict, ND_VERDICT_NOT_COMPARABLE);
+    assert_int_equal(c->tensors[FLEET_CONV].pairs[0].verdict, ND_VERDICT_NOT_COMPARABLE);
     fleet_stop(&f);
 }
 
@@ -243,15 +243,15 @@ static void outputs_with_scales_per_channel_are_compared(void **state)
     struct fleet f;
     fleet_start(&f, 6);
     for (size_t c = 0; c < 6; c++)
-        f.captures[c]->edges[FLEET_LOGITS].quant =
+        f.captures[c]->tensors[FLEET_LOGITS].quant =
             (struct nd_quant){.n = FLEET_CLASSES, .axis = 1, .scale = scales, .zero_point = zeros};
-    fleet_set_code(f.captures[1], 1, 0, 10);
-    fleet_set_code(f.captures[2], 1, 0, 11);
+    fleet_set_qvalue(f.captures[1], 1, 0, 10);
+    fleet_set_qvalue(f.captures[2], 1, 0, 11);
     f.options.all_pairs = true;
     for (size_t run = 0; run < 4; run++) {
         f.options.verify_digests = run % 2 == 1;
         if (run == 2) { /* and one of floats */
-            f.captures[5]->edges[FLEET_LOGITS].dtype = ND_DTYPE_F32;
+            f.captures[5]->tensors[FLEET_LOGITS].dtype = ND_DTYPE_F32;
             f.captures[5]->large[0][FLEET_LOGITS] = (unsigned char *)reals;
         }
         const struct nd_comparison *c = fleet_compare(&f);
@@ -282,9 +282,9 @@ static void channels_are_tensors_of_their_own(void **state)
         f.options.n_worst = 4;
         f.options.per_channel = true;
         f.options.channel_axis = axis;
-        const struct nd_compared_pair *pair = &fleet_compare(&f)->edges[FLEET_CONV].pairs[0];
+        const struct nd_compared_pair *pair = &fleet_compare(&f)->tensors[FLEET_CONV].pairs[0];
         assert_int_equal(pair->n_channels, dim);
-        struct nd_edge slice = f.captures[0]->edges[FLEET_CONV];
+        struct nd_tensor slice = f.captures[0]->tensors[FLEET_CONV];
         slice.shape.dims[(axis + 3) % 3] = 1;
         struct nd_pair_context context = context_of(&slice, &slice, &f.options);
         for (size_t c = 0; c < dim; c++) {
@@ -330,12 +330,12 @@ static void channels_exist_only_where_the_axis_does(void **state)
     f.options.per_channel = true;
     f.options.channel_axis = 2;
     const struct nd_comparison *c = fleet_compare(&f);
-    assert_int_equal(c->edges[FLEET_CONV].pairs[0].n_channels, 4);
-    assert_int_equal(c->edges[FLEET_LOGITS].pairs[0].n_channels, 0); /* of rank 2 */
+    assert_int_equal(c->tensors[FLEET_CONV].pairs[0].n_channels, 4);
+    assert_int_equal(c->tensors[FLEET_LOGITS].pairs[0].n_channels, 0); /* of rank 2 */
     f.options.channel_axis = -3;
     c = fleet_compare(&f);
-    assert_int_equal(c->edges[FLEET_CONV].pairs[0].n_channels, 2);
-    assert_int_equal(c->edges[FLEET_LOGITS].pairs[0].n_channels, 0);
+    assert_int_equal(c->tensors[FLEET_CONV].pairs[0].n_channels, 2);
+    assert_int_equal(c->tensors[FLEET_LOGITS].pairs[0].n_channels, 0);
     fleet_stop(&f);
 }
 
@@ -350,7 +350,7 @@ static void difference_like_that_of_repeats_is_within_noise(void **state)
     f.captures[1]->outputs[0][FLEET_CONV][24] += 1;
     f.captures[2]->outputs[0][FLEET_CONV][24] += 1;
     const struct nd_comparison *c = fleet_compare(&f);
-    const struct nd_edge_on_device *on = &c->edges[FLEET_CONV].devices[1];
+    const struct nd_tensor_on_device *on = &c->tensors[FLEET_CONV].devices[1];
     assert_int_equal(on->n_repeats, FLEET_SAMPLES);
     assert_int_equal(on->n_repeats_unequal, FLEET_SAMPLES);
     assert_int_equal(on->n_unstable, FLEET_SAMPLES);
@@ -359,21 +359,21 @@ static void difference_like_that_of_repeats_is_within_noise(void **state)
     assert_int_equal(on->noise->n_differing, FLEET_SAMPLES);
     assert_int_equal(on->noise->n_elems, 24 * FLEET_SAMPLES);
     assert_int_equal(on->noise->max_lsb, 1);
-    assert_null(c->edges[FLEET_CONV].devices[0].noise);
-    double bound = c->edges[FLEET_CONV].devices[0].unstable_bound; /* 0 of 4: 1 - 0.05^(1/4) */
+    assert_null(c->tensors[FLEET_CONV].devices[0].noise);
+    double bound = c->tensors[FLEET_CONV].devices[0].unstable_bound; /* 0 of 4: 1 - 0.05^(1/4) */
     assert_true(fabs(bound - 0.5271291954984121) < 1e-9);
-    assert_true(c->edges[FLEET_CONV].pairs[0].within_noise);
-    assert_false(c->edges[FLEET_CONV].pairs[1].within_noise); /* neither of these is unstable */
-    assert_int_equal(c->edges[FLEET_CONV].pairs[0].verdict, ND_VERDICT_INCONCLUSIVE);
-    assert_int_equal(c->edges[FLEET_CONV].pairs[1].verdict, ND_VERDICT_DIFFERS);
+    assert_true(c->tensors[FLEET_CONV].pairs[0].within_noise);
+    assert_false(c->tensors[FLEET_CONV].pairs[1].within_noise); /* neither of these is unstable */
+    assert_int_equal(c->tensors[FLEET_CONV].pairs[0].verdict, ND_VERDICT_INCONCLUSIVE);
+    assert_int_equal(c->tensors[FLEET_CONV].pairs[1].verdict, ND_VERDICT_DIFFERS);
     for (size_t i = 1; i < 16; i++)
         f.captures[1]->outputs[0][FLEET_CONV][24 + i] += 1; /* as large, but of more than twice the elements */
-    assert_false(fleet_compare(&f)->edges[FLEET_CONV].pairs[0].within_noise);
+    assert_false(fleet_compare(&f)->tensors[FLEET_CONV].pairs[0].within_noise);
     for (size_t i = 1; i < 16; i++)
         f.captures[1]->outputs[0][FLEET_CONV][24 + i] -= 1;
-    assert_true(fleet_compare(&f)->edges[FLEET_CONV].pairs[0].within_noise);
+    assert_true(fleet_compare(&f)->tensors[FLEET_CONV].pairs[0].within_noise);
     f.captures[1]->outputs[0][FLEET_CONV][24] += 8; /* nine steps: more than eight times the noise */
-    assert_false(fleet_compare(&f)->edges[FLEET_CONV].pairs[0].within_noise);
+    assert_false(fleet_compare(&f)->tensors[FLEET_CONV].pairs[0].within_noise);
     fleet_stop(&f);
 }
 
@@ -385,12 +385,12 @@ static void device_that_always_says_the_same_is_stuck(void **state)
     for (size_t s = 0; s < FLEET_SAMPLES; s++)
         memcpy(f.captures[1]->outputs[0][FLEET_CONV] + 24 * s, f.captures[1]->outputs[0][FLEET_CONV], 24);
     const struct nd_comparison *c = fleet_compare(&f);
-    assert_false(c->edges[FLEET_CONV].devices[1].is_stuck); /* the inputs are all equal, too */
+    assert_false(c->tensors[FLEET_CONV].devices[1].is_stuck); /* the inputs are all equal, too */
     for (size_t i = 0; i < 2; i++)
         f.captures[i]->inputs[0][1] = 7;
     c = fleet_compare(&f);
-    assert_true(c->edges[FLEET_CONV].devices[1].is_stuck);
-    assert_false(c->edges[FLEET_CONV].devices[0].is_stuck);
+    assert_true(c->tensors[FLEET_CONV].devices[1].is_stuck);
+    assert_false(c->tensors[FLEET_CONV].devices[0].is_stuck);
     fleet_stop(&f);
 }
 
@@ -398,13 +398,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(odd_one_out_is_alone_against_two_or_more),
-        cmocka_unit_test(odd_one_out_of_an_edge_need_not_be_that_of_all),
-        cmocka_unit_test(classes_part_at_the_first_edge_that_tells_them_apart),
+        cmocka_unit_test(odd_one_out_of_an_tensor_need_not_be_that_of_all),
+        cmocka_unit_test(classes_part_at_the_first_tensor_that_tells_them_apart),
         cmocka_unit_test(pairs_of_tests_do_not_change_the_verdict),
         cmocka_unit_test(axes_that_were_exchanged_are_recognised),
         cmocka_unit_test(floats_of_other_types_are_within_when_equal),
         cmocka_unit_test(floats_of_other_types_differ_by_values),
-        cmocka_unit_test(codes_are_compared_with_floats),
+        cmocka_unit_test(qvalues_are_compared_with_floats),
         cmocka_unit_test(outputs_with_scales_per_channel_are_compared),
         cmocka_unit_test(channels_are_tensors_of_their_own),
         cmocka_unit_test(channels_exist_only_where_the_axis_does),

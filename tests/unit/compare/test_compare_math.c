@@ -1,7 +1,7 @@
 /* What stands on single numbers: exp and ln, bounds of probabilities, distributions, top-1, flips, classes. */
 #include "support/main.h"
 
-#include "compare/findings/classes.h"
+#include "compare/findings/groups.h"
 #include "compare/findings/repeats.h"
 #include "compare/findings/top1_classes.h"
 #include "compare/metrics/distribution.h"
@@ -198,9 +198,9 @@ static int64_t top1_of(const struct nd_layout *layout, const void *elems, size_t
 
 static int64_t plain_top1(enum nd_dtype dtype, const void *elems, size_t n)
 {
-    struct nd_edge edge = edge_of(dtype, n);
+    struct nd_tensor tensor = tensor_of(dtype, n);
     struct nd_layout layout;
-    assert_int_equal(nd_layout_make(&edge, &layout, NULL), ND_OK);
+    assert_int_equal(nd_layout_make(&tensor, &layout, NULL), ND_OK);
     return top1_of(&layout, elems, n);
 }
 
@@ -224,13 +224,13 @@ static void top1_per_channel_compares_real_values(void **state)
     (void)state;
     float scale[] = {1, 10, -1};
     int64_t zero[] = {0, 4, 0};
-    struct nd_edge edge = edge_of(ND_DTYPE_U8, 3);
-    edge.quant = (struct nd_quant){.n = 3, .axis = 0, .scale = scale, .zero_point = zero};
+    struct nd_tensor tensor = tensor_of(ND_DTYPE_U8, 3);
+    tensor.quant = (struct nd_quant){.n = 3, .axis = 0, .scale = scale, .zero_point = zero};
     struct nd_layout layout;
-    assert_int_equal(nd_layout_make(&edge, &layout, NULL), ND_OK);
+    assert_int_equal(nd_layout_make(&tensor, &layout, NULL), ND_OK);
     assert_int_equal(top1_of(&layout, (uint8_t[]){9, 5, 200}, 3), 1);
-    edge.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = &scale[2], .zero_point = zero};
-    assert_int_equal(nd_layout_make(&edge, &layout, NULL), ND_OK);
+    tensor.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = &scale[2], .zero_point = zero};
+    assert_int_equal(nd_layout_make(&tensor, &layout, NULL), ND_OK);
     assert_int_equal(top1_of(&layout, (uint8_t[]){9, 5, 200}, 3), 1);
 }
 
@@ -290,10 +290,10 @@ static void classes_of_every_assignment_are_numbered_in_order(void **state)
         size_t n_assignments = 1;
         for (size_t i = 0; i < n; i++)
             n_assignments *= n;
-        for (size_t code = 0; code < n_assignments; code++) {
+        for (size_t qvalue = 0; qvalue < n_assignments; qvalue++) {
             int numbers[6], classes[6], seen = 0;
             bool has_data[6];
-            size_t rest = code;
+            size_t rest = qvalue;
             for (size_t i = 0; i < n; i++, rest /= n) {
                 numbers[i] = (int)(rest % n);
                 has_data[i] = numbers[i] != 5; /* with six devices: some without data */

@@ -44,7 +44,7 @@ static void start(struct fleet *f)
     f->captures[1]->outputs[0][FLEET_CONV][30] ^= 5;
     f->captures[1]->unstable[FLEET_CONV] = true;
     fleet_set_score(f->captures[1], 1, 2, 0.5f);
-    f->captures[2]->edges[FLEET_SCORES].dtype = ND_DTYPE_F16;
+    f->captures[2]->tensors[FLEET_SCORES].dtype = ND_DTYPE_F16;
     for (size_t c = 0; c < 3; c++)
         f->captures[c]->chunk_bytes[FLEET_CONV] = 24;
 }

@@ -303,7 +303,7 @@ static void sides_are_counted_over_whole_samples(void **state)
     assert_int_equal(d.ref_side.n_stuck_samples + d.test_side.n_stuck_samples, 0);
 }
 
-static void codes_saturate_at_the_ends_of_their_type(void **state)
+static void qvalues_saturate_at_the_ends_of_their_type(void **state)
 {
     (void)state;
     for (size_t k = 0; k < N_DTYPES; k++) {
@@ -374,9 +374,9 @@ static void empty_tensors_have_no_difference(void **state)
 {
     (void)state;
     for (size_t k = 0; k < N_DTYPES; k++) {
-        struct nd_edge edge = edge_of(all_dtypes[k], 0);
-        edge.shape = (struct nd_shape){.rank = 3, .dims = {4, 0, 5}};
-        struct nd_pair_context context = context_of(&edge, &edge, NULL);
+        struct nd_tensor tensor = tensor_of(all_dtypes[k], 0);
+        tensor.shape = (struct nd_shape){.rank = 3, .dims = {4, 0, 5}};
+        struct nd_pair_context context = context_of(&tensor, &tensor, NULL);
         struct nd_difference d = compare_pair(&context, "", "");
         assert_nothing_differs(&d, 0);
     }
@@ -388,19 +388,19 @@ static void layout_that_does_not_fit_is_refused(void **state)
     float scale[4] = {1, 1, 1, 1};
     int64_t zero[4] = {0};
     struct nd_layout layout;
-    struct nd_edge edge = {.name = (char *)(uintptr_t) "e",
+    struct nd_tensor tensor = {.name = (char *)(uintptr_t) "e",
                            .dtype = ND_DTYPE_U8,
                            .shape = {.rank = 2, .dims = {2, 3}},
                            .quant = {.n = 4, .axis = 1, .scale = scale, .zero_point = zero}};
-    assert_int_equal(nd_layout_make(&edge, &layout, NULL), ND_ERR_FORMAT);
-    edge.quant.n = 3;
-    assert_int_equal(nd_layout_make(&edge, &layout, NULL), ND_OK);
-    edge.quant.axis = 2;
-    assert_int_equal(nd_layout_make(&edge, &layout, NULL), ND_ERR_FORMAT);
-    edge.quant.axis = -1;
-    assert_int_equal(nd_layout_make(&edge, &layout, NULL), ND_ERR_FORMAT);
-    edge.shape.rank = -1;
-    assert_int_equal(nd_layout_make(&edge, &layout, NULL), ND_ERR_FORMAT);
+    assert_int_equal(nd_layout_make(&tensor, &layout, NULL), ND_ERR_FORMAT);
+    tensor.quant.n = 3;
+    assert_int_equal(nd_layout_make(&tensor, &layout, NULL), ND_OK);
+    tensor.quant.axis = 2;
+    assert_int_equal(nd_layout_make(&tensor, &layout, NULL), ND_ERR_FORMAT);
+    tensor.quant.axis = -1;
+    assert_int_equal(nd_layout_make(&tensor, &layout, NULL), ND_ERR_FORMAT);
+    tensor.shape.rank = -1;
+    assert_int_equal(nd_layout_make(&tensor, &layout, NULL), ND_ERR_FORMAT);
 }
 
 int main(void)
@@ -412,7 +412,7 @@ int main(void)
         cmocka_unit_test(difference_swapped_is_mirrored),
         cmocka_unit_test(difference_of_specials_is_counted_apart),
         cmocka_unit_test(sides_are_counted_over_whole_samples),
-        cmocka_unit_test(codes_saturate_at_the_ends_of_their_type),
+        cmocka_unit_test(qvalues_saturate_at_the_ends_of_their_type),
         cmocka_unit_test(samples_of_one_value_are_stuck),
         cmocka_unit_test(empty_tensors_have_no_difference),
         cmocka_unit_test(layout_that_does_not_fit_is_refused),

@@ -78,27 +78,27 @@ static void outputs_that_are_nan_alike_are_inconclusive(void **state)
                      "\"samples_both_nan\": 4}");
     free(json);
     free(text);
-    struct nd_edge_value value = nd_edge_value_of(ND_POLICY_BIT_EQUAL, d, NAN);
+    struct nd_tensor_value value = nd_tensor_value_of(ND_POLICY_BIT_EQUAL, d, NAN);
     assert_false(value.is_known);
     fleet_stop(&f);
 }
 
 /* A gate in LSB governs codes against floats, whichever side the codes are on and whatever the scales are. */
-static void gate_of_codes_against_floats_counts_steps(void **state)
+static void gate_of_qvalues_against_floats_counts_steps(void **state)
 {
     (void)state;
     struct nd_difference d = {
         .is_mixed = true, .has_values = true, .n_samples_differing = 1, .has_steps = true, .max_steps = 2.5};
     d.abs.max = 0.25;
-    struct nd_edge_value value = nd_edge_value_of(ND_POLICY_LSB, &d, NAN); /* a scale for each channel */
+    struct nd_tensor_value value = nd_tensor_value_of(ND_POLICY_LSB, &d, NAN); /* a scale for each channel */
     assert_true(value.is_known);
     assert_f64_bits(value.value, 2.5);
-    assert_f64_bits(nd_edge_value_of(ND_POLICY_LSB, &d, 0.1).value, 2.5); /* between two steps */
-    assert_false(nd_edge_value_of(ND_POLICY_ULP, &d, 0.1).is_known);
+    assert_f64_bits(nd_tensor_value_of(ND_POLICY_LSB, &d, 0.1).value, 2.5); /* between two steps */
+    assert_false(nd_tensor_value_of(ND_POLICY_ULP, &d, 0.1).is_known);
     d.n_inf_mismatch = 1;
-    assert_true(isinf(nd_edge_value_of(ND_POLICY_LSB, &d, 0.1).value));
+    assert_true(isinf(nd_tensor_value_of(ND_POLICY_LSB, &d, 0.1).value));
     d = (struct nd_difference){.is_mixed = true, .has_values = true};
-    assert_f64_bits(nd_edge_value_of(ND_POLICY_ULP, &d, 0.1).value, 0);
+    assert_f64_bits(nd_tensor_value_of(ND_POLICY_ULP, &d, 0.1).value, 0);
 }
 
 /* The first sample is that of the first launch. */
@@ -153,7 +153,7 @@ static void output_that_is_nan_on_one_side_has_no_metric(void **state)
     assert_has(text, " 100% NaN\n"); /* and no "0ulp" */
     assert_has_not(text, "Infinity");
     free(text);
-    struct nd_edge_value value = nd_edge_value_of(ND_POLICY_SQNR, d, NAN);
+    struct nd_tensor_value value = nd_tensor_value_of(ND_POLICY_SQNR, d, NAN);
     assert_true(value.is_known);
     assert_f64_bits(value.value, -INFINITY); /* no gate passes it */
     fleet_stop(&f);
@@ -166,8 +166,8 @@ static void nan_is_found_where_no_tensor_is_an_output(void **state)
     struct fleet f;
     fleet_start(&f, 2);
     for (size_t i = 0; i < 2; i++) {
-        f.captures[i]->edges[FLEET_LOGITS].is_model_output = false;
-        f.captures[i]->edges[FLEET_SCORES].is_model_output = false;
+        f.captures[i]->tensors[FLEET_LOGITS].is_model_output = false;
+        f.captures[i]->tensors[FLEET_SCORES].is_model_output = false;
         fill(&f, i, NAN);
     }
     assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_INCONCLUSIVE);
@@ -180,7 +180,7 @@ static void scalar_output_that_is_nan_is_found(void **state)
     struct fleet f;
     fleet_start(&f, 2);
     for (size_t i = 0; i < 2; i++) {
-        f.captures[i]->edges[FLEET_SCORES].shape = (struct nd_shape){.rank = 0};
+        f.captures[i]->tensors[FLEET_SCORES].shape = (struct nd_shape){.rank = 0};
         fill(&f, i, NAN);
     }
     const struct nd_comparison *c = fleet_compare(&f);
@@ -228,7 +228,7 @@ static void matrix_marks_what_leaves_samples_out(void **state)
     struct nd_matrix matrix = {ND_MATRIX_COSINE, NULL};
     fleet_start(&f, 3);
     f.options.all_pairs = true;
-    f.captures[0]->edges[FLEET_LOGITS].is_model_output = false;
+    f.captures[0]->tensors[FLEET_LOGITS].is_model_output = false;
     for (size_t i = 1; i < 3; i++)
         fleet_set_score(f.captures[i], 1, 1, 0.3f);
     fill_sample(f.captures[2], 3, NAN);
@@ -251,7 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_that_are_nan_alike_are_inconclusive),
-        cmocka_unit_test(gate_of_codes_against_floats_counts_steps),
+        cmocka_unit_test(gate_of_qvalues_against_floats_counts_steps),
         cmocka_unit_test(one_sample_that_is_nan_alike_is_inconclusive),
         cmocka_unit_test(single_nans_that_are_equal_are_reported_and_same),
         cmocka_unit_test(output_that_is_nan_on_one_side_has_no_metric),

@@ -125,7 +125,7 @@ static void wrong(struct check *check, const char *what, const char *got, const 
 {
     check->n_wrong++;
     fprintf(stderr, "pairs.json:%zu (%s and %s, %s, mode %d): %s is %s, not %s\n", check->line,
-            nd_dtype_name(check->c->ref.edge.dtype), nd_dtype_name(check->c->test.edge.dtype), check->kernels,
+            nd_dtype_name(check->c->ref.tensor.dtype), nd_dtype_name(check->c->test.tensor.dtype), check->kernels,
             check->mode, what, got, expected);
 }
 
@@ -211,8 +211,8 @@ static void check_place(struct check *check, const char *what, const struct nd_d
 {
     check_list(check, what, (const uint64_t[]){place->probe, place->sample, place->index}, 3, expected);
     size_t index = 0;
-    for (int i = 0; i < check->c->ref.edge.shape.rank; i++)
-        index = index * (size_t)check->c->ref.edge.shape.dims[i] + (size_t)place->coordinates[i];
+    for (int i = 0; i < check->c->ref.tensor.shape.rank; i++)
+        index = index * (size_t)check->c->ref.tensor.shape.dims[i] + (size_t)place->coordinates[i];
     check_count(check, "flat index of the coordinates", index, place->index);
 }
 
@@ -235,7 +235,7 @@ static void check_worst(struct check *check, const struct nd_difference *d, cons
 static void check_permutation(struct check *check, const json_t *expected)
 {
     const struct oracle_case *c = check->c;
-    const struct nd_shape *shape = &c->ref.edge.shape;
+    const struct nd_shape *shape = &c->ref.tensor.shape;
     int permutation[ND_MAX_RANK];
     uint64_t number = nd_permutation_find(shape, c->ref.elem_bytes, c->ref.bytes[0], c->test.bytes[0]);
     check_count(check, "is permuted", number > 0, true);
@@ -292,7 +292,7 @@ static size_t check_case(const json_t *row, const json_t *head, size_t line)
             struct nd_difference d = {0};
             check.kernels = kernels[k]->name;
             assert_int_equal(
-                nd_pair_context_make(&c->ref.edge, &c->test.edge, &c->options, kernels[k], &context, NULL),
+                nd_pair_context_make(&c->ref.tensor, &c->test.tensor, &c->options, kernels[k], &context, NULL),
                 ND_OK);
             context.gate = c->gate;
             compare(c, &context, check.mode, &d);
@@ -314,7 +314,7 @@ static void pairs_match_the_oracle(void **state)
     json_decref(rows);
 }
 
-static uint64_t ulps_between(const struct nd_edge *edge, uint64_t ref, uint64_t test)
+static uint64_t ulps_between(const struct nd_tensor *tensor, uint64_t ref, uint64_t test)
 {
     const struct nd_compare_options options = nd_compare_options_default();
     const struct nd_kernels *const *kernels;
@@ -322,7 +322,7 @@ static uint64_t ulps_between(const struct nd_edge *edge, uint64_t ref, uint64_t 
     struct nd_difference d = {0};
     struct nd_pair_state *state;
     (void)nd_kernels_available(&kernels);
-    assert_int_equal(nd_pair_context_make(edge, edge, &options, kernels[0], &context, NULL), ND_OK);
+    assert_int_equal(nd_pair_context_make(tensor, tensor, &options, kernels[0], &context, NULL), ND_OK);
     assert_non_null(state = nd_pair_state_create(&context, NULL));
     assert_int_equal(nd_sample_compare(state, &context, ref != test, (const unsigned char *)&ref,
                                        (const unsigned char *)&test, 0, 0, NULL),
@@ -341,12 +341,12 @@ static void ulp_matches_the_oracle(void **state)
     json_t *rows = load("ulp");
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
-        const struct nd_edge edge = {
+        const struct nd_tensor tensor = {
             .name = (char *)"e", .dtype = nd_dtype_from_name(text_at(row, 0)), .shape = {.rank = 0}};
         uint64_t a = strtoull(text_at(row, 1), NULL, 16), b = strtoull(text_at(row, 2), NULL, 16);
         uint64_t expected = strtoull(text_at(row, 3), NULL, 10);
-        assert_true(ulps_between(&edge, a, b) == expected);
-        assert_true(ulps_between(&edge, b, a) == expected);
+        assert_true(ulps_between(&tensor, a, b) == expected);
+        assert_true(ulps_between(&tensor, b, a) == expected);
     }
     json_decref(rows);
 }

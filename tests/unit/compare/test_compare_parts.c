@@ -32,7 +32,7 @@ static void start(struct fleet *f, uint64_t *seed)
         for (size_t k = 0; k < 20 * c; k++) {
             size_t probe = below(seed, 2), i = below(seed, 24 * 3);
             capture->outputs[probe][FLEET_CONV][i] += (unsigned char)below(seed, 4);
-            fleet_set_code(capture, below(seed, FLEET_SAMPLES), below(seed, FLEET_CLASSES),
+            fleet_set_qvalue(capture, below(seed, FLEET_SAMPLES), below(seed, FLEET_CLASSES),
                            (int16_t)below(seed, 700));
             fleet_set_score(capture, below(seed, FLEET_SAMPLES), below(seed, FLEET_CLASSES),
                             k == 7 ? NAN : (float)below(seed, 100) / 100);
@@ -40,7 +40,7 @@ static void start(struct fleet *f, uint64_t *seed)
     }
     for (size_t i = 0; i < FLEET_SAMPLES * FLEET_CLASSES; i++)
         halves[i] = (uint16_t)(0x2c00 + below(seed, 0x1000));
-    f->captures[3]->edges[FLEET_SCORES].dtype = ND_DTYPE_F16;
+    f->captures[3]->tensors[FLEET_SCORES].dtype = ND_DTYPE_F16;
     f->captures[3]->large[0][FLEET_SCORES] = f->captures[3]->large[1][FLEET_SCORES] = (unsigned char *)halves;
 }
 

@@ -101,10 +101,10 @@ static void one_cell_that_contradicts_silences(void **state)
         t.is_wrong[i] = type_of(i) == 0 && size_of(i) >= 3;
     assert_string_equal(find(&t), "of type uint8 and with n >= 3");
     for (size_t i = 0; i < N_CELLS; i++) {
-        bool is_edge = type_of(i) == 0 && size_of(i) <= 3; /* with it or without it the pattern is another */
+        bool is_tensor = type_of(i) == 0 && size_of(i) <= 3; /* with it or without it the pattern is another */
         t.is_wrong[i] = !t.is_wrong[i];
         const char *text = find(&t);
-        if (!is_edge && strlen(text) > 0)
+        if (!is_tensor && strlen(text) > 0)
             fail_msg("cell %zu: '%s'", i, text);
         assert_string_not_equal(text, "of type uint8 and with n >= 3");
         t.is_wrong[i] = !t.is_wrong[i];

@@ -19,12 +19,12 @@ static struct samples *make_samples(enum nd_dtype dtype, uint64_t *seed)
 {
     struct samples *s = calloc(1, sizeof *s);
     struct nd_compare_options options = nd_compare_options_default();
-    struct nd_edge edge = edge_of(dtype, 0);
-    edge.shape = (struct nd_shape){.rank = 3, .dims = {10, 11, 10}};
+    struct nd_tensor tensor = tensor_of(dtype, 0);
+    tensor.shape = (struct nd_shape){.rank = 3, .dims = {10, 11, 10}};
     options.ulp_in = ND_DTYPE_F16;
     assert_non_null(s);
     s->dtype = dtype;
-    s->context = context_of(&edge, &edge, &options);
+    s->context = context_of(&tensor, &tensor, &options);
     for (size_t k = 0; k < N_SAMPLES; k++) {
         fill_random(s->ref[k], dtype, N, seed);
         perturb(s->ref[k], s->test[k], dtype, N, k == 2 ? SIZE_MAX : k == 5 ? 1000 : 6, seed);
@@ -243,10 +243,10 @@ static void state_of_another_shape_is_refused(void **state)
 {
     (void)state;
     const uint8_t ref[24] = {0}, test[24] = {0, 1};
-    struct nd_edge edges[2] = {edge_of(ND_DTYPE_U8, 24), edge_of(ND_DTYPE_U8, 24)};
-    edges[1].shape = (struct nd_shape){.rank = 2, .dims = {300, 0}};
-    struct nd_pair_context contexts[2] = {context_of(&edges[0], &edges[0], NULL),
-                                          context_of(&edges[1], &edges[1], NULL)};
+    struct nd_tensor tensors[2] = {tensor_of(ND_DTYPE_U8, 24), tensor_of(ND_DTYPE_U8, 24)};
+    tensors[1].shape = (struct nd_shape){.rank = 2, .dims = {300, 0}};
+    struct nd_pair_context contexts[2] = {context_of(&tensors[0], &tensors[0], NULL),
+                                          context_of(&tensors[1], &tensors[1], NULL)};
     struct nd_pair_state *made = nd_pair_state_create(&contexts[0], NULL);
     assert_int_equal(nd_sample_compare(made, &contexts[0], true, ref, test, 0, 0, NULL), ND_OK);
     char *text = nd_pair_state_format(made);
@@ -261,8 +261,8 @@ static void state_of_another_shape_is_refused(void **state)
 static void state_of_an_empty_tensor_with_a_first_element_does_no_harm(void **state)
 {
     (void)state;
-    struct nd_edge edge = edge_of(ND_DTYPE_U8, 0);
-    struct nd_pair_context context = context_of(&edge, &edge, NULL);
+    struct nd_tensor tensor = tensor_of(ND_DTYPE_U8, 0);
+    struct nd_pair_context context = context_of(&tensor, &tensor, NULL);
     struct nd_pair_state *made = nd_pair_state_create(&context, NULL);
     made->bits.n_samples = made->bits.n_samples_differing = 1;
     made->bits.first = (struct nd_first){.is_set = true, .has_index = true, .index = 3};

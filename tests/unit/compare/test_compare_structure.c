@@ -11,9 +11,9 @@ static struct nd_difference compare_masks(const struct nd_shape *shape, size_t n
                                           bool (*is_set)[N])
 {
     static uint8_t ref[N], test[N];
-    struct nd_edge edge = edge_of(ND_DTYPE_U8, 0);
-    edge.shape = *shape;
-    struct nd_pair_context context = context_of(&edge, &edge, NULL);
+    struct nd_tensor tensor = tensor_of(ND_DTYPE_U8, 0);
+    tensor.shape = *shape;
+    struct nd_pair_context context = context_of(&tensor, &tensor, NULL);
     struct nd_pair_state *state = nd_pair_state_create(&context, NULL);
     struct nd_difference d;
     context.n_worst = 0;
@@ -177,16 +177,16 @@ static void coordinates_of_long_dimensions_are_not_counted(void **state)
 {
     (void)state;
     static uint8_t ref[65537], test[65537];
-    struct nd_edge edge = edge_of(ND_DTYPE_U8, 65537);
-    struct nd_pair_context context = context_of(&edge, &edge, NULL);
+    struct nd_tensor tensor = tensor_of(ND_DTYPE_U8, 65537);
+    struct nd_pair_context context = context_of(&tensor, &tensor, NULL);
     test[65536] = test[17] = 1;
     struct nd_difference d = compare_pair(&context, ref, test);
     assert_false(d.structure.axes[0].is_known);
     assert_int_equal(d.structure.pattern, ND_PATTERN_STRIDE);
     assert_int_equal(d.structure.stride, 65519);
     free(d.worst);
-    edge = edge_of(ND_DTYPE_U8, 65536);
-    context = context_of(&edge, &edge, NULL);
+    tensor = tensor_of(ND_DTYPE_U8, 65536);
+    context = context_of(&tensor, &tensor, NULL);
     d = compare_pair(&context, ref, test);
     assert_true(d.structure.axes[0].is_known && d.structure.axes[0].first == 17);
     free(d.worst);

@@ -95,12 +95,12 @@ static void tolerance_of_codes_is_in_real_units(void **state)
             scale[c] = (float)(1 + below(&seed, 1000)) * 0x1.3p-9f * (below(&seed, 5) == 0 ? -1 : 1);
             zero[c] = (int64_t)below(&seed, 256);
         }
-        struct nd_edge edge = {
+        struct nd_tensor tensor = {
             .name = (char *)(uintptr_t) "e",
             .dtype = ND_DTYPE_U8,
             .shape = {.rank = 3, .dims = {5, 3, 4}},
             .quant = {.n = run % 2 == 0 ? 1 : 3, .axis = 1, .scale = scale, .zero_point = zero}};
-        struct nd_pair_context context = context_of(&edge, &edge, NULL);
+        struct nd_pair_context context = context_of(&tensor, &tensor, NULL);
         fill_random(ref, ND_DTYPE_U8, 60, &seed);
         perturb(ref, test, ND_DTYPE_U8, 60, 4, &seed);
         check_tolerance(&context, ref, test);
@@ -124,22 +124,22 @@ static void gates_are_those_of_the_options(void **state)
     (void)state;
     struct nd_gates *gates;
     struct nd_compare_options options = nd_compare_options_default();
-    struct nd_edge edge = edge_of(ND_DTYPE_I16, 3);
+    struct nd_tensor tensor = tensor_of(ND_DTYPE_I16, 3);
     const int16_t ref[] = {100, -100, 0}, test[] = {104, -100, 1};
     assert_int_equal(nd_gates_create(&gates, NULL), ND_OK);
     assert_int_equal(nd_gates_parse(gates, ND_GATE_RTOL, "0.04", NULL), ND_OK);
     options.gates = gates;
     options.n_worst = 0;
-    struct nd_pair_context context = context_of(&edge, &edge, &options);
+    struct nd_pair_context context = context_of(&tensor, &tensor, &options);
     assert_int_equal(compare_pair(&context, ref, test).n_failing, 1);
     assert_int_equal(nd_gates_parse(gates, ND_GATE_ATOL, "1", NULL), ND_OK);
-    context = context_of(&edge, &edge, &options);
+    context = context_of(&tensor, &tensor, &options);
     assert_int_equal(compare_pair(&context, ref, test).n_failing, 0);
     assert_int_equal(nd_gates_parse(gates, ND_GATE_LSB, "3", NULL), ND_OK);
-    context = context_of(&edge, &edge, &options);
+    context = context_of(&tensor, &tensor, &options);
     assert_int_equal(compare_pair(&context, ref, test).n_failing, 1); /* all must hold */
     assert_int_equal(nd_gates_parse(gates, ND_GATE_BITWISE, NULL, NULL), ND_OK);
-    context = context_of(&edge, &edge, &options);
+    context = context_of(&tensor, &tensor, &options);
     assert_int_equal(compare_pair(&context, ref, test).n_failing, 2);
     nd_gates_destroy(&gates);
 }
@@ -186,9 +186,9 @@ static void check_worst(enum nd_dtype dtype, size_t n_worst, size_t n, size_t on
     static uint64_t ref[N], test[N];
     static struct ranked ranked[N_SAMPLES * N];
     struct nd_compare_options options = nd_compare_options_default();
-    struct nd_edge edge = edge_of(dtype, n);
+    struct nd_tensor tensor = tensor_of(dtype, n);
     options.n_worst = n_worst;
-    struct nd_pair_context context = context_of(&edge, &edge, &options);
+    struct nd_pair_context context = context_of(&tensor, &tensor, &options);
     struct nd_pair_state *state = nd_pair_state_create(&context, NULL);
     struct nd_difference d;
     size_t n_ranked = 0, order[N_SAMPLES] = {2, 0, 1};
@@ -236,17 +236,17 @@ static void worst_mismatch_comes_before_any_error(void **state)
     free(d.worst);
 }
 
-static void worst_elements_show_codes_and_what_they_mean(void **state)
+static void worst_elements_show_qvalues_and_what_they_mean(void **state)
 {
     (void)state;
     float scale[] = {0.5f, -2};
     int64_t zero[] = {10, 3};
-    struct nd_edge edge = {.name = (char *)(uintptr_t) "e",
+    struct nd_tensor tensor = {.name = (char *)(uintptr_t) "e",
                            .dtype = ND_DTYPE_U8,
                            .shape = {.rank = 2, .dims = {3, 2}},
                            .quant = {.n = 2, .axis = 1, .scale = scale, .zero_point = zero}};
     const uint8_t ref[] = {10, 3, 12, 5, 0, 0}, test[] = {20, 4, 12, 5, 0, 3};
-    struct nd_pair_context context = context_of(&edge, &edge, NULL);
+    struct nd_pair_context context = context_of(&tensor, &tensor, NULL);
     struct nd_difference d = compare_pair(&context, ref, test);
     assert_int_equal(d.n_worst, 3);
     assert_int_equal(d.worst[0].place.index, 5); /* 6 before 5 before 2 */
@@ -275,7 +275,7 @@ int main(void)
         cmocka_unit_test(gates_are_those_of_the_options),
         cmocka_unit_test(worst_elements_are_those_of_a_full_sort),
         cmocka_unit_test(worst_mismatch_comes_before_any_error),
-        cmocka_unit_test(worst_elements_show_codes_and_what_they_mean),
+        cmocka_unit_test(worst_elements_show_qvalues_and_what_they_mean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,10 +18,10 @@ static int compare_doubles(const void *a, const void *b)
 
 static struct ladder make_ladder(enum nd_dtype dtype)
 {
-    size_t n_codes = (size_t)1 << n_bits_of(dtype);
-    struct ladder ladder = {.values = calloc(n_codes + 2, sizeof(double))};
+    size_t n_qvalues = (size_t)1 << n_bits_of(dtype);
+    struct ladder ladder = {.values = calloc(n_qvalues + 2, sizeof(double))};
     assert_non_null(ladder.values);
-    for (size_t bits = 0; bits < n_codes; bits++) {
+    for (size_t bits = 0; bits < n_qvalues; bits++) {
         double value = (double)value_of(dtype, bits);
         if (isfinite(value) && !(value == 0 && signbit(value)))
             ladder.values[ladder.n++] = value;
@@ -57,9 +57,9 @@ static int64_t rung_of(const struct ladder *ladder, double value)
 static void check_ulp_in(enum nd_dtype type, const struct ladder *ladder, enum nd_dtype dtype, uint64_t *seed)
 {
     struct nd_compare_options options = nd_compare_options_default();
-    struct nd_edge edge = edge_of(dtype, 1);
+    struct nd_tensor tensor = tensor_of(dtype, 1);
     options.ulp_in = type;
-    struct nd_pair_context context = context_of(&edge, &edge, &options);
+    struct nd_pair_context context = context_of(&tensor, &tensor, &options);
     for (size_t k = 0; k < 300; k++) {
         double r, t;
         uint64_t ref = random_bits(dtype, seed), test = ref + below(seed, 5) - 2;
@@ -105,10 +105,10 @@ static void ulp_in_the_own_type_is_ulp(void **state)
         if (!nd_dtype_is_float(dtype))
             continue;
         struct nd_compare_options options = nd_compare_options_default();
-        struct nd_edge edge = edge_of(dtype, 200);
+        struct nd_tensor tensor = tensor_of(dtype, 200);
         options.ulp_in = dtype;
         options.n_worst = 0;
-        struct nd_pair_context context = context_of(&edge, &edge, &options);
+        struct nd_pair_context context = context_of(&tensor, &tensor, &options);
         for (size_t run = 0; run < 20; run++) {
             fill_random(ref, dtype, 200, &seed);
             perturb(ref, test, dtype, 200, 3, &seed);
@@ -118,17 +118,17 @@ static void ulp_in_the_own_type_is_ulp(void **state)
     }
 }
 
-static void ulp_in_takes_codes_as_real_values(void **state)
+static void ulp_in_takes_qvalues_as_real_values(void **state)
 {
     (void)state;
     float scale[] = {0.1f};
     int64_t zero[] = {7};
     struct nd_compare_options options = nd_compare_options_default();
-    struct nd_edge edge = edge_of(ND_DTYPE_U8, 2);
-    edge.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
+    struct nd_tensor tensor = tensor_of(ND_DTYPE_U8, 2);
+    tensor.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
     options.ulp_in = ND_DTYPE_F16;
     options.n_worst = 0;
-    struct nd_pair_context context = context_of(&edge, &edge, &options);
+    struct nd_pair_context context = context_of(&tensor, &tensor, &options);
     const uint8_t ref[] = {7, 17}, test[] = {7, 18};
     struct nd_difference d = compare_pair(&context, ref, test);
     struct ladder ladder = make_ladder(ND_DTYPE_F16);
@@ -147,17 +147,17 @@ struct mixed_sums {
     int64_t max_ulp;
 };
 
-static void check_mixed(const struct nd_edge *ref_edge, const struct nd_edge *test_edge, const void *ref,
+static void check_mixed(const struct nd_tensor *ref_tensor, const struct nd_tensor *test_tensor, const void *ref,
                         const void *test, size_t n, const struct ladder *ladder)
 {
     struct mixed_sums e = {.first = SIZE_MAX};
     for (size_t i = 0; i < n; i++) {
-        double r = (double)value_of(ref_edge->dtype, get_bits(ref, ref_edge->dtype, i));
-        double t = (double)value_of(test_edge->dtype, get_bits(test, test_edge->dtype, i));
-        if (ref_edge->quant.n > 0)
-            r = (double)ref_edge->quant.scale[0] * (r - (double)ref_edge->quant.zero_point[0]);
-        if (test_edge->quant.n > 0)
-            t = (double)test_edge->quant.scale[0] * (t - (double)test_edge->quant.zero_point[0]);
+        double r = (double)value_of(ref_tensor->dtype, get_bits(ref, ref_tensor->dtype, i));
+        double t = (double)value_of(test_tensor->dtype, get_bits(test, test_tensor->dtype, i));
+        if (ref_tensor->quant.n > 0)
+            r = (double)ref_tensor->quant.scale[0] * (r - (double)ref_tensor->quant.zero_point[0]);
+        if (test_tensor->quant.n > 0)
+            t = (double)test_tensor->quant.scale[0] * (t - (double)test_tensor->quant.zero_point[0]);
         bool is_measured = isfinite(r) && isfinite(t);
         if (r == t || (isnan(r) && isnan(t)))
             continue;
@@ -168,7 +168,7 @@ static void check_mixed(const struct nd_edge *ref_edge, const struct nd_edge *te
         int64_t ulp = is_measured && ladder != NULL ? llabs(rung_of(ladder, r) - rung_of(ladder, t)) : 0;
         e.max_ulp = ulp > e.max_ulp ? ulp : e.max_ulp;
     }
-    struct nd_pair_context context = context_of(ref_edge, test_edge, NULL);
+    struct nd_pair_context context = context_of(ref_tensor, test_tensor, NULL);
     struct nd_difference d = compare_pair(&context, ref, test);
     assert_true(d.is_mixed && !d.is_integer);
     assert_int_equal(d.n_differing, e.n_differing);
@@ -179,11 +179,11 @@ static void check_mixed(const struct nd_edge *ref_edge, const struct nd_edge *te
     assert_f64_bits(d.tolerance.atol, e.max);
     assert_false(d.tolerance.has_lsb);
     /* Codes against floats are steps apart, and no ULPs. */
-    bool has_codes = nd_dtype_is_float(ref_edge->dtype) != nd_dtype_is_float(test_edge->dtype);
-    assert_int_equal(d.has_steps, has_codes);
-    assert_int_equal(d.tolerance.has_ulp, !has_codes);
-    if (has_codes) {
-        const struct nd_edge *coded = nd_dtype_is_float(ref_edge->dtype) ? test_edge : ref_edge;
+    bool has_qvalues = nd_dtype_is_float(ref_tensor->dtype) != nd_dtype_is_float(test_tensor->dtype);
+    assert_int_equal(d.has_steps, has_qvalues);
+    assert_int_equal(d.tolerance.has_ulp, !has_qvalues);
+    if (has_qvalues) {
+        const struct nd_tensor *coded = nd_dtype_is_float(ref_tensor->dtype) ? test_tensor : ref_tensor;
         assert_true(coded->quant.n != 1 ||
                     fabs(d.max_steps - d.abs.max / fabs((double)coded->quant.scale[0])) <= 1e-9 * d.max_steps);
     }
@@ -223,10 +223,10 @@ static void mixed_pairs_are_compared_as_real_values(void **state)
                                              {ND_DTYPE_F32, ND_DTYPE_F8E4M3FN}, {ND_DTYPE_BF16, ND_DTYPE_F16}};
     for (size_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++) {
         enum nd_dtype r = pairs[k][0], t = pairs[k][1];
-        struct nd_edge ref_edge = edge_of(r, N), test_edge = edge_of(t, N);
+        struct nd_tensor ref_tensor = tensor_of(r, N), test_tensor = tensor_of(t, N);
         struct nd_quant quant = {.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
-        ref_edge.quant = r == ND_DTYPE_U8 ? quant : (struct nd_quant){0};
-        test_edge.quant = t == ND_DTYPE_U8 ? quant : (struct nd_quant){0};
+        ref_tensor.quant = r == ND_DTYPE_U8 ? quant : (struct nd_quant){0};
+        test_tensor.quant = t == ND_DTYPE_U8 ? quant : (struct nd_quant){0};
         /* The narrower float: the fewer fraction bits. */
         enum nd_dtype narrow = !nd_dtype_is_float(r)   ? t
                                : !nd_dtype_is_float(t) ? r
@@ -244,7 +244,7 @@ static void mixed_pairs_are_compared_as_real_values(void **state)
                     value = (double)scale[0] * (value - (double)zero[0]);
                 put_bits(test, t, i, below(&seed, 3) == 0 ? random_bits(t, &seed) : bits_near(t, value));
             }
-            check_mixed(&ref_edge, &test_edge, ref, test, N, ladder.values != NULL ? &ladder : NULL);
+            check_mixed(&ref_tensor, &test_tensor, ref, test, N, ladder.values != NULL ? &ladder : NULL);
         }
         free(ladder.values);
     }
@@ -253,7 +253,7 @@ static void mixed_pairs_are_compared_as_real_values(void **state)
 static void mixed_zeros_and_nans_are_equal(void **state)
 {
     (void)state;
-    struct nd_edge wide = edge_of(ND_DTYPE_F32, 3), narrow = edge_of(ND_DTYPE_F16, 3);
+    struct nd_tensor wide = tensor_of(ND_DTYPE_F32, 3), narrow = tensor_of(ND_DTYPE_F16, 3);
     const float ref[] = {0.0f, NAN, 1.5f};
     const uint16_t test[] = {0x8000, 0xfe01, 0x3e00};
     struct nd_pair_context context = context_of(&wide, &narrow, NULL);
@@ -265,39 +265,39 @@ static void mixed_zeros_and_nans_are_equal(void **state)
 }
 
 /* Every code of a byte, as floats that a unit may make of it. */
-enum { CODES = 256 };
+enum { QVALUES = 256 };
 
 struct dequantisation {
-    uint8_t codes[CODES];
-    float one_product[CODES], two_products[CODES], in_half[CODES];
+    uint8_t qvalues[QVALUES];
+    float one_product[QVALUES], two_products[QVALUES], in_half[QVALUES];
 };
 
 static struct dequantisation dequantise(float scale, float zero)
 {
     struct dequantisation made;
-    for (int i = 0; i < CODES; i++) {
-        made.codes[i] = (uint8_t)i;
+    for (int i = 0; i < QVALUES; i++) {
+        made.qvalues[i] = (uint8_t)i;
         made.one_product[i] = ((float)i - zero) * scale;
-        float code_part = (float)i * scale, zero_part = zero * scale;
-        made.two_products[i] = code_part - zero_part;
+        float qvalue_part = (float)i * scale, zero_part = zero * scale;
+        made.two_products[i] = qvalue_part - zero_part;
         uint64_t half = bits_near(ND_DTYPE_F16, (double)made.one_product[i]);
         made.in_half[i] = (float)value_of(ND_DTYPE_F16, half);
     }
     return made;
 }
 
-static void floats_that_codes_were_made_of_are_equal(void **state)
+static void floats_that_qvalues_were_made_of_are_equal(void **state)
 {
     (void)state;
     float scale[] = {0.040689535f};
     int64_t zero[] = {112};
-    struct nd_edge codes = edge_of(ND_DTYPE_U8, CODES), floats = edge_of(ND_DTYPE_F32, CODES);
-    codes.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
+    struct nd_tensor qvalues = tensor_of(ND_DTYPE_U8, QVALUES), floats = tensor_of(ND_DTYPE_F32, QVALUES);
+    qvalues.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
     struct dequantisation made = dequantise(scale[0], 112);
     float *const orders[] = {made.one_product, made.two_products, made.in_half};
     for (size_t k = 0; k < 3; k++) {
-        struct nd_pair_context context = context_of(&codes, &floats, NULL);
-        struct nd_difference d = compare_pair(&context, made.codes, orders[k]);
+        struct nd_pair_context context = context_of(&qvalues, &floats, NULL);
+        struct nd_difference d = compare_pair(&context, made.qvalues, orders[k]);
         assert_int_equal(d.n_differing + d.n_samples_differing + d.n_failing, 0);
         assert_true(d.n_dequantised > 100); /* the others are exact */
         assert_true(d.dequantised_steps > 0 && d.dequantised_steps < (k < 2 ? 1e-4 : 0.5));
@@ -307,8 +307,8 @@ static void floats_that_codes_were_made_of_are_equal(void **state)
         static const float steps[] = {1, 0.6f, -1, 0.3f}; /* another code, and no code at all */
         for (size_t i = 0; i < 4; i++) {
             orders[k][200] = right + steps[i] * scale[0];
-            context = context_of(&floats, &codes, NULL); /* the sides may be the other way round */
-            d = compare_pair(&context, orders[k], made.codes);
+            context = context_of(&floats, &qvalues, NULL); /* the sides may be the other way round */
+            d = compare_pair(&context, orders[k], made.qvalues);
             assert_int_equal(d.n_differing, 1);
             assert_int_equal(d.first.index, 200);
             free(d.worst);
@@ -318,16 +318,16 @@ static void floats_that_codes_were_made_of_are_equal(void **state)
 }
 
 /* A float of half precision may stand for any of several codes of 16 bits. */
-static void halves_of_wide_codes_differ(void **state)
+static void halves_of_wide_qvalues_differ(void **state)
 {
     (void)state;
     float scale[] = {1e-3f}, wide = 0x1.d4cp+5f;
     int64_t zero[] = {0};
-    uint16_t code = 58600;
-    struct nd_edge codes = edge_of(ND_DTYPE_U16, 1), floats = edge_of(ND_DTYPE_F32, 1);
-    codes.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
-    struct nd_pair_context context = context_of(&codes, &floats, NULL);
-    struct nd_difference d = compare_pair(&context, &code, &wide);
+    uint16_t qvalue = 58600;
+    struct nd_tensor qvalues = tensor_of(ND_DTYPE_U16, 1), floats = tensor_of(ND_DTYPE_F32, 1);
+    qvalues.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
+    struct nd_pair_context context = context_of(&qvalues, &floats, NULL);
+    struct nd_difference d = compare_pair(&context, &qvalue, &wide);
     assert_true(fabs((double)wide - 58.6) < 0x1p-11 * 59); /* one rounding to half precision away */
     assert_int_equal(d.n_differing, 1);
     free(d.worst);
@@ -350,9 +350,9 @@ static void channels_have_their_own_scales(void **state)
             scale[c] = (float)(1 + below(&seed, 100)) * 0x1p-6f * (c == 2 ? -1 : 1);
             zero[c] = (int64_t)below(&seed, 256) - 128;
         }
-        struct nd_edge edge = edge_of(ND_DTYPE_I8, 0);
-        edge.shape = (struct nd_shape){.rank = 3, .dims = {dims[0], dims[1], dims[2]}};
-        edge.quant = (struct nd_quant){.n = n_channels, .axis = axis, .scale = scale, .zero_point = zero};
+        struct nd_tensor tensor = tensor_of(ND_DTYPE_I8, 0);
+        tensor.shape = (struct nd_shape){.rank = 3, .dims = {dims[0], dims[1], dims[2]}};
+        tensor.quant = (struct nd_quant){.n = n_channels, .axis = axis, .scale = scale, .zero_point = zero};
         fill_random(ref, ND_DTYPE_I8, N, &seed);
         perturb(ref, test, ND_DTYPE_I8, N, 3, &seed);
         double max = 0, sum = 0, low = INFINITY, high = -INFINITY;
@@ -371,7 +371,7 @@ static void channels_have_their_own_scales(void **state)
             n_zero += ref[i] == zero[c];
             n_saturated += ref[i] == -128 || ref[i] == 127;
         }
-        struct nd_pair_context context = context_of(&edge, &edge, NULL);
+        struct nd_pair_context context = context_of(&tensor, &tensor, NULL);
         struct nd_difference d = compare_pair(&context, ref, test);
         assert_true(d.max_lsb == max_steps);
         assert_f64_bits(d.abs.max, max);
@@ -396,7 +396,7 @@ static void channels_of_one_scale_are_like_one_for_all(void **state)
         scale[c] = 0.25f; /* a power of two: no rounding in between */
         zero[c] = 77;
     }
-    struct nd_edge one = edge_of(ND_DTYPE_U8, 0), each = edge_of(ND_DTYPE_U8, 0);
+    struct nd_tensor one = tensor_of(ND_DTYPE_U8, 0), each = tensor_of(ND_DTYPE_U8, 0);
     one.shape = each.shape = (struct nd_shape){.rank = 2, .dims = {100, 5}};
     one.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
     each.quant = (struct nd_quant){.n = 5, .axis = 1, .scale = scale, .zero_point = zero};
@@ -414,11 +414,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ulp_in_a_narrow_type_counts_its_values),
         cmocka_unit_test(ulp_in_the_own_type_is_ulp),
-        cmocka_unit_test(ulp_in_takes_codes_as_real_values),
+        cmocka_unit_test(ulp_in_takes_qvalues_as_real_values),
         cmocka_unit_test(mixed_pairs_are_compared_as_real_values),
         cmocka_unit_test(mixed_zeros_and_nans_are_equal),
-        cmocka_unit_test(floats_that_codes_were_made_of_are_equal),
-        cmocka_unit_test(halves_of_wide_codes_differ),
+        cmocka_unit_test(floats_that_qvalues_were_made_of_are_equal),
+        cmocka_unit_test(halves_of_wide_qvalues_differ),
         cmocka_unit_test(channels_have_their_own_scales),
         cmocka_unit_test(channels_of_one_scale_are_like_one_for_all),
     };

@@ -107,15 +107,15 @@ static void sums_of_extremes_are_whole(void **state)
     (void)state;
     const struct nd_kernels *const *kernels;
     size_t n = nd_kernels_available(&kernels);
-    static const uint16_t codes[] = {0, 127, 128, 255, 32767, 32768, 65535};
+    static const uint16_t qvalues[] = {0, 127, 128, 255, 32767, 32768, 65535};
     for (size_t i = 0; i < n; i++)
-        for (size_t b = 0; b < sizeof codes / sizeof codes[0]; b++)
+        for (size_t b = 0; b < sizeof qvalues / sizeof qvalues[0]; b++)
             for (enum nd_elem_kind kind = ND_ELEM_U8; kind <= ND_ELEM_I16; kind++) {
                 uint16_t block[ND_BLOCK];
                 struct nd_self_sums sums;
-                const double x[] = {(uint8_t)codes[b], (int8_t)codes[b], codes[b], (int16_t)codes[b]};
+                const double x[] = {(uint8_t)qvalues[b], (int8_t)qvalues[b], qvalues[b], (int16_t)qvalues[b]};
                 for (size_t k = 0; k < ND_BLOCK; k++)
-                    put_element(&kind_infos[kind], (unsigned char *)block, k, codes[b]);
+                    put_element(&kind_infos[kind], (unsigned char *)block, k, qvalues[b]);
                 kernels[i]->self_elems[kind](block, ND_BLOCK, x[kind], 0x1p-1074, &sums);
                 assert_f64_bits(sums.sum, 0);
                 assert_f64_bits(sums.sum_squares, 0);
@@ -130,36 +130,36 @@ static void sums_of_extremes_are_whole(void **state)
 static void pairs_of_bytes_are_counted(void **state)
 {
     (void)state;
-    enum { CODES = 256 };
+    enum { QVALUES = 256 };
     const struct nd_kernels *const *kernels;
     size_t n_kernels = nd_kernels_available(&kernels);
     uint64_t seed = random_seed();
-    static struct nd_joint_cell cells[CODES * CODES];
+    static struct nd_joint_cell cells[QVALUES * QVALUES];
     static struct nd_error_values got;
-    for (size_t i = 0; i < CODES * CODES; i++)
-        cells[i].ratio = i % CODES == i / CODES ? 0 : 1 / (double)(i + 3);
+    for (size_t i = 0; i < QVALUES * QVALUES; i++)
+        cells[i].ratio = i % QVALUES == i / QVALUES ? 0 : 1 / (double)(i + 3);
     for (size_t k = 0; k < n_kernels; k++)
         for (size_t n = 0; n <= ND_BLOCK; n = next_length(n)) {
             uint8_t ref[ND_BLOCK], test[ND_BLOCK];
             double ratio[ND_BLOCK], max[2] = {0};
-            static uint32_t wanted[CODES * CODES];
+            static uint32_t wanted[QVALUES * QVALUES];
             memset(wanted, 0, sizeof wanted);
             for (size_t i = 0; i < n; i++) {
                 ref[i] = (uint8_t)(check_random(&seed) >> 40);
                 test[i] =
                     n % 3 == 0 ? (uint8_t)(ref[i] + check_random(&seed) % 2) : (uint8_t)check_random(&seed);
-                ratio[i] = cells[ref[i] * CODES + test[i]].ratio;
-                wanted[ref[i] * CODES + test[i]]++;
+                ratio[i] = cells[ref[i] * QVALUES + test[i]].ratio;
+                wanted[ref[i] * QVALUES + test[i]]++;
                 max[0] = fmax(max[0], abs(ref[i] - test[i]));
                 max[1] = fmax(max[1], abs((int8_t)ref[i] - (int8_t)test[i]));
             }
-            for (size_t i = 0; i < CODES * CODES; i++)
+            for (size_t i = 0; i < QVALUES * QVALUES; i++)
                 cells[i].n[0] = cells[i].n[1] = 0;
             kernels[k]->join(ref, test, n, n % 2 == 1, cells, &got);
             assert_f64_bits(got.sum_relative, lane_sum(ratio, NULL, n));
             assert_f64_bits(got.max_absolute, max[n % 2]);
-            for (size_t i = 0; i < CODES * CODES; i++)
-                if (i % CODES != i / CODES)
+            for (size_t i = 0; i < QVALUES * QVALUES; i++)
+                if (i % QVALUES != i / QVALUES)
                     assert_true(cells[i].n[0] + cells[i].n[1] == wanted[i]);
         }
 }

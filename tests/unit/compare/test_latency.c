@@ -366,7 +366,7 @@ static void impossible_latencies_and_options_are_refused(void **state)
 
 /* ---- join ---- */
 
-enum { SAMPLES = 3, EDGES = 2 };
+enum { SAMPLES = 3, TENSORS = 2 };
 
 /* A capture of SAMPLES samples with n_repeats each. tie 0: all runs of a sample give the same bits; 1: slow
  * runs give others at the second edge; 2: every tenth run does, slow or not. */
@@ -381,7 +381,7 @@ static struct nd_latency join(size_t n_repeats, int tie, bool has_slow)
     struct nd_digest *digests = calloc(n, sizeof *digests);
     assert_true(us != NULL && digests != NULL);
     uint64_t random = seed;
-    struct nd_edge edges[EDGES] = {{.name = (char *)"a",
+    struct nd_tensor tensors[TENSORS] = {{.name = (char *)"a",
                                     .onnx_name = (char *)"a",
                                     .op_types = (char *)"Conv",
                                     .node = (char *)"a",
@@ -395,7 +395,7 @@ static struct nd_latency join(size_t n_repeats, int tie, bool has_slow)
                                     .dtype = ND_DTYPE_U8,
                                     .shape = {1, {4}},
                                     .quant = {0, -1, NULL, NULL}}};
-    const char *providers[EDGES] = {"", ""};
+    const char *providers[TENSORS] = {"", ""};
     struct nd_capture_probe probe = {.name = (char *)"p",
                                      .source = (char *)"p",
                                      .n_samples = SAMPLES,
@@ -406,16 +406,16 @@ static struct nd_latency join(size_t n_repeats, int tie, bool has_slow)
         us[i] = series_run(0.01, &random) + (has_slow && i % 5 == 4 ? 300 : 0);
     char *path = in_folder("join.h5");
     expect_ok(nd_capture_writer_create(path, true, &writer, &err), &err);
-    expect_ok(nd_capture_writer_edges(writer, edges, providers, EDGES, &err), &err);
+    expect_ok(nd_capture_writer_tensors(writer, tensors, providers, TENSORS, &err), &err);
     expect_ok(nd_capture_writer_nodes(writer, NULL, 0, &err), &err);
     expect_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
-    for (size_t e = 0; e < EDGES; e++) {
+    for (size_t e = 0; e < TENSORS; e++) {
         for (size_t i = 0; i < n; i++) {
             bool is_other = e == 1 && ((tie == 1 && i % 5 == 4) || (tie == 2 && i % 10 == i / 10 % 10));
             uint32_t bytes = (uint32_t)(i / n_repeats * 10 + (is_other ? 1 : 0));
             digests[i] = nd_digest_bytes(&bytes, sizeof bytes);
         }
-        expect_ok(nd_capture_writer_digests(writer, &probe, &edges[e], digests, &err), &err);
+        expect_ok(nd_capture_writer_digests(writer, &probe, &tensors[e], digests, &err), &err);
     }
     expect_ok(nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err), &err);
     nd_capture_writer_destroy(&writer);
@@ -440,7 +440,7 @@ static void slow_runs_with_other_bits_are_joined(void **state)
     assert_int_equal(l.join.n_fast + l.join.n_slow, l.n_timed);
     assert_int_equal(l.join.n_fast_other, 0);
     assert_true(l.join.p < 1e-30);
-    assert_int_equal(l.join.n_edges, EDGES);
+    assert_int_equal(l.join.n_tensors, TENSORS);
     assert_int_equal(l.join.n_tied, 1);
     assert_int_equal(l.join.first_tied, 1);
     assert_true(l.is_suspect);

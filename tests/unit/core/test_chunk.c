@@ -191,7 +191,7 @@ static void chunk_encoded_decodes_to_the_same_bytes(void **state)
     (void)state;
     uint64_t random = seed_of_run();
     static const size_t elem_bytes[] = {1, 2, 4, 8};
-    static const size_t edges[] = {4095, 4096, 4097, 65535, 65536, 65537, 262143, 262144, 262145};
+    static const size_t tensors[] = {4095, 4096, 4097, 65535, 65536, 65537, 262143, 262144, 262145};
     unsigned char *raw = malloc(262145);
     assert_non_null(raw);
     for (size_t i = 0; i < 262145; i++)
@@ -199,8 +199,8 @@ static void chunk_encoded_decodes_to_the_same_bytes(void **state)
     for (size_t e = 0; e < 4; e++) {
         for (size_t n = 0; n <= 300; n++)
             check_round_trip(raw, n, elem_bytes[e], 1 + (int)(n % 9));
-        for (size_t i = 0; i < sizeof edges / sizeof edges[0]; i++)
-            check_round_trip(raw, edges[i], elem_bytes[e], 6);
+        for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+            check_round_trip(raw, tensors[i], elem_bytes[e], 6);
     }
     free(raw);
 }

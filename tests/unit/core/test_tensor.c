@@ -78,24 +78,24 @@ static void digest_matches_the_published_value(void **state)
     assert_true(nd_digest_equal(a, a));
 }
 
-static void edge_copy_is_deep(void **state)
+static void tensor_copy_is_deep(void **state)
 {
     (void)state;
     float scale[2] = {0.5f, 0.25f};
     int64_t zero[2] = {1, 2};
-    struct nd_edge edge = {.name = (char *)"n",
+    struct nd_tensor tensor = {.name = (char *)"n",
                            .onnx_name = (char *)"o",
                            .dtype = ND_DTYPE_U8,
                            .quant = {.n = 2, .axis = 1, .scale = scale, .zero_point = zero}};
-    struct nd_edge copy;
-    assert_int_equal(nd_edge_copy(&edge, &copy, NULL), ND_OK);
-    assert_ptr_not_equal(copy.name, edge.name);
+    struct nd_tensor copy;
+    assert_int_equal(nd_tensor_copy(&tensor, &copy, NULL), ND_OK);
+    assert_ptr_not_equal(copy.name, tensor.name);
     assert_string_equal(copy.onnx_name, "o");
     assert_null(copy.node);
     assert_f32_bits(copy.quant.scale[1], 0.25f);
     assert_int_equal(copy.quant.zero_point[1], 2);
-    nd_edge_deinit(&copy);
-    nd_edge_deinit(&copy);
+    nd_tensor_deinit(&copy);
+    nd_tensor_deinit(&copy);
 }
 
 int main(void)
@@ -105,7 +105,7 @@ int main(void)
         cmocka_unit_test(dtype_small_types_take_a_byte_and_have_onnx_numbers),
         cmocka_unit_test(shape_size_is_checked),
         cmocka_unit_test(digest_matches_the_published_value),
-        cmocka_unit_test(edge_copy_is_deep),
+        cmocka_unit_test(tensor_copy_is_deep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static void anchors_and_tag_directives_are_few(void **state)
     expect_refused(&text, "x.yaml:17:1: there are more than 16 tag directives");
 }
 
-static void aliases_do_no_harm(void **state)
+static void aliases_do_no_output_effect(void **state)
 {
     struct nd_strbuf text = {0};
     (void)state;
@@ -101,7 +101,7 @@ int main(void)
         cmocka_unit_test(lists_and_mappings_64_deep_are_read_and_65_are_not),
         cmocka_unit_test(two_hundred_thousand_brackets_are_refused_at_the_65th),
         cmocka_unit_test(anchors_and_tag_directives_are_few),
-        cmocka_unit_test(aliases_do_no_harm),
+        cmocka_unit_test(aliases_do_no_output_effect),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -192,7 +192,7 @@ static void runtimes_default_to_the_cache_folder(void **state)
 struct shift {
     const struct nd_device *const *devices;
     pthread_mutex_t lock;
-    size_t n_running[3], n_most[3]; /* of this machine, a phone, a board */
+    size_t n_running[3], n_max[3]; /* of this machine, a phone, a board */
     size_t n_at_once;               /* so many tasks run at once */
     pthread_barrier_t all_at_work;
     size_t order[N_TASKS], n_run; /* tasks as they began */
@@ -211,8 +211,8 @@ static enum nd_status work_a_shift(void *context, size_t task, struct nd_error *
     pthread_mutex_lock(&shift->lock);
     bool is_first = shift->n_run < shift->n_at_once;
     shift->order[shift->n_run++] = task;
-    if (++shift->n_running[machine] > shift->n_most[machine])
-        shift->n_most[machine] = shift->n_running[machine];
+    if (++shift->n_running[machine] > shift->n_max[machine])
+        shift->n_max[machine] = shift->n_running[machine];
     pthread_mutex_unlock(&shift->lock);
     if (is_first) /* waits for ever where fewer run at once */
         pthread_barrier_wait(&shift->all_at_work);
@@ -237,9 +237,9 @@ static void tasks_of_one_machine_take_turns(void **state)
     pthread_barrier_init(&shift.all_at_work, NULL, 4);
     expect_ok(nd_devices_run(devices, N_TASKS, 2, work_a_shift, &shift, &err), &err);
     assert_int_equal(shift.n_run, N_TASKS);
-    assert_int_equal(shift.n_most[0], 2);
-    assert_int_equal(shift.n_most[1], 1);
-    assert_int_equal(shift.n_most[2], 1);
+    assert_int_equal(shift.n_max[0], 2);
+    assert_int_equal(shift.n_max[1], 1);
+    assert_int_equal(shift.n_max[2], 1);
     size_t last[3] = {0};
     for (size_t i = 0; i < N_TASKS; i++) { /* in their order on each machine */
         size_t machine = machine_of(devices[shift.order[i]]);
@@ -263,7 +263,7 @@ static void after_a_task_that_failed_none_begins(void **state)
                      nd_fail(NULL, ND_E_CANCELLED, NULL, "x"));
     assert_string_equal(err.message, "task 2");
     assert_int_equal(shift.n_run, 3);
-    assert_int_equal(shift.n_most[0], 1);
+    assert_int_equal(shift.n_max[0], 1);
 }
 
 int main(void)

@@ -88,7 +88,7 @@ static void remote_uri_is_taken_apart(void **state)
         const char *uri;
         enum nd_transport_kind transport;
         const char *address;
-        enum nd_remote_way way;
+        enum nd_remote_method method;
         const char *rest, *device;
     } known[] = {
         {"adb:", ND_TRANSPORT_ADB, "", ND_REMOTE_AGENT, "", "htp"},
@@ -125,7 +125,7 @@ static void remote_uri_is_taken_apart(void **state)
         expect_ok(nd_remote_uri_parse(known[i].uri, &parts, &err), &err);
         assert_int_equal(parts.transport, known[i].transport);
         assert_string_equal(parts.address, known[i].address);
-        assert_int_equal(parts.way, known[i].way);
+        assert_int_equal(parts.method, known[i].method);
         assert_string_equal(parts.rest, known[i].rest);
         assert_string_equal(parts.device, known[i].device);
         nd_remote_uri_deinit(&parts);
@@ -141,7 +141,7 @@ static void remote_device_knows_what_its_uri_says(void **state)
     static const struct {
         const char *uri, *canonical, *label, *address, *chipset, *runtime;
         enum nd_device_kind kind;
-        enum nd_remote_way way;
+        enum nd_remote_method method;
     } known[] = {
         {"adb:R5", "adb:R5/agent/htp", "adb:R5", "R5", NULL, "", ND_DEVICE_HTP, ND_REMOTE_AGENT},
         {"adb:R5@lab7:5037/cpu@qairt-2.51.0", "adb:R5@lab7:5037/agent/cpu@qairt-2.51.0",
@@ -173,7 +173,7 @@ static void remote_device_knows_what_its_uri_says(void **state)
         assert_string_equal(device.runtime.id, known[i].runtime);
         assert_null(device.runtime.ort_library);
         assert_int_equal(device.kind, known[i].kind);
-        assert_int_equal(device.way, known[i].way);
+        assert_int_equal(device.method, known[i].method);
         if (known[i].chipset != NULL)
             assert_string_equal(device.chipset->sm, known[i].chipset);
         else
@@ -399,10 +399,10 @@ static enum nd_status resolve(const char *uri, const char *abi, const char *soc,
 {
     struct nd_device device;
     expect_ok(nd_device_parse(uri, &device, err), err);
-    const struct nd_identity identity = {.abi = (char *)(uintptr_t)abi,
+    const struct nd_device_facts device_facts = {.abi = (char *)(uintptr_t)abi,
                                          .soc = (char *)(uintptr_t)soc,
                                          .chipset = soc != NULL ? nd_chipset_find(soc) : NULL};
-    enum nd_status status = nd_device_resolve(&device, &identity, out, err);
+    enum nd_status status = nd_device_resolve(&device, &device_facts, out, err);
     nd_device_deinit(&device);
     return status;
 }

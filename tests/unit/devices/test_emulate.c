@@ -14,30 +14,30 @@ static void check_truth(struct bench *b, const char *text, size_t n_samples)
 {
     struct nd_emulation emulation;
     struct nd_emulator *emulator = make_device(b, &emulation, text, 1);
-    uint64_t counts[MAX_EDGES] = {0};
+    uint64_t counts[MAX_TENSORS] = {0};
     for (size_t s = 0; s < n_samples; s++) {
-        struct nd_array given[MAX_EDGES];
+        struct nd_array given[MAX_TENSORS];
         feed(b, s);
         run_device(b, emulator);
-        for (size_t e = 0; e < MAX_EDGES; e++) {
-            given[e] = b->codes[e];
-            if (e >= nd_model_n_edges(b->model) || !nd_dtype_is_integer(nd_model_edge(b->model, e)->dtype))
+        for (size_t e = 0; e < MAX_TENSORS; e++) {
+            given[e] = b->qvalues[e];
+            if (e >= nd_model_n_tensors(b->model) || !nd_dtype_is_integer(nd_model_tensor(b->model, e)->dtype))
                 given[e].shape.rank = -1;
         }
         run_plain(b, b->again, given);
-        for (size_t e = 0; e < nd_model_n_edges(b->model); e++)
+        for (size_t e = 0; e < nd_model_n_tensors(b->model); e++)
             if (given[e].shape.rank >= 0)
-                counts[e] += differing(&b->again[e], &b->codes[e]);
+                counts[e] += differing(&b->again[e], &b->qvalues[e]);
     }
     size_t n;
     const struct nd_emu_truth *truth = nd_emulator_truth(emulator, &n);
-    for (size_t e = 0; e < nd_model_n_edges(b->model); e++) {
+    for (size_t e = 0; e < nd_model_n_tensors(b->model); e++) {
         uint64_t told = 0;
         for (size_t i = 0; i < n; i++)
-            told += strcmp(truth[i].edge, nd_model_edge(b->model, e)->name) == 0 ? truth[i].n_changed : 0;
+            told += strcmp(truth[i].tensor, nd_model_tensor(b->model, e)->name) == 0 ? truth[i].n_changed : 0;
         if (told != counts[e])
             fail_msg("%s: %llu codes of '%s' are faulty; the truth says %llu", text,
-                     (unsigned long long)counts[e], nd_model_edge(b->model, e)->name, (unsigned long long)told);
+                     (unsigned long long)counts[e], nd_model_tensor(b->model, e)->name, (unsigned long long)told);
     }
     nd_emulator_destroy(&emulator);
     nd_emulation_deinit(&emulation);
@@ -75,11 +75,11 @@ static void faults_are_where_the_truth_says(void **state)
         check_truth(&b, cnn[i], 2);
     close_bench(&b);
     open_bench(&b, "vit.w8a16");
-    const struct nd_model_unit *middle = NULL; /* of rank 3, and read by somebody */
-    for (size_t u = 0; u < nd_model_n_units(b.model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(b.model, u);
-        if (nd_model_edge(b.model, unit->edge)->shape.rank == 3 && strstr(unit->op_types, "MatMul") != NULL)
-            middle = unit;
+    const struct nd_model_layer *middle = NULL; /* of rank 3, and read by somebody */
+    for (size_t u = 0; u < nd_model_n_layers(b.model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(b.model, u);
+        if (nd_model_tensor(b.model, layer->tensor)->shape.rank == 3 && strstr(layer->op_types, "MatMul") != NULL)
+            middle = layer;
     }
     assert_non_null(middle);
     for (size_t i = 0; i < sizeof vit / sizeof vit[0]; i++) {
@@ -102,8 +102,8 @@ static void healthy_devices_are_the_reference(void **state)
         struct nd_emulator *emulator = make_device(&b, &emulation, "round=half-even", 1);
         run_device(&b, emulator);
         run_plain(&b, b.plain, NULL);
-        for (size_t e = 0; e < nd_model_n_edges(b.model); e++)
-            assert_int_equal(differing(&b.codes[e], &b.plain[e]), 0);
+        for (size_t e = 0; e < nd_model_n_tensors(b.model); e++)
+            assert_int_equal(differing(&b.qvalues[e], &b.plain[e]), 0);
         size_t n;
         nd_emulator_truth(emulator, &n);
         assert_int_equal(n, 0);
@@ -114,7 +114,7 @@ static void healthy_devices_are_the_reference(void **state)
 }
 
 /* What a fault of codes makes of the healthy ones, written down once more. */
-static double expected_code(const char *word, const struct nd_array *plain, const struct nd_array *before,
+static double expected_qvalue(const char *word, const struct nd_array *plain, const struct nd_array *before,
                             size_t i, double zero)
 {
     const int64_t *dims = plain->shape.dims;
@@ -139,7 +139,7 @@ static double expected_code(const char *word, const struct nd_array *plain, cons
     return channel == 3 ? fmin(x + 2, 255) : x;
 }
 
-static void faults_of_codes_are_as_documented(void **state)
+static void faults_of_qvalues_are_as_documented(void **state)
 {
     (void)state;
     static const char *const words[][2] = {
@@ -148,8 +148,8 @@ static void faults_of_codes_are_as_documented(void **state)
     };
     struct bench b;
     open_bench(&b, "cnn.w8a8");
-    size_t edge = edge_of(&b, "residual/conv");
-    double zero = (double)nd_model_edge(b.model, edge)->quant.zero_point[0];
+    size_t tensor = tensor_of(&b, "residual/conv");
+    double zero = (double)nd_model_tensor(b.model, tensor)->quant.zero_point[0];
     for (size_t k = 0; k < sizeof words / sizeof words[0]; k++) {
         char text[128];
         struct nd_emulation emulation;
@@ -161,12 +161,12 @@ static void faults_of_codes_are_as_documented(void **state)
             run_plain(&b, b.plain, NULL);
             run_device(&b, emulator);
             if (s == 0)
-                assert_int_equal(nd_array_copy(&b.plain[edge], &before, NULL), ND_OK);
-            for (size_t e = 0; e < edge; e++)
-                assert_int_equal(differing(&b.codes[e], &b.plain[e]), 0);
-            for (size_t i = 0; i < b.plain[edge].n; i++)
-                assert_f64_bits(b.codes[edge].x[i],
-                                expected_code(words[k][0], &b.plain[edge], &before, i, zero));
+                assert_int_equal(nd_array_copy(&b.plain[tensor], &before, NULL), ND_OK);
+            for (size_t e = 0; e < tensor; e++)
+                assert_int_equal(differing(&b.qvalues[e], &b.plain[e]), 0);
+            for (size_t i = 0; i < b.plain[tensor].n; i++)
+                assert_f64_bits(b.qvalues[tensor].x[i],
+                                expected_qvalue(words[k][0], &b.plain[tensor], &before, i, zero));
         }
         nd_array_deinit(&before);
         nd_emulator_destroy(&emulator);
@@ -181,7 +181,7 @@ static void permute_leaves_no_channel(void **state)
     struct bench b;
     struct nd_emulation emulation;
     open_bench(&b, "cnn.w8a8");
-    size_t edge = edge_of(&b, "residual/conv");
+    size_t tensor = tensor_of(&b, "residual/conv");
     feed(&b, 5);
     run_plain(&b, b.plain, NULL);
     for (uint64_t seed = 0; seed < 20; seed++) {
@@ -189,7 +189,7 @@ static void permute_leaves_no_channel(void **state)
         snprintf(text, sizeof text, "permute@residual/conv=%llu", (unsigned long long)seed);
         struct nd_emulator *emulator = make_device(&b, &emulation, text, 1);
         run_device(&b, emulator);
-        const struct nd_array *from = &b.plain[edge], *to = &b.codes[edge];
+        const struct nd_array *from = &b.plain[tensor], *to = &b.qvalues[tensor];
         size_t n_channels = (size_t)from->shape.dims[1], n_inner = from->n / n_channels;
         bool is_taken[256] = {false};
         for (size_t c = 0; c < n_channels; c++) {
@@ -212,7 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults_are_where_the_truth_says),
         cmocka_unit_test(healthy_devices_are_the_reference),
-        cmocka_unit_test(faults_of_codes_are_as_documented),
+        cmocka_unit_test(faults_of_qvalues_are_as_documented),
         cmocka_unit_test(permute_leaves_no_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

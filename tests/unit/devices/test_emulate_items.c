@@ -23,7 +23,7 @@ static void parse_words_take_their_values(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *edge, *op_type;
+        const char *text, *tensor, *op_type;
         enum nd_emu_word word;
         int64_t channel, first, second;
         double real;
@@ -56,7 +56,7 @@ static void parse_words_take_their_values(void **state)
         struct nd_emulation emulation;
         const struct nd_emu_item *item = only_item(&emulation, known[i].text);
         assert_int_equal(item->word, known[i].word);
-        assert_string_equal(item->edge != NULL ? item->edge : "-", known[i].edge != NULL ? known[i].edge : "-");
+        assert_string_equal(item->tensor != NULL ? item->tensor : "-", known[i].tensor != NULL ? known[i].tensor : "-");
         assert_string_equal(item->op_type != NULL ? item->op_type : "-",
                             known[i].op_type != NULL ? known[i].op_type : "-");
         assert_int_equal(item->channel, known[i].channel);
@@ -68,7 +68,7 @@ static void parse_words_take_their_values(void **state)
     }
 }
 
-static void parse_programs_alone_are_of_all_units(void **state)
+static void parse_programs_alone_are_of_all_layers(void **state)
 {
     (void)state;
     struct nd_emulation emulation;
@@ -76,13 +76,13 @@ static void parse_programs_alone_are_of_all_units(void **state)
     assert_int_equal(nd_emulation_parse("double:8,stale@a/b,seed=4", &emulation, &err), ND_OK);
     assert_int_equal(emulation.n, 3);
     assert_int_equal(emulation.seed, 4);
-    assert_int_equal(emulation.items[0].program.program.n_bits, 8);
+    assert_int_equal(emulation.items[0].arithmetic.rule.n_bits, 8);
     char *text = nd_emulation_text(&emulation);
     assert_string_equal(text, "round=double:8,stale@a/b,seed=4");
     free(text);
     nd_emulation_deinit(&emulation);
     const struct nd_emu_item *item = only_item(&emulation, "stochastic:5");
-    assert_true(item->program.is_stochastic && item->program.seed == 5);
+    assert_true(item->arithmetic.is_stochastic && item->arithmetic.seed == 5);
     assert_int_equal(emulation.seed, 1);
     nd_emulation_deinit(&emulation);
 }
@@ -152,10 +152,10 @@ static void check_refuses_what_the_model_lacks(void **state)
         int id;
         const char *message;
     } refused[] = {
-        {"stale@residual/con", ND_E_MODEL_NO_EDGE,
+        {"stale@residual/con", ND_E_MODEL_NO_TENSOR,
          "item 'stale@residual/con': the model has no edge 'residual/con'; near it are 'residual/conv', "
          "'residual/relu'"},
-        {"round@nowhere=floor", ND_E_MODEL_NO_EDGE, "the model has no edge 'nowhere'"},
+        {"round@nowhere=floor", ND_E_MODEL_NO_TENSOR, "the model has no edge 'nowhere'"},
         {"stale@image", ND_E_DEVICE_PROFILE, "edge 'image' is not made by a unit with fixed scales"},
         {"fallback=Cnv", ND_E_DEVICE_PROFILE, "no unit of the model has an operator 'Cnv'; near it are 'Conv'"},
         {"round.Softmax=floor", ND_E_DEVICE_PROFILE, "no unit of the model has an operator 'Softmax'"},
@@ -207,7 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parse_words_take_their_values),
-        cmocka_unit_test(parse_programs_alone_are_of_all_units),
+        cmocka_unit_test(parse_programs_alone_are_of_all_layers),
         cmocka_unit_test(parse_refuses_what_is_no_item),
         cmocka_unit_test(check_refuses_what_the_model_lacks),
         cmocka_unit_test(check_refuses_what_a_capture_cannot_hold),

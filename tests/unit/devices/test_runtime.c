@@ -14,7 +14,7 @@
 #include "npudiff/devices/device.h"
 #include "npudiff/model/model.h"
 
-enum { N_CODES = 256 };
+enum { N_QVALUES = 256 };
 
 static struct nd_runtime_list runtimes;
 static char *folder;
@@ -230,28 +230,28 @@ static uint8_t expected_product(const struct nd_model *model, uint8_t a, uint8_t
 static void check_run(struct nd_session *session, const struct nd_model *model, uint32_t step)
 {
     struct nd_error err = {0};
-    uint8_t a[N_CODES], b[N_CODES];
+    uint8_t a[N_QVALUES], b[N_QVALUES];
     struct nd_output_view view = {0};
     size_t n_saturated = 0;
-    for (uint32_t i = 0; i < N_CODES; i++) {
+    for (uint32_t i = 0; i < N_QVALUES; i++) {
         a[i] = (uint8_t)(i * step);
         b[i] = (uint8_t)(i * step * 31 + step * 7);
     }
     expect_ok(nd_session_run(session, (const void *const[]){a, b}, &view, &err), &err);
     assert_int_equal(view.dtype, ND_DTYPE_U8);
-    assert_true(nd_shape_equal(&view.shape, &(struct nd_shape){.rank = 2, .dims = {1, N_CODES}}));
-    assert_int_equal(view.size_bytes, N_CODES);
-    for (size_t i = 0; i < N_CODES; i++) {
+    assert_true(nd_shape_equal(&view.shape, &(struct nd_shape){.rank = 2, .dims = {1, N_QVALUES}}));
+    assert_int_equal(view.size_bytes, N_QVALUES);
+    for (size_t i = 0; i < N_QVALUES; i++) {
         uint8_t code = ((const uint8_t *)view.data)[i];
         assert_int_equal(code, expected_product(model, a[i], b[i]));
         n_saturated += code == 0 || code == 255;
     }
-    assert_true(step == 0 || n_saturated < N_CODES / 2); /* the test is one of arithmetic, not of clipping */
+    assert_true(step == 0 || n_saturated < N_QVALUES / 2); /* the test is one of arithmetic, not of clipping */
 }
 
 static void check_io(const struct nd_session *session)
 {
-    const struct nd_shape shape = {.rank = 2, .dims = {1, N_CODES}};
+    const struct nd_shape shape = {.rank = 2, .dims = {1, N_QVALUES}};
     assert_int_equal(nd_session_n_inputs(session), 2);
     assert_int_equal(nd_session_n_outputs(session), 1);
     for (size_t i = 0; i < 2; i++) {
@@ -397,13 +397,13 @@ static void input_of_the_wrong_shape_is_refused_by_the_run(void **state)
     char *path = golden("models/mul.u8.onnx");
     const struct nd_session_options options = {.model_path = path, .n_threads = 1};
     expect_ok(nd_session_create(runtime, &options, &session, &err), &err);
-    static const uint8_t codes[N_CODES];
+    static const uint8_t qvalues[N_QVALUES];
     struct nd_output_view view;
-    nd_session_set_input_shape(session, 0, &(struct nd_shape){.rank = 2, .dims = {1, N_CODES / 2}});
-    assert_int_equal(nd_session_run(session, (const void *const[]){codes, codes}, &view, &err), ND_ERR_DEVICE);
+    nd_session_set_input_shape(session, 0, &(struct nd_shape){.rank = 2, .dims = {1, N_QVALUES / 2}});
+    assert_int_equal(nd_session_run(session, (const void *const[]){qvalues, qvalues}, &view, &err), ND_ERR_DEVICE);
     assert_non_null(strstr(err.message, "running the model: INVALID_ARGUMENT: "));
-    nd_session_set_input_shape(session, 0, &(struct nd_shape){.rank = 2, .dims = {1, N_CODES}});
-    expect_ok(nd_session_run(session, (const void *const[]){codes, codes}, &view, &err), &err);
+    nd_session_set_input_shape(session, 0, &(struct nd_shape){.rank = 2, .dims = {1, N_QVALUES}});
+    expect_ok(nd_session_run(session, (const void *const[]){qvalues, qvalues}, &view, &err), &err);
     nd_session_destroy(&session);
     nd_runtime_destroy(&runtime);
     free(path);

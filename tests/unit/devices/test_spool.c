@@ -141,7 +141,7 @@ static size_t count_file_pages(void)
 static void spool_that_was_read_leaves_memory(void **state)
 {
     struct place *place = *state;
-    enum { N = 64, BYTES = 1 << 20, MOST_BYTES = N * BYTES / 4 };
+    enum { N = 64, BYTES = 1 << 20, MAX_BYTES = N * BYTES / 4 };
     static unsigned char payload[BYTES];
     struct nd_spool_writer writer;
     assert_int_equal(nd_spool_writer_open(&writer, place->path, NULL), ND_OK);
@@ -158,14 +158,14 @@ static void spool_that_was_read_leaves_memory(void **state)
     assert_int_equal(nd_spool_reader_open(&reader, place->path, NULL), ND_OK);
     while (n < N && nd_spool_next(&reader, &records[n])) {
         n++;
-        assert_true((count_file_pages() - before) * page < MOST_BYTES);
+        assert_true((count_file_pages() - before) * page < MAX_BYTES);
     }
     assert_int_equal(n, N);
     for (size_t i = 0; i < N; i++) {
         memset(payload, (int)i + 1, sizeof payload);
         assert_memory_equal(records[i].payload, payload, sizeof payload);
         nd_spool_drop(&reader, records[i].payload, records[i].payload_bytes);
-        assert_true((count_file_pages() - before) * page < MOST_BYTES);
+        assert_true((count_file_pages() - before) * page < MAX_BYTES);
     }
     nd_spool_reader_close(&reader);
 }
@@ -222,7 +222,7 @@ static void fill_job(struct nd_job *job)
     static struct nd_job_pair option = {(char *)"soc_model", (char *)"57"};
     static struct nd_job_pair config = {(char *)"key", (char *)"value"};
     static char *io_nodes[] = {(char *)"q", (char *)"dq"}, *float_nodes[] = {(char *)"x_dq"};
-    static struct nd_job_edge edges[] = {
+    static struct nd_job_tensor tensors[] = {
         {.output = (char *)"x_q", .dtype = ND_DTYPE_U8, .scale = 0x1.99999ap-4F, .zero_point = -3},
         {.output = (char *)"y", .pass = 1}};
     static size_t checks[] = {0};
@@ -253,8 +253,8 @@ static void fill_job(struct nd_job *job)
                            .n_float_nodes = 1,
                            .passes = passes,
                            .n_passes = 2,
-                           .edges = edges,
-                           .n_edges = 2,
+                           .tensors = tensors,
+                           .n_tensors = 2,
                            .targets = &target,
                            .n_targets = 1,
                            .probes = &probe,
@@ -282,12 +282,12 @@ static void job_written_reads_back(void **state)
     assert_int_equal(back.n_passes, 2);
     assert_string_equal(back.passes[1].model, "m1.onnx");
     assert_int_equal(back.passes[1].n_checks, 1);
-    assert_string_equal(back.edges[1].output, "y");
-    assert_int_equal(back.edges[1].pass, 1);
-    assert_int_equal(back.edges[0].dtype, ND_DTYPE_U8);
-    assert_memory_equal(&back.edges[0].scale, &job.edges[0].scale, sizeof(float));
-    assert_int_equal(back.edges[0].zero_point, -3);
-    assert_true(back.edges[1].scale == 0 && back.edges[1].zero_point == 0);
+    assert_string_equal(back.tensors[1].output, "y");
+    assert_int_equal(back.tensors[1].pass, 1);
+    assert_int_equal(back.tensors[0].dtype, ND_DTYPE_U8);
+    assert_memory_equal(&back.tensors[0].scale, &job.tensors[0].scale, sizeof(float));
+    assert_int_equal(back.tensors[0].zero_point, -3);
+    assert_true(back.tensors[1].scale == 0 && back.tensors[1].zero_point == 0);
     assert_int_equal(back.targets[0].shape.dims[0], 3);
     assert_memory_equal(back.probes[0].inputs[0], input_data, sizeof input_data);
     nd_job_deinit(&back);
@@ -400,30 +400,30 @@ static void quantiser_that_took_the_place_of_one_may_be_on_the_cpu(void **state)
                                   {cpu, "DequantizeLinear_token_370", "DequantizeLinear"},
                                   {cpu, "DequantizeLinear_token_371", "DequantizeLinear"}};
     enum { N = sizeof nodes / sizeof nodes[0] };
-    bool is_fallen[N];
-    nd_job_find_fallen(&job, nodes, N - 1, is_fallen);
+    bool is_fell_back[N];
+    nd_job_find_fell_back(&job, nodes, N - 1, is_fell_back);
     for (size_t i = 0; i < N - 1; i++)
-        assert_false(is_fallen[i]);
-    nd_job_find_fallen(&job, nodes, N, is_fallen); /* one took a place, the other did not */
+        assert_false(is_fell_back[i]);
+    nd_job_find_fell_back(&job, nodes, N, is_fell_back); /* one took a place, the other did not */
     for (size_t i = 0; i < N; i++)
-        assert_int_equal(is_fallen[i], i == N - 1);
+        assert_int_equal(is_fell_back[i], i == N - 1);
     nodes[2].provider = cpu; /* then no place is free */
-    nd_job_find_fallen(&job, nodes, N - 1, is_fallen);
-    assert_true(is_fallen[N - 2]);
+    nd_job_find_fell_back(&job, nodes, N - 1, is_fell_back);
+    assert_true(is_fell_back[N - 2]);
     nodes[2].provider = npu;
     nodes[1].provider = cpu;
-    nd_job_find_fallen(&job, nodes, N - 1, is_fallen);
-    assert_true(is_fallen[1] && !is_fallen[N - 2]);
+    nd_job_find_fell_back(&job, nodes, N - 1, is_fell_back);
+    assert_true(is_fell_back[1] && !is_fell_back[N - 2]);
     job.is_untouched = 0; /* a copy gives out quantised values */
-    nd_job_find_fallen(&job, nodes, N - 1, is_fallen);
-    assert_true(is_fallen[N - 2]);
+    nd_job_find_fell_back(&job, nodes, N - 1, is_fell_back);
+    assert_true(is_fell_back[N - 2]);
     job.float_nodes = &io_nodes[1]; /* but for this one */
     job.n_float_nodes = 1;
-    nd_job_find_fallen(&job, nodes, N, is_fallen);
-    assert_true(!is_fallen[N - 2] && is_fallen[N - 1]);
+    nd_job_find_fell_back(&job, nodes, N, is_fell_back);
+    assert_true(!is_fell_back[N - 2] && is_fell_back[N - 1]);
     nodes[2].provider = cpu;
-    nd_job_find_fallen(&job, nodes, N, is_fallen);
-    assert_true(!is_fallen[2] && is_fallen[N - 2] && is_fallen[N - 1]);
+    nd_job_find_fell_back(&job, nodes, N, is_fell_back);
+    assert_true(!is_fell_back[2] && is_fell_back[N - 2] && is_fell_back[N - 1]);
 }
 
 /* A Reshape stands between the graph's input and its quantiser, and another before its output. */
@@ -432,17 +432,17 @@ static void quantiser_that_was_moved_to_an_end_may_be_on_the_cpu(void **state)
     (void)state;
     const char npu[] = "QNNExecutionProvider", cpu[] = "CPUExecutionProvider";
     struct nd_job_target target = {.name = (char *)"x"};
-    struct nd_job_edge edge = {.output = (char *)"y"};
+    struct nd_job_tensor tensor = {.output = (char *)"y"};
     struct nd_job job = {
-        .provider_name = (char *)npu, .targets = &target, .n_targets = 1, .edges = &edge, .n_edges = 1};
+        .provider_name = (char *)npu, .targets = &target, .n_targets = 1, .tensors = &tensor, .n_tensors = 1};
     struct nd_job_node nodes[] = {{cpu, "x_q", "QuantizeLinear"}, {cpu, "y_dq", "DequantizeLinear"},
                                   {cpu, "y_q", "QuantizeLinear"}, {cpu, "x_dq", "DequantizeLinear"},
                                   {cpu, "x_q", "Conv"},           {cpu, "xx_q", "QuantizeLinear"}};
     enum { N = sizeof nodes / sizeof nodes[0] };
-    bool is_fallen[N];
-    nd_job_find_fallen(&job, nodes, N, is_fallen);
+    bool is_fell_back[N];
+    nd_job_find_fell_back(&job, nodes, N, is_fell_back);
     for (size_t i = 0; i < N; i++)
-        assert_int_equal(is_fallen[i], i >= 2);
+        assert_int_equal(is_fell_back[i], i >= 2);
 }
 
 /* A full disk at a record that nobody waits for, such as a library: no end may follow, or nobody would miss it.

@@ -11,7 +11,7 @@
 
 /* ---- the layers ---- */
 
-struct layer {
+struct layer_of_two {
     double x[64], w[64];
     struct nd_array arrays[2];
     float scale;
@@ -20,8 +20,8 @@ struct layer {
     struct nd_linear_input inputs[2];
     struct node node;
     struct nd_linear_call call;
-    size_t edges[2];
-    struct nd_exact_unit unit;
+    size_t tensors[2];
+    struct nd_exact_layer layer;
 };
 
 static size_t count(const struct nd_shape *shape)
@@ -32,10 +32,10 @@ static size_t count(const struct nd_shape *shape)
     return n;
 }
 
-static void begin(struct layer *l, const char *op_type, enum nd_dtype dtype, const struct nd_shape *x,
+static void begin(struct layer_of_two *l, const char *op_type, enum nd_dtype dtype, const struct nd_shape *x,
                   const struct nd_shape *w)
 {
-    *l = (struct layer){.scale = 0.001f, .zero = 0, .edges = {0, SIZE_MAX}};
+    *l = (struct layer_of_two){.scale = 0.001f, .zero = 0, .tensors = {0, SIZE_MAX}};
     l->quant = (struct nd_quant){.n = 1, .axis = -1, .scale = &l->scale, .zero_point = &l->zero};
     l->arrays[0] = (struct nd_array){.dtype = dtype, .shape = *x, .n = count(x), .x = l->x};
     l->arrays[1] = (struct nd_array){.dtype = dtype, .shape = *w, .n = count(w), .x = l->w};
@@ -49,16 +49,16 @@ static void begin(struct layer *l, const char *op_type, enum nd_dtype dtype, con
                                       .n_inputs = w->rank > 0 ? 2 : 1,
                                       .inputs = l->inputs,
                                       .out_quant = &l->quant};
-    l->unit = (struct nd_exact_unit){.call = &l->call, .input_edges = l->edges, .dtype = dtype};
+    l->layer = (struct nd_exact_layer){.call = &l->call, .input_tensors = l->tensors, .dtype = dtype};
 }
 
-static bool is(const struct layer *l, enum nd_unit_condition condition)
+static bool is(const struct layer_of_two *l, enum nd_layer_condition condition)
 {
     size_t n_held = 0;
-    for (int c = 0; c < ND_N_UNIT_CONDITIONS; c++)
-        n_held += nd_unit_is(NULL, &l->unit, (enum nd_unit_condition)c);
-    const struct nd_known_defect *found = nd_known_defect_of(NULL, &l->unit);
-    bool is_held = nd_unit_is(NULL, &l->unit, condition);
+    for (int c = 0; c < ND_N_LAYER_CONDITIONS; c++)
+        n_held += nd_layer_is(NULL, &l->layer, (enum nd_layer_condition)c);
+    const struct nd_known_defect *found = nd_known_defect_of(NULL, &l->layer);
+    bool is_held = nd_layer_is(NULL, &l->layer, condition);
     assert_int_equal(n_held, is_held);
     assert_true(is_held ? found != NULL && found->condition == condition : found == NULL);
     return is_held;
@@ -69,7 +69,7 @@ static const struct nd_shape none = {0, {0}}, image = {4, {1, 4, 4, 4}};
 static void depthwise_convolutions_of_1x1_are_known(void **state)
 {
     (void)state;
-    struct layer l;
+    struct layer_of_two l;
     static const struct {
         struct nd_shape x, w;
         bool is_known;
@@ -78,13 +78,13 @@ static void depthwise_convolutions_of_1x1_are_known(void **state)
                 {{4, {1, 1, 4, 4}}, {4, {4, 1, 1, 1}}, false}, {{3, {1, 4, 4}}, {3, {4, 1, 1}}, false}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         begin(&l, "Conv", ND_DTYPE_U8, &rows[i].x, &rows[i].w);
-        assert_int_equal(is(&l, ND_UNIT_DEPTHWISE_1X1), rows[i].is_known);
+        assert_int_equal(is(&l, ND_LAYER_DEPTHWISE_1X1), rows[i].is_known);
         begin(&l, "ConvTranspose", ND_DTYPE_U8, &rows[i].x, &rows[i].w);
-        assert_false(is(&l, ND_UNIT_DEPTHWISE_1X1));
+        assert_false(is(&l, ND_LAYER_DEPTHWISE_1X1));
     }
 }
 
-static void set_text(struct layer *l, const char *name, const char *value)
+static void set_text(struct layer_of_two *l, const char *name, const char *value)
 {
     Onnx__AttributeProto *attribute =
         node_attribute(&l->node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
@@ -105,7 +105,7 @@ static void resize_to_floor_is_known(void **state)
                 {NULL, "asymmetric", "floor", false},
                 {NULL, NULL, "ceil", false}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct layer l;
+        struct layer_of_two l;
         begin(&l, "Resize", ND_DTYPE_U8, &image, &none);
         if (rows[i].mode != NULL)
             set_text(&l, "mode", rows[i].mode);
@@ -113,7 +113,7 @@ static void resize_to_floor_is_known(void **state)
             set_text(&l, "coordinate_transformation_mode", rows[i].coordinates);
         if (rows[i].rounding != NULL)
             set_text(&l, "nearest_mode", rows[i].rounding);
-        assert_int_equal(is(&l, ND_UNIT_RESIZE_TO_FLOOR), rows[i].is_known);
+        assert_int_equal(is(&l, ND_LAYER_RESIZE_TO_FLOOR), rows[i].is_known);
     }
 }
 
@@ -130,11 +130,11 @@ static void reciprocals_of_fine_steps_are_known(void **state)
                 {ND_DTYPE_U16, 0x1.fp-17f, true, 0}, {ND_DTYPE_U16, 0x1p-8f, false, 0},
                 {ND_DTYPE_U8, 0.02f, false, 205},    {ND_DTYPE_U8, 0.02f, true, 207}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct layer l;
+        struct layer_of_two l;
         begin(&l, "Reciprocal", rows[i].dtype, &image, &none);
         l.scale = rows[i].scale;
         l.zero = rows[i].zero;
-        assert_int_equal(is(&l, ND_UNIT_RECIPROCAL_OF_FINE), rows[i].is_known);
+        assert_int_equal(is(&l, ND_LAYER_RECIPROCAL_OF_FINE), rows[i].is_known);
     }
 }
 
@@ -142,28 +142,28 @@ static void reciprocals_of_fine_steps_are_known(void **state)
 static void softmax_of_nearly_equal_values_is_known(void **state)
 {
     (void)state;
-    struct layer l;
+    struct layer_of_two l;
     begin(&l, "Softmax", ND_DTYPE_U16, &image, &none);
-    assert_true(is(&l, ND_UNIT_SOFTMAX_OF_EQUALS));
+    assert_true(is(&l, ND_LAYER_SOFTMAX_OF_EQUALS));
     l.scale = 0.2f; /* 0.6 from the least to the greatest: a factor of 1.8 */
-    assert_true(is(&l, ND_UNIT_SOFTMAX_OF_EQUALS));
+    assert_true(is(&l, ND_LAYER_SOFTMAX_OF_EQUALS));
     l.scale = 0.25f;
-    assert_false(is(&l, ND_UNIT_SOFTMAX_OF_EQUALS));
+    assert_false(is(&l, ND_LAYER_SOFTMAX_OF_EQUALS));
     begin(&l, "Softmax", ND_DTYPE_U8, &image, &none);
-    assert_false(is(&l, ND_UNIT_SOFTMAX_OF_EQUALS));
+    assert_false(is(&l, ND_LAYER_SOFTMAX_OF_EQUALS));
 }
 
 static void concat_of_clipped_values_is_known(void **state)
 {
     (void)state;
-    struct layer l;
+    struct layer_of_two l;
     begin(&l, "Concat", ND_DTYPE_U16, &image, &none);
-    assert_false(is(&l, ND_UNIT_CONCAT_OF_CLIPPED));
+    assert_false(is(&l, ND_LAYER_CONCAT_OF_CLIPPED));
     l.x[63] = 65535;
-    assert_true(is(&l, ND_UNIT_CONCAT_OF_CLIPPED));
+    assert_true(is(&l, ND_LAYER_CONCAT_OF_CLIPPED));
     begin(&l, "Concat", ND_DTYPE_U8, &image, &none);
     l.x[63] = 255;
-    assert_false(is(&l, ND_UNIT_CONCAT_OF_CLIPPED));
+    assert_false(is(&l, ND_LAYER_CONCAT_OF_CLIPPED));
 }
 
 /* Two pools of the model's input, and the input itself. */
@@ -171,27 +171,27 @@ static void concat_with_an_input_of_another_encoding_is_known(void **state)
 {
     (void)state;
     struct nd_model *model = load("../found/concat.u8");
-    struct layer l;
+    struct layer_of_two l;
     float to_scale = 0.002f;
     struct nd_quant to = {.n = 1, .axis = -1, .scale = &to_scale, .zero_point = &l.zero};
     for (size_t n = 2; n <= 3; n++)
         for (size_t input = 0; input < n; input++) { /* edge 0 is the input, the next two are the pools */
             begin(&l, "Concat", ND_DTYPE_U8, &image, &none);
             struct nd_linear_input parts[3] = {l.inputs[0], l.inputs[0], l.inputs[0]};
-            size_t edges[3] = {1, 2, 1};
-            edges[input] = 0;
+            size_t tensors[3] = {1, 2, 1};
+            tensors[input] = 0;
             l.call.inputs = parts;
             l.call.n_inputs = n;
             l.call.out_quant = &to;
-            l.unit.input_edges = edges;
+            l.layer.input_tensors = tensors;
             bool is_known = n > 2;
-            assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_CONCAT_WITH_INPUT), is_known);
-            assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_CONCAT_WITH_INPUT));
+            assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_CONCAT_WITH_INPUT), is_known);
+            assert_false(nd_layer_is(NULL, &l.layer, ND_LAYER_CONCAT_WITH_INPUT));
             l.call.out_quant = &l.quant; /* nothing to rescale */
-            assert_false(nd_unit_is(model, &l.unit, ND_UNIT_CONCAT_WITH_INPUT));
+            assert_false(nd_layer_is(model, &l.layer, ND_LAYER_CONCAT_WITH_INPUT));
             l.call.out_quant = &to;
-            l.unit.dtype = ND_DTYPE_U16;
-            assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_CONCAT_WITH_INPUT), is_known);
+            l.layer.dtype = ND_DTYPE_U16;
+            assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_CONCAT_WITH_INPUT), is_known);
         }
     nd_model_destroy(&model);
 }
@@ -209,22 +209,22 @@ static void sum_behind_a_transposed_convolution_is_known(void **state)
     } rows[] = {{{4, {1, 8, 1, 1}}, ND_EXACT_FROM_CONSTANT, -HUGE_VAL, "made", true},
                 {{3, {8, 1, 1}}, ND_EXACT_FROM_CONSTANT, -HUGE_VAL, "made", true},
                 {{1, {1}}, ND_EXACT_FROM_CONSTANT, -HUGE_VAL, "made", false},
-                {{4, {1, 8, 1, 1}}, ND_EXACT_FROM_UNIT, -HUGE_VAL, "made", false},
+                {{4, {1, 8, 1, 1}}, ND_EXACT_FROM_LAYER, -HUGE_VAL, "made", false},
                 {{4, {1, 8, 1, 1}}, ND_EXACT_FROM_CONSTANT, 0, "made", false},
                 {{4, {1, 8, 1, 1}}, ND_EXACT_FROM_CONSTANT, -HUGE_VAL, "x", false}};
     struct nd_model *model = load("../found/transposed-sum.u8");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct layer l;
+        struct layer_of_two l;
         begin(&l, "Add", ND_DTYPE_U8, &(struct nd_shape){4, {1, 8, 2, 2}}, &rows[i].constant);
-        enum nd_exact_origin origins[] = {ND_EXACT_FROM_UNIT, rows[i].origin};
-        l.unit.origins = origins;
+        enum nd_exact_origin origins[] = {ND_EXACT_FROM_LAYER, rows[i].origin};
+        l.layer.origins = origins;
         l.call.low = rows[i].low;
         l.call.high = HUGE_VAL;
-        for (size_t e = 0; e < nd_model_n_edges(model); e++)
-            if (strcmp(nd_model_edge(model, e)->name, rows[i].reads) == 0)
-                l.edges[0] = e;
-        assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_SUM_OF_TRANSPOSED), rows[i].is_known);
-        assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_SUM_OF_TRANSPOSED));
+        for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+            if (strcmp(nd_model_tensor(model, e)->name, rows[i].reads) == 0)
+                l.tensors[0] = e;
+        assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_SUM_OF_TRANSPOSED), rows[i].is_known);
+        assert_false(nd_layer_is(NULL, &l.layer, ND_LAYER_SUM_OF_TRANSPOSED));
     }
     nd_model_destroy(&model);
 }
@@ -233,14 +233,14 @@ static void norm_of_what_a_slice_makes_is_known(void **state)
 {
     (void)state;
     struct nd_model *model = load("../found/slice-norm.u8");
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
         for (int wide = 0; wide < 2; wide++) {
-            struct layer l;
+            struct layer_of_two l;
             begin(&l, "BatchNormalization", wide ? ND_DTYPE_U16 : ND_DTYPE_U8, &image, &none);
-            l.edges[0] = e;
-            bool is_cut = strcmp(nd_model_edge(model, e)->name, "cut_off") == 0;
-            assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_NORM_OF_SLICE), is_cut && !wide);
-            assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_NORM_OF_SLICE));
+            l.tensors[0] = e;
+            bool is_cut = strcmp(nd_model_tensor(model, e)->name, "cut_off") == 0;
+            assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_NORM_OF_SLICE), is_cut && !wide);
+            assert_false(nd_layer_is(NULL, &l.layer, ND_LAYER_NORM_OF_SLICE));
         }
     nd_model_destroy(&model);
 }
@@ -250,24 +250,24 @@ static void mean_of_what_a_slice_or_pad_makes_is_known(void **state)
 {
     (void)state;
     static const struct {
-        const char *model, *edge;
+        const char *model, *tensor;
         int64_t counts;
-        enum nd_unit_condition condition;
-    } rows[] = {{"../found/slice-pool.u8", "cut_off", 0, ND_UNIT_MEAN_OF_SHIFTED},
-                {"../found/slice-pool.u8", "cut_off", 1, ND_UNIT_MEAN_OF_SHIFTED},
-                {"../found/pad-pool.u8", "padded", 1, ND_UNIT_MEAN_OF_SHIFTED},
-                {"../found/pad-pool.u8", "padded", 0, ND_UNIT_MEAN_OF_PADDED}};
+        enum nd_layer_condition condition;
+    } rows[] = {{"../found/slice-pool.u8", "cut_off", 0, ND_LAYER_MEAN_OF_SHIFTED},
+                {"../found/slice-pool.u8", "cut_off", 1, ND_LAYER_MEAN_OF_SHIFTED},
+                {"../found/pad-pool.u8", "padded", 1, ND_LAYER_MEAN_OF_SHIFTED},
+                {"../found/pad-pool.u8", "padded", 0, ND_LAYER_MEAN_OF_PADDED}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct nd_model *model = load(rows[i].model);
-        struct layer l;
+        struct layer_of_two l;
         begin(&l, "AveragePool", ND_DTYPE_U8, &image, &none);
         node_int(&l.node, "count_include_pad", rows[i].counts);
-        for (size_t e = 0; e < nd_model_n_edges(model); e++) {
-            l.edges[0] = e;
-            bool is_moved = strcmp(nd_model_edge(model, e)->name, rows[i].edge) == 0;
-            const struct nd_known_defect *found = nd_known_defect_of(model, &l.unit);
+        for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
+            l.tensors[0] = e;
+            bool is_moved = strcmp(nd_model_tensor(model, e)->name, rows[i].tensor) == 0;
+            const struct nd_known_defect *found = nd_known_defect_of(model, &l.layer);
             assert_int_equal(found != NULL && found->condition == rows[i].condition, is_moved);
-            assert_null(nd_known_defect_of(NULL, &l.unit));
+            assert_null(nd_known_defect_of(NULL, &l.layer));
         }
         nd_model_destroy(&model);
     }
@@ -277,12 +277,12 @@ static void pad_of_a_pad_is_known(void **state)
 {
     (void)state;
     struct nd_model *model = load("../found/pads.u16");
-    struct layer l;
+    struct layer_of_two l;
     begin(&l, "Pad", ND_DTYPE_U16, &image, &none);
-    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
-        l.edges[0] = e;
-        bool is_padded = strcmp(nd_model_edge(model, e)->op_types, "Pad") == 0;
-        assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_PAD_OF_PAD), is_padded);
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
+        l.tensors[0] = e;
+        bool is_padded = strcmp(nd_model_tensor(model, e)->op_types, "Pad") == 0;
+        assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_PAD_OF_PAD), is_padded);
     }
     nd_model_destroy(&model);
 }
@@ -292,18 +292,18 @@ static void tanh_of_16_rows_is_known(void **state)
     (void)state;
     static const struct nd_shape rows[] = {{2, {16, 4}}, {3, {1, 16, 3}}, {2, {8, 4}}, {1, {16}}};
     for (size_t i = 0; i < 4; i++) {
-        struct layer l;
+        struct layer_of_two l;
         begin(&l, "Tanh", ND_DTYPE_U16, &rows[i], &none);
-        assert_int_equal(is(&l, ND_UNIT_TANH_OF_ROWS), i < 2);
+        assert_int_equal(is(&l, ND_LAYER_TANH_OF_ROWS), i < 2);
         begin(&l, "Tanh", ND_DTYPE_U8, &rows[i], &none);
-        assert_false(is(&l, ND_UNIT_TANH_OF_ROWS));
+        assert_false(is(&l, ND_LAYER_TANH_OF_ROWS));
     }
 }
 
-static size_t edge_named(const struct nd_model *model, const char *name)
+static size_t tensor_named(const struct nd_model *model, const char *name)
 {
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
-        if (strcmp(nd_model_edge(model, e)->name, name) == 0)
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        if (strcmp(nd_model_tensor(model, e)->name, name) == 0)
             return e;
     fail_msg("no edge %s", name);
     return 0;
@@ -315,7 +315,7 @@ static void silu_of_an_odd_height_is_known(void **state)
     (void)state;
     struct nd_model *model = load("../found/silu-512.w8a16");
     static const struct {
-        const char *op_type, *edge, *read;
+        const char *op_type, *tensor, *read;
         int64_t height;
         bool is_known;
     } rows[] = {{"Sigmoid", "sigmoid7", "conv4", 4, true},
@@ -324,15 +324,15 @@ static void silu_of_an_odd_height_is_known(void **state)
                 {"Conv", "conv4", "image", 4, false},
                 {"Conv", "conv4", "mul10.dq", 4, true}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct layer l;
+        struct layer_of_two l;
         const struct nd_shape shape = {4, {1, 1, rows[i].height, 4}};
         begin(&l, rows[i].op_type, ND_DTYPE_U16, &shape, &none);
-        l.unit.edge = edge_named(model, rows[i].edge);
-        l.edges[0] = edge_named(model, rows[i].read);
-        assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_SILU_RACES), rows[i].is_known);
-        assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_SILU_RACES));
-        l.unit.dtype = ND_DTYPE_U8;
-        assert_false(nd_unit_is(model, &l.unit, ND_UNIT_SILU_RACES));
+        l.layer.tensor = tensor_named(model, rows[i].tensor);
+        l.tensors[0] = tensor_named(model, rows[i].read);
+        assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_SILU_RACES), rows[i].is_known);
+        assert_false(nd_layer_is(NULL, &l.layer, ND_LAYER_SILU_RACES));
+        l.layer.dtype = ND_DTYPE_U8;
+        assert_false(nd_layer_is(model, &l.layer, ND_LAYER_SILU_RACES));
     }
     nd_model_destroy(&model);
 }
@@ -342,11 +342,11 @@ static void add_behind_a_hard_swish_is_known(void **state)
 {
     (void)state;
     struct nd_model *model = load("../found/hard-swish-div.u8");
-    struct layer l;
+    struct layer_of_two l;
     begin(&l, "Add", ND_DTYPE_U8, &image, &none);
-    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
-        l.unit.edge = e;
-        assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_HARD_SWISH_IN_PARTS), e == edge_named(model, "y"));
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
+        l.layer.tensor = e;
+        assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_HARD_SWISH_IN_PARTS), e == tensor_named(model, "y"));
     }
     nd_model_destroy(&model);
 }
@@ -358,21 +358,21 @@ static void clip_of_a_conv_is_known(void **state)
     static float scales[] = {0x1p-5F, 0x1p-13F};
     static int64_t zeros[] = {128, 32768};
     struct nd_model *model = load("../found/clip.u8");
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
         for (int wide = 0; wide < 2; wide++)
             for (int end = 0; end < 4; end++) {
-                struct layer l;
+                struct layer_of_two l;
                 struct nd_quant quant = {
                     .n = 1, .axis = -1, .scale = &scales[wide], .zero_point = &zeros[wide]};
                 begin(&l, "Clip", wide ? ND_DTYPE_U16 : ND_DTYPE_U8, &image, &none);
-                l.edges[0] = e;
+                l.tensors[0] = e;
                 l.call.out_quant = &quant;
                 l.call.low = end & 1 ? -1 : -8;
                 l.call.high = end & 2 ? 1 : 8;
-                bool is_made = strcmp(nd_model_edge(model, e)->name, "made") == 0;
+                bool is_made = strcmp(nd_model_tensor(model, e)->name, "made") == 0;
                 bool is_left_out = wide ? end != 0 : end == 1 || end == 2;
-                assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_CLIP_LEFT_OUT), is_made && is_left_out);
-                assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_CLIP_LEFT_OUT));
+                assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_CLIP_LEFT_OUT), is_made && is_left_out);
+                assert_false(nd_layer_is(NULL, &l.layer, ND_LAYER_CLIP_LEFT_OUT));
             }
     nd_model_destroy(&model);
 }
@@ -394,7 +394,7 @@ static void gather_of_the_last_row_is_known(void **state)
                  {64, 32, 32, 0, ND_DTYPE_U16, false}, {65, 8, 32, 0, ND_DTYPE_U8, false},
                  {49, 8, 32, 0, ND_DTYPE_U8, false},   {1, 8, 32, 0, ND_DTYPE_U8, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct layer l;
+        struct layer_of_two l;
         begin(&l, "Gather", cases[i].dtype, &none, &(struct nd_shape){1, {cases[i].n_indices}});
         l.arrays[0].shape = (struct nd_shape){3, {1, cases[i].rows, cases[i].n}}; /* the codes are not read */
         l.call.n_inputs = 2;
@@ -404,7 +404,7 @@ static void gather_of_the_last_row_is_known(void **state)
             node_attribute(&l.node, "axis", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT);
         axis->has_i = 1;
         axis->i = 1;
-        assert_int_equal(is(&l, ND_UNIT_GATHER_LOSES_LAST), cases[i].is_known);
+        assert_int_equal(is(&l, ND_LAYER_GATHER_LOSES_LAST), cases[i].is_known);
     }
 }
 
@@ -421,7 +421,7 @@ static void bias_that_wraps_is_known(void **state)
                 {0x1p30 - 256, 64, false}};
     static const char *const types[] = {"Conv", "ConvTranspose", "Gemm"};
     for (size_t i = 0; i < 3 * sizeof rows / sizeof rows[0]; i++) {
-        struct layer l;
+        struct layer_of_two l;
         bool is_matrix = i % 3 == 2;
         struct nd_shape x = {is_matrix ? 2 : 4, {1, 1, 1, 1}};
         begin(&l, types[i % 3], ND_DTYPE_U8, &x, &x);
@@ -432,17 +432,17 @@ static void bias_that_wraps_is_known(void **state)
             quants[k] =
                 (struct nd_quant){.n = 1, .axis = -1, .scale = &scales[k], .zero_point = &zeros[k == 3]};
         double bias = rows[i / 3].bias;
-        struct nd_array code = {.dtype = ND_DTYPE_I32, .shape = {1, {1}}, .n = 1, .x = &bias};
+        struct nd_array qvalue = {.dtype = ND_DTYPE_I32, .shape = {1, {1}}, .n = 1, .x = &bias};
         l.arrays[1].dtype = ND_DTYPE_I8;
         struct nd_linear_input inputs[] = {{.values = &l.arrays[0], .quant = &quants[0]},
                                            {.values = &l.arrays[1], .quant = &quants[1]},
-                                           {.values = &code, .quant = &quants[2]}};
-        enum nd_exact_origin origins[] = {ND_EXACT_FROM_UNIT, ND_EXACT_FROM_CONSTANT, ND_EXACT_FROM_CONSTANT};
+                                           {.values = &qvalue, .quant = &quants[2]}};
+        enum nd_exact_origin origins[] = {ND_EXACT_FROM_LAYER, ND_EXACT_FROM_CONSTANT, ND_EXACT_FROM_CONSTANT};
         l.call.inputs = inputs;
         l.call.n_inputs = 3;
         l.call.out_quant = &quants[3];
-        l.unit.origins = origins;
-        assert_int_equal(is(&l, ND_UNIT_BIAS_WRAPS), rows[i / 3].is_known);
+        l.layer.origins = origins;
+        assert_int_equal(is(&l, ND_LAYER_BIAS_WRAPS), rows[i / 3].is_known);
     }
 }
 
@@ -459,7 +459,7 @@ static void pool_of_floats_that_leaves_its_padding_out_is_known(void **state)
                 {NULL, 0, NULL, true, false},   {NULL, 0, "SAME_UPPER", true, true},
                 {NULL, 0, "VALID", true, false}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct layer l;
+        struct layer_of_two l;
         begin(&l, "AveragePool", ND_DTYPE_U8, &image, &none);
         if (rows[i].is_float)
             l.inputs[0].quant = NULL;
@@ -468,12 +468,12 @@ static void pool_of_floats_that_leaves_its_padding_out_is_known(void **state)
         if (rows[i].pads != NULL)
             node_ints(&l.node, "pads", rows[i].pads, 4);
         node_int(&l.node, "count_include_pad", rows[i].counts);
-        assert_int_equal(is(&l, ND_UNIT_POOL_OF_FLOATS), rows[i].is_known);
+        assert_int_equal(is(&l, ND_LAYER_POOL_OF_FLOATS), rows[i].is_known);
     }
 }
 
 /* The edge `turned` is a Transpose of the input x, `deep` a SpaceToDepth of the Conv `made`. */
-static void pads_and_concats_that_keep_codes_are_known(void **state)
+static void pads_and_concats_that_keep_qvalues_are_known(void **state)
 {
     (void)state;
     static const struct {
@@ -490,31 +490,31 @@ static void pads_and_concats_that_keep_codes_are_known(void **state)
     struct nd_model *model = load("../found/concat-moved.u8");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (int is_pad = 0; is_pad < 2; is_pad++) {
-            struct layer l;
+            struct layer_of_two l;
             float scale = 0.002f;
             int64_t zero = 9;
             struct nd_quant to = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero};
-            enum nd_unit_condition condition = is_pad ? ND_UNIT_PAD_OF_KEPT : ND_UNIT_CONCAT_OF_KEPT;
+            enum nd_layer_condition condition = is_pad ? ND_LAYER_PAD_OF_KEPT : ND_LAYER_CONCAT_OF_KEPT;
             begin(&l, is_pad ? "Pad" : "Concat", ND_DTYPE_U8, &image, &none);
-            l.edges[0] = edge_named(model, rows[i].reads);
+            l.tensors[0] = tensor_named(model, rows[i].reads);
             l.zero = rows[i].zero;
             l.call.out_quant = &to;
             if (is_pad && rows[i].mode != NULL)
                 set_text(&l, "mode", rows[i].mode);
             bool is_known = is_pad ? rows[i].is_pad_known : rows[i].is_concat_known;
-            assert_int_equal(nd_unit_is(model, &l.unit, condition), is_known);
-            const struct nd_array *kept = nd_unit_kept_codes(model, &l.unit, 0);
+            assert_int_equal(nd_layer_is(model, &l.layer, condition), is_known);
+            const struct nd_array *kept = nd_layer_kept_qvalues(model, &l.layer, 0);
             assert_true(is_pad || kept == (is_known ? &l.arrays[0] : NULL));
-            const struct nd_known_defect *found = nd_known_defect_of(model, &l.unit);
+            const struct nd_known_defect *found = nd_known_defect_of(model, &l.layer);
             assert_true(!is_known || (found != NULL && found->condition == condition));
-            l.unit.dtype =
+            l.layer.dtype =
                 ND_DTYPE_U16; /* codes at the end of the range are another defect, which predicts nothing */
             l.x[0] = 0;
-            found = nd_known_defect_of(model, &l.unit);
+            found = nd_known_defect_of(model, &l.layer);
             assert_true(!is_known || (found != NULL && found->condition == condition));
-            assert_false(nd_unit_is(NULL, &l.unit, condition));
+            assert_false(nd_layer_is(NULL, &l.layer, condition));
             l.call.out_quant = &l.quant; /* nothing to rescale */
-            assert_false(nd_unit_is(model, &l.unit, condition));
+            assert_false(nd_layer_is(model, &l.layer, condition));
         }
     nd_model_destroy(&model);
 }
@@ -526,12 +526,12 @@ static void pool_with_padding_behind_a_pad_is_known(void **state)
     struct nd_model *model = load("../found/max-pool.u8");
     for (int has_pads = 0; has_pads < 2; has_pads++)
         for (int is_behind = 0; is_behind < 2; is_behind++) {
-            struct layer l;
+            struct layer_of_two l;
             begin(&l, "MaxPool", ND_DTYPE_U8, &image, &none);
             node_ints(&l.node, "pads", has_pads ? some : zeros, 4);
-            l.edges[0] = edge_named(model, is_behind ? "padded" : "made");
-            assert_int_equal(nd_unit_is(model, &l.unit, ND_UNIT_POOL_OF_PADDED), has_pads && is_behind);
-            assert_false(nd_unit_is(NULL, &l.unit, ND_UNIT_POOL_OF_PADDED));
+            l.tensors[0] = tensor_named(model, is_behind ? "padded" : "made");
+            assert_int_equal(nd_layer_is(model, &l.layer, ND_LAYER_POOL_OF_PADDED), has_pads && is_behind);
+            assert_false(nd_layer_is(NULL, &l.layer, ND_LAYER_POOL_OF_PADDED));
         }
     nd_model_destroy(&model);
 }
@@ -591,20 +591,20 @@ static struct nd_model *compose(const char *first, bool has_pad)
 }
 
 /* What a broken operator makes: anything. The seed of the fixture's probe is its own. */
-static void scatter(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes)
+static void scatter(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
 {
-    if (strcmp(edge->name, "a_real") != 0)
+    if (strcmp(tensor->name, "a_real") != 0)
         return;
-    for (size_t i = 0; i < codes->n; i++)
-        codes->x[i] = (double)((i * 7919 + run->sample * 104729) * 2654435761u >> 8 & 255);
+    for (size_t i = 0; i < qvalues->n; i++)
+        qvalues->x[i] = (double)((i * 7919 + run->sample * 104729) * 2654435761u >> 8 & 255);
 }
 
 /* 64/36 times as large: 6 x 6 values that are padded to 8 x 8. */
-static void leave_padding_out(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes)
+static void leave_padding_out(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
 {
     (void)run;
-    for (size_t i = 0; i < codes->n && strcmp(edge->name, "y") == 0; i++)
-        codes->x[i] = fmin(rint(codes->x[i] * 64 / 36), 255);
+    for (size_t i = 0; i < qvalues->n && strcmp(tensor->name, "y") == 0; i++)
+        qvalues->x[i] = fmin(rint(qvalues->x[i] * 64 / 36), 255);
 }
 
 static void explain_composed(struct fixture *f, const char *first, bool has_pad, const struct mc_device *device)
@@ -631,14 +631,14 @@ static void layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so(
             &f, rows[i].first, false,
             &(struct mc_device){
                 .emulated = "htp-v73", .import = "npu", .arch = "v75", .sdk = rows[i].sdk, .change = scatter});
-        const struct nd_explained_unit *unit = unit_of(&f, "a_real");
-        assert_int_equal(unit->state, ND_LAYER_FAULTY);
+        const struct nd_explained_layer *layer = layer_of(&f, "a_real");
+        assert_int_equal(layer->state, ND_LAYER_FAULTY);
         assert_int_equal(f.e->health, ND_HEALTH_FAULTY);
-        assert_true((unit->known_defect != NULL) == (rows[i].says != NULL));
-        assert_true((unit->remedy != NULL) == (rows[i].says != NULL));
-        if (rows[i].says != NULL && (strstr(unit->known_defect, rows[i].says) == NULL ||
-                                     strstr(unit->known_defect, rows[i].says_more) == NULL))
-            fail_msg("row %zu: %s", i, unit->known_defect);
+        assert_true((layer->known_defect != NULL) == (rows[i].says != NULL));
+        assert_true((layer->remedy != NULL) == (rows[i].says != NULL));
+        if (rows[i].says != NULL && (strstr(layer->known_defect, rows[i].says) == NULL ||
+                                     strstr(layer->known_defect, rows[i].says_more) == NULL))
+            fail_msg("row %zu: %s", i, layer->known_defect);
         close_fixture(&f);
     }
 }
@@ -651,19 +651,19 @@ static void what_the_defect_does_not_look_like_is_not_put_down_to_it(void **stat
     explain_composed(&f, "Conv", false,
                      &(struct mc_device){
                          .emulated = "htp-v73,stale@a_real", .import = "npu", .arch = "v75", .sdk = "2.51.0"});
-    assert_int_equal(unit_of(&f, "a_real")->state, ND_LAYER_FAULTY);
-    assert_string_equal(unit_of(&f, "a_real")->fault.kind, "stale");
-    assert_null(unit_of(&f, "a_real")->known_defect);
+    assert_int_equal(layer_of(&f, "a_real")->state, ND_LAYER_FAULTY);
+    assert_string_equal(layer_of(&f, "a_real")->fault.kind, "stale");
+    assert_null(layer_of(&f, "a_real")->known_defect);
     close_fixture(&f);
     explain_composed(&f, "Conv", false, &(struct mc_device){.emulated = "half-even", .change = scatter});
-    assert_int_equal(unit_of(&f, "a_real")->state, ND_LAYER_FAULTY);
-    assert_null(unit_of(&f, "a_real")->known_defect);
+    assert_int_equal(layer_of(&f, "a_real")->state, ND_LAYER_FAULTY);
+    assert_null(layer_of(&f, "a_real")->known_defect);
     close_fixture(&f);
     explain_composed(
         &f, "Conv", false, /* and nothing is wrong here */
         &(struct mc_device){.emulated = "htp-v73", .import = "npu", .arch = "v75", .sdk = "2.51.0"});
     assert_int_equal(f.e->devices[0].n_faulty, 0);
-    assert_null(unit_of(&f, "a_real")->known_defect);
+    assert_null(layer_of(&f, "a_real")->known_defect);
     close_fixture(&f);
 }
 
@@ -678,11 +678,11 @@ static void mean_after_pad_is_known(void **state)
                                              .arch = "v75",
                                              .sdk = "2.51.0",
                                              .change = leave_padding_out});
-        const struct nd_explained_unit *unit = unit_of(&f, "y");
-        assert_int_equal(unit->state, ND_LAYER_FAULTY);
-        assert_string_equal(unit->fault.kind, "scale");
-        assert_int_equal(unit->known_defect != NULL, has_pad);
-        assert_true(has_pad == 0 || strstr(unit->known_defect, "padding") != NULL);
+        const struct nd_explained_layer *layer = layer_of(&f, "y");
+        assert_int_equal(layer->state, ND_LAYER_FAULTY);
+        assert_string_equal(layer->fault.kind, "scale");
+        assert_int_equal(layer->known_defect != NULL, has_pad);
+        assert_true(has_pad == 0 || strstr(layer->known_defect, "padding") != NULL);
         close_fixture(&f);
     }
 }
@@ -707,7 +707,7 @@ int main(void)
         cmocka_unit_test(gather_of_the_last_row_is_known),
         cmocka_unit_test(bias_that_wraps_is_known),
         cmocka_unit_test(pool_of_floats_that_leaves_its_padding_out_is_known),
-        cmocka_unit_test(pads_and_concats_that_keep_codes_are_known),
+        cmocka_unit_test(pads_and_concats_that_keep_qvalues_are_known),
         cmocka_unit_test(pool_with_padding_behind_a_pad_is_known),
         cmocka_unit_test_setup_teardown(layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so,
                                         make_folder, remove_folder),

@@ -19,7 +19,7 @@ static void fault_scale(struct trial *t, struct nd_finding *truth)
     truth->amount = 1 + (trial_next(t) >> 40 & 1 ? 1 : -1) * trial_uniform(t, 0.002, 0.05);
     double z = (double)t->zero_point;
     for (size_t i = 0; i < t->n_total; i++)
-        t->codes[i] = trial_code(t, z + (t->values[i] - z) * truth->amount);
+        t->qvalues[i] = trial_qvalue(t, z + (t->values[i] - z) * truth->amount);
 }
 
 static void fault_channel_scale(struct trial *t, struct nd_finding *truth)
@@ -29,15 +29,15 @@ static void fault_channel_scale(struct trial *t, struct nd_finding *truth)
     double z = (double)t->zero_point;
     for (size_t i = 0; i < t->n_total; i++) {
         if (trial_channel(t, i) == truth->channel)
-            t->codes[i] = trial_code(t, z + (t->values[i] - z) * truth->amount);
+            t->qvalues[i] = trial_qvalue(t, z + (t->values[i] - z) * truth->amount);
     }
 }
 
-static void shift_codes(struct trial *t, double amount, size_t channel)
+static void shift_qvalues(struct trial *t, double amount, size_t channel)
 {
     for (size_t i = 0; i < t->n_total; i++) {
         if (channel == SIZE_MAX || trial_channel(t, i) == channel)
-            t->codes[i] = trial_code(t, t->values[i] + amount);
+            t->qvalues[i] = trial_qvalue(t, t->values[i] + amount);
     }
 }
 
@@ -46,7 +46,7 @@ static void fault_zero_point(struct trial *t, struct nd_finding *truth)
     truth->amount = (trial_next(t) >> 40 & 1 ? 1 : -1) * (double)trial_range(t, 1, 5);
     if (fabs(truth->amount) == fabs(2 * (double)t->zero_point)) /* that is a wrong sign */
         truth->amount *= 3;
-    shift_codes(t, truth->amount, SIZE_MAX);
+    shift_qvalues(t, truth->amount, SIZE_MAX);
 }
 
 /* The encoding of another tensor. */
@@ -56,7 +56,7 @@ static void fault_encoding(struct trial *t, struct nd_finding *truth)
     double shift = (trial_next(t) >> 40 & 1 ? 1 : -1) * (double)trial_range(t, 5, 20);
     truth->amount = trial_next(t) >> 40 & 1 ? factor : 1 / factor;
     for (size_t i = 0; i < t->n_total; i++)
-        t->codes[i] = trial_code(t, z + shift + (t->values[i] - z) * truth->amount);
+        t->qvalues[i] = trial_qvalue(t, z + shift + (t->values[i] - z) * truth->amount);
 }
 
 static void fault_channel_encoding(struct trial *t, struct nd_finding *truth)
@@ -66,7 +66,7 @@ static void fault_channel_encoding(struct trial *t, struct nd_finding *truth)
     truth->channel = trial_range(t, 0, t->n_channels - 1);
     for (size_t i = 0; i < t->n_total; i++)
         if (trial_channel(t, i) == truth->channel)
-            t->codes[i] = trial_code(t, z + 9 + (t->values[i] - z) * truth->amount);
+            t->qvalues[i] = trial_qvalue(t, z + 9 + (t->values[i] - z) * truth->amount);
 }
 
 /* One step up or down in a tenth of the codes, as of another arithmetic. */
@@ -74,28 +74,28 @@ static void add_steps(struct trial *t)
 {
     for (size_t i = 0; i < t->n_total; i++)
         if (trial_range(t, 0, 9) == 0)
-            t->codes[i] = fmin(fmax(t->codes[i] + (trial_next(t) >> 40 & 1 ? 1 : -1), t->low), t->high);
+            t->qvalues[i] = fmin(fmax(t->qvalues[i] + (trial_next(t) >> 40 & 1 ? 1 : -1), t->low), t->high);
 }
 
 static void fault_channel_zero_point(struct trial *t, struct nd_finding *truth)
 {
     truth->amount = (trial_next(t) >> 40 & 1 ? 1 : -1) * (double)trial_range(t, 1, 5);
     truth->channel = trial_range(t, 0, t->n_channels - 1);
-    shift_codes(t, truth->amount, truth->channel);
+    shift_qvalues(t, truth->amount, truth->channel);
 }
 
 static void fault_offset_256(struct trial *t, struct nd_finding *truth)
 {
     if (t->high - t->low > 255) {
         truth->amount = trial_next(t) >> 40 & 1 ? 256 : -256;
-        shift_codes(t, truth->amount, SIZE_MAX);
+        shift_qvalues(t, truth->amount, SIZE_MAX);
         return;
     }
     for (size_t i = 0; i < t->n_total; i++) { /* the clip is lost */
         t->values[i] = 2 * t->values[i] - (double)t->zero_point;
-        t->expected[i] = trial_code(t, t->values[i]);
-        double code = t->is_double ? round(floor(t->values[i] * 256 + 0.5) / 256) : rint(t->values[i]);
-        t->codes[i] = code - 256 * floor((code - t->low) / 256);
+        t->expected[i] = trial_qvalue(t, t->values[i]);
+        double qvalue = t->is_double ? round(floor(t->values[i] * 256 + 0.5) / 256) : rint(t->values[i]);
+        t->qvalues[i] = qvalue - 256 * floor((qvalue - t->low) / 256);
     }
 }
 
@@ -117,7 +117,7 @@ static void fault_offset_sign(struct trial *t, struct nd_finding *truth)
     truth->amount = -2 * (double)t->zero_point;
     if (t->low == 0)
         truth->amount = -truth->amount; /* else everything would be clipped */
-    shift_codes(t, truth->amount, SIZE_MAX);
+    shift_qvalues(t, truth->amount, SIZE_MAX);
 }
 
 /* As a device that wrote order-permuted bytes. */
@@ -137,7 +137,7 @@ static void fault_axis_permutation(struct trial *t, struct nd_finding *truth)
         for (int k = 0; k < shape->rank; k++)
             from = from * (size_t)shape->dims[k] + place[k];
         for (size_t s = 0; s < t->e.n_samples; s++)
-            t->codes[s * t->e.n + j] = t->expected[s * t->e.n + from];
+            t->qvalues[s * t->e.n + j] = t->expected[s * t->e.n + from];
     }
 }
 
@@ -159,7 +159,7 @@ static void fault_channel_permutation(struct trial *t, struct nd_finding *truth)
     truth->amount = (double)n_moved;
     for (size_t i = 0; i < t->n_total; i++) {
         size_t c = trial_channel(t, i);
-        t->codes[i] = t->expected[i + map[c] * t->inner - c * t->inner];
+        t->qvalues[i] = t->expected[i + map[c] * t->inner - c * t->inner];
     }
 }
 
@@ -181,7 +181,7 @@ static void fault_stale(struct trial *t, struct nd_finding *truth)
     truth->amount = (double)(late / t->e.n);
     bool is_old = trial_next(t) >> 40 & 1;
     for (size_t i = t->n_total; i-- > 0;)
-        t->codes[i] = i >= late ? t->expected[i - late] : is_old ? t->low : t->expected[i];
+        t->qvalues[i] = i >= late ? t->expected[i - late] : is_old ? t->low : t->expected[i];
 }
 
 static void fault_shifted(struct trial *t, struct nd_finding *truth)
@@ -193,7 +193,7 @@ static void fault_shifted(struct trial *t, struct nd_finding *truth)
     for (size_t i = 0; i < t->n_total; i++) {
         ptrdiff_t from = (ptrdiff_t)(i % t->e.n) - shift;
         bool is_in = from >= 0 && from < (ptrdiff_t)t->e.n;
-        t->codes[i] = is_in ? t->expected[i - i % t->e.n + (size_t)from] : (double)t->zero_point;
+        t->qvalues[i] = is_in ? t->expected[i - i % t->e.n + (size_t)from] : (double)t->zero_point;
     }
 }
 
@@ -201,13 +201,13 @@ static void fault_shifted_samples(struct trial *t, struct nd_finding *truth)
 {
     truth->amount = -1;
     for (size_t i = 0; i < t->n_total; i++)
-        t->codes[i] = t->expected[(i + t->e.n) % t->n_total];
+        t->qvalues[i] = t->expected[(i + t->e.n) % t->n_total];
 }
 
-static void fill(struct trial *t, double code)
+static void fill(struct trial *t, double qvalue)
 {
     for (size_t i = 0; i < t->n_total; i++)
-        t->codes[i] = code;
+        t->qvalues[i] = qvalue;
 }
 
 static void fault_all_zero(struct trial *t, struct nd_finding *truth)
@@ -235,11 +235,11 @@ static void fault_unwritten_window(struct trial *t, struct nd_finding *truth)
         if (j < first || j >= first + n)
             continue;
         if (mode == 0)
-            t->codes[i] = (double)t->zero_point;
+            t->qvalues[i] = (double)t->zero_point;
         else if (mode == 1)
-            t->codes[i] = rint((double)t->zero_point + 7.3 * (double)(j * j % 11) - 30);
+            t->qvalues[i] = rint((double)t->zero_point + 7.3 * (double)(j * j % 11) - 30);
         else if (i >= t->e.n)
-            t->codes[i] = t->expected[i - t->e.n];
+            t->qvalues[i] = t->expected[i - t->e.n];
     }
 }
 
@@ -251,11 +251,11 @@ static void fault_wrong_type(struct trial *t, struct nd_finding *truth)
     for (size_t i = 0; i < t->n_total; i++) {
         double c = t->expected[i];
         if (!is_label)
-            t->codes[i] = c < middle ? c + range / 2 : c - range / 2;
+            t->qvalues[i] = c < middle ? c + range / 2 : c - range / 2;
         else if (t->low == 0)
-            t->codes[i] = c >= middle ? c - range : c;
+            t->qvalues[i] = c >= middle ? c - range : c;
         else
-            t->codes[i] = c < 0 ? c + range : c;
+            t->qvalues[i] = c < 0 ? c + range : c;
     }
 }
 
@@ -287,7 +287,7 @@ static void narrow_accumulator(struct trial *t, struct nd_finding *truth, bool i
             acc -= 2 * limit * floor((acc + limit) / (2 * limit));
         else
             acc = fmin(fmax(acc, -limit), limit - 1);
-        t->codes[i] = trial_code(t, z + s * acc);
+        t->qvalues[i] = trial_qvalue(t, z + s * acc);
     }
 }
 
@@ -311,7 +311,7 @@ static void fault_saturation(struct trial *t, struct nd_finding *truth)
         accumulate(t, 20);
     truth->amount = sides & 1 ? high : low;
     for (size_t i = 0; i < t->n_total; i++)
-        t->codes[i] = fmin(fmax(t->expected[i], sides & 2 ? low : t->low), sides & 1 ? high : t->high);
+        t->qvalues[i] = fmin(fmax(t->expected[i], sides & 2 ? low : t->low), sides & 1 ? high : t->high);
 }
 
 static void fault_hard_cliff(struct trial *t, struct nd_finding *truth)
@@ -321,13 +321,13 @@ static void fault_hard_cliff(struct trial *t, struct nd_finding *truth)
     truth->amount = NAN;
     for (size_t i = 0; i < t->n_total; i++) {
         if (sign * t->values[i] >= sign * at)
-            t->codes[i] = z;
+            t->qvalues[i] = z;
     }
 }
 
 static void suppose(struct trial *t, enum nd_fault_kind kind)
 {
-    memcpy(t->other, t->codes, t->n_total * sizeof *t->other);
+    memcpy(t->other, t->qvalues, t->n_total * sizeof *t->other);
     t->hypothesis = (struct nd_hypothesis){kind, "supposed", t->other};
     t->e.hypotheses = &t->hypothesis;
     t->e.n_hypotheses = 1;
@@ -337,7 +337,7 @@ static void fault_rounding(struct trial *t, struct nd_finding *truth)
 {
     (void)truth;
     for (size_t i = 0; i < t->n_total; i++)
-        t->codes[i] = fmin(fmax(floor(t->values[i]), t->low), t->high);
+        t->qvalues[i] = fmin(fmax(floor(t->values[i]), t->low), t->high);
     suppose(t, ND_FAULT_ROUNDING);
 }
 
@@ -345,7 +345,7 @@ static void fault_fallback(struct trial *t, struct nd_finding *truth)
 {
     (void)truth;
     for (size_t i = 0; i < t->n_total; i++)
-        t->codes[i] = trial_code(t, t->values[i] + 0.1 * trial_normal(t));
+        t->qvalues[i] = trial_qvalue(t, t->values[i] + 0.1 * trial_normal(t));
     suppose(t, ND_FAULT_FALLBACK);
 }
 
@@ -353,7 +353,7 @@ static void fault_fusion(struct trial *t, struct nd_finding *truth)
 {
     (void)truth;
     for (size_t i = 0; i < t->n_total; i++)
-        t->codes[i] = trial_code(t, t->values[i] + trial_uniform(t, -0.5, 0.5));
+        t->qvalues[i] = trial_qvalue(t, t->values[i] + trial_uniform(t, -0.5, 0.5));
     suppose(t, ND_FAULT_FUSION);
 }
 
@@ -362,7 +362,7 @@ static void fault_stochastic_rounding(struct trial *t, struct nd_finding *truth)
     truth->amount = NAN;
     t->e.repeats_differ = trial_next(t) >> 40 & 1;
     for (size_t i = 0; i < t->n_total; i++)
-        t->codes[i] = fmin(fmax(floor(t->values[i] + trial_uniform(t, 0, 1)), t->low), t->high);
+        t->qvalues[i] = fmin(fmax(floor(t->values[i] + trial_uniform(t, 0, 1)), t->low), t->high);
 }
 
 static void fault_flips(struct trial *t, struct nd_finding *truth)
@@ -373,7 +373,7 @@ static void fault_flips(struct trial *t, struct nd_finding *truth)
     for (size_t i = 0; i < t->n_total; i++) {
         double by = trial_next(t) >> 40 & 1 ? 1 : -1;
         if (trial_uniform(t, 0, 1) < rate)
-            t->codes[i] = fmin(fmax(t->codes[i] + by, t->low), t->high);
+            t->qvalues[i] = fmin(fmax(t->qvalues[i] + by, t->low), t->high);
     }
 }
 
@@ -382,13 +382,13 @@ static void fault_unexplained(struct trial *t, struct nd_finding *truth)
     truth->amount = NAN;
     for (size_t i = 0; i < t->n_total; i++) {
         if (trial_next(t) >> 40 & 1)
-            t->codes[i] = trial_code(t, t->values[i] + 3 * trial_normal(t));
+            t->qvalues[i] = trial_qvalue(t, t->values[i] + 3 * trial_normal(t));
     }
 }
 
 struct fault {
     enum nd_fault_kind kind;
-    int least_rank;
+    int min_rank;
     void (*apply)(struct trial *t, struct nd_finding *truth);
     double tolerance; /* of the amount */
 };
@@ -438,7 +438,7 @@ static bool try_variant(const struct fault *fault, uint64_t seed, bool is_known)
     struct trial t;
     struct nd_finding truth = {.kind = fault->kind, .channel = SIZE_MAX};
     struct nd_diagnosis found = {0};
-    int rank = fault->least_rank + (int)(seed % (uint64_t)(5 - fault->least_rank));
+    int rank = fault->min_rank + (int)(seed % (uint64_t)(5 - fault->min_rank));
     trial_open(&t, seed, rank, TRIAL_SAMPLES);
     fault->apply(&t, &truth);
     for (size_t i = 0; i < t.n_total && !is_known; i++)
@@ -476,7 +476,7 @@ static void faults_are_named_with_their_amount_and_channel(void **state)
 }
 
 /* Half of the devices round twice and are taken for such that do it once. */
-static void faults_are_named_where_the_program_is_mistaken(void **state)
+static void faults_are_named_where_the_arithmetic_is_mistaken(void **state)
 {
     (void)state;
     try_faults(false);
@@ -501,7 +501,7 @@ static void both_measures_name_the_same_fault(void **state)
             struct trial t;
             struct nd_finding truth = {.kind = faults[k].kind, .channel = SIZE_MAX};
             struct nd_findings found;
-            trial_open(&t, seed + v, faults[k].least_rank, TRIAL_SAMPLES);
+            trial_open(&t, seed + v, faults[k].min_rank, TRIAL_SAMPLES);
             faults[k].apply(&t, &truth);
             t.e.exact = NULL;
             t.e.step = t.e.ref_step = 1;
@@ -519,7 +519,7 @@ static void both_measures_name_the_same_fault(void **state)
 }
 
 /* The background is known (even variants), or taken for nearest though it rounds twice. */
-static void healthy_units_are_left_alone(void **state)
+static void healthy_layers_are_left_alone(void **state)
 {
     (void)state;
     uint64_t seed = first_seed();
@@ -532,7 +532,7 @@ static void healthy_units_are_left_alone(void **state)
             accumulate(&t, 16);
         t.is_double = false;
         for (size_t i = 0; i < t.n_total && v % 2 == 1; i++)
-            t.expected[i] = trial_code(&t, t.values[i]);
+            t.expected[i] = trial_qvalue(&t, t.values[i]);
         assert_int_equal(nd_diagnose(&t.e, &found, NULL), ND_OK);
         if (found.is_found)
             print_message("# healthy, seed %llu: %s\n", (unsigned long long)(seed + v), found.best.text);
@@ -546,9 +546,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(faults_are_named_with_their_amount_and_channel),
-        cmocka_unit_test(faults_are_named_where_the_program_is_mistaken),
+        cmocka_unit_test(faults_are_named_where_the_arithmetic_is_mistaken),
         cmocka_unit_test(both_measures_name_the_same_fault),
-        cmocka_unit_test(healthy_units_are_left_alone),
+        cmocka_unit_test(healthy_layers_are_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

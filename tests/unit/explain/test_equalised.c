@@ -9,15 +9,15 @@
 #include "arithmetic/exact/eval_graph.h"
 #include "model/graph/loaded.h"
 
-enum { C = 8, SIDE = 6, KERNEL = 9, MOST_LAYERS = 3 };
+enum { C = 8, SIDE = 6, KERNEL = 9, MAX_LAYERS = 3 };
 
 /* x -> layer -> op -> t0 -> layer -> op -> t1 ...: Conv 1x1, or a depthwise one. */
 struct net {
     size_t n_layers;
-    bool is_depthwise[MOST_LAYERS], has_bias, has_channels;
+    bool is_depthwise[MAX_LAYERS], has_bias, has_channels;
     const char *op; /* NULL: none */
     float bound;    /* of a Clip */
-    float weights[MOST_LAYERS][C * KERNEL], bias[MOST_LAYERS][C];
+    float weights[MAX_LAYERS][C * KERNEL], bias[MAX_LAYERS][C];
 };
 
 static size_t n_weights(const struct net *net, size_t layer)
@@ -163,8 +163,8 @@ static void assert_like_scaled(const struct net *net, const struct net *floats, 
     for (size_t i = 0; i < n_pairs; i++)
         assert_true(q->equalised[i].is_followed);
     for (size_t l = 0; l < net->n_layers; l++) {
-        const struct nd_quantised_layer *layer = layer_of(&f, tensor_names[l + 1]);
-        const struct nd_quantised_layer *wanted = layer_of(&g, tensor_names[l + 1]);
+        const struct nd_quantised_layer *layer = quantised_layer_of(&f, tensor_names[l + 1]);
+        const struct nd_quantised_layer *wanted = quantised_layer_of(&g, tensor_names[l + 1]);
         print_message("# %s: weights %.2f and %.2f dB, introduced %.2f and %.2f dB\n", tensor_names[l + 1],
                       layer->weight_sqnr_db, wanted->weight_sqnr_db, layer->introduced_sqnr_db,
                       wanted->introduced_sqnr_db);
@@ -243,7 +243,7 @@ static void assert_not_equalised(const struct net *net, const struct net *floats
     struct fixture f = run_nets(&b, net, floats);
     assert_int_equal(f.e->quantisation->n_equalised, 0);
     if (faulty != NULL) {
-        const struct nd_quantised_layer *layer = layer_of(&f, faulty);
+        const struct nd_quantised_layer *layer = quantised_layer_of(&f, faulty);
         print_message("# %s: weights %.2f dB, %s\n", faulty, layer->weight_sqnr_db,
                       nd_loss_cause_name(layer->cause));
         assert_true(layer->weight_sqnr_db < 10);
@@ -304,7 +304,7 @@ static void bounds_of_a_clip_follow_the_channels(void **state)
         assert_int_equal(q->n_equalised, 1);
         assert_true(q->equalised[0].is_followed);
         if (i == 0)
-            assert_true(layer_of(&f, "t0")->sqnr_db > 45);
+            assert_true(quantised_layer_of(&f, "t0")->sqnr_db > 45);
         else /* what the Clip cuts off is the error, and the float model's outputs are what they were */
             assert_true(wanted->output_sqnr_db < 20 && fabs(q->output_sqnr_db - wanted->output_sqnr_db) < 0.1);
         end(&b, &f);

@@ -10,12 +10,12 @@
 static void assert_identity(const struct fixture *f)
 {
     for (size_t s = 0; s < f->e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &f->e->devices[0].units[s];
-        double n = (double)unit->n_codes;
-        assert_true(unit->n_codes > 0);
-        assert_int_equal(unit->n_violations, 0);
-        assert_true(round(unit->total.mean * n) ==
-                    round(unit->local.mean * n) + round(unit->inherited.mean * n));
+        const struct nd_explained_layer *layer = &f->e->devices[0].layers[s];
+        double n = (double)layer->n_qvalues;
+        assert_true(layer->n_qvalues > 0);
+        assert_int_equal(layer->n_violations, 0);
+        assert_true(round(layer->total.mean * n) ==
+                    round(layer->introduced.mean * n) + round(layer->passed_on.mean * n));
     }
 }
 
@@ -30,12 +30,12 @@ static void device_that_is_exact_has_no_mismatch(void **state)
         const struct nd_explained_device *device = &f.e->devices[0];
         assert_int_equal(f.e->verdict, ND_VERDICT_SAME);
         assert_int_equal(device->n_sources, 0);
-        assert_int_equal(device->n_examined, nd_model_n_units(f.model) + 1); /* and the input */
+        assert_int_equal(device->n_examined, nd_model_n_layers(f.model) + 1); /* and the input */
         assert_int_equal(f.e->n_samples, MC_SAMPLES);
         for (size_t s = 0; s < f.e->n_steps; s++) {
-            assert_true(device->units[s].is_examined);
-            assert_int_equal(device->units[s].local.n_differing + device->units[s].total.n_differing +
-                                 device->units[s].inherited.n_differing,
+            assert_true(device->layers[s].is_examined);
+            assert_int_equal(device->layers[s].introduced.n_differing + device->layers[s].total.n_differing +
+                                 device->layers[s].passed_on.n_differing,
                              0);
         }
         assert_identity(&f);
@@ -43,7 +43,7 @@ static void device_that_is_exact_has_no_mismatch(void **state)
     }
 }
 
-static void device_that_floors_is_half_a_step_low_in_every_unit(void **state)
+static void device_that_floors_is_half_a_step_low_in_every_layer(void **state)
 {
     (void)state;
     struct fixture f = {.model = load("cnn.w8a8")};
@@ -53,56 +53,56 @@ static void device_that_floors_is_half_a_step_low_in_every_unit(void **state)
     assert_int_equal(f.e->verdict, ND_VERDICT_DIFFERS);
     assert_int_equal(device->n_sources, 1);
     assert_string_equal(f.e->steps[device->sources[0]].name, "stem/relu");
-    assert_int_equal(unit_of(&f, "image")->local.n_differing, 0);
+    assert_int_equal(layer_of(&f, "image")->introduced.n_differing, 0);
     for (size_t s = 0; s < f.e->n_steps; s++) {
         const char *op = f.e->steps[s].op_types;
         bool moves = strcmp(op, "MaxPool") == 0 || strcmp(op, "Flatten") == 0 || strcmp(op, "input") == 0;
-        assert_int_equal(device->units[s].local.n_differing == 0, moves);
-        assert_true(device->units[s].local.max <= 1 && device->units[s].local.mean <= 0);
+        assert_int_equal(device->layers[s].introduced.n_differing == 0, moves);
+        assert_true(device->layers[s].introduced.max <= 1 && device->layers[s].introduced.mean <= 0);
     }
     /* No Relu behind it, so few codes are clipped: -1 with probability 1/2. */
-    const struct nd_explained_unit *conv = unit_of(&f, "residual/conv");
-    assert_true(fabs(conv->local.mean + 0.5) < 0.03 && fabs(conv->local.energy - 0.5) < 0.03);
+    const struct nd_explained_layer *conv = layer_of(&f, "residual/conv");
+    assert_true(fabs(conv->introduced.mean + 0.5) < 0.03 && fabs(conv->introduced.mean_square - 0.5) < 0.03);
     assert_identity(&f);
     close_fixture(&f);
 }
 
-static void code_that_is_wrong_is_local_once_and_inherited_behind(void **state)
+static void qvalue_that_is_wrong_is_introduced_once_and_passed_on_behind(void **state)
 {
     (void)state;
     struct fixture f = {.model = load("cnn.w8a8")};
-    add_device(&f, &(struct mc_device){.wrong_edge = "depthwise/relu"});
+    add_device(&f, &(struct mc_device){.wrong_tensor = "depthwise/relu"});
     explain_ok(&f);
     const struct nd_explained_device *device = &f.e->devices[0];
     size_t wrong = find_step(&f, "depthwise/relu");
-    uint64_t n_inherited = 0;
+    uint64_t n_passed_on = 0;
     assert_int_equal(device->n_sources, 1);
     assert_int_equal(device->sources[0], wrong);
     for (size_t s = 0; s < f.e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &device->units[s];
-        assert_int_equal(unit->local.n_differing, s == wrong);
-        assert_int_equal(unit->is_source, s == wrong);
-        n_inherited += unit->inherited.n_differing;
-        assert_true(s > wrong || unit->inherited.n_differing == 0);
+        const struct nd_explained_layer *layer = &device->layers[s];
+        assert_int_equal(layer->introduced.n_differing, s == wrong);
+        assert_int_equal(layer->is_source, s == wrong);
+        n_passed_on += layer->passed_on.n_differing;
+        assert_true(s > wrong || layer->passed_on.n_differing == 0);
     }
-    assert_true(n_inherited > 0);
-    assert_true(unit_of(&f, "pointwise/relu")->gain > 0);
+    assert_true(n_passed_on > 0);
+    assert_true(layer_of(&f, "pointwise/relu")->gain > 0);
     assert_identity(&f);
     close_fixture(&f);
 }
 
-static void step_without_its_edge_is_not_examined(void **state)
+static void step_without_its_tensor_is_not_examined(void **state)
 {
     (void)state;
     struct fixture f = {.model = load("cnn.w8a8")};
-    add_device(&f, &(struct mc_device){.missing_edge = "pool"});
+    add_device(&f, &(struct mc_device){.missing_tensor = "pool"});
     explain_ok(&f);
     assert_int_equal(f.e->verdict, ND_VERDICT_INCONCLUSIVE);
-    assert_string_equal(unit_of(&f, "pool")->why_not, "not captured");
-    assert_false(unit_of(&f, "pool")->has_total);
-    assert_string_equal(unit_of(&f, "residual/conv")->why_not, "its input 'pool' cannot be read");
-    assert_true(unit_of(&f, "residual/conv")->has_total);
-    assert_true(unit_of(&f, "logits")->is_examined);
+    assert_string_equal(layer_of(&f, "pool")->why_not, "not captured");
+    assert_false(layer_of(&f, "pool")->has_total);
+    assert_string_equal(layer_of(&f, "residual/conv")->why_not, "its input 'pool' cannot be read");
+    assert_true(layer_of(&f, "residual/conv")->has_total);
+    assert_true(layer_of(&f, "logits")->is_examined);
     close_fixture(&f);
 }
 
@@ -114,7 +114,7 @@ static void energies_do_not_depend_on_threads(void **state)
     add_device(&f, &(struct mc_device){.rounding = ND_ROUND_FLOOR});
     expect_ok(explain(&f, 1, &err), &err);
     struct nd_explained_device one = f.e->devices[0];
-    one.units = NULL;
+    one.layers = NULL;
     expect_ok(explain(&f, 3, &err), &err);
     const struct nd_explained_device *three = &f.e->devices[0];
     assert_memory_equal(&one.output, &three->output, sizeof one.output);
@@ -122,7 +122,7 @@ static void energies_do_not_depend_on_threads(void **state)
     assert_true(one.own_share > one.own_share_interval.low && one.own_share < one.own_share_interval.high);
     assert_true(one.own_share_interval.high - one.own_share_interval.low < 0.5);
     /* Divergence works against quantisation: the two are far from independent. */
-    const struct nd_explained_unit *conv = unit_of(&f, "stem/relu");
+    const struct nd_explained_layer *conv = layer_of(&f, "stem/relu");
     assert_true(conv->quality.correlation < -0.2);
     assert_true(conv->quality.noise_figure_db > 1);
     close_fixture(&f);
@@ -156,7 +156,7 @@ static void device_that_failed_is_a_result(void **state)
     explain_ok(&f);
     assert_int_equal(f.e->verdict, ND_VERDICT_FAILED);
     assert_int_equal(f.e->devices[1].verdict, ND_VERDICT_SAME);
-    assert_string_equal(unit_of(&f, "logits")->why_not, "the device failed");
+    assert_string_equal(layer_of(&f, "logits")->why_not, "the device failed");
     close_fixture(&f);
 }
 
@@ -165,9 +165,9 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
         TEST(device_that_is_exact_has_no_mismatch),
-        TEST(device_that_floors_is_half_a_step_low_in_every_unit),
-        TEST(code_that_is_wrong_is_local_once_and_inherited_behind),
-        TEST(step_without_its_edge_is_not_examined),
+        TEST(device_that_floors_is_half_a_step_low_in_every_layer),
+        TEST(qvalue_that_is_wrong_is_introduced_once_and_passed_on_behind),
+        TEST(step_without_its_tensor_is_not_examined),
         TEST(energies_do_not_depend_on_threads),
         TEST(capture_of_another_model_or_input_is_refused),
         TEST(device_that_failed_is_a_result),

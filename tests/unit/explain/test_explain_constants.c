@@ -12,9 +12,9 @@ static const char conv[] = "residual/conv", weights[] = "residual.weight_quantiz
                   bias[] = "residual.bias_quantized";
 enum { N_WEIGHTS = 48 * 48 * 9, OF_CHANNEL = 48 * 9, ZERO_POINT = 130, CHANNEL = 7 };
 
-static double clip(double code)
+static double clip(double qvalue)
 {
-    return code < 0 ? 0 : code > 255 ? 255 : code;
+    return qvalue < 0 ? 0 : qvalue > 255 ? 255 : qvalue;
 }
 
 /* Weights are uint8 with zero point 130, [48][48][3][3]; biases are int32, [48]. */
@@ -129,12 +129,12 @@ static void constants_that_were_changed_are_named(void **state)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             struct fixture f;
             explain_changed(&f, devices[d], rows[i].change);
-            const struct nd_explained_unit *unit = unit_of(&f, conv);
+            const struct nd_explained_layer *layer = layer_of(&f, conv);
             assert_int_equal(f.e->devices[0].n_faulty, 1);
-            assert_int_equal(unit->state, ND_LAYER_FAULTY);
-            if (unit->fault.kind == NULL || strcmp(unit->fault.kind, rows[i].kind) != 0 ||
-                strstr(unit->fault.text, rows[i].text) == NULL)
-                fail_msg("%s, row %zu: %s: %s", devices[d], i, unit->fault.kind, unit->fault.text);
+            assert_int_equal(layer->state, ND_LAYER_FAULTY);
+            if (layer->fault.kind == NULL || strcmp(layer->fault.kind, rows[i].kind) != 0 ||
+                strstr(layer->fault.text, rows[i].text) == NULL)
+                fail_msg("%s, row %zu: %s: %s", devices[d], i, layer->fault.kind, layer->fault.text);
             close_fixture(&f);
         }
 }
@@ -149,11 +149,11 @@ static void near_misses_are_not_named(void **state)
         for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
             struct fixture f;
             explain_changed(&f, devices[d], changes[i]);
-            const char *kind = unit_of(&f, conv)->fault.kind;
-            assert_int_not_equal(unit_of(&f, conv)->state, ND_LAYER_FOLLOWS);
+            const char *kind = layer_of(&f, conv)->fault.kind;
+            assert_int_not_equal(layer_of(&f, conv)->state, ND_LAYER_FOLLOWS);
             if (kind != NULL && (strcmp(kind, "bias") == 0 || strncmp(kind, "weights-", 8) == 0 ||
                                  strcmp(kind, "transposed-weights") == 0))
-                fail_msg("%s, row %zu: %s", devices[d], i, unit_of(&f, conv)->fault.text);
+                fail_msg("%s, row %zu: %s", devices[d], i, layer_of(&f, conv)->fault.text);
             close_fixture(&f);
         }
 }

@@ -37,7 +37,7 @@ struct pair {
 static struct pair healthy_pair(uint64_t seed)
 {
     struct pair p = {.dtype = types[seed % 4]};
-    nd_code_range(p.dtype, &p.low, &p.high);
+    nd_qvalue_range(p.dtype, &p.low, &p.high);
     for (size_t i = 0; i < N; i++) {
         p.ref[i] = floor(p.low + (draw(&seed) + draw(&seed)) / 2 * (p.high - p.low));
         p.test[i] = fmin(fmax(p.ref[i] + floor(draw(&seed) * 5) - 2, p.low), p.high);
@@ -45,21 +45,21 @@ static struct pair healthy_pair(uint64_t seed)
     return p;
 }
 
-static struct nd_code_look look_at(const struct pair *p)
+static struct nd_qvalue_look look_at(const struct pair *p)
 {
-    struct nd_code_look look = {0};
-    nd_look_at_codes(&look, p->dtype, p->ref, p->test, N / 2);
-    nd_look_at_codes(&look, p->dtype, p->ref + N / 2, p->test + N / 2, N / 2);
+    struct nd_qvalue_look look = {0};
+    nd_look_at_qvalues(&look, p->dtype, p->ref, p->test, N / 2);
+    nd_look_at_qvalues(&look, p->dtype, p->ref + N / 2, p->test + N / 2, N / 2);
     return look;
 }
 
-static void assert_saturates(const struct nd_code_look *look, bool is_low, bool is_high)
+static void assert_saturates(const struct nd_qvalue_look *look, bool is_low, bool is_high)
 {
     assert_int_equal(nd_look_finds_saturation(look, ND_LOW_END), is_low);
     assert_int_equal(nd_look_finds_saturation(look, ND_HIGH_END), is_high);
 }
 
-static void codes_that_are_a_few_steps_off_are_healthy(void **state)
+static void qvalues_that_are_a_few_steps_off_are_healthy(void **state)
 {
     (void)state;
     uint64_t seed = first_seed();
@@ -67,13 +67,13 @@ static void codes_that_are_a_few_steps_off_are_healthy(void **state)
         struct pair p = healthy_pair(seed + v);
         for (size_t i = 0; i < N / 4; i++) /* beside the end, where a step more is the end */
             p.ref[i] = p.high - 1, p.test[i] = p.high;
-        struct nd_code_look look = look_at(&p);
+        struct nd_qvalue_look look = look_at(&p);
         assert_saturates(&look, false, false);
         assert_false(nd_look_finds_constant(&look, p.dtype));
     }
 }
 
-static void codes_that_pile_up_saturate_at_that_end(void **state)
+static void qvalues_that_pile_up_saturate_at_that_end(void **state)
 {
     (void)state;
     uint64_t seed = first_seed();
@@ -82,7 +82,7 @@ static void codes_that_pile_up_saturate_at_that_end(void **state)
         double middle = floor((p.low + p.high) / 2);
         for (size_t i = 0; i < N; i++)
             p.test[i] = fmin(fmax(middle + 3 * (p.ref[i] - middle), p.low), p.high);
-        struct nd_code_look look = look_at(&p);
+        struct nd_qvalue_look look = look_at(&p);
         assert_saturates(&look, true, true);
         for (size_t i = 0; i < N; i++)
             p.test[i] = fmin(p.ref[i] + floor((p.high - p.low) / 3), p.high);
@@ -94,7 +94,7 @@ static void codes_that_pile_up_saturate_at_that_end(void **state)
     }
 }
 
-static void codes_that_never_change_are_constant(void **state)
+static void qvalues_that_never_change_are_constant(void **state)
 {
     (void)state;
     uint64_t seed = first_seed();
@@ -102,7 +102,7 @@ static void codes_that_never_change_are_constant(void **state)
         struct pair p = healthy_pair(seed + v);
         for (size_t i = 0; i < N; i++)
             p.test[i] = 7;
-        struct nd_code_look look = look_at(&p);
+        struct nd_qvalue_look look = look_at(&p);
         assert_true(nd_look_finds_constant(&look, p.dtype));
         p.test[N - 1] = 8;
         look = look_at(&p);
@@ -115,13 +115,13 @@ static void codes_that_never_change_are_constant(void **state)
     }
 }
 
-static void bits_of_the_model_are_told_from_codes_of_another_type(void **state)
+static void bits_of_the_model_are_told_from_qvalues_of_another_type(void **state)
 {
     (void)state;
     uint64_t seed = first_seed();
     for (uint64_t v = 0; v < N_TRIALS; v++) {
         struct pair p = healthy_pair(seed + v);
-        struct nd_code_look look = look_at(&p);
+        struct nd_qvalue_look look = look_at(&p);
         assert_true(nd_look_finds_wrong_type(&look));
         /* What it is when it really is of the other type, with a zero point of its own: the top bit flips. */
         double half = (p.high - p.low + 1) / 2;
@@ -132,20 +132,20 @@ static void bits_of_the_model_are_told_from_codes_of_another_type(void **state)
     }
 }
 
-static void nothing_follows_from_a_few_codes_or_a_constant_reference(void **state)
+static void nothing_follows_from_a_few_qvalues_or_a_constant_reference(void **state)
 {
     (void)state;
-    struct nd_code_look look = {0};
+    struct nd_qvalue_look look = {0};
     assert_saturates(&look, false, false);
     assert_false(nd_look_finds_constant(&look, ND_DTYPE_U8));
     assert_false(nd_look_finds_wrong_type(&look));
     double ref[] = {1, 50, 100, 150, 200, 20, 30}, test[] = {255, 255, 255, 255, 255, 255, 255};
-    nd_look_at_codes(&look, ND_DTYPE_U8, ref, test, 7);
+    nd_look_at_qvalues(&look, ND_DTYPE_U8, ref, test, 7);
     assert_saturates(&look, false, false);
     assert_false(nd_look_finds_constant(&look, ND_DTYPE_U8));
     double flat[16] = {0};
-    look = (struct nd_code_look){0};
-    nd_look_at_codes(&look, ND_DTYPE_U8, flat, flat, 16);
+    look = (struct nd_qvalue_look){0};
+    nd_look_at_qvalues(&look, ND_DTYPE_U8, flat, flat, 16);
     assert_false(nd_look_finds_wrong_type(&look));
 }
 
@@ -184,7 +184,7 @@ static void grid_is_named_unless_the_reference_lies_on_it(void **state)
     assert_false(found.is_found);
 }
 
-static void pairs_are_floats_of_the_same_codes(void **state)
+static void pairs_are_floats_of_the_same_qvalues(void **state)
 {
     (void)state;
     float scale = 0.037f, a[256], b[256];
@@ -198,7 +198,7 @@ static void pairs_are_floats_of_the_same_codes(void **state)
         b[i] = i % 2 != 0 ? nextafterf(a[i], 100) : a[i];
     }
     nd_look_at_pair(&ref, &test, &quant, &is_pair, &found);
-    assert_true(is_pair && found.is_found && found.best.kind == ND_FAULT_SAME_CODE_OTHER_FLOAT);
+    assert_true(is_pair && found.is_found && found.best.kind == ND_FAULT_SAME_QVALUE_OTHER_FLOAT);
     nd_look_at_pair(&ref, &ref, &quant, &is_pair, &found);
     assert_true(is_pair && !found.is_found);
     b[9] = a[10];
@@ -240,19 +240,19 @@ static void healthy_captures_have_no_findings(void **state)
         explain_ok(&f);
         for (size_t d = 0; d < f.e->n_devices; d++)
             assert_int_equal(f.e->devices[d].n_findings, 0);
-        assert_true(unit_of(&f, "logits")->is_examined);
+        assert_true(layer_of(&f, "logits")->is_examined);
         close_fixture(&f);
     }
 }
 
 /* Behind a layer that is clamped three tensors are zero throughout. They are what their inputs give. */
-static void codes_that_pile_up_behind_a_fault_are_no_finding(void **state)
+static void qvalues_that_pile_up_behind_a_fault_are_no_finding(void **state)
 {
     (void)state;
     struct fixture f = {.model = load("cnn.w8a8")};
     add_device(&f, &(struct mc_device){.emulated = "round=htp-v73,clamp@residual/conv=0:10"});
     explain_ok(&f);
-    assert_int_equal(unit_of(&f, "residual/conv")->state, ND_LAYER_FAULTY);
+    assert_int_equal(layer_of(&f, "residual/conv")->state, ND_LAYER_FAULTY);
     assert_int_equal(f.e->devices[0].n_faulty, 1);
     for (size_t i = 0; i < f.e->devices[0].n_findings; i++)
         assert_string_equal(f.e->steps[f.e->devices[0].findings[i].step].name, "residual/conv");
@@ -263,16 +263,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_that_are_a_few_steps_off_are_healthy),
-        cmocka_unit_test(codes_that_pile_up_saturate_at_that_end),
-        cmocka_unit_test(codes_that_never_change_are_constant),
-        cmocka_unit_test(bits_of_the_model_are_told_from_codes_of_another_type),
-        cmocka_unit_test(nothing_follows_from_a_few_codes_or_a_constant_reference),
+        cmocka_unit_test(qvalues_that_are_a_few_steps_off_are_healthy),
+        cmocka_unit_test(qvalues_that_pile_up_saturate_at_that_end),
+        cmocka_unit_test(qvalues_that_never_change_are_constant),
+        cmocka_unit_test(bits_of_the_model_are_told_from_qvalues_of_another_type),
+        cmocka_unit_test(nothing_follows_from_a_few_qvalues_or_a_constant_reference),
         cmocka_unit_test(grid_is_named_unless_the_reference_lies_on_it),
-        cmocka_unit_test(pairs_are_floats_of_the_same_codes),
+        cmocka_unit_test(pairs_are_floats_of_the_same_qvalues),
         cmocka_unit_test(floats_are_kept_evenly_and_in_bounds),
         TEST(healthy_captures_have_no_findings),
-        TEST(codes_that_pile_up_behind_a_fault_are_no_finding),
+        TEST(qvalues_that_pile_up_behind_a_fault_are_no_finding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,12 +28,12 @@ static void table_of_a_device_that_rounds_twice_is_no_fallback(void **state)
         struct fixture f;
         explain_device(&f, "vit.w8a8",
                        &(struct mc_device){.emulated = "double:4,fallback=Gelu", .import = kinds[i]});
-        const struct nd_explained_unit *table = unit_of(&f, table_name);
-        assert_int_equal(table->local.n_differing, 0);
-        assert_string_equal(f.e->devices[0].program, "double:4");
+        const struct nd_explained_layer *table = layer_of(&f, table_name);
+        assert_int_equal(table->introduced.n_differing, 0);
+        assert_string_equal(f.e->devices[0].arithmetic, "double:4");
         assert_int_equal(f.e->health, ND_HEALTH_HEALTHY);
         assert_int_equal(table->state, ND_LAYER_FOLLOWS);
-        assert_string_equal(table->program, "half-even");
+        assert_string_equal(table->arithmetic, "half-even");
         assert_non_null(strstr(table->follows_text, "table"));
         close_fixture(&f);
     }
@@ -45,8 +45,8 @@ static void table_of_an_emulated_device_is_held_to_its_arithmetic(void **state)
     (void)state;
     struct fixture f;
     explain_device(&f, "vit.w8a8", &(struct mc_device){.emulated = "double:4,fallback@block0/mlp/gelu"});
-    assert_int_equal(unit_of(&f, table_name)->state, ND_LAYER_FAULTY);
-    assert_string_equal(unit_of(&f, table_name)->fault.kind, "fallback");
+    assert_int_equal(layer_of(&f, table_name)->state, ND_LAYER_FAULTY);
+    assert_string_equal(layer_of(&f, table_name)->fault.kind, "fallback");
     close_fixture(&f);
 }
 
@@ -74,9 +74,9 @@ static void rounding_of_one_layer_accuses_only_where_the_capture_says_what_it_is
         struct fixture f;
         explain_device(&f, "cnn.w8a8",
                        &(struct mc_device){.emulated = cases[i].emulated, .import = cases[i].import});
-        const struct nd_explained_unit *unit = unit_of(&f, "pointwise/relu");
-        if (unit->state != cases[i].state)
-            fail_msg("%s, %s: state %d", cases[i].emulated, cases[i].import, unit->state);
+        const struct nd_explained_layer *layer = layer_of(&f, "pointwise/relu");
+        if (layer->state != cases[i].state)
+            fail_msg("%s, %s: state %d", cases[i].emulated, cases[i].import, layer->state);
         assert_int_equal(f.e->devices[0].n_faulty, cases[i].state == ND_LAYER_FAULTY);
         close_fixture(&f);
     }
@@ -90,20 +90,20 @@ static void runner_with_arithmetic_of_its_own_is_not_faulty(void **state)
     explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = "gemmlowp", .import = "exec"});
     assert_int_equal(f.e->devices[0].n_faulty, 0);
     static const char *const convs[] = {"stem/relu", "depthwise/relu", "pointwise/relu", "residual/conv"};
-    static const char *const programs[] = {"double:7", "double:6", "double:6", "double:9"};
+    static const char *const arithmetics[] = {"double:7", "double:6", "double:6", "double:9"};
     for (size_t i = 0; i < sizeof convs / sizeof convs[0]; i++) {
-        assert_int_equal(unit_of(&f, convs[i])->state, ND_LAYER_FOLLOWS);
-        assert_string_equal(unit_of(&f, convs[i])->program, programs[i]);
+        assert_int_equal(layer_of(&f, convs[i])->state, ND_LAYER_FOLLOWS);
+        assert_string_equal(layer_of(&f, convs[i])->arithmetic, arithmetics[i]);
     }
     close_fixture(&f);
     /* 5 places are not those of its scale. */
     explain_device(&f, "cnn.w8a8",
                    &(struct mc_device){.emulated = "gemmlowp,round@residual/conv=double:5", .import = "exec"});
-    assert_int_equal(unit_of(&f, "residual/conv")->state, ND_LAYER_UNEXPLAINED);
+    assert_int_equal(layer_of(&f, "residual/conv")->state, ND_LAYER_UNEXPLAINED);
     close_fixture(&f);
     explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = "gemmlowp,stale@average", .import = "exec"});
     assert_int_equal(f.e->devices[0].n_faulty, 1);
-    assert_int_equal(unit_of(&f, "average")->state, ND_LAYER_FAULTY);
+    assert_int_equal(layer_of(&f, "average")->state, ND_LAYER_FAULTY);
     close_fixture(&f);
 }
 
@@ -158,11 +158,11 @@ static void unexplained_layer_has_unexplained_values(void **state)
     struct fixture f = {.model = load_changed("cnn.w8a8", overlap_windows)};
     add_device(&f, &(struct mc_device){.emulated = "htp-v73,round@pool=double:9"});
     explain_ok(&f);
-    const struct nd_explained_unit *unit = unit_of(&f, "pool");
-    assert_int_equal(unit->state, ND_LAYER_UNEXPLAINED);
-    assert_true(unit->n_unexplained > 0);
-    assert_int_equal(unit->n_unexplained, unit->local.n_differing);
-    assert_non_null(strstr(unit->evidence, "in a way that no other layer of the device does"));
+    const struct nd_explained_layer *layer = layer_of(&f, "pool");
+    assert_int_equal(layer->state, ND_LAYER_UNEXPLAINED);
+    assert_true(layer->n_unexplained > 0);
+    assert_int_equal(layer->n_unexplained, layer->introduced.n_differing);
+    assert_non_null(strstr(layer->evidence, "in a way that no other layer of the device does"));
     close_fixture(&f);
 }
 
@@ -172,30 +172,30 @@ static const char mean_from[] = "residual/relu", mean_to[] = "average";
 
 static const struct nd_quant *quant_of(const struct mc_run *run, const char *name)
 {
-    for (size_t e = 0; e < nd_model_n_edges(run->model); e++)
-        if (strcmp(nd_model_edge(run->model, e)->name, name) == 0)
-            return &nd_model_edge(run->model, e)->quant;
+    for (size_t e = 0; e < nd_model_n_tensors(run->model); e++)
+        if (strcmp(nd_model_tensor(run->model, e)->name, name) == 0)
+            return &nd_model_tensor(run->model, e)->quant;
     fail_msg("no '%s'", name);
     return NULL;
 }
 
-static void change_mean(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes)
+static void change_mean(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
 {
-    if (strcmp(edge->name, mean_to) != 0)
+    if (strcmp(tensor->name, mean_to) != 0)
         return;
-    const unsigned char *from = mc_codes(run, mean_from);
+    const unsigned char *from = mc_qvalues(run, mean_from);
     const struct nd_quant *read = quant_of(run, mean_from);
     size_t e = 0;
-    while (strcmp(nd_model_edge(run->model, e)->name, mean_from) != 0)
+    while (strcmp(nd_model_tensor(run->model, e)->name, mean_from) != 0)
         e++;
-    size_t n = run->bytes[e] / codes->n;
-    for (size_t c = 0; c < codes->n; c++) {
+    size_t n = run->bytes[e] / qvalues->n;
+    for (size_t c = 0; c < qvalues->n; c++) {
         double sum = 0;
         for (size_t i = 0; i < n; i++)
             sum += from[c * n + i] - (double)read->zero_point[0];
-        double ratio = (double)read->scale[0] / (double)edge->quant.scale[0];
-        double code = rint(rint(sum / (double)n) * ratio) + (double)edge->quant.zero_point[0];
-        codes->x[c] = fmin(fmax(code, 0), 255);
+        double ratio = (double)read->scale[0] / (double)tensor->quant.scale[0];
+        double qvalue = rint(rint(sum / (double)n) * ratio) + (double)tensor->quant.zero_point[0];
+        qvalues->x[c] = fmin(fmax(qvalue, 0), 255);
     }
 }
 
@@ -204,9 +204,9 @@ static void mean_that_is_rounded_to_its_inputs_scale_first_is_innocent(void **st
     (void)state;
     struct fixture f;
     explain_device(&f, "cnn.w8a8",
-                   &(struct mc_device){.change = change_mean, .missing_edge = "logits", .import = "import"});
-    const struct nd_explained_unit *mean = unit_of(&f, mean_to);
-    assert_true(mean->local.n_differing > 0);
+                   &(struct mc_device){.change = change_mean, .missing_tensor = "logits", .import = "import"});
+    const struct nd_explained_layer *mean = layer_of(&f, mean_to);
+    assert_true(mean->introduced.n_differing > 0);
     assert_int_equal(mean->state, ND_LAYER_FOLLOWS);
     assert_string_equal(mean->why_follows, "rounded-twice");
     assert_non_null(strstr(mean->follows_text, mean_from));
@@ -214,12 +214,12 @@ static void mean_that_is_rounded_to_its_inputs_scale_first_is_innocent(void **st
     close_fixture(&f);
 }
 
-static void change_mean_and_one_value(const struct mc_run *run, const struct nd_edge *edge,
-                                      struct nd_array *codes)
+static void change_mean_and_one_value(const struct mc_run *run, const struct nd_tensor *tensor,
+                                      struct nd_array *qvalues)
 {
-    change_mean(run, edge, codes);
-    if (strcmp(edge->name, mean_to) == 0 && run->sample == 4)
-        codes->x[0] += codes->x[0] < 255 ? 1 : -1;
+    change_mean(run, tensor, qvalues);
+    if (strcmp(tensor->name, mean_to) == 0 && run->sample == 4)
+        qvalues->x[0] += qvalues->x[0] < 255 ? 1 : -1;
 }
 
 static void one_value_beside_it_is_not(void **state)
@@ -228,8 +228,8 @@ static void one_value_beside_it_is_not(void **state)
     struct fixture f;
     explain_device(
         &f, "cnn.w8a8",
-        &(struct mc_device){.change = change_mean_and_one_value, .missing_edge = "logits", .import = "import"});
-    assert_int_not_equal(unit_of(&f, mean_to)->state, ND_LAYER_FOLLOWS);
+        &(struct mc_device){.change = change_mean_and_one_value, .missing_tensor = "logits", .import = "import"});
+    assert_int_not_equal(layer_of(&f, mean_to)->state, ND_LAYER_FOLLOWS);
     close_fixture(&f);
 }
 

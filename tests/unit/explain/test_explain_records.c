@@ -8,7 +8,7 @@
 
 #include "core/random.h"
 
-static const char tensor[] = "pool", reader[] = "residual/conv", other_reader[] = "residual/relu";
+static const char pool[] = "pool", reader[] = "residual/conv", other_reader[] = "residual/relu";
 
 static void explain_device(struct fixture *f, const char *model, const struct mc_device *device)
 {
@@ -17,19 +17,19 @@ static void explain_device(struct fixture *f, const char *model, const struct mc
     explain_ok(f);
 }
 
-static void move(double *code, double by)
+static void move(double *qvalue, double by)
 {
-    *code += *code + by <= 255 ? by : -by;
+    *qvalue += *qvalue + by <= 255 ? by : -by;
 }
 
 enum { N_MOVED = 5 }; /* of each sample */
 
 /* The layers behind have read the right ones. */
-static void spoil_record(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes)
+static void inject_fault_record(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
 {
     (void)run;
-    for (size_t i = 0; i < N_MOVED && strcmp(edge->name, tensor) == 0; i++)
-        move(&codes->x[7 * i + 3], 90);
+    for (size_t i = 0; i < N_MOVED && strcmp(tensor->name, pool) == 0; i++)
+        move(&qvalues->x[7 * i + 3], 90);
 }
 
 static void record_is_blamed_and_its_readers_are_not(void **state)
@@ -38,21 +38,21 @@ static void record_is_blamed_and_its_readers_are_not(void **state)
     static const char *const devices[] = {"half-even", "double:8", "htp-v69", "htp-v73"};
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         struct fixture f;
-        explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = devices[i], .change = spoil_record});
+        explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = devices[i], .change = inject_fault_record});
         const struct nd_explained_device *device = &f.e->devices[0];
-        const struct nd_explained_unit *unit = unit_of(&f, tensor);
+        const struct nd_explained_layer *layer = layer_of(&f, pool);
         assert_int_equal(device->n_faulty, 1);
         assert_int_equal(device->n_unexplained, 0);
-        assert_int_equal(unit->state, ND_LAYER_FAULTY);
-        assert_string_equal(unit->fault.kind, "wrong-record");
-        assert_int_equal(unit->certainty, ND_CERTAINTY_PROVEN);
-        assert_non_null(strstr(unit->evidence, "50 of "));
-        assert_true(isnan(unit->harm));
+        assert_int_equal(layer->state, ND_LAYER_FAULTY);
+        assert_string_equal(layer->fault.kind, "wrong-record");
+        assert_int_equal(layer->certainty, ND_CERTAINTY_PROVEN);
+        assert_non_null(strstr(layer->evidence, "50 of "));
+        assert_true(isnan(layer->effect));
         static const char *const readers[] = {reader, other_reader};
         for (size_t k = 0; k < 2; k++) {
-            assert_int_equal(unit_of(&f, readers[k])->state, ND_LAYER_FOLLOWS);
-            assert_string_equal(unit_of(&f, readers[k])->why_follows, "made-inputs");
-            assert_non_null(strstr(unit_of(&f, readers[k])->follows_text, "'pool'"));
+            assert_int_equal(layer_of(&f, readers[k])->state, ND_LAYER_FOLLOWS);
+            assert_string_equal(layer_of(&f, readers[k])->why_follows, "made-inputs");
+            assert_non_null(strstr(layer_of(&f, readers[k])->follows_text, "'pool'"));
         }
         size_t n_found = 0;
         for (size_t k = 0; k < device->n_findings; k++)
@@ -62,13 +62,13 @@ static void record_is_blamed_and_its_readers_are_not(void **state)
     }
 }
 
-static void spoil_record_and_readers(const struct mc_run *run, const struct nd_edge *edge,
-                                     struct nd_array *codes)
+static void inject_fault_record_and_readers(const struct mc_run *run, const struct nd_tensor *tensor,
+                                     struct nd_array *qvalues)
 {
-    spoil_record(run, edge, codes);
-    bool is_reader = strcmp(edge->name, reader) == 0 || strcmp(edge->name, other_reader) == 0;
+    inject_fault_record(run, tensor, qvalues);
+    bool is_reader = strcmp(tensor->name, reader) == 0 || strcmp(tensor->name, other_reader) == 0;
     if (is_reader && run->sample == 2)
-        move(&codes->x[11], 50);
+        move(&qvalues->x[11], 50);
 }
 
 /* One value of a reader is not what the right values give, either: nothing proves the record wrong. */
@@ -77,10 +77,10 @@ static void record_of_readers_that_are_off_is_not_blamed(void **state)
     (void)state;
     struct fixture f;
     explain_device(&f, "cnn.w8a8",
-                   &(struct mc_device){.emulated = "htp-v73", .change = spoil_record_and_readers});
-    const struct nd_explained_unit *unit = unit_of(&f, tensor);
-    assert_true(unit->fault.kind == NULL || strcmp(unit->fault.kind, "wrong-record") != 0);
-    assert_int_not_equal(unit_of(&f, reader)->state, ND_LAYER_FOLLOWS);
+                   &(struct mc_device){.emulated = "htp-v73", .change = inject_fault_record_and_readers});
+    const struct nd_explained_layer *layer = layer_of(&f, pool);
+    assert_true(layer->fault.kind == NULL || strcmp(layer->fault.kind, "wrong-record") != 0);
+    assert_int_not_equal(layer_of(&f, reader)->state, ND_LAYER_FOLLOWS);
     assert_int_equal(f.e->devices[0].n_findings, 0);
     close_fixture(&f);
 }
@@ -91,11 +91,11 @@ static void fault_that_is_passed_on_is_no_wrong_record(void **state)
     (void)state;
     struct fixture f;
     explain_device(&f, "cnn.w8a8", &(struct mc_device){.emulated = "htp-v73,clamp@pool=0:60"});
-    const struct nd_explained_unit *unit = unit_of(&f, tensor);
-    assert_int_equal(unit->state, ND_LAYER_FAULTY);
-    assert_string_not_equal(unit->fault.kind, "wrong-record");
-    assert_int_equal(unit_of(&f, reader)->state, ND_LAYER_FOLLOWS);
-    assert_string_not_equal(unit_of(&f, reader)->why_follows, "made-inputs");
+    const struct nd_explained_layer *layer = layer_of(&f, pool);
+    assert_int_equal(layer->state, ND_LAYER_FAULTY);
+    assert_string_not_equal(layer->fault.kind, "wrong-record");
+    assert_int_equal(layer_of(&f, reader)->state, ND_LAYER_FOLLOWS);
+    assert_string_not_equal(layer_of(&f, reader)->why_follows, "made-inputs");
     close_fixture(&f);
 }
 
@@ -106,26 +106,26 @@ static void fault_that_is_passed_on_is_no_wrong_record(void **state)
 static const char softmax[] = "softmax", context[] = "context";
 
 /* What no known fault predicts. */
-static void scatter(struct nd_array *codes, uint64_t seed, double width)
+static void scatter(struct nd_array *qvalues, uint64_t seed, double width)
 {
-    for (size_t i = 0; i < codes->n; i++)
-        codes->x[i] = fmin(fmax(codes->x[i] + rint(width * (nd_splitmix_uniform(&seed) - 0.5)), 0), 255);
+    for (size_t i = 0; i < qvalues->n; i++)
+        qvalues->x[i] = fmin(fmax(qvalues->x[i] + rint(width * (nd_splitmix_uniform(&seed) - 0.5)), 0), 255);
 }
 
-static void spoil_reader(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes)
+static void inject_fault_reader(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
 {
-    if (strcmp(edge->name, context) == 0)
-        for (size_t i = 0; i < codes->n; i++)
-            codes->x[i] = 128;
-    if (strcmp(edge->name, context) == 0)
-        scatter(codes, 17 + run->sample, 200);
+    if (strcmp(tensor->name, context) == 0)
+        for (size_t i = 0; i < qvalues->n; i++)
+            qvalues->x[i] = 128;
+    if (strcmp(tensor->name, context) == 0)
+        scatter(qvalues, 17 + run->sample, 200);
 }
 
-static void spoil_maker_and_reader(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes)
+static void inject_fault_maker_and_reader(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
 {
-    spoil_reader(run, edge, codes);
-    if (strcmp(edge->name, softmax) == 0)
-        scatter(codes, 7 + run->sample, 8);
+    inject_fault_reader(run, tensor, qvalues);
+    if (strcmp(tensor->name, softmax) == 0)
+        scatter(qvalues, 7 + run->sample, 8);
 }
 
 static void reader_of_what_nobody_can_predict_is_not_accused_by_size(void **state)
@@ -133,15 +133,15 @@ static void reader_of_what_nobody_can_predict_is_not_accused_by_size(void **stat
     (void)state;
     struct fixture f;
     explain_device(&f, "../programs/unknown-softmax",
-                   &(struct mc_device){.emulated = "htp-v73", .arch = "v73", .change = spoil_maker_and_reader});
-    const struct nd_explained_unit *unit = unit_of(&f, context);
-    assert_int_equal(unit_of(&f, softmax)->state, ND_LAYER_UNEXPLAINED);
-    assert_int_equal(unit->state, ND_LAYER_UNEXPLAINED);
-    assert_non_null(strstr(unit->evidence, "'softmax', which is itself unexplained"));
+                   &(struct mc_device){.emulated = "htp-v73", .arch = "v73", .change = inject_fault_maker_and_reader});
+    const struct nd_explained_layer *layer = layer_of(&f, context);
+    assert_int_equal(layer_of(&f, softmax)->state, ND_LAYER_UNEXPLAINED);
+    assert_int_equal(layer->state, ND_LAYER_UNEXPLAINED);
+    assert_non_null(strstr(layer->evidence, "'softmax', which is itself unexplained"));
     close_fixture(&f);
     explain_device(&f, "../programs/unknown-softmax",
-                   &(struct mc_device){.emulated = "htp-v73", .arch = "v73", .change = spoil_reader});
-    assert_int_equal(unit_of(&f, context)->state, ND_LAYER_FAULTY);
+                   &(struct mc_device){.emulated = "htp-v73", .arch = "v73", .change = inject_fault_reader});
+    assert_int_equal(layer_of(&f, context)->state, ND_LAYER_FAULTY);
     close_fixture(&f);
 }
 

@@ -9,25 +9,25 @@
 static const char overwritten[] = "pool", writer[] = "residual/relu";
 
 /* When the writer's codes are known, they take the place of those of the earlier tensor, of the same size. */
-static void write_over(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes)
+static void write_over(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
 {
-    if (strcmp(edge->name, writer) != 0)
+    if (strcmp(tensor->name, writer) != 0)
         return;
-    for (size_t e = 0; e < nd_model_n_edges(run->model); e++) {
-        if (strcmp(nd_model_edge(run->model, e)->name, overwritten) != 0)
+    for (size_t e = 0; e < nd_model_n_tensors(run->model); e++) {
+        if (strcmp(nd_model_tensor(run->model, e)->name, overwritten) != 0)
             continue;
-        assert_int_equal(run->bytes[e], codes->n);
-        nd_array_store(edge->dtype, codes->x, codes->n, run->codes[e] + run->sample * run->bytes[e]);
+        assert_int_equal(run->bytes[e], qvalues->n);
+        nd_array_store(tensor->dtype, qvalues->x, qvalues->n, run->qvalues[e] + run->sample * run->bytes[e]);
     }
 }
 
-static void write_over_but_one(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes)
+static void write_over_but_one(const struct mc_run *run, const struct nd_tensor *tensor, struct nd_array *qvalues)
 {
-    double first = codes->x[0];
-    if (strcmp(edge->name, writer) == 0 && run->sample == 2)
-        codes->x[0] = first < 255 ? first + 1 : first - 1;
-    write_over(run, edge, codes);
-    codes->x[0] = first;
+    double first = qvalues->x[0];
+    if (strcmp(tensor->name, writer) == 0 && run->sample == 2)
+        qvalues->x[0] = first < 255 ? first + 1 : first - 1;
+    write_over(run, tensor, qvalues);
+    qvalues->x[0] = first;
 }
 
 static void explain_device(struct fixture *f, const struct mc_device *device)
@@ -45,19 +45,19 @@ static void tensor_that_holds_a_later_one_is_named_and_its_readers_are_not_accus
         struct fixture f;
         explain_device(&f, &(struct mc_device){.emulated = devices[i], .change = write_over});
         const struct nd_explained_device *device = &f.e->devices[0];
-        const struct nd_explained_unit *unit = unit_of(&f, overwritten);
+        const struct nd_explained_layer *layer = layer_of(&f, overwritten);
         assert_int_equal(device->n_faulty, 1);
         assert_int_equal(device->n_unexplained, 0);
-        assert_int_equal(unit->state, ND_LAYER_FAULTY);
-        assert_string_equal(unit->fault.kind, "reused-buffer");
-        assert_non_null(strstr(unit->fault.text, "'residual/relu'"));
-        assert_true(isnan(unit->harm));
+        assert_int_equal(layer->state, ND_LAYER_FAULTY);
+        assert_string_equal(layer->fault.kind, "reused-buffer");
+        assert_non_null(strstr(layer->fault.text, "'residual/relu'"));
+        assert_true(isnan(layer->effect));
         static const char *const readers[] = {"residual/conv", "residual/relu"};
         for (size_t k = 0; k < 2; k++) {
-            assert_int_equal(unit_of(&f, readers[k])->state, ND_LAYER_NOT_EXAMINED);
-            assert_non_null(strstr(unit_of(&f, readers[k])->why_not, "'pool'"));
+            assert_int_equal(layer_of(&f, readers[k])->state, ND_LAYER_NOT_EXAMINED);
+            assert_non_null(strstr(layer_of(&f, readers[k])->why_not, "'pool'"));
         }
-        assert_string_equal(device->program, devices[i]);
+        assert_string_equal(device->arithmetic, devices[i]);
         close_fixture(&f);
     }
 }
@@ -68,8 +68,8 @@ static void tensor_that_nearly_holds_a_later_one_is_something_else(void **state)
     (void)state;
     struct fixture f;
     explain_device(&f, &(struct mc_device){.emulated = "double:8", .change = write_over_but_one});
-    const struct nd_explained_unit *unit = unit_of(&f, overwritten);
-    assert_true(unit->fault.kind == NULL || strcmp(unit->fault.kind, "reused-buffer") != 0);
+    const struct nd_explained_layer *layer = layer_of(&f, overwritten);
+    assert_true(layer->fault.kind == NULL || strcmp(layer->fault.kind, "reused-buffer") != 0);
     close_fixture(&f);
 }
 
@@ -80,8 +80,8 @@ static void copy_of_a_faulty_tensor_did_not_write_over_it(void **state)
     struct fixture f;
     explain_device(&f, &(struct mc_device){.emulated = "double:8,stale@average"});
     assert_int_equal(f.e->devices[0].n_faulty, 1);
-    assert_string_equal(unit_of(&f, "average")->fault.kind, "stale");
-    assert_int_equal(unit_of(&f, "features")->state, ND_LAYER_FOLLOWS);
+    assert_string_equal(layer_of(&f, "average")->fault.kind, "stale");
+    assert_int_equal(layer_of(&f, "features")->state, ND_LAYER_FOLLOWS);
     close_fixture(&f);
 }
 

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "explain/execution/fallback.h"
+#include "explain/fallback/fallback.h"
 
 /* ---- codes ---- */
 
@@ -22,7 +22,7 @@ static double weigh(const char *op, struct nd_fallback_counts counts)
     return nd_fallback_weigh(&counts, &rates);
 }
 
-static void exact_codes_weigh_against_the_npu_where_it_is_never_exact(void **state)
+static void exact_qvalues_weigh_against_the_npu_where_it_is_never_exact(void **state)
 {
     (void)state;
     assert_true(weigh("Conv", counts_of(20000, 0, 0, false)) <= -ND_FALLBACK_DECISION);
@@ -42,7 +42,7 @@ static void exact_codes_weigh_against_the_npu_where_it_is_never_exact(void **sta
     assert_true(fabs(weigh("Erf", counts_of(20000, 0, 0, false))) < 2);
 }
 
-static void the_weight_of_exact_codes_has_a_limit_and_grows_to_it(void **state)
+static void the_weight_of_exact_qvalues_has_a_limit_and_grows_to_it(void **state)
 {
     (void)state;
     double last = 0;
@@ -54,25 +54,25 @@ static void the_weight_of_exact_codes_has_a_limit_and_grows_to_it(void **state)
     assert_true(last >= log2(0.003) - 0.01);
 }
 
-static void codes_of_the_program_or_of_rounding_tell(void **state)
+static void qvalues_of_the_arithmetic_or_of_rounding_tell(void **state)
 {
     (void)state;
-    assert_true(nd_fallback_weigh_program(100, 100, 0, 1) == ND_FALLBACK_MOST);
-    assert_true(nd_fallback_weigh_program(100, 0, 100, 1) == -ND_FALLBACK_MOST);
-    assert_true(nd_fallback_weigh_program(0, 0, 0, 1) == 0);
-    assert_true(nd_fallback_weigh_program(100, 50, 50, 1) == 0); /* neither */
-    assert_true(nd_fallback_weigh_program(100, 10, 10, 1) == 0);
-    assert_true(nd_fallback_weigh_program(1, 1, 0, 1) < ND_FALLBACK_DECISION);  /* one code decides nothing */
-    assert_true(nd_fallback_weigh_program(100, 100, 0, 80) < ND_FALLBACK_MOST); /* alike in every sample */
+    assert_true(nd_fallback_weigh_arithmetic(100, 100, 0, 1) == ND_FALLBACK_MAX);
+    assert_true(nd_fallback_weigh_arithmetic(100, 0, 100, 1) == -ND_FALLBACK_MAX);
+    assert_true(nd_fallback_weigh_arithmetic(0, 0, 0, 1) == 0);
+    assert_true(nd_fallback_weigh_arithmetic(100, 50, 50, 1) == 0); /* neither */
+    assert_true(nd_fallback_weigh_arithmetic(100, 10, 10, 1) == 0);
+    assert_true(nd_fallback_weigh_arithmetic(1, 1, 0, 1) < ND_FALLBACK_DECISION);  /* one code decides nothing */
+    assert_true(nd_fallback_weigh_arithmetic(100, 100, 0, 80) < ND_FALLBACK_MAX); /* alike in every sample */
 }
 
-static void codes_off_weigh_for_the_npu(void **state)
+static void qvalues_off_weigh_for_the_npu(void **state)
 {
     (void)state;
     assert_true(weigh("Conv", counts_of(20000, 500, 480, false)) >= ND_FALLBACK_DECISION);
     assert_true(weigh("MatMul", counts_of(20000, 19000, 18000, true)) >= ND_FALLBACK_DECISION);
     assert_true(weigh("Add", counts_of(20000, 400, 0, true)) >= ND_FALLBACK_DECISION);
-    assert_true(weigh("Conv", counts_of(1e9, 9e8, 9e8, false)) <= ND_FALLBACK_MOST);
+    assert_true(weigh("Conv", counts_of(1e9, 9e8, 9e8, false)) <= ND_FALLBACK_MAX);
     /* Far more than others of its kind. */
     assert_true(weigh("Mul", counts_of(16383, 16372, 16342, true)) >= ND_FALLBACK_DECISION);
     /* As a CPU does it that fuses Softmax with its quantisation. */
@@ -85,7 +85,7 @@ static void nothing_deciding_weighs_nothing(void **state)
     assert_f64_bits(weigh("Reshape", counts_of(0, 0, 0, false)), 0);
 }
 
-static void codes_that_are_alike_weigh_less(void **state)
+static void qvalues_that_are_alike_weigh_less(void **state)
 {
     (void)state;
     struct nd_fallback_counts apart = counts_of(300, 0, 0, false), alike = apart;
@@ -93,17 +93,17 @@ static void codes_that_are_alike_weigh_less(void **state)
     assert_true(weigh("Conv", alike) > weigh("Conv", apart));
 }
 
-static void what_is_off_elsewhere_makes_exact_codes_tell(void **state)
+static void what_is_off_elsewhere_makes_exact_qvalues_tell(void **state)
 {
     (void)state;
     struct nd_fallback_counts exact = counts_of(20000, 0, 0, false);
-    struct nd_fallback_rates rates = nd_fallback_rates_of("Erf", &exact), unit = rates, kind = rates;
-    nd_fallback_learn(&unit, 0.02, 1, true);
+    struct nd_fallback_rates rates = nd_fallback_rates_of("Erf", &exact), layer = rates, kind = rates;
+    nd_fallback_learn(&layer, 0.02, 1, true);
     nd_fallback_learn(&kind, 0.02, 5, false);
     double alone = nd_fallback_weigh(&exact, &rates);
-    assert_true(nd_fallback_weigh(&exact, &unit) <= -ND_FALLBACK_DECISION);
+    assert_true(nd_fallback_weigh(&exact, &layer) <= -ND_FALLBACK_DECISION);
     assert_true(nd_fallback_weigh(&exact, &kind) < alone);
-    assert_true(nd_fallback_weigh(&exact, &unit) < nd_fallback_weigh(&exact, &kind));
+    assert_true(nd_fallback_weigh(&exact, &layer) < nd_fallback_weigh(&exact, &kind));
 }
 
 /* ---- floats ---- */
@@ -207,12 +207,12 @@ static void exact_capture_was_not_computed_by_an_npu(void **state)
     struct fixture f = {.model = load("cnn.w8a8")};
     add_device(&f, &(struct mc_device){0});
     explain_ok(&f);
-    assert_int_equal(unit_of(&f, "pointwise/relu")->execution.verdict, ND_EXECUTION_NOT_NPU);
-    assert_int_equal(unit_of(&f, "pointwise/relu")->execution.n_off, 0);
-    assert_true(unit_of(&f, "pointwise/relu")->execution.n_deciding > 1000);
-    assert_int_equal(unit_of(&f, "features")->execution.verdict, ND_EXECUTION_UNKNOWN);
-    assert_non_null(unit_of(&f, "features")->execution.why_unknown);
-    assert_int_equal(unit_of(&f, "image")->execution.n_evidence, 0);
+    assert_int_equal(layer_of(&f, "pointwise/relu")->execution.verdict, ND_EXECUTION_NOT_NPU);
+    assert_int_equal(layer_of(&f, "pointwise/relu")->execution.n_off, 0);
+    assert_true(layer_of(&f, "pointwise/relu")->execution.n_deciding > 1000);
+    assert_int_equal(layer_of(&f, "features")->execution.verdict, ND_EXECUTION_UNKNOWN);
+    assert_non_null(layer_of(&f, "features")->execution.why_unknown);
+    assert_int_equal(layer_of(&f, "image")->execution.n_evidence, 0);
     assert_int_equal(f.e->devices[0].execution.n_npu, 0);
     close_fixture(&f);
 }
@@ -229,8 +229,8 @@ static void broken_run_sets_no_rate_for_its_siblings(void **state)
         add_device(&f, &(struct mc_device){.emulated = faults[k]});
         explain_ok(&f);
         size_t step = find_step(&f, "residual/conv");
-        const struct nd_explained_unit *good = &f.e->devices[0].units[step],
-                                       *broken = &f.e->devices[1].units[step];
+        const struct nd_explained_layer *good = &f.e->devices[0].layers[step],
+                                       *broken = &f.e->devices[1].layers[step];
         assert_int_equal(good->state, ND_LAYER_FOLLOWS);
         assert_int_equal(broken->state, ND_LAYER_FAULTY);
         for (size_t i = 0; i < good->execution.n_evidence; i++)
@@ -245,13 +245,13 @@ static void broken_run_sets_no_rate_for_its_siblings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_codes_weigh_against_the_npu_where_it_is_never_exact),
-        cmocka_unit_test(the_weight_of_exact_codes_has_a_limit_and_grows_to_it),
-        cmocka_unit_test(codes_of_the_program_or_of_rounding_tell),
-        cmocka_unit_test(codes_off_weigh_for_the_npu),
+        cmocka_unit_test(exact_qvalues_weigh_against_the_npu_where_it_is_never_exact),
+        cmocka_unit_test(the_weight_of_exact_qvalues_has_a_limit_and_grows_to_it),
+        cmocka_unit_test(qvalues_of_the_arithmetic_or_of_rounding_tell),
+        cmocka_unit_test(qvalues_off_weigh_for_the_npu),
         cmocka_unit_test(nothing_deciding_weighs_nothing),
-        cmocka_unit_test(codes_that_are_alike_weigh_less),
-        cmocka_unit_test(what_is_off_elsewhere_makes_exact_codes_tell),
+        cmocka_unit_test(qvalues_that_are_alike_weigh_less),
+        cmocka_unit_test(what_is_off_elsewhere_makes_exact_qvalues_tell),
         cmocka_unit_test(floats_are_counted_by_their_grid),
         cmocka_unit_test(floats_that_half_precision_does_not_hold_are_left_out),
         cmocka_unit_test(floats_rounded_once_are_on_the_grid_and_not_off),

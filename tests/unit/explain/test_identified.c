@@ -45,12 +45,12 @@ static const json_t *find_row(const json_t *device, const char *list, const char
     return NULL;
 }
 
-static bool holds(const json_t *answer, const char *program)
+static bool holds(const json_t *answer, const char *arithmetic)
 {
     size_t i, k;
     const json_t *names, *name;
     json_array_foreach(json_object_get(answer, "groups"), i, names)
-        json_array_foreach(names, k, name) if (strcmp(json_string_value(name), program) == 0) return true;
+        json_array_foreach(names, k, name) if (strcmp(json_string_value(name), arithmetic) == 0) return true;
     return false;
 }
 
@@ -63,7 +63,7 @@ static json_int_t number_of(const json_t *answer, const char *key)
 
 /* ---- what is told ---- */
 
-static void programs_are_named(void **state)
+static void arithmetics_are_named(void **state)
 {
     (void)state;
     struct fixture f = {.model = load("cnn.w8a8")};
@@ -90,21 +90,21 @@ static void programs_are_named(void **state)
 }
 
 /* Thresholds of floor lie at 1, below zero as above, and its curve is 0. */
-static void thresholds_and_curves_are_those_of_the_program(void **state)
+static void thresholds_and_curves_are_those_of_the_arithmetic(void **state)
 {
     (void)state;
     struct fixture f = {.model = load("cnn.w8a8")};
     add_device(&f, &(struct mc_device){.emulated = "floor"});
     add_device(&f, &(struct mc_device){.emulated = "half-even"});
     json_t *json = identify(&f, NULL);
-    const json_t *unit = find_row(device_of(json, 0), "layers", "op_type", "Conv"), *point;
-    const json_t *above = json_object_get(json_object_get(unit, "thresholds"), "positive");
+    const json_t *layer = find_row(device_of(json, 0), "layers", "op_type", "Conv"), *point;
+    const json_t *above = json_object_get(json_object_get(layer, "thresholds"), "positive");
     assert_int_equal(number_of(above, "up"), 0);
     assert_true(json_is_null(json_object_get(above, "min_up")));
     assert_true(json_real_value(json_object_get(above, "max_down")) > 0.99);
     json_int_t n = 0;
     size_t i;
-    json_array_foreach(json_object_get(unit, "curve"), i, point)
+    json_array_foreach(json_object_get(layer, "curve"), i, point)
     {
         assert_float_equal(json_number_value(json_object_get(point, "p")), 0, 0);
         assert_float_equal(json_number_value(json_object_get(point, "low")), 0, 0);
@@ -113,18 +113,18 @@ static void thresholds_and_curves_are_those_of_the_program(void **state)
         assert_float_equal(json_number_value(json_object_get(point, "high")), high, 1e-9);
         n += number_of(point, "values");
     }
-    assert_int_equal(n, number_of(unit, "open"));
-    unit = find_row(device_of(json, 1), "layers", "op_type", "Conv");
-    above = json_object_get(json_object_get(unit, "thresholds"), "positive");
+    assert_int_equal(n, number_of(layer, "open"));
+    layer = find_row(device_of(json, 1), "layers", "op_type", "Conv");
+    above = json_object_get(json_object_get(layer, "thresholds"), "positive");
     assert_true(json_real_value(json_object_get(above, "max_down")) <= 0.5);
     assert_true(json_real_value(json_object_get(above, "min_up")) >= 0.5);
-    assert_true(json_is_null(json_object_get(unit, "explained")));
+    assert_true(json_is_null(json_object_get(layer, "explained")));
     json_decref(json);
     close_fixture(&f);
 }
 
 /* What no program of single values gives, a program of whole units may. */
-static void programs_of_units_are_counted_beside(void **state)
+static void arithmetics_of_layers_are_counted_beside(void **state)
 {
     (void)state;
     struct fixture f = {.model = load("cnn.w8a8")};
@@ -185,9 +185,9 @@ static void what_is_missing_is_listed(void **state)
 {
     (void)state;
     struct fixture f = {.model = load("cnn.w8a8")};
-    size_t edge = nd_model_unit(f.model, 1)->edge;
-    const char *missing = nd_model_edge(f.model, edge)->name;
-    add_device(&f, &(struct mc_device){.missing_edge = missing});
+    size_t tensor = nd_model_layer(f.model, 1)->tensor;
+    const char *missing = nd_model_tensor(f.model, tensor)->name;
+    add_device(&f, &(struct mc_device){.missing_tensor = missing});
     json_t *json = identify(&f, NULL);
     const json_t *row = find_row(device_of(json, 0), "not_identified", "name", missing);
     assert_non_null(row);
@@ -267,9 +267,9 @@ static void threads_change_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(programs_are_named),
-        cmocka_unit_test(thresholds_and_curves_are_those_of_the_program),
-        cmocka_unit_test(programs_of_units_are_counted_beside),
+        cmocka_unit_test(arithmetics_are_named),
+        cmocka_unit_test(thresholds_and_curves_are_those_of_the_arithmetic),
+        cmocka_unit_test(arithmetics_of_layers_are_counted_beside),
         cmocka_unit_test(a_unit_of_its_own_is_told),
         cmocka_unit_test(what_is_missing_is_listed),
         cmocka_unit_test(few_samples_decide_nothing),

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "explain/exam/diagnose_layers.h"
+#include "explain/layer_diagnosis/diagnose_layers.h"
 
 /* ---- known arithmetic: by its sentence, so that the order does not matter ---- */
 
@@ -69,11 +69,11 @@ static void products_and_quotients_differ_beside_ties(void **state)
 
 /* ---- faults ---- */
 
-static void faults_give_their_codes(void **state)
+static void faults_give_their_qvalues(void **state)
 {
     (void)state;
     static const struct {
-        double steps, codes[ND_N_INPUT_FAULTS]; /* to zero, code cut, floor, ceil, magnitude; zero point 7 */
+        double steps, qvalues[ND_N_INPUT_FAULTS]; /* to zero, code cut, floor, ceil, magnitude; zero point 7 */
     } cases[] = {
         {-1.7, {6, 5, 5, 6, 9}},
         {-9.2, {-2, -2, -3, -2, 16}},
@@ -82,8 +82,8 @@ static void faults_give_their_codes(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int f = 0; f < ND_N_INPUT_FAULTS; f++)
-            assert_true(nd_input_fault_code((enum nd_input_fault)f, cases[i].steps, 7) == cases[i].codes[f]);
-    assert_false(signbit(nd_input_fault_code(ND_INPUT_CODE_CUT, -0.3, 0)));
+            assert_true(nd_input_fault_qvalue((enum nd_input_fault)f, cases[i].steps, 7) == cases[i].qvalues[f]);
+    assert_false(signbit(nd_input_fault_qvalue(ND_INPUT_QVALUE_CUT, -0.3, 0)));
 }
 
 int main(void)
@@ -93,7 +93,7 @@ int main(void)
         cmocka_unit_test(ties_are_rounded_as_the_sentence_says),
         cmocka_unit_test(half_precision_moves_values_onto_ties),
         cmocka_unit_test(products_and_quotients_differ_beside_ties),
-        cmocka_unit_test(faults_give_their_codes),
+        cmocka_unit_test(faults_give_their_qvalues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

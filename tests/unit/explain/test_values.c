@@ -57,16 +57,16 @@ static double to_bits(double x, int bits, int least)
 /* Rounds to nearest in the form of the device. */
 static double store(const struct field *f, double x)
 {
-    double code = f->v.step > 0 ? rint(x / f->v.step) + f->v.zero_point : 0;
+    double qvalue = f->v.step > 0 ? rint(x / f->v.step) + f->v.zero_point : 0;
     switch (f->form) {
     case FORM_F16:
         return fabs(x) > 65519 ? copysign(INFINITY, x) : to_bits(x, 10, -14);
     case FORM_BF16:
         return to_bits(x, 7, -126);
     case FORM_U8:
-        return f->v.step * (fmin(fmax(code, 0), 255) - f->v.zero_point);
+        return f->v.step * (fmin(fmax(qvalue, 0), 255) - f->v.zero_point);
     case FORM_U16:
-        return f->v.step * (fmin(fmax(code, 0), 65535) - f->v.zero_point);
+        return f->v.step * (fmin(fmax(qvalue, 0), 65535) - f->v.zero_point);
     default:
         return (double)(float)x;
     }
@@ -653,11 +653,11 @@ static void cut(struct field *f, size_t s, size_t j, size_t i)
 static void half_a_unit_of_gain(struct field *f, size_t s, size_t j, size_t i)
 {
     (void)s, (void)j;
-    double step = f->v.step, x = f->ref[i], unit = f->form == FORM_BF16 ? 0x1p-8 : 0x1p-11;
+    double step = f->v.step, x = f->ref[i], layer = f->form == FORM_BF16 ? 0x1p-8 : 0x1p-11;
     if (step > 0)
         f->test[i] = x - (uniform(f, 0, 1) < 0.2 ? step : 0); /* one-sided, but too rare for a cut */
     else
-        f->test[i] = store(f, to_bits(x * (1 - unit / 2), f->form == FORM_BF16 ? 7 : 10, -126));
+        f->test[i] = store(f, to_bits(x * (1 - layer / 2), f->form == FORM_BF16 ? 7 : 10, -126));
 }
 
 static void truncation_is_told_from_rounding(void **state)
@@ -892,16 +892,16 @@ static void fault_that_explains_most_is_named(void **state)
     }
 }
 
-static void low_byte_of_noisy_codes_is_a_wrap(void **state)
+static void low_byte_of_noisy_qvalues_is_a_wrap(void **state)
 {
     (void)state;
     struct field f;
     open_field(&f, FORM_U16, 7);
     f.v.zero_point = 0;
     for (size_t i = 0; i < TOTAL; i++) { /* off by some 40 steps of a period of 256 */
-        double code = floor(uniform(&f, 2000, 60000));
-        f.ref[i] = f.v.step * code;
-        f.test[i] = f.v.step * fmod(rint(code + 40 * normal(&f)), 256);
+        double qvalue = floor(uniform(&f, 2000, 60000));
+        f.ref[i] = f.v.step * qvalue;
+        f.test[i] = f.v.step * fmod(rint(qvalue + 40 * normal(&f)), 256);
     }
     assert_found(&f, ND_FAULT_WRAP);
     assert_non_null(strstr(find(&f, ND_FAULT_WRAP)->text, "modulo 2^8, besides differences of about"));
@@ -1091,7 +1091,7 @@ int main(void)
         cmocka_unit_test(cliff_at_the_device_s_own_values_is_found),
         cmocka_unit_test(permuted_axes_are_found_over_noise),
         cmocka_unit_test(fault_that_explains_most_is_named),
-        cmocka_unit_test(low_byte_of_noisy_codes_is_a_wrap),
+        cmocka_unit_test(low_byte_of_noisy_qvalues_is_a_wrap),
         cmocka_unit_test(relu_that_is_left_out_is_found),
         cmocka_unit_test(cut_below_its_type_is_told),
         cmocka_unit_test(zero_samples_of_sparse_values_are_found),

@@ -79,26 +79,26 @@ static void printed_values_are_steps_apart(void **state)
 }
 
 /* How a dump keeps a number: as a float32, or as a text of some decimals or digits. */
-static double keep(double x, int way)
+static double keep(double x, int method)
 {
     char text[64];
-    snprintf(text, sizeof text, way == 1 ? "%.6f" : way == 2 ? "%.7g" : "%.17g", x);
+    snprintf(text, sizeof text, method == 1 ? "%.6f" : method == 2 ? "%.7g" : "%.17g", x);
     return (double)strtof(text, NULL);
 }
 
-static void dequantised_codes_are_steps_apart(void **state)
+static void dequantised_qvalues_are_steps_apart(void **state)
 {
     (void)state;
     static double ref[MOST], test[MOST];
     for (int trial = 0; trial < 120; trial++) {
-        int most = trial % 4 == 3 ? 65535 : 255, way = most > 255 ? 0 : trial % 3;
+        int most = trial % 4 == 3 ? 65535 : 255, method = most > 255 ? 0 : trial % 3;
         double scale = (double)(float)uniform(0.005, 0.05), n_steps = 0;
         size_t n = (size_t)uniform(most > 255 ? 400 : 16, trial % 2 == 0 ? 40 : MOST), n_moved = 0;
         for (size_t i = 0; i < n; i++) {
-            double code = floor(uniform(0, most + 1)) - (most + 1) / 2,
+            double qvalue = floor(uniform(0, most + 1)) - (most + 1) / 2,
                    by = i < 2 ? (double)i : floor(uniform(0, 1.3));
-            ref[i] = keep((double)((float)code * (float)scale), way);
-            test[i] = keep((double)((float)(code + by) * (float)scale), way);
+            ref[i] = keep((double)((float)qvalue * (float)scale), method);
+            test[i] = keep((double)((float)(qvalue + by) * (float)scale), method);
             n_moved += by != 0;
             n_steps = fmax(n_steps, by);
         }
@@ -116,7 +116,7 @@ static void other_floats_have_no_step(void **state)
     static double ref[MOST], test[MOST];
     for (int trial = 0; trial < 4000; trial++) {
         static const int bits[] = {0, 0, 0, 10, 7, 3};
-        int way = trial % 6;
+        int method = trial % 6;
         size_t n = (size_t)uniform(2, trial % 50 == 0 ? 600 : 30);
         double spread = exp(uniform(-3, 3)), error = exp(uniform(-12, -1));
         for (size_t i = 0; i < n; i++) {
@@ -124,10 +124,10 @@ static void other_floats_have_no_step(void **state)
             double x = spread * uniform(-1, 1), y = x * (1 + error * uniform(-1, 1));
             for (int side = 0; side < 2; side++) {
                 int exponent;
-                double v = keep(side == 0 ? x : y, way < 3 ? way : 0);
+                double v = keep(side == 0 ? x : y, method < 3 ? method : 0);
                 frexp(v, &exponent);
-                *sides[side] = bits[way] > 0
-                                   ? ldexp(rint(ldexp(v, bits[way] + 1 - exponent)), exponent - bits[way] - 1)
+                *sides[side] = bits[method] > 0
+                                   ? ldexp(rint(ldexp(v, bits[method] + 1 - exponent)), exponent - bits[method] - 1)
                                    : v;
             }
         }
@@ -231,7 +231,7 @@ static void other_bits_are_no_comparison(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(printed_values_are_steps_apart), cmocka_unit_test(dequantised_codes_are_steps_apart),
+        cmocka_unit_test(printed_values_are_steps_apart), cmocka_unit_test(dequantised_qvalues_are_steps_apart),
         cmocka_unit_test(other_floats_have_no_step),      cmocka_unit_test(comparisons_amplify),
         cmocka_unit_test(other_bits_are_no_comparison),
     };

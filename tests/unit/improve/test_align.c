@@ -21,7 +21,7 @@ struct recipe {
     uint64_t seed;
     bool is_wide; /* uint16 activations */
     bool is_per_channel;
-    bool has_codes_out; /* the model hands out the codes of `first` */
+    bool has_qvalues_out; /* the model hands out the codes of `first` */
 };
 
 static struct nd_quant one(float *scale, int64_t *zero)
@@ -66,11 +66,11 @@ static void add_gemm(struct nd_compose *c, const char *input, const char *output
 static void quantise(struct nd_compose *c, const char *tensor, const struct nd_quant *quant,
                      enum nd_dtype dtype)
 {
-    char codes[32], reals[32];
-    snprintf(codes, sizeof codes, "%s.q", tensor);
+    char qvalues[32], reals[32];
+    snprintf(qvalues, sizeof qvalues, "%s.q", tensor);
     snprintf(reals, sizeof reals, "%s.dq", tensor);
-    nd_compose_quantize(c, tensor, codes, quant, dtype);
-    nd_compose_dequantize(c, codes, reals, quant, dtype);
+    nd_compose_quantize(c, tensor, qvalues, quant, dtype);
+    nd_compose_dequantize(c, qvalues, reals, quant, dtype);
 }
 
 static void write_model(const struct recipe *recipe, const char *path)
@@ -98,7 +98,7 @@ static void write_model(const struct recipe *recipe, const char *path)
     add_gemm(c, "moved.dq", "second", recipe, scales[1], &state);
     quantise(c, "second", &quants[2], dtype);
     nd_compose_output(c, "second.dq", ND_DTYPE_F32, &(struct nd_shape){2, {1, WIDTH}});
-    if (recipe->has_codes_out)
+    if (recipe->has_qvalues_out)
         nd_compose_output(c, "first.q", dtype, &(struct nd_shape){2, {1, INNER}});
     assert_int_equal(nd_compose_write(c, path, NULL), ND_OK);
     nd_compose_destroy(&c);
@@ -107,25 +107,25 @@ static void write_model(const struct recipe *recipe, const char *path)
 /* ---- both arithmetics on a model ---- */
 
 struct runner {
-    const struct nd_unit_program *program;
+    const struct nd_layer_arithmetic *arithmetic;
     struct nd_array made[16]; /* by edge */
 };
 
-static enum nd_status make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+static enum nd_status make(void *context, const struct nd_exact_layer *layer, struct nd_array *qvalues,
                            bool *is_made, struct nd_error *err)
 {
     struct runner *r = context;
-    return nd_unit_program_run(r->program, unit, NULL, codes, is_made, err);
+    return nd_layer_arithmetic_run(r->arithmetic, layer, NULL, qvalues, is_made, err);
 }
 
-static enum nd_status keep(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+static enum nd_status keep(void *context, size_t tensor, const struct nd_array *values, enum nd_exact_method method,
                            struct nd_error *err)
 {
     struct runner *r = context;
-    (void)way;
-    assert_true(edge < 16);
-    nd_array_deinit(&r->made[edge]);
-    return nd_array_copy(values, &r->made[edge], err);
+    (void)method;
+    assert_true(tensor < 16);
+    nd_array_deinit(&r->made[tensor]);
+    return nd_array_copy(values, &r->made[tensor], err);
 }
 
 /* Values of all tensors that differ between the arithmetics, over random inputs. */
@@ -134,8 +134,8 @@ static size_t count_differences(const struct nd_model *model, uint64_t seed)
     enum { SAMPLES = 200 };
     struct nd_exact_graph *graph = NULL;
     struct nd_array *inputs;
-    struct runner runners[2] = {{.program = nd_unit_program_from_name("htp-v69")},
-                                {.program = nd_unit_program_from_name("htp-v73")}};
+    struct runner runners[2] = {{.arithmetic = nd_layer_arithmetic_from_name("htp-v69")},
+                                {.arithmetic = nd_layer_arithmetic_from_name("htp-v73")}};
     const struct nd_exact_options options = {.struct_size = sizeof options, .make = make};
     size_t n = 0;
     assert_int_equal(nd_exact_graph_create(model, &graph, NULL), ND_OK);
@@ -145,7 +145,7 @@ static size_t count_differences(const struct nd_model *model, uint64_t seed)
             inputs[0].x[i] = (double)(float)((nd_splitmix_uniform(&seed) - 0.5) * (s % 8 == 0 ? 100 : 4));
         for (int p = 0; p < 2; p++)
             assert_int_equal(nd_exact_graph_run(graph, inputs, &options, keep, &runners[p], NULL), ND_OK);
-        for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        for (size_t e = 0; e < nd_model_n_tensors(model); e++)
             for (size_t i = 0; i < runners[0].made[e].n; i++)
                 n += runners[0].made[e].x[i] != runners[1].made[e].x[i];
     }
@@ -157,11 +157,11 @@ static size_t count_differences(const struct nd_model *model, uint64_t seed)
     return n;
 }
 
-static const struct nd_edge *edge_named(const struct nd_model *model, const char *name)
+static const struct nd_tensor *tensor_named(const struct nd_model *model, const char *name)
 {
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
-        if (strcmp(nd_model_edge(model, e)->onnx_name, name) == 0)
-            return nd_model_edge(model, e);
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        if (strcmp(nd_model_tensor(model, e)->onnx_name, name) == 0)
+            return nd_model_tensor(model, e);
     fail_msg("no tensor '%s'", name);
     return NULL;
 }
@@ -191,14 +191,14 @@ static size_t check(const struct recipe *recipe, size_t *n_proven)
     print_message("# seed %llu%s%s: %zu values differ before, %zu after; %zu of 3 layers are proven\n",
                   (unsigned long long)recipe->seed, recipe->is_wide ? ", uint16" : "",
                   recipe->is_per_channel ? ", per channel" : "", before, after, alignment->n_proven);
-    const struct nd_quant *first = &edge_named(aligned, "first.q")->quant,
-                          *moved = &edge_named(aligned, "moved.q")->quant,
-                          *old = &edge_named(model, "first.q")->quant;
+    const struct nd_quant *first = &tensor_named(aligned, "first.q")->quant,
+                          *moved = &tensor_named(aligned, "moved.q")->quant,
+                          *old = &tensor_named(model, "first.q")->quant;
     assert_true(first->scale[0] == moved->scale[0]); /* the Reshape goes on moving codes */
     assert_int_equal(first->zero_point[0], moved->zero_point[0]);
     assert_true(llabs(first->zero_point[0] - old->zero_point[0]) <= (recipe->is_wide ? 4 : 0));
     assert_true(first->scale[0] >= old->scale[0] && first->scale[0] <= 2.01F * old->scale[0]);
-    if (recipe->has_codes_out)
+    if (recipe->has_qvalues_out)
         assert_true(first->scale[0] == old->scale[0]);
     assert_int_equal(alignment->n_differ, 0);
     assert_int_equal(after, 0);
@@ -210,7 +210,7 @@ static size_t check(const struct recipe *recipe, size_t *n_proven)
     return before;
 }
 
-static void check_many(struct recipe recipe, size_t n_least)
+static void check_many(struct recipe recipe, size_t n_min)
 {
     enum { SEEDS = 12 };
     size_t n_proven = 0, n_before = 0;
@@ -219,7 +219,7 @@ static void check_many(struct recipe recipe, size_t n_least)
         n_before += check(&recipe, &n_proven);
     }
     print_message("# %zu of %d layers are proven\n", n_proven, 3 * SEEDS);
-    assert_true(n_proven >= n_least);
+    assert_true(n_proven >= n_min);
     assert_true(n_before > 0); /* there was something to align */
 }
 
@@ -308,8 +308,8 @@ static void an_add_behind_a_transposed_convolution_is_not_proven(void **state)
     assert_string_equal(alignment->layers[1].op_types, "Add");
     assert_int_equal(alignment->layers[1].state, ND_ALIGN_UNKNOWN);
     assert_string_equal(alignment->layers[1].reason, "the devices merge it with the ConvTranspose before it");
-    const struct nd_quant *t = &edge_named(aligned, "t.q")->quant, *y = &edge_named(aligned, "y.q")->quant;
-    assert_true(edge_named(model, "t.q")->quant.scale[0] != edge_named(model, "y.q")->quant.scale[0]);
+    const struct nd_quant *t = &tensor_named(aligned, "t.q")->quant, *y = &tensor_named(aligned, "y.q")->quant;
+    assert_true(tensor_named(model, "t.q")->quant.scale[0] != tensor_named(model, "y.q")->quant.scale[0]);
     assert_true(t->scale[0] == y->scale[0] && t->zero_point[0] == y->zero_point[0]);
     nd_alignment_destroy(&alignment);
     nd_model_destroy(&aligned);
@@ -375,7 +375,7 @@ static void what_may_be_made_with_a_gemm_is_proven_by_itself_only(void **state)
 static void a_scale_that_leaves_the_model_stays(void **state)
 {
     (void)state;
-    check_many((struct recipe){.has_codes_out = true}, 36);
+    check_many((struct recipe){.has_qvalues_out = true}, 36);
 }
 
 int main(void)

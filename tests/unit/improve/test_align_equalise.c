@@ -26,7 +26,7 @@ struct recipe {
 static void add_constant(struct nd_compose *c, const char *name, const struct nd_shape *shape,
                          const float *reals, size_t n, float scale, bool is_quantised)
 {
-    int8_t codes[N_V + N_W];
+    int8_t qvalues[N_V + N_W];
     int32_t wide[CHANNELS];
     int64_t zero = 0;
     bool is_bias = strcmp(name, "b") == 0;
@@ -40,24 +40,24 @@ static void add_constant(struct nd_compose *c, const char *name, const struct nd
         if (is_bias)
             wide[i] = (int32_t)lrintf(reals[i] / scale);
         else
-            codes[i] = (int8_t)lrintf(reals[i] / scale);
+            qvalues[i] = (int8_t)lrintf(reals[i] / scale);
     }
     snprintf(coded, sizeof coded, "%s_quantized", name);
     snprintf(made, sizeof made, "%s_DequantizeLinear_Output", name);
     nd_compose_constant(c, coded, is_bias ? ND_DTYPE_I32 : ND_DTYPE_I8, shape,
-                        is_bias ? (const void *)wide : codes);
+                        is_bias ? (const void *)wide : qvalues);
     nd_compose_dequantize(c, coded, made, &quant, is_bias ? ND_DTYPE_I32 : ND_DTYPE_I8);
 }
 
 static void quantise(struct nd_compose *c, const char *tensor, float scale, int64_t zero, bool is_quantised)
 {
     const struct nd_quant quant = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero};
-    char codes[32], reals[32];
-    snprintf(codes, sizeof codes, "%s.q", tensor);
+    char qvalues[32], reals[32];
+    snprintf(qvalues, sizeof qvalues, "%s.q", tensor);
     snprintf(reals, sizeof reals, "%s.dq", tensor);
     if (is_quantised) {
-        nd_compose_quantize(c, tensor, codes, &quant, ND_DTYPE_U8);
-        nd_compose_dequantize(c, codes, reals, &quant, ND_DTYPE_U8);
+        nd_compose_quantize(c, tensor, qvalues, &quant, ND_DTYPE_U8);
+        nd_compose_dequantize(c, qvalues, reals, &quant, ND_DTYPE_U8);
     } else {
         nd_compose_node(c, "Identity", (const char *[]){tensor, NULL}, reals);
     }
@@ -161,14 +161,14 @@ static double align(const struct recipe *recipe, bool keeps_channels, size_t *n_
 static void uneven_channels_are_equalised(void **state)
 {
     (void)state;
-    static const double least_gain_db = 5;
+    static const double min_gain_db = 5;
     for (uint64_t seed = 1; seed <= 4; seed++) {
         const struct recipe recipe = {.seed = seed, .most = 4};
         size_t n_kept, n;
         double kept = align(&recipe, true, &n_kept), equalised = align(&recipe, false, &n);
         assert_int_equal(n_kept, 0);
         assert_int_equal(n, 1);
-        assert_true(equalised > kept + least_gain_db);
+        assert_true(equalised > kept + min_gain_db);
     }
 }
 

@@ -19,17 +19,17 @@ struct recipe {
     int64_t zeros[BRANCHES], joined_zero;
     uint64_t seed;        /* of the weights */
     bool is_open;         /* the first dimension of x */
-    bool hands_out_codes; /* of the Concat, whose scale stays then */
+    bool hands_out_qvalues; /* of the Concat, whose scale stays then */
 };
 
 static void quantise(struct nd_compose *c, const char *tensor, float scale, int64_t zero)
 {
     const struct nd_quant quant = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero};
-    char codes[32], reals[32];
-    snprintf(codes, sizeof codes, "%s.q", tensor);
+    char qvalues[32], reals[32];
+    snprintf(qvalues, sizeof qvalues, "%s.q", tensor);
     snprintf(reals, sizeof reals, "%s.dq", tensor);
-    nd_compose_quantize(c, tensor, codes, &quant, ND_DTYPE_U8);
-    nd_compose_dequantize(c, codes, reals, &quant, ND_DTYPE_U8);
+    nd_compose_quantize(c, tensor, qvalues, &quant, ND_DTYPE_U8);
+    nd_compose_dequantize(c, qvalues, reals, &quant, ND_DTYPE_U8);
 }
 
 static void add_gemm(struct nd_compose *c, const char *input, const char *output, size_t n_inner,
@@ -66,7 +66,7 @@ static void write_model(const struct recipe *recipe, const char *path)
     add_gemm(c, "joined.dq", "end", BRANCHES * WIDTH, &state);
     quantise(c, "end", 0.03F, 120);
     nd_compose_output(c, "end.dq", ND_DTYPE_F32, &(struct nd_shape){2, {1, WIDTH}});
-    if (recipe->hands_out_codes)
+    if (recipe->hands_out_qvalues)
         nd_compose_output(c, "joined.q", ND_DTYPE_U8, &(struct nd_shape){2, {1, BRANCHES * WIDTH}});
     assert_int_equal(nd_compose_write(c, path, NULL), ND_OK);
     nd_compose_destroy(&c);
@@ -103,9 +103,9 @@ static void release(struct made *made)
 
 static const struct nd_quant *quant_of(const struct made *made, const char *name)
 {
-    for (size_t e = 0; e < nd_model_n_edges(made->model); e++)
-        if (strcmp(nd_model_edge(made->model, e)->onnx_name, name) == 0)
-            return &nd_model_edge(made->model, e)->quant;
+    for (size_t e = 0; e < nd_model_n_tensors(made->model); e++)
+        if (strcmp(nd_model_tensor(made->model, e)->onnx_name, name) == 0)
+            return &nd_model_tensor(made->model, e)->quant;
     fail_msg("no tensor '%s'", name);
     return NULL;
 }

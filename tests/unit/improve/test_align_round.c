@@ -23,20 +23,20 @@ static void add_weights(struct nd_compose *c, const char *name, const struct nd_
                         bool is_quantised, uint64_t *state)
 {
     float real[GEMM_WEIGHTS], scale = 8.0F / 127;
-    int8_t codes[GEMM_WEIGHTS];
+    int8_t qvalues[GEMM_WEIGHTS];
     int64_t zero = 0;
     char coded[32];
     const struct nd_quant quant = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero};
     for (size_t i = 0; i < n; i++) {
         real[i] = i == 0 ? 8 : (float)((nd_splitmix_uniform(state) - 0.5) / 2);
-        codes[i] = (int8_t)(real[i] / scale);
+        qvalues[i] = (int8_t)(real[i] / scale);
     }
     if (!is_quantised) {
         nd_compose_constant(c, name, ND_DTYPE_F32, shape, real);
         return;
     }
     snprintf(coded, sizeof coded, "%s_quantized", name);
-    nd_compose_constant(c, coded, ND_DTYPE_I8, shape, codes);
+    nd_compose_constant(c, coded, ND_DTYPE_I8, shape, qvalues);
     snprintf(coded, sizeof coded, "%s_DequantizeLinear_Output", name);
     char from[32];
     snprintf(from, sizeof from, "%s_quantized", name);
@@ -47,12 +47,12 @@ static void quantise(struct nd_compose *c, const char *tensor, float scale, bool
 {
     int64_t zero = strcmp(tensor, "x") == 0 ? 0 : 128;
     const struct nd_quant quant = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero};
-    char codes[32], reals[32];
-    snprintf(codes, sizeof codes, "%s.q", tensor);
+    char qvalues[32], reals[32];
+    snprintf(qvalues, sizeof qvalues, "%s.q", tensor);
     snprintf(reals, sizeof reals, "%s.dq", tensor);
     if (is_quantised) {
-        nd_compose_quantize(c, tensor, codes, &quant, ND_DTYPE_U8);
-        nd_compose_dequantize(c, codes, reals, &quant, ND_DTYPE_U8);
+        nd_compose_quantize(c, tensor, qvalues, &quant, ND_DTYPE_U8);
+        nd_compose_dequantize(c, qvalues, reals, &quant, ND_DTYPE_U8);
     } else {
         nd_compose_node(c, "Identity", (const char *[]){tensor, NULL}, reals);
     }
@@ -122,7 +122,7 @@ static double sqnr_after(const struct models *models, const char *fit, size_t *n
 static void errors_of_weights_cancel_on_inputs_that_were_seen(void **state)
 {
     (void)state;
-    static const double least_gain_db = 4; /* 5.2 to 10.2 when this was written */
+    static const double min_gain_db = 4; /* 5.2 to 10.2 when this was written */
     for (uint64_t seed = 1; seed <= 6; seed++) {
         char *paths[] = {in_folder("model.onnx"), in_folder("float.onnx")};
         struct models models = {.quantised = NULL};
@@ -138,7 +138,7 @@ static void errors_of_weights_cancel_on_inputs_that_were_seen(void **state)
         assert_int_equal(n, 8);
         print_message("# seed %llu: %.1f dB rounded to the nearest, %.1f dB for inputs\n",
                       (unsigned long long)seed, to_nearest, fitted);
-        assert_true(fitted > to_nearest + least_gain_db);
+        assert_true(fitted > to_nearest + min_gain_db);
         nd_model_destroy(&models.quantised);
         nd_model_destroy(&models.real);
         for (size_t i = 0; i < 2; i++)

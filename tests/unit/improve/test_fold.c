@@ -31,11 +31,11 @@ static void test_the_layers_between_are_gone(void **state)
         char *path = in_folder("folded.onnx");
         assert_int_equal(fold(folded[i], path), 1);
         struct nd_model *before = load(folded[i]), *after = load(path);
-        assert_int_equal(nd_model_n_edges(before), 4);
-        assert_int_equal(nd_model_n_edges(after), 2);
-        assert_int_equal(nd_model_n_units(after), 1);
-        assert_string_equal(nd_model_unit(after, 0)->op_types, "ConvTranspose+Relu");
-        const struct nd_edge *y = nd_model_edge(after, 1), *old = nd_model_edge(before, 3);
+        assert_int_equal(nd_model_n_tensors(before), 4);
+        assert_int_equal(nd_model_n_tensors(after), 2);
+        assert_int_equal(nd_model_n_layers(after), 1);
+        assert_string_equal(nd_model_layer(after, 0)->op_types, "ConvTranspose+Relu");
+        const struct nd_tensor *y = nd_model_tensor(after, 1), *old = nd_model_tensor(before, 3);
         assert_string_equal(y->name, old->name);
         assert_true(y->quant.scale[0] == old->quant.scale[0]);
         assert_true(y->is_model_output);
@@ -63,7 +63,7 @@ static void test_near_misses_stay(void **state)
 static void test_the_values_are_those_of_the_model(void **state)
 {
     (void)state;
-    static const double least_db = 28;
+    static const double min_db = 28;
     for (size_t i = 0; i < sizeof folded / sizeof folded[0]; i++) {
         struct nd_model *model = load(folded[i]);
         struct nd_align_options options;
@@ -81,7 +81,7 @@ static void test_the_values_are_those_of_the_model(void **state)
         assert_int_equal(alignment->n_proven, 1);
         assert_int_equal(alignment->n_layers, 1);
         assert_string_equal(strrchr(alignment->model, '/'), strrchr(folded[i], '/'));
-        assert_true(alignment->outputs[0].sqnr_after_db > least_db);
+        assert_true(alignment->outputs[0].sqnr_after_db > min_db);
         nd_alignment_destroy(&alignment);
         nd_probe_destroy(&probe);
         nd_model_destroy(&model);

@@ -148,9 +148,9 @@ static void test_an_encoding_is_mended_along_the_way(void **state)
     char *path = in_folder("gate.onnx");
     struct nd_lint *found = lint("lint/sigmoid-moved.u16.onnx", path);
     struct nd_model *before = load("lint/sigmoid-moved.u16.onnx"), *after = load(path);
-    assert_int_equal(nd_model_n_edges(before), nd_model_n_edges(after));
-    for (size_t i = 0; i < nd_model_n_edges(after); i++) {
-        const struct nd_edge *old = nd_model_edge(before, i), *new = nd_model_edge(after, i);
+    assert_int_equal(nd_model_n_tensors(before), nd_model_n_tensors(after));
+    for (size_t i = 0; i < nd_model_n_tensors(after); i++) {
+        const struct nd_tensor *old = nd_model_tensor(before, i), *new = nd_model_tensor(after, i);
         bool is_gate = strcmp(new->name, "s") == 0 || strcmp(new->name, "r") == 0;
         assert_string_equal(old->name, new->name);
         assert_true(new->quant.scale[0] == (is_gate ? 0x1p-16F : old->quant.scale[0]));

@@ -323,10 +323,10 @@ static void normalising_keeps_within_its_buffer(void **state)
 static void npz_is_read_back_bit_for_bit(void **state)
 {
     (void)state;
-    const uint16_t codes[] = {0, 1, 65535, 7, 8, 9};
+    const uint16_t qvalues[] = {0, 1, 65535, 7, 8, 9};
     const uint32_t floats[] = {0x7fc00001, 0x80000000};
     const struct nd_npz_array arrays[] = {
-        {"a/b", ND_DTYPE_U16, {.rank = 2, .dims = {1, 3}}, 2, codes, sizeof codes},
+        {"a/b", ND_DTYPE_U16, {.rank = 2, .dims = {1, 3}}, 2, qvalues, sizeof qvalues},
         {"x", ND_DTYPE_F32, {.rank = 0}, 2, floats, sizeof floats},
     };
     const struct nd_probe_target targets[] = {
@@ -340,11 +340,11 @@ static void npz_is_read_back_bit_for_bit(void **state)
     snprintf(spec, sizeof spec, "inputs=%s", path);
     expect_ok(nd_probe_create(spec, targets, 2, &probe, &err), &err);
     assert_int_equal(probe->n_samples, 2);
-    assert_memory_equal(probe->inputs[0].data, codes, sizeof codes);
+    assert_memory_equal(probe->inputs[0].data, qvalues, sizeof qvalues);
     assert_memory_equal(probe->inputs[1].data, floats, sizeof floats);
     nd_probe_destroy(&probe);
     assert_int_equal(nd_npz_write(path, arrays, 2, &err), ND_ERR_IO); /* is there already */
-    const struct nd_npz_array strange = {"s", ND_DTYPE_BF16, {.rank = 0}, 1, codes, 2};
+    const struct nd_npz_array strange = {"s", ND_DTYPE_BF16, {.rank = 0}, 1, qvalues, 2};
     char *other = in_folder("strange.npz");
     assert_int_equal(nd_npz_write(other, &strange, 1, &err), ND_ERR_UNSUPPORTED);
     assert_int_equal(access(other, F_OK), -1);
@@ -404,7 +404,7 @@ static void record_whole(const char *name, struct whole *whole)
     expect_ok(nd_reducer_run(&whole->reducer, &session, &run, &err), &err);
     assert_false(run.outcome.has_failed);
     expect_ok(nd_recorded_add(&whole->reducer.recorded, &run.capture, false, &err), &err);
-    expect_ok(nd_pieces_of_units(whole->model, &whole->reducer.pieces, &err), &err);
+    expect_ok(nd_pieces_of_layers(whole->model, &whole->reducer.pieces, &err), &err);
     nd_run_deinit(&run);
 }
 
@@ -422,9 +422,9 @@ static size_t check_outputs(const struct whole *whole, const struct nd_capture *
 {
     struct nd_error err = {0};
     size_t n = 0;
-    for (size_t e = 0; e < nd_capture_n_edges(capture); e++) {
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++) {
         struct nd_reduction_difference difference;
-        expect_ok(nd_difference_of_edge(&whole->reducer.recorded, capture, e, true, &difference, &err), &err);
+        expect_ok(nd_difference_of_tensor(&whole->reducer.recorded, capture, e, true, &difference, &err), &err);
         n += difference.fraction == 0;
         /* The floats of an output are not recorded, only its codes. */
         assert_true(difference.fraction == 0 || isnan(difference.fraction));
@@ -434,7 +434,7 @@ static size_t check_outputs(const struct whole *whole, const struct nd_capture *
 
 /* Cuts piece p out and runs it. False where it shows nothing: a DequantizeLinear alone, from an input of codes
  * to an output of floats. */
-static bool run_unit(struct whole *whole, size_t p, size_t *n_outputs)
+static bool run_layer(struct whole *whole, size_t p, size_t *n_outputs)
 {
     struct nd_error err = {0};
     struct nd_candidate candidate = {0};
@@ -465,26 +465,26 @@ static bool run_unit(struct whole *whole, size_t p, size_t *n_outputs)
     return !is_blind;
 }
 
-static void run_units(const char *name, size_t step)
+static void run_layers(const char *name, size_t step)
 {
     struct whole whole;
     size_t n_outputs = 0, n_blind = 0;
     record_whole(name, &whole);
-    assert_true(whole.reducer.pieces.n >= nd_model_n_units(whole.model));
+    assert_true(whole.reducer.pieces.n >= nd_model_n_layers(whole.model));
     for (size_t p = 0; p < whole.reducer.pieces.n; p += step)
-        n_blind += !run_unit(&whole, p, &n_outputs);
+        n_blind += !run_layer(&whole, p, &n_outputs);
     assert_true(n_blind <= 1 && n_outputs >= whole.reducer.pieces.n / step - 1);
     forget_whole(&whole);
 }
 
-static void unit_alone_gives_what_it_gave_in_the_whole(void **state)
+static void layer_alone_gives_what_it_gave_in_the_whole(void **state)
 {
     (void)state;
-    run_units("cnn.w8a8.onnx", 1);
-    run_units("vit.w8a16.onnx", getenv("REDUCE_ALL") != NULL ? 1 : 7);
+    run_layers("cnn.w8a8.onnx", 1);
+    run_layers("vit.w8a16.onnx", getenv("REDUCE_ALL") != NULL ? 1 : 7);
     if (getenv("REDUCE_ALL") != NULL) {
-        run_units("cnn.w8a16.onnx", 1);
-        run_units("vit.w8a8.onnx", 1);
+        run_layers("cnn.w8a16.onnx", 1);
+        run_layers("vit.w8a8.onnx", 1);
     }
 }
 
@@ -502,7 +502,7 @@ int main(void)
         cmocka_unit_test(normalising_keeps_within_its_buffer),
         cmocka_unit_test(npz_is_read_back_bit_for_bit),
         cmocka_unit_test(difference_counts_steps_and_elements),
-        cmocka_unit_test(unit_alone_gives_what_it_gave_in_the_whole),
+        cmocka_unit_test(layer_alone_gives_what_it_gave_in_the_whole),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

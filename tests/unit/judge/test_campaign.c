@@ -42,7 +42,7 @@ static void campaign_without_words_has_defaults(void **state)
     (void)state;
     expect_ok(read_campaign(MODEL "devices: [cpu]\n" POLICY), &err);
     assert_string_equal(campaign.name, "c");
-    assert_string_equal(campaign.edges, "all");
+    assert_string_equal(campaign.tensors, "all");
     assert_string_equal(campaign.reference, "quantised");
     assert_null(campaign.output);
     assert_false(campaign.explain);
@@ -59,8 +59,8 @@ static void old_name_of_tensors_is_read(void **state)
     expect_ok(
         read_campaign(MODEL "devices: [cpu]\nedges: outputs\npolicy: [{gate: lsb, max: 1, edges: [a, b]}]\n"),
         &err);
-    assert_string_equal(campaign.edges, "outputs");
-    assert_int_equal(campaign.policy.rules[0].edges.n, 2);
+    assert_string_equal(campaign.tensors, "outputs");
+    assert_int_equal(campaign.policy.rules[0].tensors.n, 2);
     expect_bad(MODEL "devices: [cpu]\nedges: all\ntensors: all\n" POLICY,
                "c.yaml:4:1: 'tensors' and 'edges' are one key");
     expect_bad(MODEL "devices: [cpu]\ntensors: all\nedges: all\n" POLICY,

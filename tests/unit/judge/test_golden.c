@@ -190,14 +190,14 @@ static void open_refuses_what_is_no_store(void **state)
 
 /* ---- checking ---- */
 
-static void check_names_the_axis_and_the_edges_in_graph_order(void **state)
+static void check_names_the_axis_and_the_tensors_in_graph_order(void **state)
 {
     (void)state;
     struct nd_golden *store = open_store(true);
     add_quietly(store, &(struct gold){0});
     add_quietly(store, &(struct gold){.chipset = "SM8450"});
     json_decref(check(store, &(struct gold){0}, false, ND_EXIT_SAME));
-    json_t *report = check(store, &(struct gold){.sdk = "qairt-2", .codes = {0, 1, 1}}, false, ND_EXIT_DIFFERS);
+    json_t *report = check(store, &(struct gold){.sdk = "qairt-2", .qvalues = {0, 1, 1}}, false, ND_EXIT_DIFFERS);
     assert_string_equal(joined(json_object_get(report, "blamed")), "sdk");
     assert_string_equal(text_of(json_object_get(report, "entry"), "chipset"), "SM8650");
     const json_t *different = json_object_get(report, "different");
@@ -221,10 +221,10 @@ static void check_attributes_every_axis(void **state)
         struct gold gold;
         const char *axis;
     } cases[] = {
-        {{.sdk = "qairt-9", .codes = {1}}, "sdk"},
-        {{.chipset = "SM8750", .codes = {1}}, "chipset"},
-        {{.kernel = "7.0", .codes = {1}}, "host"},
-        {{.codes = {1}}, ""}, /* nothing that is written down changed */
+        {{.sdk = "qairt-9", .qvalues = {1}}, "sdk"},
+        {{.chipset = "SM8750", .qvalues = {1}}, "chipset"},
+        {{.kernel = "7.0", .qvalues = {1}}, "host"},
+        {{.qvalues = {1}}, ""}, /* nothing that is written down changed */
     };
     struct nd_golden *store = open_store(true);
     add_quietly(store, &(struct gold){0});
@@ -240,7 +240,7 @@ static void check_blames_neither_of_two_axes(void **state)
 {
     (void)state;
     struct nd_golden *store = open_store(true);
-    const struct gold both = {.sdk = "qairt-2", .kernel = "7.0", .codes = {0, 1}};
+    const struct gold both = {.sdk = "qairt-2", .kernel = "7.0", .qvalues = {0, 1}};
     add_quietly(store, &(struct gold){0});
     json_t *report = check(store, &both, false, ND_EXIT_INCONCLUSIVE);
     assert_string_equal(joined(json_object_get(report, "what_changed")), "sdk,host");
@@ -257,7 +257,7 @@ static void option_that_follows_from_the_chipset_is_no_second_change(void **stat
     (void)state;
     struct nd_golden *store = open_store(true);
     add_quietly(store, &(struct gold){.passes = "1", .fp16 = "1"});
-    const struct gold v68 = {.chipset = "SM8350", .passes = "2", .codes = {0, 1}};
+    const struct gold v68 = {.chipset = "SM8350", .passes = "2", .qvalues = {0, 1}};
     json_t *report = check(store, &v68, false, ND_EXIT_DIFFERS);
     assert_string_equal(joined(json_object_get(report, "what_changed")), "chipset");
     assert_string_equal(joined(json_object_get(report, "blamed")), "chipset");
@@ -271,7 +271,7 @@ static void option_that_follows_from_the_chipset_is_no_second_change(void **stat
     json_decref(report);
     /* More sessions with a new SDK: what it places elsewhere. Leave to fall back changes nothing. */
     const struct gold newer = {
-        .sdk = "qairt-2", .passes = "2", .fp16 = "1", .may_fall_back = true, .codes = {0, 1}};
+        .sdk = "qairt-2", .passes = "2", .fp16 = "1", .may_fall_back = true, .qvalues = {0, 1}};
     report = check(store, &newer, false, ND_EXIT_DIFFERS);
     assert_string_equal(joined(json_object_get(report, "blamed")), "sdk");
     json_decref(report);
@@ -283,11 +283,11 @@ static void option_that_somebody_chose_is_a_change(void **state)
     (void)state;
     struct nd_golden *store = open_store(true);
     add_quietly(store, &(struct gold){.passes = "1", .fp16 = "1"});
-    const struct gold chosen = {.chipset = "SM8450", .passes = "1", .fp16 = "0", .codes = {0, 1}};
+    const struct gold chosen = {.chipset = "SM8450", .passes = "1", .fp16 = "0", .qvalues = {0, 1}};
     json_t *report = check(store, &chosen, false, ND_EXIT_INCONCLUSIVE);
     assert_string_equal(joined(json_object_get(report, "what_changed")), "chipset,options");
     json_decref(report);
-    const struct gold more_passes = {.passes = "2", .fp16 = "1", .codes = {0, 1}};
+    const struct gold more_passes = {.passes = "2", .fp16 = "1", .qvalues = {0, 1}};
     report = check(store, &more_passes, false, ND_EXIT_DIFFERS); /* no other axis that it follows from */
     assert_string_equal(joined(json_object_get(report, "blamed")), "options");
     json_decref(report);
@@ -299,9 +299,9 @@ static void check_takes_the_entry_of_the_very_chipset(void **state)
     (void)state;
     struct nd_golden *store = open_store(true);
     add_quietly(store, &(struct gold){0});
-    add_quietly(store, &(struct gold){.chipset = "SM8450", .codes = {0, 1}});
+    add_quietly(store, &(struct gold){.chipset = "SM8450", .qvalues = {0, 1}});
     /* A phone of the first chipset that computes like the simulator of the second. */
-    const struct gold phone = {.kind = "htp", .codes = {0, 1}};
+    const struct gold phone = {.kind = "htp", .qvalues = {0, 1}};
     json_t *report = check(store, &phone, false, ND_EXIT_DIFFERS);
     assert_string_equal(text_of(json_object_get(report, "entry"), "chipset"), "SM8650");
     assert_string_equal(joined(json_object_get(report, "blamed")), "chipset");
@@ -319,27 +319,27 @@ static void check_takes_the_entry_of_the_very_chipset(void **state)
     nd_golden_close(&store);
 }
 
-static void check_says_by_how_much_an_edge_differs(void **state)
+static void check_says_by_how_much_an_tensor_differs(void **state)
 {
     (void)state;
     struct nd_golden *store = open_store(true);
-    const struct gold changed = {.codes = {0, 3, 0}, .with_extra_probe = true};
+    const struct gold changed = {.qvalues = {0, 3, 0}, .with_extra_probe = true};
     add_quietly(store, &(struct gold){.with_extra_probe = true});
     json_t *report = check(store, &changed, false, ND_EXIT_DIFFERS);
-    const json_t *edge = json_array_get(json_object_get(report, "different"), 0);
-    assert_int_equal(json_integer_value(json_object_get(edge, "max_lsb")), 3);
-    assert_int_equal(json_integer_value(json_object_get(edge, "elements")), 2 * GOLD_SAMPLES * GOLD_CODES);
-    assert_f64_bits(json_real_value(json_object_get(edge, "share")), 1.0 / GOLD_CODES);
-    assert_f64_bits(json_real_value(json_object_get(edge, "max_abs")), 1.5);
+    const json_t *tensor = json_array_get(json_object_get(report, "different"), 0);
+    assert_int_equal(json_integer_value(json_object_get(tensor, "max_lsb")), 3);
+    assert_int_equal(json_integer_value(json_object_get(tensor, "elements")), 2 * GOLD_SAMPLES * GOLD_QVALUES);
+    assert_f64_bits(json_real_value(json_object_get(tensor, "share")), 1.0 / GOLD_QVALUES);
+    assert_f64_bits(json_real_value(json_object_get(tensor, "max_abs")), 1.5);
     json_decref(report);
     nd_golden_close(&store);
     /* Of digests alone it is not known. */
     store = open_store(true);
-    const struct gold digests = {.codes = {0, 3, 0}, .with_extra_probe = true, .digests_only = true};
+    const struct gold digests = {.qvalues = {0, 3, 0}, .with_extra_probe = true, .digests_only = true};
     report = check(store, &digests, false, ND_EXIT_DIFFERS);
-    edge = json_array_get(json_object_get(report, "different"), 0);
-    assert_true(json_is_null(json_object_get(edge, "max_lsb")));
-    assert_true(json_is_null(json_object_get(edge, "share")));
+    tensor = json_array_get(json_object_get(report, "different"), 0);
+    assert_true(json_is_null(json_object_get(tensor, "max_lsb")));
+    assert_true(json_is_null(json_object_get(tensor, "share")));
     json_decref(report);
     nd_golden_close(&store);
 }
@@ -404,13 +404,13 @@ static void check_blames_no_probe_that_was_not_compared(void **state)
     (void)state;
     struct nd_golden *store = open_store(true);
     add_quietly(store, &(struct gold){0});
-    json_t *report = check(store, &(struct gold){.with_extra_probe = true, .sdk = "qairt-2", .codes = {0, 1}},
+    json_t *report = check(store, &(struct gold){.with_extra_probe = true, .sdk = "qairt-2", .qvalues = {0, 1}},
                            false, ND_EXIT_DIFFERS);
     assert_string_equal(joined(json_object_get(report, "what_changed")), "sdk,probes");
     assert_string_equal(joined(json_object_get(report, "blamed")), "sdk");
     assert_string_equal(joined(json_object_get(report, "probes")), "my-photos");
     json_decref(report);
-    report = check(store, &(struct gold){.with_extra_probe = true, .codes = {0, 1}}, false, ND_EXIT_DIFFERS);
+    report = check(store, &(struct gold){.with_extra_probe = true, .qvalues = {0, 1}}, false, ND_EXIT_DIFFERS);
     assert_string_equal(joined(json_object_get(report, "blamed")), "probes");
     json_decref(report);
     json_decref(check(store, &(struct gold){.with_extra_probe = true}, false, ND_EXIT_SAME));
@@ -523,8 +523,8 @@ static void damaged_captures_are_not_accepted(void **state)
     size_t n = 0, at = 0;
     gold_write(path, &(struct gold){0});
     expect_ok(nd_file_read(path, 1 << 20, &bytes, &n, &err), &err);
-    const unsigned char codes[] = {50, 51, 52, 53, 54, 55, 56, 57};
-    while (at + sizeof codes < n && memcmp((char *)bytes + at, codes, sizeof codes) != 0)
+    const unsigned char qvalues[] = {50, 51, 52, 53, 54, 55, 56, 57};
+    while (at + sizeof qvalues < n && memcmp((char *)bytes + at, qvalues, sizeof qvalues) != 0)
         at++;
     ((char *)bytes)[at] ^= 4;
     expect_ok(nd_file_put(path, bytes, n, &err), &err);
@@ -553,7 +553,7 @@ static void damaged_objects_are_not_read(void **state)
     expect_ok(nd_file_put(found.gl_pathv[0], "damage", 6, &err), &err);
     assert_int_equal(nd_golden_open_capture(store, id, &capture, &err), ND_ERR_FORMAT);
     assert_non_null(strstr(err.message, found.gl_pathv[0]));
-    gold_write(field, &(struct gold){.codes = {0, 1}});
+    gold_write(field, &(struct gold){.qvalues = {0, 1}});
     json_t *report = triage(store, field, ND_EXIT_DIFFERS);
     assert_true(json_is_null(json_object_get(json_object_get(report, "nearest"), "share")));
     assert_int_equal(unlink(found.gl_pathv[0]), 0);
@@ -578,7 +578,7 @@ static void prune_keeps_the_newest_of_equal_axes(void **state)
         char epoch[16];
         snprintf(epoch, sizeof epoch, "%d", 1000 + i);
         setenv("SOURCE_DATE_EPOCH", epoch, 1);
-        add_quietly(store, &(struct gold){.codes = {i}});
+        add_quietly(store, &(struct gold){.qvalues = {i}});
     }
     unsetenv("SOURCE_DATE_EPOCH");
     add_quietly(store, &(struct gold){.chipset = "SM8450"});
@@ -589,9 +589,9 @@ static void prune_keeps_the_newest_of_equal_axes(void **state)
     assert_int_equal(json_array_size(json_object_get(wet, "objects")), 2);
     assert_int_equal(n_files("store/entries/*"), 3);
     assert_int_equal(n_files("store/objects/*"), 3);
-    json_decref(check(store, &(struct gold){.codes = {3}}, false, ND_EXIT_SAME));
-    json_decref(check(store, &(struct gold){.codes = {2}}, false, ND_EXIT_SAME));
-    json_decref(check(store, &(struct gold){.codes = {1}}, false, ND_EXIT_DIFFERS));
+    json_decref(check(store, &(struct gold){.qvalues = {3}}, false, ND_EXIT_SAME));
+    json_decref(check(store, &(struct gold){.qvalues = {2}}, false, ND_EXIT_SAME));
+    json_decref(check(store, &(struct gold){.qvalues = {1}}, false, ND_EXIT_DIFFERS));
     json_decref(dry);
     json_decref(wet);
     nd_golden_close(&store);
@@ -605,7 +605,7 @@ static void diff_wants_one_entry_of_a_name(void **state)
     char *text = NULL;
     struct nd_golden *store = open_store(true);
     add_quietly(store, &(struct gold){0});
-    add_quietly(store, &(struct gold){.sdk = "qairt-2", .codes = {0, 0, 1}});
+    add_quietly(store, &(struct gold){.sdk = "qairt-2", .qvalues = {0, 0, 1}});
     assert_int_equal(nd_golden_diff(store, "SM8650", "x", &check, &err), ND_ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "fits 2 entries"));
     assert_int_equal(nd_golden_diff(store, "SM8650@qairt-1", "x", &check, &err), ND_ERR_NOT_FOUND);
@@ -666,14 +666,14 @@ static void triage_knows_equal_and_nearest(void **state)
     char *capture = in_folder("field.h5"), *bundle = in_folder("field.json");
     add_quietly(store, &(struct gold){0});
     add_quietly(store, &(struct gold){.chipset = "SM8450"});
-    add_quietly(store, &(struct gold){.chipset = "SM8750", .codes = {1, 1, 1}});
+    add_quietly(store, &(struct gold){.chipset = "SM8750", .qvalues = {1, 1, 1}});
     free(make_bundle(&(struct gold){.kernel = "8"}, capture, bundle));
     for (int i = 0; i < 2; i++) {
         json_t *report = triage(store, i == 0 ? capture : bundle, ND_EXIT_SAME);
         assert_int_equal(json_array_size(json_object_get(report, "equal")), 2);
         json_decref(report);
     }
-    free(make_bundle(&(struct gold){.codes = {1, 1, 7}}, capture, bundle));
+    free(make_bundle(&(struct gold){.qvalues = {1, 1, 7}}, capture, bundle));
     for (int i = 0; i < 2; i++) {
         json_t *report = triage(store, i == 0 ? capture : bundle, ND_EXIT_DIFFERS);
         const json_t *nearest = json_object_get(report, "nearest");
@@ -750,7 +750,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(add_the_same_twice_is_one_entry, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(add_digests_only_keeps_no_object, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(open_refuses_what_is_no_store, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(check_names_the_axis_and_the_edges_in_graph_order, make_folder,
+        cmocka_unit_test_setup_teardown(check_names_the_axis_and_the_tensors_in_graph_order, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(check_attributes_every_axis, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(check_blames_neither_of_two_axes, make_folder, remove_folder),
@@ -761,7 +761,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(entries_of_no_number_are_not_the_same, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(equal_captures_of_no_number_are_not_the_same, make_folder,
                                         remove_folder),
-        cmocka_unit_test_setup_teardown(check_says_by_how_much_an_edge_differs, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(check_says_by_how_much_an_tensor_differs, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(check_blames_no_probe_that_was_not_compared, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(check_without_an_entry_is_not_comparable, make_folder, remove_folder),

@@ -30,7 +30,7 @@ static void make_captures(size_t n)
         char name[32];
         snprintf(name, sizeof name, "%zu.h5", i);
         char *path = in_folder(name);
-        gold_write(path, &(struct gold){.codes = {(unsigned char)i}});
+        gold_write(path, &(struct gold){.qvalues = {(unsigned char)i}});
         free(path);
     }
 }

@@ -12,64 +12,64 @@
 
 /* Churn. */
 
-static void churn_counts_what_differs(void **state)
+static void prediction_changes_counts_what_differs(void **state)
 {
     (void)state;
     static const int64_t classes[] = {1, 2, 3, -1, 5, /* */ 1, 2, 4, -1, 5, /* */ 1, 7, 4, 0, 5};
     static const int64_t truth[] = {1, 2, 4, -1, 6};
     struct nd_predictions in = {3, 5, classes, truth};
-    struct nd_churn churn;
-    assert_int_equal(nd_churn_measure(&in, 0.95, 1, &churn, NULL), ND_OK);
-    assert_int_equal(churn.n_pairs, 3);
+    struct nd_prediction_changes changes;
+    assert_int_equal(nd_prediction_changes_measure(&in, 0.95, 1, &changes, NULL), ND_OK);
+    assert_int_equal(changes.n_pairs, 3);
     static const uint64_t differ[] = {1, 3, 2};
     static const size_t devices[][2] = {{0, 1}, {0, 2}, {1, 2}};
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(churn.pairs[i].differ.k, differ[i]);
-        assert_int_equal(churn.pairs[i].differ.n, 5);
-        assert_int_equal(churn.pairs[i].ref, devices[i][0]);
-        assert_int_equal(churn.pairs[i].test, devices[i][1]);
-        assert_int_equal(nd_paired_n(&churn.pairs[i].table), 5);
+        assert_int_equal(changes.pairs[i].differ.k, differ[i]);
+        assert_int_equal(changes.pairs[i].differ.n, 5);
+        assert_int_equal(changes.pairs[i].ref, devices[i][0]);
+        assert_int_equal(changes.pairs[i].test, devices[i][1]);
+        assert_int_equal(nd_paired_n(&changes.pairs[i].table), 5);
     }
-    const struct nd_paired *table = &churn.pairs[1].table; /* devices 0 and 2 */
+    const struct nd_paired *table = &changes.pairs[1].table; /* devices 0 and 2 */
     assert_int_equal(table->both_right, 1);
     assert_int_equal(table->ref_only, 1);
     assert_int_equal(table->test_only, 1);
     assert_int_equal(table->both_wrong, 2); /* none is never right */
-    assert_int_equal(churn.any_differs.k, 3);
-    assert_int_equal(churn.unstable.k, 2);
-    assert_f64_bits(churn.mean, 6.0 / 15);
-    assert_true(churn.is_mean_bound);
-    assert_f64_bits(churn.mean_interval.low, churn.any_differs.interval.low * 2 / 3);
-    assert_f64_bits(churn.mean_interval.high, churn.any_differs.interval.high);
-    nd_churn_deinit(&churn);
+    assert_int_equal(changes.any_differs.k, 3);
+    assert_int_equal(changes.unstable.k, 2);
+    assert_f64_bits(changes.mean, 6.0 / 15);
+    assert_true(changes.is_mean_bound);
+    assert_f64_bits(changes.mean_interval.low, changes.any_differs.interval.low * 2 / 3);
+    assert_f64_bits(changes.mean_interval.high, changes.any_differs.interval.high);
+    nd_prediction_changes_deinit(&changes);
     in.truth = NULL;
-    assert_int_equal(nd_churn_measure(&in, 0.95, 1, &churn, NULL), ND_OK);
-    assert_int_equal(churn.unstable.n, 0);
-    assert_true(isnan(churn.unstable.share));
-    assert_int_equal(nd_paired_n(&churn.pairs[0].table), 0);
-    nd_churn_deinit(&churn);
-    nd_churn_deinit(&churn);
+    assert_int_equal(nd_prediction_changes_measure(&in, 0.95, 1, &changes, NULL), ND_OK);
+    assert_int_equal(changes.unstable.n, 0);
+    assert_true(isnan(changes.unstable.share));
+    assert_int_equal(nd_paired_n(&changes.pairs[0].table), 0);
+    nd_prediction_changes_deinit(&changes);
+    nd_prediction_changes_deinit(&changes);
 }
 
-static void churn_of_little_says_little(void **state)
+static void prediction_changes_of_little_says_little(void **state)
 {
     (void)state;
     static const int64_t classes[] = {1, 1};
     for (size_t n_devices = 0; n_devices < 3; n_devices++)
         for (size_t n_samples = 0; n_samples < 2; n_samples++) {
             struct nd_predictions in = {n_devices, n_samples, classes, NULL};
-            struct nd_churn churn;
-            assert_int_equal(nd_churn_measure(&in, 0.95, 1, &churn, NULL), ND_OK);
-            assert_int_equal(churn.n_pairs, n_devices == 2);
-            assert_f64_bits(churn.any_differs.interval.low, 0);
-            assert_true(churn.any_differs.interval.high >= 0.975);
-            assert_true(isnan(churn.mean) == (n_devices < 2 || n_samples == 0));
-            assert_true(churn.mean_interval.low == 0 && churn.mean_interval.high >= 0.975);
-            nd_churn_deinit(&churn);
+            struct nd_prediction_changes changes;
+            assert_int_equal(nd_prediction_changes_measure(&in, 0.95, 1, &changes, NULL), ND_OK);
+            assert_int_equal(changes.n_pairs, n_devices == 2);
+            assert_f64_bits(changes.any_differs.interval.low, 0);
+            assert_true(changes.any_differs.interval.high >= 0.975);
+            assert_true(isnan(changes.mean) == (n_devices < 2 || n_samples == 0));
+            assert_true(changes.mean_interval.low == 0 && changes.mean_interval.high >= 0.975);
+            nd_prediction_changes_deinit(&changes);
         }
 }
 
-static void mean_churn_is_drawn_with_its_seed(void **state)
+static void mean_prediction_changes_is_drawn_with_its_seed(void **state)
 {
     (void)state;
     enum { N_DEVICES = 4, N_SAMPLES = 500 };
@@ -79,17 +79,17 @@ static void mean_churn_is_drawn_with_its_seed(void **state)
     for (size_t i = 0; i < N_DEVICES * N_SAMPLES; i++)
         classes[i] = nd_splitmix_below(&seed, 20) == 0; /* two differ with probability 0.095 */
     struct nd_predictions in = {N_DEVICES, N_SAMPLES, classes, NULL};
-    struct nd_churn a, b;
-    assert_int_equal(nd_churn_measure(&in, 0.95, 1, &a, NULL), ND_OK);
-    assert_int_equal(nd_churn_measure(&in, 0.95, 1, &b, NULL), ND_OK);
+    struct nd_prediction_changes a, b;
+    assert_int_equal(nd_prediction_changes_measure(&in, 0.95, 1, &a, NULL), ND_OK);
+    assert_int_equal(nd_prediction_changes_measure(&in, 0.95, 1, &b, NULL), ND_OK);
     assert_false(a.is_mean_bound);
     assert_f64_bits(a.mean_interval.low, b.mean_interval.low);
     assert_f64_bits(a.mean_interval.high, b.mean_interval.high);
     assert_true(a.mean_interval.low < a.mean && a.mean < a.mean_interval.high);
     assert_true(a.mean_interval.low < 0.095 && 0.095 < a.mean_interval.high);
     assert_true(a.mean_interval.high - a.mean_interval.low < 0.04);
-    nd_churn_deinit(&a);
-    nd_churn_deinit(&b);
+    nd_prediction_changes_deinit(&a);
+    nd_prediction_changes_deinit(&b);
 }
 
 /* Uniform or uneven. */
@@ -311,9 +311,9 @@ static void targets_that_are_met_have_no_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(churn_counts_what_differs),
-        cmocka_unit_test(churn_of_little_says_little),
-        cmocka_unit_test(mean_churn_is_drawn_with_its_seed),
+        cmocka_unit_test(prediction_changes_counts_what_differs),
+        cmocka_unit_test(prediction_changes_of_little_says_little),
+        cmocka_unit_test(mean_prediction_changes_is_drawn_with_its_seed),
         cmocka_unit_test(loss_of_all_is_uniform_and_of_one_uneven),
         cmocka_unit_test(equal_devices_are_not_proven_equal_by_few_samples),
         cmocka_unit_test(nothing_given_says_nothing),

@@ -129,7 +129,7 @@ static void check_quantile(char *at)
 static const struct {
     const char *name;
     void (*check)(char *at);
-    size_t n_least;
+    size_t n_min;
 } kinds[] = {
     {"paired", check_paired, 70}, {"proportion", check_proportion, 70}, {"mid_p", check_mid_p, 10},
     {"log_e", check_log_e, 12},   {"quantile", check_quantile, 15},     {"needed", check_needed, 70},
@@ -153,7 +153,7 @@ static void check_kind(size_t kind)
         n++;
     }
     fclose(file);
-    assert_true(n >= kinds[kind].n_least);
+    assert_true(n >= kinds[kind].n_min);
 }
 
 #define KIND_TEST(name, kind)                                                                                  \

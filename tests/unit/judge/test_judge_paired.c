@@ -173,7 +173,7 @@ static void fewest_samples_are_the_fewest(void **state)
     static const double margins[] = {0.9, 0.3, 0.05, 0.01, 0.0037, 1e-5};
     for (size_t i = 0; i < sizeof margins / sizeof margins[0]; i++) {
         struct nd_question question = question_of(ND_QUESTION_NONINFERIOR, margins[i]);
-        uint64_t n = nd_samples_least(&question);
+        uint64_t n = nd_samples_min(&question);
         assert_int_equal(ask((struct nd_paired){n, 0, 0, 0}, ND_QUESTION_EQUIVALENT, margins[i]).kind,
                          ND_ANSWER_YES);
         if (n > 1)

@@ -7,14 +7,14 @@
 
 #include "judge/campaign/policy.h"
 
-static const struct nd_scope_edge edges[] = {
+static const struct nd_scope_tensor tensors[] = {
     {"stem/conv", true, false, false}, {"pool", true, false, false}, {"logits", false, true, true}};
 static char logits[] = "logits";
 static struct nd_probe_goal goal = {.output = logits};
 static const struct nd_probe with_goal = {.n_goals = 1, .goals = &goal};
 static const struct nd_scope_probe probes[] = {{"digits", true, &with_goal}, {"ties", false, NULL}};
-static const struct nd_scope_model models[] = {{"cnn", true, 3, 2, edges, probes},
-                                               {"mul", false, 1, 1, edges, probes}};
+static const struct nd_scope_model models[] = {{"cnn", true, 3, 2, tensors, probes},
+                                               {"mul", false, 1, 1, tensors, probes}};
 static const char *const devices[] = {"cpu", "gen1", "gen3"};
 static const struct nd_scope scope = {2, 3, models, devices};
 
@@ -172,7 +172,7 @@ static void policy_later_looser_gate_takes_over(void **state)
                 "- {gate: lsb, max: 1, devices: gen3, tensors: pool}\n- {gate: finalize}");
     const struct {
         const char *device;
-        size_t edge;
+        size_t tensor;
         bool governs[4];
     } cases[] = {
         {"cpu", 0, {true, false, false, true}},
@@ -183,7 +183,7 @@ static void policy_later_looser_gate_takes_over(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (size_t r = 0; r < 4; r++) {
-            const struct nd_policy_cell cell = {"cnn", cases[i].device, &edges[cases[i].edge], &probes[0]};
+            const struct nd_policy_cell cell = {"cnn", cases[i].device, &tensors[cases[i].tensor], &probes[0]};
             assert_int_equal(nd_policy_governs(&policy, r, &cell), cases[i].governs[r]);
         }
 }

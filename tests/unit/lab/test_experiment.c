@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "lab/experiment/product.h"
-#include "lab/experiment/sieve.h"
+#include "lab/experiment/candidates.h"
 #include "support/scratch.h"
 
 static struct nd_device device;
@@ -47,14 +47,14 @@ static struct nd_product product(enum nd_linear_form form)
 static void products_of_all_forms_are_in_rows(void **state)
 {
     (void)state;
-    static const double codes[] = {5, 50, 11, 110, 17, 170};
+    static const double qvalues[] = {5, 50, 11, 110, 17, 170};
     struct nd_experiment e = begin("exact");
     for (int form = ND_FORM_MATMUL; form <= ND_FORM_CONV; form++) {
         const struct nd_product p = product((enum nd_linear_form)form);
         const double *answer = nd_product_ask(&e, &p, rows, 1);
         assert_non_null(answer);
         for (size_t i = 0; i < 6; i++)
-            assert_int_equal((int)answer[i], (int)codes[i]);
+            assert_int_equal((int)answer[i], (int)qvalues[i]);
     }
     assert_int_equal(e.n_asked, 3);
     assert_true(e.is_on_npu);
@@ -105,12 +105,12 @@ static void a_patient_experiment_counts_refusals_after_the_first(void **state)
 /* ---- programs ---- */
 
 /* A program is a number of right codes in a hundred. */
-struct program {
+struct arithmetic {
     int right, other;
 };
 struct findings {
-    struct program *programs;
-    size_t n_programs;
+    struct arithmetic *arithmetics;
+    size_t n_arithmetics;
 };
 
 static size_t ask(struct nd_experiment *e, void *context, size_t i, uint64_t *seed)
@@ -121,49 +121,49 @@ static size_t ask(struct nd_experiment *e, void *context, size_t i, uint64_t *se
     return 100;
 }
 
-static uint64_t count_right(const void *context, const void *program)
+static uint64_t count_right(const void *context, const void *arithmetic)
 {
     (void)context;
-    return (uint64_t)((const struct program *)program)->right;
+    return (uint64_t)((const struct arithmetic *)arithmetic)->right;
 }
 
-static void fresh_codes_leave_the_best_programs(void **state)
+static void fresh_qvalues_leave_the_best_arithmetics(void **state)
 {
     (void)state;
     static const struct nd_confirmation confirmation = {
         .n_models = 1001, .ask = ask, .count_right = count_right};
-    struct program programs[] = {{99, 0}, {100, 1}, {3, 2}, {100, 3}};
-    struct findings found = {programs, 4};
+    struct arithmetic arithmetics[] = {{99, 0}, {100, 1}, {3, 2}, {100, 3}};
+    struct findings found = {arithmetics, 4};
     size_t sum = 0;
     struct nd_experiment e = begin("exact");
     nd_experiment_confirm(&e, &confirmation, &sum, ND_LEFT(&found));
     assert_int_equal(sum, 1000 * 1001 / 2);
-    assert_int_equal(found.n_programs, 2);
-    assert_int_equal(programs[0].other, 1);
-    assert_int_equal(programs[1].other, 3);
+    assert_int_equal(found.n_arithmetics, 2);
+    assert_int_equal(arithmetics[0].other, 1);
+    assert_int_equal(arithmetics[1].other, 3);
     assert_int_equal(e.n_fresh, 100100);
     assert_int_equal(e.n_right, 100100);
-    assert_true(nd_experiment_is_confirmed(&e, found.n_programs));
+    assert_true(nd_experiment_is_confirmed(&e, found.n_arithmetics));
     assert_false(nd_experiment_is_confirmed(&e, 0));
-    found.n_programs = 0; /* nothing to confirm: nothing is asked, and the counts are 0 again */
+    found.n_arithmetics = 0; /* nothing to confirm: nothing is asked, and the counts are 0 again */
     nd_experiment_confirm(&e, &confirmation, &sum, ND_LEFT(&found));
     assert_int_equal(sum, 1000 * 1001 / 2);
     assert_int_equal(e.n_fresh, 0);
     end(&e);
 }
 
-static void what_programs_differ_in_is_undecided(void **state)
+static void what_arithmetics_differ_in_is_undecided(void **state)
 {
     (void)state;
-    static const struct nd_issue issues[] = {{"right", "a", {ND_FIELD(struct program, right)}},
-                                             {"other", "b", {ND_FIELD(struct program, other)}},
+    static const struct nd_issue issues[] = {{"right", "a", {ND_FIELD(struct arithmetic, right)}},
+                                             {"other", "b", {ND_FIELD(struct arithmetic, other)}},
                                              {NULL, NULL, {{0}}}};
-    const struct program programs[] = {{7, 1}, {7, 1}, {7, 2}};
+    const struct arithmetic arithmetics[] = {{7, 1}, {7, 1}, {7, 2}};
     struct nd_experiment e = begin("exact");
     json_t *entry = json_object();
-    nd_tell_issues(&e, entry, issues, programs, 2, sizeof programs[0]);
+    nd_tell_issues(&e, entry, issues, arithmetics, 2, sizeof arithmetics[0]);
     assert_null(json_object_get(entry, "undecided"));
-    nd_tell_issues(&e, entry, issues, programs, 3, sizeof programs[0]);
+    nd_tell_issues(&e, entry, issues, arithmetics, 3, sizeof arithmetics[0]);
     const json_t *list = json_object_get(entry, "undecided");
     assert_int_equal(json_array_size(list), 1);
     assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "what")), "other");
@@ -171,33 +171,33 @@ static void what_programs_differ_in_is_undecided(void **state)
     end(&e);
 }
 
-static void a_sieve_keeps_what_has_the_fewest_wrong(void **state)
+static void a_candidates_keeps_what_has_the_fewest_wrong(void **state)
 {
     (void)state;
     static const uint64_t wrong[] = {5, 7, 5, 2, 2, 3};
     struct findings found = {NULL, 0};
-    struct nd_sieve sieve = ND_SIEVE(&found);
-    struct program nearest = {0, 0};
+    struct nd_candidates candidates = ND_CANDIDATES(&found);
+    struct arithmetic nearest = {0, 0};
     uint64_t n_wrong = UINT64_MAX, n_nearest = UINT64_MAX;
     for (int i = 0; i < 6; i++)
-        nd_sieve_fewest(&sieve, &(struct program){i, 0}, wrong[i], &n_wrong);
-    expect_ok(nd_sieve_end(&sieve, &error), &error);
+        nd_candidates_fewest(&candidates, &(struct arithmetic){i, 0}, wrong[i], &n_wrong);
+    expect_ok(nd_candidates_end(&candidates, &error), &error);
     assert_int_equal(n_wrong, 2);
-    assert_int_equal(found.n_programs, 2);
-    assert_int_equal(found.programs[0].right, 3);
-    assert_int_equal(found.programs[1].right, 4);
-    found.n_programs = 0;
+    assert_int_equal(found.n_arithmetics, 2);
+    assert_int_equal(found.arithmetics[0].right, 3);
+    assert_int_equal(found.arithmetics[1].right, 4);
+    found.n_arithmetics = 0;
     for (int i = 0; i < 6; i++)
-        nd_sieve_right(&sieve, &(struct program){i, 0}, wrong[i], &nearest, &n_nearest);
-    assert_int_equal(found.n_programs, 0);
+        nd_candidates_right(&candidates, &(struct arithmetic){i, 0}, wrong[i], &nearest, &n_nearest);
+    assert_int_equal(found.n_arithmetics, 0);
     assert_int_equal(nearest.right, 3); /* the first of equals */
-    nd_sieve_right(&sieve, &(struct program){6, 0}, 0, &nearest, &n_nearest);
-    assert_int_equal(found.n_programs, 1);
-    sieve.failed = true; /* as after an allocation that failed */
-    nd_sieve_keep(&sieve, &(struct program){7, 0});
-    assert_int_equal(found.n_programs, 1);
-    assert_int_equal(nd_sieve_end(&sieve, &error), ND_ERR_MEMORY);
-    assert_null(found.programs);
+    nd_candidates_right(&candidates, &(struct arithmetic){6, 0}, 0, &nearest, &n_nearest);
+    assert_int_equal(found.n_arithmetics, 1);
+    candidates.failed = true; /* as after an allocation that failed */
+    nd_candidates_keep(&candidates, &(struct arithmetic){7, 0});
+    assert_int_equal(found.n_arithmetics, 1);
+    assert_int_equal(nd_candidates_end(&candidates, &error), ND_ERR_MEMORY);
+    assert_null(found.arithmetics);
 }
 
 int main(void)
@@ -207,9 +207,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_first_failure_ends_an_experiment, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_patient_experiment_counts_refusals_after_the_first, make_folder,
                                         remove_folder),
-        cmocka_unit_test_setup_teardown(fresh_codes_leave_the_best_programs, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(what_programs_differ_in_is_undecided, make_folder, remove_folder),
-        cmocka_unit_test(a_sieve_keeps_what_has_the_fewest_wrong),
+        cmocka_unit_test_setup_teardown(fresh_qvalues_leave_the_best_arithmetics, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(what_arithmetics_differ_in_is_undecided, make_folder, remove_folder),
+        cmocka_unit_test(a_candidates_keeps_what_has_the_fewest_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arithmetic/programs/requantise.h"
+#include "arithmetic/arithmetics/requantise.h"
 #include "core/error.h"
 #include "core/random.h"
 #include "lab/fingerprint/bias.h"
 #include "lab/fingerprint/section.h"
 #include "support/scratch.h"
 
-static struct nd_requantise program(const char *name)
+static struct nd_requantise arithmetic(const char *name)
 {
     struct nd_requantise p;
     assert_true(nd_requantise_from_name(name, &p));
@@ -29,7 +29,7 @@ enum { ROWS = 2001, TERMS = 4, COLUMNS = 255, SPLIT = 2 };
 struct made {
     struct nd_weight_answers answers;
     uint8_t x[TERMS * ROWS];
-    double w[COLUMNS * TERMS], codes[COLUMNS * ROWS];
+    double w[COLUMNS * TERMS], qvalues[COLUMNS * ROWS];
 };
 
 static double few_bits(double v, int bits)
@@ -45,7 +45,7 @@ static void answer(struct made *m, const struct nd_requantise *rest, int bits, b
         .about = {.n_rows = ROWS, .n_terms = TERMS, .n_columns = COLUMNS, .zero_x = 128, .zero_y = 120},
         .x = m->x,
         .w = m->w,
-        .codes = m->codes,
+        .qvalues = m->qvalues,
         .multiplier = 0x1.3c0ca4p-9};
     for (size_t c = 0; c < COLUMNS; c++) {
         const double *w = m->w + c * TERMS;
@@ -60,7 +60,7 @@ static void answer(struct made *m, const struct nd_requantise *rest, int bits, b
                 double w8 = is_plain ? rint(w[t] / r) : floor(w[t] * factor + 0.5);
                 sum += fmin(w8, 127) * ((double)m->x[t * ROWS + i] - 128);
             }
-            m->codes[c * ROWS + i] = nd_requantise_code(&q, sum, 0, 255);
+            m->qvalues[c * ROWS + i] = nd_requantise_qvalue(&q, sum, 0, 255);
         }
     }
 }
@@ -92,7 +92,7 @@ static void fill_table(struct made *m, double great)
 static void weights_that_are_made_to_fit_are_found(void **state)
 {
     (void)state;
-    const struct nd_requantise rest = program("multiplier:14+rounding:half-up");
+    const struct nd_requantise rest = arithmetic("multiplier:14+rounding:half-up");
     struct made *equal = calloc(1, sizeof *equal), *table = calloc(2, sizeof *table);
     struct nd_weight_findings found;
     assert_non_null(equal);
@@ -102,12 +102,12 @@ static void weights_that_are_made_to_fit_are_found(void **state)
     assert_int_equal(nd_weight_solve_ratio(&rest, &equal->answers, 1, &found, NULL), ND_OK);
     assert_int_equal(found.n_wrong, 0);
     assert_true(found.n_deciding > 1000);
-    assert_true(found.n_programs > 0);
-    for (size_t i = 0; i < found.n_programs; i++) {
-        assert_int_equal(found.programs[i].scope, ND_WEIGHTS_FIT_COLUMN);
-        assert_false(found.programs[i].is_always);
-        assert_true(found.programs[i].greatest < 127.5);
-        assert_int_equal(found.programs[i].r_bits, 6);
+    assert_true(found.n_arithmetics > 0);
+    for (size_t i = 0; i < found.n_arithmetics; i++) {
+        assert_int_equal(found.arithmetics[i].scope, ND_WEIGHTS_FIT_COLUMN);
+        assert_false(found.arithmetics[i].is_always);
+        assert_true(found.arithmetics[i].greatest < 127.5);
+        assert_int_equal(found.arithmetics[i].r_bits, 6);
     }
     fill_table(&table[0], 255);
     fill_table(&table[1], 201);
@@ -115,24 +115,24 @@ static void weights_that_are_made_to_fit_are_found(void **state)
     answer(&table[1], &rest, 6, false);
     const struct nd_weight_answers answers[] = {table[0].answers, table[1].answers};
     const struct nd_weight_entry entry =
-        nd_weight_read_entry(&rest, &found.programs[0], &answers[0], SPLIT, 99);
+        nd_weight_read_entry(&rest, &found.arithmetics[0], &answers[0], SPLIT, 99);
     assert_true(entry.is_known);
     /* 100 / 2 = 50: 255 / 127 is 2 in 6 bits. */
     assert_int_equal((int)entry.low, 50);
     assert_int_equal((int)entry.high, 50);
     assert_int_equal(nd_weight_solve_table(&rest, answers, 2, SPLIT, &found, NULL), ND_OK);
     bool is_there = false;
-    for (size_t i = 0; i < found.n_programs; i++)
-        is_there = is_there || (found.programs[i].factor_bits == 13 &&
-                                found.programs[i].factor_rounding == ND_ROUND_FLOOR &&
-                                found.programs[i].rounding == ND_ROUND_HALF_UP);
+    for (size_t i = 0; i < found.n_arithmetics; i++)
+        is_there = is_there || (found.arithmetics[i].factor_bits == 13 &&
+                                found.arithmetics[i].factor_rounding == ND_ROUND_FLOOR &&
+                                found.arithmetics[i].rounding == ND_ROUND_HALF_UP);
     assert_true(is_there);
     /* A weight that no program makes leaves none. */
     for (size_t i = 0; i < ROWS; i++)
-        table[1].codes[149 * ROWS + i] = table[1].codes[9 * ROWS + i];
+        table[1].qvalues[149 * ROWS + i] = table[1].qvalues[9 * ROWS + i];
     assert_int_equal(nd_weight_solve_table(&rest, answers, 2, SPLIT, &found, NULL), ND_OK);
-    assert_int_equal(found.n_programs, 0);
-    free(found.programs);
+    assert_int_equal(found.n_arithmetics, 0);
+    free(found.arithmetics);
     free(equal);
     free(table);
 }
@@ -140,7 +140,7 @@ static void weights_that_are_made_to_fit_are_found(void **state)
 static void ratios_of_other_bits_are_not_confused(void **state)
 {
     (void)state;
-    const struct nd_requantise rest = program("multiplier:14+rounding:half-up");
+    const struct nd_requantise rest = arithmetic("multiplier:14+rounding:half-up");
     struct made *m = calloc(1, sizeof *m);
     struct nd_weight_findings found;
     assert_non_null(m);
@@ -149,9 +149,9 @@ static void ratios_of_other_bits_are_not_confused(void **state)
         answer(m, &rest, bits, true);
         assert_int_equal(nd_weight_solve_ratio(&rest, &m->answers, 1, &found, NULL), ND_OK);
         assert_int_equal(found.n_wrong, 0);
-        for (size_t i = 0; i < found.n_programs; i++)
-            assert_int_equal(found.programs[i].r_bits, bits);
-        free(found.programs);
+        for (size_t i = 0; i < found.n_arithmetics; i++)
+            assert_int_equal(found.arithmetics[i].r_bits, bits);
+        free(found.arithmetics);
     }
     free(m);
 }
@@ -163,22 +163,22 @@ static void shifts_are_read_to_one_unit(void **state)
 {
     (void)state;
     enum { N = 400 };
-    const struct nd_requantise rest = program("multiplier:11+granule:3+half+rounding:half-up");
+    const struct nd_requantise rest = arithmetic("multiplier:11+granule:3+half+rounding:half-up");
     const struct nd_requantiser r = nd_requantise_prepare(&rest, 0x1.4p-5, 100);
-    double a[N], codes[N];
+    double a[N], qvalues[N];
     for (int shift = -1500; shift <= 1500; shift += 293) {
         struct nd_requantiser shifted = r;
         shifted.fold = shift;
         for (int i = 0; i < N; i++) {
             a[i] = i - N / 2;
-            codes[i] = nd_requantise_code(&shifted, a[i], 0, 255);
+            qvalues[i] = nd_requantise_qvalue(&shifted, a[i], 0, 255);
         }
-        const struct nd_bias_range range = nd_bias_read(&r, a, codes, N);
+        const struct nd_bias_range range = nd_bias_read(&r, a, qvalues, N);
         assert_true(range.low <= shift && range.low > shift - 1);
         assert_true(range.high >= shift && range.high < shift + 1);
     }
-    codes[N / 2] += 40; /* no shift does that */
-    const struct nd_bias_range none = nd_bias_read(&r, a, codes, N);
+    qvalues[N / 2] += 40; /* no shift does that */
+    const struct nd_bias_range none = nd_bias_read(&r, a, qvalues, N);
     assert_true(none.low > none.high);
 }
 
@@ -186,23 +186,23 @@ static void shifts_are_read_to_one_unit(void **state)
 static void fill_readings(struct nd_bias_reading *readings, size_t n, uint64_t *seed)
 {
     float scale_x = (float)nd_random_between(seed, 0.01, 0.04), scale_w = 0.0078431F;
-    float unit = scale_x * scale_w, largest = 0;
+    float layer = scale_x * scale_w, largest = 0;
     for (size_t i = 0; i < n; i++) {
         struct nd_bias_column *c = &readings[i].columns[0];
         *c = (struct nd_bias_column){.bias = floor(nd_random_between(seed, -1e5, 1e5)) * (i == 3 ? 1000 : 1),
-                                     .bias_scale = unit,
-                                     .largest_bias_scale = unit,
+                                     .bias_scale = layer,
+                                     .largest_bias_scale = layer,
                                      .scale_x = scale_x,
                                      .scale_w = scale_w,
                                      .largest_scale_w = scale_w,
                                      .ratio = 1};
-        largest = fmaxf(largest, fabsf((float)c->bias * unit));
+        largest = fmaxf(largest, fabsf((float)c->bias * layer));
     }
     for (size_t i = 0; i < n; i++) {
         struct nd_bias_column *c = &readings[i].columns[0];
         float step = (float)((double)largest * 0x1p-20);
-        float real = rintf((float)c->bias * unit / step) * step;
-        double shift = trunc((double)(real / unit));
+        float real = rintf((float)c->bias * layer / step) * step;
+        double shift = trunc((double)(real / layer));
         c->largest_own = c->largest_shared = (double)largest;
         c->largest_own_f32 = c->largest_shared_f32 = largest;
         for (int k = 1; k < ND_BIAS_RESCALES; k++)
@@ -223,19 +223,19 @@ static void a_common_step_of_biases_is_found(void **state)
     assert_int_equal(nd_bias_solve(readings, N, false, &found, NULL), ND_OK);
     assert_int_equal(found.n_wrong, 0);
     assert_int_equal(found.n_readings, N);
-    assert_true(found.n_programs > 0);
-    for (size_t i = 0; i < found.n_programs; i++) {
-        assert_int_equal(found.programs[i].common_bits, 20);
-        assert_false(found.programs[i].joins_zero);
+    assert_true(found.n_arithmetics > 0);
+    for (size_t i = 0; i < found.n_arithmetics; i++) {
+        assert_int_equal(found.arithmetics[i].common_bits, 20);
+        assert_false(found.arithmetics[i].joins_zero);
     }
-    free(found.programs);
+    free(found.arithmetics);
     /* A column that is off is counted, and the others still decide. */
     readings[17].range.low += 50;
     readings[17].range.high += 50;
     assert_int_equal(nd_bias_solve(readings, N, false, &found, NULL), ND_OK);
     assert_int_equal(found.n_wrong, 1);
-    assert_int_equal(found.programs[0].common_bits, 20);
-    free(found.programs);
+    assert_int_equal(found.arithmetics[0].common_bits, 20);
+    free(found.arithmetics);
     free(readings);
 }
 
@@ -255,7 +255,7 @@ static json_t *take(const char *uri, nd_section *section)
     return entries;
 }
 
-static const char *first_program(const json_t *entry)
+static const char *first_arithmetic(const json_t *entry)
 {
     return json_string_value(json_array_get(json_object_get(entry, "possible_arithmetic"), 0));
 }
@@ -274,16 +274,16 @@ static void reference_changes_neither_weights_nor_biases(void **state)
     json_array_foreach(weights, i, entry)
     {
         assert_string_equal(json_string_value(json_object_get(entry, "verdict")), "identified");
-        assert_string_equal(first_program(entry), "stay");
-        assert_true(count_of(entry, "fresh") >= ND_CONFIRMING_CODES);
+        assert_string_equal(first_arithmetic(entry), "stay");
+        assert_true(count_of(entry, "fresh") >= ND_CONFIRMING_QVALUES);
         assert_int_equal(count_of(entry, "right"), count_of(entry, "fresh"));
     }
     assert_int_equal(i, 1);
     json_array_foreach(biases, i, entry)
     {
         assert_string_equal(json_string_value(json_object_get(entry, "verdict")), "identified");
-        assert_string_equal(first_program(entry), "double+rounding:none");
-        assert_true(count_of(entry, "fresh") >= ND_CONFIRMING_CODES);
+        assert_string_equal(first_arithmetic(entry), "double+rounding:none");
+        assert_true(count_of(entry, "fresh") >= ND_CONFIRMING_QVALUES);
         assert_int_equal(count_of(entry, "right"), count_of(entry, "fresh"));
         assert_int_equal(count_of(entry, "refused") + count_of(entry, "not_on_npu"), 0);
     }

@@ -104,7 +104,7 @@ static void a_change_stands_at_its_step(void **state)
 }
 
 /* Digests tell where no program does; a program that is known is not the one that is not. */
-static void digests_tell_as_programs_do(void **state)
+static void digests_tell_as_arithmetics_do(void **state)
 {
     (void)state;
     struct sheets s = {0};
@@ -179,7 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_change_stands_at_its_step),
-        cmocka_unit_test(digests_tell_as_programs_do),
+        cmocka_unit_test(digests_tell_as_arithmetics_do),
         cmocka_unit_test(steps_span_cells_that_do_not_tell),
         cmocka_unit_test(devices_of_one_architecture_are_told_apart),
         cmocka_unit_test(a_cell_has_one_datasheet),

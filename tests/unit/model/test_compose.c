@@ -42,12 +42,12 @@ static void written_model_is_read_back(void **state)
     expect_ok(nd_compose_write(c, path, &err), &err);
     expect_ok(nd_model_load(path, &model, &err), &err);
     assert_int_equal(nd_model_opset(model), 21);
-    assert_int_equal(nd_model_n_units(model), 1);
-    assert_string_equal(nd_model_unit(model, 0)->op_types, "MatMul");
-    const struct nd_edge *edge = nd_model_edge(model, nd_model_unit(model, 0)->edge);
-    assert_int_equal(edge->dtype, ND_DTYPE_U16);
-    assert_int_equal(edge->quant.zero_point[0], 300);
-    assert_true(edge->quant.scale[0] == 2.0f);
+    assert_int_equal(nd_model_n_layers(model), 1);
+    assert_string_equal(nd_model_layer(model, 0)->op_types, "MatMul");
+    const struct nd_tensor *tensor = nd_model_tensor(model, nd_model_layer(model, 0)->tensor);
+    assert_int_equal(tensor->dtype, ND_DTYPE_U16);
+    assert_int_equal(tensor->quant.zero_point[0], 300);
+    assert_true(tensor->quant.scale[0] == 2.0f);
     assert_int_equal(nd_model_input(model, 0)->dtype, ND_DTYPE_U8);
     assert_int_equal(nd_model_input(model, 0)->shape.dims[1], 3);
     nd_model_destroy(&model);

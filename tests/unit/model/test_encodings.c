@@ -309,7 +309,7 @@ static void differences_are_found(void **state)
     assert_int_equal(diff.n_only_ref, 1);
     assert_int_equal(diff.n_only_test, 1);
     assert_true(diff.items[1].is_same); /* int8 with 0 is uint8 with 128 */
-    assert_f64_bits(diff.items[2].least_ratio, 0.5);
+    assert_f64_bits(diff.items[2].min_ratio, 0.5);
     assert_f64_bits(diff.items[2].largest_ratio, 2.0);
     assert_int_equal(diff.items[3].zero_point_difference, -3);
     assert_false(diff.items[4].is_same);
@@ -474,7 +474,7 @@ static const uint8_t *raw_data(const Onnx__ModelProto *proto, const char *name)
 }
 
 /* The code of the first weight with a scale of `factor` times its magnitude. */
-static int first_code(float factor, const char *dtype, bool *is_negative)
+static int first_qvalue(float factor, const char *dtype, bool *is_negative)
 {
     struct nd_error err = {0};
     char text[256], *float_path = nd_path_join(getenv("GOLDEN"), "models/cnn.float.onnx"),
@@ -492,27 +492,27 @@ static int first_code(float factor, const char *dtype, bool *is_negative)
     struct nd_model *model = golden_model("models/cnn.float.onnx");
     expect_ok(nd_encodings_apply(encodings, model, path, &err), &err);
     proto = unpack(path);
-    int code = (int8_t)raw_data(proto, "stem.weight_quantized")[0];
+    int qvalue = (int8_t)raw_data(proto, "stem.weight_quantized")[0];
     onnx__model_proto__free_unpacked(proto, NULL);
     nd_model_destroy(&model);
     nd_encodings_destroy(&encodings);
     free(float_path);
     free(path);
-    return code;
+    return qvalue;
 }
 
 static void weights_are_rounded_half_to_even_and_clipped(void **state)
 {
     (void)state;
     bool is_negative;
-    assert_int_equal(first_code(2.0f, "int8", &is_negative), 0); /* a half: to 0, not to 1 */
+    assert_int_equal(first_qvalue(2.0f, "int8", &is_negative), 0); /* a half: to 0, not to 1 */
     int sign = is_negative ? -1 : 1;
-    assert_int_equal(first_code(1.0f, "int8", &is_negative), sign);
-    assert_int_equal(first_code(0.03125f, "int8", &is_negative), 32 * sign);
-    assert_int_equal(first_code(0.0009765625f, "int8", &is_negative), is_negative ? -128 : 127);
-    assert_int_equal(first_code(0.03125f, "int4", &is_negative),
+    assert_int_equal(first_qvalue(1.0f, "int8", &is_negative), sign);
+    assert_int_equal(first_qvalue(0.03125f, "int8", &is_negative), 32 * sign);
+    assert_int_equal(first_qvalue(0.0009765625f, "int8", &is_negative), is_negative ? -128 : 127);
+    assert_int_equal(first_qvalue(0.03125f, "int4", &is_negative),
                      is_negative ? -8 : 7); /* in a byte, of 4 bits */
-    assert_int_equal(first_code(0.03125f, "int6", &is_negative), is_negative ? -32 : 31);
+    assert_int_equal(first_qvalue(0.03125f, "int6", &is_negative), is_negative ? -32 : 31);
 }
 
 static void unknown_tensors_are_listed(void **state)

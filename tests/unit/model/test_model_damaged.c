@@ -154,9 +154,9 @@ static bool survives(const char *dir, const void *bytes, size_t n)
     assert_int_equal(status == ND_OK, model != NULL);
     size_t *selected = NULL, n_selected = 0;
     bool is_loaded = model != NULL;
-    if (is_loaded && nd_model_select_edges(model, "all", &selected, &n_selected, &err) == ND_OK) {
-        for (size_t i = 0; i < nd_model_n_edges(model); i++)
-            assert_int_equal(edge_index(model, nd_model_edge(model, i)->name), i);
+    if (is_loaded && nd_model_select_tensors(model, "all", &selected, &n_selected, &err) == ND_OK) {
+        for (size_t i = 0; i < nd_model_n_tensors(model); i++)
+            assert_int_equal(tensor_index(model, nd_model_tensor(model, i)->name), i);
         assert_int_equal(nd_model_write_exposed(model, selected, n_selected, out, &err), ND_OK);
         assert_int_equal(nd_model_load(out, &copy, &err), ND_OK);
         assert_int_equal(nd_model_n_outputs(copy), n_selected);

@@ -51,7 +51,7 @@ static void check_exposed(const struct nd_model *model, const char *spec, const 
 {
     size_t *selected = NULL, n = 0;
     struct nd_error err = {0};
-    assert_int_equal(nd_model_select_edges(model, spec, &selected, &n, &err), ND_OK);
+    assert_int_equal(nd_model_select_tensors(model, spec, &selected, &n, &err), ND_OK);
     if (nd_model_write_exposed(model, selected, n, path, &err) != ND_OK ||
         nd_model_write_exposed(model, selected, n, again, &err) != ND_OK)
         fail_msg("%s", err.message);
@@ -60,13 +60,13 @@ static void check_exposed(const struct nd_model *model, const char *spec, const 
     assert_int_equal(nd_model_n_outputs(copy), n);
     assert_int_equal(nd_model_n_inputs(copy), nd_model_n_inputs(model));
     for (size_t i = 0; i < n; i++) {
-        const struct nd_edge *edge = nd_model_edge(model, selected[i]);
+        const struct nd_tensor *tensor = nd_model_tensor(model, selected[i]);
         const struct nd_model_io *output = nd_model_output(copy, i);
-        assert_string_equal(output->name, edge->onnx_name);
-        assert_int_equal(output->dtype, edge->dtype);
-        if (edge->shape.rank >= 0)
-            assert_true(nd_shape_equal(&output->shape, &edge->shape));
-        assert_int_equal(output->quant != NULL && output->quant->n > 0, edge->quant.n > 0);
+        assert_string_equal(output->name, tensor->onnx_name);
+        assert_int_equal(output->dtype, tensor->dtype);
+        if (tensor->shape.rank >= 0)
+            assert_true(nd_shape_equal(&output->shape, &tensor->shape));
+        assert_int_equal(output->quant != NULL && output->quant->n > 0, tensor->quant.n > 0);
     }
     /* No DequantizeLinear lives on as an output beside its codes. */
     for (size_t i = 0; i < nd_model_n_nodes(copy); i++) {
@@ -78,7 +78,7 @@ static void check_exposed(const struct nd_model *model, const char *spec, const 
     free(selected);
 }
 
-static void exposed_model_has_the_edges_as_outputs(void **state)
+static void exposed_model_has_the_tensors_as_outputs(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N_GOOD; i++) {
@@ -132,7 +132,7 @@ static void exposed_model_drops_the_dead_and_keeps_the_rest(void **state)
 
     /* What only a subgraph reads stays; an initializer that goes takes the input of its name along. */
     model = load("oracle/model/subgraph.onnx");
-    size_t y = edge_index(model, "y");
+    size_t y = tensor_index(model, "y");
     assert_int_equal(nd_model_write_exposed(model, &y, 1, path, NULL), ND_OK);
     copy = load(path);
     assert_int_equal(nd_model_n_nodes(copy), 2);
@@ -140,7 +140,7 @@ static void exposed_model_drops_the_dead_and_keeps_the_rest(void **state)
     nd_model_destroy(&copy);
     nd_model_destroy(&model);
     model = load("oracle/model/old_ir.onnx");
-    y = edge_index(model, "y");
+    y = tensor_index(model, "y");
     assert_int_equal(nd_model_write_exposed(model, &y, 1, path, NULL), ND_OK);
     copy = load(path);
     assert_int_equal(nd_model_n_inputs(copy), 1);
@@ -153,7 +153,7 @@ static void exposed_model_drops_the_dead_and_keeps_the_rest(void **state)
 }
 
 /* Every edge that has floats is shown as them in turn: by the tensor that its own DequantizeLinear makes. */
-static void edge_is_shown_as_its_floats(void **state)
+static void tensor_is_shown_as_its_floats(void **state)
 {
     (void)state;
     size_t n_shown = 0, n_ends = 0; /* n_ends: the floats are an output of the model, as they should be */
@@ -161,15 +161,15 @@ static void edge_is_shown_as_its_floats(void **state)
         char *dir = temporary_dir(), *path = nd_path_join(dir, "a.onnx");
         struct nd_model *model = load(good_models[i]);
         size_t *selected = NULL, n = 0;
-        assert_int_equal(nd_model_select_edges(model, "all", &selected, &n, NULL), ND_OK);
-        bool *as_floats = calloc(nd_model_n_edges(model), sizeof *as_floats);
+        assert_int_equal(nd_model_select_tensors(model, "all", &selected, &n, NULL), ND_OK);
+        bool *as_floats = calloc(nd_model_n_tensors(model), sizeof *as_floats);
         assert_non_null(as_floats);
         for (size_t k = 0; k < n; k++) {
-            const struct nd_edge *edge = nd_model_edge(model, selected[k]);
+            const struct nd_tensor *tensor = nd_model_tensor(model, selected[k]);
             struct nd_dequantised floats;
             if (!nd_model_find_dequantised(model, selected[k], &floats))
                 continue;
-            assert_int_equal(edge->quant.n, 1);
+            assert_int_equal(tensor->quant.n, 1);
             as_floats[selected[k]] = true;
             assert_int_equal(nd_model_write_shown(model, selected, n, as_floats, path, NULL), ND_OK);
             as_floats[selected[k]] = false;
@@ -177,11 +177,11 @@ static void edge_is_shown_as_its_floats(void **state)
             assert_int_equal(nd_model_n_outputs(copy), n);
             assert_string_equal(nd_model_output(copy, k)->name, floats.tensor);
             assert_int_equal(nd_model_output(copy, k)->dtype, ND_DTYPE_F32);
-            n_ends += edge->is_model_output && strcmp(floats.tensor, edge->name) == 0;
+            n_ends += tensor->is_model_output && strcmp(floats.tensor, tensor->name) == 0;
             for (size_t other = 0; other < n; other++)
                 if (other != k)
                     assert_string_equal(nd_model_output(copy, other)->name,
-                                        nd_model_edge(model, selected[other])->onnx_name);
+                                        nd_model_tensor(model, selected[other])->onnx_name);
             nd_model_destroy(&copy);
             n_shown++;
         }
@@ -195,7 +195,7 @@ static void edge_is_shown_as_its_floats(void **state)
     assert_true(n_shown > 50 && n_ends > 5);
 }
 
-static void edges_that_cannot_be_outputs_are_refused(void **state)
+static void tensors_that_cannot_be_outputs_are_refused(void **state)
 {
     (void)state;
     char *dir = temporary_dir(), *path = nd_path_join(dir, "a.onnx");
@@ -216,15 +216,15 @@ static void edges_that_cannot_be_outputs_are_refused(void **state)
 static void external_data_goes_with_the_copy(void **state)
 {
     (void)state;
-    static const size_t edges[] = {0, 1};
+    static const size_t tensors[] = {0, 1};
     char *dir = temporary_dir(), *path = nd_path_join(dir, "copy/a.onnx"), *folder = nd_path_join(dir, "copy");
     char *weights = nd_path_join(dir, "copy/data/w.bin"),
          *source = golden_path("oracle/model/external/data/w.bin");
     struct nd_model *model = load("oracle/model/external/model.onnx");
     assert_quant(model, "y", 0.5f, 128); /* its scale is in a file */
-    assert_int_equal(nd_model_write_exposed(model, edges, 2, path, NULL), ND_OK);
+    assert_int_equal(nd_model_write_exposed(model, tensors, 2, path, NULL), ND_OK);
     assert_same_files(weights, source);
-    assert_int_equal(nd_model_write_exposed(model, edges, 2, path, NULL), ND_OK);
+    assert_int_equal(nd_model_write_exposed(model, tensors, 2, path, NULL), ND_OK);
     struct nd_model *copy = load(path);
     assert_quant(copy, "y_q", 0.5f, 128);
     nd_model_destroy(&copy);
@@ -235,7 +235,7 @@ static void external_data_goes_with_the_copy(void **state)
     assert_int_equal(nd_dir_make(folder, NULL), ND_OK);
     assert_int_equal(nd_file_put(v, "something else", 14, NULL), ND_OK);
     struct nd_error err = {0};
-    assert_int_equal(nd_model_write_exposed(model, edges, 2, path, &err), ND_ERR_IO);
+    assert_int_equal(nd_model_write_exposed(model, tensors, 2, path, &err), ND_ERR_IO);
     assert_int_equal(err.id, ND_E_FILE_EXISTS);
     assert_non_null(strstr(err.message, v));
     assert_false(nd_path_exists(data));
@@ -244,7 +244,7 @@ static void external_data_goes_with_the_copy(void **state)
     /* The model itself cannot be written: the data goes again, too. */
     nd_dir_remove(folder);
     assert_int_equal(nd_dir_make(path, NULL), ND_OK);
-    assert_int_equal(nd_model_write_exposed(model, edges, 2, path, &err), ND_ERR_IO);
+    assert_int_equal(nd_model_write_exposed(model, tensors, 2, path, &err), ND_ERR_IO);
     assert_false(nd_path_exists(data));
     assert_false(nd_path_exists(v));
     nd_model_destroy(&model);
@@ -285,10 +285,10 @@ static void digest_covers_the_external_data(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exposed_model_has_the_edges_as_outputs),
+        cmocka_unit_test(exposed_model_has_the_tensors_as_outputs),
         cmocka_unit_test(exposed_model_drops_the_dead_and_keeps_the_rest),
-        cmocka_unit_test(edge_is_shown_as_its_floats),
-        cmocka_unit_test(edges_that_cannot_be_outputs_are_refused),
+        cmocka_unit_test(tensor_is_shown_as_its_floats),
+        cmocka_unit_test(tensors_that_cannot_be_outputs_are_refused),
         cmocka_unit_test(external_data_goes_with_the_copy),
         cmocka_unit_test(digest_covers_the_external_data),
     };

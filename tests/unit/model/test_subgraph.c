@@ -33,13 +33,13 @@ static struct nd_model *write_and_load(const struct nd_model *model, const struc
 }
 
 /* The nodes of one unit. */
-static size_t nodes_of(const struct nd_model *model, size_t unit, size_t *nodes)
+static size_t nodes_of(const struct nd_model *model, size_t layer, size_t *nodes)
 {
-    size_t n = 0, end = 0, n_units = 0, *quantiser = NULL;
-    assert_int_equal(nd_units_assign(&model->graph, &quantiser, NULL), ND_OK);
+    size_t n = 0, end = 0, n_layers = 0, *quantiser = NULL;
+    assert_int_equal(nd_layers_assign(&model->graph, &quantiser, NULL), ND_OK);
     /* Units are in the order of the QuantizeLinear that end them. */
     for (size_t i = 0; i < nd_model_n_nodes(model); i++)
-        if (quantiser[i] == i && n_units++ == unit)
+        if (quantiser[i] == i && n_layers++ == layer)
             end = i;
     for (size_t i = 0; i < nd_model_n_nodes(model); i++)
         if (quantiser[i] == end)
@@ -48,23 +48,23 @@ static size_t nodes_of(const struct nd_model *model, size_t unit, size_t *nodes)
     return n;
 }
 
-static void check_units(const char *name)
+static void check_layers(const char *name)
 {
     struct nd_model *model = load(name);
     size_t *nodes = nd_calloc(nd_model_n_nodes(model), sizeof *nodes);
-    for (size_t u = 0; u < nd_model_n_units(model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(model, u);
+    for (size_t u = 0; u < nd_model_n_layers(model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(model, u);
         struct nd_model *part =
             write_and_load(model, &(struct nd_model_cut){.nodes = nodes, .n_nodes = nodes_of(model, u, nodes)});
-        assert_int_equal(nd_model_n_units(part), 1);
-        assert_string_equal(nd_model_unit(part, 0)->op_types, unit->op_types);
+        assert_int_equal(nd_model_n_layers(part), 1);
+        assert_string_equal(nd_model_layer(part, 0)->op_types, layer->op_types);
         assert_int_equal(nd_model_n_outputs(part), 1);
-        const struct nd_edge *made = nd_model_edge(model, unit->edge);
+        const struct nd_tensor *made = nd_model_tensor(model, layer->tensor);
         assert_string_equal(nd_model_output(part, 0)->name, made->onnx_name);
         assert_int_equal(nd_model_output(part, 0)->dtype, made->dtype);
-        assert_int_equal(nd_model_n_inputs(part), unit->n_inputs);
-        for (size_t i = 0; i < unit->n_inputs; i++)
-            assert_int_equal(nd_model_input(part, i)->dtype, nd_model_edge(model, unit->inputs[i])->dtype);
+        assert_int_equal(nd_model_n_inputs(part), layer->n_inputs);
+        for (size_t i = 0; i < layer->n_inputs; i++)
+            assert_int_equal(nd_model_input(part, i)->dtype, nd_model_tensor(model, layer->inputs[i])->dtype);
         assert_int_equal(nd_model_opset(part), nd_model_opset(model));
         nd_model_destroy(&part);
     }
@@ -72,23 +72,23 @@ static void check_units(const char *name)
     nd_model_destroy(&model);
 }
 
-static void unit_of_golden_model_is_model_of_one_unit(void **state)
+static void layer_of_golden_model_is_model_of_one_layer(void **state)
 {
     (void)state;
-    check_units("models/cnn.w8a8.onnx");
-    check_units("models/vit.w8a16.onnx");
+    check_layers("models/cnn.w8a8.onnx");
+    check_layers("models/vit.w8a16.onnx");
 }
 
 /* Two neighbours: the edge between them is inside. */
-static void edge_between_units_is_neither_input_nor_output(void **state)
+static void tensor_between_layers_is_neither_input_nor_output(void **state)
 {
     (void)state;
     struct nd_model *model = load("oracle/model/chain.onnx");
     size_t nodes[16], n = nodes_of(model, 0, nodes);
     n += nodes_of(model, 1, nodes + n);
-    assert_int_equal(nd_model_n_units(model), 2);
+    assert_int_equal(nd_model_n_layers(model), 2);
     struct nd_model *part = write_and_load(model, &(struct nd_model_cut){.nodes = nodes, .n_nodes = n});
-    assert_int_equal(nd_model_n_units(part), 2);
+    assert_int_equal(nd_model_n_layers(part), 2);
     assert_int_equal(nd_model_n_outputs(part), 1);
     assert_int_equal(nd_model_n_inputs(part), 1);
     assert_int_equal(nd_model_input(part, 0)->dtype, ND_DTYPE_U8);
@@ -109,14 +109,14 @@ static void shared_operator_comes_along(void **state)
     (void)state;
     struct nd_model *model = load("oracle/model/split.onnx");
     char relu[] = "relu"; /* which the model does not declare */
-    const struct nd_edge known = {
+    const struct nd_tensor known = {
         .onnx_name = relu, .dtype = ND_DTYPE_F32, .shape = {.rank = 2, .dims = {1, 4}}};
-    for (size_t u = 0; u < nd_model_n_units(model); u++) {
+    for (size_t u = 0; u < nd_model_n_layers(model); u++) {
         size_t nodes[16], n = nodes_of(model, u, nodes);
         struct nd_model *part = write_and_load(
             model, &(struct nd_model_cut){.nodes = nodes, .n_nodes = n, .known = &known, .n_known = 1});
         assert_int_equal(nd_model_n_outputs(part), 1);
-        assert_string_equal(nd_model_unit(part, 0)->op_types, nd_model_unit(model, u)->op_types);
+        assert_string_equal(nd_model_layer(part, 0)->op_types, nd_model_layer(model, u)->op_types);
         nd_model_destroy(&part);
     }
     nd_model_destroy(&model);
@@ -157,7 +157,7 @@ static void known_type_stands_for_undeclared_one(void **state)
     char name[256];
     const Onnx__NodeProto *proto = model->graph.nodes[node].proto;
     snprintf(name, sizeof name, "%s", proto->input[0]);
-    struct nd_edge known = {.onnx_name = name, .dtype = ND_DTYPE_F32, .shape = {.rank = 2, .dims = {3, 5}}};
+    struct nd_tensor known = {.onnx_name = name, .dtype = ND_DTYPE_F32, .shape = {.rank = 2, .dims = {3, 5}}};
     struct nd_model *part = write_and_load(
         model, &(struct nd_model_cut){.nodes = &node, .n_nodes = 1, .known = &known, .n_known = 1});
     bool is_found = false;
@@ -191,8 +191,8 @@ static void part_is_refused_when_it_is_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unit_of_golden_model_is_model_of_one_unit),
-        cmocka_unit_test(edge_between_units_is_neither_input_nor_output),
+        cmocka_unit_test(layer_of_golden_model_is_model_of_one_layer),
+        cmocka_unit_test(tensor_between_layers_is_neither_input_nor_output),
         cmocka_unit_test(shared_operator_comes_along),
         cmocka_unit_test(every_single_node_can_be_cut_out),
         cmocka_unit_test(known_type_stands_for_undeclared_one),

@@ -133,7 +133,7 @@ static struct fixture run_net(struct bench *b, const struct net *net)
 
 static const struct nd_remedy *find_remedy(const struct fixture *f, const char *name)
 {
-    const struct nd_quantised_layer *layer = layer_of(f, name);
+    const struct nd_quantised_layer *layer = quantised_layer_of(f, name);
     for (size_t i = 0; i < layer->n_remedies; i++)
         if (layer->remedies[i].kind == ND_REMEDY_EQUALISE)
             return &layer->remedies[i];
@@ -187,7 +187,7 @@ static void assert_equalising_helps(struct net net, const bool *is_kept)
     assert_non_null(remedy);
     assert_non_null(find_remedy(&f, "y"));
     assert_non_null(strstr(remedy->text, "equalisation with 'y'"));
-    const struct nd_quantised_layer *h = layer_of(&f, "h");
+    const struct nd_quantised_layer *h = quantised_layer_of(&f, "h");
     double said = remedy->output_gain_db, own = remedy->own_gain_db, before = f.e->quantisation->output_sqnr_db;
     double low = h->value_low, high = h->value_high;
     net.low = h->range_low;
@@ -196,7 +196,7 @@ static void assert_equalising_helps(struct net net, const bool *is_kept)
     end(&b, &f);
     equalise(&net, is_kept);
     f = run_net(&b, &net); /* only for the values that the tensor has now */
-    h = layer_of(&f, "h");
+    h = quantised_layer_of(&f, "h");
     double of_low = low < 0 ? h->value_low / low : 0, of_high = h->value_high / high;
     net.low *= low < 0 ? of_low : of_high;
     net.high *= of_high;

@@ -10,7 +10,7 @@
 static const struct nd_quantised_layer *accused(const struct fixture *f, const char *name,
                                                 enum nd_loss_cause cause)
 {
-    const struct nd_quantised_layer *layer = layer_of(f, name);
+    const struct nd_quantised_layer *layer = quantised_layer_of(f, name);
     print_message("# %s: %s\n", name, layer->cause_text);
     assert_string_equal(nd_loss_cause_name(layer->cause), nd_loss_cause_name(cause));
     assert_true(f->e->quantisation->n_ranked > 0);
@@ -96,7 +96,7 @@ static void rounding_has_the_size_of_a_step(void **state)
     struct nd_quantised_tensor *wide = find_item(&b, "y");
     b.scales[wide - b.items][0] *= 4; /* 63 steps; the values are multiples of a quarter of a step */
     struct fixture f = run(&b);
-    const struct nd_quantised_layer *x = layer_of(&f, "x"), *h = layer_of(&f, "h"), *y = layer_of(&f, "y");
+    const struct nd_quantised_layer *x = quantised_layer_of(&f, "x"), *h = quantised_layer_of(&f, "h"), *y = quantised_layer_of(&f, "y");
     double step = 1.0 / 255;
     assert_true(fabs(x->introduced / (step * step / 12) - 1) < 0.05);
     assert_true(x->passed_on == 0);
@@ -278,7 +278,7 @@ static void relu_that_a_range_replaces_is_no_clipping(void **state)
     quantise(&b, "h", 0, 8);
     quantise(&b, "y", 0, 8);
     struct fixture f = run_beside(&b, with_relu.compose);
-    const struct nd_quantised_layer *layer = layer_of(&f, "h");
+    const struct nd_quantised_layer *layer = quantised_layer_of(&f, "h");
     print_message("# rounding %g, clipping %g, constants %g, together %g\n", layer->rounding, layer->clipping,
                   layer->constants, layer->introduced);
     assert_true(layer->introduced > 0 && layer->clipping == 0);
@@ -338,7 +338,7 @@ static void mean_error_of_weights_can_be_taken_back(void **state)
     b.scales[3][0] = 8.0f / 65535;
     b.zeros[3][0] = 32768;
     struct fixture f = run(&b);
-    const struct nd_quantised_layer *layer = layer_of(&f, "y");
+    const struct nd_quantised_layer *layer = quantised_layer_of(&f, "y");
     assert_string_equal(nd_loss_cause_name(layer->cause), "weight-rounding");
     /* The error is sum(x) / 3 / 127: its mean squared is (N / 2)^2, its variance N / 12, and that of the mean
      * of ten samples a tenth of it. */

@@ -66,9 +66,9 @@ static int remove_spools(void **state)
 
 /* What the host knows: edges as the model has them, before the run tells more, and probes. */
 struct request {
-    struct nd_edge edges[FAKE_EDGES];
-    const struct nd_edge *edge_list[FAKE_EDGES];
-    size_t pass_of_edge[FAKE_EDGES];
+    struct nd_tensor tensors[FAKE_TENSORS];
+    const struct nd_tensor *tensor_list[FAKE_TENSORS];
+    size_t pass_of_tensor[FAKE_TENSORS];
     struct nd_probe_input inputs[FAKE_PROBES];
     struct nd_probe probes[FAKE_PROBES];
     const struct nd_probe *probe_list[FAKE_PROBES];
@@ -80,25 +80,25 @@ static int64_t zero_points[3] = {128, 3, 7};
 static unsigned char input_data[5 * 6 + 64];
 static int64_t labels[5] = {4, 3, 2, 1, 0};
 
-static void fill_edges(struct request *request, const struct fake_options *options)
+static void fill_tensors(struct request *request, const struct fake_options *options)
 {
-    for (size_t e = 0; e < FAKE_EDGES; e++) {
-        request->edges[e] = (struct nd_edge){.name = (char *)(uintptr_t)fake_edges[e].name,
-                                             .onnx_name = (char *)(uintptr_t)fake_edges[e].name,
+    for (size_t e = 0; e < FAKE_TENSORS; e++) {
+        request->tensors[e] = (struct nd_tensor){.name = (char *)(uintptr_t)fake_tensors[e].name,
+                                             .onnx_name = (char *)(uintptr_t)fake_tensors[e].name,
                                              .op_types = (char *)(uintptr_t) "Op",
-                                             .node = (char *)(uintptr_t)(e == EDGE_CODES ? "n0" : "other"),
-                                             .dtype = fake_edges[e].dtype,
-                                             .shape = fake_edges[e].shape,
+                                             .node = (char *)(uintptr_t)(e == TENSOR_QVALUES ? "n0" : "other"),
+                                             .dtype = fake_tensors[e].dtype,
+                                             .shape = fake_tensors[e].shape,
                                              .quant = {.axis = -1}};
-        request->edge_list[e] = &request->edges[e];
-        request->pass_of_edge[e] = fake_pass(options, e);
+        request->tensor_list[e] = &request->tensors[e];
+        request->pass_of_tensor[e] = fake_pass(options, e);
     }
-    request->edges[EDGE_CODES].quant = (struct nd_quant){1, -1, scales, zero_points};
+    request->tensors[TENSOR_QVALUES].quant = (struct nd_quant){1, -1, scales, zero_points};
     /* Not known before a run: the type of one, the shape of others, and so where an axis is. */
-    request->edges[EDGE_SCALAR].dtype = ND_DTYPE_NONE;
-    request->edges[EDGE_SCALAR].shape.rank = -1;
-    request->edges[EDGE_BIG].shape = (struct nd_shape){.rank = -1};
-    request->edges[EDGE_BIG].quant = (struct nd_quant){3, -2, scales, zero_points};
+    request->tensors[TENSOR_SCALAR].dtype = ND_DTYPE_NONE;
+    request->tensors[TENSOR_SCALAR].shape.rank = -1;
+    request->tensors[TENSOR_BIG].shape = (struct nd_shape){.rank = -1};
+    request->tensors[TENSOR_BIG].quant = (struct nd_quant){3, -2, scales, zero_points};
 }
 
 static struct request *make_request(size_t config, const char *spool)
@@ -106,7 +106,7 @@ static struct request *make_request(size_t config, const char *spool)
     const struct fake_options *options = &configs[config];
     struct request *request = calloc(1, sizeof *request);
     assert_non_null(request);
-    fill_edges(request, options);
+    fill_tensors(request, options);
     for (size_t i = 0; i < sizeof input_data; i++)
         input_data[i] = (unsigned char)(i * 3);
     for (size_t p = 0; p < FAKE_PROBES; p++) {
@@ -123,9 +123,9 @@ static struct request *make_request(size_t config, const char *spool)
     request->assembly = (struct nd_assembly){.spool_path = spool,
                                              .path = capture_path,
                                              .replace = true,
-                                             .edges = request->edge_list,
-                                             .pass_of_edge = request->pass_of_edge,
-                                             .n_edges = FAKE_EDGES,
+                                             .tensors = request->tensor_list,
+                                             .pass_of_tensor = request->pass_of_tensor,
+                                             .n_tensors = FAKE_TENSORS,
                                              .n_passes = options->n_passes,
                                              .probes = request->probe_list,
                                              .n_probes = FAKE_PROBES,
@@ -163,7 +163,7 @@ static void check_sample(const struct nd_capture *capture, size_t config, size_t
             continue;
         memset(found, 0xa5, n);
         enum nd_status status =
-            nd_capture_read_repeat(&(struct nd_capture_tensor){capture, p, e}, s, r, found, &err);
+            nd_capture_read_repeat(&(struct nd_probe_values){capture, p, e}, s, r, found, &err);
         if (status != ND_OK || (n > 0 && memcmp(found, expected, n) != 0))
             fail_msg("config %zu, probe %zu, edge %zu, sample %zu, repeat %zu: %s", config, p, e, s, r,
                      status != ND_OK ? err.message : "other bytes");
@@ -182,7 +182,7 @@ static void check_probe(const struct nd_capture *capture, size_t config, size_t 
     assert_int_equal(probe->n_samples_expected, fake_samples[p]);
     assert_int_equal(probe->n_repeats, configs[config].n_repeats);
     assert_int_equal(
-        nd_capture_read_inputs(&(struct nd_capture_tensor){capture, p, 0}, 0, fake_samples[p], inputs, NULL),
+        nd_capture_read_inputs(&(struct nd_probe_values){capture, p, 0}, 0, fake_samples[p], inputs, NULL),
         ND_OK);
     assert_memory_equal(inputs, input_data + p, 6 * fake_samples[p]);
     assert_true(p == 1 ? probe->labels[4] == 0 && probe->labels[0] == 4 : probe->labels == NULL);
@@ -190,7 +190,7 @@ static void check_probe(const struct nd_capture *capture, size_t config, size_t 
         for (size_t r = 0; r < probe->n_repeats; r++)
             assert_f64_bits(probe->latency_us[s * probe->n_repeats + r],
                             (double)fake_latency_ns(0, p, s, r) * 1e-3);
-    for (size_t e = 0; e < FAKE_EDGES; e++) {
+    for (size_t e = 0; e < FAKE_TENSORS; e++) {
         assert_int_equal(nd_capture_has_outputs(capture, p, e),
                          n_complete > 0 && !configs[config].digests_only);
         for (size_t s = 0; s < n_complete; s++)
@@ -222,7 +222,7 @@ static struct promise read_promise(size_t config, const char *path)
             acknowledged[pass][record.index[0]] = (size_t)record.index[1];
         promise.has_end = promise.has_end || record.kind == ND_RECORD_END;
         promise.n_nodes += record.kind == ND_RECORD_NODE;
-        promise.has_big = promise.has_big || (record.kind == ND_RECORD_OUTPUT && record.index[0] == EDGE_BIG);
+        promise.has_big = promise.has_big || (record.kind == ND_RECORD_OUTPUT && record.index[0] == TENSOR_BIG);
         if (record.kind == ND_RECORD_STAGE) {
             char *stage = nd_fields_get(&record, "stage");
             snprintf(promise.stage, sizeof promise.stage, "%s", stage);
@@ -248,16 +248,16 @@ static int64_t failure_code(const struct nd_capture *capture)
     return -1;
 }
 
-static void check_edges(const struct nd_capture *capture, const struct promise *promise)
+static void check_tensors(const struct nd_capture *capture, const struct promise *promise)
 {
-    assert_int_equal(nd_capture_n_edges(capture), FAKE_EDGES);
-    assert_string_equal(nd_capture_edge_provider(capture, EDGE_CODES),
+    assert_int_equal(nd_capture_n_tensors(capture), FAKE_TENSORS);
+    assert_string_equal(nd_capture_tensor_provider(capture, TENSOR_QVALUES),
                         promise->n_nodes > 0 ? "FakeProvider" : "");
     /* Its node is not listed: known only while all that is listed for its pass ran on one provider. */
     bool is_known = promise->n_nodes == 1 && !promise->is_big_in_later_pass;
-    assert_string_equal(nd_capture_edge_provider(capture, EDGE_BIG), is_known ? "FakeProvider" : "");
-    assert_int_equal(nd_capture_edge(capture, EDGE_CODES)->quant.n, 1);
-    const struct nd_edge *big = nd_capture_edge(capture, EDGE_BIG);
+    assert_string_equal(nd_capture_tensor_provider(capture, TENSOR_BIG), is_known ? "FakeProvider" : "");
+    assert_int_equal(nd_capture_tensor(capture, TENSOR_QVALUES)->quant.n, 1);
+    const struct nd_tensor *big = nd_capture_tensor(capture, TENSOR_BIG);
     /* An axis that counts from the end has no meaning without a rank. */
     assert_int_equal(big->shape.rank, promise->has_big ? 2 : -1);
     assert_int_equal(big->quant.n, promise->has_big ? 3 : 0);
@@ -276,7 +276,7 @@ static struct promise check_assembly(size_t config, const char *spool)
     assert_int_equal(assembled.state, state);
     assert_int_equal(nd_capture_state(capture), state);
     assert_int_equal(assembled.samples_done, promise.n_complete[0] + promise.n_complete[1]);
-    check_edges(capture, &promise);
+    check_tensors(capture, &promise);
     for (size_t p = 0; p < FAKE_PROBES; p++)
         check_probe(capture, config, p, promise.n_complete[p]);
     assert_int_equal(nd_capture_verify(capture, &sound, NULL), ND_OK);
@@ -469,13 +469,13 @@ static void record_out_of_range_ends_the_spool(void **state)
         {.kind = 99},
         {.kind = ND_RECORD_PASS, .index = {1}},
         {.kind = ND_RECORD_CHUNK, .index = {FAKE_PROBES}},
-        {.kind = ND_RECORD_FRAGMENT, .index = {0, FAKE_EDGES}},
+        {.kind = ND_RECORD_FRAGMENT, .index = {0, FAKE_TENSORS}},
         {.kind = ND_RECORD_REPEAT, .index = {0, 0, 1, 1}},
         {.kind = ND_RECORD_REPEAT, .index = {0, 0, 0, 1}},
         {.kind = ND_RECORD_SAMPLE, .index = {0, 0, 0}},
         {.kind = ND_RECORD_SAMPLE, .index = {0, 1, 0}},
         {.kind = ND_RECORD_ACK, .index = {0, 2}},
-        {.kind = ND_RECORD_OUTPUT, .index = {FAKE_EDGES}},
+        {.kind = ND_RECORD_OUTPUT, .index = {FAKE_TENSORS}},
         {.kind = ND_RECORD_OUTPUT, .index = {0}},
     };
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++) {
@@ -503,27 +503,27 @@ static void record_out_of_range_ends_the_spool(void **state)
 static void acknowledged_sample_without_its_data_is_refused(void **state)
 {
     (void)state;
-    static const size_t missing[] = {EDGE_CODES, EDGE_PAIR, EDGE_BIG, EDGE_WHOLE};
+    static const size_t missing[] = {TENSOR_QVALUES, TENSOR_PAIR, TENSOR_BIG, TENSOR_WHOLE};
     for (size_t i = 0; i < 2 * sizeof missing / sizeof missing[0]; i++) {
-        size_t edge = missing[i / 2];
+        size_t tensor = missing[i / 2];
         struct nd_error err = {0};
         struct nd_assembled assembled;
         struct nd_spool_reader reader;
         struct nd_spool_writer writer;
         struct nd_record record;
-        unsigned char *data = nd_tensor_alloc(fake_bytes(edge));
+        unsigned char *data = nd_tensor_alloc(fake_bytes(tensor));
         assert_non_null(data);
-        fake_output(0, edge, 0, 0, data);
+        fake_output(0, tensor, 0, 0, data);
         unlink(cut_path);
         assert_int_equal(nd_spool_reader_open(&reader, spools[0], NULL), ND_OK);
         assert_int_equal(nd_spool_writer_open(&writer, cut_path, NULL), ND_OK);
         const struct nd_record stray = {.kind = ND_RECORD_FRAGMENT,
-                                        .index = {0, edge, 0, 1},
+                                        .index = {0, tensor, 0, 1},
                                         .payload = data,
-                                        .payload_bytes = fake_bytes(edge)};
+                                        .payload_bytes = fake_bytes(tensor)};
         while (nd_spool_next(&reader, &record)) {
             bool is_data = record.kind == ND_RECORD_CHUNK || record.kind == ND_RECORD_FRAGMENT;
-            if (!(is_data && record.index[1] == edge))
+            if (!(is_data && record.index[1] == tensor))
                 assert_int_equal(nd_spool_append(&writer, &record, NULL), ND_OK);
             if (i % 2 == 1 && record.kind == ND_RECORD_PASS)
                 assert_int_equal(nd_spool_append(&writer, &stray, NULL), ND_OK);
@@ -535,10 +535,10 @@ static void acknowledged_sample_without_its_data_is_refused(void **state)
         assert_int_equal(nd_capture_assemble(&request->assembly, &assembled, &err), ND_ERR_FORMAT);
         assert_int_equal(err.id, ND_E_SPOOL_FORMAT);
         assert_non_null(strstr(err.message, "but lacks its data"));
-        assert_non_null(strstr(err.message, fake_edges[edge].name));
+        assert_non_null(strstr(err.message, fake_tensors[tensor].name));
         /* The stray fragment is all there is of the first probe, unless a sample of the edge takes several
          * chunks. */
-        bool is_stray_taken = i % 2 == 1 && edge != EDGE_BIG;
+        bool is_stray_taken = i % 2 == 1 && tensor != TENSOR_BIG;
         assert_non_null(strstr(err.message, is_stray_taken ? "probe 'five'" : "probe 'one'"));
         assert_false(nd_path_exists(capture_path));
         free(request);

@@ -124,9 +124,9 @@ static void capture_on_the_cpu_is_complete(void **state)
     assert_string_equal(nd_capture_string(capture, "runtime", "ort_version"), bench.device.runtime.ort_version);
     assert_string_equal(nd_capture_string(capture, "runtime", "optimisation"), "disable");
     assert_string_equal(nd_capture_string(capture, "model", "sha256"), nd_model_sha256(bench.model));
-    assert_int_equal(nd_capture_n_edges(capture), nd_model_n_edges(bench.model));
-    for (size_t e = 0; e < nd_capture_n_edges(capture); e++) {
-        assert_string_equal(nd_capture_edge_provider(capture, e), "CPUExecutionProvider");
+    assert_int_equal(nd_capture_n_tensors(capture), nd_model_n_tensors(bench.model));
+    for (size_t e = 0; e < nd_capture_n_tensors(capture); e++) {
+        assert_string_equal(nd_capture_tensor_provider(capture, e), "CPUExecutionProvider");
         for (size_t s = 0; s < 3; s++)
             assert_true(nd_digest_equal(nd_capture_digest(capture, 0, e, s, 0),
                                         nd_capture_digest(capture, 0, e, s, 1)));
@@ -136,23 +136,23 @@ static void capture_on_the_cpu_is_complete(void **state)
 }
 
 /* The device is only looked at: what it computes must not depend on what is exposed. */
-static void exposing_edges_does_not_change_the_outputs(void **state)
+static void exposing_tensors_does_not_change_the_outputs(void **state)
 {
     (void)state;
     struct nd_error err = {0};
     struct bench bench;
-    static const char *const edges[] = {"all", "outputs"};
+    static const char *const tensors[] = {"all", "outputs"};
     struct nd_digest digests[2];
     bench_open(&bench, "models/cnn.w8a8.onnx", "ramp");
     for (size_t i = 0; i < 2; i++) {
         struct nd_capture *capture = NULL;
-        bench.options.edges = edges[i];
+        bench.options.tensors = tensors[i];
         bench.options.replace = true;
         expect_ok(bench_run(&bench, &err), &err);
         expect_ok(nd_capture_open(bench.path, &capture, &err), &err);
-        size_t edge = nd_capture_find_edge(capture, "logits");
-        assert_true(edge != SIZE_MAX);
-        digests[i] = nd_capture_digest(capture, 0, edge, 0, 0);
+        size_t tensor = nd_capture_find_tensor(capture, "logits");
+        assert_true(tensor != SIZE_MAX);
+        digests[i] = nd_capture_digest(capture, 0, tensor, 0, 0);
         nd_capture_close(&capture);
     }
     assert_true(nd_digest_equal(digests[0], digests[1]));
@@ -167,14 +167,14 @@ static void untouched_model_gives_its_own_outputs(void **state)
     struct bench bench;
     struct nd_capture *capture = NULL;
     bench_open(&bench, "models/cnn.w8a8.onnx", "zeros");
-    bench.options.edges = "none";
+    bench.options.tensors = "none";
     bench.options.profile = true;
     expect_ok(bench_run(&bench, &err), &err);
     assert_false(bench.outcome.has_failed);
     expect_ok(nd_capture_open(bench.path, &capture, &err), &err);
-    assert_int_equal(nd_capture_n_edges(capture), 1);
-    assert_int_equal(nd_capture_edge(capture, 0)->dtype, ND_DTYPE_F32);
-    assert_int_equal(nd_capture_edge(capture, 0)->quant.n, 0);
+    assert_int_equal(nd_capture_n_tensors(capture), 1);
+    assert_int_equal(nd_capture_tensor(capture, 0)->dtype, ND_DTYPE_F32);
+    assert_int_equal(nd_capture_tensor(capture, 0)->quant.n, 0);
     bool has_profile = false;
     for (size_t i = 0; i < nd_capture_n_logs(capture); i++)
         has_profile = has_profile || strcmp(nd_capture_log_name(capture, i), "profile") == 0;
@@ -184,7 +184,7 @@ static void untouched_model_gives_its_own_outputs(void **state)
 }
 
 /* Each in a session that shows nothing else: of all edges, and of one alone. */
-static void prefixes_give_the_same_codes(void **state)
+static void prefixes_give_the_same_qvalues(void **state)
 {
     (void)state;
     struct nd_error err = {0};
@@ -204,12 +204,12 @@ static void prefixes_give_the_same_codes(void **state)
     assert_false(bench.outcome.has_failed);
     expect_ok(nd_capture_open(bench.path, &prefixes, &err), &err);
     assert_string_equal(nd_capture_string(prefixes, "runtime", "edges_in"), "prefixes");
-    size_t n = nd_capture_n_edges(all);
-    assert_int_equal(nd_capture_n_edges(prefixes), n);
+    size_t n = nd_capture_n_tensors(all);
+    assert_int_equal(nd_capture_n_tensors(prefixes), n);
     assert_int_equal(stages.samples_done, 2 * n);
     for (size_t e = 0; e < n; e++) {
-        assert_string_equal(nd_capture_edge(prefixes, e)->name, nd_capture_edge(all, e)->name);
-        assert_string_equal(nd_capture_edge_provider(prefixes, e), "CPUExecutionProvider");
+        assert_string_equal(nd_capture_tensor(prefixes, e)->name, nd_capture_tensor(all, e)->name);
+        assert_string_equal(nd_capture_tensor_provider(prefixes, e), "CPUExecutionProvider");
         for (size_t s = 0; s < 2; s++)
             assert_true(
                 nd_digest_equal(nd_capture_digest(prefixes, 0, e, s, 0), nd_capture_digest(all, 0, e, s, 0)));
@@ -218,12 +218,12 @@ static void prefixes_give_the_same_codes(void **state)
     assert_true(nd_capture_n_nodes(prefixes) > n);
     nd_capture_close(&prefixes);
     bench.options.progress = NULL;
-    bench.options.edges = "logits";
+    bench.options.tensors = "logits";
     expect_ok(bench_run(&bench, &err), &err);
     expect_ok(nd_capture_open(bench.path, &prefixes, &err), &err);
     assert_string_equal(nd_capture_string(prefixes, "runtime", "edges_in"), "prefixes");
     assert_true(nd_digest_equal(nd_capture_digest(prefixes, 0, 0, 1, 0),
-                                nd_capture_digest(all, 0, nd_capture_find_edge(all, "logits"), 1, 0)));
+                                nd_capture_digest(all, 0, nd_capture_find_tensor(all, "logits"), 1, 0)));
     nd_capture_close(&prefixes);
     nd_capture_close(&all);
     bench_close(&bench);
@@ -322,14 +322,14 @@ static void unfit_options_are_refused_before_anything_runs(void **state)
     assert_int_equal(err.id, ND_E_OPTION_VALUE);
     bench.options.deflate_level = 0;
     bench.options.prefixes = true;
-    bench.options.edges = "none";
+    bench.options.tensors = "none";
     assert_int_equal(bench_run(&bench, &err), ND_ERR_USAGE);
     assert_int_equal(err.id, ND_E_OPTION_CONFLICT);
     bench.options.prefixes = false;
-    bench.options.edges = "no such edge";
+    bench.options.tensors = "no such edge";
     assert_int_equal(bench_run(&bench, &err), ND_ERR_NOT_FOUND);
-    assert_int_equal(err.id, ND_E_MODEL_NO_EDGE);
-    bench.options.edges = NULL;
+    assert_int_equal(err.id, ND_E_MODEL_NO_TENSOR);
+    bench.options.tensors = NULL;
     assert_int_equal(nd_file_put(bench.path, "mine", 4, NULL), ND_OK);
     assert_int_equal(bench_run(&bench, &err), ND_ERR_IO);
     assert_int_equal(err.id, ND_E_FILE_EXISTS);
@@ -417,9 +417,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(capture_on_the_cpu_is_complete),
-        cmocka_unit_test(exposing_edges_does_not_change_the_outputs),
+        cmocka_unit_test(exposing_tensors_does_not_change_the_outputs),
         cmocka_unit_test(untouched_model_gives_its_own_outputs),
-        cmocka_unit_test(prefixes_give_the_same_codes),
+        cmocka_unit_test(prefixes_give_the_same_qvalues),
         cmocka_unit_test(failed_prefix_is_named),
         cmocka_unit_test(failure_before_the_first_prefix_names_none),
         cmocka_unit_test(temporary_folder_may_be_relative),

@@ -21,7 +21,7 @@
 #include "core/files/new_file.h"
 #include "core/memory.h"
 #include "core/processes/parallel.h"
-#include "record/import/edge_names.h"
+#include "record/import/tensor_names.h"
 #include "record/import/formats/import.h"
 #include "record/import/formats/tensorproto.h"
 #include "record/import/map.h"
@@ -54,31 +54,31 @@ static struct nd_model *load(const char *name)
     return model;
 }
 
-static void an_edge_is_found_by_each_of_its_names(void **state)
+static void an_tensor_is_found_by_each_of_its_names(void **state)
 {
     (void)state;
     struct nd_model *model = load("cnn.w8a8.onnx");
-    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
-        const struct nd_edge *edge = nd_model_edge(model, e);
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++) {
+        const struct nd_tensor *tensor = nd_model_tensor(model, e);
         size_t found = SIZE_MAX;
-        enum nd_name_way way = ND_NAME_SANITISED;
-        expect_ok(nd_name_find_edge(model, edge->name, false, &found, &way, &err), &err);
+        enum nd_name_method method = ND_NAME_SANITISED;
+        expect_ok(nd_name_find_tensor(model, tensor->name, false, &found, &method, &err), &err);
         assert_int_equal(found, e);
-        assert_int_equal(way, ND_NAME_AS_IT_IS);
-        expect_ok(nd_name_find_edge(model, edge->onnx_name, false, &found, &way, &err), &err);
+        assert_int_equal(method, ND_NAME_AS_IT_IS);
+        expect_ok(nd_name_find_tensor(model, tensor->onnx_name, false, &found, &method, &err), &err);
         assert_int_equal(found, e);
-        char *written = sanitise(edge->name);
-        expect_ok(nd_name_find_edge(model, written, false, &found, &way, &err), &err);
+        char *written = sanitise(tensor->name);
+        expect_ok(nd_name_find_tensor(model, written, false, &found, &method, &err), &err);
         assert_int_equal(found, e);
-        expect_ok(nd_name_find_edge(model, written, true, &found, &way, &err), &err);
+        expect_ok(nd_name_find_tensor(model, written, true, &found, &method, &err), &err);
         assert_int_equal(found, e);
         free(written);
     }
     size_t found = 77;
-    enum nd_name_way way;
-    assert_int_equal(nd_name_find_edge(model, "stem+relu", true, &found, &way, &err), ND_ERR_NOT_FOUND);
-    assert_int_equal(nd_name_find_input(model, "images", false, &found, &way, &err), ND_ERR_NOT_FOUND);
-    expect_ok(nd_name_find_input(model, "image", true, &found, &way, &err), &err);
+    enum nd_name_method method;
+    assert_int_equal(nd_name_find_tensor(model, "stem+relu", true, &found, &method, &err), ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_name_find_input(model, "images", false, &found, &method, &err), ND_ERR_NOT_FOUND);
+    expect_ok(nd_name_find_input(model, "image", true, &found, &method, &err), &err);
     assert_int_equal(found, 0);
     nd_model_destroy(&model);
 }
@@ -261,9 +261,9 @@ static void short_forms_add_to_the_file(void **state)
     static const char *const names[] = {"x=conv", "a=b=c"};
     expect_ok(read_map("tensors: [{name: x, dtype: uint8}]", names, 2, &map), &err);
     assert_int_equal(map.sides[0].n, 2);
-    assert_string_equal(nd_map_find(&map, ND_IMPORTED_OUTPUT, "x")->edge, "conv");
+    assert_string_equal(nd_map_find(&map, ND_IMPORTED_OUTPUT, "x")->tensor, "conv");
     assert_int_equal(nd_map_find(&map, ND_IMPORTED_OUTPUT, "x")->dtype, ND_DTYPE_U8);
-    assert_string_equal(nd_map_find(&map, ND_IMPORTED_OUTPUT, "a=b")->edge, "c");
+    assert_string_equal(nd_map_find(&map, ND_IMPORTED_OUTPUT, "a=b")->tensor, "c");
     nd_map_deinit(&map);
     static const char *const twice[] = {"x=conv", "y=conv"};
     assert_int_equal(nd_map_read(NULL, twice, 2, &map, &err), ND_ERR_USAGE);
@@ -441,7 +441,7 @@ static void a_confined_process_reads_and_writes_only_what_is_open(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_edge_is_found_by_each_of_its_names),
+        cmocka_unit_test(an_tensor_is_found_by_each_of_its_names),
         cmocka_unit_test(channels_go_where_their_coordinates_say),
         cmocka_unit_test(samples_are_found_by_the_expected_shape),
         cmocka_unit_test(samples_must_come_in_order_and_alike),

@@ -9,7 +9,7 @@
 #include "support/scratch.h"
 
 #include "core/files/new_file.h"
-#include "record/import/match_codes.h"
+#include "record/import/match_qvalues.h"
 #include "record/probes/npz.h"
 #include "record/probes/probe.h"
 #include "record/qnn/net_run.h"
@@ -25,15 +25,15 @@ static char *put(const char *name, const char *text)
 
 /* ---- floats and codes ---- */
 
-enum { N_CODES = 256 };
+enum { N_QVALUES = 256 };
 
 struct grid {
     float scale;
     int64_t zero_point;
     struct nd_quant quant;
     struct nd_qnr_tensor tensor;
-    uint8_t codes[N_CODES];
-    float floats[N_CODES];
+    uint8_t qvalues[N_QVALUES];
+    float floats[N_QVALUES];
 };
 
 /* All codes of a byte, and their reals as the tool makes them. */
@@ -42,48 +42,48 @@ static void grid_init(struct grid *grid, float scale, int64_t zero_point)
     *grid = (struct grid){.scale = scale, .zero_point = zero_point};
     grid->quant = (struct nd_quant){1, -1, &grid->scale, &grid->zero_point};
     grid->tensor = (struct nd_qnr_tensor){
-        .file = "x", .dtype = ND_DTYPE_U8, .shape = {1, {N_CODES}}, .quant = &grid->quant};
-    for (int i = 0; i < N_CODES; i++) {
-        grid->codes[i] = (uint8_t)i;
+        .file = "x", .dtype = ND_DTYPE_U8, .shape = {1, {N_QVALUES}}, .quant = &grid->quant};
+    for (int i = 0; i < N_QVALUES; i++) {
+        grid->qvalues[i] = (uint8_t)i;
         grid->floats[i] = (float)(((double)i - (double)zero_point) * (double)scale);
     }
 }
 
-static bool read_back(const struct grid *grid, enum nd_dtype codes, size_t n, void *out)
+static bool read_back(const struct grid *grid, enum nd_dtype qvalues, size_t n, void *out)
 {
-    const struct nd_grid target = {codes, &grid->quant, grid->tensor.shape};
-    return nd_grid_codes(&target, ND_DTYPE_F32, grid->floats, n, out, NULL);
+    const struct nd_grid target = {qvalues, &grid->quant, grid->tensor.shape};
+    return nd_grid_qvalues(&target, ND_DTYPE_F32, grid->floats, n, out, NULL);
 }
 
 static const float scales[] = {1, 0.0235294122248888f, 3e-5f, 1e-30f, 7e20f};
 
-static void reals_of_all_codes_are_read_back(void **state)
+static void reals_of_all_qvalues_are_read_back(void **state)
 {
     (void)state;
     for (size_t s = 0; s < sizeof scales / sizeof scales[0]; s++)
-        for (int64_t zero = 0; zero < N_CODES; zero += 51) {
+        for (int64_t zero = 0; zero < N_QVALUES; zero += 51) {
             struct grid grid;
-            uint8_t found[N_CODES] = {0};
+            uint8_t found[N_QVALUES] = {0};
             grid_init(&grid, scales[s], zero);
-            assert_true(read_back(&grid, ND_DTYPE_U8, N_CODES, found));
-            assert_memory_equal(found, grid.codes, N_CODES);
+            assert_true(read_back(&grid, ND_DTYPE_U8, N_QVALUES, found));
+            assert_memory_equal(found, grid.qvalues, N_QVALUES);
         }
 }
 
-static void what_no_code_gives_is_not_read_back(void **state)
+static void what_no_qvalue_gives_is_not_read_back(void **state)
 {
     (void)state;
     const float strange[] = {NAN, INFINITY, -INFINITY, -0.0f, 0.5f, 256.0f, -1.0f, 1.000001f};
     for (size_t i = 0; i < sizeof strange / sizeof strange[0]; i++)
-        for (size_t at = 0; at < N_CODES; at += 85) {
+        for (size_t at = 0; at < N_QVALUES; at += 85) {
             struct grid grid;
             grid_init(&grid, 1, 0);
             grid.floats[at] = strange[i];
-            assert_false(read_back(&grid, ND_DTYPE_U8, N_CODES, NULL));
+            assert_false(read_back(&grid, ND_DTYPE_U8, N_QVALUES, NULL));
         }
     struct grid grid;
     grid_init(&grid, 1, 0);
-    assert_false(read_back(&grid, ND_DTYPE_U4, N_CODES, NULL));
+    assert_false(read_back(&grid, ND_DTYPE_U4, N_QVALUES, NULL));
     assert_true(read_back(&grid, ND_DTYPE_U4, 16, NULL));
     assert_false(read_back(&grid, ND_DTYPE_I32, 1, NULL));
 }
@@ -93,18 +93,18 @@ static void half_precision_is_read_back_where_chance_is_excluded(void **state)
 {
     (void)state;
     struct grid grid;
-    uint16_t halves[N_CODES];
-    uint8_t found[N_CODES] = {0};
+    uint16_t halves[N_QVALUES];
+    uint8_t found[N_QVALUES] = {0};
     grid_init(&grid, 0.02f, 128);
-    for (int i = 0; i < N_CODES; i++)
+    for (int i = 0; i < N_QVALUES; i++)
         halves[i] = nd_f16_from_f32(grid.floats[i]);
     const struct nd_grid target = {ND_DTYPE_U8, &grid.quant, grid.tensor.shape};
-    assert_true(nd_grid_codes(&target, ND_DTYPE_F16, halves, N_CODES, found, NULL));
-    assert_memory_equal(found, grid.codes, N_CODES);
-    assert_false(nd_grid_codes(&target, ND_DTYPE_F16, halves, 2, found, NULL));
+    assert_true(nd_grid_qvalues(&target, ND_DTYPE_F16, halves, N_QVALUES, found, NULL));
+    assert_memory_equal(found, grid.qvalues, N_QVALUES);
+    assert_false(nd_grid_qvalues(&target, ND_DTYPE_F16, halves, 2, found, NULL));
     halves[77] ^= 1;
     struct nd_grid_miss miss;
-    assert_false(nd_grid_codes(&target, ND_DTYPE_F16, halves, N_CODES, found, &miss));
+    assert_false(nd_grid_qvalues(&target, ND_DTYPE_F16, halves, N_QVALUES, found, &miss));
     assert_int_equal(miss.n, 1);
     assert_int_equal(miss.first, 77);
 }
@@ -114,25 +114,25 @@ static void one_wrong_float_is_found_at_its_place(void **state)
     (void)state;
     char what[] = "'x.raw'";
     const struct nd_source source = {.path = what, .what = what};
-    for (size_t at = 0; at < N_CODES; at += 17) {
+    for (size_t at = 0; at < N_QVALUES; at += 17) {
         struct grid grid;
         char expected[64];
         grid_init(&grid, 0.0235294122248888f, 114);
-        expect_ok(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.codes, N_CODES, &err), &err);
+        expect_ok(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.qvalues, N_QVALUES, &err), &err);
         grid.floats[at] += grid.scale;
-        assert_int_equal(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.codes, N_CODES, &err),
+        assert_int_equal(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.qvalues, N_QVALUES, &err),
                          ND_ERR_FORMAT);
         assert_int_equal(err.id, ND_E_QNN_VALUES);
         snprintf(expected, sizeof expected, "element %zu of 'x'", at);
         assert_non_null(strstr(err.message, expected));
         grid.floats[at] = NAN;
-        assert_int_equal(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.codes, N_CODES, &err),
+        assert_int_equal(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, grid.qvalues, N_QVALUES, &err),
                          ND_ERR_FORMAT);
     }
 }
 
 /* The sums of indices and the like are 64 bits wide, with a sign or without. */
-static void codes_of_64_bits_are_compared_with_their_floats(void **state)
+static void qvalues_of_64_bits_are_compared_with_their_floats(void **state)
 {
     (void)state;
     enum { N = 4 };
@@ -144,13 +144,13 @@ static void codes_of_64_bits_are_compared_with_their_floats(void **state)
     grid_init(&grid, 0.5f, 2);
     grid.tensor.shape = (struct nd_shape){1, {N}};
     for (int is_signed = 0; is_signed < 2; is_signed++) {
-        const void *codes = is_signed ? (const void *)with_sign : without;
+        const void *qvalues = is_signed ? (const void *)with_sign : without;
         grid.tensor.dtype = is_signed ? ND_DTYPE_I64 : ND_DTYPE_U64;
         for (size_t i = 0; i < N; i++)
             grid.floats[i] = (float)(((is_signed ? (double)with_sign[i] : (double)without[i]) - 2) * 0.5);
-        expect_ok(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, codes, N, &err), &err);
+        expect_ok(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, qvalues, N, &err), &err);
         grid.floats[2] += 0.5f;
-        assert_int_equal(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, codes, N, &err),
+        assert_int_equal(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, qvalues, N, &err),
                          ND_ERR_FORMAT);
         assert_non_null(strstr(err.message, "element 2 of 'x'"));
         assert_non_null(strstr(err.message, "code 5,"));
@@ -238,11 +238,11 @@ static void types_of_a_context_are_names_or_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reals_of_all_codes_are_read_back),
-        cmocka_unit_test(what_no_code_gives_is_not_read_back),
+        cmocka_unit_test(reals_of_all_qvalues_are_read_back),
+        cmocka_unit_test(what_no_qvalue_gives_is_not_read_back),
         cmocka_unit_test(half_precision_is_read_back_where_chance_is_excluded),
         cmocka_unit_test(one_wrong_float_is_found_at_its_place),
-        cmocka_unit_test(codes_of_64_bits_are_compared_with_their_floats),
+        cmocka_unit_test(qvalues_of_64_bits_are_compared_with_their_floats),
         cmocka_unit_test(scales_along_different_dimensions_contradict),
         cmocka_unit_test_setup_teardown(a_sidecar_is_read_in_every_spelling, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(types_of_a_context_are_names_or_numbers, make_folder, remove_folder),

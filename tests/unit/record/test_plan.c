@@ -12,8 +12,8 @@
 enum { MAX_SETS = 64, MOST = 3, MAX_KEPT = 512 };
 
 static struct nd_model *model;
-static size_t *edges;
-static size_t n_edges;
+static size_t *tensors;
+static size_t n_tensors;
 
 static int load_model(void **state)
 {
@@ -21,7 +21,7 @@ static int load_model(void **state)
     const char *root = getenv("GOLDEN");
     char *path = root != NULL ? nd_path_join(root, "models/vit.w8a8.onnx") : NULL;
     bool is_whole = path != NULL && nd_model_load(path, &model, NULL) == ND_OK &&
-                    nd_model_select_edges(model, "all", &edges, &n_edges, NULL) == ND_OK;
+                    nd_model_select_tensors(model, "all", &tensors, &n_tensors, NULL) == ND_OK;
     free(path);
     return is_whole ? 0 : -1;
 }
@@ -30,7 +30,7 @@ static int free_model(void **state)
 {
     (void)state;
     nd_model_destroy(&model);
-    free(edges);
+    free(tensors);
     return 0;
 }
 
@@ -53,12 +53,12 @@ struct bad_set {
     const char *node; /* that falls; NULL: that of at[0] */
 };
 
-enum way { ANY_WAY, WITH_OUTPUTS, WITHOUT_OUTPUTS };
+enum method { ANY_METHOD, WITH_OUTPUTS, WITHOUT_OUTPUTS };
 
 struct provider {
     struct bad_set sets[MAX_SETS];
     size_t n_sets;
-    enum way way;     /* in which a bad set does not hold */
+    enum method method;     /* in which a bad set does not hold */
     bool is_silent;   /* no node that falls has a name of the model */
     bool is_refusing; /* the session does not come to be */
     uint64_t odd;     /* not 0: sets whose digest with this number is odd do not hold, but single edges do */
@@ -72,10 +72,10 @@ struct provider {
     size_t n_kept;
 };
 
-static bool is_in(const size_t *set, size_t n, size_t edge)
+static bool is_in(const size_t *set, size_t n, size_t tensor)
 {
     for (size_t i = 0; i < n; i++)
-        if (set[i] == edge)
+        if (set[i] == tensor)
             return true;
     return false;
 }
@@ -83,7 +83,7 @@ static bool is_in(const size_t *set, size_t n, size_t edge)
 static bool has_output(const size_t *exposed, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (nd_model_edge(model, exposed[i])->is_model_output)
+        if (nd_model_tensor(model, exposed[i])->is_model_output)
             return true;
     return false;
 }
@@ -96,13 +96,13 @@ static bool is_bad(const struct bad_set *set, const size_t *exposed, size_t n)
     return true;
 }
 
-static void add_fallen(struct nd_fallen *fallen, const char *name)
+static void add_fell_back(struct nd_fell_back *fell_back, const char *name)
 {
-    char **grown = realloc(fallen->names, (fallen->n + 1) * sizeof *grown);
+    char **grown = realloc(fell_back->names, (fell_back->n + 1) * sizeof *grown);
     assert_non_null(grown);
-    fallen->names = grown;
-    grown[fallen->n] = nd_strdup(name);
-    assert_non_null(grown[fallen->n++]);
+    fell_back->names = grown;
+    grown[fell_back->n] = nd_strdup(name);
+    assert_non_null(grown[fell_back->n++]);
 }
 
 static bool is_odd(const struct provider *provider, const size_t *exposed, size_t n)
@@ -122,7 +122,7 @@ static enum nd_status try_exposed(void *context, const size_t *exposed, size_t n
         assert_true(exposed[i - 1] < exposed[i]);
     if (provider->n_trials++ == provider->fails_at)
         return nd_fail(err, ND_E_DEVICE_AGENT, "agent", "trial %zu fails", provider->n_trials - 1);
-    bool applies = provider->way == ANY_WAY || (provider->way == WITH_OUTPUTS) == has_output(exposed, n);
+    bool applies = provider->method == ANY_METHOD || (provider->method == WITH_OUTPUTS) == has_output(exposed, n);
     out->holds = !is_odd(provider, exposed, n);
     for (size_t i = 0; applies && i < provider->n_sets; i++) {
         if (!is_bad(&provider->sets[i], exposed, n) || provider->as_floats[provider->sets[i].at[0]])
@@ -131,10 +131,10 @@ static enum nd_status try_exposed(void *context, const size_t *exposed, size_t n
         if (provider->is_refusing)
             snprintf(out->reason, sizeof out->reason, "the session is stuck");
         else
-            add_fallen(&out->fallen, provider->is_silent ? "Transpose_token_12"
+            add_fell_back(&out->fell_back, provider->is_silent ? "Transpose_token_12"
                                      : provider->sets[i].node != NULL
                                          ? provider->sets[i].node
-                                         : nd_model_edge(model, provider->sets[i].at[0])->node);
+                                         : nd_model_tensor(model, provider->sets[i].at[0])->node);
     }
     if (out->holds && provider->n_kept < MAX_KEPT) {
         unsigned char *kept = provider->kept[provider->n_kept++];
@@ -151,11 +151,11 @@ static bool has_time(void *context)
     return provider->has_time_for == 0 || provider->n_trials < provider->has_time_for;
 }
 
-static bool use_floats(void *context, size_t edge, bool as_floats)
+static bool use_floats(void *context, size_t tensor, bool as_floats)
 {
     struct provider *provider = context;
-    assert_true(provider->as_floats[edge] != as_floats);
-    provider->as_floats[edge] = provider->has_floats && as_floats;
+    assert_true(provider->as_floats[tensor] != as_floats);
+    provider->as_floats[tensor] = provider->has_floats && as_floats;
     return provider->has_floats;
 }
 
@@ -164,10 +164,10 @@ static struct nd_recording recording_of(struct provider *provider)
     provider->fails_at = SIZE_MAX;
     provider->n_trials = 0;
     provider->n_kept = 0;
-    assert_true(nd_model_n_edges(model) <= sizeof provider->kept[0]);
+    assert_true(nd_model_n_tensors(model) <= sizeof provider->kept[0]);
     return (struct nd_recording){.model = model,
-                                 .edges = edges,
-                                 .n_edges = n_edges,
+                                 .tensors = tensors,
+                                 .n_tensors = n_tensors,
                                  .do_outputs_hold = true,
                                  .trial = try_exposed,
                                  .has_time = has_time,
@@ -186,10 +186,10 @@ static void check_tried(const struct provider *provider, const struct nd_pass_pl
 {
     unsigned char wanted[sizeof provider->kept[0]] = {0};
     bool is_of_outputs = true;
-    for (size_t i = 0; i < n_edges; i++)
-        if (plan->pass_of_edge[i] == p || is_checked(&plan->passes[p], i)) {
-            wanted[edges[i]] = 1;
-            is_of_outputs = is_of_outputs && nd_model_edge(model, edges[i])->is_model_output;
+    for (size_t i = 0; i < n_tensors; i++)
+        if (plan->pass_of_tensor[i] == p || is_checked(&plan->passes[p], i)) {
+            wanted[tensors[i]] = 1;
+            is_of_outputs = is_of_outputs && nd_model_tensor(model, tensors[i])->is_model_output;
         }
     for (size_t i = 0; i < provider->n_kept; i++)
         if (memcmp(provider->kept[i], wanted, sizeof wanted) == 0)
@@ -204,18 +204,18 @@ static void plan(struct provider *provider, struct nd_pass_plan *out)
     const struct nd_recording recording = recording_of(provider);
     assert_int_equal(nd_plan_passes(&recording, out, &err), ND_OK);
     assert_int_equal(out->n_trials, provider->n_trials);
-    assert_int_equal(out->n_edges, n_edges);
-    for (size_t i = 0; i < n_edges; i++) {
-        bool is_shown = out->pass_of_edge[i] != SIZE_MAX;
-        assert_true(!is_shown || out->pass_of_edge[i] < out->n_passes);
+    assert_int_equal(out->n_tensors, n_tensors);
+    for (size_t i = 0; i < n_tensors; i++) {
+        bool is_shown = out->pass_of_tensor[i] != SIZE_MAX;
+        assert_true(!is_shown || out->pass_of_tensor[i] < out->n_passes);
         assert_true(is_shown == (out->reasons[i] == NULL));
-        if (nd_model_edge(model, edges[i])->is_model_output)
-            assert_int_equal(out->pass_of_edge[i], 0);
+        if (nd_model_tensor(model, tensors[i])->is_model_output)
+            assert_int_equal(out->pass_of_tensor[i], 0);
     }
     for (size_t p = 0; p < out->n_passes; p++) {
-        assert_true(is_in(out->pass_of_edge, n_edges, p));
+        assert_true(is_in(out->pass_of_tensor, n_tensors, p));
         for (size_t i = 0; i < out->passes[p].n_checks; i++)
-            assert_int_equal(out->pass_of_edge[out->passes[p].checks[i]], 0);
+            assert_int_equal(out->pass_of_tensor[out->passes[p].checks[i]], 0);
         if (provider->n_kept < MAX_KEPT)
             check_tried(provider, out, p);
     }
@@ -224,27 +224,27 @@ static void plan(struct provider *provider, struct nd_pass_plan *out)
 static size_t n_left_out(const struct nd_pass_plan *plan)
 {
     size_t n = 0;
-    for (size_t i = 0; i < n_edges; i++)
-        n += plan->pass_of_edge[i] == SIZE_MAX;
+    for (size_t i = 0; i < n_tensors; i++)
+        n += plan->pass_of_tensor[i] == SIZE_MAX;
     return n;
 }
 
 static size_t n_of_pass(const struct nd_pass_plan *plan, size_t pass)
 {
     size_t n = 0;
-    for (size_t i = 0; i < n_edges; i++)
-        n += plan->pass_of_edge[i] == pass;
+    for (size_t i = 0; i < n_tensors; i++)
+        n += plan->pass_of_tensor[i] == pass;
     return n;
 }
 
 /* An edge that is recorded and no output of the model. */
-static size_t any_edge(void)
+static size_t any_tensor(void)
 {
-    size_t edge;
+    size_t tensor;
     do
-        edge = edges[(size_t)random() % n_edges];
-    while (nd_model_edge(model, edge)->is_model_output);
-    return edge;
+        tensor = tensors[(size_t)random() % n_tensors];
+    while (nd_model_tensor(model, tensor)->is_model_output);
+    return tensor;
 }
 
 static void add_random_set(struct provider *provider, size_t n)
@@ -252,9 +252,9 @@ static void add_random_set(struct provider *provider, size_t n)
     struct bad_set *set = &provider->sets[provider->n_sets++];
     *set = (struct bad_set){0};
     while (set->n < n) {
-        size_t edge = any_edge();
-        if (!is_in(set->at, set->n, edge))
-            set->at[set->n++] = edge;
+        size_t tensor = any_tensor();
+        if (!is_in(set->at, set->n, tensor))
+            set->at[set->n++] = tensor;
     }
 }
 
@@ -276,19 +276,19 @@ static void what_holds_at_once_takes_one_trial(void **state)
 static void what_is_known_is_not_tried_again(void **state)
 {
     (void)state;
-    struct provider provider = {.sets = {{{edges[5], edges[9]}, 2, NULL}}, .n_sets = 1};
+    struct provider provider = {.sets = {{{tensors[5], tensors[9]}, 2, NULL}}, .n_sets = 1};
     struct nd_pass_plan made = {0}, again = {0};
     struct nd_tried first = {0};
     struct nd_recording recording = recording_of(&provider);
     assert_int_equal(nd_plan_passes(&recording, &made, NULL), ND_OK);
     recording = recording_of(&provider);
-    assert_int_equal(try_exposed(&provider, edges, n_edges, &first, NULL), ND_OK);
+    assert_int_equal(try_exposed(&provider, tensors, n_tensors, &first, NULL), ND_OK);
     assert_false(first.holds);
     provider.n_trials = 0;
     recording.first = &first;
     assert_int_equal(nd_plan_passes(&recording, &again, NULL), ND_OK);
     assert_int_equal(again.n_trials + 1, made.n_trials);
-    assert_memory_equal(again.pass_of_edge, made.pass_of_edge, n_edges * sizeof *made.pass_of_edge);
+    assert_memory_equal(again.pass_of_tensor, made.pass_of_tensor, n_tensors * sizeof *made.pass_of_tensor);
     nd_tried_deinit(&first);
     nd_pass_plan_deinit(&made);
     nd_pass_plan_deinit(&again);
@@ -299,7 +299,7 @@ static void sets_at_random_are_split(void **state)
 {
     (void)state;
     seed();
-    size_t n_most_trials = 0, n_most_passes = 0;
+    size_t n_max_trials = 0, n_max_passes = 0;
     for (int round = 0; round < 300; round++) {
         struct provider provider = {.is_silent = random() % 2 == 1, .is_refusing = random() % 3 == 0};
         size_t n_sets = 1 + (size_t)random() % 6;
@@ -309,16 +309,16 @@ static void sets_at_random_are_split(void **state)
         plan(&provider, &made);
         assert_int_equal(n_left_out(&made), 0);
         assert_true(made.n_passes > 1);
-        n_most_trials = made.n_trials > n_most_trials ? made.n_trials : n_most_trials;
-        n_most_passes = made.n_passes > n_most_passes ? made.n_passes : n_most_passes;
-        assert_true(made.n_trials < n_edges); /* and not one for each edge */
+        n_max_trials = made.n_trials > n_max_trials ? made.n_trials : n_max_trials;
+        n_max_passes = made.n_passes > n_max_passes ? made.n_passes : n_max_passes;
+        assert_true(made.n_trials < n_tensors); /* and not one for each edge */
         nd_pass_plan_deinit(&made);
     }
-    print_message("# at most %zu trials, %zu passes, %zu edges\n", n_most_trials, n_most_passes, n_edges);
+    print_message("# at most %zu trials, %zu passes, %zu edges\n", n_max_trials, n_max_passes, n_tensors);
 }
 
 /* Edges that no session shows are left out with the reason, all others are shown. */
-static void guilty_edges_are_left_out_and_named(void **state)
+static void guilty_tensors_are_left_out_and_named(void **state)
 {
     (void)state;
     seed();
@@ -329,11 +329,11 @@ static void guilty_edges_are_left_out_and_named(void **state)
             add_random_set(&provider, 1);
         struct nd_pass_plan made = {0};
         plan(&provider, &made);
-        for (size_t i = 0; i < n_edges; i++) {
+        for (size_t i = 0; i < n_tensors; i++) {
             bool is_guilty = false;
             for (size_t k = 0; k < n_sets; k++)
-                is_guilty = is_guilty || provider.sets[k].at[0] == edges[i];
-            assert_int_equal(made.pass_of_edge[i] == SIZE_MAX, is_guilty);
+                is_guilty = is_guilty || provider.sets[k].at[0] == tensors[i];
+            assert_int_equal(made.pass_of_tensor[i] == SIZE_MAX, is_guilty);
             if (is_guilty)
                 assert_non_null(strstr(made.reasons[i], provider.is_refusing ? "is stuck"
                                                         : provider.is_silent ? "'Transpose_token_12'"
@@ -344,7 +344,7 @@ static void guilty_edges_are_left_out_and_named(void **state)
 }
 
 /* The same where the floats of those edges can be shown: these and no others are. */
-static void guilty_edges_are_shown_as_floats(void **state)
+static void guilty_tensors_are_shown_as_floats(void **state)
 {
     (void)state;
     seed();
@@ -372,7 +372,7 @@ static void what_only_a_cut_model_shows_is_shown_there(void **state)
     (void)state;
     seed();
     for (int round = 0; round < 100; round++) {
-        struct provider provider = {.way = WITH_OUTPUTS, .is_silent = random() % 2 == 1};
+        struct provider provider = {.method = WITH_OUTPUTS, .is_silent = random() % 2 == 1};
         size_t n_sets = 1 + (size_t)random() % 5;
         for (size_t i = 0; i < n_sets; i++)
             add_random_set(&provider, 1);
@@ -381,7 +381,7 @@ static void what_only_a_cut_model_shows_is_shown_there(void **state)
         assert_int_equal(n_left_out(&made), 0);
         size_t last = made.n_passes - 1;
         for (size_t i = 0; i < made.passes[last].n_checks; i++)
-            assert_false(nd_model_edge(model, edges[made.passes[last].checks[i]])->is_model_output);
+            assert_false(nd_model_tensor(model, tensors[made.passes[last].checks[i]])->is_model_output);
         assert_true(made.n_passes == 2 || made.n_passes == 3);
         nd_pass_plan_deinit(&made);
     }
@@ -393,7 +393,7 @@ static void what_only_the_whole_model_shows_is_shown_there(void **state)
     (void)state;
     seed();
     for (int round = 0; round < 100; round++) {
-        struct provider provider = {.way = WITHOUT_OUTPUTS};
+        struct provider provider = {.method = WITHOUT_OUTPUTS};
         add_random_set(&provider, 1);
         add_random_set(&provider, 2);
         struct nd_pass_plan made = {0};
@@ -420,15 +420,15 @@ static void sets_without_any_order_are_shown(void **state)
 
 /* One edge of each block of a network, alone or with its neighbour: a handful of trials, whatever the number of
  * blocks. */
-static void like_edges_of_all_blocks_go_together(void **state)
+static void like_tensors_of_all_blocks_go_together(void **state)
 {
     (void)state;
     struct provider provider = {0};
     struct nd_pass_plan made = {0};
-    for (size_t u = 0; u < nd_model_n_units(model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(model, u);
-        if (strcmp(unit->op_types, "Softmax") == 0)
-            provider.sets[provider.n_sets++] = (struct bad_set){{unit->edge, unit->inputs[0]}, 2, NULL};
+    for (size_t u = 0; u < nd_model_n_layers(model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(model, u);
+        if (strcmp(layer->op_types, "Softmax") == 0)
+            provider.sets[provider.n_sets++] = (struct bad_set){{layer->tensor, layer->inputs[0]}, 2, NULL};
     }
     assert_in_range(provider.n_sets, 2, MAX_SETS);
     plan(&provider, &made);
@@ -440,16 +440,16 @@ static void like_edges_of_all_blocks_go_together(void **state)
 
 /* What each Softmax reads moves it where the outputs are recorded, too: two passes, found by four trials (all
  * at once, what no Softmax reads, the rest beside the outputs, the rest cut). */
-static void what_fallen_nodes_read_goes_to_a_second_pass(void **state)
+static void what_fell_back_nodes_read_goes_to_a_second_pass(void **state)
 {
     (void)state;
-    struct provider provider = {.way = WITH_OUTPUTS};
+    struct provider provider = {.method = WITH_OUTPUTS};
     struct nd_pass_plan made = {0};
-    for (size_t u = 0; u < nd_model_n_units(model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(model, u);
-        if (strcmp(unit->op_types, "Softmax") == 0)
+    for (size_t u = 0; u < nd_model_n_layers(model); u++) {
+        const struct nd_model_layer *layer = nd_model_layer(model, u);
+        if (strcmp(layer->op_types, "Softmax") == 0)
             provider.sets[provider.n_sets++] =
-                (struct bad_set){{unit->inputs[0]}, 1, nd_model_edge(model, unit->edge)->node};
+                (struct bad_set){{layer->inputs[0]}, 1, nd_model_tensor(model, layer->tensor)->node};
     }
     assert_in_range(provider.n_sets, 2, MAX_SETS);
     plan(&provider, &made);
@@ -462,7 +462,7 @@ static void what_fallen_nodes_read_goes_to_a_second_pass(void **state)
 }
 
 /* Only one of the set at a time. */
-static void edges_that_exclude_one_another_get_a_pass_each(void **state)
+static void tensors_that_exclude_one_another_get_a_pass_each(void **state)
 {
     (void)state;
     for (size_t n = 2; n <= 11; n++) {
@@ -471,7 +471,7 @@ static void edges_that_exclude_one_another_get_a_pass_each(void **state)
         for (size_t i = 0; i < n; i++)
             for (size_t k = 0; k < i; k++)
                 provider.sets[provider.n_sets++] =
-                    (struct bad_set){{edges[5 * i + 2], edges[5 * k + 2]}, 2, NULL};
+                    (struct bad_set){{tensors[5 * i + 2], tensors[5 * k + 2]}, 2, NULL};
         plan(&provider, &made);
         assert_int_equal(n_left_out(&made), 0);
         assert_in_range(made.n_passes, n, n + 1);
@@ -486,7 +486,7 @@ static void time_that_is_over_ends_the_search(void **state)
     struct provider provider = {0};
     struct nd_pass_plan made = {0};
     for (size_t i = 0; i < 8; i++)
-        provider.sets[provider.n_sets++] = (struct bad_set){{edges[7 * i + 3], edges[7 * i + 5]}, 2, NULL};
+        provider.sets[provider.n_sets++] = (struct bad_set){{tensors[7 * i + 3], tensors[7 * i + 5]}, 2, NULL};
     plan(&provider, &made);
     size_t n_whole = made.n_trials;
     assert_true(n_whole > 4);
@@ -496,8 +496,8 @@ static void time_that_is_over_ends_the_search(void **state)
         plan(&provider, &made);
         assert_in_range(made.n_trials, 0, n);
         assert_true(made.n_passes > 0);
-        for (size_t i = 0; i < n_edges; i++)
-            if (made.pass_of_edge[i] == SIZE_MAX)
+        for (size_t i = 0; i < n_tensors; i++)
+            if (made.pass_of_tensor[i] == SIZE_MAX)
                 assert_non_null(strstr(made.reasons[i], "no time"));
         nd_pass_plan_deinit(&made);
     }
@@ -509,7 +509,7 @@ static void failing_trial_is_passed_on(void **state)
     struct provider provider = {0};
     struct nd_pass_plan made = {0};
     for (size_t i = 0; i < 3; i++)
-        provider.sets[provider.n_sets++] = (struct bad_set){{edges[7 * i + 3], edges[7 * i + 5]}, 2, NULL};
+        provider.sets[provider.n_sets++] = (struct bad_set){{tensors[7 * i + 3], tensors[7 * i + 5]}, 2, NULL};
     plan(&provider, &made);
     size_t n_trials = made.n_trials;
     nd_pass_plan_deinit(&made);
@@ -523,7 +523,7 @@ static void failing_trial_is_passed_on(void **state)
         snprintf(expected, sizeof expected, "trial %zu fails", at);
         assert_string_equal(err.message, expected);
         assert_int_equal(provider.n_trials, at + 1);
-        assert_null(made.pass_of_edge);
+        assert_null(made.pass_of_tensor);
     }
 }
 
@@ -534,17 +534,17 @@ static void own_nodes_are_subtracted(void **state)
     static const char *const own[] = {"erf", "Transpose_token_3", "Transpose_token_4", "add_token_9"};
     static const char *const all[] = {"Transpose_token_7",  "erf", "add", "Transpose_token_8",
                                       "Transpose_token_11", "erf2"};
-    struct nd_fallen device = {0}, fallen = {0};
+    struct nd_fell_back device = {0}, fell_back = {0};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        add_fallen(&device, own[i]);
+        add_fell_back(&device, own[i]);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        add_fallen(&fallen, all[i]);
-    nd_fallen_subtract(&fallen, &device);
-    assert_int_equal(fallen.n, 2);
-    assert_string_equal(fallen.names[0], "Transpose_token_11");
-    assert_string_equal(fallen.names[1], "erf2");
-    nd_fallen_deinit(&device);
-    nd_fallen_deinit(&fallen);
+        add_fell_back(&fell_back, all[i]);
+    nd_fell_back_subtract(&fell_back, &device);
+    assert_int_equal(fell_back.n, 2);
+    assert_string_equal(fell_back.names[0], "Transpose_token_11");
+    assert_string_equal(fell_back.names[1], "erf2");
+    nd_fell_back_deinit(&device);
+    nd_fell_back_deinit(&fell_back);
 }
 
 int main(void)
@@ -553,14 +553,14 @@ int main(void)
         cmocka_unit_test(what_holds_at_once_takes_one_trial),
         cmocka_unit_test(what_is_known_is_not_tried_again),
         cmocka_unit_test(sets_at_random_are_split),
-        cmocka_unit_test(guilty_edges_are_left_out_and_named),
-        cmocka_unit_test(guilty_edges_are_shown_as_floats),
+        cmocka_unit_test(guilty_tensors_are_left_out_and_named),
+        cmocka_unit_test(guilty_tensors_are_shown_as_floats),
         cmocka_unit_test(what_only_a_cut_model_shows_is_shown_there),
         cmocka_unit_test(what_only_the_whole_model_shows_is_shown_there),
         cmocka_unit_test(sets_without_any_order_are_shown),
-        cmocka_unit_test(like_edges_of_all_blocks_go_together),
-        cmocka_unit_test(what_fallen_nodes_read_goes_to_a_second_pass),
-        cmocka_unit_test(edges_that_exclude_one_another_get_a_pass_each),
+        cmocka_unit_test(like_tensors_of_all_blocks_go_together),
+        cmocka_unit_test(what_fell_back_nodes_read_goes_to_a_second_pass),
+        cmocka_unit_test(tensors_that_exclude_one_another_get_a_pass_each),
         cmocka_unit_test(time_that_is_over_ends_the_search),
         cmocka_unit_test(failing_trial_is_passed_on),
         cmocka_unit_test(own_nodes_are_subtracted),

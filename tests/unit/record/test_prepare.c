@@ -58,24 +58,24 @@ static struct nd_model *load_changed(const char *from, const char *to)
 }
 
 /* Every edge but the input's own codes. */
-static size_t inner_edges(const struct nd_model *model, size_t edges[64])
+static size_t inner_tensors(const struct nd_model *model, size_t tensors[64])
 {
     size_t n = 0;
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
-        if (strcmp(nd_model_edge(model, e)->op_types, "input") != 0)
-            edges[n++] = e;
+    for (size_t e = 0; e < nd_model_n_tensors(model); e++)
+        if (strcmp(nd_model_tensor(model, e)->op_types, "input") != 0)
+            tensors[n++] = e;
     return n;
 }
 
-static void ends_of_native_model_are_codes_under_safe_names(void **state)
+static void ends_of_native_model_are_qvalues_under_safe_names(void **state)
 {
     (void)state;
     struct nd_error err = {0};
     struct nd_native native = {0};
     struct nd_model *model = load_changed("stem/relu", "st m/r\xc3\xa9l"), *copy = NULL;
-    size_t edges[64], n = inner_edges(model, edges);
+    size_t tensors[64], n = inner_tensors(model, tensors);
     char *path = in_folder("native.onnx");
-    expect_ok(nd_model_write_native(model, edges, n, path, &native, &err), &err);
+    expect_ok(nd_model_write_native(model, tensors, n, path, &native, &err), &err);
     expect_ok(nd_model_load(path, &copy, &err), &err);
     assert_int_equal(native.n_inputs, 1);
     assert_string_equal(native.inputs[0].tensor, "image_QuantizeLinear_Output");
@@ -87,9 +87,9 @@ static void ends_of_native_model_are_codes_under_safe_names(void **state)
     assert_int_equal(nd_model_n_outputs(copy), n);
     for (size_t i = 0; i < n; i++) {
         const struct nd_model_io *output = nd_model_output(copy, i);
-        const struct nd_edge *edge = nd_model_edge(model, native.outputs[i].index);
-        assert_int_equal(native.outputs[i].index, edges[i]);
-        assert_string_equal(native.outputs[i].tensor, edge->onnx_name);
+        const struct nd_tensor *tensor = nd_model_tensor(model, native.outputs[i].index);
+        assert_int_equal(native.outputs[i].index, tensors[i]);
+        assert_string_equal(native.outputs[i].tensor, tensor->onnx_name);
         assert_string_equal(output->name, native.outputs[i].name);
         assert_int_equal(output->dtype, ND_DTYPE_U8);
         assert_int_equal(
@@ -97,7 +97,7 @@ static void ends_of_native_model_are_codes_under_safe_names(void **state)
             strlen(output->name));
     }
     /* The graph behind the codes is the same: one node less, as many units. */
-    assert_int_equal(nd_model_n_units(copy), nd_model_n_units(model));
+    assert_int_equal(nd_model_n_layers(copy), nd_model_n_layers(model));
     nd_native_deinit(&native);
     nd_model_destroy(&model);
     nd_model_destroy(&copy);
@@ -110,11 +110,11 @@ static void same_call_writes_the_same_bytes(void **state)
     void *bytes[2] = {NULL, NULL};
     size_t sizes[2] = {0, 0};
     struct nd_model *model = load_changed("stem/relu", "stem/relu");
-    size_t edges[64], n = inner_edges(model, edges);
+    size_t tensors[64], n = inner_tensors(model, tensors);
     char *path = in_folder("native.onnx");
     for (int i = 0; i < 2; i++) {
         struct nd_native native = {0};
-        assert_int_equal(nd_model_write_native(model, edges, n, path, &native, NULL), ND_OK);
+        assert_int_equal(nd_model_write_native(model, tensors, n, path, &native, NULL), ND_OK);
         assert_int_equal(nd_file_read(path, 1 << 24, &bytes[i], &sizes[i], NULL), ND_OK);
         nd_native_deinit(&native);
     }
@@ -132,9 +132,9 @@ static void names_that_collide_are_both_named(void **state)
     struct nd_error err = {0};
     struct nd_native native = {0};
     struct nd_model *model = load_changed("residual/relu", "residual.conv");
-    size_t edges[64], n = inner_edges(model, edges);
+    size_t tensors[64], n = inner_tensors(model, tensors);
     char *path = in_folder("native.onnx");
-    assert_int_equal(nd_model_write_native(model, edges, n, path, &native, &err), ND_ERR_UNSUPPORTED);
+    assert_int_equal(nd_model_write_native(model, tensors, n, path, &native, &err), ND_ERR_UNSUPPORTED);
     assert_int_equal(err.id, ND_E_PREPARE_NAMES);
     assert_non_null(strstr(err.message, "'residual/conv_QuantizeLinear_Output'"));
     assert_non_null(strstr(err.message, "'residual.conv_QuantizeLinear_Output'"));
@@ -144,24 +144,24 @@ static void names_that_collide_are_both_named(void **state)
 }
 
 /* Asked for alone, the same edge has its name for itself: the other tensor inside makes way. */
-static void tensor_inside_makes_way(void **state)
+static void tensor_inside_makes_method(void **state)
 {
     (void)state;
     struct nd_error err = {0};
     struct nd_native native = {0};
     struct nd_model *model = load_changed("residual/relu", "residual_conv"), *copy = NULL;
-    size_t edges[64], n = inner_edges(model, edges), chosen = 0;
+    size_t tensors[64], n = inner_tensors(model, tensors), chosen = 0;
     char *path = in_folder("native.onnx");
     for (size_t i = 0; i < n; i++)
-        if (strcmp(nd_model_edge(model, edges[i])->name, "residual/conv") == 0)
-            chosen = edges[i];
+        if (strcmp(nd_model_tensor(model, tensors[i])->name, "residual/conv") == 0)
+            chosen = tensors[i];
     /* The output must need the other: logits come behind both. */
-    const size_t two[] = {chosen, edges[n - 1]};
+    const size_t two[] = {chosen, tensors[n - 1]};
     expect_ok(nd_model_write_native(model, two, 2, path, &native, &err), &err);
     expect_ok(nd_model_load(path, &copy, &err), &err);
     assert_string_equal(nd_model_output(copy, 0)->name, "residual_conv_QuantizeLinear_Output");
     assert_true(nd_model_has_tensor(copy, "residual_conv_QuantizeLinear_Output_inside0"));
-    assert_int_equal(nd_model_n_units(copy), nd_model_n_units(model));
+    assert_int_equal(nd_model_n_layers(copy), nd_model_n_layers(model));
     nd_native_deinit(&native);
     nd_model_destroy(&model);
     nd_model_destroy(&copy);
@@ -170,33 +170,33 @@ static void tensor_inside_makes_way(void **state)
 
 /* ---- codes ---- */
 
-struct code_range {
+struct qvalue_range {
     enum nd_dtype dtype;
     int64_t min, max;
 };
-static const struct code_range code_ranges[] = {
+static const struct qvalue_range qvalue_ranges[] = {
     {ND_DTYPE_U8, 0, 255}, {ND_DTYPE_I8, -128, 127}, {ND_DTYPE_U16, 0, 65535}, {ND_DTYPE_I16, -32768, 32767}};
 
-static int64_t code_at(enum nd_dtype dtype, const void *codes, size_t i)
+static int64_t qvalue_at(enum nd_dtype dtype, const void *qvalues, size_t i)
 {
     switch (dtype) {
     case ND_DTYPE_U8:
-        return ((const uint8_t *)codes)[i];
+        return ((const uint8_t *)qvalues)[i];
     case ND_DTYPE_I8:
-        return ((const int8_t *)codes)[i];
+        return ((const int8_t *)qvalues)[i];
     case ND_DTYPE_U16:
-        return ((const uint16_t *)codes)[i];
+        return ((const uint16_t *)qvalues)[i];
     default:
-        return ((const int16_t *)codes)[i];
+        return ((const int16_t *)qvalues)[i];
     }
 }
 
 static int64_t quantise_one(float value, float scale, int64_t zero_point, enum nd_dtype dtype)
 {
-    uint16_t code[1] = {0xabcd};
+    uint16_t qvalue[1] = {0xabcd};
     const struct nd_quant quant = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero_point};
-    nd_prepare_quantise(&value, 1, &quant, 1, dtype, code);
-    return code_at(dtype, code, 0);
+    nd_prepare_quantise(&value, 1, &quant, 1, dtype, qvalue);
+    return qvalue_at(dtype, qvalue, 0);
 }
 
 static void ties_go_to_even(void **state)
@@ -204,20 +204,20 @@ static void ties_go_to_even(void **state)
     (void)state;
     static const struct {
         float value;
-        int64_t code;
+        int64_t qvalue;
     } cases[] = {{0.25f, 0}, {0.75f, 2}, {1.25f, 2}, {1.75f, 4}, {-0.25f, 0}, {-0.75f, -2}, {-1.25f, -2}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(quantise_one(cases[i].value, 0.5f, 0, ND_DTYPE_I8), cases[i].code);
+        assert_int_equal(quantise_one(cases[i].value, 0.5f, 0, ND_DTYPE_I8), cases[i].qvalue);
         /* The zero point is added behind the rounding: odd or even, it moves no tie. */
-        assert_int_equal(quantise_one(cases[i].value, 0.5f, 101, ND_DTYPE_U8), cases[i].code + 101);
+        assert_int_equal(quantise_one(cases[i].value, 0.5f, 101, ND_DTYPE_U8), cases[i].qvalue + 101);
     }
 }
 
-static void codes_saturate_and_nan_is_lowest(void **state)
+static void qvalues_saturate_and_nan_is_lowest(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < sizeof code_ranges / sizeof code_ranges[0]; t++) {
-        const struct code_range *range = &code_ranges[t];
+    for (size_t t = 0; t < sizeof qvalue_ranges / sizeof qvalue_ranges[0]; t++) {
+        const struct qvalue_range *range = &qvalue_ranges[t];
         for (int64_t zero_point = range->min; zero_point <= range->max; zero_point += 51) {
             static const float large[] = {INFINITY, 3.4028234e38f, 1e30f};
             for (size_t i = 0; i < 3; i++) {
@@ -233,15 +233,15 @@ static void codes_saturate_and_nan_is_lowest(void **state)
 }
 
 /* Every code comes back from what it stands for. */
-static void code_of_what_a_code_stands_for_is_itself(void **state)
+static void qvalue_of_what_a_qvalue_stands_for_is_itself(void **state)
 {
     (void)state;
-    for (size_t t = 0; t < sizeof code_ranges / sizeof code_ranges[0]; t++) {
-        const struct code_range *range = &code_ranges[t];
+    for (size_t t = 0; t < sizeof qvalue_ranges / sizeof qvalue_ranges[0]; t++) {
+        const struct qvalue_range *range = &qvalue_ranges[t];
         int64_t zero_point = range->min + (range->max - range->min) / 3;
-        for (int64_t code = range->min; code <= range->max; code++)
+        for (int64_t qvalue = range->min; qvalue <= range->max; qvalue++)
             assert_int_equal(
-                quantise_one((float)(code - zero_point) * 0.0173f, 0.0173f, zero_point, range->dtype), code);
+                quantise_one((float)(qvalue - zero_point) * 0.0173f, 0.0173f, zero_point, range->dtype), qvalue);
     }
 }
 
@@ -253,9 +253,9 @@ static void channels_have_their_own_scales(void **state)
     const struct nd_quant quant = {.n = 3, .axis = 1, .scale = scales, .zero_point = zero_points};
     const float values[] = {1, 2, 1, 2, 1, 2, 3, 4, 3, 4, 3, 4}; /* [2, 3, 2] */
     static const uint8_t expected[] = {1, 2, 12, 14, 24, 28, 3, 4, 16, 18, 32, 36};
-    uint8_t codes[12];
-    nd_prepare_quantise(values, 12, &quant, 2, ND_DTYPE_U8, codes);
-    assert_memory_equal(codes, expected, sizeof expected);
+    uint8_t qvalues[12];
+    nd_prepare_quantise(values, 12, &quant, 2, ND_DTYPE_U8, qvalues);
+    assert_memory_equal(qvalues, expected, sizeof expected);
 }
 
 /* ---- what is refused ---- */
@@ -291,11 +291,11 @@ static void request_without_meaning_is_refused_before_anything_is_made(void **st
     assert_int_equal(try_prepare(model, &sim, folder, &options, &err), ND_ERR_IO);
     assert_int_equal(err.id, ND_E_FILE_EXISTS);
     assert_int_equal(try_prepare(model, &sim, below, &options, &err), ND_ERR_IO);
-    options.edges = "none";
+    options.tensors = "none";
     assert_int_equal(try_prepare(model, &sim, target, &options, &err), ND_ERR_USAGE);
-    options.edges = "image"; /* codes of an input: nothing is computed */
+    options.tensors = "image"; /* codes of an input: nothing is computed */
     assert_int_equal(try_prepare(model, &sim, target, &options, &err), ND_ERR_NOT_FOUND);
-    options.edges = NULL;
+    options.tensors = NULL;
     options.struct_size = 1;
     assert_int_equal(try_prepare(model, &sim, target, &options, &err), ND_ERR_USAGE);
     assert_false(nd_path_exists(target));
@@ -318,13 +318,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(name_keeps_letters_digits_and_underscores),
-        IN_FOLDER(ends_of_native_model_are_codes_under_safe_names),
+        IN_FOLDER(ends_of_native_model_are_qvalues_under_safe_names),
         IN_FOLDER(same_call_writes_the_same_bytes),
         IN_FOLDER(names_that_collide_are_both_named),
-        IN_FOLDER(tensor_inside_makes_way),
+        IN_FOLDER(tensor_inside_makes_method),
         cmocka_unit_test(ties_go_to_even),
-        cmocka_unit_test(codes_saturate_and_nan_is_lowest),
-        cmocka_unit_test(code_of_what_a_code_stands_for_is_itself),
+        cmocka_unit_test(qvalues_saturate_and_nan_is_lowest),
+        cmocka_unit_test(qvalue_of_what_a_qvalue_stands_for_is_itself),
         cmocka_unit_test(channels_have_their_own_scales),
         IN_FOLDER(request_without_meaning_is_refused_before_anything_is_made),
         cmocka_unit_test(qnn_types_have_their_names),

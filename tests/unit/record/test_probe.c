@@ -14,7 +14,7 @@ static const struct nd_quant byte_quant = {1, -1, byte_scale, byte_zero};
 static const struct nd_probe_target image = {
     "image", ND_DTYPE_F32, {4, {1, 1, 8, 8}}, &byte_quant, ND_DTYPE_U8};
 static const struct nd_probe_target plain = {"plain", ND_DTYPE_F32, {1, {5}}, NULL, ND_DTYPE_NONE};
-static const struct nd_probe_target codes = {"codes", ND_DTYPE_U8, {1, {5}}, NULL, ND_DTYPE_NONE};
+static const struct nd_probe_target qvalues = {"codes", ND_DTYPE_U8, {1, {5}}, NULL, ND_DTYPE_NONE};
 
 static struct nd_probe *make(const char *spec, const struct nd_probe_target *targets, size_t n)
 {
@@ -90,7 +90,7 @@ static void uniform_element_depends_on_seed_name_sample_and_place(void **state)
     nd_probe_destroy(&one);
 }
 
-static void ties_value_is_half_way_between_codes(void **state)
+static void ties_value_is_half_way_between_qvalues(void **state)
 {
     (void)state;
     static const float scales[] = {1.0f / 255, 0.0123f, 0.5f, 3.1e-5f, 7e-41f, 1e30f};
@@ -150,14 +150,14 @@ static void ties_that_float32_cannot_hit_alternate_sides(void **state)
 static void ties_without_quantiser_say_why(void **state)
 {
     (void)state;
-    struct nd_error err = refuse("ties", &codes, 1);
+    struct nd_error err = refuse("ties", &qvalues, 1);
     assert_int_equal(err.id, ND_E_PROBE_SPEC);
     assert_non_null(strstr(err.message, "'codes' takes uint8 codes"));
     err = refuse("ties:4", &plain, 1);
     assert_int_equal(err.id, ND_E_PROBE_SPEC);
     assert_non_null(strstr(err.message, "'plain' has no quantiser"));
     assert_int_equal(refuse("ties", NULL, 0).id, ND_E_PROBE_SPEC);
-    const struct nd_probe_target mixed[] = {plain, image, codes};
+    const struct nd_probe_target mixed[] = {plain, image, qvalues};
     struct nd_probe *probe = make("ties:1", mixed, 3);
     static const unsigned char zeros[20] = {0};
     assert_memory_equal(probe->inputs[0].data, zeros, 20);
@@ -321,7 +321,7 @@ int main(void)
         cmocka_unit_test(generator_every_bit_matches_the_oracle),
         cmocka_unit_test(oracle_check_finds_one_flipped_bit),
         cmocka_unit_test(uniform_element_depends_on_seed_name_sample_and_place),
-        cmocka_unit_test(ties_value_is_half_way_between_codes),
+        cmocka_unit_test(ties_value_is_half_way_between_qvalues),
         cmocka_unit_test(ties_that_float32_cannot_hit_alternate_sides),
         cmocka_unit_test(ties_without_quantiser_say_why),
         cmocka_unit_test(spec_not_understood_is_refused),

@@ -83,24 +83,24 @@ static struct nd_capture *assemble(size_t config, const char *spool)
 {
     static unsigned char data[64];
     struct nd_error err = {0};
-    struct nd_edge edges[FAKE_EDGES];
-    const struct nd_edge *edge_list[FAKE_EDGES];
-    size_t pass_of_edge[FAKE_EDGES];
+    struct nd_tensor tensors[FAKE_TENSORS];
+    const struct nd_tensor *tensor_list[FAKE_TENSORS];
+    size_t pass_of_tensor[FAKE_TENSORS];
     struct nd_probe_input input = {(char *)(uintptr_t) "in", ND_DTYPE_U8, {1, {2}}, 2, data};
     struct nd_probe probes[FAKE_PROBES];
     const struct nd_probe *probe_list[FAKE_PROBES];
     const struct fake_options *options = &configs[config].options;
-    for (size_t e = 0; e < FAKE_EDGES; e++) {
-        char *name = (char *)(uintptr_t)fake_edges[e].name;
-        edges[e] = (struct nd_edge){.name = name,
+    for (size_t e = 0; e < FAKE_TENSORS; e++) {
+        char *name = (char *)(uintptr_t)fake_tensors[e].name;
+        tensors[e] = (struct nd_tensor){.name = name,
                                     .onnx_name = name,
                                     .op_types = (char *)(uintptr_t) "Op",
                                     .node = (char *)(uintptr_t)(e % 2 == 0 ? "n0" : "n1"),
                                     .dtype = ND_DTYPE_NONE,
                                     .shape.rank = -1,
                                     .quant = {.axis = -1}};
-        edge_list[e] = &edges[e];
-        pass_of_edge[e] = fake_pass(options, e);
+        tensor_list[e] = &tensors[e];
+        pass_of_tensor[e] = fake_pass(options, e);
     }
     for (size_t p = 0; p < FAKE_PROBES; p++) {
         probes[p] = (struct nd_probe){.name = (char *)(uintptr_t)fake_probe_names[p],
@@ -110,16 +110,16 @@ static struct nd_capture *assemble(size_t config, const char *spool)
                                       .inputs = &input};
         probe_list[p] = &probes[p];
     }
-    for (size_t e = 0; e < FAKE_EDGES; e++) { /* as a model says it */
-        edges[e].dtype = fake_edges[e].dtype;
-        edges[e].shape = fake_edges[e].shape;
+    for (size_t e = 0; e < FAKE_TENSORS; e++) { /* as a model says it */
+        tensors[e].dtype = fake_tensors[e].dtype;
+        tensors[e].shape = fake_tensors[e].shape;
     }
     const struct nd_assembly assembly = {.spool_path = spool,
                                          .path = capture_path,
                                          .replace = true,
-                                         .edges = edge_list,
-                                         .pass_of_edge = pass_of_edge,
-                                         .n_edges = FAKE_EDGES,
+                                         .tensors = tensor_list,
+                                         .pass_of_tensor = pass_of_tensor,
+                                         .n_tensors = FAKE_TENSORS,
                                          .n_passes = options->n_passes,
                                          .probes = probe_list,
                                          .n_probes = FAKE_PROBES,
@@ -322,12 +322,12 @@ static void samples_that_are_run_again_are_in_the_capture(void **state)
         size_t n_by_runs[5] = {0};
         for (size_t p = 0; p < FAKE_PROBES; p++)
             for (size_t s = 0; s < fake_samples[p]; s++)
-                for (size_t e = 0; e < FAKE_EDGES; e++) {
-                    const struct nd_capture_tensor tensor = {capture, p, e};
+                for (size_t e = 0; e < FAKE_TENSORS; e++) {
+                    const struct nd_probe_values tensor = {capture, p, e};
                     size_t n = nd_capture_n_runs(capture, p, e, s),
                            pass = fake_pass(&configs[config].options, e);
                     bool differs = false;
-                    for (size_t other = 0; other < FAKE_EDGES; other++)
+                    for (size_t other = 0; other < FAKE_TENSORS; other++)
                         differs = differs || (fake_pass(&configs[config].options, other) == pass &&
                                               fake_differs(p, other, s, 1) && fake_bytes(other) > 0);
                     assert_int_equal(n, s >= 4 ? 1 : differs ? 4 : 2);
@@ -528,14 +528,14 @@ static void spool_of_a_living_agent_is_refused(void **state)
 static void spool_that_contradicts_the_job_is_refused(void **state)
 {
     (void)state;
-    static const struct nd_digest digests[2 * FAKE_EDGES];
+    static const struct nd_digest digests[2 * FAKE_TENSORS];
     static const struct nd_record strange[] = {
         {.kind = ND_RECORD_PASS, .index = {2}},
         {.kind = ND_RECORD_PASS, .index = {1}}, /* before the first is done */
-        {.kind = ND_RECORD_CHUNK, .index = {0, FAKE_EDGES, 0}},
-        {.kind = ND_RECORD_CHUNK, .index = {0, EDGE_BIG, 0}}, /* of another pass */
+        {.kind = ND_RECORD_CHUNK, .index = {0, FAKE_TENSORS, 0}},
+        {.kind = ND_RECORD_CHUNK, .index = {0, TENSOR_BIG, 0}}, /* of another pass */
         {.kind = ND_RECORD_FRAGMENT, .index = {FAKE_PROBES, 0, 0, 1}},
-        {.kind = ND_RECORD_OUTPUT, .index = {EDGE_CODES}},
+        {.kind = ND_RECORD_OUTPUT, .index = {TENSOR_QVALUES}},
         {.kind = ND_RECORD_SAMPLE, .index = {0, 0, 1}},
         {.kind = ND_RECORD_SAMPLE, .index = {1, 0, 0}},
         {.kind = ND_RECORD_SAMPLE, .payload = digests, .payload_bytes = sizeof digests[0]},

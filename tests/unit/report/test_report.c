@@ -46,8 +46,8 @@ static void start(struct fleet *fleet)
     c[1]->outputs[0][FLEET_CONV][60] -= 2;
     for (size_t i = 3; i < N; i++) {
         c[i]->outputs[0][FLEET_CONV][50] ^= 0x10;
-        fleet_set_code(c[i], 1, 0, 600);
-        fleet_set_code(c[i], 2, 4, 29);
+        fleet_set_qvalue(c[i], 1, 0, 600);
+        fleet_set_qvalue(c[i], 2, 4, 29);
         fleet_set_score(c[i], 0, 2, nextafterf(0.0625f, 1));
     }
     fleet_set_score(c[5], 3, 3, NAN);
@@ -68,9 +68,9 @@ static void stop(struct fleet *fleet)
         nd_capture_close(&fleet->captures[i]);
 }
 
-static char *text_of(const struct fleet *fleet, bool all_edges, size_t width)
+static char *text_of(const struct fleet *fleet, bool all_tensors, size_t width)
 {
-    struct nd_report_options options = {.struct_size = sizeof options, .all_edges = all_edges, .width = width};
+    struct nd_report_options options = {.struct_size = sizeof options, .all_tensors = all_tensors, .width = width};
     char *text = NULL;
     assert_int_equal(nd_report_text(fleet->comparison, &options, &text, NULL), ND_OK);
     assert_non_null(text);
@@ -158,7 +158,7 @@ static void text_of_digests_alone_says_so(void **state)
     struct fleet f;
     start(&f);
     f.captures[1]->digest_only = true;
-    f.captures[1]->edges[FLEET_SCORES].shape.dims[1] = 4;
+    f.captures[1]->tensors[FLEET_SCORES].shape.dims[1] = 4;
     compare_fleet(&f, 2);
     assert_golden("compare_digests.txt", text_of(&f, false, 0));
     stop(&f);
@@ -224,14 +224,14 @@ static json_t *json_of(const struct fleet *fleet)
     return root;
 }
 
-static json_t *edge_of(const json_t *root, size_t edge)
+static json_t *tensor_of(const json_t *root, size_t tensor)
 {
-    return json_array_get(json_object_get(root, "tensors"), edge);
+    return json_array_get(json_object_get(root, "tensors"), tensor);
 }
 
-static json_t *pair_of(const json_t *root, size_t edge, size_t test)
+static json_t *pair_of(const json_t *root, size_t tensor, size_t test)
 {
-    return json_array_get(json_object_get(edge_of(root, edge), "pairs"), test - 1);
+    return json_array_get(json_object_get(tensor_of(root, tensor), "pairs"), test - 1);
 }
 
 static const char *string_of(const json_t *object, const char *key)
@@ -259,13 +259,13 @@ static void json_reads_back_with_the_promised_names(void **state)
     assert_string_equal(string_of(device, "capture"), "gen2");
     assert_string_equal(string_of(device, "chipset"), "SM8550");
     assert_string_equal(string_of(device, "status"), "failed");
-    assert_int_equal(json_array_size(json_object_get(root, "tensors")), FLEET_EDGES);
-    const json_t *edge = edge_of(root, FLEET_CONV);
-    assert_string_equal(string_of(edge, "name"), "conv");
-    assert_true(json_is_false(json_object_get(edge, "comparable")));
+    assert_int_equal(json_array_size(json_object_get(root, "tensors")), FLEET_TENSORS);
+    const json_t *tensor = tensor_of(root, FLEET_CONV);
+    assert_string_equal(string_of(tensor, "name"), "conv");
+    assert_true(json_is_false(json_object_get(tensor, "comparable")));
     static const int classes[N] = {0, 1, 0, 2, 2, 2};
     for (size_t i = 0; i < N; i++)
-        assert_int_equal(json_integer_value(json_array_get(json_object_get(edge, "groups"), i)), classes[i]);
+        assert_int_equal(json_integer_value(json_array_get(json_object_get(tensor, "groups"), i)), classes[i]);
     const json_t *pair = pair_of(root, FLEET_CONV, 1);
     assert_int_equal(number_of(pair, "ref"), 0);
     assert_int_equal(number_of(pair, "test"), 1);
@@ -295,11 +295,11 @@ static void json_spells_out_infinity_and_what_is_unknown(void **state)
     start(&f);
     for (size_t i = 0; i < 2; i++) {
         double big = i == 0 ? 1.7e308 : -1.7e308;
-        f.captures[i]->edges[FLEET_SCORES].dtype = ND_DTYPE_F64;
-        f.captures[i]->edges[FLEET_SCORES].shape = (struct nd_shape){.rank = 1, .dims = {1}};
+        f.captures[i]->tensors[FLEET_SCORES].dtype = ND_DTYPE_F64;
+        f.captures[i]->tensors[FLEET_SCORES].shape = (struct nd_shape){.rank = 1, .dims = {1}};
         memcpy(f.captures[i]->outputs[0][FLEET_SCORES], &big, sizeof big);
     }
-    f.captures[1]->edges[FLEET_LOGITS].name = (char *)(uintptr_t) "\xff\x01";
+    f.captures[1]->tensors[FLEET_LOGITS].name = (char *)(uintptr_t) "\xff\x01";
     compare_fleet(&f, 2);
     json_t *root = json_of(&f);
     const json_t *pair = pair_of(root, FLEET_SCORES, 1);
@@ -307,7 +307,7 @@ static void json_spells_out_infinity_and_what_is_unknown(void **state)
     assert_true(json_is_real(json_object_get(pair, "max_ulp"))); /* over 2^63 */
     assert_true(json_real_value(json_object_get(pair, "max_ulp")) > 1.8e19);
     assert_true(json_is_null(json_object_get(pair_of(root, FLEET_LOGITS, 1), "differing")));
-    assert_string_equal(string_of(edge_of(root, FLEET_EDGES), "name"), "??");
+    assert_string_equal(string_of(tensor_of(root, FLEET_TENSORS), "name"), "??");
     json_decref(root);
     stop(&f);
 }

@@ -15,7 +15,7 @@ static void expect_said(double noise_figure_db, const char *end)
     const struct nd_explained_device device = {
         .health = ND_HEALTH_HEALTHY,
         .own_share = 0.498,
-        .output = {.n_codes = 4, .noise_figure_db = noise_figure_db},
+        .output = {.n_qvalues = 4, .noise_figure_db = noise_figure_db},
     };
     char said[EXPLAIN_SENTENCE_BYTES], expected[EXPLAIN_SENTENCE_BYTES];
     nd_explain_say_health(&explanation, &device, said);
@@ -46,14 +46,14 @@ static void test_parts_cancel_out(void **state)
 static void test_layers_of_floats_are_counted(void **state)
 {
     (void)state;
-    char quantised[] = "quantised", floats[] = "floats", type[] = "Add", uri[] = "cpu", program[] = "half-even";
-    struct nd_explained_step steps[] = {{.name = quantised, .op_types = type, .is_unit = true},
+    char quantised[] = "quantised", floats[] = "floats", type[] = "Add", uri[] = "cpu", arithmetic[] = "half-even";
+    struct nd_explained_step steps[] = {{.name = quantised, .op_types = type, .is_layer = true},
                                         {.name = floats, .op_types = type}};
-    struct nd_explained_unit units[] = {{.is_examined = true, .program = program, .state = ND_LAYER_FOLLOWS},
-                                        {.is_examined = true, .program = program, .state = ND_LAYER_FOLLOWS}};
+    struct nd_explained_layer layers[] = {{.is_examined = true, .arithmetic = arithmetic, .state = ND_LAYER_FOLLOWS},
+                                        {.is_examined = true, .arithmetic = arithmetic, .state = ND_LAYER_FOLLOWS}};
     struct nd_explained_device device = {.uri = uri,
                                          .health = ND_HEALTH_HEALTHY,
-                                         .units = units,
+                                         .layers = layers,
                                          .n_follow = 2,
                                          .n_examined = 2,
                                          .own_share = NAN};
@@ -70,21 +70,21 @@ static void expect_defects(bool has_defect, const char *headline, const char *en
 {
     char a[] = "a", b[] = "b", type[] = "Reciprocal", uri[] = "npu", defect[] = "a known defect",
          remedy[] = "Do it otherwise.";
-    struct nd_explained_step steps[] = {{.name = a, .op_types = type, .is_unit = true},
-                                        {.name = b, .op_types = type, .is_unit = true}};
-    struct nd_explained_unit units[] = {{.is_examined = true,
+    struct nd_explained_step steps[] = {{.name = a, .op_types = type, .is_layer = true},
+                                        {.name = b, .op_types = type, .is_layer = true}};
+    struct nd_explained_layer layers[] = {{.is_examined = true,
                                          .state = ND_LAYER_UNEXPLAINED,
                                          .known_defect = has_defect ? defect : NULL,
                                          .remedy = remedy,
-                                         .n_codes = 100,
+                                         .n_qvalues = 100,
                                          .n_unexplained = 50},
-                                        {.is_examined = true, .state = ND_LAYER_FOLLOWS, .n_codes = 100}};
+                                        {.is_examined = true, .state = ND_LAYER_FOLLOWS, .n_qvalues = 100}};
     size_t unexplained[] = {0};
     struct nd_explained_device device = {.uri = uri,
                                          .label = uri,
                                          .capture = uri,
                                          .health = ND_HEALTH_UNEXPLAINED,
-                                         .units = units,
+                                         .layers = layers,
                                          .n_examined = 2,
                                          .unexplained = unexplained,
                                          .n_unexplained = 1,
@@ -149,16 +149,16 @@ static void test_word_for_the_layer_fits_its_part(void **state)
 static void expect_next(double sqnr_db, const char *wanted)
 {
     char a[] = "a", type[] = "Conv", uri[] = "npu", model[] = "m.onnx";
-    struct nd_explained_step steps[] = {{.name = a, .op_types = type, .is_unit = true}};
-    struct nd_explained_unit units[] = {{.is_examined = true, .state = ND_LAYER_FOLLOWS, .n_codes = 100}};
-    struct nd_quantised_layer layers[] = {{.effect_share = 1}};
+    struct nd_explained_step steps[] = {{.name = a, .op_types = type, .is_layer = true}};
+    struct nd_explained_layer layers[] = {{.is_examined = true, .state = ND_LAYER_FOLLOWS, .n_qvalues = 100}};
+    struct nd_quantised_layer shown_layers[] = {{.effect_share = 1}};
     size_t ranked[] = {0};
     struct nd_quantisation quantisation = {
-        .layers = layers, .ranked = ranked, .n_ranked = 1, .n_effect_samples = 8, .output_sqnr_db = sqnr_db};
+        .layers = shown_layers, .ranked = ranked, .n_ranked = 1, .n_effect_samples = 8, .output_sqnr_db = sqnr_db};
     struct nd_explained_device device = {.uri = uri,
                                          .label = uri,
                                          .capture = uri,
-                                         .units = units,
+                                         .layers = layers,
                                          .n_examined = 1,
                                          .n_follow = 1,
                                          .own_share = NAN};

@@ -120,7 +120,7 @@ static void json_of_devices_has_repeats_and_noise(void **state)
     noise.abs.max = 0.5;
     noise.share = 0.25;
     noise.max_lsb = 3;
-    struct nd_edge_on_device *on = &fake.on[FAKE_CONV][1];
+    struct nd_tensor_on_device *on = &fake.on[FAKE_CONV][1];
     on->n_unstable = 2;
     on->n_repeats = 12;
     on->n_repeats_unequal = 2;
@@ -129,7 +129,7 @@ static void json_of_devices_has_repeats_and_noise(void **state)
     on->is_stuck = true;
     fake.pairs[FAKE_CONV][0].within_noise = true;
     fake.comparison.odd_one_out = 1;
-    fake.edges[FAKE_CONV].odd_one_out = 2;
+    fake.tensors[FAKE_CONV].odd_one_out = 2;
     fake.comparison.n_partings = 2;
     fake.partings[0] = (struct nd_parting){0, 1, 0, 2, FAKE_SCORES};
     fake.partings[1] = (struct nd_parting){1, 2, 1, 2, SIZE_MAX};

@@ -77,7 +77,7 @@ static void channels_are_listed_worst_first(void **state)
     assert_has_not(text, "\n       28          4");
     assert_true(strstr(text, "\n       31          7") < strstr(text, "\n       38          6"));
     free(text);
-    text = text_of(&fake, &(struct nd_report_options){.all_edges = true});
+    text = text_of(&fake, &(struct nd_report_options){.all_tensors = true});
     assert_has(text, "35 of 40 differ:\n");
     assert_has(text, "\n        1          1");
     assert_has_not(text, "\n        0          0");
@@ -116,7 +116,7 @@ static void text_of_outputs_shows_the_signal(void **state)
     free(text);
 }
 
-static void worst_codes_have_every_digit(void **state)
+static void worst_qvalues_have_every_digit(void **state)
 {
     (void)state;
     struct fake_comparison fake;
@@ -130,7 +130,7 @@ static void worst_codes_have_every_digit(void **state)
     assert_has(text, "     36127      36131\n");
     assert_has_not(text, "e+04");
     free(text);
-    fake.edges[FAKE_CONV].is_quantised = false; /* plain integers: what is stored is what they are worth */
+    fake.tensors[FAKE_CONV].is_quantised = false; /* plain integers: what is stored is what they are worth */
     worst->ref_real = worst->ref = 1234567;
     worst->test_real = worst->test = 1234568;
     text = text_of(&fake, &(struct nd_report_options){.worst = true});
@@ -139,14 +139,14 @@ static void worst_codes_have_every_digit(void **state)
 }
 
 /* No edge is counted twice: one device fails where another stays within its gate. */
-static void verdict_counts_each_edge_once(void **state)
+static void verdict_counts_each_tensor_once(void **state)
 {
     (void)state;
     struct fake_comparison fake;
     fake_init(&fake);
     fake.comparison.has_gates = true;
     fake.comparison.n_pairs = FAKE_DEVICES - 1;
-    for (size_t e = 0; e < FAKE_COMPARED_EDGES; e++) {
+    for (size_t e = 0; e < FAKE_COMPARED_TENSORS; e++) {
         fake_differ(&fake, e, 0)->n_failing = 0;
         fake_differ(&fake, e, 1);
         fake.pairs[e][0].verdict = ND_VERDICT_WITHIN;
@@ -203,7 +203,7 @@ static void text_of_repeats_says_how_sure_it_is(void **state)
     (void)state;
     struct fake_comparison fake;
     fake_init(&fake);
-    for (size_t e = 0; e < FAKE_COMPARED_EDGES; e++)
+    for (size_t e = 0; e < FAKE_COMPARED_TENSORS; e++)
         for (size_t i = 0; i < FAKE_DEVICES; i++) {
             fake.on[e][i].n_repeats = 12;
             fake.on[e][i].unstable_bound = 0.2209;
@@ -211,7 +211,7 @@ static void text_of_repeats_says_how_sure_it_is(void **state)
     char *text = text_of(&fake, NULL);
     assert_has(text, "\nrepeats: 0 of 12 unequal on every device (a repeat differs with p < 22.09 %, 95 %)\n");
     free(text);
-    for (size_t e = 0; e < FAKE_COMPARED_EDGES; e++)
+    for (size_t e = 0; e < FAKE_COMPARED_TENSORS; e++)
         fake.on[e][0].n_repeats = 0;
     text = text_of(&fake, NULL);
     assert_has(text, "\nrepeats: 0 of 12 unequal on each of 2 devices (");
@@ -240,8 +240,8 @@ static void text_names_the_odd_one_and_where_tests_part(void **state)
     struct fake_comparison fake;
     fake_init(&fake);
     fake_differ(&fake, FAKE_CONV, 0);
-    fake.comparison.first_edge = FAKE_CONV;
-    fake.comparison.odd_one_out = fake.edges[FAKE_CONV].odd_one_out = 1;
+    fake.comparison.first_tensor = FAKE_CONV;
+    fake.comparison.odd_one_out = fake.tensors[FAKE_CONV].odd_one_out = 1;
     fake.devices[1].class_id = 1;
     fake.devices[2].class_id = 2;
     fake.comparison.n_partings = 2;
@@ -281,7 +281,7 @@ static void matrix_is_mirrored_only_where_it_is_symmetric(void **state)
                      "  gen1  5.0%     .   n/c\n"
                      "  gen3  5.0%   n/c     .\n");
     free(text);
-    matrices[1].edge = "missing";
+    matrices[1].tensor = "missing";
     struct nd_error err = {0};
     assert_int_equal(nd_report_text(&fake.comparison, &options, &text, &err), ND_ERR_USAGE);
     assert_string_equal(err.message, "there is no tensor 'missing' for a matrix");
@@ -289,7 +289,7 @@ static void matrix_is_mirrored_only_where_it_is_symmetric(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_int_equal(nd_matrix_parse(wrong[i], &matrices[0], NULL), ND_ERR_USAGE);
     assert_int_equal(nd_matrix_parse("kl:a:0", &matrices[0], NULL), ND_OK);
-    assert_string_equal(matrices[0].edge, "a:0");
+    assert_string_equal(matrices[0].tensor, "a:0");
 }
 
 /* Names and reasons as long as they come: nothing may leave the width, and nothing wrapped may be lost. */
@@ -321,11 +321,11 @@ static void lines_keep_within_any_width(void **state)
     }
     fake.devices[1].status = ND_CAPTURE_FAILED;
     fake.comparison.has_gates = true;
-    fake.comparison.first_edge = FAKE_CONV;
+    fake.comparison.first_tensor = FAKE_CONV;
     fake.comparison.classes_text =
         fake_text("one = two = three = four = five = six = seven | eight = nine = ten | "
                   "eleven = twelve = thirteen = fourteen = fifteen = sixteen");
-    fake.edges[FAKE_CONV].name =
+    fake.tensors[FAKE_CONV].name =
         fake_text("/model/backbone/features/features.0/features.0.0/Conv_output_0_quantized");
     fake.pairs[FAKE_SCORES][1].total.coverage = ND_COVERAGE_PART;
     fake.pairs[FAKE_SCORES][1].total.reason =
@@ -378,11 +378,11 @@ static void numbers_near_one_never_round_to_it(void **state)
         assert_string_equal(nd_format_near_one(rows[i].value, buf), rows[i].expected);
 }
 
-static struct nd_compared_diagnosis fake_diagnosis(size_t device, size_t edge, const char *kind,
+static struct nd_compared_diagnosis fake_diagnosis(size_t device, size_t tensor, const char *kind,
                                                    const char *text)
 {
     return (struct nd_compared_diagnosis){.device = device,
-                                          .edge = edge,
+                                          .tensor = tensor,
                                           .kind = kind,
                                           .text = fake_text(text),
                                           .is_note = strcmp(kind, "fp16-grid") == 0,
@@ -436,8 +436,8 @@ int main(void)
         cmocka_unit_test(channels_are_listed_worst_first),
         cmocka_unit_test(text_of_outputs_shows_the_signal),
         cmocka_unit_test(diagnoses_are_said_once),
-        cmocka_unit_test(worst_codes_have_every_digit),
-        cmocka_unit_test(verdict_counts_each_edge_once),
+        cmocka_unit_test(worst_qvalues_have_every_digit),
+        cmocka_unit_test(verdict_counts_each_tensor_once),
         cmocka_unit_test(text_of_patterns_names_the_elements),
         cmocka_unit_test(text_of_repeats_says_how_sure_it_is),
         cmocka_unit_test(text_names_the_odd_one_and_where_tests_part),

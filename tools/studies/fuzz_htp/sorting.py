@@ -1,6 +1,6 @@
 """Whose a finding is, by rules. What no rule decides stays undecided."""
 
-# In LSB, as `explain` calls an error gross (src/explain/verdict/accuse.c).
+# In LSB, as `explain` calls an error gross (src/explain/verdict/fault_verdict.c).
 GROSS = {"uint8": 8, "uint16": 2048}
 
 CLASSES = {

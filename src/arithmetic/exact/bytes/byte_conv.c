@@ -25,8 +25,8 @@ static void round_row(const struct rounding *r, size_t channel, const double *su
             continue;
         quick.x = sums + i;
         quick.n = quick.n_inner = m;
-        nd_quick_round(&quick, r->zero, r->low, r->high, r->runner->codes);
-        nd_gemm_kernels()->narrow(r->runner->codes, r->low, m, out + i);
+        nd_quick_round(&quick, r->zero, r->low, r->high, r->runner->qvalues);
+        nd_gemm_kernels()->narrow(r->runner->qvalues, r->low, m, out + i);
     }
 }
 
@@ -90,21 +90,21 @@ static bool run_bytes(struct rounding *r, const struct nd_byte_conv *conv, const
     return true;
 }
 
-enum nd_status nd_byte_convolve(struct nd_byte_runner *runner, const struct nd_byte_unit *unit,
+enum nd_status nd_byte_convolve(struct nd_byte_runner *runner, const struct nd_byte_layer *layer,
                                 const uint8_t *in, uint8_t *out, struct nd_error *err)
 {
-    const struct nd_byte_conv *conv = &unit->conv;
-    const struct nd_exact_graph *g = runner->units->graph;
-    const struct nd_node_quant *quant = &g->quants[unit->quantize];
+    const struct nd_byte_conv *conv = &layer->conv;
+    const struct nd_exact_graph *g = runner->layers->graph;
+    const struct nd_node_quant *quant = &g->quants[layer->quantize];
     struct rounding r = {.runner = runner, .conv = conv, .zero = (double)quant->quant.zero_point[0]};
     size_t n_in = conv->n_groups * conv->n_in * (size_t)conv->window.n_in;
     size_t n_out = conv->n_groups * conv->n_out * (size_t)conv->window.n_out;
-    nd_code_range(quant->dtype, &r.low, &r.high);
+    nd_qvalue_range(quant->dtype, &r.low, &r.high);
     bool is_made = true, is_by_bytes = conv->bytes.quads != NULL;
     if (!is_by_bytes && !nd_exact_run_holds(&runner->run, conv->weights)) {
         if (err != NULL)
-            *err = runner->run.held->error;
-        return runner->run.held->status;
+            *err = runner->run.decoded->error;
+        return runner->run.decoded->status;
     }
     for (size_t i = 0; i < conv->n_samples && is_made; i++) {
         r.out = out + i * n_out;

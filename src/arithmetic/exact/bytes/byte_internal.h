@@ -2,7 +2,7 @@
 #ifndef ND_EVAL_BYTE_INTERNAL_H
 #define ND_EVAL_BYTE_INTERNAL_H
 
-#include "arithmetic/exact/bytes/byte_unit.h"
+#include "arithmetic/exact/bytes/byte_layer.h"
 #include "arithmetic/exact/graph_internal.h"
 #include "arithmetic/operators/kernels/conv_bytes.h"
 #include "arithmetic/operators/kernels/gemm_kernels.h"
@@ -33,9 +33,9 @@ struct nd_byte_run {
     uint32_t input;
 };
 
-struct nd_byte_unit {
-    size_t quantize, edge;            /* the node, and what it makes */
-    size_t *edges, *leaves, n_inputs; /* what it reads, and the tensors of those */
+struct nd_byte_layer {
+    size_t quantize, tensor;            /* the node, and what it makes */
+    size_t *tensors, *leaves, n_inputs; /* what it reads, and the tensors of those */
     size_t *touched, n_touched;       /* tensors between */
     bool reads_input;                 /* of the graph, without a quantiser before */
     enum nd_byte_kind kind;
@@ -45,22 +45,22 @@ struct nd_byte_unit {
     struct nd_byte_conv conv;
 };
 
-struct nd_byte_units {
+struct nd_byte_layers {
     const struct nd_exact_graph *graph;
     struct nd_shape *shapes; /* [n_edges] */
-    struct nd_byte_unit *units;
+    struct nd_byte_layer *layers;
     size_t n;
 };
 
 struct nd_byte_runner {
-    const struct nd_byte_units *units;
+    const struct nd_byte_layers *layers;
     struct nd_exact_run run;
-    double codes[ND_BYTE_ROOM];
+    double qvalues[ND_BYTE_ROOM];
     size_t left_bytes; /* for tables, while units are found */
 };
 
 /* byte_conv.c: one unit that is an ND_BYTE_CONV. ND_ERR_IO, ND_ERR_MEMORY. */
-enum nd_status nd_byte_convolve(struct nd_byte_runner *runner, const struct nd_byte_unit *unit,
+enum nd_status nd_byte_convolve(struct nd_byte_runner *runner, const struct nd_byte_layer *layer,
                                 const uint8_t *in, uint8_t *out, struct nd_error *err);
 
 #endif

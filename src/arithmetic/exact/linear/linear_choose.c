@@ -34,7 +34,7 @@ static bool only_moves(const struct nd_linear_call *call)
     return false;
 }
 
-static enum nd_status run_on_codes(const struct nd_linear_call *call, struct nd_array *out,
+static enum nd_status run_on_qvalues(const struct nd_linear_call *call, struct nd_array *out,
                                    struct nd_error *err)
 {
     struct nd_array moved = {0};
@@ -89,7 +89,7 @@ enum nd_status nd_linear_choose(const struct nd_linear_call *call, struct nd_lin
     if (call->node == NULL)
         status = nd_linear_reals(call, 0, &real, err);
     else if (only_moves(call))
-        status = run_on_codes(call, &real, err);
+        status = run_on_qvalues(call, &real, err);
     else if (only_chooses(call))
         status = run_on_reals(call, &real, err);
     else

@@ -3,7 +3,7 @@
 #ifndef ND_EVAL_LINEAR_FAMILIES_H
 #define ND_EVAL_LINEAR_FAMILIES_H
 
-#include "arithmetic/exact/linear/linear_unit.h"
+#include "arithmetic/exact/linear/linear_layer.h"
 #include "arithmetic/operators/ops_shared.h"
 
 /* A family. The result is that of nd_linear_make with v being real values. */
@@ -44,12 +44,12 @@ enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, stru
                                struct nd_error *err);
 /* Input i in whole numbers: codes less zero point, or values without quantisation that have no fraction.
  * *largest is the largest magnitude. */
-enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *out,
+enum nd_status nd_linear_packed_weights(const struct nd_linear_call *call, size_t i, struct nd_array *out,
                                 double *largest, struct nd_error *err);
 
 /* The same without a copy where there is one already: *out is borrowed, or else `own`, which the caller frees.
  */
-enum nd_status nd_linear_borrow_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *own,
+enum nd_status nd_linear_borrow_packed_weights(const struct nd_linear_call *call, size_t i, struct nd_array *own,
                                        const struct nd_array **out, double *largest, struct nd_error *err);
 /* Of a Conv, Gemm or MatMul: the sums of x and the weights, both of nd_linear_borrow_wholes; node: without what
  * scales sums. Shared where they can be. */

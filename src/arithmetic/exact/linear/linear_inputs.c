@@ -8,7 +8,7 @@
 #include "model/graph/graph.h"
 
 /* Of codes that a float32 scale can be multiplied with in a double: 53 - 24 bits. */
-static const double largest_code = 0x1p29;
+static const double largest_qvalue = 0x1p29;
 
 static const char broken_text[] = "an input that is neither codes nor whole numbers",
                   large_text[] = "codes of more than 29 bits";
@@ -95,7 +95,7 @@ static bool is_whole(const struct nd_array *array)
     return n_broken == 0;
 }
 
-enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *out,
+enum nd_status nd_linear_packed_weights(const struct nd_linear_call *call, size_t i, struct nd_array *out,
                                 double *largest, struct nd_error *err)
 {
     const struct nd_linear_input *input = &call->inputs[i];
@@ -119,12 +119,12 @@ enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, str
     return ND_OK;
 }
 
-enum nd_status nd_linear_borrow_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *own,
+enum nd_status nd_linear_borrow_packed_weights(const struct nd_linear_call *call, size_t i, struct nd_array *own,
                                        const struct nd_array **out, double *largest, struct nd_error *err)
 {
     struct nd_linear_shared *shared = i == 0 ? call->shared : NULL;
-    if (call->inputs[i].wholes != NULL) {
-        *out = call->inputs[i].wholes;
+    if (call->inputs[i].packed_weights != NULL) {
+        *out = call->inputs[i].packed_weights;
         *largest = call->inputs[i].largest;
         return ND_OK;
     }
@@ -133,7 +133,7 @@ enum nd_status nd_linear_borrow_wholes(const struct nd_linear_call *call, size_t
         *largest = shared->largest;
         return ND_OK;
     }
-    enum nd_status status = nd_linear_wholes(call, i, own, largest, err);
+    enum nd_status status = nd_linear_packed_weights(call, i, own, largest, err);
     *out = own;
     if (status == ND_OK && shared != NULL) {
         shared->x = *own;
@@ -168,7 +168,7 @@ enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__N
 {
     struct nd_linear_shared *shared = call->shared;
     const struct nd_linear_input *weights = &call->inputs[1];
-    bool is_as_prepared = weights->wholes != NULL && operands[1]->x == weights->wholes->x;
+    bool is_as_prepared = weights->packed_weights != NULL && operands[1]->x == weights->packed_weights->x;
     bool is_shared = is_as_prepared && shared != NULL && operands[0] == &shared->x;
     bool is_short = is_as_prepared && weights->shorts != NULL;
     struct nd_array *made = is_shared ? &shared->sums : own;
@@ -191,15 +191,15 @@ static enum nd_status take_scaled(const struct nd_linear_call *call, size_t i, s
                                   struct nd_error *err)
 {
     const struct nd_linear_input *input = &call->inputs[i];
-    const struct nd_scaled_codes codes = {input->values->x, (double)input->quant->zero_point[0],
+    const struct nd_scaled_qvalues qvalues = {input->values->x, (double)input->quant->zero_point[0],
                                           nd_linear_scale(input, 0)};
     double largest;
     enum nd_status status = nd_array_make_room(out, ND_DTYPE_F32, &input->values->shape, err);
     if (status != ND_OK)
         return status;
-    if (!nd_gemm_kernels()->take_scaled(&codes, out->n, out->x, &largest))
+    if (!nd_gemm_kernels()->take_scaled(&qvalues, out->n, out->x, &largest))
         return nd_linear_unsupported(call, err, broken_text);
-    return largest > largest_code ? nd_linear_unsupported(call, err, large_text) : ND_OK;
+    return largest > largest_qvalue ? nd_linear_unsupported(call, err, large_text) : ND_OK;
 }
 
 enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, struct nd_array *out,
@@ -213,12 +213,12 @@ enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, stru
     size_t n_inner, channel = 0;
     if (input->quant->n == 1)
         return take_scaled(call, i, out, err);
-    enum nd_status status = nd_linear_wholes(call, i, out, &largest, err);
+    enum nd_status status = nd_linear_packed_weights(call, i, out, &largest, err);
     if (status == ND_OK)
         status = nd_linear_layout(input->quant, &out->shape, &axis, &n_inner, err);
     if (status != ND_OK)
         return status;
-    if (largest > largest_code)
+    if (largest > largest_qvalue)
         return nd_linear_unsupported(call, err, large_text);
     for (size_t start = 0; start < out->n; start += n_inner, channel = (channel + 1) % input->quant->n)
         nd_gemm_kernels()->scale(out->x + start, n_inner, nd_linear_scale(input, channel));

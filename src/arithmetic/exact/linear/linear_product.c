@@ -53,9 +53,9 @@ static enum nd_status read_operands(const struct nd_linear_call *call, struct pr
     double left = 0, right = 0;
     int axis;
     size_t n_inner;
-    enum nd_status status = nd_linear_borrow_wholes(call, 0, &product->own[0], &product->left, &left, err);
+    enum nd_status status = nd_linear_borrow_packed_weights(call, 0, &product->own[0], &product->left, &left, err);
     if (status == ND_OK)
-        status = nd_linear_borrow_wholes(call, 1, &product->own[1], &product->right, &right, err);
+        status = nd_linear_borrow_packed_weights(call, 1, &product->own[1], &product->right, &right, err);
     if (status == ND_OK)
         status = nd_linear_layout(call->inputs[1].quant, &call->inputs[1].values->shape, &axis, &n_inner, err);
     if (status != ND_OK)

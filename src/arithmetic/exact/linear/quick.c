@@ -146,7 +146,7 @@ static inline double nearest(double x)
     return (x + shift) - shift;
 }
 
-void nd_quick_round(const struct nd_quick *q, double zero, double low, double high, double *codes)
+void nd_quick_round(const struct nd_quick *q, double zero, double low, double high, double *qvalues)
 {
     double near[ND_QUICK_BLOCK];
     const double most = 0.5 - ND_QUICK_DOUBT;
@@ -159,21 +159,21 @@ void nd_quick_round(const struct nd_quick *q, double zero, double low, double hi
                                                 .high = high,
                                                 .most = most,
                                                 .largest = ND_QUICK_LARGEST,
-                                                .codes = codes + first};
+                                                .qvalues = qvalues + first};
         nd_quick_near(q, first, n, near);
         bool is_clear = nd_gemm_kernels()->round(&block);
         for (size_t i = 0; i < n && !is_clear; i++) {
             if (fabs(near[i] - nearest(near[i])) < most && fabs(near[i]) < ND_QUICK_LARGEST)
                 continue;
             struct nd_ratio v = nd_quick_exact(q, first + i);
-            codes[first + i] = nd_ratio_is_nan(&v)
+            qvalues[first + i] = nd_ratio_is_nan(&v)
                                    ? low
                                    : fmin(fmax(nd_round_ratio(&v, ND_ROUND_HALF_EVEN) + zero, low), high);
         }
     }
 }
 
-bool nd_quick_round_line(const struct nd_quick *q, const double *sums, double zero, size_t n, uint8_t *codes)
+bool nd_quick_round_line(const struct nd_quick *q, const double *sums, double zero, size_t n, uint8_t *qvalues)
 {
     double inverse = 1 / q->scale;
     const struct nd_sums_rounding rounding = {.factor = q->factors[0],
@@ -183,5 +183,5 @@ bool nd_quick_round_line(const struct nd_quick *q, const double *sums, double ze
                                               .zero = zero,
                                               .most = 0.5 - ND_QUICK_DOUBT,
                                               .largest = ND_QUICK_LARGEST};
-    return nd_gemm_kernels()->round_sums(&rounding, sums, n, codes);
+    return nd_gemm_kernels()->round_sums(&rounding, sums, n, qvalues);
 }

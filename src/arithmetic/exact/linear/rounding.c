@@ -304,20 +304,20 @@ double nd_round_value(double v, enum nd_rounding rounding)
     return nd_round_ratio(&ratio, rounding);
 }
 
-void nd_code_range(enum nd_dtype dtype, double *low, double *high)
+void nd_qvalue_range(enum nd_dtype dtype, double *low, double *high)
 {
     bool is_nibble = dtype == ND_DTYPE_U4 || dtype == ND_DTYPE_I4;
     int n_bits = is_nibble ? 4 : 8 * (int)nd_dtype_size_bytes(dtype);
-    assert(nd_dtype_is_of_codes(dtype));
+    assert(nd_dtype_is_of_qvalues(dtype));
     bool is_signed = nd_dtype_is_signed_integer(dtype);
     *low = is_signed ? -(double)(UINT64_C(1) << (n_bits - 1)) : 0;
     *high = (double)(UINT64_C(1) << (is_signed ? n_bits - 1 : n_bits)) - 1;
 }
 
-double nd_code_of_ratio(const struct nd_ratio *ratio, double zero_point, enum nd_dtype dtype,
+double nd_qvalue_of_ratio(const struct nd_ratio *ratio, double zero_point, enum nd_dtype dtype,
                         enum nd_rounding rounding)
 {
     double low, high;
-    nd_code_range(dtype, &low, &high);
+    nd_qvalue_range(dtype, &low, &high);
     return nd_ratio_is_nan(ratio) ? low : fmin(fmax(nd_round_ratio(ratio, rounding) + zero_point, low), high);
 }

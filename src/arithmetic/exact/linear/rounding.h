@@ -72,11 +72,11 @@ static inline double nd_within(double x, double low, double high)
 
 /* The least and the largest code of an integer type of at most 32 bits, 4-bit ones included; other types are
  * asserted. */
-void nd_code_range(enum nd_dtype dtype, double *low, double *high);
+void nd_qvalue_range(enum nd_dtype dtype, double *low, double *high);
 
 /* round(v) + zero_point, clipped to the type. NaN, of which ONNX's specification says nothing, gives the least
  * code, as ONNX Runtime's CPU provider has it on x86-64 (tools/studies/hold_exact). */
-double nd_code_of_ratio(const struct nd_ratio *ratio, double zero_point, enum nd_dtype dtype,
+double nd_qvalue_of_ratio(const struct nd_ratio *ratio, double zero_point, enum nd_dtype dtype,
                         enum nd_rounding rounding);
 
 #endif

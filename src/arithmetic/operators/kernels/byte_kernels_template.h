@@ -16,9 +16,9 @@ static bool narrow(const double *x, double low, size_t n, uint8_t *out)
 {
     int32_t n_broken = 0;
     for (size_t i = 0; i < n; i++) {
-        double code = x[i] - low;
-        int32_t whole = (int32_t)(code >= 0 && code <= UINT8_MAX ? code : 0);
-        n_broken |= (double)whole != code;
+        double qvalue = x[i] - low;
+        int32_t whole = (int32_t)(qvalue >= 0 && qvalue <= UINT8_MAX ? qvalue : 0);
+        n_broken |= (double)whole != qvalue;
         out[i] = (uint8_t)whole;
     }
     return n_broken == 0;

@@ -5,11 +5,11 @@
 #include "core/memory.h"
 
 /* A matrix of columns stays in the second-level cache: 128 KiB; chosen. */
-enum { MOST_COLUMNS = 96, MOST_ROWS = 170 };
+enum { MAX_COLUMNS = 96, MAX_ROWS = 170 };
 
 double *nd_conv_blocks_room(void)
 {
-    return nd_calloc(MOST_COLUMNS * MOST_ROWS, sizeof(double));
+    return nd_calloc(MAX_COLUMNS * MAX_ROWS, sizeof(double));
 }
 
 bool nd_conv_is_matrix(const struct nd_window *w)
@@ -27,20 +27,20 @@ void nd_conv_blocks_add(const struct nd_conv_group *g, double *room)
     const struct planes planes = {g->w, g->in, 0};
     size_t n_rows = g->n_in * (size_t)g->w->n_kernel, n_out = (size_t)g->w->n_out;
     bool is_plain = nd_conv_is_matrix(g->w);
-    for (size_t from = 0; from < n_out; from += MOST_COLUMNS)
-        for (size_t k = 0; k < n_rows; k += MOST_ROWS) {
+    for (size_t from = 0; from < n_out; from += MAX_COLUMNS)
+        for (size_t k = 0; k < n_rows; k += MAX_ROWS) {
             struct nd_gemm gemm = {.n = g->n_out,
-                                   .n_k = n_rows - k < MOST_ROWS ? n_rows - k : MOST_ROWS,
-                                   .m = n_out - from < MOST_COLUMNS ? n_out - from : MOST_COLUMNS,
+                                   .n_k = n_rows - k < MAX_ROWS ? n_rows - k : MAX_ROWS,
+                                   .m = n_out - from < MAX_COLUMNS ? n_out - from : MAX_COLUMNS,
                                    .a = g->weight + k,
                                    .b = is_plain ? g->in + k * n_out + from : room,
                                    .c = g->out + from,
                                    .a_row = n_rows,
-                                   .b_row = is_plain ? n_out : MOST_COLUMNS,
+                                   .b_row = is_plain ? n_out : MAX_COLUMNS,
                                    .c_row = n_out};
             const struct block block = {(ptrdiff_t)from, (ptrdiff_t)gemm.m};
             for (size_t i = 0; i < gemm.n_k && !is_plain; i++)
-                copy_columns(&planes, k + i, block, room + i * MOST_COLUMNS);
+                copy_columns(&planes, k + i, block, room + i * MAX_COLUMNS);
             kernels->add(&gemm);
         }
 }

@@ -8,7 +8,7 @@
 
 /* Products of a byte and a signed byte: so many fit 32 bits, whatever they are, with what is taken away again.
  */
-enum { MOST_TERMS = 1 << 13, LEAST_TERMS = 8, LEAST_CHANNELS = 4, LEAST_WIDE_ROW = ND_QUAD_COLUMNS / 2 };
+enum { MAX_TERMS = 1 << 13, MIN_TERMS = 8, MIN_CHANNELS = 4, MIN_WIDE_ROW = ND_QUAD_COLUMNS / 2 };
 
 /* ---- where things lie ---- */
 
@@ -120,7 +120,7 @@ static bool is_possible(const struct nd_conv_group *g)
     size_t n = g->n_in * (size_t)w->n_kernel;
     return g->short_weight != NULL && w->in[0] == 1 && w->kernel[0] == 1 && w->out[0] == 1 &&
            w->pad_begin[0] == 0 && w->pad_begin[1] >= 0 && w->pad_begin[2] >= 0 && w->out[1] > 0 &&
-           w->out[2] > 0 && n >= LEAST_TERMS && n <= MOST_TERMS && g->n_out >= LEAST_CHANNELS;
+           w->out[2] > 0 && n >= MIN_TERMS && n <= MAX_TERMS && g->n_out >= MIN_CHANNELS;
 }
 
 size_t nd_byte_weights_bytes(const struct nd_conv_group *g, size_t n_groups)
@@ -321,7 +321,7 @@ void nd_conv_bytes_each(const struct nd_conv_bytes *room, size_t group, const st
 {
     const struct nd_byte_weights *b = room->weights;
     size_t n_row = (size_t)b->w.out[2], n_rows = (size_t)b->w.out[1];
-    bool is_by_row = n_row >= LEAST_WIDE_ROW && n_row < b->in_row;
+    bool is_by_row = n_row >= MIN_WIDE_ROW && n_row < b->in_row;
     size_t n_pieces = is_by_row ? n_rows : 1, n = is_by_row ? n_row : (n_rows - 1) * b->in_row + n_row;
     put_planes(room, bytes->in);
     for (size_t y = 0; y < n_pieces; y++)

@@ -6,7 +6,7 @@
 #include "arithmetic/operators/kernels/gemm_kernels.h"
 #include "core/memory.h"
 
-enum { MOST_TAPS = 128, SLACK = 64 /* that kernels read behind the last element */ };
+enum { MAX_TAPS = 128, SLACK = 64 /* that kernels read behind the last element */ };
 
 /* How many elements of the padded axis windows read, and how many of each phase of the stride. */
 static ptrdiff_t length_of(const struct nd_window *w, int axis)
@@ -34,7 +34,7 @@ bool nd_conv_planes_begin(struct nd_conv_planes *planes, const struct nd_window 
 {
     *planes = (struct nd_conv_planes){.w = w};
     if (w->in[0] != 1 || w->kernel[0] != 1 || w->out[0] != 1 || w->pad_begin[0] != 0 || w->n_kernel < 2 ||
-        w->n_kernel > MOST_TAPS || w->pad_begin[1] < 0 || w->pad_begin[2] < 0 || w->stride[1] > w->kernel[1] ||
+        w->n_kernel > MAX_TAPS || w->pad_begin[1] < 0 || w->pad_begin[2] < 0 || w->stride[1] > w->kernel[1] ||
         w->stride[2] > w->kernel[2])
         return false;
     size_t n_phases = (size_t)(w->stride[1] * w->stride[2]);

@@ -66,7 +66,7 @@ struct nd_rounding_block {
     const double *near;
     size_t n;
     double zero, low, high, most, largest;
-    double *codes;
+    double *qvalues;
 };
 
 /* The same in one go of near = sum * factor + bias within least and greatest; codes are bytes. */
@@ -74,8 +74,8 @@ struct nd_sums_rounding {
     double factor, bias, least, greatest, zero, most, largest;
 };
 
-struct nd_scaled_codes {
-    const double *codes;
+struct nd_scaled_qvalues {
+    const double *qvalues;
     double zero, factor;
 };
 
@@ -91,7 +91,7 @@ struct nd_case_limits {
     double cut_low, cut_high; /* beyond them bounds cut off, where the magnitude is below `largest` */
     double largest;
     double low, high; /* between them no bound is near */
-    double code_low, code_high, zero, end_codes[2];
+    double qvalue_low, qvalue_high, zero, end_qvalues[2];
     double large;               /* of whole numbers of this magnitude and more, what is near a half ... */
     double half_low, half_high; /* ... from this cell to that one, is in doubt */
 };
@@ -100,22 +100,22 @@ enum { ND_CASE_OUTCOMES = 4 }; /* a code one below the whole number, that, one a
 enum { ND_KEY_LARGEST = 255 }; /* of a code of 8 bits less a zero point */
 
 /* How codes of the same width differ: exact in 64 bits. */
-struct nd_code_differences {
+struct nd_qvalue_differences {
     uint64_t n_differing, energy, max;
     int64_t sum;
 };
 
 /* Elements in which `given` is not as made, `exact` is not as made, and of these those in which given is as
  * made or as exact; the largest |given - made|, of numbers. */
-struct nd_ways_compared {
+struct nd_methods_compared {
     uint64_t n_wrong, n_apart, n_apart_as_made, n_apart_as_exact;
     double max;
 };
 
 /* What codes of a type from `low` to `high` have beside a reference. Near: by at most `near` from it. */
-struct nd_code_ends {
+struct nd_qvalue_ends {
     double low, high, near;
-    double least_signed, most_signed; /* codes from the one to below the other are of the other sign */
+    double min_signed, max_signed; /* codes from the one to below the other are of the other sign */
 };
 struct nd_ends_counted {
     uint64_t n_near, n_signed, n_signed_near;
@@ -143,15 +143,15 @@ struct nd_gemm_kernels {
     bool (*narrow_words)(const double *x, double low, size_t n, uint16_t *out);
     void (*spread_words)(const uint16_t *x, double low, size_t n, double *out);
     /* a - b, in whole numbers. */
-    void (*compare_bytes)(const uint8_t *a, const uint8_t *b, size_t n, struct nd_code_differences *out);
-    void (*compare_words)(const uint16_t *a, const uint16_t *b, size_t n, struct nd_code_differences *out);
+    void (*compare_bytes)(const uint8_t *a, const uint8_t *b, size_t n, struct nd_qvalue_differences *out);
+    void (*compare_words)(const uint16_t *a, const uint16_t *b, size_t n, struct nd_qvalue_differences *out);
     /* keys[i] = (x[i] + ND_KEY_LARGEST) * 256 + (y[i] - low). False: some x are not whole numbers from
      * -ND_KEY_LARGEST to that, or some y - low are no bytes, and keys are not to be used. */
     bool (*pair_keys)(const struct nd_pairs *pairs, double low, uint32_t *keys);
     /* How `given` lies to what was made in one way, and to what was made in another. */
-    void (*compare_ways)(const double *given, const double *made, const double *exact, size_t n,
-                         struct nd_ways_compared *out);
-    void (*count_ends)(const struct nd_code_ends *ends, const struct nd_pairs *codes_and_reference,
+    void (*compare_methods)(const double *given, const double *made, const double *exact, size_t n,
+                         struct nd_methods_compared *out);
+    void (*count_ends)(const struct nd_qvalue_ends *ends, const struct nd_pairs *qvalues_and_reference,
                        struct nd_ends_counted *out);
     /* keys[i]: (cell of near[i], those of negative values behind the others) * ND_CASE_OUTCOMES + the outcome
      * that given[i] is; 2 n_cells * ND_CASE_OUTCOMES where a bound cuts off, and (2 n_cells + 1) *
@@ -166,9 +166,9 @@ struct nd_gemm_kernels {
     void (*add_plane)(const struct nd_plane_taps *plane);
     void (*add_float_plane)(const struct nd_float_taps *plane);
     /* out[i] = codes[i] - zero, and the largest magnitude of them. False: some have a fraction. */
-    bool (*take_zero)(const double *codes, size_t n, double zero, double *out, double *largest);
+    bool (*take_zero)(const double *qvalues, size_t n, double zero, double *out, double *largest);
     /* The same, but out[i] is also multiplied by factor: two roundings. */
-    bool (*take_scaled)(const struct nd_scaled_codes *codes, size_t n, double *out, double *largest);
+    bool (*take_scaled)(const struct nd_scaled_qvalues *qvalues, size_t n, double *out, double *largest);
     void (*scale)(double *x, size_t n, double factor);
     /* out[i] = x[i] * factor + bias: two roundings. */
     void (*follow_line)(const double *x, size_t n, double factor, double bias, double *out);

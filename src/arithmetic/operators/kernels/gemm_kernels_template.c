@@ -212,11 +212,11 @@ static inline double size_of(double x)
 }
 
 /* Sizes are compared as their bits are: of NaN they are the largest. */
-static bool take_zero(const double *codes, size_t n, double zero, double *out, double *largest)
+static bool take_zero(const double *qvalues, size_t n, double zero, double *out, double *largest)
 {
     int64_t most = 0, n_broken = 0;
     for (size_t i = 0; i < n; i++) {
-        double x = codes[i] - zero, size = size_of(x);
+        double x = qvalues[i] - zero, size = size_of(x);
         out[i] = x;
         most = bits_of(size) > most ? bits_of(size) : most;
         n_broken += !(nearest(x) == x) & !(size >= 0x1p51);
@@ -225,12 +225,12 @@ static bool take_zero(const double *codes, size_t n, double zero, double *out, d
     return n_broken == 0;
 }
 
-static bool take_scaled(const struct nd_scaled_codes *from, size_t n, double *out, double *largest)
+static bool take_scaled(const struct nd_scaled_qvalues *from, size_t n, double *out, double *largest)
 {
-    const double *codes = from->codes, zero = from->zero, factor = from->factor;
+    const double *qvalues = from->qvalues, zero = from->zero, factor = from->factor;
     int64_t most = 0, n_broken = 0;
     for (size_t i = 0; i < n; i++) {
-        double x = codes[i] - zero, size = size_of(x);
+        double x = qvalues[i] - zero, size = size_of(x);
         out[i] = x * factor;
         most = bits_of(size) > most ? bits_of(size) : most;
         n_broken += !(nearest(x) == x) & !(size >= 0x1p51);
@@ -287,19 +287,19 @@ static bool round_sums(const struct nd_sums_rounding *rounding, const double *su
     int64_t signs = -1; /* as below */
     for (size_t first = 0; first < n; first += BLOCK) {
         size_t m = n - first < BLOCK ? n - first : BLOCK;
-        int32_t codes[BLOCK];
+        int32_t qvalues[BLOCK];
         for (size_t i = 0; i < m; i++) {
             double near = sums[first + i] * r.factor + r.bias;
             near = near < r.least ? r.least : near;
             near = near > r.greatest ? r.greatest : near;
-            double whole = nearest(near), off = near - whole, code = whole + r.zero;
+            double whole = nearest(near), off = near - whole, qvalue = whole + r.zero;
             signs &= bits_of(size_of(off) - r.most) & bits_of(size_of(near) - r.largest);
-            code = code >= 0 ? code : 0; /* NaN, too */
-            code = code > UINT8_MAX ? UINT8_MAX : code;
-            codes[i] = (int32_t)code;
+            qvalue = qvalue >= 0 ? qvalue : 0; /* NaN, too */
+            qvalue = qvalue > UINT8_MAX ? UINT8_MAX : qvalue;
+            qvalues[i] = (int32_t)qvalue;
         }
         for (size_t i = 0; i < m; i++)
-            out[first + i] = (uint8_t)codes[i];
+            out[first + i] = (uint8_t)qvalues[i];
     }
     return signs < 0;
 }
@@ -308,18 +308,18 @@ static bool round_block(const struct nd_rounding_block *block)
 {
     const double *near = block->near, zero = block->zero, low = block->low, high = block->high;
     const double most = block->most, largest = block->largest;
-    double *restrict codes = block->codes;
+    double *restrict qvalues = block->qvalues;
     int64_t signs = -1; /* of differences that must be negative */
     for (size_t i = 0; i < block->n; i++) {
-        double whole = nearest(near[i]), off = near[i] - whole, code = whole + zero;
+        double whole = nearest(near[i]), off = near[i] - whole, qvalue = whole + zero;
         signs &= bits_of(size_of(off) - most) & bits_of(size_of(near[i]) - largest);
-        code = code < low ? low : code;
-        codes[i] = code > high ? high : code;
+        qvalue = qvalue < low ? low : qvalue;
+        qvalues[i] = qvalue > high ? high : qvalue;
     }
     return signs < 0;
 }
 
-#include "arithmetic/operators/kernels/code_kernels_template.h"
+#include "arithmetic/operators/kernels/qvalue_kernels_template.h"
 
 /* ---- planes ---- */
 
@@ -358,7 +358,7 @@ const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {TEXT_OF(ND_KERNELS_ISA),
                                                         compare_bytes,
                                                         compare_words,
                                                         pair_keys,
-                                                        compare_ways,
+                                                        compare_methods,
                                                         count_ends,
                                                         find_cases,
                                                         look_up,

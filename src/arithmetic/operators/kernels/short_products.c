@@ -8,7 +8,7 @@
 #include "core/memory.h"
 
 /* A block of b stays in the second-level cache: 384 x 96 pairs are 72 KiB; chosen. */
-enum { MOST_TERMS = 384, LEAST_TERMS = 16, MOST_COLUMNS = 2 * ND_SHORT_COLUMNS };
+enum { MAX_TERMS = 384, MIN_TERMS = 16, MAX_COLUMNS = 2 * ND_SHORT_COLUMNS };
 
 struct nd_short_range nd_short_range_of(const struct nd_array *x, const struct nd_op_shorts *shorts)
 {
@@ -29,9 +29,9 @@ struct nd_short_range nd_short_range_of(const struct nd_array *x, const struct n
     if (!(high - range.offset <= INT16_MAX))
         return range;
     double largest = fmax(fabs(low - range.offset), fabs(high - range.offset)) * shorts->largest;
-    double most = largest > 0 ? 2147483647.0 / largest : MOST_TERMS;
-    size_t n_terms = most < MOST_TERMS ? (size_t)most / 2 * 2 : MOST_TERMS;
-    range.n_terms = n_terms >= LEAST_TERMS ? n_terms : 0;
+    double most = largest > 0 ? 2147483647.0 / largest : MAX_TERMS;
+    size_t n_terms = most < MAX_TERMS ? (size_t)most / 2 * 2 : MAX_TERMS;
+    range.n_terms = n_terms >= MIN_TERMS ? n_terms : 0;
     return range;
 }
 
@@ -43,7 +43,7 @@ struct piece {
 static void pair_weights(const struct nd_short_factors *f, const struct piece *piece, int16_t *pairs)
 {
     size_t step = f->is_transposed ? f->inner : 1, next = f->is_transposed ? 1 : f->m;
-    for (size_t t = 0; t < piece->n; t += 2, pairs += (ptrdiff_t)(2 * MOST_COLUMNS)) {
+    for (size_t t = 0; t < piece->n; t += 2, pairs += (ptrdiff_t)(2 * MAX_COLUMNS)) {
         const int16_t *first = f->b->weights + (piece->k + t) * next + piece->j * step;
         for (size_t c = 0; c < piece->n_columns; c++) {
             pairs[2 * c] = first[c * step];
@@ -67,12 +67,12 @@ static void begin(const struct nd_short_factors *f, double offset, double *c)
 static void multiply(const struct nd_short_factors *f, const int16_t *left, size_t n_terms, int16_t *pairs,
                      double *c)
 {
-    for (size_t j = 0; j < f->m; j += MOST_COLUMNS)
+    for (size_t j = 0; j < f->m; j += MAX_COLUMNS)
         for (size_t k = 0; k < f->inner; k += n_terms) {
             const struct piece piece = {.k = k,
                                         .n = f->inner - k < n_terms ? f->inner - k : n_terms,
                                         .j = j,
-                                        .n_columns = f->m - j < MOST_COLUMNS ? f->m - j : MOST_COLUMNS};
+                                        .n_columns = f->m - j < MAX_COLUMNS ? f->m - j : MAX_COLUMNS};
             const struct nd_short_gemm gemm = {.n = f->n,
                                                .n_pairs = (piece.n + 1) / 2,
                                                .m = piece.n_columns,
@@ -80,7 +80,7 @@ static void multiply(const struct nd_short_factors *f, const int16_t *left, size
                                                .b = pairs,
                                                .c = c + j,
                                                .a_row = f->inner,
-                                               .b_row = MOST_COLUMNS,
+                                               .b_row = MAX_COLUMNS,
                                                .c_row = f->m};
             pair_weights(f, &piece, pairs);
             nd_gemm_kernels()->add_short(&gemm);
@@ -100,13 +100,13 @@ static void multiply_rows(const struct nd_short_factors *f, const int16_t *left,
 
 bool nd_short_product(const struct nd_short_factors *f, double *c)
 {
-    enum { LEAST_ROWS = 4 }; /* below, making the pairs costs more than it saves; chosen */
-    bool are_few = f->n < LEAST_ROWS;
-    if ((are_few && !f->is_transposed) || f->inner < LEAST_TERMS || f->a->n != f->n * f->inner)
+    enum { MIN_ROWS = 4 }; /* below, making the pairs costs more than it saves; chosen */
+    bool are_few = f->n < MIN_ROWS;
+    if ((are_few && !f->is_transposed) || f->inner < MIN_TERMS || f->a->n != f->n * f->inner)
         return false;
     struct nd_short_range range = nd_short_range_of(f->a, f->b);
     int16_t *left = range.n_terms > 0 ? nd_calloc(f->a->n + 1, sizeof *left) : NULL;
-    int16_t *pairs = left != NULL ? nd_calloc(are_few ? 1 : MOST_TERMS * MOST_COLUMNS, sizeof *pairs) : NULL;
+    int16_t *pairs = left != NULL ? nd_calloc(are_few ? 1 : MAX_TERMS * MAX_COLUMNS, sizeof *pairs) : NULL;
     for (size_t i = 0; i < f->a->n && pairs != NULL; i++)
         left[i] = (int16_t)(f->a->x[i] - range.offset);
     if (pairs != NULL) {

@@ -34,7 +34,7 @@ static struct nd_log_folder *make_folder(struct nd_log_histogram *h, size_t numb
 }
 
 /* The least value of a bin. */
-static double edge_of(uint32_t bin)
+static double tensor_of(uint32_t bin)
 {
     uint64_t bits = (uint64_t)bin << ND_BIN_SHIFT;
     double value;
@@ -53,8 +53,8 @@ static bool has_more(struct nd_log_histogram *h, struct nd_log_folder *folder)
 static uint64_t count_of(const struct nd_log_folder *folder, size_t bin)
 {
     uint64_t n = folder->more != NULL ? folder->more[bin] : 0;
-    for (size_t way = 0; way < ND_LOG_WAYS; way++)
-        n += folder->n[bin][way];
+    for (size_t method = 0; method < ND_LOG_METHODS; method++)
+        n += folder->n[bin][method];
     return n;
 }
 
@@ -103,7 +103,7 @@ void nd_log_histogram_add_many(struct nd_log_histogram *h, double value, uint64_
         add_to_bin(h, (uint32_t)(bits >> ND_BIN_SHIFT & (ND_LOG_FOLDERS * ND_LOG_IN_FOLDER - 1)), n);
 }
 
-static void empty_ways(struct nd_log_histogram *h)
+static void empty_methods(struct nd_log_histogram *h)
 {
     for (size_t i = 0; i < ND_LOG_FOLDERS; i++) {
         struct nd_log_folder *folder = &h->folder[i];
@@ -121,14 +121,14 @@ static bool make_slots(struct nd_log_histogram *h)
 {
     if (h->slots != NULL)
         return true;
-    uint32_t(*slots)[ND_LOG_WAYS] = nd_calloc(1 + ND_SLOT_FOLDERS * ND_LOG_IN_FOLDER, sizeof *slots);
+    uint32_t(*slots)[ND_LOG_METHODS] = nd_calloc(1 + ND_SLOT_FOLDERS * ND_LOG_IN_FOLDER, sizeof *slots);
     if (slots == NULL)
         return false;
     for (size_t i = 0; i < ND_SLOT_FOLDERS; i++) {
         struct nd_log_folder *folder = &h->folder[ND_SLOT_FOLDER + i];
         if (folder->n == NULL)
             continue;
-        uint32_t(*moved)[ND_LOG_WAYS] = slots + 1 + i * ND_LOG_IN_FOLDER;
+        uint32_t(*moved)[ND_LOG_METHODS] = slots + 1 + i * ND_LOG_IN_FOLDER;
         memcpy(moved, folder->n, ND_LOG_IN_FOLDER * sizeof *moved);
         free(folder->n);
         folder->n = moved;
@@ -137,20 +137,20 @@ static bool make_slots(struct nd_log_histogram *h)
     return true;
 }
 
-static void add_listed_slots(uint32_t (*counts)[ND_LOG_WAYS], const uint32_t *slot, const uint16_t *list,
+static void add_listed_slots(uint32_t (*counts)[ND_LOG_METHODS], const uint32_t *slot, const uint16_t *list,
                              size_t n)
 {
     for (size_t k = 0; k < n; k++)
-        counts[slot[list[k]]][k % ND_LOG_WAYS]++;
+        counts[slot[list[k]]][k % ND_LOG_METHODS]++;
 }
 
-static void add_all_slots(uint32_t (*counts)[ND_LOG_WAYS], const uint32_t *slot, size_t n)
+static void add_all_slots(uint32_t (*counts)[ND_LOG_METHODS], const uint32_t *slot, size_t n)
 {
     size_t i = 0;
-    for (; i + ND_LOG_WAYS <= n; i += ND_LOG_WAYS)
+    for (; i + ND_LOG_METHODS <= n; i += ND_LOG_METHODS)
 #pragma GCC unroll 8
-        for (size_t way = 0; way < ND_LOG_WAYS; way++)
-            counts[slot[i + way]][way]++;
+        for (size_t method = 0; method < ND_LOG_METHODS; method++)
+            counts[slot[i + method]][method]++;
     for (; i < n; i++)
         counts[slot[i]][0]++;
 }
@@ -161,7 +161,7 @@ bool nd_log_histogram_add_slots(struct nd_log_histogram *h, const struct nd_slot
     if (!make_slots(h))
         return false;
     if (n > most_recent - h->n_recent)
-        empty_ways(h);
+        empty_methods(h);
     for (size_t i = 0; i < ND_SLOT_FOLDERS; i++)
         if (slots->folders >> (i + 1) & 1)
             make_folder(h, ND_SLOT_FOLDER + i);
@@ -171,9 +171,9 @@ bool nd_log_histogram_add_slots(struct nd_log_histogram *h, const struct nd_slot
     else
         add_all_slots(h->slots, slots->slot, n);
     *n_low = 0;
-    for (size_t way = 0; way < ND_LOG_WAYS; way++) {
-        *n_low += h->slots[0][way];
-        h->slots[0][way] = 0;
+    for (size_t method = 0; method < ND_LOG_METHODS; method++) {
+        *n_low += h->slots[0][method];
+        h->slots[0][method] = 0;
     }
     return true;
 }
@@ -213,7 +213,7 @@ double nd_log_histogram_quantile(const struct nd_log_histogram *h, uint32_t num,
     for (uint32_t bin = next_bin(h, 0, &n); bin < N_BINS; bin = next_bin(h, bin + 1, &n)) {
         seen += n;
         if (rank <= seen)
-            return edge_of(bin);
+            return tensor_of(bin);
     }
     return HUGE_VAL;
 }

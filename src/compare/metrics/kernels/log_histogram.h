@@ -13,19 +13,19 @@
 
 #include "compare/metrics/kernels/kernels.h"
 
-enum { ND_LOG_FOLDERS = 128, ND_LOG_WAYS = 8 };
+enum { ND_LOG_FOLDERS = 128, ND_LOG_METHODS = 8 };
 
 /* The bins of 16 exponents. */
 struct nd_log_folder {
     /* A bin is the sum of its ways, and of what was moved to `more`: adding to one counter again and again
      * would wait for the addition before. */
-    uint32_t (*n)[ND_LOG_WAYS]; /* [ND_LOG_IN_FOLDER]; NULL while empty */
+    uint32_t (*n)[ND_LOG_METHODS]; /* [ND_LOG_IN_FOLDER]; NULL while empty */
     uint64_t *more;             /* [ND_LOG_IN_FOLDER]; NULL: nothing */
 };
 
 struct nd_log_histogram {
     struct nd_log_folder folder[ND_LOG_FOLDERS]; /* by the upper seven bits of the exponent */
-    uint32_t (*slots)[ND_LOG_WAYS]; /* memory of slot 0 and of the folders of the others; NULL: none yet */
+    uint32_t (*slots)[ND_LOG_METHODS]; /* memory of slot 0 and of the folders of the others; NULL: none yet */
     uint64_t n_recent;              /* elements that ways may hold */
     uint64_t n_zero, n_inf;
     bool failed; /* out of memory at some time: counts are missing */

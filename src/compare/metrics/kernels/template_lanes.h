@@ -97,7 +97,7 @@ static double add_lanes(const struct lanes *lanes)
     return sum[0];
 }
 
-static double least_lane(const struct lanes *lanes)
+static double min_lane(const struct lanes *lanes)
 {
     double x[ND_LANES];
     memcpy(x, lanes, sizeof x);

@@ -40,7 +40,7 @@ static void sum_values(const double *x, size_t n, struct nd_self_sums *out)
     }
     out->sum = add_lanes(&sums.sum);
     out->sum_squares = add_lanes(&sums.squares);
-    out->min = least_lane(&sums.min) + 0.0; /* -0 becomes +0 */
+    out->min = min_lane(&sums.min) + 0.0; /* -0 becomes +0 */
     out->max = greatest_lane(&sums.max) + 0.0;
 }
 

@@ -6,12 +6,12 @@
 
 #include "core/memory.h"
 #include "core/tensors/scales.h"
-#include "devices/agent/runner/talk.h"
+#include "devices/agent/runner/connection.h"
 
 void nd_asked_deinit(struct nd_asked *asked)
 {
     free(asked->name);
-    free(asked->codes);
+    free(asked->qvalues);
     nd_quant_deinit(&asked->quant);
     *asked = (struct nd_asked){0};
 }
@@ -71,16 +71,16 @@ enum nd_status nd_asked_read(const json_t *description, struct nd_asked *out, st
 }
 
 /* Of a tensor whose shape is not known beforehand. Chosen. */
-static const uint64_t most_open_bytes = 1u << 30;
+static const uint64_t max_open_bytes = 1u << 30;
 
-uint64_t nd_asked_most_bytes(const struct nd_asked *asked, size_t n)
+uint64_t nd_asked_max_bytes(const struct nd_asked *asked, size_t n)
 {
     uint64_t most = 0;
     for (size_t i = 0; i < n; i++) {
         size_t bytes;
         bool is_open = asked[i].shape.rank < 0 ||
                        nd_shape_size_bytes(&asked[i].shape, ND_DTYPE_F64, &bytes, NULL) != ND_OK;
-        most += is_open ? most_open_bytes : bytes;
+        most += is_open ? max_open_bytes : bytes;
     }
     return most;
 }
@@ -118,7 +118,7 @@ static bool is_wide_float(enum nd_dtype dtype)
     return dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_F32 || dtype == ND_DTYPE_F64;
 }
 
-static bool can_become_codes(const struct nd_asked *asked, enum nd_dtype dtype)
+static bool can_become_qvalues(const struct nd_asked *asked, enum nd_dtype dtype)
 {
     return asked->quant.n > 0 && nd_dtype_is_integer(asked->dtype) && is_wide_float(dtype);
 }
@@ -128,7 +128,7 @@ static enum nd_status check_kind(const struct nd_asked *asked, const char *runne
 {
     char got[128], want[128];
     bool is_type = asked->dtype == ND_DTYPE_NONE || asked->dtype == came->dtype;
-    if (!is_type && !can_become_codes(asked, came->dtype))
+    if (!is_type && !can_become_qvalues(asked, came->dtype))
         return nd_fail(err, ND_E_RUNNER_PROTOCOL, asked->name,
                        "runner '%s' sent '%s' as %s; it was asked for %s", runner, asked->name,
                        nd_dtype_name(came->dtype), nd_dtype_name(asked->dtype));
@@ -149,10 +149,10 @@ static enum nd_status take_floats(struct nd_asked *asked, const struct nd_answer
     enum nd_status status = nd_shape_size_bytes(&came->shape, asked->dtype, &n_bytes, err);
     if (status == ND_OK)
         status = nd_shape_n_elems(&came->shape, &n, err);
-    if (status == ND_OK && !nd_grow((void **)&asked->codes, &asked->capacity, n_bytes, 1))
+    if (status == ND_OK && !nd_grow((void **)&asked->qvalues, &asked->capacity, n_bytes, 1))
         status = nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_grid_take(&grid, came->data, asked->codes, &off, err);
+        status = nd_grid_take(&grid, came->data, asked->qvalues, &off, err);
     if (status != ND_OK)
         return status;
     if (off.n > 0 && !rules->rounds_off_grid)
@@ -165,7 +165,7 @@ static enum nd_status take_floats(struct nd_asked *asked, const struct nd_answer
     asked->off.n += off.n;
     asked->off.largest = fmax(asked->off.largest, off.largest);
     *view = (struct nd_output_view){
-        .dtype = asked->dtype, .shape = came->shape, .data = asked->codes, .size_bytes = n_bytes};
+        .dtype = asked->dtype, .shape = came->shape, .data = asked->qvalues, .size_bytes = n_bytes};
     return ND_OK;
 }
 

@@ -12,7 +12,7 @@ struct nd_asked {
     struct nd_shape shape; /* rank -1: any */
     struct nd_quant quant; /* n 0: not quantised */
     const char *missing;   /* why it cannot be had; NULL: it can. Borrowed from the answer to the job */
-    unsigned char *codes;  /* of floats that lie on its steps */
+    unsigned char *qvalues;  /* of floats that lie on its steps */
     size_t capacity;
     bool has_come;          /* in the answer at hand */
     struct nd_off_grid off; /* over all answers */
@@ -26,7 +26,7 @@ void nd_asked_deinit(struct nd_asked *asked);
 enum nd_status nd_asked_read(const json_t *description, struct nd_asked *out, struct nd_error *err);
 
 /* The most bytes that an answer with all of them may have. */
-uint64_t nd_asked_most_bytes(const struct nd_asked *asked, size_t n);
+uint64_t nd_asked_max_bytes(const struct nd_asked *asked, size_t n);
 
 /* How values are taken over. */
 struct nd_answer_rules {

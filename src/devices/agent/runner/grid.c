@@ -14,7 +14,7 @@ static double two_roundings(enum nd_dtype dtype)
 }
 
 /* Never so far that it could as well be taken for something between two codes. Chosen: a quarter of a step. */
-static const double most_steps = 0.25;
+static const double max_steps = 0.25;
 
 static void find_range(enum nd_dtype dtype, double *low, double *high)
 {
@@ -40,14 +40,14 @@ static double take(double value, double scale, double zero_point, const struct r
     }
     code = fmin(fmax(code, range->low), range->high);
     double distance = fabs(exact - (code - zero_point));
-    if (distance > fmin(fabs(nearest) * range->error, most_steps)) {
+    if (distance > fmin(fabs(nearest) * range->error, max_steps)) {
         off->n++;
         off->largest = fmax(off->largest, distance);
     }
     return code;
 }
 
-enum nd_status nd_grid_take(const struct nd_grid *grid, const void *values, void *codes,
+enum nd_status nd_grid_take(const struct nd_grid *grid, const void *values, void *qvalues,
                             struct nd_off_grid *off, struct nd_error *err)
 {
     enum { BLOCK = 512 };
@@ -66,7 +66,7 @@ enum nd_status nd_grid_take(const struct nd_grid *grid, const void *values, void
             x[i] = take(x[i], (double)grid->quant->scale[channel], (double)grid->quant->zero_point[channel],
                         &range, off);
         }
-        nd_array_store(grid->to, x, count, (char *)codes + first * to_bytes);
+        nd_array_store(grid->to, x, count, (char *)qvalues + first * to_bytes);
     }
     return status;
 }

@@ -18,11 +18,11 @@
 #include "devices/agent/runner/asked.h"
 #include "devices/agent/runner/mapped.h"
 #include "devices/agent/runner/program.h"
-#include "devices/agent/runner/talk.h"
+#include "devices/agent/runner/connection.h"
 #include "devices/agent/runtime/runtime.h"
 
 struct nd_runtime {
-    struct nd_runner_talk talk;
+    struct nd_runner_connection connection;
     char *version;
     char program[ND_SHA256_HEX_BYTES];
     json_t *options; /* that it knows; NULL: it does not say */
@@ -70,18 +70,18 @@ enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struc
     struct nd_runtime *runtime = nd_calloc(1, sizeof *runtime);
     if (runtime == NULL)
         return nd_fail_memory(err);
-    runtime->talk.log = options->log;
-    runtime->talk.log_context = options->log_context;
-    runtime->talk.log_severity = options->log_severity;
-    enum nd_status status = nd_runner_start(&runtime->talk, options->ort_library, err);
+    runtime->connection.log = options->log;
+    runtime->connection.log_context = options->log_context;
+    runtime->connection.log_severity = options->log_severity;
+    enum nd_status status = nd_runner_start(&runtime->connection, options->ort_library, err);
     if (status == ND_OK) {
-        const json_t *hello = runtime->talk.frame.message;
-        runtime->version = describe(hello, runtime->talk.name);
+        const json_t *hello = runtime->connection.frame.message;
+        runtime->version = describe(hello, runtime->connection.name);
         runtime->options = json_incref(json_object_get(hello, "options"));
-        nd_runner_measure(options->ort_library, runtime->talk.pid, runtime->program);
+        nd_runner_measure(options->ort_library, runtime->connection.pid, runtime->program);
         status = runtime->version != NULL ? ND_OK : nd_fail_memory(err);
     }
-    running = runtime->talk.pid;
+    running = runtime->connection.pid;
     if (status == ND_OK)
         *out = runtime;
     else
@@ -93,7 +93,7 @@ void nd_runtime_destroy(struct nd_runtime **runtime)
 {
     if (*runtime == NULL)
         return;
-    nd_runner_end(&(*runtime)->talk);
+    nd_runner_end(&(*runtime)->connection);
     running = 0;
     json_decref((*runtime)->options);
     free((*runtime)->version);
@@ -164,7 +164,7 @@ static enum nd_status check_options(const struct nd_runtime *runtime, const json
         enum nd_status status = ND_OK;
         if (!is_known)
             status = nd_fail(err, ND_E_RUNNER_REPORT, key, "runner '%s' has no option '%s'; it has %s",
-                             runtime->talk.name, key, names.text != NULL ? names.text : "none");
+                             runtime->connection.name, key, names.text != NULL ? names.text : "none");
         nd_strbuf_deinit(&names);
         if (status != ND_OK)
             return status;
@@ -246,7 +246,7 @@ static enum nd_status take_missing(struct nd_session *session, struct nd_error *
         if (k == session->n_outputs)
             return nd_fail(err, ND_E_RUNNER_PROTOCOL, name,
                            "runner '%s' says that the tensor '%s' is missing, which nobody asked for",
-                           session->runtime->talk.name, name);
+                           session->runtime->connection.name, name);
         session->asked[k].missing = nd_runner_text(item, "reason");
     }
     return ND_OK;
@@ -254,12 +254,12 @@ static enum nd_status take_missing(struct nd_session *session, struct nd_error *
 
 static enum nd_status hand_over(struct nd_session *session, const json_t *job, struct nd_error *err)
 {
-    struct nd_runner_talk *talk = &session->runtime->talk;
+    struct nd_runner_connection *connection = &session->runtime->connection;
     const struct nd_runner_question question = {.message = job, .answer = "ready", .doing = "load the model"};
-    enum nd_status status = nd_runner_ask(talk, &question, err);
+    enum nd_status status = nd_runner_ask(connection, &question, err);
     if (status != ND_OK)
         return status;
-    session->ready = json_incref(talk->frame.message);
+    session->ready = json_incref(connection->frame.message);
     return take_missing(session, err);
 }
 
@@ -286,7 +286,7 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
     if (status == ND_OK)
         status = hand_over(session, job, err);
     session->rules = (struct nd_answer_rules){
-        .runner = runtime->talk.name,
+        .runner = runtime->connection.name,
         .rounds_off_grid = json_is_true(json_object_get(job, "rounds_off_grid")),
     };
     json_decref(job);
@@ -300,18 +300,18 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
 /* How many values were no codes, where they are accepted: a line of the log for each tensor. */
 static void tell_off_grid(const struct nd_session *session)
 {
-    const struct nd_runner_talk *talk = &session->runtime->talk;
+    const struct nd_runner_connection *connection = &session->runtime->connection;
     for (size_t i = 0; i < session->n_outputs; i++) {
         const struct nd_asked *asked = &session->asked[i];
         char text[512];
-        if (asked->off.n == 0 || talk->log == NULL)
+        if (asked->off.n == 0 || connection->log == NULL)
             continue;
         snprintf(text, sizeof text,
                  "tensor '%.200s': %zu of %zu values are no quantised values; they are up to %.3g steps away "
                  "from one, "
                  "and became the nearest",
                  asked->name, asked->off.n, asked->n_values, asked->off.largest);
-        talk->log(talk->log_context, 2, "npudiff", text);
+        connection->log(connection->log_context, 2, "npudiff", text);
     }
 }
 
@@ -419,7 +419,7 @@ static enum nd_status put_inputs(const struct nd_session *session, const void *c
 enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
                               struct nd_output_view *views, struct nd_error *err)
 {
-    struct nd_runner_talk *talk = &session->runtime->talk;
+    struct nd_runner_connection *connection = &session->runtime->connection;
     struct nd_frame_part *parts = nd_calloc(session->n_inputs, sizeof *parts);
     session->sample++;
     json_t *message =
@@ -432,13 +432,13 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
         .parts = parts,
         .n_parts = session->n_inputs,
         .answer = "result",
-        .max_data_bytes = nd_asked_most_bytes(session->asked, session->n_outputs),
+        .max_data_bytes = nd_asked_max_bytes(session->asked, session->n_outputs),
         .doing = "run a sample",
     };
     if (status == ND_OK)
-        status = nd_runner_ask(talk, &question, err);
+        status = nd_runner_ask(connection, &question, err);
     if (status == ND_OK)
-        status = nd_answer_take(&talk->frame, &session->rules, session->asked, session->n_outputs, views, err);
+        status = nd_answer_take(&connection->frame, &session->rules, session->asked, session->n_outputs, views, err);
     json_decref(message);
     free(parts);
     return status;

@@ -82,17 +82,17 @@ static enum nd_status write_head(const struct nd_job *job, struct nd_spool_write
     return nd_fields_append(writer, ND_RECORD_JOB, NULL, 0, &payload, err);
 }
 
-static enum nd_status write_edge(const struct nd_job *job, size_t edge, struct nd_spool_writer *writer,
+static enum nd_status write_tensor(const struct nd_job *job, size_t tensor, struct nd_spool_writer *writer,
                                  struct nd_error *err)
 {
     struct nd_strbuf payload = {0};
     uint32_t scale_bits;
-    memcpy(&scale_bits, &job->edges[edge].scale, sizeof scale_bits);
-    nd_fields_add(&payload, "output", job->edges[edge].output);
-    nd_fields_add_u64(&payload, "dtype", (uint64_t)job->edges[edge].dtype);
+    memcpy(&scale_bits, &job->tensors[tensor].scale, sizeof scale_bits);
+    nd_fields_add(&payload, "output", job->tensors[tensor].output);
+    nd_fields_add_u64(&payload, "dtype", (uint64_t)job->tensors[tensor].dtype);
     nd_fields_add_u64(&payload, "scale", scale_bits);
-    nd_fields_add_u64(&payload, "zero_point", (uint64_t)job->edges[edge].zero_point);
-    return nd_fields_append(writer, ND_RECORD_EDGE, (uint64_t[]){edge, job->edges[edge].pass}, 2, &payload,
+    nd_fields_add_u64(&payload, "zero_point", (uint64_t)job->tensors[tensor].zero_point);
+    return nd_fields_append(writer, ND_RECORD_TENSOR, (uint64_t[]){tensor, job->tensors[tensor].pass}, 2, &payload,
                             err);
 }
 
@@ -142,8 +142,8 @@ enum nd_status nd_job_write(const struct nd_job *job, const char *path, struct n
     if (status != ND_OK)
         return status;
     status = write_head(job, &writer, err);
-    for (size_t i = 0; status == ND_OK && i < job->n_edges; i++)
-        status = write_edge(job, i, &writer, err);
+    for (size_t i = 0; status == ND_OK && i < job->n_tensors; i++)
+        status = write_tensor(job, i, &writer, err);
     for (size_t i = 0; status == ND_OK && i < job->n_passes; i++)
         status = write_checks(job, i, &writer, err);
     for (size_t i = 0; status == ND_OK && i < job->n_targets; i++)
@@ -176,7 +176,7 @@ size_t nd_job_n_runs(const struct nd_job *job, size_t probe, size_t sample, bool
 {
     if (sample >= job->probes[probe].n_rerun)
         return (size_t)job->n_repeats;
-    return differs ? ND_RERUN_MOST : ND_RERUN_FEWEST;
+    return differs ? ND_RERUN_MAX : ND_RERUN_FEWEST;
 }
 
 static bool is_among(char *const *nodes, size_t n, const char *name)
@@ -210,13 +210,13 @@ static bool is_moved_to_the_end(const struct nd_job *job, const struct nd_job_no
     for (size_t i = 0; i < job->n_targets; i++)
         if (is_named(node, "QuantizeLinear", job->targets[i].name, "_q"))
             return true;
-    for (size_t i = 0; i < job->n_edges; i++)
-        if (is_named(node, "DequantizeLinear", job->edges[i].output, "_dq"))
+    for (size_t i = 0; i < job->n_tensors; i++)
+        if (is_named(node, "DequantizeLinear", job->tensors[i].output, "_dq"))
             return true;
     return false;
 }
 
-void nd_job_find_fallen(const struct nd_job *job, const struct nd_job_node *nodes, size_t n, bool *is_fallen)
+void nd_job_find_fell_back(const struct nd_job *job, const struct nd_job_node *nodes, size_t n, bool *is_fell_back)
 {
     /* How many of those that may be on the CPU are not there by their own names. A copy of the model that gives
      * out quantised values lacks those at its ends. */
@@ -226,11 +226,11 @@ void nd_job_find_fallen(const struct nd_job *job, const struct nd_job_node *node
         bool is_io = is_float || is_among(job->io_nodes, job->n_io_nodes, nodes[i].name);
         bool is_elsewhere = strcmp(nodes[i].provider, job->provider_name) != 0;
         n_replaced -= (is_float || (is_io && job->is_untouched)) && is_elsewhere && n_replaced > 0;
-        is_fallen[i] = is_elsewhere && !is_io && !is_moved_to_the_end(job, &nodes[i]);
+        is_fell_back[i] = is_elsewhere && !is_io && !is_moved_to_the_end(job, &nodes[i]);
     }
     for (size_t i = 0; i < n && n_replaced > 0; i++)
-        if (is_fallen[i] && is_new_quantiser(&nodes[i])) {
-            is_fallen[i] = false;
+        if (is_fell_back[i] && is_new_quantiser(&nodes[i])) {
+            is_fell_back[i] = false;
             n_replaced--;
         }
 }
@@ -353,30 +353,30 @@ static bool read_head(struct nd_job *job, const struct nd_record *record)
     return is_whole && offset == record->payload_bytes;
 }
 
-static bool read_edge(struct nd_job *job, const struct nd_record *record)
+static bool read_tensor(struct nd_job *job, const struct nd_record *record)
 {
-    if (record->index[0] != job->n_edges)
+    if (record->index[0] != job->n_tensors)
         return false;
-    struct nd_job_edge *grown = realloc(job->edges, (job->n_edges + 1) * sizeof *grown);
+    struct nd_job_tensor *grown = realloc(job->tensors, (job->n_tensors + 1) * sizeof *grown);
     uint64_t dtype = 0, scale_bits = 0, zero_point = 0;
     if (grown == NULL)
         return false;
-    job->edges = grown;
-    struct nd_job_edge *edge = &grown[job->n_edges++];
-    *edge = (struct nd_job_edge){.output = nd_fields_get(record, "output"), .pass = (size_t)record->index[1]};
-    bool is_whole = edge->output != NULL && nd_fields_get_u64(record, "dtype", &dtype) &&
+    job->tensors = grown;
+    struct nd_job_tensor *tensor = &grown[job->n_tensors++];
+    *tensor = (struct nd_job_tensor){.output = nd_fields_get(record, "output"), .pass = (size_t)record->index[1]};
+    bool is_whole = tensor->output != NULL && nd_fields_get_u64(record, "dtype", &dtype) &&
                     nd_fields_get_u64(record, "scale", &scale_bits) && scale_bits <= UINT32_MAX &&
                     nd_fields_get_u64(record, "zero_point", &zero_point) && record->index[1] < job->n_passes;
-    edge->dtype = (enum nd_dtype)dtype;
-    memcpy(&edge->scale, &(uint32_t){(uint32_t)scale_bits}, sizeof edge->scale);
-    edge->zero_point = (int64_t)zero_point;
+    tensor->dtype = (enum nd_dtype)dtype;
+    memcpy(&tensor->scale, &(uint32_t){(uint32_t)scale_bits}, sizeof tensor->scale);
+    tensor->zero_point = (int64_t)zero_point;
     return is_whole;
 }
 
 static bool read_check(struct nd_job *job, const struct nd_record *record)
 {
-    if (record->index[0] == 0 || record->index[0] >= job->n_passes || record->index[1] >= job->n_edges ||
-        job->edges[record->index[1]].pass != 0)
+    if (record->index[0] == 0 || record->index[0] >= job->n_passes || record->index[1] >= job->n_tensors ||
+        job->tensors[record->index[1]].pass != 0)
         return false;
     struct nd_job_pass *pass = &job->passes[record->index[0]];
     size_t *grown = realloc(pass->checks, (pass->n_checks + 1) * sizeof *grown);
@@ -440,8 +440,8 @@ static bool read_record(struct nd_job *job, const struct nd_record *record)
     switch (record->kind) {
     case ND_RECORD_JOB:
         return job->n_passes == 0 && read_head(job, record);
-    case ND_RECORD_EDGE:
-        return read_edge(job, record);
+    case ND_RECORD_TENSOR:
+        return read_tensor(job, record);
     case ND_RECORD_CHECK:
         return read_check(job, record);
     case ND_RECORD_TARGET:
@@ -509,9 +509,9 @@ void nd_job_deinit(struct nd_job *job)
         free(job->passes[i].checks);
     }
     free(job->passes);
-    for (size_t i = 0; i < job->n_edges; i++)
-        free(job->edges[i].output);
-    free(job->edges);
+    for (size_t i = 0; i < job->n_tensors; i++)
+        free(job->tensors[i].output);
+    free(job->tensors);
     for (size_t i = 0; i < job->n_targets; i++)
         free(job->targets[i].name);
     free(job->targets);

@@ -14,7 +14,7 @@ struct nd_job_pair {
 };
 
 /* One output of a session that is to be recorded. */
-struct nd_job_edge {
+struct nd_job_tensor {
     char *output;        /* name of the graph output */
     enum nd_dtype dtype; /* what it must be; ND_DTYPE_NONE: whatever comes */
     size_t pass;         /* in which it is an output */
@@ -72,8 +72,8 @@ struct nd_job {
     size_t n_float_nodes;
     struct nd_job_pass *passes;
     size_t n_passes;
-    struct nd_job_edge *edges;
-    size_t n_edges;
+    struct nd_job_tensor *tensors;
+    size_t n_tensors;
     struct nd_job_target *targets;
     size_t n_targets;
     struct nd_job_probe *probes;
@@ -101,7 +101,7 @@ void nd_job_remove_float_node(struct nd_job *job, const char *node);
  * many samples (5 %), but one sample of each capture is run again in any case. ND_RERUN_FEWEST: runs of such a
  * sample. ND_RERUN_MOST: its runs where the first two differ, so that the size of the noise is known a little
  * better. */
-enum { ND_RERUN_SAMPLES = 4, ND_RERUN_SHARE = 20, ND_RERUN_FEWEST = 2, ND_RERUN_MOST = 4 };
+enum { ND_RERUN_SAMPLES = 4, ND_RERUN_SHARE = 20, ND_RERUN_FEWEST = 2, ND_RERUN_MAX = 4 };
 
 /* Sets n_rerun of all probes: first samples before second ones, the last probe before the first, because the
  * first ones (zeros, ones) say the least. */
@@ -120,7 +120,7 @@ struct nd_job_node {
 /* Which of the nodes are not on the job's provider, although they should be. Quantisation of the graph's own
  * inputs and outputs may be on the CPU, also by another name: where a layout pass moves a transpose behind the
  * last layer, the quantiser of the model goes with the transpose, and a new one ends the graph. */
-void nd_job_find_fallen(const struct nd_job *job, const struct nd_job_node *nodes, size_t n, bool *is_fallen);
+void nd_job_find_fell_back(const struct nd_job *job, const struct nd_job_node *nodes, size_t n, bool *is_fell_back);
 
 /* What an OUTPUT record says of its edge; false when it is not understood. */
 bool nd_job_read_output(const struct nd_record *record, enum nd_dtype *dtype, struct nd_shape *shape);

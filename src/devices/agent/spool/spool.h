@@ -21,7 +21,7 @@ enum nd_record_kind {
     /* a job, from the host */
     ND_RECORD_JOB = 1,  /* fields; first in a spool, the job that it is of: payload XXH3-128 of the job's bytes
                            (low, high) */
-    ND_RECORD_EDGE = 2, /* index: edge, pass; fields: output, dtype, grid (the bits of scale), zero_point */
+    ND_RECORD_TENSOR = 2, /* index: edge, pass; fields: output, dtype, grid (the bits of scale), zero_point */
     ND_RECORD_TARGET = 3, /* index: input; fields: name, dtype, dims */
     ND_RECORD_PROBE = 4,  /* index: probe, samples, how many of them are run again; fields: name */
     ND_RECORD_INPUT = 5,  /* index: probe, input; payload: the bytes of all samples */

@@ -63,7 +63,7 @@ static enum nd_status take_root(struct nd_certificate *certificate, const char *
 
 enum nd_status nd_certificate_read(const char *path, struct nd_certificate **out, struct nd_error *err)
 {
-    enum { MOST_BYTES = 256 << 20 };
+    enum { MAX_BYTES = 256 << 20 };
     struct nd_certificate *certificate = nd_calloc(1, sizeof *certificate);
     void *data = NULL;
     size_t n_bytes = 0;
@@ -72,7 +72,7 @@ enum nd_status nd_certificate_read(const char *path, struct nd_certificate **out
     certificate->path = nd_strdup(path);
     enum nd_status status = certificate->path != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_file_read(path, MOST_BYTES, &data, &n_bytes, err);
+        status = nd_file_read(path, MAX_BYTES, &data, &n_bytes, err);
     if (status == ND_OK)
         status = take_root(certificate, data, n_bytes, err);
     free(data);

@@ -64,7 +64,7 @@ static enum nd_status nd_certificate_refuse(struct nd_certificate_checker *c, st
 
 /* ---- the price ---- */
 
-static enum nd_status check_price_file(const struct nd_certificate_checker *c, const char *key,
+static enum nd_status check_accuracy_cost_file(const struct nd_certificate_checker *c, const char *key,
                                        const struct nd_model *model, struct nd_error *err)
 {
     const json_t *file = json_object_get(nd_certificate_member(c, "files"), key);
@@ -83,7 +83,7 @@ static enum nd_status check_price_file(const struct nd_certificate_checker *c, c
     return ND_OK;
 }
 
-static enum nd_status check_price_probes(const struct nd_certificate_checker *c, struct nd_error *err)
+static enum nd_status check_accuracy_cost_probes(const struct nd_certificate_checker *c, struct nd_error *err)
 {
     const json_t *probes = nd_certificate_member(c, "probes");
     size_t n = json_array_size(probes);
@@ -115,9 +115,9 @@ static bool is_level(const json_t *value, double level)
     return fabs(stated - level) <= slack_db * fmax(1, fabs(stated));
 }
 
-static bool is_price(const struct nd_alignment *result, const json_t *price)
+static bool is_accuracy_cost(const struct nd_alignment *result, const json_t *cost)
 {
-    const json_t *outputs = json_object_get(price, "outputs"), *answers = json_object_get(price, "answers"),
+    const json_t *outputs = json_object_get(cost, "outputs"), *answers = json_object_get(cost, "answers"),
                  *before = json_object_get(answers, "before"), *after = json_object_get(answers, "after");
     bool is_same = json_array_size(outputs) == result->n_outputs;
     for (size_t i = 0; i < result->n_outputs && is_same; i++) {
@@ -131,23 +131,23 @@ static bool is_price(const struct nd_alignment *result, const json_t *price)
 }
 
 /* certificate_check.c: the price, measured again. */
-static enum nd_status nd_certificate_check_price(struct nd_certificate_checker *c, struct nd_error *err)
+static enum nd_status nd_certificate_check_accuracy_cost(struct nd_certificate_checker *c, struct nd_error *err)
 {
-    const json_t *price = nd_certificate_member(c, "price");
-    if (!json_is_object(price))
+    const json_t *cost = nd_certificate_member(c, "price");
+    if (!json_is_object(cost))
         return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->certificate->path,
                        "the certificate states no price that could be measured again");
-    enum nd_status status = check_price_file(c, "model", c->options->model, err);
+    enum nd_status status = check_accuracy_cost_file(c, "model", c->options->model, err);
     if (status == ND_OK)
-        status = check_price_file(c, "float", c->options->float_model, err);
+        status = check_accuracy_cost_file(c, "float", c->options->float_model, err);
     if (status == ND_OK)
-        status = check_price_probes(c, err);
+        status = check_accuracy_cost_probes(c, err);
     c->job.original = c->job.model = c->options->model;
-    c->align_options.n_samples = (size_t)json_integer_value(json_object_get(price, "samples"));
+    c->align_options.n_samples = (size_t)json_integer_value(json_object_get(cost, "samples"));
     if (status == ND_OK)
-        status = nd_align_price(&c->job, NULL, err);
-    c->check->is_price_checked = status == ND_OK;
-    if (status == ND_OK && !is_price(c->job.result, price))
+        status = nd_align_accuracy_cost(&c->job, NULL, err);
+    c->check->is_accuracy_cost_checked = status == ND_OK;
+    if (status == ND_OK && !is_accuracy_cost(c->job.result, cost))
         status = nd_certificate_refuse(c, err, "price", "the price is another one: '%s' has %.2f dB now",
                                        c->job.result->outputs[0].name, c->job.result->outputs[0].sqnr_after_db);
     return status;
@@ -255,16 +255,16 @@ static enum nd_status check_shapes(struct nd_certificate_checker *c, struct nd_e
 }
 
 static enum nd_status check_behaviour(struct nd_certificate_checker *c, const json_t *stated,
-                                      const struct nd_unit_program *program, struct nd_error *err)
+                                      const struct nd_layer_arithmetic *arithmetic, struct nd_error *err)
 {
     char digits[ND_CERTIFICATE_DIGEST_BYTES];
-    enum nd_status status = nd_align_behaviour(c->model, program, digits, err);
+    enum nd_status status = nd_align_behaviour(c->model, arithmetic, digits, err);
     if (status == ND_OK && strcmp(nd_certificate_text(stated, "behaviour"), digits) != 0)
         status = nd_certificate_refuse(
             c, err, "arithmetic",
             "%s of this npudiff (%s) gives other values for this model than %s of npudiff %s, which "
             "wrote the certificate: align the model again",
-            program->name, nd_version(), program->name, c->check->version);
+            arithmetic->name, nd_version(), arithmetic->name, c->check->version);
     return status;
 }
 
@@ -272,12 +272,12 @@ static enum nd_status check_behaviour(struct nd_certificate_checker *c, const js
 static enum nd_status check_arithmetics(struct nd_certificate_checker *c, struct nd_error *err)
 {
     const json_t *stated = nd_certificate_member(c, "arithmetics"), *item;
-    const char *names[ND_ALIGN_MOST_PROGRAMS];
+    const char *names[ND_ALIGN_MAX_ARITHMETICS];
     size_t i, n = json_array_size(stated);
-    if (n < 2 || n > ND_ALIGN_MOST_PROGRAMS)
+    if (n < 2 || n > ND_ALIGN_MAX_ARITHMETICS)
         return nd_certificate_refuse(c, err, "arithmetic",
                                      "the certificate names %zu arithmetics; 2 to %d can agree", n,
-                                     ND_ALIGN_MOST_PROGRAMS);
+                                     ND_ALIGN_MAX_ARITHMETICS);
     json_array_foreach(stated, i, item)
     {
         names[i] = nd_certificate_text(item, "name");
@@ -285,14 +285,14 @@ static enum nd_status check_arithmetics(struct nd_certificate_checker *c, struct
             if (strcmp(names[k], names[i]) == 0)
                 return nd_certificate_refuse(c, err, "arithmetic", "the certificate names '%s' twice",
                                              names[i]);
-        if (nd_unit_program_from_name(names[i]) == NULL)
+        if (nd_layer_arithmetic_from_name(names[i]) == NULL)
             return nd_certificate_refuse(c, err, "arithmetic",
                                          "this npudiff (%s) does not know the arithmetic '%s'", nd_version(),
                                          names[i]);
     }
-    enum nd_status status = nd_align_find_programs(&c->job, names, n, err);
-    for (i = 0; i < c->job.n_programs && status == ND_OK; i++)
-        status = check_behaviour(c, json_array_get(stated, i), c->job.programs[i], err);
+    enum nd_status status = nd_align_find_arithmetics(&c->job, names, n, err);
+    for (i = 0; i < c->job.n_arithmetics && status == ND_OK; i++)
+        status = check_behaviour(c, json_array_get(stated, i), c->job.arithmetics[i], err);
     return status;
 }
 
@@ -429,7 +429,7 @@ static enum nd_status begin(struct nd_certificate_checker *c, struct nd_error *e
     own->cancel_context = options->cancel_context;
     c->job.result = nd_calloc(1, sizeof *c->job.result);
     check->struct_size = sizeof *check;
-    check->has_price = json_is_object(nd_certificate_member(c, "price"));
+    check->has_accuracy_cost = json_is_object(nd_certificate_member(c, "price"));
     check->certificate = nd_strdup(c->certificate->path);
     check->model = nd_strdup(nd_model_path(c->model));
     check->version = nd_strdup(nd_certificate_text(c->certificate->root, "npudiff"));
@@ -467,7 +467,7 @@ static enum nd_status check_all(struct nd_certificate_checker *c, struct nd_erro
          i++)
         status = checks[i](c, err);
     if (status == ND_OK && c->check->n_refusals == 0 && c->options->model != NULL)
-        status = nd_certificate_check_price(c, err);
+        status = nd_certificate_check_accuracy_cost(c, err);
     if (c->job.result != NULL)
         take_arithmetics(c);
     conclude(c->check);
@@ -493,7 +493,7 @@ enum nd_status nd_certificate_verify(const struct nd_certificate *certificate, c
     if (c.job.folder != NULL)
         nd_dir_remove(c.job.folder);
     free(c.job.folder);
-    free(c.job.layer_of_edge);
+    free(c.job.layer_of_tensor);
     nd_alignment_destroy(&c.job.result);
     if (status == ND_OK) {
         *out = check;

@@ -49,11 +49,11 @@ static json_t *inputs_json(const struct nd_model *model)
 static enum nd_status arithmetics_json(const struct nd_align_job *job, json_t *out, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t i = 0; i < job->n_programs && status == ND_OK; i++) {
+    for (size_t i = 0; i < job->n_arithmetics && status == ND_OK; i++) {
         char digits[ND_CERTIFICATE_DIGEST_BYTES];
-        status = nd_align_behaviour(job->aligned, job->programs[i], digits, err);
+        status = nd_align_behaviour(job->aligned, job->arithmetics[i], digits, err);
         if (status == ND_OK)
-            nd_tree_append(out, json_pack("{s:s, s:s}", "name", job->programs[i]->name, "behaviour", digits));
+            nd_tree_append(out, json_pack("{s:s, s:s}", "name", job->arithmetics[i]->name, "behaviour", digits));
     }
     return status;
 }
@@ -100,7 +100,7 @@ static json_t *answers_json(const struct nd_alignment *result)
                      count(result->n_changed));
 }
 
-static json_t *price_json(const struct nd_alignment *result)
+static json_t *accuracy_cost_json(const struct nd_alignment *result)
 {
     if (result->n_outputs == 0)
         return json_null();
@@ -151,7 +151,7 @@ static enum nd_status make(const struct nd_align_job *job, const struct nd_model
         json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result", results[result->end], "files",
                   files_json(job, written), "inputs", inputs_json(job->aligned), "arithmetics", arithmetics,
                   "counts", counts_json(result), "layers", layers_json(result), "probes", probes, "price",
-                  price_json(result), "verification", verification_json(result)));
+                  accuracy_cost_json(result), "verification", verification_json(result)));
     if (status == ND_OK && root == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)

@@ -130,7 +130,7 @@ static enum nd_status put_batch(const struct hub_file *hub, hid_t group, const s
 static enum nd_status read_sample(const struct hub_file *hub, const struct hub_tensor *tensor, size_t sample,
                                   void *data, struct nd_error *err)
 {
-    const struct nd_capture_tensor place = {hub->capture, hub->probe, tensor->index};
+    const struct nd_probe_values place = {hub->capture, hub->probe, tensor->index};
     return hub->inputs ? nd_capture_read_inputs(&place, sample, 1, data, err)
                        : nd_capture_read_verified(&place, sample, 1, data, err);
 }
@@ -197,16 +197,16 @@ static enum nd_status put_inputs(struct hub_file *hub, struct nd_error *err)
 static enum nd_status put_outputs(struct hub_file *hub, struct nd_error *err)
 {
     const struct nd_capture_probe *probe = nd_capture_probe(hub->capture, hub->probe);
-    size_t n_edges = nd_capture_n_edges(hub->capture), n_outputs = 0;
+    size_t n_tensors = nd_capture_n_tensors(hub->capture), n_outputs = 0;
     enum nd_status status = ND_OK;
-    for (size_t e = 0; e < n_edges; e++)
-        n_outputs += nd_capture_edge(hub->capture, e)->is_model_output;
-    for (size_t e = 0; status == ND_OK && e < n_edges; e++) {
-        const struct nd_edge *edge = nd_capture_edge(hub->capture, e);
-        if ((n_outputs > 0 && !edge->is_model_output) || !nd_capture_has_outputs(hub->capture, hub->probe, e))
+    for (size_t e = 0; e < n_tensors; e++)
+        n_outputs += nd_capture_tensor(hub->capture, e)->is_model_output;
+    for (size_t e = 0; status == ND_OK && e < n_tensors; e++) {
+        const struct nd_tensor *tensor = nd_capture_tensor(hub->capture, e);
+        if ((n_outputs > 0 && !tensor->is_model_output) || !nd_capture_has_outputs(hub->capture, hub->probe, e))
             continue;
-        struct hub_tensor tensor = {e, edge->name, edge->dtype, edge->shape, probe->n_samples, 0};
-        status = put_tensor(hub, &tensor, err);
+        struct hub_tensor item = {e, tensor->name, tensor->dtype, tensor->shape, probe->n_samples, 0};
+        status = put_tensor(hub, &item, err);
     }
     return status;
 }

@@ -1,0 +1,234 @@
+#include "arithmetic/variants/layer_other.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "arithmetic/htp/htp_internal.h"
+#include "core/tensors/scales.h"
+#include "model/graph/loaded.h"
+#include "model/graph/onnx.h"
+
+double nd_tensor_slope(const struct nd_model *model, size_t tensor)
+{
+    const struct nd_model_node *node = nd_model_tensor_operator(model, tensor);
+    if (node == NULL || strcmp(node->op_type, "LeakyRelu") != 0)
+        return 0;
+    return nd_onnx_attribute_f(model->graph.nodes[node - model->nodes].proto, "alpha", 0.01);
+}
+
+enum nd_layer_after nd_tensor_after(const struct nd_model *model, size_t tensor, double *slope)
+{
+    const struct nd_model_node *node = nd_model_tensor_operator(model, tensor);
+    const struct nd_quant *quant = &nd_model_tensor(model, tensor)->quant;
+    *slope = nd_tensor_slope(model, tensor);
+    if (node != NULL && strcmp(node->op_type, "HardSwish") == 0)
+        return ND_LAYER_AFTER_HARD_SWISH;
+    bool is_raised =
+        node != NULL && strcmp(node->op_type, "Relu") == 0 && quant->n == 1 && quant->zero_point[0] != 0;
+    return *slope != 0 || is_raised ? ND_LAYER_AFTER_LINES : ND_LAYER_AFTER_NONE;
+}
+
+size_t nd_layer_n_inputs(const struct nd_exact_layer *layer)
+{
+    return layer->call->n_inputs;
+}
+
+size_t nd_layer_input_size(const struct nd_exact_layer *layer, size_t i)
+{
+    return layer->call->inputs[i].values != NULL ? layer->call->inputs[i].values->n : 0;
+}
+
+int nd_layer_concat_axis(const struct nd_exact_layer *layer, int rank)
+{
+    const struct nd_op_call call = {.node = layer->call->node, .opset = layer->call->opset};
+    int64_t axis = nd_op_i(&call, "axis", -rank - 1);
+    axis += axis < 0 ? rank : 0;
+    return axis >= 0 && axis < rank ? (int)axis : -1;
+}
+
+bool nd_layer_keeps_encoding(const struct nd_exact_layer *layer, size_t i)
+{
+    return nd_quant_is_same(layer->call->inputs[i].quant, layer->call->out_quant);
+}
+
+enum nd_status nd_layer_run_with(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
+                                const struct nd_layer_encodings *encodings, struct nd_array *qvalues,
+                                bool *is_covered, struct nd_error *err)
+{
+    struct nd_linear_input inputs[ND_LAYER_MAX_INPUTS];
+    struct nd_linear_call call = *layer->call;
+    struct nd_exact_layer other = *layer;
+    *is_covered = false;
+    if (call.n_inputs > ND_LAYER_MAX_INPUTS)
+        return ND_OK;
+    for (size_t i = 0; i < call.n_inputs; i++) {
+        inputs[i] = call.inputs[i];
+        if (encodings->inputs[i] == NULL || inputs[i].quant == NULL)
+            continue;
+        inputs[i].quant = encodings->inputs[i];
+        inputs[i].values = encodings->qvalues[i] != NULL ? encodings->qvalues[i] : inputs[i].values;
+        inputs[i].packed_weights = NULL;
+        call.shared = NULL;
+    }
+    call.inputs = inputs;
+    other.call = &call;
+    if (encodings->output != NULL) {
+        call.out_quant = encodings->output;
+        other.dtype = encodings->dtype;
+    }
+    if (encodings->after == ND_LAYER_AFTER_NONE)
+        return nd_layer_arithmetic_run(arithmetic, &other, NULL, qvalues, is_covered, err);
+    const struct nd_htp_job job = {.arithmetic = arithmetic,
+                                   .layer = &other,
+                                   .call = &call,
+                                   .qvalues = qvalues,
+                                   .is_covered = is_covered,
+                                   .after = encodings->after,
+                                   .slope = encodings->slope,
+                                   .wraps = encodings->wraps};
+    return nd_htp_bent(&job, err);
+}
+
+/* The unit with input i alone, which has become *input. */
+static struct nd_exact_layer layer_of_input(const struct nd_exact_layer *layer, size_t i,
+                                          const struct nd_linear_input *input, struct nd_linear_call *call)
+{
+    struct nd_exact_layer alone = *layer;
+    *call = *layer->call;
+    call->inputs = input;
+    call->n_inputs = 1;
+    call->shared = NULL;
+    alone.call = call;
+    alone.origins = &layer->origins[i];
+    alone.input_tensors = &layer->input_tensors[i];
+    return alone;
+}
+
+/* rint(F(F(n s_x) F(1 / s_y)) + z_y), each step a float32. */
+static enum nd_status bring_by_table(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_array *x = job->call->inputs[0].values;
+    const struct nd_quant *from = job->call->inputs[0].quant, *to = job->call->out_quant;
+    enum nd_status status = nd_array_copy(x, job->qvalues, err);
+    float inverse = 1 / to->scale[0], zero = (float)to->zero_point[0];
+    for (size_t k = 0; status == ND_OK && k < x->n; k++) {
+        float value = (float)(x->x[k] - (double)from->zero_point[0]) * from->scale[0], steps = value * inverse;
+        job->qvalues->x[k] = fmin(fmax((double)rintf(steps + zero), 0), UINT8_MAX);
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
+enum nd_status nd_layer_bring(const struct nd_exact_layer *layer, size_t i, const struct nd_array *given,
+                             const struct nd_quant *from, enum nd_bring method, struct nd_layer_brought *brought,
+                             struct nd_error *err)
+{
+    struct nd_linear_call call;
+    struct nd_linear_input input = layer->call->inputs[i];
+    input.quant = from != NULL ? from : input.quant;
+    if (given != NULL) {
+        input.values = given;
+        input.packed_weights = NULL;
+    }
+    const struct nd_exact_layer alone = layer_of_input(layer, i, &input, &call);
+    const struct nd_htp_job job = {
+        .layer = &alone, .call = &call, .qvalues = &brought->qvalues, .is_covered = &brought->is_covered};
+    bool is_wide = layer->dtype == ND_DTYPE_U16;
+    brought->is_covered = false;
+    if ((!is_wide && layer->dtype != ND_DTYPE_U8) || !nd_htp_all_are(&job, 1, layer->dtype))
+        return ND_OK;
+    if (method == ND_BRING_TABLE)
+        return is_wide ? ND_OK : bring_by_table(&job, err);
+    if (method == ND_BRING_FLAT && is_wide)
+        return nd_htp_move16(&job, err);
+    return nd_htp_rescale_input(&job, method == ND_BRING_FLAT ? ND_HTP_FIXED : ND_HTP_LAYOUT, err);
+}
+
+enum nd_status nd_layer_run_brought(const struct nd_layer_arithmetic *arithmetic, const struct nd_exact_layer *layer,
+                                   const struct nd_array *given, const struct nd_quant *from,
+                                   struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
+{
+    struct nd_exact_layer bringer = *layer;
+    struct nd_linear_call call = *layer->call;
+    struct nd_layer_brought brought = {.is_covered = false};
+    const struct nd_quant *own = layer->call->inputs[0].quant;
+    *is_covered = false;
+    call.out_quant = own;
+    bringer.call = &call;
+    enum nd_status status = nd_layer_bring(&bringer, 0, given, from, ND_BRING_TABLE, &brought, err);
+    const struct nd_layer_encodings encodings = {.inputs = {own}, .qvalues = {&brought.qvalues}};
+    if (status == ND_OK && brought.is_covered)
+        status = nd_layer_run_with(arithmetic, layer, &encodings, qvalues, is_covered, err);
+    nd_array_deinit(&brought.qvalues);
+    return status;
+}
+
+void nd_layer_narrow(const struct nd_exact_layer *layer, struct nd_array *qvalues)
+{
+    const struct nd_quant *quant = layer->call->out_quant;
+    double lowest, highest, low = layer->call->low, high = layer->call->high;
+    nd_qvalue_range(layer->dtype, &lowest, &highest);
+    if (quant->n != 1)
+        return;
+    if (layer->call->node != NULL)
+        nd_linear_fold(layer->call->node, layer->call->n_inputs, layer->call->inputs, &low, &high);
+    double scale = (double)quant->scale[0], zero = (double)quant->zero_point[0];
+    if (low > -HUGE_VAL)
+        lowest = fmin(fmax(lowest, rint(low / scale) + zero), highest);
+    if (high < HUGE_VAL)
+        highest = fmax(fmin(highest, rint(high / scale) + zero), lowest);
+    for (size_t i = 0; i < qvalues->n; i++)
+        qvalues->x[i] = fmin(fmax(qvalues->x[i], lowest), highest);
+}
+
+static double gate_of(double x, bool is_hard)
+{
+    return is_hard ? fmin(fmax(x / 6 + 0.5, 0), 1) : 1 / (1 + exp(-x));
+}
+
+/* A value of the function in float32, times the reciprocal of the scale. SiLU adds the zero point first, as
+ * tables do; what the hard one does with halves is not known. */
+static double gated_qvalue(const struct nd_quant *from, const struct nd_quant *to, double qvalue, bool is_hard)
+{
+    double x = (double)((float)(qvalue - (double)from->zero_point[0]) * from->scale[0]);
+    float inverse = 1 / to->scale[0], y = (float)(x * gate_of(x, is_hard));
+    float steps = y * inverse, zero = (float)to->zero_point[0];
+    return fmin(fmax((double)(is_hard ? rintf(steps) + zero : rintf(steps + zero)), 0), UINT8_MAX);
+}
+
+enum nd_status nd_layer_run_gated(const struct nd_exact_layer *layer, const struct nd_layer_gate *gate,
+                                 struct nd_array *qvalues, bool *is_covered, struct nd_error *err)
+{
+    const struct nd_linear_input *input = &layer->call->inputs[gate->input];
+    const struct nd_quant *to = gate->output != NULL ? gate->output : layer->call->out_quant;
+    *is_covered = false;
+    if (layer->dtype == ND_DTYPE_U16 && !gate->is_hard) {
+        struct nd_linear_call call;
+        const struct nd_exact_layer alone = layer_of_input(layer, gate->input, input, &call);
+        const struct nd_htp_job job = {.layer = &alone, .call = &call, .qvalues = qvalues, .is_covered = is_covered};
+        call.out_quant = to;
+        return nd_htp_silu16(&job, err);
+    }
+    if (input->values == NULL || input->quant == NULL || input->quant->n != 1 || to->n != 1 ||
+        input->values->dtype != ND_DTYPE_U8 || layer->dtype != ND_DTYPE_U8)
+        return ND_OK;
+    enum nd_status status = nd_array_make(qvalues, layer->dtype, &input->values->shape, err);
+    double table[UINT8_MAX + 1];
+    for (int qvalue = 0; qvalue <= UINT8_MAX; qvalue++)
+        table[qvalue] = gated_qvalue(input->quant, to, (double)qvalue, gate->is_hard);
+    for (size_t k = 0; status == ND_OK && k < qvalues->n; k++) {
+        double qvalue = input->values->x[k];
+        bool is_whole = qvalue >= 0 && qvalue <= UINT8_MAX && qvalue == (double)(uint8_t)qvalue;
+        qvalues->x[k] = is_whole ? table[(uint8_t)qvalue] : gated_qvalue(input->quant, to, qvalue, gate->is_hard);
+    }
+    *is_covered = status == ND_OK;
+    return status;
+}
+
+enum nd_status nd_layer_run_in_blocks(const struct nd_exact_layer *layer, struct nd_array *qvalues, bool *is_covered,
+                                     struct nd_error *err)
+{
+    const struct nd_htp_job job = {.layer = layer, .call = layer->call, .qvalues = qvalues, .is_covered = is_covered};
+    *is_covered = false;
+    return layer->dtype == ND_DTYPE_U16 ? nd_htp_words_by_number(&job, err) : ND_OK;
+}

@@ -1,0 +1,328 @@
+#include "explain/layer_diagnosis/constants.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "explain/layer_diagnosis/layer_diagnosis.h"
+
+/* Values that measure a factor; chosen: two fit anything. */
+enum { FEWEST_POINTS = 8 };
+/* Of a shift of weights that are clipped; chosen: it is found in two or three. */
+enum { MAX_TURNS = 5 };
+/* Of the wrong values the best change must leave at most this share. Chosen: it only saves the last pass, the
+ * diagnosis then asks for 0.01 of them. */
+static const double worth_share = 0.05;
+/* Of the values that are off, the part that a channel must hold to be the only one that is; as in
+ * diagnosis/scale.c. */
+static const double of_one_channel = 0.99;
+/* Factors of which a fit is taken for a multiple, too; chosen: weights of few steps that are rounded anew are
+ * off by some per cent together. The values decide then. */
+static const double finest_factor = 1.0 / 16, near_factor = 0.05;
+
+void nd_explain_constants_deinit(struct nd_explain_constants *constants)
+{
+    free(constants->products);
+    free(constants->moved);
+    free(constants->qvalues);
+    *constants = (struct nd_explain_constants){.chosen = SIZE_MAX};
+}
+
+/* ---- one sample ---- */
+
+static enum nd_status measure(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer, struct nd_error *err)
+{
+    struct nd_explain_constants *constants = &diagnosis->constants;
+    struct nd_product_parts parts;
+    enum nd_status status = nd_layer_product_parts(layer, constants->shift, &parts, err);
+    bool is_known = status == ND_OK && parts.products.n == diagnosis->n && parts.moved.n == diagnosis->n && diagnosis->n > 0;
+    if (is_known) {
+        memcpy(constants->products + diagnosis->slot * diagnosis->n, parts.products.x, diagnosis->n * sizeof(double));
+        memcpy(constants->moved + diagnosis->slot * diagnosis->n, parts.moved.x, diagnosis->n * sizeof(double));
+        constants->n_channels = parts.n_channels;
+        constants->n_inner = parts.n_inner;
+        constants->low = parts.low;
+        constants->high = parts.high;
+    }
+    constants->is_known = is_known && (diagnosis->slot == 0 || constants->is_known);
+    nd_product_parts_deinit(&parts);
+    return status;
+}
+
+static enum nd_status look_at(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer, size_t k,
+                              struct nd_error *err)
+{
+    struct nd_explain_constants *constants = &diagnosis->constants;
+    const double *given = diagnosis->qvalues + diagnosis->slot * diagnosis->n;
+    struct nd_array qvalues;
+    enum nd_status status =
+        nd_layer_changed(layer, diagnosis->layer_arithmetic, &diagnosis->usual, &constants->tried[k].change, &qvalues, err);
+    bool is_known = status == ND_OK && qvalues.n == diagnosis->n;
+    for (size_t i = 0; is_known && constants->stage == ND_CONSTANTS_COUNT && i < diagnosis->n; i++) {
+        constants->tried[k].n_wrong += qvalues.x[i] != given[i];
+        constants->tried[k].n_beyond += fabs(qvalues.x[i] - given[i]) > constants->allowance;
+    }
+    if (is_known && constants->stage == ND_CONSTANTS_COUNT)
+        constants->tried[k].n_known += diagnosis->n;
+    if (is_known && constants->stage == ND_CONSTANTS_KEEP)
+        memcpy(constants->qvalues + diagnosis->slot * diagnosis->n, qvalues.x, diagnosis->n * sizeof *qvalues.x);
+    nd_array_deinit(&qvalues);
+    return status;
+}
+
+enum nd_status nd_layer_diagnosis_look_at_constants(struct nd_layer_diagnosis *diagnosis, const struct nd_exact_layer *layer,
+                                         struct nd_error *err)
+{
+    struct nd_explain_constants *constants = &diagnosis->constants;
+    enum nd_status status = ND_OK;
+    if (constants->stage == ND_CONSTANTS_MEASURE)
+        return measure(diagnosis, layer, err);
+    if (constants->stage == ND_CONSTANTS_KEEP)
+        return look_at(diagnosis, layer, constants->chosen, err);
+    for (size_t k = 0; k < constants->n && status == ND_OK; k++)
+        status = look_at(diagnosis, layer, k, err);
+    return status;
+}
+
+static enum nd_status run(struct nd_layer_diagnosis *diagnosis, enum nd_constants_stage stage, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    diagnosis->constants.stage = stage;
+    for (size_t i = 0; i < diagnosis->n_samples && status == ND_OK; i++) {
+        status = nd_layer_diagnosis_load_sample(diagnosis, i, err);
+        if (status == ND_OK)
+            status = nd_layer_diagnosis_run(diagnosis, SIZE_MAX, NULL, err);
+    }
+    diagnosis->constants.stage = ND_CONSTANTS_IDLE;
+    return status;
+}
+
+/* ---- what the values fit ---- */
+
+static size_t channel_of(const struct nd_explain_constants *constants, size_t i)
+{
+    return i / constants->n_inner % constants->n_channels;
+}
+
+/* The one channel that is off, or SIZE_MAX: several are. */
+static enum nd_status find_channel(const struct nd_layer_diagnosis *diagnosis, size_t *channel, struct nd_error *err)
+{
+    const struct nd_explain_constants *constants = &diagnosis->constants;
+    size_t *counts = nd_calloc(constants->n_channels, sizeof *counts), n = 0, most = 0;
+    if (counts == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++)
+        if (fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > constants->allowance) {
+            counts[channel_of(constants, i % diagnosis->n)]++;
+            n++;
+        }
+    for (size_t c = 1; c < constants->n_channels; c++)
+        most = counts[c] > counts[most] ? c : most;
+    *channel = (double)counts[most] >= of_one_channel * (double)n ? most : SIZE_MAX;
+    free(counts);
+    return ND_OK;
+}
+
+static bool is_inside(const struct nd_explain_constants *constants, double qvalue)
+{
+    return qvalue > constants->low && qvalue < constants->high;
+}
+
+/* Of each channel, in steps of the output: NaN where no value says it. */
+static enum nd_status find_biases(const struct nd_layer_diagnosis *diagnosis, double **out, struct nd_error *err)
+{
+    double zero = (double)nd_layer_diagnosis_quant(diagnosis)->zero_point[0];
+    const struct nd_explain_constants *constants = &diagnosis->constants;
+    size_t *n = nd_calloc(constants->n_channels, sizeof *n);
+    *out = nd_calloc(constants->n_channels, sizeof **out);
+    for (size_t i = 0; n != NULL && *out != NULL && i < diagnosis->n_samples * diagnosis->n; i++) {
+        size_t c = channel_of(constants, i % diagnosis->n);
+        if (!is_inside(constants, diagnosis->values[i]))
+            continue;
+        (*out)[c] += diagnosis->values[i] - zero - constants->products[i];
+        n[c]++;
+    }
+    for (size_t c = 0; n != NULL && *out != NULL && c < constants->n_channels; c++)
+        (*out)[c] = n[c] > 0 ? (*out)[c] / (double)n[c] : (double)NAN;
+    enum nd_status status = n != NULL && *out != NULL ? ND_OK : nd_fail_memory(err);
+    free(n);
+    return status;
+}
+
+/* The factors of the products, and of what is added to them, that the values fit, each alone. False: too few
+ * values. */
+static bool find_line(const struct nd_layer_diagnosis *diagnosis, size_t channel, const double *biases, double *factor,
+                      double *moved)
+{
+    const struct nd_explain_constants *constants = &diagnosis->constants;
+    double xx = 0, xy = 0, mm = 0, my = 0, zero = (double)nd_layer_diagnosis_quant(diagnosis)->zero_point[0];
+    size_t n = 0;
+    for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++) {
+        size_t c = channel_of(constants, i % diagnosis->n);
+        bool is_meant = (channel == SIZE_MAX || c == channel) && is_inside(constants, diagnosis->qvalues[i]);
+        if (!is_meant || !isfinite(biases[c]))
+            continue;
+        double x = constants->products[i], m = constants->moved[i], y = diagnosis->qvalues[i] - zero - biases[c];
+        xx += x * x;
+        xy += x * y;
+        mm += m * m;
+        my += m * (y - x);
+        n++;
+    }
+    *factor = xx > 0 ? xy / xx : 1;
+    *moved = mm > 0 ? my / mm : 0;
+    return n >= FEWEST_POINTS;
+}
+
+static void add(struct nd_explain_constants *constants, enum nd_constants_kind kind, size_t channel,
+                double amount)
+{
+    if (constants->n < ND_CONSTANTS_MAX)
+        constants->tried[constants->n++].change = (struct nd_changed_constants){kind, channel, amount};
+}
+
+static void add_factors(struct nd_explain_constants *constants, size_t channel, double factor)
+{
+    double near = rint(factor / finest_factor) * finest_factor;
+    bool is_near = near > 0 && fabs(factor / near - 1) < near_factor && near != 1;
+    if (is_near) {
+        add(constants, ND_CONSTANTS_WEIGHTS_SCALED, channel, near);
+        add(constants, ND_CONSTANTS_WEIGHTS_RECODED, channel, near);
+    }
+    if (factor > 0)
+        add(constants, ND_CONSTANTS_WEIGHTS_SCALED, channel, factor);
+}
+
+/* By how much the codes of weights are too high: some of them may be clipped then, so that the effect is not
+ * that of a zero point. */
+static enum nd_status find_shift(struct nd_layer_diagnosis *diagnosis, size_t channel, const double *biases, double moved,
+                                 struct nd_error *err)
+{
+    struct nd_explain_constants *constants = &diagnosis->constants;
+    double factor, shift = rint(moved);
+    enum nd_status status = ND_OK;
+    if (shift == 0)
+        return ND_OK;
+    add(constants, ND_CONSTANTS_ZERO_POINT_MOVED, channel, shift);
+    for (size_t k = 0; k < MAX_TURNS && status == ND_OK && shift != constants->shift && shift != 0; k++) {
+        constants->shift = shift;
+        status = run(diagnosis, ND_CONSTANTS_MEASURE, err);
+        if (status == ND_OK && find_line(diagnosis, channel, biases, &factor, &moved))
+            shift = rint(moved * shift);
+    }
+    if (status == ND_OK && shift != 0)
+        add(constants, ND_CONSTANTS_WEIGHTS_MOVED, channel, shift);
+    return status;
+}
+
+static enum nd_status list_changes(struct nd_layer_diagnosis *diagnosis, struct nd_error *err)
+{
+    struct nd_explain_constants *constants = &diagnosis->constants;
+    double factor, moved, *biases = NULL;
+    size_t channel = SIZE_MAX;
+    enum nd_status status = find_channel(diagnosis, &channel, err);
+    if (status == ND_OK)
+        status = find_biases(diagnosis, &biases, err);
+    if (status == ND_OK) {
+        add(constants, ND_CONSTANTS_BIAS_LOST, channel, 0);
+        add(constants, ND_CONSTANTS_BIAS_NEGATED, channel, 0);
+        add(constants, ND_CONSTANTS_KERNEL_TRANSPOSED, SIZE_MAX, 0);
+        add(constants, ND_CONSTANTS_KERNEL_TURNED, SIZE_MAX, 0);
+    }
+    if (status == ND_OK && find_line(diagnosis, channel, biases, &factor, &moved)) {
+        add_factors(constants, channel, factor);
+        status = find_shift(diagnosis, channel, biases, moved, err);
+    }
+    free(biases);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static bool is_better(const struct nd_explain_constants *constants, size_t k, size_t than)
+{
+    if (than == SIZE_MAX || constants->tried[k].n_beyond != constants->tried[than].n_beyond)
+        return than == SIZE_MAX || constants->tried[k].n_beyond < constants->tried[than].n_beyond;
+    return constants->tried[k].n_wrong < constants->tried[than].n_wrong;
+}
+
+static enum nd_status choose(struct nd_layer_diagnosis *diagnosis, struct nd_error *err)
+{
+    struct nd_explain_constants *constants = &diagnosis->constants;
+    size_t n = diagnosis->n_samples * diagnosis->n, n_beyond = 0, best = SIZE_MAX;
+    for (size_t i = 0; i < n; i++)
+        n_beyond += fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > constants->allowance;
+    for (size_t k = 0; k < constants->n; k++)
+        if (constants->tried[k].n_known == n && is_better(constants, k, best))
+            best = k;
+    if (best == SIZE_MAX || (double)constants->tried[best].n_beyond > worth_share * (double)n_beyond)
+        return ND_OK;
+    constants->chosen = best;
+    constants->qvalues = nd_calloc(n, sizeof *constants->qvalues);
+    return constants->qvalues != NULL ? run(diagnosis, ND_CONSTANTS_KEEP, err) : nd_fail_memory(err);
+}
+
+enum nd_status nd_layer_diagnosis_find_constants(struct nd_layer_diagnosis *diagnosis, double allowance, struct nd_error *err)
+{
+    struct nd_explain_constants *constants = &diagnosis->constants;
+    size_t n = diagnosis->n_samples * diagnosis->n;
+    constants->allowance = allowance;
+    constants->products = nd_calloc(n, sizeof *constants->products);
+    constants->moved = nd_calloc(n, sizeof *constants->moved);
+    enum nd_status status =
+        constants->products != NULL && constants->moved != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = run(diagnosis, ND_CONSTANTS_MEASURE, err);
+    if (status != ND_OK || !constants->is_known)
+        return status;
+    status = list_changes(diagnosis, err);
+    if (status == ND_OK)
+        status = run(diagnosis, ND_CONSTANTS_COUNT, err);
+    return status == ND_OK ? choose(diagnosis, err) : status;
+}
+
+enum nd_fault_kind nd_explain_constants_text(const struct nd_explain_constants *constants,
+                                             char text[ND_CONSTANTS_TEXT_BYTES])
+{
+    const struct nd_changed_constants *change = &constants->tried[constants->chosen].change;
+    char where[40] = "";
+    if (change->channel != SIZE_MAX)
+        snprintf(where, sizeof where, " of channel %zu", change->channel);
+    switch (change->kind) {
+    case ND_CONSTANTS_BIAS_LOST:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its bias%s is lost: the values fit a bias of 0", where);
+        return ND_FAULT_BIAS;
+    case ND_CONSTANTS_BIAS_NEGATED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its bias%s has the wrong sign", where);
+        return ND_FAULT_BIAS;
+    case ND_CONSTANTS_WEIGHTS_SCALED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the scale of its weights%s is %.5g times as large", where,
+                 change->amount);
+        return ND_FAULT_WEIGHTS_SCALE;
+    case ND_CONSTANTS_WEIGHTS_RECODED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its weights%s are %.5g times as large, and rounded anew",
+                 where, change->amount);
+        return ND_FAULT_WEIGHTS_SCALE;
+    case ND_CONSTANTS_ZERO_POINT_MOVED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "the zero point of its weights%s is off by %+g", where,
+                 -change->amount);
+        return ND_FAULT_WEIGHTS_ZERO_POINT;
+    case ND_CONSTANTS_WEIGHTS_MOVED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its weights%s are %+g steps off, clipped to their type", where,
+                 change->amount);
+        return ND_FAULT_WEIGHTS_ZERO_POINT;
+    case ND_CONSTANTS_KERNEL_TRANSPOSED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its kernels are transposed: their rows are read as columns");
+        return ND_FAULT_TRANSPOSED_WEIGHTS;
+    case ND_CONSTANTS_KERNEL_TURNED:
+        snprintf(text, ND_CONSTANTS_TEXT_BYTES, "its kernels are turned by 180 degrees");
+        return ND_FAULT_TRANSPOSED_WEIGHTS;
+    case ND_CONSTANTS_AS_THEY_ARE:
+        break;
+    }
+    text[0] = '\0';
+    return ND_FAULT_UNEXPLAINED;
+}

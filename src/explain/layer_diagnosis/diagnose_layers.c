@@ -1,0 +1,705 @@
+/* How far inputs can bring the values of a unit: what rounding and clipping took from them is put back, this
+ * way and that. */
+#include "explain/layer_diagnosis/diagnose_layers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arithmetic/exact/linear/rounding.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "core/processes/parallel.h"
+#include "core/random.h"
+#include "core/text/strbuf.h"
+#include "explain/diagnosis/diagnosis.h"
+#include "explain/layer_diagnosis/layer_diagnosis.h"
+#include "explain/layer_diagnosis/hypotheses.h"
+#include "explain/layer_diagnosis/rounded_twice.h"
+#include "explain/verdict/health.h"
+
+/* Half a step up or down: all up, all down, or by chance. */
+static double step_of(size_t pattern, uint64_t *random)
+{
+    if (pattern < 2)
+        return pattern == 0 ? 0.5 : -0.5;
+    return nd_random_next(random) >> 30 != 0 ? 0.5 : -0.5; /* the highest of its 31 bits */
+}
+
+/* What such an operator leaves at the end of its codes was not cut off. */
+static bool ends_by_itself(const char *op_types)
+{
+    static const char *const names[] = {"Relu", "Clip", "Sigmoid", "Softmax", "HardSwish"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(op_types, names[i]) != NULL)
+            return true;
+    return false;
+}
+
+static void move_input(struct nd_array *qvalues, const struct nd_tensor *tensor, size_t pattern, uint64_t *random)
+{
+    static const double cut_off = 0.25; /* of the range; chosen: what is clipped was hardly further out */
+    double low, high;
+    bool is_cut = !ends_by_itself(tensor->op_types);
+    nd_qvalue_range(qvalues->dtype, &low, &high);
+    for (size_t i = 0; i < qvalues->n; i++) {
+        double x = qvalues->x[i], out = is_cut && x == low ? -1 : is_cut && x == high ? 1 : 0;
+        qvalues->x[i] += out != 0 ? out * cut_off * (high - low) : step_of(pattern, random);
+    }
+}
+
+static void move_inputs(struct nd_layer_diagnosis *diagnosis, size_t pattern)
+{
+    struct nd_reader *r = diagnosis->reader;
+    const struct nd_model_layer *layer = nd_plan_layer(diagnosis->job->plan, diagnosis->step);
+    uint64_t random = pattern * 1000003 + diagnosis->slot;
+    for (size_t k = 0; k < layer->n_inputs; k++) {
+        size_t tensor = layer->inputs[k];
+        bool is_first = true;
+        for (size_t before = 0; before < k; before++)
+            is_first = is_first && layer->inputs[before] != tensor;
+        if (is_first && r->given[tensor].shape.rank >= 0 && nd_dtype_is_integer(r->given[tensor].dtype))
+            move_input(&r->given[tensor], nd_model_tensor(diagnosis->job->plan->model, tensor), pattern, &random);
+    }
+}
+
+/* How far each value of the unit moves when what it reads is moved within what rounding, and clipping, may have
+ * taken from it: reach[n_samples * n], in LSB. */
+static enum nd_status nd_layer_diagnosis_find_reach(struct nd_layer_diagnosis *diagnosis, double *reach, struct nd_error *err)
+{
+    enum { PATTERNS = 4 };
+    size_t n = diagnosis->n_samples * diagnosis->n;
+    double *still = nd_calloc(n, sizeof *still), *moved = nd_calloc(n, sizeof *moved);
+    enum nd_status status = still != NULL && moved != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t k = 0; k <= PATTERNS && status == ND_OK; k++) {
+        for (size_t i = 0; i < diagnosis->n_samples && status == ND_OK; i++) {
+            status = nd_layer_diagnosis_load_sample(diagnosis, i, err);
+            if (k > 0)
+                move_inputs(diagnosis, k - 1);
+            if (status == ND_OK)
+                status = nd_layer_diagnosis_run(diagnosis, diagnosis->tensor, k == 0 ? still : moved, err);
+        }
+        for (size_t i = 0; i < n && k > 0; i++)
+            reach[i] = fmax(reach[i], fabs(moved[i] - still[i]));
+    }
+    free(still);
+    free(moved);
+    return status;
+}
+
+/* ---- which edges ---- */
+
+/* The input of the model that the edge quantises, in whatever shape, or SIZE_MAX. */
+static size_t input_of(const struct nd_plan *plan, size_t step)
+{
+    size_t input = nd_exact_input_behind(plan->graph, plan->steps[step].tensor), n_input, n_tensor;
+    if (input == SIZE_MAX)
+        return SIZE_MAX;
+    const struct nd_model_io *io = nd_model_input(plan->model, input);
+    bool is_whole = io->dtype == ND_DTYPE_F32 && nd_shape_n_elems(&io->shape, &n_input, NULL) == ND_OK &&
+                    nd_shape_n_elems(&plan->shapes[step], &n_tensor, NULL) == ND_OK && n_input == n_tensor;
+    return is_whole ? input : SIZE_MAX;
+}
+
+bool nd_explain_is_input_quantiser(const struct nd_plan *plan, size_t step)
+{
+    const struct nd_tensor *tensor = nd_plan_tensor(plan, step);
+    return nd_dtype_is_integer(tensor->dtype) && nd_dtype_size_bytes(tensor->dtype) <= 2 && tensor->quant.n > 0 &&
+           input_of(plan, step) != SIZE_MAX;
+}
+
+/* ---- arithmetic that is known ---- */
+
+enum method { BY_DIVISION, BY_PRODUCT, BY_HALF, BY_DOUBLE };
+
+struct arithmetic {
+    enum method method;
+    enum nd_rounding rounding;
+    const char *text;
+};
+
+/* Division in float32, half to even, is ONNX's. The HTP goes through half precision, or multiplies by 1 /
+ * scale, and rounds half away from zero. */
+static const struct arithmetic arithmetics[ND_N_INPUT_ARITHMETICS] = {
+    {BY_DIVISION, ND_ROUND_HALF_EVEN, NULL},
+    {BY_DIVISION, ND_ROUND_HALF_AWAY, "ties are rounded half away from zero, not half to even: no fault"},
+    {BY_DIVISION, ND_ROUND_HALF_UP, "ties are rounded half up, not half to even: no fault"},
+    {BY_DIVISION, ND_ROUND_HALF_DOWN, "ties are rounded half down, not half to even: no fault"},
+    {BY_DOUBLE, ND_ROUND_HALF_EVEN, "divided exactly, not in float32"},
+    {BY_PRODUCT, ND_ROUND_HALF_EVEN, "multiplied by 1 / scale in float32, not divided by the scale"},
+    {BY_PRODUCT, ND_ROUND_HALF_AWAY,
+     "multiplied by 1 / scale in float32 and rounded half away from zero, as the HTP does"},
+    {BY_HALF, ND_ROUND_HALF_AWAY, "through half precision and rounded half away from zero, as the HTP does"},
+};
+
+/* To 11 bits, ties to even. What is too small for a normal number is 0 steps either way. */
+static double to_half(double x)
+{
+    static const double bits = 0x1p11;
+    int exponent;
+    double mantissa = frexp(x, &exponent);
+    return isfinite(x) ? ldexp(rint(mantissa * bits) / bits, exponent) : x;
+}
+
+double nd_input_arithmetic(size_t arithmetic, float x, float scale)
+{
+    const struct arithmetic *a = &arithmetics[arithmetic];
+    const float quotient = x / scale, product = x * (1.0F / scale);
+    switch (a->method) {
+    case BY_DIVISION:
+        return nd_round_value((double)quotient, a->rounding);
+    case BY_PRODUCT:
+        return nd_round_value((double)product, a->rounding);
+    case BY_HALF:
+        return nd_round_value(to_half((double)quotient), a->rounding);
+    case BY_DOUBLE:
+        break;
+    }
+    return nd_round_value((double)x / (double)scale, a->rounding);
+}
+
+const char *nd_input_arithmetic_text(size_t arithmetic)
+{
+    return arithmetics[arithmetic].text;
+}
+
+/* ---- faults ---- */
+
+static const struct {
+    enum nd_fault_kind kind;
+    const char *text;
+} faults[ND_N_INPUT_FAULTS] = {
+    [ND_INPUT_TO_ZERO] = {ND_FAULT_ROUNDING, "truncated toward zero, not rounded"},
+    [ND_INPUT_QVALUE_CUT] = {ND_FAULT_ROUNDING,
+                           "truncated toward zero after the zero point is added, not rounded"},
+    [ND_INPUT_FLOOR] = {ND_FAULT_ROUNDING, "rounded down, not to the nearest"},
+    [ND_INPUT_CEIL] = {ND_FAULT_ROUNDING, "rounded up, not to the nearest"},
+    [ND_INPUT_MAGNITUDE] = {ND_FAULT_MAGNITUDE,
+                            "negative values are stored as their magnitude: the sign is dropped"},
+};
+
+double nd_input_fault_qvalue(enum nd_input_fault fault, double steps, double zero_point)
+{
+    switch (fault) {
+    case ND_INPUT_TO_ZERO:
+        return trunc(steps) + zero_point;
+    case ND_INPUT_QVALUE_CUT:
+        return trunc(steps + zero_point) + 0.0; /* never -0 */
+    case ND_INPUT_FLOOR:
+        return floor(steps) + zero_point;
+    case ND_INPUT_CEIL:
+        return ceil(steps) + zero_point;
+    case ND_INPUT_MAGNITUDE:
+        break;
+    }
+    return rint(fabs(steps)) + zero_point;
+}
+
+/* ---- the examination ---- */
+
+struct counts {
+    size_t n_wrong[ND_N_INPUT_ARITHMETICS];
+    size_t n_strange; /* codes that none of them gives, nor the doubt of float32 */
+};
+
+static enum nd_status make_room(struct nd_input_layer_diagnosis *input, struct nd_error *err)
+{
+    struct nd_layer_diagnosis *diagnosis = &input->diagnosis;
+    enum nd_status status = nd_layer_diagnosis_size(diagnosis, err);
+    if (status != ND_OK)
+        return status;
+    size_t n = diagnosis->n_samples * diagnosis->n;
+    diagnosis->qvalues = nd_calloc(n, sizeof *diagnosis->qvalues);
+    diagnosis->values = nd_calloc(n, sizeof *diagnosis->values);
+    diagnosis->expected = nd_calloc(n, sizeof *diagnosis->expected);
+    diagnosis->is_wanted = nd_calloc(diagnosis->job->plan->n_steps, sizeof *diagnosis->is_wanted);
+    bool is_made =
+        diagnosis->qvalues != NULL && diagnosis->values != NULL && diagnosis->expected != NULL && diagnosis->is_wanted != NULL;
+    if (is_made) {
+        diagnosis->is_wanted[diagnosis->step] =
+            true; /* the reader leaves all other tensors of the captures where they are */
+        diagnosis->reader->is_wanted = diagnosis->is_wanted;
+    }
+    for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++) {
+        input->faults[f] = nd_calloc(n, sizeof **input->faults);
+        is_made = is_made && input->faults[f] != NULL;
+    }
+    return is_made ? ND_OK : nd_fail_memory(err);
+}
+
+/* Half a step, as far as float32 can tell: four units in the last place; chosen. */
+static bool is_beside_tie(double steps, double whole)
+{
+    return fabs(fabs(steps - whole) - 0.5) <= fabs(steps) * 0x1p-21;
+}
+
+/* One sample: what each arithmetic makes of it. */
+static void count_sample(struct nd_input_layer_diagnosis *input, size_t which, size_t arithmetic, struct counts *counts)
+{
+    struct nd_layer_diagnosis *diagnosis = &input->diagnosis;
+    const struct nd_reader *r = diagnosis->reader;
+    const struct nd_tensor *tensor = nd_plan_tensor(diagnosis->job->plan, diagnosis->step);
+    size_t at = diagnosis->slot * diagnosis->n;
+    double low, high;
+    nd_qvalue_range(tensor->dtype, &low, &high);
+    for (size_t i = 0; i < diagnosis->n; i++) {
+        size_t channel = nd_exact_channel(&tensor->quant, &diagnosis->job->plan->shapes[diagnosis->step], i);
+        float x = (float)r->inputs[which].x[i], scale = tensor->quant.scale[channel];
+        double zero = (double)tensor->quant.zero_point[channel], steps = (double)(x / scale);
+        double qvalue = r->given[diagnosis->tensor].x[i];
+        bool is_strange = isfinite(x);
+        diagnosis->qvalues[at + i] = qvalue;
+        diagnosis->values[at + i] = steps + zero;
+        for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++)
+            input->faults[f][at + i] =
+                fmin(fmax(nd_input_fault_qvalue((enum nd_input_fault)f, steps, zero), low), high);
+        for (size_t a = 0; a < ND_N_INPUT_ARITHMETICS; a++) {
+            double made = fmin(fmax(nd_input_arithmetic(a, x, scale) + zero, low), high);
+            counts->n_wrong[a] += made != qvalue && isfinite(x);
+            is_strange = is_strange && made != qvalue;
+            if (a == arithmetic)
+                diagnosis->expected[at + i] = made;
+        }
+        counts->n_strange += is_strange && !is_beside_tie(steps, qvalue - zero);
+    }
+}
+
+static enum nd_status take_samples(struct nd_input_layer_diagnosis *input, size_t arithmetic, struct counts *counts,
+                                   struct nd_error *err)
+{
+    struct nd_layer_diagnosis *diagnosis = &input->diagnosis;
+    size_t which = input_of(diagnosis->job->plan, diagnosis->step);
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < diagnosis->n_samples && status == ND_OK; i++) {
+        status = nd_layer_diagnosis_load_sample(diagnosis, i, err);
+        if (status == ND_OK)
+            count_sample(input, which, arithmetic, counts);
+    }
+    return status;
+}
+
+/* Several are the same where the zero point is 0, or no value is negative: the first says it. */
+static void list_hypotheses(struct nd_input_layer_diagnosis *input)
+{
+    size_t n = input->diagnosis.n_samples * input->diagnosis.n;
+    input->n_hypotheses = 0;
+    for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++) {
+        bool is_new = true;
+        for (size_t before = 0; before < f; before++)
+            is_new =
+                is_new && memcmp(input->faults[f], input->faults[before], n * sizeof *input->faults[f]) != 0;
+        if (is_new)
+            input->hypotheses[input->n_hypotheses++] =
+                (struct nd_hypothesis){faults[f].kind, faults[f].text, input->faults[f]};
+    }
+}
+
+static enum nd_status nd_input_layer_diagnosis_run(struct nd_input_layer_diagnosis *input, struct nd_error *err)
+{
+    struct counts counts = {.n_strange = 0}, again = {.n_strange = 0};
+    size_t best = 0;
+    enum nd_status status = make_room(input, err);
+    if (status == ND_OK)
+        status = take_samples(input, 0, &counts, err);
+    for (size_t a = 1; a < ND_N_INPUT_ARITHMETICS; a++)
+        best = counts.n_wrong[a] < counts.n_wrong[best] ? a : best;
+    if (status == ND_OK && best > 0)
+        status = take_samples(input, best, &again, err);
+    if (status == ND_OK)
+        list_hypotheses(input);
+    if (status != ND_OK || counts.n_strange > 0)
+        return status;
+    bool is_whole = counts.n_wrong[best] == 0;
+    input->why = is_whole && best > 0 ? "arithmetic" : is_whole ? "exact" : "float-rounding";
+    input->follows = is_whole && best > 0 ? arithmetics[best].text : "";
+    return ND_OK;
+}
+
+static void nd_input_layer_diagnosis_deinit(struct nd_input_layer_diagnosis *input)
+{
+    nd_layer_diagnosis_deinit(&input->diagnosis);
+    for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++)
+        free(input->faults[f]);
+}
+
+enum { MAX_LAYERS = 24 }; /* of a device: those with the greatest effect */
+
+/* Against what the device does in such units. */
+static struct nd_explain_error_size measure(const struct nd_layer_diagnosis *diagnosis)
+{
+    const struct nd_explain_job *job = diagnosis->job;
+    double allowance = nd_explain_allowance(job, diagnosis->device, diagnosis->step), mean_square = 0;
+    double sums[2] = {0}, squares[2] = {0}, product = 0; /* of what is expected, and of the values */
+    struct nd_explain_error_size size = {.n = 0};
+    for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++) {
+        double expected = diagnosis->expected[i], off = fabs(diagnosis->qvalues[i] - expected);
+        if (!isfinite(expected) || !isfinite(diagnosis->values[i]))
+            continue;
+        size.n++;
+        size.n_wrong += off > 0;
+        size.n_beyond += off > allowance;
+        size.n_far += off > ND_EXPLAIN_FAR * allowance;
+        size.max = fmax(size.max, off);
+        mean_square += off * off;
+        sums[0] += expected;
+        sums[1] += diagnosis->qvalues[i];
+        squares[0] += expected * expected;
+        squares[1] += diagnosis->qvalues[i] * diagnosis->qvalues[i];
+        product += expected * diagnosis->qvalues[i];
+    }
+    double n = size.n > 0 ? (double)size.n : 1;
+    size.signal = fmax(squares[0] / n - (sums[0] / n) * (sums[0] / n), 0);
+    double bias = (sums[1] - sums[0]) / n; /* a term is what unknown arithmetic may add */
+    size.mean_square = fmax(mean_square / n - bias * bias, 0);
+    double variance = fmax(squares[1] / n - (sums[1] / n) * (sums[1] / n), 0);
+    if (size.signal > 0 && variance > 0)
+        size.correlation = (product / n - sums[0] / n * sums[1] / n) / sqrt(size.signal * variance);
+    return size;
+}
+
+/* Leaves in `past` the values that are wrong by more than the allowance and twice what their inputs can do. */
+static enum nd_status keep_past(struct nd_layer_diagnosis *diagnosis, bool *past, struct nd_error *err)
+{
+    const struct nd_explain_job *job = diagnosis->job;
+    /* Of the largest move that was seen of the value, and of the root mean square of all; chosen: a sum of many
+       inputs moves further in one of a million cases than in four tries. */
+    static const double of_own = 2, of_all = 4;
+    size_t n = diagnosis->n_samples * diagnosis->n;
+    double *reach = nd_calloc(n, sizeof *reach), squares = 0;
+    enum nd_status status = reach != NULL ? nd_layer_diagnosis_find_reach(diagnosis, reach, err) : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        squares += isfinite(reach[i]) ? reach[i] * reach[i] : 0;
+    bool is_any =
+        !nd_explain_is_known(job, diagnosis->device, diagnosis->step) && nd_explain_forced(job, diagnosis->step) == 0;
+    double allowance = nd_explain_allowance(job, diagnosis->device, diagnosis->step) * (is_any ? ND_EXPLAIN_FAR : 1),
+           all = n > 0 ? sqrt(squares / (double)n) : 0;
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        past[i] =
+            past[i] && fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > allowance + of_own * reach[i] + of_all * all;
+    free(reach);
+    return status;
+}
+
+/* How the unit is worked out: as the model says (forced: 0), which is how it was chosen at first, or with
+ * encodings that the provider forces. Collects anew. */
+static enum nd_status collect_as(struct nd_layer_diagnosis *diagnosis, const struct nd_layer_diagnosis *own, unsigned forced,
+                                 struct nd_error *err)
+{
+    bool is_own = forced == 0;
+    diagnosis->forced = forced;
+    diagnosis->is_other = is_own && own->is_other;
+    diagnosis->has_other = is_own && own->has_other;
+    diagnosis->layer_arithmetic = is_own ? own->layer_arithmetic : NULL;
+    diagnosis->is_helped = is_own && own->is_helped;
+    diagnosis->n_fusions = is_own ? own->n_fusions : 0;
+    nd_array_deinit(&diagnosis->made);
+    return nd_layer_diagnosis_collect(diagnosis, err);
+}
+
+/* Counts the values that are past, whichever encodings are taken. */
+static enum nd_status find_past(struct nd_layer_diagnosis *diagnosis, const struct nd_layer_diagnosis *own,
+                                struct nd_explain_error_size *size, struct nd_error *err)
+{
+    size_t n = diagnosis->n_samples * diagnosis->n;
+    unsigned can = nd_explain_forced(diagnosis->job, diagnosis->step), first = diagnosis->forced;
+    bool *past = nd_calloc(n, sizeof *past);
+    if (past == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        past[i] = true;
+    enum nd_status status = keep_past(diagnosis, past, err);
+    for (unsigned forced = 0; forced <= can && status == ND_OK; forced++) {
+        if (forced == first || (forced & ~can) != 0)
+            continue;
+        status = collect_as(diagnosis, own, forced, err);
+        if (status == ND_OK)
+            status = keep_past(diagnosis, past, err);
+    }
+    for (size_t i = 0; i < n; i++)
+        size->n_past += past[i];
+    free(past);
+    return status;
+}
+
+/* Which encodings the provider forces. */
+static enum nd_status say_forced(const struct nd_layer_diagnosis *diagnosis, struct nd_error *err)
+{
+    const struct nd_explain_job *job = diagnosis->job;
+    const struct nd_model_layer *layer = nd_plan_layer(job->plan, diagnosis->step);
+    struct nd_strbuf text = {0};
+    nd_say_forced(&job->plan->alternatives, job->plan->model, layer,
+                  job->plan->steps[diagnosis->step].is_model_output, &text);
+    struct nd_explained_layer *out = &job->out->devices[diagnosis->device].layers[diagnosis->step];
+    free(out->follows_text);
+    out->follows_text = nd_strbuf_take(&text);
+    return out->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Whether encodings that the provider forces, on a chip, halve the largest error or better: then the best are
+ * taken. */
+static enum nd_status try_forced(struct nd_layer_diagnosis *diagnosis, const struct nd_layer_diagnosis *own, struct nd_error *err)
+{
+    const struct nd_explain_job *job = diagnosis->job;
+    unsigned can = nd_explain_forced(job, diagnosis->step), best = 0;
+    double max = measure(diagnosis).max, least = max / 2;
+    if (can == 0 || max <= 1 || job->plan->sources[diagnosis->device].expectation == ND_EXPECT_FLOAT)
+        return ND_OK;
+    enum nd_status status = ND_OK;
+    for (unsigned forced = can; forced > 0 && status == ND_OK; forced--) { /* all of them first */
+        if ((forced & ~can) != 0)
+            continue;
+        status = collect_as(diagnosis, own, forced, err);
+        double largest = status == ND_OK ? measure(diagnosis).max : HUGE_VAL;
+        if (largest < least || (largest == least && best == 0)) {
+            least = largest;
+            best = forced;
+        }
+    }
+    return status == ND_OK && diagnosis->forced != best ? collect_as(diagnosis, own, best, err) : status;
+}
+
+/* The evidence of a layer and of an input's quantiser alike; the rest is 0. */
+static struct nd_evidence evidence_of(const struct nd_layer_diagnosis *diagnosis)
+{
+    const struct nd_explain_job *job = diagnosis->job;
+    const struct nd_tensor *tensor = nd_plan_tensor(job->plan, diagnosis->step);
+    return (struct nd_evidence){
+        .n_samples = diagnosis->n_samples,
+        .n = diagnosis->n,
+        .shape = job->plan->shapes[diagnosis->step],
+        .dtype = tensor->dtype,
+        .quant = nd_layer_diagnosis_quant(diagnosis),
+        .captured = diagnosis->qvalues,
+        .exact = diagnosis->values,
+        .expected = diagnosis->expected,
+        .noise = nd_explain_allowance(job, diagnosis->device, diagnosis->step),
+        .accumulator_step = diagnosis->forced != 0 ? NULL : diagnosis->steps,
+        .n_steps = diagnosis->n_steps,
+        .repeats_differ = nd_plan_differs_by_run(job->plan, diagnosis->device, diagnosis->step),
+    };
+}
+
+static enum nd_status diagnose(struct nd_layer_diagnosis *diagnosis, const struct nd_layer_diagnosis *own, struct nd_error *err)
+{
+    const struct nd_explain_job *job = diagnosis->job;
+    struct nd_layer_diagnosis_hypotheses hypotheses;
+    struct nd_evidence evidence = evidence_of(diagnosis);
+    struct nd_explain_error_size size = measure(diagnosis);
+    enum nd_status status = ND_OK;
+    bool is_off = size.n_beyond >= nd_explain_fewest_beyond(job, diagnosis->device, diagnosis->step);
+    if (is_off && diagnosis->forced == 0 && nd_explain_multiplies_constants(job, diagnosis->step))
+        status = nd_layer_diagnosis_find_constants(diagnosis, evidence.noise, err);
+    if (status != ND_OK)
+        return status;
+    nd_layer_diagnosis_make_hypotheses(diagnosis, &hypotheses);
+    evidence.inputs_repeat_same = nd_plan_inputs_repeat(job->plan, diagnosis->device, diagnosis->step);
+    evidence.hypotheses = hypotheses.items;
+    evidence.n_hypotheses = hypotheses.n;
+    struct nd_diagnosis found;
+    status = nd_diagnose(&evidence, &found, err);
+    if (status == ND_OK && diagnosis->forced != 0)
+        status = say_forced(diagnosis, err);
+    size_t doubtful = nd_layer_diagnosis_find_doubtful(diagnosis, &size.doubtful_max);
+    size.doubtful = doubtful != SIZE_MAX ? nd_model_tensor(job->plan->model, doubtful)->name : NULL;
+    if (status == ND_OK && nd_explain_needs_reach(job, diagnosis->device, diagnosis->step, &size))
+        status = find_past(diagnosis, own, &size, err);
+    return status == ND_OK ? nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err) : status;
+}
+
+/* Known arithmetic after all: nothing of it is left unexplained. */
+static enum nd_status follow_rounding(const struct nd_layer_diagnosis *diagnosis, const char *text, struct nd_error *err)
+{
+    struct nd_explained_layer *layer = &diagnosis->job->out->devices[diagnosis->device].layers[diagnosis->step];
+    layer->n_unexplained = 0;
+    layer->explained_fraction = 1;
+    return nd_explain_follow(layer, "rounded-twice", text, err);
+}
+
+/* Whether what was recorded of an input is wrong, and not the layer. */
+static enum nd_status try_records(struct nd_layer_diagnosis *diagnosis, struct nd_explain_record *record, struct nd_error *err)
+{
+    const struct nd_explain_job *job = diagnosis->job;
+    struct nd_layer_diagnosis_innocence innocence;
+    enum nd_status status =
+        nd_layer_diagnosis_try_remade(diagnosis, nd_explain_allowance(job, diagnosis->device, diagnosis->step), &innocence, err);
+    if (status != ND_OK || innocence.input == NULL)
+        return status;
+    *record = (struct nd_explain_record){.device = diagnosis->device,
+                                         .step = job->plan->step_of_tensor[innocence.input->tensor],
+                                         .reader = diagnosis->step,
+                                         .n_wrong = innocence.input->n_wrong,
+                                         .n = innocence.input->n,
+                                         .n_mended = innocence.n_mended,
+                                         .is_exact = innocence.is_exact};
+    return nd_explain_acquit_reader(job, record, err);
+}
+
+/* The exam is given job, reader, device, step and is_open. record: what it shows, or as it was. */
+static enum nd_status diagnose_layer(struct nd_layer_diagnosis *diagnosis, struct nd_explain_record *record,
+                                    struct nd_error *err)
+{
+    enum nd_status status = nd_layer_diagnosis_make(diagnosis, err);
+    if (status == ND_OK)
+        status = nd_layer_diagnosis_collect(diagnosis, err);
+    char text[ND_ROUNDED_TWICE_TEXT_BYTES];
+    bool rounds_twice = status == ND_OK && nd_explain_rounds_twice(diagnosis, text);
+    if (rounds_twice)
+        status = follow_rounding(diagnosis, text, err);
+    else if (status == ND_OK)
+        status = try_records(diagnosis, record, err);
+    bool is_settled = rounds_twice || record->step != SIZE_MAX;
+    const struct nd_layer_diagnosis own = *diagnosis;
+    if (status == ND_OK && !is_settled)
+        status = try_forced(diagnosis, &own, err);
+    if (status == ND_OK && !is_settled)
+        status = diagnose(diagnosis, &own, err);
+    nd_layer_diagnosis_deinit(diagnosis);
+    return status;
+}
+
+/* Values that are further off than float arithmetic of any kind brings a quantiser. */
+static size_t count_past(const struct nd_layer_diagnosis *diagnosis, double allowance)
+{
+    /* LSB of 8 bits, and of 16 in half precision (11 bits); chosen: twice what that makes. */
+    static const double rounded = 1, rounded_wide = 32;
+    const struct nd_tensor *tensor = nd_plan_tensor(diagnosis->job->plan, diagnosis->step);
+    double most = fmax(allowance, nd_dtype_size_bytes(tensor->dtype) > 1 ? rounded_wide : rounded);
+    size_t n = 0;
+    for (size_t i = 0; i < diagnosis->n_samples * diagnosis->n; i++)
+        n += isfinite(diagnosis->values[i]) && fabs(diagnosis->qvalues[i] - diagnosis->expected[i]) > most;
+    return n;
+}
+
+static enum nd_status diagnose_of_input(struct nd_input_layer_diagnosis *input, struct nd_error *err)
+{
+    const struct nd_layer_diagnosis *diagnosis = &input->diagnosis;
+    const struct nd_explain_job *job = diagnosis->job;
+    struct nd_explain_error_size size = measure(diagnosis);
+    struct nd_evidence evidence = evidence_of(diagnosis);
+    evidence.inputs_repeat_same = true;
+    evidence.hypotheses = input->hypotheses;
+    evidence.n_hypotheses = input->n_hypotheses;
+    struct nd_diagnosis found;
+    size.n_past = count_past(diagnosis, evidence.noise);
+    enum nd_status status = nd_diagnose(&evidence, &found, err);
+    return status == ND_OK ? nd_explain_fault_verdict(job, diagnosis->device, diagnosis->step, &size, &found, err) : status;
+}
+
+/* Of a quantiser of the model's inputs: its exact values are the probe's floats. */
+static enum nd_status diagnose_input(const struct nd_explain_job *job, struct nd_reader *reader, size_t device,
+                                     size_t step, struct nd_error *err)
+{
+    struct nd_input_layer_diagnosis input = {.diagnosis = {.job = job, .reader = reader, .device = device, .step = step}};
+    struct nd_explained_layer *layer = &job->out->devices[device].layers[step];
+    enum nd_status status = nd_input_layer_diagnosis_run(&input, err);
+    layer->n_unexplained = layer->introduced.n_differing;
+    if (status == ND_OK && input.follows != NULL)
+        status = nd_explain_follow(layer, input.why, input.follows[0] != '\0' ? input.follows : NULL, err);
+    else if (status == ND_OK)
+        status = diagnose_of_input(&input, err);
+    if (layer->state == ND_LAYER_FOLLOWS)
+        layer->n_unexplained = 0;
+    nd_input_layer_diagnosis_deinit(&input);
+    return status;
+}
+
+/* The unit to look at after `last` (SIZE_MAX: the first) in order of falling effect; of equals the earlier. */
+static size_t next_worst(const struct nd_explain_job *job, size_t d, size_t last)
+{
+    const struct nd_explained_layer *layers = job->out->devices[d].layers;
+    size_t best = SIZE_MAX;
+    double limit = last != SIZE_MAX ? nd_explain_badness(&layers[last]) : HUGE_VAL;
+    for (size_t s = 0; s < job->plan->n_steps; s++) {
+        double x = nd_explain_badness(&layers[s]);
+        bool is_next = last == SIZE_MAX || x < limit || (x == limit && s > last);
+        if (nd_explain_needs_layer_diagnosis(job, d, s) && !nd_explain_is_input_quantiser(job->plan, s) && is_next &&
+            (best == SIZE_MAX || x > nd_explain_badness(&layers[best])))
+            best = s;
+    }
+    return best;
+}
+
+/* ---- all of them ---- */
+
+struct task {
+    size_t device, step;
+    struct nd_explain_record record; /* what it shows of one */
+};
+
+/* Each task writes what is said of its own layer, and reads nothing that another writes. */
+struct team {
+    const struct nd_explain_job *job;
+    struct task *tasks;
+    size_t n_tasks;
+    bool *is_open;             /* [n_devices * n_steps] layers that nothing explained before */
+    struct nd_reader *readers; /* [n_threads] of the plan */
+};
+
+static void add_task(struct team *team, size_t device, size_t step)
+{
+    team->tasks[team->n_tasks++] = (struct task){device, step, {.step = SIZE_MAX}};
+}
+
+static void list_device(struct team *team, size_t d)
+{
+    const struct nd_explain_job *job = team->job;
+    bool *is_open = &team->is_open[d * job->plan->n_steps];
+    for (size_t s = 0; s < job->plan->n_steps; s++) {
+        enum nd_layer_state state = job->out->devices[d].layers[s].state;
+        is_open[s] = state == ND_LAYER_UNEXPLAINED || state == ND_LAYER_FAULTY;
+        if (nd_explain_needs_layer_diagnosis(job, d, s) && nd_explain_is_input_quantiser(job->plan, s))
+            add_task(team, d, s); /* these are few, and cheap */
+    }
+    size_t step = SIZE_MAX, n = 0;
+    while (n++ < MAX_LAYERS && (step = next_worst(job, d, step)) != SIZE_MAX)
+        add_task(team, d, step);
+}
+
+static enum nd_status run_task(void *context, size_t worker, size_t i, struct nd_error *err)
+{
+    struct team *team = context;
+    const struct nd_explain_job *job = team->job;
+    struct task *task = &team->tasks[i];
+    struct nd_reader *reader = &team->readers[worker];
+    enum nd_status status = reader->plan == NULL ? nd_reader_init(reader, job->plan, err) : ND_OK;
+    if (status != ND_OK)
+        return status;
+    if (nd_explain_is_input_quantiser(job->plan, task->step))
+        return diagnose_input(job, reader, task->device, task->step, err);
+    struct nd_layer_diagnosis diagnosis = {.job = job,
+                           .reader = reader,
+                           .device = task->device,
+                           .step = task->step,
+                           .is_open = &team->is_open[task->device * job->plan->n_steps]};
+    return diagnose_layer(&diagnosis, &task->record, err);
+}
+
+enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_error *err)
+{
+    const struct nd_plan *plan = job->plan;
+    struct team team = {.job = job,
+                        .tasks = nd_calloc(plan->n_devices * plan->n_steps, sizeof *team.tasks),
+                        .is_open = nd_calloc(plan->n_devices * plan->n_steps, sizeof *team.is_open),
+                        .readers = nd_calloc(plan->n_threads, sizeof *team.readers)};
+    struct nd_error introduced = {0};
+    enum nd_status status =
+        team.tasks != NULL && team.is_open != NULL && team.readers != NULL ? ND_OK : nd_fail_memory(&introduced);
+    if (status == ND_OK)
+        status = nd_explain_decide_layers(job, &introduced);
+    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
+        if (!plan->sources[d].is_failed)
+            list_device(&team, d);
+    if (status == ND_OK)
+        status = nd_parallel_for(plan->n_threads, team.n_tasks, run_task, &team, &introduced);
+    for (size_t i = 0; i < team.n_tasks && status == ND_OK; i++)
+        if (team.tasks[i].record.step != SIZE_MAX)
+            status = nd_explain_blame_record(job, &team.tasks[i].record, &introduced);
+    if (status != ND_OK && err != NULL)
+        *err = introduced;
+    for (size_t i = 0; team.readers != NULL && i < plan->n_threads; i++)
+        nd_reader_deinit(&team.readers[i]);
+    free(team.tasks);
+    free(team.is_open);
+    free(team.readers);
+    return status;
+}

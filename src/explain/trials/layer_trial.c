@@ -1,0 +1,595 @@
+/* What programs of whole units make of one unit, and how its codes are held against that. */
+#include "explain/trials/layer_trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arithmetic/known/conditions.h"
+#include "arithmetic/operators/kernels/gemm_kernels.h"
+#include "core/error.h"
+#include "core/memory.h"
+
+static const struct nd_array *nd_layer_trial_kept(const struct nd_layer_trial *trial, size_t from, size_t to,
+                                                 size_t arithmetic);
+
+/* Where the codes of the input at hand are in those of the Concat: n_runs of `length`, `step` apart. */
+struct place {
+    size_t first, length, step, n_runs;
+};
+
+/* Of the first input, whose length is not known yet; false: the codes of the Concat are not known. */
+static bool find_place(const struct nd_exact_layer *layer, const struct nd_array *given, struct place *place)
+{
+    int axis = given->n > 0 ? nd_layer_concat_axis(layer, given->shape.rank) : -1;
+    if (axis < 0)
+        return false;
+    *place = (struct place){.n_runs = 1};
+    for (int i = 0; i < axis; i++)
+        place->n_runs *= (size_t)given->shape.dims[i];
+    place->step = given->n / place->n_runs;
+    return true;
+}
+
+static size_t count_wrong(const struct place *place, const struct nd_array *given, const struct nd_array *part)
+{
+    size_t n = 0;
+    for (size_t run = 0; run < place->n_runs; run++) {
+        const double *a = given->x + run * place->step + place->first, *b = part->x + run * place->length;
+        for (size_t i = 0; i < place->length; i++)
+            n += a[i] != b[i];
+    }
+    return n;
+}
+
+/* Of one input: what is nearest to the codes of the Concat. */
+struct choice {
+    const struct place *place; /* NULL: these are not known */
+    const struct nd_array *given;
+    const struct nd_array *qvalues; /* the best so far; NULL: there is none */
+    struct nd_layer_brought own;   /* where they are not borrowed */
+    size_t n_wrong;
+};
+
+static bool is_better(const struct choice *choice, const struct nd_array *qvalues, size_t *n_wrong)
+{
+    const struct place *place = choice->place;
+    bool is_placed = place != NULL && qvalues->n == place->n_runs * place->length;
+    *n_wrong = is_placed ? count_wrong(place, choice->given, qvalues) : SIZE_MAX;
+    return choice->qvalues == NULL || *n_wrong < choice->n_wrong;
+}
+
+/* The ways in which these codes of input i (NULL: its own) may be rescaled. */
+static enum nd_status choose_method(const struct nd_exact_layer *layer, size_t i, const struct nd_array *given,
+                                 const struct nd_quant *from, struct choice *choice, struct nd_error *err)
+{
+    for (int method = 0; method < ND_N_BRINGS && (choice->qvalues == NULL || choice->n_wrong > 0); method++) {
+        struct nd_layer_brought brought = {.is_covered = false};
+        size_t n_wrong;
+        enum nd_status status = nd_layer_bring(layer, i, given, from, (enum nd_bring)method, &brought, err);
+        if (status == ND_OK && brought.is_covered && is_better(choice, &brought.qvalues, &n_wrong)) {
+            nd_array_deinit(&choice->own.qvalues);
+            choice->own = brought;
+            choice->qvalues = &choice->own.qvalues;
+            choice->n_wrong = n_wrong;
+        } else {
+            nd_array_deinit(&brought.qvalues);
+        }
+        if (status == ND_ERR_MEMORY)
+            return status;
+    }
+    return ND_OK;
+}
+
+static enum nd_status choose(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t i,
+                             size_t arithmetic, struct choice *choice)
+{
+    size_t tensor = layer->input_tensors[i], n_wrong;
+    const struct nd_array *kept = nd_layer_trial_kept(trial, tensor, layer->tensor, arithmetic);
+    const struct nd_forced *forced = trial->alternatives->forced[tensor];
+    const struct nd_quant *divided = nd_divided_from(trial->model, tensor);
+    const struct nd_array *own = nd_layer_kept_qvalues(trial->model, layer, i);
+    struct nd_error why = {0};
+    if (own != NULL && is_better(choice, own, &n_wrong)) {
+        choice->qvalues = own;
+        choice->n_wrong = n_wrong;
+    }
+    if (kept != NULL && divided != NULL)
+        return choose_method(layer, i, kept, divided, choice, &why);
+    if (kept != NULL && is_better(choice, kept, &n_wrong)) {
+        choice->qvalues = kept;
+        choice->n_wrong = n_wrong;
+    }
+    return choose_method(layer, i, NULL, forced != NULL ? &forced->quant : NULL, choice, &why);
+}
+
+/* Chooses of all inputs with other encodings. */
+static enum nd_status choose_all(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
+                                 size_t arithmetic, const struct nd_array *given, struct choice *choices)
+{
+    struct place place;
+    bool is_placed = find_place(layer, given, &place);
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < nd_layer_n_inputs(layer) && status == ND_OK; i++) {
+        place.length = is_placed ? nd_layer_input_size(layer, i) / place.n_runs : 0;
+        is_placed = is_placed && place.first + place.length <= place.step;
+        choices[i] = (struct choice){.place = is_placed ? &place : NULL, .given = given};
+        if (!nd_layer_keeps_encoding(layer, i))
+            status = choose(trial, layer, i, arithmetic, &choices[i]);
+        place.first += place.length;
+    }
+    return status;
+}
+
+/* Whether each input is codes that the capture has. */
+static bool has_qvalues(const struct nd_exact_layer *layer)
+{
+    size_t n = nd_layer_n_inputs(layer);
+    bool has = n <= ND_LAYER_MAX_INPUTS;
+    for (size_t i = 0; i < n && has; i++)
+        has = layer->input_tensors[i] != SIZE_MAX && nd_layer_input_size(layer, i) > 0;
+    return has;
+}
+
+/* Makes what is fused of the trial, by that program. How a device rescales depends on how it laid a tensor out,
+ * which the model does not say: of each input the way is taken that is nearest to the device's own codes
+ * (given; n = 0: not known). ND_ERR_MEMORY. */
+static enum nd_status nd_layer_join(struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
+                                   size_t arithmetic, const struct nd_array *given, struct nd_error *err)
+{
+    size_t n_arithmetics, n = nd_layer_n_inputs(layer);
+    struct nd_layer_made *fused = &trial->others[ND_ALTERNATIVE_FUSED];
+    struct choice choices[ND_LAYER_MAX_INPUTS];
+    struct nd_layer_encodings encodings = {.output = NULL};
+    struct nd_error why = {0};
+    bool is_known = true;
+    if (!has_qvalues(layer))
+        return ND_OK;
+    memset(choices, 0, sizeof choices);
+    enum nd_status status = choose_all(trial, layer, arithmetic, given, choices);
+    for (size_t i = 0; i < n; i++) {
+        if (nd_layer_keeps_encoding(layer, i))
+            continue;
+        encodings.inputs[i] = &nd_model_tensor(trial->model, layer->tensor)->quant;
+        encodings.qvalues[i] = choices[i].qvalues;
+        is_known = is_known && choices[i].qvalues != NULL;
+    }
+    if (is_known && status == ND_OK)
+        status = nd_layer_run_with(&nd_layer_arithmetics(&n_arithmetics)[arithmetic], layer, &encodings,
+                                  &fused->qvalues[arithmetic], &fused->is_covered[arithmetic], &why);
+    for (size_t i = 0; i < n; i++)
+        nd_array_deinit(&choices[i].own.qvalues);
+    if (status == ND_OK)
+        return ND_OK;
+    nd_array_deinit(&fused->qvalues[arithmetic]);
+    fused->is_covered[arithmetic] = false;
+    return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK;
+}
+
+/* ---- one unit ---- */
+
+enum nd_status nd_layer_trial_init(struct nd_layer_trial *trial, const struct nd_model *model,
+                                  const struct nd_alternatives *alternatives, struct nd_error *err)
+{
+    size_t n_tensors = nd_model_n_tensors(model);
+    *trial = (struct nd_layer_trial){.tensor = SIZE_MAX, .model = model, .alternatives = alternatives};
+    size_t n_kept = alternatives != NULL ? alternatives->n_parts : 0;
+    trial->kept = nd_calloc(n_kept, sizeof *trial->kept);
+    if (trial->kept == NULL)
+        return nd_fail_memory(err);
+    trial->n_kept = n_kept;
+    return nd_layer_memory_create(n_tensors, &trial->memory, err);
+}
+
+static void forget_made(struct nd_layer_made *made)
+{
+    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
+        nd_array_deinit(&made->qvalues[p]);
+        made->is_covered[p] = made->is_open[p] = false;
+    }
+    made->wraps = false;
+}
+
+static void forget_layer(struct nd_layer_trial *trial)
+{
+    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
+        nd_array_deinit(&trial->made[p]);
+        trial->is_covered[p] = false;
+    }
+    for (size_t k = 0; k < ND_N_ALTERNATIVES; k++)
+        forget_made(&trial->others[k]);
+    trial->tensor = SIZE_MAX;
+}
+
+static void forget_kept(struct nd_layer_trial *trial)
+{
+    for (size_t k = 0; k < trial->n_kept; k++)
+        forget_made(&trial->kept[k]);
+}
+
+void nd_layer_trial_deinit(struct nd_layer_trial *trial)
+{
+    forget_layer(trial);
+    forget_kept(trial);
+    free(trial->kept);
+    trial->kept = NULL;
+    trial->n_kept = 0;
+    nd_layer_memory_destroy(&trial->memory);
+}
+
+void nd_layer_trial_begin(struct nd_layer_trial *trial)
+{
+    forget_layer(trial);
+    forget_kept(trial);
+    nd_layer_memory_forget(trial->memory);
+}
+
+static bool is_same(const struct nd_array *a, const struct nd_array *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
+}
+
+/* What is refused is not covered. */
+static enum nd_status settle_made(enum nd_status status, const struct nd_error *why, struct nd_array *qvalues,
+                                  bool *is_covered, struct nd_error *err)
+{
+    if (status == ND_OK)
+        return ND_OK;
+    nd_array_deinit(qvalues);
+    *is_covered = false;
+    if (status == ND_ERR_MEMORY && err != NULL)
+        *err = *why;
+    return status == ND_ERR_MEMORY ? status : ND_OK;
+}
+
+/* A Div by the sum of what it divides: a Softmax in parts. Devices may make one operation of it, whose sum is
+ * not rounded, nor clipped, to the codes that the model has for it. Seen: Magika W8A8 of tools/zoo, gen1, gen3
+ * and gen5, QAIRT 2.51.0: values as if the sum were 3 times its greatest code. */
+static bool is_share_of_sum(const struct nd_model *model, const struct nd_exact_layer *layer)
+{
+    static const char *const movers[] = {"Reshape", "Unsqueeze", "Squeeze", "Expand"};
+    const struct nd_model_layer *own = nd_model_layer_of_tensor(model, layer->tensor);
+    if (own == NULL || strcmp(own->op_types, "Div") != 0 || own->n_inputs != 2)
+        return false;
+    const struct nd_model_layer *maker = nd_model_layer_of_tensor(model, layer->input_tensors[1]);
+    for (size_t i = 0; maker != NULL && i < sizeof movers / sizeof movers[0];) {
+        i = strcmp(maker->op_types, movers[i]) == 0 ? 0 : i + 1;
+        if (i == 0)
+            maker = maker->n_inputs > 0 ? nd_model_layer_of_tensor(model, maker->inputs[0]) : NULL;
+    }
+    return maker != NULL && strcmp(maker->op_types, "ReduceSum") == 0 && maker->n_inputs > 0 &&
+           maker->inputs[0] == layer->input_tensors[0];
+}
+
+static enum nd_status run_arithmetic(struct nd_layer_trial *trial, const struct nd_layer_arithmetic *arithmetic, size_t p,
+                                  const struct nd_exact_layer *layer, struct nd_error *err)
+{
+    struct nd_error why = {0};
+    if (is_share_of_sum(trial->model, layer))
+        return ND_OK; /* not covered */
+    trial->doubt[p] = nd_layer_arithmetic_doubt(arithmetic, layer, trial->memory);
+    enum nd_status status =
+        nd_layer_arithmetic_run(arithmetic, layer, trial->memory, &trial->made[p], &trial->is_covered[p], &why);
+    return settle_made(status, &why, &trial->made[p], &trial->is_covered[p], err);
+}
+
+/* ---- in another way ---- */
+
+/* What the maker of the edge `from` made of the edge `to` by that program; NULL: nothing is known. */
+static const struct nd_array *nd_layer_trial_kept(const struct nd_layer_trial *trial, size_t from, size_t to,
+                                                 size_t arithmetic)
+{
+    size_t part = nd_fused_part_of(trial->alternatives, from, to);
+    if (part == SIZE_MAX)
+        return NULL;
+    const struct nd_layer_made *kept = &trial->kept[part];
+    return kept->is_covered[kept->alike[arithmetic]] ? &kept->qvalues[kept->alike[arithmetic]] : NULL;
+}
+
+/* Whether the maker of the edge `from` makes the edge `to`, too, in a way that is not known. */
+static bool is_open(const struct nd_layer_trial *trial, size_t from, size_t to, size_t arithmetic)
+{
+    size_t part = nd_fused_part_of(trial->alternatives, from, to);
+    return part != SIZE_MAX && trial->kept[part].is_open[trial->kept[part].alike[arithmetic]];
+}
+
+/* Which input of the unit is gated by the other; false: it is no gate. */
+static bool find_gate(const struct nd_alternatives *a, const struct nd_exact_layer *layer,
+                      struct nd_layer_gate *gate)
+{
+    size_t x = a->gated[layer->tensor], n = nd_layer_n_inputs(layer);
+    *gate = (struct nd_layer_gate){.is_hard = a->is_hard[layer->tensor]};
+    while (gate->input < n && layer->input_tensors[gate->input] != x)
+        gate->input++;
+    return x != SIZE_MAX && gate->input < n;
+}
+
+/* The unit with another encoding of its output: as one function with its gate, or as it is. */
+static enum nd_status make_part(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
+                                struct nd_layer_encodings *encodings, struct nd_layer_made *kept)
+{
+    size_t n;
+    struct nd_error why = {0};
+    struct nd_layer_gate gate;
+    enum nd_status status = ND_OK;
+    /* By HardSigmoid, whose codes are quantised, x is multiplied. */
+    if (find_gate(trial->alternatives, layer, &gate) && !gate.is_hard && encodings->dtype == layer->dtype) {
+        gate.output = encodings->output;
+        status = nd_layer_run_gated(layer, &gate, &kept->qvalues[p], &kept->is_covered[p], &why);
+    }
+    if (status == ND_OK && !kept->is_covered[p])
+        status = nd_layer_run_with(&nd_layer_arithmetics(&n)[p], layer, encodings, &kept->qvalues[p],
+                                  &kept->is_covered[p], &why);
+    kept->is_open[p] = encodings->after != ND_LAYER_AFTER_NONE && status == ND_ERR_UNSUPPORTED;
+    return settle_made(status, &why, &kept->qvalues[p], &kept->is_covered[p], NULL);
+}
+
+/* The first n inputs as their makers made them for the edge `to`. False: they did not. */
+static bool carry(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t to, size_t p,
+                  size_t n, struct nd_layer_encodings *encodings)
+{
+    bool is_known = n <= ND_LAYER_MAX_INPUTS;
+    for (size_t i = 0; i < n && is_known; i++) {
+        encodings->inputs[i] = &nd_model_tensor(trial->model, to)->quant;
+        encodings->qvalues[i] = nd_layer_trial_kept(trial, layer->input_tensors[i], to, p);
+        is_known = encodings->qvalues[i] != NULL;
+    }
+    return is_known;
+}
+
+/* Whether the unit only hands on what was made for the edge `to`: before a Concat always, before a Relu where
+ * it was made. */
+static bool hands_on(const struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
+                     const struct nd_model_layer *own, size_t to, size_t p)
+{
+    if (own == NULL || trial->alternatives->is_joined[to])
+        return own != NULL && nd_layer_carries_all(own);
+    return nd_layer_carries(own) && nd_layer_trial_kept(trial, layer->input_tensors[0], to, p) != NULL;
+}
+
+/* For the layers after the unit that may be made with it. What hands on codes hands on those that its maker
+ * made for that layer. */
+static enum nd_status keep_fused(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
+                                 struct nd_error *err)
+{
+    const struct nd_alternatives *a = trial->alternatives;
+    const struct nd_model_layer *own = nd_model_layer_of_tensor(trial->model, layer->tensor);
+    enum nd_status status = ND_OK;
+    for (size_t k = a->first_part[layer->tensor]; k != SIZE_MAX && status == ND_OK; k = a->parts[k].next) {
+        struct nd_layer_made *kept = &trial->kept[k];
+        const struct nd_tensor *tensor = nd_model_tensor(trial->model, a->parts[k].to);
+        struct nd_layer_encodings encodings = {
+            .output = &tensor->quant, .dtype = tensor->dtype, .wraps = &kept->wraps};
+        bool carries = hands_on(trial, layer, own, a->parts[k].to, p);
+        kept->alike[p] = tensor->dtype == layer->dtype && !carries ? trial->alike[p] : p;
+        if (kept->alike[p] != p)
+            continue;
+        kept->is_open[p] =
+            own != NULL && nd_layer_carries(own) && is_open(trial, layer->input_tensors[0], a->parts[k].to, p);
+        if (kept->is_open[p])
+            continue;
+        nd_force_inputs(a, layer->input_tensors, nd_layer_n_inputs(layer), &encodings);
+        if (nd_divided_from(trial->model, layer->tensor) != NULL)
+            encodings.output = nd_divided_from(trial->model, layer->tensor);
+        else if (!carries)
+            encodings.after = nd_tensor_after(trial->model, a->parts[k].to, &encodings.slope);
+        if (!carries ||
+            carry(trial, layer, a->parts[k].to, p, nd_layer_carries(own) ? 1 : own->n_inputs, &encodings))
+            status = make_part(trial, layer, p, &encodings, kept);
+    }
+    return status == ND_OK ? ND_OK : nd_fail_memory(err);
+}
+
+static void forget_parts_of(struct nd_layer_trial *trial, const struct nd_exact_layer *layer)
+{
+    const struct nd_alternatives *a = trial->alternatives;
+    for (size_t k = a->part_to[layer->tensor]; k < a->n_parts && a->parts[k].to == layer->tensor; k++)
+        forget_made(&trial->kept[k]);
+}
+
+/* What was made with the maker of what the unit reads, with its gate, or for what reads it. */
+static enum nd_status run_fused(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
+                                struct nd_error *err)
+{
+    size_t n;
+    const struct nd_alternatives *a = trial->alternatives;
+    struct nd_array *qvalues = &trial->others[ND_ALTERNATIVE_FUSED].qvalues[p];
+    bool *is_covered = &trial->others[ND_ALTERNATIVE_FUSED].is_covered[p];
+    struct nd_layer_gate gate;
+    struct nd_error why = {0};
+    const struct nd_array *kept = nd_layer_trial_kept(trial, a->fused_from[layer->tensor], layer->tensor, p);
+    if (is_open(trial, a->fused_from[layer->tensor], layer->tensor, p))
+        trial->is_covered[p] = false;
+    if (kept != NULL) {
+        enum nd_status copied = nd_array_copy(kept, qvalues, err);
+        *is_covered = copied == ND_OK;
+        if (*is_covered)
+            nd_layer_narrow(layer, qvalues);
+        return copied;
+    }
+    const struct nd_array *divided =
+        nd_layer_n_inputs(layer) == 1 ? nd_layer_trial_kept(trial, layer->input_tensors[0], layer->tensor, p) : NULL;
+    if (divided != NULL)
+        return settle_made(nd_layer_run_brought(&nd_layer_arithmetics(&n)[p], layer, divided,
+                                               nd_divided_from(trial->model, layer->input_tensors[0]), qvalues,
+                                               is_covered, &why),
+                           &why, qvalues, is_covered, err);
+    enum nd_status status = find_gate(a, layer, &gate) ? nd_layer_run_gated(layer, &gate, qvalues, is_covered, &why)
+                                                      : nd_layer_run_in_blocks(layer, qvalues, is_covered, &why);
+    return settle_made(status, &why, qvalues, is_covered, err);
+}
+
+/* With the encodings that the provider forces on what the unit reads and makes; where it does not read so, on
+ * what it makes alone: what is moved before it may have been brought to the model's encoding. */
+static enum nd_status run_forced(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
+                                 const struct nd_array *given, struct nd_error *err)
+{
+    size_t n;
+    const struct nd_layer_arithmetic *arithmetic = &nd_layer_arithmetics(&n)[p];
+    const struct nd_alternatives *a = trial->alternatives;
+    struct nd_layer_made *forced = &trial->others[ND_ALTERNATIVE_FORCED];
+    bool is_here = a->is_forced_here[layer->tensor];
+    enum nd_status status = ND_OK;
+    for (int is_output_alone = 0; is_output_alone <= (is_here ? 1 : 0) && status == ND_OK; is_output_alone++) {
+        struct nd_layer_encodings encodings = {.output = is_here ? &a->forced[layer->tensor]->quant : NULL,
+                                              .dtype = layer->dtype};
+        struct nd_error why = {0};
+        size_t n_inputs = is_output_alone != 0
+                              ? 0
+                              : nd_force_inputs(a, layer->input_tensors, nd_layer_n_inputs(layer), &encodings);
+        if (n_inputs == 0 && !is_here)
+            break;
+        nd_array_deinit(&forced->qvalues[p]);
+        forced->is_covered[p] = false;
+        status = nd_layer_run_with(arithmetic, layer, &encodings, &forced->qvalues[p], &forced->is_covered[p], &why);
+        status = settle_made(status, &why, &forced->qvalues[p], &forced->is_covered[p], err);
+        if (n_inputs == 0 || (forced->is_covered[p] && is_same(&forced->qvalues[p], given)))
+            break;
+    }
+    return status;
+}
+
+static enum nd_status run_others(struct nd_layer_trial *trial, const struct nd_exact_layer *layer, size_t p,
+                                 const struct nd_array *given, struct nd_error *err)
+{
+    size_t n;
+    const struct nd_layer_arithmetic *arithmetic = &nd_layer_arithmetics(&n)[p];
+    const struct nd_alternatives *a = trial->alternatives;
+    struct nd_layer_made *v81 = &trial->others[ND_ALTERNATIVE_V81];
+    struct nd_error why = {0};
+    enum nd_status status =
+        a->is_joined[layer->tensor] ? nd_layer_join(trial, layer, p, given, err) : run_fused(trial, layer, p, err);
+    if (status == ND_OK)
+        status = settle_made(
+            nd_layer_run_as_v81(arithmetic, layer, trial->memory, &v81->qvalues[p], &v81->is_covered[p], &why), &why,
+            &v81->qvalues[p], &v81->is_covered[p], err);
+    if (status == ND_OK)
+        status = run_forced(trial, layer, p, given, err);
+    return status == ND_OK ? keep_fused(trial, layer, p, err) : status;
+}
+
+const struct nd_array *nd_layer_trial_other(const struct nd_layer_trial *trial, enum nd_alternative alternative,
+                                           size_t arithmetic)
+{
+    const struct nd_layer_made *made = &trial->others[alternative];
+    return made->is_covered[arithmetic] ? &made->qvalues[arithmetic] : NULL;
+}
+
+/* A layer that may be made with the one before it has the defects of that. */
+static void note_defect(struct nd_layer_trial *trial, const struct nd_exact_layer *layer)
+{
+    const struct nd_alternatives *a = trial->alternatives;
+    const struct nd_known_defect *defect = nd_known_defect_of(trial->model, layer);
+    trial->known_defect = defect;
+    for (size_t i = 0; a != NULL && i < nd_layer_n_inputs(layer) && trial->known_defect == NULL; i++) {
+        size_t part = nd_fused_part_of(a, layer->input_tensors[i], layer->tensor);
+        trial->known_defect = part != SIZE_MAX ? trial->kept[part].known_defect : NULL;
+    }
+    for (size_t k = a != NULL ? a->first_part[layer->tensor] : SIZE_MAX; k != SIZE_MAX; k = a->parts[k].next) {
+        trial->kept[k].known_defect = defect;
+        if (defect == NULL && trial->kept[k].wraps)
+            trial->kept[k].known_defect = nd_known_defect_with(ND_LAYER_SWISH_WRAPS);
+    }
+}
+
+enum nd_status nd_layer_trial_run(struct nd_layer_trial *trial, const struct nd_exact_layer *layer,
+                                 const struct nd_array *given, struct nd_error *err)
+{
+    size_t n;
+    const struct nd_layer_arithmetic *arithmetics = nd_layer_arithmetics(&n);
+    enum nd_status status = ND_OK;
+    bool fits[ND_MAX_LAYER_ARITHMETICS] = {false};
+    forget_layer(trial);
+    n = n < ND_MAX_LAYER_ARITHMETICS ? n : ND_MAX_LAYER_ARITHMETICS;
+    for (size_t p = 0; p < n && status == ND_OK; p++) {
+        size_t first = 0;
+        while (first < p && !nd_layer_arithmetics_agree(&arithmetics[first], &arithmetics[p], layer))
+            first++;
+        trial->alike[p] = first;
+        if (first == p)
+            status = run_arithmetic(trial, &arithmetics[p], p, layer, err);
+        if (first == p)
+            fits[p] = trial->is_covered[p] && is_same(&trial->made[p], given);
+        fits[p] = fits[first];
+        trial->is_covered[p] = trial->is_covered[first];
+        trial->doubt[p] = trial->doubt[first];
+        if (status == ND_OK && trial->alternatives != NULL)
+            status = run_others(trial, layer, p, given, err);
+    }
+    trial->tensor = layer->tensor;
+    note_defect(trial, layer);
+    if (trial->alternatives != NULL)
+        forget_parts_of(trial, layer);
+    /* What a program did not make it has not kept from before it was codes. */
+    for (size_t p = 0; p < n && status == ND_OK; p++)
+        if (!fits[p])
+            nd_layer_memory_refute(trial->memory, layer->tensor, &arithmetics[p]);
+    return status;
+}
+
+static void count_others(const struct nd_layer_trial *trial, const double *given, size_t n,
+                         struct nd_layer_tally *tally)
+{
+    for (size_t k = 0; k < ND_N_ALTERNATIVES; k++)
+        for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
+            const struct nd_array *made = nd_layer_trial_other(trial, (enum nd_alternative)k, p);
+            struct nd_other_tally *other = &tally->others[k];
+            if (made == NULL || made->n != n)
+                continue;
+            other->n[p] += n;
+            struct nd_methods_compared found;
+            nd_gemm_kernels()->compare_methods(given, made->x, made->x, n, &found);
+            other->wrong[p] += found.n_wrong;
+            other->max[p] = fmax(other->max[p], found.max);
+        }
+}
+
+/* Of several the first of the table, so that it does not depend on the order of samples. */
+static void tally_defect(const struct nd_known_defect *defect, struct nd_layer_tally *tally)
+{
+    if (nd_known_defect_index(defect) < nd_known_defect_index(tally->known_defect))
+        tally->known_defect = defect;
+}
+
+void nd_layer_trial_count(const struct nd_layer_trial *trial, const double *given, const double *exact, size_t n,
+                         struct nd_layer_tally *tally)
+{
+    count_others(trial, given, n, tally);
+    tally_defect(trial->known_defect, tally);
+    struct nd_methods_compared found[ND_MAX_LAYER_ARITHMETICS];
+    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
+        const struct nd_array *made = &trial->made[trial->alike[p]];
+        if (!trial->is_covered[p] || made->n != n)
+            continue;
+        tally->doubt[p] = fmax(tally->doubt[p], trial->doubt[p]);
+        if (trial->alike[p] < p)
+            found[p] = found[trial->alike[p]];
+        else
+            nd_gemm_kernels()->compare_methods(given, made->x, exact, n, &found[p]);
+        tally->n[p] += n;
+        tally->wrong[p] += found[p].n_wrong;
+        tally->max[p] = fmax(tally->max[p], found[p].max);
+        tally->apart[p] += found[p].n_apart;
+        tally->apart_as_made[p] += found[p].n_apart_as_made;
+        tally->apart_as_exact[p] += found[p].n_apart_as_exact;
+    }
+}
+
+void nd_layer_tally_merge(const struct nd_layer_tally *from, struct nd_layer_tally *to)
+{
+    tally_defect(from->known_defect, to);
+    for (size_t p = 0; p < ND_MAX_LAYER_ARITHMETICS; p++) {
+        to->n[p] += from->n[p];
+        to->wrong[p] += from->wrong[p];
+        to->apart[p] += from->apart[p];
+        to->apart_as_made[p] += from->apart_as_made[p];
+        to->apart_as_exact[p] += from->apart_as_exact[p];
+        to->max[p] = fmax(to->max[p], from->max[p]);
+        to->doubt[p] = fmax(to->doubt[p], from->doubt[p]);
+        for (size_t k = 0; k < ND_N_ALTERNATIVES; k++) {
+            to->others[k].n[p] += from->others[k].n[p];
+            to->others[k].wrong[p] += from->others[k].wrong[p];
+            to->others[k].max[p] = fmax(to->others[k].max[p], from->others[k].max[p]);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+#include <stdio.h>
+
+#include "report/text/compare.h"
+#include "report/text/format.h"
+#include "report/text/table.h"
+
+/* Columns in front of those of the devices. */
+enum { FIXED_COLUMNS = 4, NAME_MIN = 18, NAME_MAX = 48, OP_MAX = 14, CELL_BYTES = 96, CELL_MAX = 30 };
+
+/* What columns may take of a narrow line. */
+enum { NARROW_NAME = 16, NARROW_OP = 8, NARROW_TYPE = 8, NARROW_CLASSES = 16, NARROW_CELL = 22 };
+
+/* Marks that occurred, so that only these are explained. */
+struct marks {
+    bool is_part, is_none, is_failing, is_on_cpu, has_nan, has_inf, is_unread, is_unstable, is_within_noise,
+        is_label;
+};
+
+static void format_size(const struct nd_difference *d, char buf[static CELL_BYTES])
+{
+    char number[ND_NUMBER_BYTES];
+    if (d->is_integer)
+        snprintf(buf, CELL_BYTES, "±%s", nd_format_count(d->max_lsb, number));
+    else if (d->has_steps)
+        snprintf(buf, CELL_BYTES, "±%s", nd_format_short(d->max_steps, number));
+    else
+        snprintf(buf, CELL_BYTES, "%sulp", nd_format_count(d->max_ulp, number));
+}
+
+/* "=", "12.3% ±1", "0.02% 5ulp", "3/8 smp", "n/c"; then marks. */
+static void add_cell(struct nd_table *table, const struct nd_comparison *c, const struct nd_compared_tensor *tensor,
+                     size_t test, struct marks *marks)
+{
+    const struct nd_compared_pair *pair = &tensor->pairs[test - 1];
+    const struct nd_difference *d = &pair->total.difference;
+    bool is_part = pair->total.coverage == ND_COVERAGE_PART;
+    char value[CELL_BYTES + ND_NUMBER_BYTES + 2] = "=", share[ND_NUMBER_BYTES], size[CELL_BYTES];
+    if (pair->total.coverage == ND_COVERAGE_NONE) {
+        marks->is_none = marks->is_none || pair->label == NULL;
+        marks->is_label = marks->is_label || pair->label != NULL;
+        nd_table_add(table, pair->label != NULL ? "label" : "n/c");
+        return;
+    }
+    if (d->n_samples_differing > 0 && !d->has_values) {
+        marks->is_unread = true;
+        snprintf(value, sizeof value, "%llu/%llu smp", (unsigned long long)d->n_samples_differing,
+                 (unsigned long long)d->n_samples);
+    } else if (d->n_differing > 0) {
+        /* Where nothing but NaN and infinities differs there is no largest difference. */
+        bool has_size = d->n_nan_mismatch + d->n_nan_payload + d->n_inf_mismatch < d->n_differing;
+        format_size(d, size);
+        snprintf(value, sizeof value, "%s%s%s", nd_format_share(d->n_differing, d->n_elems, share),
+                 has_size ? " " : "", has_size ? size : "");
+    }
+    bool has_nan = d->n_nan_mismatch + d->n_nan_payload + d->numbers.n_ref_nan + d->numbers.n_test_nan > 0;
+    bool has_inf = d->n_inf_mismatch > 0;
+    bool is_failing = c->has_gates && pair->verdict == ND_VERDICT_DIFFERS;
+    bool is_on_cpu = tensor->devices[test].is_on_cpu, is_unstable = tensor->devices[test].n_unstable > 0;
+    nd_table_addf(table, "%s%s%s%s%s%s%s%s%s", is_part ? "(" : "", value, is_part ? ")" : "",
+                  has_nan ? " NaN" : "", has_inf ? " Inf" : "", is_failing ? " !" : "", is_on_cpu ? " c" : "",
+                  is_unstable ? " u" : "", pair->within_noise ? " ~" : "");
+    marks->is_part = marks->is_part || is_part;
+    marks->is_failing = marks->is_failing || is_failing;
+    marks->is_on_cpu = marks->is_on_cpu || is_on_cpu;
+    marks->is_unstable = marks->is_unstable || is_unstable;
+    marks->is_within_noise = marks->is_within_noise || pair->within_noise;
+    marks->has_nan = marks->has_nan || has_nan;
+    marks->has_inf = marks->has_inf || has_inf;
+}
+
+static void add_classes(struct nd_table *table, const struct nd_comparison *c,
+                        const struct nd_compared_tensor *tensor)
+{
+    struct nd_strbuf text = {0};
+    for (size_t i = 0; i < c->n_devices; i++) {
+        nd_strbuf_puts(&text, i > 0 ? " " : "");
+        if (tensor->devices[i].class_id < 0)
+            nd_strbuf_puts(&text, "-");
+        else
+            nd_strbuf_printf(&text, "%d", tensor->devices[i].class_id);
+    }
+    nd_table_add(table, text.text != NULL ? text.text : "");
+    table->failed = table->failed || text.failed;
+    nd_strbuf_deinit(&text);
+}
+
+/* No difference was seen on any device. What a failed device could not deliver is said about the device, once.
+ */
+static bool is_equal_everywhere(const struct nd_comparison *c, const struct nd_compared_tensor *tensor)
+{
+    for (size_t t = 1; t < c->n_devices; t++) {
+        const struct nd_compared_part *total = &tensor->pairs[t - 1].total;
+        bool has_failed =
+            c->devices[t].status == ND_CAPTURE_FAILED || c->devices[0].status == ND_CAPTURE_FAILED;
+        bool is_excused = has_failed && (total->coverage == ND_COVERAGE_PART || c->devices[t].class_id < 0);
+        if (total->difference.n_samples_differing > 0 || total->difference.n_dequantised > 0 ||
+            (total->coverage != ND_COVERAGE_FULL && !is_excused))
+            return false;
+    }
+    return true;
+}
+
+/* An edge is of interest when something is wrong with it, or was computed elsewhere than it should. */
+static bool is_shown(const struct nd_text_report *report, const struct nd_compared_tensor *tensor)
+{
+    bool is_odd = !is_equal_everywhere(report->comparison, tensor);
+    for (size_t i = 0; i < report->comparison->n_devices; i++)
+        is_odd = is_odd || tensor->devices[i].is_on_cpu || tensor->devices[i].n_unstable > 0;
+    return is_odd || report->all_tensors;
+}
+
+/* Failed devices without any data would only repeat "n/c": the header has said it. */
+static bool has_column(const struct nd_comparison *c, size_t test)
+{
+    return c->devices[test].class_id >= 0;
+}
+
+static void fill_panel(const struct nd_text_report *report, const size_t *tests, size_t n_tests,
+                       struct nd_table *table, struct marks *marks)
+{
+    const struct nd_comparison *c = report->comparison;
+    *table = (struct nd_table){.n_columns = FIXED_COLUMNS + n_tests, .is_left = {true, true, true, true}};
+    table->max_width[1] = OP_MAX;
+    nd_table_add(table, "tensor");
+    nd_table_add(table, "op");
+    nd_table_add(table, "type");
+    nd_table_add(table, "classes");
+    for (size_t i = 0; i < n_tests; i++) {
+        table->max_width[FIXED_COLUMNS + i] = CELL_MAX;
+        nd_table_add(table, c->devices[tests[i]].label);
+    }
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        const struct nd_compared_tensor *tensor = &c->tensors[e];
+        if (!is_shown(report, tensor))
+            continue;
+        nd_table_add(table, tensor->name);
+        nd_table_add(table, tensor->op_types);
+        nd_table_add(table, nd_dtype_name(tensor->dtype));
+        add_classes(table, c, tensor);
+        for (size_t i = 0; i < n_tests; i++)
+            add_cell(table, c, tensor, tests[i], marks);
+    }
+}
+
+/* The width left for names: what the other columns leave of the line. */
+static size_t name_width(const struct nd_text_report *report, const struct nd_table *table)
+{
+    size_t used = 2;
+    for (size_t i = 1; i < table->n_columns; i++)
+        used += 2 + nd_table_width(table, i);
+    return used < report->width ? report->width - used : 0;
+}
+
+/* Writes tests[0..] as far as the line holds them; returns how many. One device always fits, cut if need be. */
+static size_t put_panel(const struct nd_text_report *report, const size_t *tests, size_t n_tests, bool is_first,
+                        struct marks *marks)
+{
+    struct nd_table table = {0};
+    size_t limit = ND_TABLE_MAX_COLUMNS - FIXED_COLUMNS, n = n_tests < limit ? n_tests : limit, width = 0;
+    for (;; n--) {
+        fill_panel(report, tests, n, &table, marks);
+        width = name_width(report, &table);
+        if (width >= NAME_MIN || n == 1)
+            break;
+        nd_table_deinit(&table);
+    }
+    if (width < NAME_MIN) {
+        table.max_width[1] = NARROW_OP;
+        table.max_width[2] = NARROW_TYPE;
+        table.max_width[3] = NARROW_CLASSES;
+        table.max_width[FIXED_COLUMNS] = NARROW_CELL;
+        width = name_width(report, &table);
+    }
+    table.max_width[0] = width < NARROW_NAME ? NARROW_NAME : width > NAME_MAX ? NAME_MAX : width;
+    if (!is_first)
+        nd_strbuf_puts(report->out, "\n");
+    nd_table_render(&table, report->out);
+    nd_table_deinit(&table);
+    return n;
+}
+
+static void put_legend(const struct nd_text_report *report, const struct marks *marks)
+{
+    struct {
+        bool is_used;
+        const char *text;
+    } lines[] = {
+        {marks->is_part, "(...) only some samples or probes could be compared"},
+        {marks->is_none, "n/c   not comparable: the reasons are below"},
+        {marks->is_label, "label the same bytes under different labels, of which one is wrong: see below"},
+        {marks->is_unread, "smp   samples whose digests differ; no values are stored"},
+        {marks->is_failing, "!     fails its gate"},
+        {marks->has_nan, "NaN   not a number in places: see above"},
+        {marks->has_inf, "Inf   an infinity on one side only"},
+        {marks->is_on_cpu, "c     computed by the CPU provider, not by the NPU"},
+        {marks->is_unstable, "u     repeats of one sample differ on this device"},
+        {marks->is_within_noise,
+         "~     may be noise: repeats of a device differ as much, or too few were made"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (lines[i].is_used)
+            nd_strbuf_printf(report->out, "  %s\n", lines[i].text);
+}
+
+static void put_panels(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct marks marks = {0};
+    size_t tests[ND_TABLE_MAX_COLUMNS], n = 0;
+    bool is_first = true;
+    for (size_t t = 1; t < c->n_devices || n > 0;) {
+        while (t < c->n_devices && n < ND_TABLE_MAX_COLUMNS - FIXED_COLUMNS) {
+            if (has_column(c, t))
+                tests[n++] = t;
+            t++;
+        }
+        if (n == 0)
+            break;
+        size_t n_put = put_panel(report, tests, n, is_first, &marks);
+        for (size_t i = n_put; i < n; i++)
+            tests[i - n_put] = tests[i];
+        n -= n_put;
+        is_first = false;
+    }
+    put_legend(report, &marks);
+}
+
+/* Codes against floats that stand for them: by how much rounding moved the floats. */
+static void put_dequantised(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    size_t n = 0;
+    double most = 0;
+    char number[ND_NUMBER_BYTES];
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        bool is_equal = false;
+        for (size_t t = 1; t < c->n_devices; t++) {
+            const struct nd_difference *d = &c->tensors[e].pairs[t - 1].total.difference;
+            if (d->n_dequantised == 0)
+                continue;
+            is_equal = d->n_samples_differing == 0;
+            most = d->dequantised_steps > most ? d->dequantised_steps : most;
+        }
+        n += is_equal;
+    }
+    if (n > 0)
+        nd_strbuf_printf(report->out,
+                         "quantised values against floats: %zu tensor%s equal after dequantisation (rounding "
+                         "moves a float by "
+                         "%s LSB at most)\n",
+                         n, n == 1 ? " is" : "s are", nd_format_short(most, number));
+}
+
+void nd_text_tensors(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    size_t n_shown = 0, n_equal = 0, n_columns = 0;
+    bool has_failed = false;
+    for (size_t e = 0; e < c->n_tensors; e++) {
+        n_shown += is_shown(report, &c->tensors[e]);
+        n_equal += is_equal_everywhere(c, &c->tensors[e]);
+    }
+    for (size_t i = 0; i < c->n_devices; i++) {
+        has_failed = has_failed || c->devices[i].status == ND_CAPTURE_FAILED;
+        n_columns += i > 0 && has_column(c, i);
+    }
+    if (c->n_tensors == 0 || n_columns == 0)
+        return;
+    nd_strbuf_printf(report->out, "\ntensors: %zu of %zu are bit-equal on every device", n_equal, c->n_tensors);
+    if (has_failed)
+        nd_text_put_wrapped(report, " (failed ones by the samples they have)", 2);
+    nd_strbuf_puts(report->out, "\n");
+    if (n_shown > 0) {
+        nd_strbuf_puts(report->out, "share of differing elements, and the largest difference:\n");
+        put_panels(report);
+    }
+    put_dequantised(report);
+}

@@ -1,0 +1,148 @@
+/* One digest for all digests of a tensor: what states it, and what believes it. */
+#include "support/main.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "capture/read/capture_internal.h"
+#include "capture/read/link_names.h"
+#include "support/capture_fixture.h"
+#include "support/scratch.h"
+
+enum { EMPTY = 5, SOME = 9 }; /* edges of the fixture: "empty" and "i8" */
+
+static char *written(const char *name)
+{
+    char *path = in_folder(name);
+    fix_write(path, &(struct fix_options){.level = 6, .with_big = true});
+    return path;
+}
+
+static struct nd_capture *opened(const char *path, bool is_deferred)
+{
+    struct nd_error err;
+    struct nd_capture *capture = NULL;
+    fix_ok(is_deferred ? nd_capture_open_deferred(path, &capture, &err) : nd_capture_open(path, &capture, &err),
+           &err);
+    return capture;
+}
+
+/* Flips a bit of the first byte of a dataset of the first probe. */
+static void flip(const char *path, const char *part, const char *name)
+{
+    struct nd_capture *capture = opened(path, false);
+    char *object = nd_name_probe_path(fix_probes[0].name, part, name);
+    const struct nd_index_object *found = nd_index_find(capture->index, object);
+    assert_non_null(found);
+    off_t at = (off_t)found->offset;
+    unsigned char byte;
+    int fd = open(path, O_RDWR);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 4;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+    free(object);
+    nd_capture_close(&capture);
+}
+
+static void only_what_repeats_and_varies_is_stated(void **state)
+{
+    (void)state;
+    char *path = written("stated.h5");
+    struct nd_capture *capture = opened(path, false);
+    for (size_t e = 0; e < FIX_TENSORS; e++) {
+        bool is_empty = e == EMPTY; /* then all its samples are equal */
+        assert_int_equal(nd_capture_tensor_digest(capture, 0, e) != NULL, !is_empty);
+        assert_null(nd_capture_tensor_digest(capture, 1, e)); /* two repeats differ, or all samples are equal */
+    }
+    const struct nd_digest *stated = nd_capture_tensor_digest(capture, 0, SOME);
+    struct nd_digest digests[2] = {nd_capture_digest(capture, 0, SOME, 0, 0),
+                                   nd_capture_digest(capture, 0, SOME, 1, 0)};
+    assert_true(nd_digest_equal(*stated, nd_digest_bytes(digests, sizeof digests)));
+    nd_capture_close(&capture);
+    free(path);
+}
+
+static void digests_that_are_deferred_are_the_same(void **state)
+{
+    (void)state;
+    char *path = written("deferred.h5");
+    struct nd_error err;
+    struct nd_capture *now = opened(path, false), *later = opened(path, true);
+    assert_null(later->probes[0].tensors[SOME].digests);
+    assert_non_null(now->probes[0].tensors[SOME].digests);
+    assert_non_null(later->probes[1].tensors[SOME].digests); /* not stated */
+    for (size_t p = 0; p < FIX_PROBES; p++)
+        for (size_t e = 0; e < FIX_TENSORS; e++)
+            for (size_t s = 0; s < fix_probes[p].n_samples; s++)
+                assert_true(
+                    nd_digest_equal(nd_capture_digest(now, p, e, s, 0), nd_capture_digest(later, p, e, s, 0)));
+    fix_ok(nd_capture_check_deferred(now, &err), &err);
+    fix_ok(nd_capture_check_deferred(later, &err), &err);
+    struct nd_capture_verification found;
+    fix_ok(nd_capture_verify(later, &found, &err), &err);
+    assert_true(found.content_matches && found.n_wrong == 0);
+    nd_capture_close(&now);
+    nd_capture_close(&later);
+    free(path);
+}
+
+static void expect_damaged(const char *path)
+{
+    struct nd_error err;
+    struct nd_capture *capture = NULL;
+    struct nd_capture_verification found;
+    assert_int_equal(nd_capture_open(path, &capture, &err), ND_ERR_FORMAT);
+    assert_int_equal(err.id, ND_E_CAPTURE_DIGEST);
+    fix_ok(nd_capture_open_unchecked(path, &capture, &err), &err);
+    fix_ok(nd_capture_verify(capture, &found, &err), &err);
+    assert_false(found.content_matches);
+    nd_capture_close(&capture);
+}
+
+static void damage_of_digests_is_found_when_they_are_read(void **state)
+{
+    (void)state;
+    char *path = written("damaged.h5");
+    unsigned char value[64];
+    struct nd_error err = {0};
+    flip(path, "digests", fix_tensors[SOME].name);
+    expect_damaged(path);
+    struct nd_capture *capture = opened(path, true);
+    assert_true(nd_digest_equal(nd_capture_digest(capture, 0, SOME + 1, 0, 0),
+                                nd_capture_digest(capture, 0, SOME + 1, 0, 0)));
+    fix_ok(nd_capture_check_deferred(capture, &err), &err);
+    assert_true(nd_digest_equal(nd_capture_digest(capture, 0, SOME, 0, 0), (struct nd_digest){0}));
+    assert_int_equal(nd_capture_check_deferred(capture, &err), ND_ERR_FORMAT);
+    assert_int_equal(err.id, ND_E_CAPTURE_DIGEST);
+    err = (struct nd_error){0};
+    const struct nd_probe_values tensor = {capture, 0, SOME};
+    assert_int_equal(nd_capture_read_verified(&tensor, 0, 1, value, &err), ND_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "/digests/"));
+    nd_capture_close(&capture);
+    free(path);
+}
+
+static void wrong_statements_are_damage(void **state)
+{
+    (void)state;
+    char *path = written("wrong.h5");
+    struct nd_error err;
+    struct nd_capture *capture = NULL;
+    flip(path, ND_TENSOR_DIGESTS, NULL);
+    expect_damaged(path);
+    assert_int_equal(nd_capture_open_deferred(path, &capture, &err), ND_ERR_FORMAT);
+    assert_int_equal(err.id, ND_E_CAPTURE_DIGEST);
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_what_repeats_and_varies_is_stated),
+        cmocka_unit_test(digests_that_are_deferred_are_the_same),
+        cmocka_unit_test(damage_of_digests_is_found_when_they_are_read),
+        cmocka_unit_test(wrong_statements_are_damage),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
